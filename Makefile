@@ -1,0 +1,51 @@
+# make setup | run [DURATION=seconds] [CONFIG=file] | test | lint | bench | test-exhaustive [SEED=n] [COUNT=n] | clean
+SHELL := /bin/sh
+BIN := .venv/bin
+STAMP := .venv/.ready
+CONFIG ?= config.toml
+SEED ?= 1
+COUNT ?= 1000
+
+# Scripts in .venv name the folder they were made in, so a moved checkout needs a new one.
+ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
+$(shell rm -f $(STAMP))
+endif
+
+.DEFAULT_GOAL := setup
+.PHONY: setup run test lint bench test-exhaustive clean
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@for python in $(PYTHON) python3.11 python3 python3.12 python3.13; do \
+	  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && found=$$python && break; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "Python 3.11 or newer is needed; install it, or name one: make PYTHON=/path/to/python3.11" >&2; exit 1; \
+	fi; \
+	echo "setting up .venv with $$("$$found" --version)"; \
+	"$$found" -m venv --clear .venv \
+	  || { echo "$$found cannot make a virtual environment (on Debian: apt install python3-venv)" >&2; exit 1; }; \
+	$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements.lock && \
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e . && \
+	printf '%s\n' '$(CURDIR)' > $@
+
+run: $(STAMP)
+	@$(BIN)/orderbook run --config '$(CONFIG)' $(if $(DURATION),--duration '$(DURATION)')
+
+test: $(STAMP)
+	@$(BIN)/python -m pytest -q tests
+
+test-exhaustive: $(STAMP)
+	@$(BIN)/python -m pytest -q --exhaustive --seed $(SEED) --count $(COUNT) tests
+
+lint: $(STAMP)
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+
+bench: $(STAMP)
+	@$(BIN)/python -m benchmarks
+
+clean:
+	@rm -rf .venv .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

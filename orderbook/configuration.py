@@ -1,0 +1,316 @@
+"""The configuration of a run: typed, frozen, and validated with the place of every mistake.
+
+`config.toml` documents each key with its unit; the copy in this package is the default, and every
+other file is laid over it. Nothing here opens a feed or compiles a view.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from decimal import Decimal
+from functools import cache, reduce
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, LiteralString
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    ValidationError,
+)
+from pydantic_core import PydanticCustomError
+
+from orderbook.configuration_errors import explain, nearest, problem, suggestion
+from orderbook.errors import ConfigurationError
+from orderbook.toml_document import KeyPath, TomlDocument, parse_toml, read_toml
+
+Scalar = Decimal | int | str | bool
+
+
+def _scalar(value: object) -> Scalar:
+    if isinstance(value, float):
+        value = Decimal(repr(value))
+    if isinstance(value, int | str) or (isinstance(value, Decimal) and value.is_finite()):
+        return value
+    raise PydanticCustomError("scalar", "a finite number, a string or a boolean")
+
+
+def _matching(pattern: str, expected: LiteralString) -> AfterValidator:
+    def check(text: str) -> str:
+        if re.fullmatch(pattern, text) is None:
+            raise PydanticCustomError("pattern", expected)
+        return text
+
+    return AfterValidator(check)
+
+
+def _filled(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """An AfterValidator, unlike `min_length`, stays silent where the elements already have errors."""
+    if not values:
+        raise PydanticCustomError("too_short", "an array that is not empty")
+    return values
+
+
+def _feed_table(value: object) -> object:
+    """`coinbase:BTC-USD,ETH-USD`, `simulated`, `FORMAT:FILE` or `FILE` as the table it stands for."""
+    if not isinstance(value, str):
+        return value
+    kind, colon, rest = value.partition(":")
+    if kind in ("simulated", "coinbase"):
+        return {"kind": kind, "products": rest.split(",")} if colon else {"kind": kind}
+    if colon:
+        return {"kind": "file", "format": kind, "path": rest}
+    return {"kind": "file", "path": value}
+
+
+# TOML floats arrive as Decimals; keys that need no exact value take them as floats.
+Real = Annotated[
+    float,
+    BeforeValidator(lambda value: float(value) if isinstance(value, Decimal) else value),
+    Field(allow_inf_nan=False),
+]
+Text = Annotated[str, Field(min_length=1)]
+Products = Annotated[tuple[Text, ...], Field(strict=False), AfterValidator(_filled)]
+File = Annotated[Path, Field(strict=False)]
+Scalars = dict[str, Annotated[Scalar, PlainValidator(_scalar)]]
+StrategyName = Annotated[str, _matching(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "MODULE:CLASS")]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class RunOptions(_Section):
+    """What runs: names or .sql paths of views, MODULE:CLASS of strategies, seconds (None: until Ctrl-C)."""
+
+    views: Annotated[tuple[Text, ...], Field(strict=False)]
+    strategies: Annotated[tuple[StrategyName, ...], Field(strict=False)]
+    backend: Literal["numba", "interpreter"]
+    duration_seconds: Annotated[Real, Field(gt=0)] | None = None
+
+
+class ViewOptions(_Section):
+    """Folders of .sql files, or files, searched in order before the views that ship."""
+
+    paths: Annotated[tuple[File, ...], Field(strict=False)] = ()
+
+
+class SimulatedFeed(_Section):
+    """The simulated exchange and its client.
+
+    `events_per_second` counts order-book messages of all products; `imbalance` in [-1, 1] is the
+    surplus of bid over ask volume; `levels` are price levels a side.
+    """
+
+    kind: Literal["simulated"]
+    products: Products = ("BTC-USD", "ETH-USD", "SOL-USD")
+    seed: Annotated[int, Field(ge=0)] = 1
+    events_per_second: Annotated[Real, Field(gt=0)] = 2000.0
+    imbalance: Annotated[Real, Field(ge=-1, le=1)] = 0.3
+    levels: Annotated[int, Field(ge=1)] = 200
+
+
+class CoinbaseFeed(_Section):
+    """Coinbase's `full` channel over a websocket at `url`, with snapshots from `rest_url`."""
+
+    kind: Literal["coinbase"]
+    products: Products
+    url: Annotated[str, _matching(r"wss?://.+", "a ws(s) address")] = "wss://ws-feed.exchange.coinbase.com"
+    rest_url: Annotated[str, _matching(r"https?://.+", "an http(s) address")] = "https://api.exchange.coinbase.com"
+
+
+class FileFeed(_Section):
+    """A recorded source: `path` read as `format`, or as its name tells where `format` is None."""
+
+    kind: Literal["file"]
+    path: File
+    format: Text | None = None
+
+    @property
+    def source(self) -> str:
+        """The source as the command line writes it: FORMAT:FILE or FILE."""
+        return f"{self.format}:{self.path}" if self.format else str(self.path)
+
+
+Feed = SimulatedFeed | CoinbaseFeed | FileFeed
+_FEEDS: dict[str, type[_Section]] = {"simulated": SimulatedFeed, "coinbase": CoinbaseFeed, "file": FileFeed}
+
+
+class EngineOptions(_Section):
+    """`batch_size` and `queue_size` count events; `cache` None leaves the folder to the engine."""
+
+    batch_size: Annotated[int, Field(ge=1)]
+    queue_size: Annotated[int, Field(ge=1)]
+    cache: File | None = None
+
+
+class Configuration(_Section):
+    """A validated configuration; `load_configuration` makes them."""
+
+    run: RunOptions
+    parameters: Scalars
+    views: ViewOptions
+    feeds: Annotated[
+        tuple[Annotated[Feed, Field(discriminator="kind"), BeforeValidator(_feed_table)], ...],
+        Field(strict=False),
+        AfterValidator(_filled),
+    ]
+    strategies: dict[str, Scalars]
+    engine: EngineOptions
+    _document: TomlDocument = PrivateAttr()
+    _overridden: frozenset[KeyPath] = PrivateAttr(frozenset())
+
+    def view_file(self, name: str) -> Path:
+        """The .sql file of a view named in `run.views` or on the command line.
+
+        Raises ConfigurationError, with the nearest name, when no folder of the search path has it.
+        """
+        if name.endswith(".sql"):
+            if not Path(name).is_file():
+                raise self._error(("run", "views"), f"no such file: {name}")
+            return Path(name)
+        known: dict[str, Path] = {}
+        for path in (*self.views.paths, packaged_views()):
+            if not path.exists():
+                raise self._error(("views", "paths"), f"no such file or folder: {path}")
+            for file in sorted(path.glob("*.sql")) if path.is_dir() else [path]:
+                known.setdefault(file.stem, file)
+        if name not in known:
+            raise self._error(("run", "views"), f"no view is named {name!r}; {suggestion(name, known)}")
+        return known[name]
+
+    def strategy_parameters(self, strategy: str) -> Mapping[str, Scalar]:
+        """The parameters of the strategy MODULE:CLASS; empty without its table."""
+        return self.strategies.get(strategy_table(strategy), {})
+
+    def check_parameters(self, used: Collection[str]) -> None:
+        """Refuse misspelt SQL parameters, given the names that the compiled program uses.
+
+        A parameter is misspelt when nothing uses it and it resembles one that is used and that the
+        file does not set. Raises ConfigurationError.
+        """
+        own = [name for name in self.parameters if self._document.contains(("parameters", name))]
+        unset = set(used).difference(own)
+        for name in own:
+            near = nearest(name, unset)
+            if name not in used and near:
+                raise self._error(("parameters", name), f"nothing uses it; did you mean {near!r}?")
+
+    def _error(self, path: KeyPath, message: str) -> ConfigurationError:
+        overridden = any(path[: len(key)] == key for key in self._overridden)
+        return ConfigurationError(problem(path, message, None if overridden else self._document))
+
+
+def packaged_views() -> Path:
+    """The folder of the views that ship."""
+    return Path(str(resources.files("views")))
+
+
+def strategy_table(strategy: str) -> str:
+    """The name of a strategy's table: its class in snake case (`module:MeanReversion`: mean_reversion)."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", strategy.rpartition(":")[2]).lower()
+
+
+def load_configuration(
+    path: Path | None = None, overrides: Mapping[str, object] | None = None
+) -> Configuration:
+    """Lay `path` over the default configuration, and `overrides` (dotted keys to values) over both.
+
+    None is the default alone. Relative paths of the file are made relative to its folder, those of
+    overrides stay as they are. Raises ConfigurationError: one line for each mistake, in the file's
+    order, with file, line and dotted key, or with line and column where the file is not TOML.
+    """
+    default = _default()
+    document = default if path is None else read_toml(path)
+    configuration = _validated(_laid_over(default.values, document.values), document)
+    _check_strategy_tables(configuration, document, default)
+    if path is not None:
+        configuration = _anchored(configuration, path.parent)
+    configuration._document = document
+    if not overrides:
+        return configuration
+    values = configuration.model_dump()
+    keys = {tuple(dotted.split(".")): value for dotted, value in overrides.items()}
+    for key, value in keys.items():
+        values = _laid_over(values, reduce(lambda inner, part: {part: inner}, reversed(key), value))
+    overridden = _validated(values, None)
+    overridden._document, overridden._overridden = document, frozenset(keys)
+    return overridden
+
+
+@cache
+def _default() -> TomlDocument:
+    text = resources.files("orderbook").joinpath("default.toml").read_text("utf-8")
+    return parse_toml(text, "default configuration")
+
+
+def _laid_over(base: Any, over: Any) -> Any:
+    """Tables merge key by key; anything else replaces what it lies on."""
+    if not (isinstance(base, Mapping) and isinstance(over, Mapping)):
+        return over
+    return {**base, **{key: _laid_over(base.get(key), value) for key, value in over.items()}}
+
+
+def _validated(values: Mapping[str, Any], document: TomlDocument | None) -> Configuration:
+    try:
+        return Configuration.model_validate(values)
+    except ValidationError as error:
+        problems = [explain(detail, _unknown_key) for detail in error.errors(include_url=False)]
+    if document is not None:
+        problems.sort(key=lambda item: document.line(item[0]))
+    raise ConfigurationError("\n".join(problem(path, message, document) for path, message in problems))
+
+
+def _unknown_key(location: KeyPath) -> str:
+    """What to write instead of an undeclared key: the nearest of its table, or the same of another one."""
+    sections = {
+        name: field.annotation.model_fields
+        for name, field in Configuration.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, _Section)
+    }
+    match location:
+        case ("feeds", int(), str(kind), str(key)):
+            known: Collection[str] = _FEEDS[kind].model_fields
+        case (str(section), str(key)):
+            known = sections[section]
+        case _:
+            key, known = str(location[-1]), Configuration.model_fields
+    elsewhere = [f"{name}.{key}" for name, fields in sections.items() if key in fields]
+    if elsewhere and not nearest(key, known):
+        return f"did you mean {elsewhere[0]!r}?"
+    return suggestion(key, known)
+
+
+def _check_strategy_tables(
+    configuration: Configuration, document: TomlDocument, default: TomlDocument
+) -> None:
+    known = set(default.values["strategies"]).union(map(strategy_table, configuration.run.strategies))
+    unknown = [name for name in configuration.strategies if name not in known]
+    problems = [
+        problem(("strategies", name), f"no strategy has this table; {suggestion(name, known)}", document)
+        for name in unknown
+    ]
+    if problems:
+        raise ConfigurationError("\n".join(problems))
+
+
+def _anchored(configuration: Configuration, folder: Path) -> Configuration:
+    """Make relative paths relative to `folder`."""
+    run, views, engine = configuration.run, configuration.views, configuration.engine
+    names = tuple(str(folder / name) if name.endswith(".sql") else name for name in run.views)
+    feeds = tuple(
+        feed.model_copy(update={"path": folder / feed.path}) if isinstance(feed, FileFeed) else feed
+        for feed in configuration.feeds
+    )
+    return configuration.model_copy(
+        update={
+            "run": run.model_copy(update={"views": names}),
+            "views": views.model_copy(update={"paths": tuple(folder / path for path in views.paths)}),
+            "feeds": feeds,
+            "engine": engine.model_copy(update={"cache": folder / engine.cache if engine.cache else None}),
+        }
+    )

@@ -1,0 +1,65 @@
+"""What every test shares: recorded data, sample sizes, one folder of compiled programs."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Set before anything imports numba, and kept between runs, so that a rerun compiles nothing.
+os.environ.setdefault("ORDERBOOK_CACHE", str(ROOT / ".cache" / "programs"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("samples")
+    group.addoption("--exhaustive", action="store_true", help="random samples, and tests marked exhaustive")
+    group.addoption("--seed", type=int, default=1, help="seed of the random samples")
+    group.addoption("--count", type=int, default=1000, help="examples a property in an exhaustive run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+    settings.register_profile("ci", max_examples=50, derandomize=True, database=None, **common)
+    settings.register_profile("exhaustive", max_examples=config.getoption("count"), **common)
+    exhaustive = config.getoption("exhaustive")
+    settings.load_profile("exhaustive" if exhaustive else "ci")
+    if exhaustive:
+        config.option.hypothesis_seed = config.getoption("seed")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("exhaustive"):
+        return
+    held_back = [item for item in items if item.get_closest_marker("exhaustive")]
+    if held_back:
+        config.hook.pytest_deselected(items=held_back)
+        items[:] = [item for item in items if item not in held_back]
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    """The project's root folder."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of recorded market data beside the project; skips where there is none."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("no recorded data: ../shared/data is absent")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def sample_seed(request: pytest.FixtureRequest) -> int:
+    """Seed of samples that hypothesis does not draw: fixed, unless --seed says otherwise."""
+    return request.config.getoption("seed")
+
+
+@pytest.fixture(scope="session")
+def sample_count(request: pytest.FixtureRequest) -> int:
+    """How many samples to draw: few, or --count in an exhaustive run."""
+    return request.config.getoption("count") if request.config.getoption("exhaustive") else 50
