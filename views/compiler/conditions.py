@@ -1,0 +1,103 @@
+"""Two-valued conditions as scalars, built simplified, and their polynomials.
+
+SQL's three-valued logic is gone before this point: a condition here says that a predicate is true
+(or that it is false), with "is not NULL" as a condition of its own.
+"""
+
+from .calculus import MIRRORED, NEGATED, ONE, ZERO, Apply, Cmp, Const, Poly, Scalar, Val, Var, product, scalar_variables
+
+TRUE = Const(1)
+FALSE = Const(0)
+# NULL as a key of its own: groups of NULL, never equal in a comparison.
+NULL = Const(None)
+
+
+def both(left: Scalar, right: Scalar) -> Scalar:
+    if left == TRUE or left == right:
+        return right
+    if right == TRUE:
+        return left
+    return FALSE if FALSE in (left, right) else Apply("and", (left, right))
+
+
+def either(left: Scalar, right: Scalar) -> Scalar:
+    if left == FALSE or left == right:
+        return right
+    if right == FALSE:
+        return left
+    return TRUE if TRUE in (left, right) else Apply("or", (left, right))
+
+
+def negation(condition: Scalar) -> Scalar:
+    """The opposite condition, negations pushed down to comparisons."""
+    match condition:
+        case Const(value):
+            return FALSE if value else TRUE
+        case Apply("and", (left, right)):
+            return either(negation(left), negation(right))
+        case Apply("or", (left, right)):
+            return both(negation(left), negation(right))
+        case Apply("not", (inner,)):
+            return inner
+        case Apply(op, args) if op in NEGATED:
+            return Apply(NEGATED[op], args)
+    return Apply("not", (condition,))
+
+
+def comparison(op: str, left: Scalar, right: Scalar) -> Scalar:
+    """`left op right`; constants go right and decided comparisons become constants."""
+    if isinstance(left, Const) and isinstance(right, Const):
+        return TRUE if compare(op, left.value, right.value) else FALSE
+    if isinstance(left, Const):
+        return Apply(MIRRORED[op], (right, left))
+    return Apply(op, (left, right))
+
+
+def compare(op: str, left: object, right: object) -> bool:
+    """Evaluates a comparison on Python values."""
+    return bool(
+        {
+            "=": lambda a, b: a == b,
+            "<>": lambda a, b: a != b,
+            "<": lambda a, b: a < b,
+            "<=": lambda a, b: a <= b,
+            ">": lambda a, b: a > b,
+            ">=": lambda a, b: a >= b,
+        }[op](left, right)
+    )
+
+
+def choose(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
+    if condition == TRUE or then == otherwise:
+        return then
+    return otherwise if condition == FALSE else Apply("if", (condition, then, otherwise))
+
+
+def condition_poly(condition: Scalar) -> Poly:
+    """The polynomial that is 1 where the condition holds.
+
+    A disjunction becomes a sum of disjoint terms, `a + (not a) * b`, so that each comparison can be
+    answered by an index; where it concerns the columns of one source only it stays one factor.
+    """
+    match condition:
+        case Const(value):
+            return ONE if value else ZERO
+        case Apply("and", (left, right)):
+            return condition_poly(left) * condition_poly(right)
+        case Apply("or", (left, right)) if not _of_one_source(condition):
+            return condition_poly(left) + condition_poly(negation(left)) * condition_poly(right)
+        case Apply(op, (left, right)) if op in NEGATED:
+            return product(Cmp(op, left, right))
+    return product(Val(condition))
+
+
+def _of_one_source(condition: Scalar) -> bool:
+    return len({v.name.partition(".")[0] if "." in v.name else v.name for v in scalar_variables(condition)}) == 1
+
+
+def is_null(scalar: Scalar) -> Scalar:
+    return Apply("is_null", (scalar,))
+
+
+def not_null(variable: Var) -> Scalar:
+    return Apply("not", (is_null(variable),))

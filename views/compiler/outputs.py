@@ -1,0 +1,55 @@
+"""Names of a query's outputs: given, derived from what is selected, and made distinct."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from .bound import Aggregate, ColumnRef, Expression, Output
+from .dialect import SqlText
+
+
+@dataclass(frozen=True, slots=True)
+class NamedOutput:
+    """An output, whether its name was given by AS, and where it stands."""
+
+    output: Output
+    given: bool
+    node: exp.Expr
+
+
+def default_name(expression: Expression) -> str:
+    """The name of an output without AS: the column's, `sum_volume`, `count`, or else `value`."""
+    match expression:
+        case ColumnRef(_, name):
+            return name
+        case Aggregate(function, ColumnRef(_, name)):
+            return f"{function}_{name}"
+        case Aggregate(function):
+            return function
+    return "value"
+
+
+def distinct_names(named: Sequence[NamedOutput], text: SqlText) -> tuple[tuple[Output, ...], frozenset[str]]:
+    """The outputs with distinct names, and the names that were there more than once.
+
+    A name given twice by AS is an error; a derived one gets a number: price, price_2.
+    """
+    given: set[str] = set()
+    for item in named:
+        if item.given and item.output.name in given:
+            raise text.error(f"two outputs are named {item.output.name}", item.node)
+        if item.given:
+            given.add(item.output.name)
+    taken = set(given)
+    outputs = []
+    for item in named:
+        name, count = item.output.name, 1
+        while not item.given and name in taken:
+            count += 1
+            name = f"{item.output.name}_{count}"
+        taken.add(name)
+        outputs.append(Output(name, item.output.expression))
+    counts = Counter(item.output.name for item in named)
+    return tuple(outputs), frozenset(name for name, count in counts.items() if count > 1)

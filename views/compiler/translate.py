@@ -1,0 +1,448 @@
+"""From the bound query to the calculus.
+
+A value of SQL becomes a pair: a scalar, and the condition under which it is not NULL. Nested
+aggregates become lifts, groups of derived tables become Exists, so that what follows knows neither
+NULL nor decimals: exact values are scaled integers (the scale stays here and in the view's columns).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+
+from . import bound
+from .calculus import (
+    ONE, Apply, Const, Exists, Factor, Lift, Poly, Rel, Scalar, Val, Var, bound_by, product,
+    scalar_variables, variable_set,
+)
+from .conditions import (
+    FALSE, NULL, TRUE, both, choose, comparison, condition_poly, either, negation, not_null,
+)
+from .intervals import Types, exact, scalar_type, sum_type
+from .scoping import rename_apart
+from .types import BOOLEAN, DOUBLE, Kind, Relation, Type, unscaled
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A translated SQL value: `scalar` where `valid` holds, NULL elsewhere.
+
+    `zero_if_null` says that the scalar is 0 wherever the value is NULL (the sum of nothing).
+    """
+
+    scalar: Scalar
+    type: Type
+    valid: Scalar = TRUE
+    zero_if_null: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ViewKey:
+    """A key of a view's rows; a nullable one holds NULL as `conditions.NULL`."""
+
+    variable: Var
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class ViewColumn:
+    """A column of a view: a formula over the keys and lets, NULL where `valid` does not hold."""
+
+    name: str
+    type: Type
+    scalar: Scalar
+    valid: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class CalculusView:
+    """A view in the calculus.
+
+    `multiplicity` counts the rows of each key (a group exists while it has rows); an aggregated view
+    has every key once (`grouped`), or exactly one row when `multiplicity` is None. `lets` bind what
+    the columns read, each summed for the row's keys.
+    """
+
+    name: str
+    keys: tuple[ViewKey, ...]
+    multiplicity: Poly | None
+    grouped: bool
+    lets: tuple[tuple[Var, Poly], ...]
+    columns: tuple[ViewColumn, ...]
+
+
+Scope = Mapping[str, Mapping[str, Value]]
+
+
+@dataclass(slots=True)
+class Translator:
+    """Translates the views of a catalog; `types` collects the type of every variable."""
+
+    relations: Mapping[str, Relation]
+    types: Types = field(default_factory=Types)
+    _lifts: int = 0
+
+    def view(self, view: bound.View) -> CalculusView:
+        """The calculus of one view; no two scopes of one polynomial use a variable for different things."""
+        result = self._view(view)
+        keys = frozenset(k.variable for k in result.keys)
+        return replace(
+            result,
+            multiplicity=result.multiplicity and rename_apart(result.multiplicity, keys),
+            lets=tuple((v, rename_apart(body, keys)) for v, body in result.lets),
+        )
+
+    def _view(self, view: bound.View) -> CalculusView:
+        query = view.query
+        rows, scope = self._rows(query, {})
+        if query.aggregated:
+            return self._aggregated_view(view.name, query, rows, scope)
+        lifts: list[Factor] = []
+        values = [(o.name, self._value(o.expression, scope, lifts)) for o in query.outputs]
+        return self._plain_view(view.name, rows, lifts, values)
+
+    def _aggregated_view(self, name: str, query: bound.Select, rows: Poly, scope: Scope) -> CalculusView:
+        rows, keys, scope = self._group(query.group_by, rows, scope)
+        lifts: list[Factor] = []
+        columns = [
+            (o.name, self._value(o.expression, scope, lifts, _Group(rows, bool(query.group_by))))
+            for o in query.outputs
+        ]
+        return CalculusView(
+            name,
+            tuple(ViewKey(k, k.name.rpartition(".")[2], self.types[k]) for k in keys),
+            rows if query.group_by else None,
+            True,
+            _lets(lifts),
+            tuple(ViewColumn(n, v.type, v.scalar, v.valid) for n, v in columns),
+        )
+
+    def _plain_view(
+        self, name: str, rows: Poly, lifts: list[Factor], values: Sequence[tuple[str, Value]]
+    ) -> CalculusView:
+        if not rows.terms:
+            return CalculusView(name, (), rows, False, (), tuple(ViewColumn(n, v.type, NULL, FALSE) for n, v in values))
+        needed = [v for _, value in values for s in (value.scalar, value.valid) for v in scalar_variables(s)]
+        needed += [v for lift in lifts for v in variable_set(product(lift))]
+        keys, lets = _roots(rows, needed)
+        return CalculusView(
+            name,
+            tuple(ViewKey(k, k.name.rpartition(".")[2], self.types[k]) for k in keys),
+            None if rows == ONE else rows,
+            rows == ONE,
+            lets + _lets(lifts),
+            tuple(ViewColumn(n, v.type, v.scalar, v.valid) for n, v in values),
+        )
+
+    def _rows(self, query: bound.Select, outer: Scope) -> tuple[Poly, Scope]:
+        """FROM and WHERE: a polynomial that counts rows, and the columns in scope."""
+        rows = ONE
+        scope: dict[str, Mapping[str, Value]] = dict(outer)
+        for source in query.sources:
+            factors, columns = self._source(source, outer)
+            rows = rows * factors
+            scope[source.id] = columns
+        if query.where is not None:
+            lifts: list[Factor] = []
+            condition = self._condition(query.where, scope, lifts)[0]
+            rows = rows * product(*lifts) * condition_poly(condition)
+        return rows, scope
+
+    def _source(self, source: bound.Source, outer: Scope) -> tuple[Poly, Mapping[str, Value]]:
+        if isinstance(source.relation, Relation):
+            columns = {}
+            for column in source.relation.columns:
+                variable = self._variable(f"{source.id}.{column.name}", unscaled(column.type))
+                valid = not_null(variable) if column.nullable else TRUE
+                columns[column.name] = Value(variable, column.type, valid)
+            return product(Rel(source.relation.name, tuple(v.scalar for v in columns.values()))), columns
+        query = source.relation
+        rows, scope = self._rows(query, outer)
+        lifts: list[Factor] = []
+        if not query.aggregated:
+            columns = {o.name: self._value(o.expression, scope, lifts) for o in query.outputs}
+            return rows * product(*lifts), columns
+        rows, keys, scope = self._group(query.group_by, rows, scope)
+        group = _Group(rows, bool(query.group_by))
+        columns = {o.name: self._value(o.expression, scope, lifts, group) for o in query.outputs}
+        exists = product(Exists(keys, rows)) if query.group_by else ONE
+        return exists * product(*lifts), columns
+
+    def _group(
+        self, group_by: Sequence[bound.Expression], rows: Poly, scope: Scope
+    ) -> tuple[Poly, tuple[Var, ...], Scope]:
+        """Names each grouping expression by a variable; NULLs form one group, as a key of their own."""
+        keys: list[Var] = []
+        lifts: list[Factor] = []
+        grouped: dict[bound.Expression, Value] = {}
+        for expression in group_by:
+            value = self._value(expression, scope, lifts)
+            key = value.scalar
+            if not isinstance(key, Var) or (value.valid not in (TRUE, not_null(key))) or key in keys:
+                name = expression.name if isinstance(expression, bound.ColumnRef) else "group"
+                key = self._fresh(name, scalar_type(value.scalar, self.types))
+                lifts.append(Lift(key, product(Val(choose(value.valid, value.scalar, NULL)))))
+            keys.append(key)
+            valid = TRUE if value.valid == TRUE else not_null(key)
+            grouped[expression] = Value(key, value.type, valid)
+        return rows * product(*lifts), tuple(keys), _GroupedScope(scope, grouped)
+
+    def _value(
+        self, expression: bound.Expression, scope: Scope, lifts: list[Factor], group: "_Group | None" = None
+    ) -> Value:
+        """Translates an expression; factors it needs are appended to `lifts`."""
+        if isinstance(scope, _GroupedScope) and expression in scope.grouped:
+            return scope.grouped[expression]
+        match expression:
+            case bound.ColumnRef(source, name):
+                return scope[source][name]
+            case bound.Literal(value, kind):
+                return _literal(value, kind)
+            case bound.Arithmetic(op, left, right):
+                a = self._value(left, scope, lifts, group)
+                b = self._value(right, scope, lifts, group)
+                return _arithmetic(op, a, b)
+            case bound.Coalesce(args):
+                return _coalesce([self._value(a, scope, lifts, group) for a in args], expression.type)
+            case bound.ScalarSubquery(query):
+                return self._subquery(query, scope, lifts)
+            case bound.Aggregate():
+                if group is None:
+                    raise ValueError("aggregate outside an aggregated query")
+                return self._aggregate(expression, scope, lifts, group)
+            case bound.Comparison() | bound.Logical():
+                true, false = self._condition(expression, scope, lifts, group)
+                return Value(true, BOOLEAN, either(true, false) if expression.nullable else TRUE)
+        raise TypeError(expression)
+
+    def _condition(
+        self, expression: bound.Expression, scope: Scope, lifts: list[Factor], group: "_Group | None" = None
+    ) -> tuple[Scalar, Scalar]:
+        """When the expression is true, and when it is false; NULL is neither."""
+        match expression:
+            case bound.Comparison(op, left, right):
+                a = self._value(left, scope, lifts, group)
+                b = self._value(right, scope, lifts, group)
+                valid = both(a.valid, b.valid)
+                left_scalar, right_scalar = _aligned(a, b)
+                truth = comparison(op, left_scalar, right_scalar)
+                return both(valid, truth), both(valid, negation(truth))
+            case bound.Logical("NOT", (argument,)):
+                true, false = self._condition(argument, scope, lifts, group)
+                return false, true
+            case bound.Logical(op, args):
+                joined = [self._condition(a, scope, lifts, group) for a in args]
+                true, false = joined[0]
+                for next_true, next_false in joined[1:]:
+                    if op == "AND":
+                        true, false = both(true, next_true), either(false, next_false)
+                    else:
+                        true, false = either(true, next_true), both(false, next_false)
+                return true, false
+        value = self._value(expression, scope, lifts, group)
+        truth = value.scalar if isinstance(value.scalar, Const) else comparison("<>", value.scalar, Const(0))
+        return both(value.valid, truth), both(value.valid, negation(truth))
+
+    def _subquery(self, query: bound.Select, scope: Scope, lifts: list[Factor]) -> Value:
+        rows, inner = self._rows(query, scope)
+        group = _Group(rows, False)
+        return self._value(query.outputs[0].expression, inner, lifts, group)
+
+    def _aggregate(
+        self, aggregate: bound.Aggregate, scope: Scope, lifts: list[Factor], group: "_Group"
+    ) -> Value:
+        rows = group.rows
+        if isinstance(scope, _GroupedScope):
+            scope = scope.scope
+        counted = rows
+        argument = None
+        if aggregate.argument is not None:
+            inner: list[Factor] = []
+            argument = self._value(aggregate.argument, scope, inner)
+            counted = rows * product(*inner) * condition_poly(argument.valid)
+        if aggregate.function == "count":
+            return Value(self._lift("count", counted, lifts), aggregate.type)
+        if argument is None:
+            raise ValueError(f"{aggregate.function} needs an argument")
+        total = self._lift("sum", counted * product(Val(argument.scalar)), lifts)
+        never_null = group.has_rows and argument.valid == TRUE
+        if never_null and aggregate.function == "sum":
+            return Value(total, aggregate.type)
+        count = self._lift("count", counted, lifts)
+        valid = TRUE if never_null else comparison(">", count, Const(0))
+        if aggregate.function == "sum":
+            return Value(total, aggregate.type, valid, zero_if_null=True)
+        ratio = Apply("/", (_double(Value(total, argument.type)), _double(Value(count, exact(0, 0)))))
+        return Value(ratio, DOUBLE, valid)
+
+    def _lift(self, name: str, body: Poly, lifts: list[Factor]) -> Var:
+        """The variable that holds the value of `body`; equal bodies share one."""
+        for factor in lifts:
+            if isinstance(factor, Lift) and factor.body == body:
+                return factor.var
+        variable = self._fresh(name, sum_type(body, self.types, self.relations))
+        lifts.append(Lift(variable, body))
+        return variable
+
+    def _fresh(self, name: str, kind: Type) -> Var:
+        self._lifts += 1
+        return self._variable(f"{name}_{self._lifts}", kind)
+
+    def _variable(self, name: str, kind: Type) -> Var:
+        variable = Var(name)
+        self.types[variable] = kind
+        return variable
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The rows that aggregates of a query sum over; with GROUP BY every group has some."""
+
+    rows: Poly
+    has_rows: bool
+
+
+@dataclass(frozen=True)
+class _GroupedScope(Mapping[str, Mapping[str, Value]]):
+    """The scope of an aggregated query's outputs: grouping expressions are named by their keys."""
+
+    scope: Scope
+    grouped: Mapping[bound.Expression, Value]
+
+    def __getitem__(self, source: str) -> Mapping[str, Value]:
+        columns = dict(self.scope[source])
+        for expression, value in self.grouped.items():
+            if isinstance(expression, bound.ColumnRef) and expression.source == source:
+                columns[expression.name] = value
+        return columns
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(self.scope)
+
+    def __len__(self) -> int:
+        return len(self.scope)
+
+
+def _lets(lifts: Sequence[Factor]) -> tuple[tuple[Var, Poly], ...]:
+    return tuple((f.var, f.body) for f in lifts if isinstance(f, Lift))
+
+
+def _roots(rows: Poly, needed: Sequence[Var]) -> tuple[tuple[Var, ...], tuple[tuple[Var, Poly], ...]]:
+    """The variables that identify a row, and the lifts that follow from them.
+
+    A needed variable that a lift of every term binds is recomputed from that lift's own variables.
+    """
+    lifted: dict[Var, Poly] = {}
+    for factor in rows.terms[0] if rows.terms else ():
+        if isinstance(factor, Lift) and all(factor in term for term in rows.terms):
+            lifted[factor.var] = factor.body
+    keys: dict[Var, None] = {}
+    lets: dict[Var, Poly] = {}
+    bound_variables = {v for t in rows.terms for f in t for v in bound_by(f)}
+
+    def need(variable: Var) -> None:
+        if variable in lets or variable in keys or variable not in bound_variables:
+            return
+        if variable in lifted:
+            for inner in sorted(variable_set(lifted[variable]), key=lambda v: v.name):
+                need(inner)
+            lets[variable] = lifted[variable]
+        else:
+            keys[variable] = None
+
+    for variable in needed:
+        need(variable)
+    return tuple(keys), tuple(lets.items())
+
+
+def _literal(value: object, kind: Type) -> Value:
+    if value is None:
+        return Value(Const(0), kind, FALSE, zero_if_null=True)
+    if isinstance(value, bool):
+        return Value(Const(int(value)), kind)
+    if isinstance(value, Decimal):
+        return Value(Const(int(value.scaleb(kind.scale))), kind)
+    if isinstance(value, int | float | str):
+        return Value(Const(value), kind)
+    raise TypeError(value)
+
+
+def _rescaled(value: Value, scale: int) -> Scalar:
+    factor = 10 ** (scale - value.type.scale)
+    return value.scalar if factor == 1 else _times(value.scalar, Const(factor))
+
+
+def _times(left: Scalar, right: Scalar) -> Scalar:
+    if isinstance(left, Const) and isinstance(right, Const):
+        return Const(left.value * right.value)  # type: ignore[operator]
+    for one, other in ((left, right), (right, left)):
+        if one == Const(1):
+            return other
+    if isinstance(right, Const):
+        left, right = right, left
+    if isinstance(left, Const) and isinstance(right, Apply) and right.op == "*" and isinstance(right.args[0], Const):
+        return _times(Const(left.value * right.args[0].value), right.args[1])  # type: ignore[operator]
+    return Apply("*", (left, right))
+
+
+def _double(value: Value) -> Scalar:
+    if value.type.kind is Kind.DOUBLE:
+        return value.scalar
+    if isinstance(value.scalar, Const) and isinstance(value.scalar.value, int):
+        return Const(value.scalar.value / 10**value.type.scale)
+    return Apply("double", (value.scalar, Const(value.type.scale)))
+
+
+def _aligned(left: Value, right: Value) -> tuple[Scalar, Scalar]:
+    """Both scalars at one scale, or both double."""
+    if Kind.DOUBLE in (left.type.kind, right.type.kind):
+        return _double(left), _double(right)
+    scale = max(left.type.scale, right.type.scale)
+    return _rescaled(left, scale), _rescaled(right, scale)
+
+
+def _arithmetic(op: str, left: Value, right: Value) -> Value:
+    valid = both(left.valid, right.valid)
+    if op == "/":
+        divisor = _double(right)
+        if right.zero_if_null:
+            # A divisor that is 0 where it is NULL is there wherever it is not 0.
+            valid = TRUE if left.valid == right.valid else left.valid
+        valid = both(valid, comparison("<>", divisor, Const(0.0)))
+        return Value(Apply("/", (_double(left), divisor)), DOUBLE, valid)
+    if Kind.DOUBLE in (left.type.kind, right.type.kind):
+        return Value(Apply(op, (_double(left), _double(right))), DOUBLE, valid)
+    if op == "*":
+        scale = left.type.scale + right.type.scale
+        zero = all(v.zero_if_null or v.valid == TRUE for v in (left, right))
+        return Value(_times(left.scalar, right.scalar), _decimal(scale), valid, zero_if_null=zero)
+    scale = max(left.type.scale, right.type.scale)
+    a, b = _aligned(left, right)
+    if isinstance(a, Const) and isinstance(b, Const):
+        folded = a.value + b.value if op == "+" else a.value - b.value  # type: ignore[operator]
+        return Value(Const(folded), _decimal(scale), valid)
+    return Value(Apply(op, (a, b)), _decimal(scale), valid)
+
+
+def _decimal(scale: int) -> Type:
+    return Type(Kind.DECIMAL if scale else Kind.INTEGER, scale)
+
+
+def _coalesce(values: Sequence[Value], kind: Type) -> Value:
+    """COALESCE; `COALESCE(SUM(x), 0)` is the plain sum, whose value is 0 for nothing."""
+    result = _cast(values[-1], kind)
+    for value in reversed(values[:-1]):
+        value = _cast(value, kind)
+        if value.zero_if_null and result.scalar == Const(0 if kind.exact else 0.0) and result.valid == TRUE:
+            result = replace(value, valid=TRUE, zero_if_null=False)
+            continue
+        result = Value(choose(value.valid, value.scalar, result.scalar), kind, either(value.valid, result.valid))
+    return result
+
+
+def _cast(value: Value, kind: Type) -> Value:
+    if kind.kind is Kind.DOUBLE:
+        return replace(value, scalar=_double(value), type=kind)
+    if not kind.numeric:
+        return value
+    return replace(value, scalar=_rescaled(value, kind.scale), type=kind)

@@ -1,0 +1,94 @@
+"""Value types of columns and expressions.
+
+Exact numbers are fixed-point integers: a DECIMAL of scale 2 holds 223.95 as 22395. Each exact type
+carries the interval its scaled integer lies in, from which the compiler proves that sums fit 64
+bits, that weights are non-negative, and where it must use 128 bits.
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+INT64_MAX = 2**63 - 1
+INT128_MAX = 2**127 - 1
+# The most rows one relation may hold; the bound of every sum rests on it.
+DEFAULT_MAX_ROWS = 2**31 - 1
+
+
+class Kind(Enum):
+    """What a value is; every kind but DOUBLE is stored as an integer."""
+
+    INTEGER = "INTEGER"
+    DECIMAL = "DECIMAL"
+    DOUBLE = "DOUBLE"
+    BOOLEAN = "BOOLEAN"
+    TEXT = "TEXT"
+    TIMESTAMP = "TIMESTAMP"
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A value type.
+
+    `scale` is the number of decimal places (0 unless DECIMAL). `low` and `high` bound the scaled
+    integer, inclusive (TEXT: dictionary codes; TIMESTAMP: ns since 1970 UTC; unused for DOUBLE).
+    """
+
+    kind: Kind
+    scale: int = 0
+    low: int = -INT64_MAX
+    high: int = INT64_MAX
+
+    @property
+    def exact(self) -> bool:
+        return self.kind is not Kind.DOUBLE
+
+    @property
+    def numeric(self) -> bool:
+        return self.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
+
+    def __str__(self) -> str:
+        if self.kind is Kind.DECIMAL:
+            return f"DECIMAL({len(str(max(abs(self.low), abs(self.high))))}, {self.scale})"
+        return self.kind.value
+
+
+BOOLEAN = Type(Kind.BOOLEAN, 0, 0, 1)
+DOUBLE = Type(Kind.DOUBLE)
+TEXT = Type(Kind.TEXT, 0, 0, 2**31 - 1)
+TIMESTAMP = Type(Kind.TIMESTAMP)
+INTEGER = Type(Kind.INTEGER, 0, -(2**31), 2**31 - 1)
+BIGINT = Type(Kind.INTEGER)
+
+
+def decimal(precision: int, scale: int) -> Type:
+    """DECIMAL(precision, scale); values are scaled integers of at most `precision` digits."""
+    limit = 10**precision - 1
+    return Type(Kind.DECIMAL, scale, -limit, limit)
+
+
+def unscaled(kind: Type) -> Type:
+    """The type of the scaled integer that holds a value of `kind`."""
+    return replace(kind, kind=Kind.INTEGER, scale=0) if kind.kind is Kind.DECIMAL else kind
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a stream, table or view."""
+
+    name: str
+    type: Type
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A declared stream or table: an ordered list of columns and the most rows it may hold."""
+
+    name: str
+    columns: tuple[Column, ...]
+    max_rows: int = DEFAULT_MAX_ROWS
+    source: str | None = None
+    static: bool = False
+
+    def column(self, name: str) -> Column | None:
+        return next((c for c in self.columns if c.name == name), None)
