@@ -1,0 +1,77 @@
+"""What every runtime offers the engine: the interpreter and the numba executor are two of them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from views.compiler.calculus import Scalar
+
+from .changes import ChangeBatch
+
+# An encoded value: a scaled integer, ns, a dictionary code, a float, or None for NULL.
+Word = int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A compiled subscription.
+
+    `condition` is a scalar over the keys and lets of the view's Result, not 0 where it holds (None:
+    always). `per_message` looks at the view at the end of each message, else of each event. `edge`
+    fires when the condition becomes true of a row (without a condition, when the row changes), else
+    at every change of the row while it holds.
+    """
+
+    view: str
+    condition: Scalar | None
+    per_message: bool
+    edge: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A view's row: how often it stands (1 when grouped), and its columns."""
+
+    count: int
+    columns: tuple[Word, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """One firing of a watch: the row's key, what it was (at the last look) and is; None: no row."""
+
+    watch: int
+    key: tuple[Word, ...]
+    old: Row | None
+    new: Row | None
+
+
+class Runtime(Protocol):
+    """Runs one program. Not thread-safe: one thread owns it."""
+
+    def watch(self, watches: Sequence[Watch]) -> None:
+        """Replaces the watches; takes effect with the next change. Rows as they are now are the first look."""
+
+    def apply(self, batch: ChangeBatch, start: int) -> int:
+        """Applies changes from index `start` on, in order.
+
+        Returns the index after the last change applied: the batch's length, or earlier, right after
+        the event or message at which watches fired. `kinds` index `program.relations`.
+
+        Raises ExactnessError when a value does not fit 128 bits.
+        """
+
+    def firings(self) -> list[Firing]:
+        """The firings at which `apply` stopped, by watch and then by order of change; empty if none."""
+
+    def row(self, view: str, key: tuple[Word, ...]) -> Row | None:
+        """One row of a view as of the last change; None where there is none."""
+
+    def rows(self, view: str) -> Iterator[tuple[tuple[Word, ...], Row]]:
+        """All rows of a view as of the last change, in any order."""
+
+    def map_sizes(self) -> dict[str, int]:
+        """Entries of every map, by name."""
+
+    def memory_bytes(self) -> int:
+        """Bytes held by all maps and their indexes."""
