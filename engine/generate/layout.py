@@ -1,0 +1,54 @@
+"""Where a program's state lies in raw memory: one block of words, whose address is the state."""
+
+from dataclasses import dataclass
+
+from engine.plan.steps import Plan, ResultPlan
+from views.compiler.types import Kind, Type
+
+from engine.plan.planner import layout_of
+
+# Words of the state block.
+ERROR = 0        # not 0 after an overflow of 128 bits
+SCRATCH = 1      # for the bits of a double
+TEXTS = 2        # address of the dictionary codes of text constants
+DIRTY = 3        # not 0 when a watched view was touched since the last look
+FIRED = 4        # address, words used and capacity of the firings
+FIRED_WORDS = 5
+FIRED_CAPACITY = 6
+STORES = 8       # handles of the stores, then the looks
+
+# Words of a look: a view as it is watched at one granularity.
+LOOK_WORDS = 8
+ACTIVE = 0       # not 0 while it is watched
+LIST = 1         # address, count (-1: every row) and capacity of the keys touched
+COUNT = 2
+CAPACITY = 3
+CACHE = 4        # rows as they were at the last look
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Offsets in the state block of a plan."""
+
+    handles: dict[str, int]
+    looks: int
+    words: int
+
+    def look(self, view: int, per_message: bool) -> int:
+        return self.looks + (2 * view + per_message) * LOOK_WORDS
+
+
+def layout_for(plan: Plan) -> Layout:
+    handles = {s.name: STORES + i for i, s in enumerate(plan.stores)}
+    looks = STORES + len(handles)
+    return Layout(handles, looks, looks + 2 * len(plan.results) * LOOK_WORDS)
+
+
+def column_words(kind: Type) -> int:
+    """Words of a column's value in a row: 2 for 128 bits, else 1."""
+    return 2 if kind.kind is not Kind.DOUBLE and layout_of(kind) != "i" else 1
+
+
+def row_words(result: ResultPlan) -> int:
+    """Words of a row: how often it stands, then for each column whether it is there, and its value."""
+    return 1 + sum(1 + column_words(c.type) for c in result.result.columns)

@@ -1,0 +1,210 @@
+"""The generated module of a set of watches: the driver loop, and a look at every watched view.
+
+At the end of each event (or message) that touched a watched view, the rows touched are computed and
+compared with what they were at the last look; the loop returns to Python only when a watch fires.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.plan.steps import Plan
+from engine.runtime import Watch
+from engine.changes import END_OF_EVENT, END_OF_MESSAGE
+
+from .layout import (
+    CACHE, COUNT, DIRTY, ERROR, FIRED, FIRED_CAPACITY, FIRED_WORDS, LIST, Layout, layout_for, row_words,
+)
+from .triggers import HEAD, cut_text, imports, row_function, trigger_name
+from .writer import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The watches of one view at one granularity; `watches` are their numbers."""
+
+    view: int
+    per_message: bool
+    watches: tuple[int, ...]
+
+
+def looks_of(plan: Plan, watches: Sequence[Watch]) -> tuple[Look, ...]:
+    views = [r.result.name for r in plan.results]
+    grouped: dict[tuple[int, bool], list[int]] = {}
+    for number, watch in enumerate(watches):
+        grouped.setdefault((views.index(watch.view), watch.per_message), []).append(number)
+    return tuple(Look(v, m, tuple(numbers)) for (v, m), numbers in grouped.items())
+
+
+def watch_module(plan: Plan, program_module: str, watches: Sequence[Watch], texts: dict[str, int]) -> str:
+    """The source of the driver and looks; `program_module` is the name of the program's module."""
+    layout = layout_for(plan)
+    w = Writer()
+    cuts: dict = {}  # type: ignore[type-arg]
+    looks = looks_of(plan, watches)
+    for look in looks:
+        conditions = [watches[n].condition for n in look.watches]
+        row_function(w, plan, layout, texts, cuts, look.view, plan.results[look.view], conditions,
+                     f"watched_{int(look.per_message)}")
+        _refresh(w, plan, look, watches)
+        _look(w, plan, layout, look)
+    _look_all(w, layout, looks)
+    _driver(w, plan, bool(looks))
+    names = [trigger_name(t) for t in plan.triggers]
+    head = HEAD + "from engine.generate.support import fire\nfrom engine.maps.memory import calloc, release\n"
+    own = f"from {program_module} import {', '.join(names)}\n" if names else ""
+    caches = "".join(
+        _cache_imports(plan, look) for look in looks if _keys(plan, look)
+    )
+    return head + own + imports(plan.stores) + caches + cut_text(cuts.values()) + "\n\n" + w.text()
+
+
+def _cache_imports(plan: Plan, look: Look) -> str:
+    name, keys = f"cache_{look.view}_{int(look.per_message)}", _keys(plan, look)
+    used = ["find", "insert", "remove", "first", "next_entry", *(f"key_{i}" for i in range(keys))]
+    return f"{name} = hashed({keys}, {'i' * _words(plan, look)!r}, ())\n" + "".join(
+        f"{name}_{u} = {name}.{u}\n" for u in used
+    )
+
+
+def _keys(plan: Plan, look: Look) -> int:
+    return len(plan.results[look.view].result.keys)
+
+
+def _words(plan: Plan, look: Look) -> int:
+    """Words of a row as a look keeps it: the row's, and one of bits for conditions."""
+    return row_words(plan.results[look.view]) + 1
+
+
+def _refresh(w: Writer, plan: Plan, look: Look, watches: Sequence[Watch]) -> None:
+    """Compares one row with the last look, fires what fires, and keeps the new one."""
+    keys = [f"k{i}" for i in range(_keys(plan, look))]
+    words = _words(plan, look)
+    tag = f"{look.view}_{int(look.per_message)}"
+    edges = sum(1 << i for i, n in enumerate(look.watches) if watches[n].edge and watches[n].condition is not None)
+    always = sum(1 << i for i, n in enumerate(look.watches) if watches[n].condition is None)
+    own = ", ".join(keys)
+    w.line("@njit(cache=True, error_model='numpy')")
+    with w.block(f"def refresh_{tag}({', '.join(['S', 'last', *keys, 'new', 'quiet'])}):"):
+        w.line('"""Looks at one row: fires the watches whose time has come, unless `quiet`."""')
+        arguments = ", ".join(["S", *keys, "new"])
+        w.line(f"count = watched_{int(look.per_message)}_{look.view}({arguments})")
+        if keys:
+            w.line(f"entry = cache_{tag}_find(last, {own})")
+            with w.block("if entry == 0:"):
+                with w.block("if count == 0:"):
+                    w.line("return")
+                w.line(f"entry = cache_{tag}_insert(last, {own})")
+                with w.block(f"for word in range({words}):"):
+                    w.line(f"store(entry, {len(keys)} + word, 0)")
+            w.line(f"old = entry + {8 * len(keys)}")
+        else:
+            w.line("old = last")
+        with w.block("if count == 0:"):
+            with w.block(f"for word in range({words}):"):
+                w.line("store(new, word, 0)")
+        w.line("changed = False")
+        with w.block(f"for word in range({words}):"):
+            w.line("changed = changed or load(new, word) != load(old, word)")
+        with w.block("if changed:"):
+            w.line(f"before, now = load(old, {words - 1}), load(new, {words - 1})")
+            w.line(f"firing = (now & ~{edges}) | (now & ~before & {edges}) | {always}")
+            with w.block("if not quiet:"):
+                for i, number in enumerate(look.watches):
+                    with w.block(f"if firing & {1 << i}:"):
+                        w.line(f"fire(S, {number}, {len(keys)}, {words}, old, new)")
+                        record = f"load(S, {FIRED}) + 8 * (load(S, {FIRED_WORDS}) - {len(keys) + 2 * words})"
+                        if keys:
+                            w.line(f"place = {record}")
+                        for j, key in enumerate(keys):
+                            w.line(f"store(place, {j}, {key})")
+            with w.block(f"for word in range({words}):"):
+                w.line("store(old, word, load(new, word))")
+        if keys:
+            with w.block("if count == 0:"):
+                w.line(f"cache_{tag}_remove(last, entry)")
+    w.line("")
+    w.line("")
+
+
+def _look(w: Writer, plan: Plan, layout: Layout, look: Look) -> None:
+    """Refreshes the rows touched since the last look; every row where that is not known."""
+    count, words = _keys(plan, look), _words(plan, look)
+    at = layout.look(look.view, look.per_message)
+    tag = f"{look.view}_{int(look.per_message)}"
+    result = plan.results[look.view].result
+    w.line("@njit(cache=True, error_model='numpy')")
+    with w.block(f"def look_{tag}(S, quiet):"):
+        w.line(f'"""Looks at the rows of {result.name} that were touched."""')
+        w.line(f"last = load(S, {at + CACHE})")
+        w.line(f"touched = load(S, {at + COUNT})")
+        w.line(f"new = calloc({words}, 8)")
+        if count and result.multiplicity is not None:
+            store = next(s for s in plan.stores_of(result.multiplicity) if s.ordered is None)
+            with w.block("if touched < 0:"):
+                w.line(f"store(S, {at + COUNT}, 0)")
+                for first, following, key in (
+                    (f"{store.name}_first(load(S, {layout.handles[store.name]}))",
+                     f"{store.name}_next_entry(load(S, {layout.handles[store.name]}), entry)", store.name),
+                    (f"cache_{tag}_first(last)", f"cache_{tag}_next_entry(last, entry)", f"cache_{tag}"),
+                ):
+                    w.line(f"entry = {first}")
+                    with w.block("while entry != 0:"):
+                        w.line(f"place = push_key(S, {at + LIST}, {count})")
+                        for i in range(count):
+                            w.line(f"store(place, {i}, {key}_key_{i}(entry))")
+                        w.line(f"entry = {following}")
+                w.line(f"touched = load(S, {at + COUNT})")
+            w.line(f"place = load(S, {at + LIST})")
+            with w.block("for _ in range(touched):"):
+                keys = ", ".join(f"load(place, {i})" for i in range(count))
+                w.line(f"refresh_{tag}(S, last, {keys}, new, quiet)")
+                w.line(f"place += {8 * count}")
+        else:
+            with w.block("if touched != 0:"):
+                w.line(f"refresh_{tag}(S, last, new, quiet)")
+        w.line(f"store(S, {at + COUNT}, 0)")
+        w.line("release(new)")
+    w.line("")
+    w.line("")
+
+
+def _look_all(w: Writer, layout: Layout, looks: Sequence[Look]) -> None:
+    w.line("@njit(cache=True, error_model='numpy')")
+    with w.block("def look(S, message_ends, quiet):"):
+        w.line('"""Looks at the touched rows; whether any watch fired."""')
+        w.line(f"store(S, {DIRTY}, 0)")
+        for look in looks:
+            call = f"look_{look.view}_{int(look.per_message)}(S, quiet)"
+            if look.per_message:
+                with w.block("if message_ends:"):
+                    w.line(call)
+                with w.block(f"elif load(S, {layout.look(look.view, True) + COUNT}) != 0:"):
+                    w.line(f"store(S, {DIRTY}, 1)")
+            else:
+                w.line(call)
+        w.line(f"return load(S, {FIRED_WORDS}) != 0")
+    w.line("")
+    w.line("")
+
+
+def _driver(w: Writer, plan: Plan, watched: bool) -> None:
+    names = [r.name for r in plan.program.relations]
+    w.line("@njit(cache=True, error_model='numpy', nogil=True)")
+    with w.block("def run(S, kinds, flags, values, start, stop):"):
+        w.line('"""Applies changes start..stop; the index after the last, early when a watch fires."""')
+        w.line("stride = 8 * values.shape[1]")
+        w.line("row = values.ctypes.data + start * stride")
+        with w.block("for i in range(start, stop):"):
+            w.line("kind = kinds[i]")
+            word = "if"
+            for trigger in plan.triggers:
+                kind = 2 * names.index(trigger.relation) + (not trigger.insert)
+                with w.block(f"{word} kind == {kind}:"):
+                    w.line(f"{trigger_name(trigger)}(S, row)")
+                word = "elif"
+            w.line("row += stride")
+            if watched:
+                with w.block(f"if load(S, {DIRTY}) != 0 and flags[i] & {END_OF_EVENT | END_OF_MESSAGE}:"):
+                    with w.block(f"if load(S, {ERROR}) == 0 and look(S, flags[i] & {END_OF_MESSAGE} != 0, False):"):
+                        w.line("return i + 1")
+        w.line("return stop")

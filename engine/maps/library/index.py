@@ -1,0 +1,350 @@
+"""The hash index: extendible hashing (Fagin et al., TODS 1979) over entries of a slab pool.
+
+A directory points to segments of slots; the high bits of a hash choose the segment, the low 15 bits
+(the tag kept in the slot) the place in it, linear probing from there. A segment splits or merges
+alone, so the largest pause is one segment or one copy of the directory. Entries never move. If
+hashes collide so that splitting would only blow up the directory, the segment grows instead.
+"""
+
+from engine.maps.header import (
+    ADDRESS,
+    ADDRESS_BITS,
+    DEPTHS,
+    DIRECTORY,
+    ENTRY_POOL,
+    ENTRY_WORDS,
+    FULL_LOG,
+    HEAP_BYTES,
+    KEY_WORDS,
+    SEED,
+    SEGMENT_POOL,
+    SEGMENTS,
+    SHIFT,
+    SIZE,
+    SLOTS,
+    SMALLEST_LOG,
+    TAG,
+)
+from engine.maps.linkage import exported
+from engine.maps.memory import abort, calloc, high_bits, load, mix, release, store
+from engine.maps.runtime import pool_bytes, pool_close, pool_give, pool_open, pool_take
+from numba import njit
+
+
+@njit(cache=True)
+def add_to(address, index, amount):
+    store(address, index, load(address, index) + amount)
+
+
+@njit(cache=True)
+def heap_take(H, words):
+    """Zeroed words from the heap, accounted in the header."""
+    address = calloc(words, 8)
+    if address == 0:
+        abort()
+    add_to(H, HEAP_BYTES, 8 * words)
+    return address
+
+
+@njit(cache=True)
+def heap_give(H, address, words):
+    release(address)
+    add_to(H, HEAP_BYTES, -8 * words)
+
+
+@njit(cache=True)
+def new_segment(H, log, local_depth):
+    """An empty segment of 2^log slots; those of the usual full size are pooled."""
+    words = SLOTS + (1 << log)
+    if log == FULL_LOG:
+        segment = pool_take(H + 8 * SEGMENT_POOL)
+        for i in range(words):
+            store(segment, i, 0)
+    else:
+        segment = heap_take(H, words)
+    store(segment, 1, local_depth)
+    return segment
+
+
+@njit(cache=True)
+def drop_segment(H, segment, log):
+    if log == FULL_LOG:
+        pool_give(H + 8 * SEGMENT_POOL, segment)
+    else:
+        heap_give(H, segment, SLOTS + (1 << log))
+
+
+@njit(cache=True)
+def place(segment, log, slot):
+    """Write a slot word into the first free slot from its home on."""
+    mask = (1 << log) - 1
+    at = (slot >> ADDRESS_BITS) & mask
+    while load(segment, SLOTS + at) != 0:
+        at = (at + 1) & mask
+    store(segment, SLOTS + at, slot)
+    store(segment, 0, load(segment, 0) + 1)
+
+
+@njit(cache=True)
+def entry_hash(H, entry):
+    h = SEED
+    for i in range(load(H, KEY_WORDS)):
+        h = mix(h, load(entry, i))
+    return high_bits(h, 1)
+
+
+@njit(cache=True)
+def segment_word(H, h):
+    return load(load(H, DIRECTORY), h >> load(H, SHIFT))
+
+
+@njit(cache=True)
+def set_directory(H, h, local_depth, word):
+    """Point all directory places that share the first `local_depth` bits of `h` to one segment."""
+    span = 1 << (63 - load(H, SHIFT) - local_depth)
+    directory = load(H, DIRECTORY)
+    first = (h >> load(H, SHIFT)) & -span
+    for i in range(first, first + span):
+        store(directory, i, word)
+
+
+@njit(cache=True)
+def resize_directory(H, depth):
+    """Double or halve the directory to 2^depth places."""
+    old = load(H, DIRECTORY)
+    old_depth = 63 - load(H, SHIFT)
+    new = heap_take(H, 1 << depth)
+    for i in range(1 << depth):
+        store(new, i, load(old, i >> 1 if depth > old_depth else i << 1))
+    heap_give(H, old, 1 << old_depth)
+    store(H, DIRECTORY, new)
+    store(H, SHIFT, 63 - depth)
+
+
+@njit(cache=True)
+def resize_segment(H, h, new_log):
+    word = segment_word(H, h)
+    segment = word & ADDRESS
+    log = word >> ADDRESS_BITS
+    local_depth = load(segment, 1)
+    new = new_segment(H, new_log, local_depth)
+    for i in range(1 << log):
+        slot = load(segment, SLOTS + i)
+        if slot != 0:
+            place(new, new_log, slot)
+    drop_segment(H, segment, log)
+    set_directory(H, h, local_depth, (new_log << ADDRESS_BITS) | new)
+
+
+@njit(cache=True)
+def split_segment(H, h):
+    """Share a full-size segment's entries out to two by the next bit of their hashes."""
+    segment = segment_word(H, h) & ADDRESS
+    local_depth = load(segment, 1)
+    if local_depth == 63 - load(H, SHIFT):
+        resize_directory(H, local_depth + 1)
+    bit = 62 - local_depth
+    zero = new_segment(H, FULL_LOG, local_depth + 1)
+    one = new_segment(H, FULL_LOG, local_depth + 1)
+    for i in range(1 << FULL_LOG):
+        slot = load(segment, SLOTS + i)
+        if slot != 0:
+            side = (entry_hash(H, slot & ADDRESS) >> bit) & 1
+            place(one if side else zero, FULL_LOG, slot)
+    drop_segment(H, segment, FULL_LOG)
+    add_to(H, SEGMENTS, 1)
+    add_to(H, DEPTHS + local_depth, -1)
+    add_to(H, DEPTHS + local_depth + 1, 2)
+    set_directory(H, h & ~(1 << bit), local_depth + 1, (FULL_LOG << ADDRESS_BITS) | zero)
+    set_directory(H, h | (1 << bit), local_depth + 1, (FULL_LOG << ADDRESS_BITS) | one)
+
+
+@njit(cache=True)
+def make_room(H, h, segment, log):
+    local_depth = load(segment, 1)
+    depth = 63 - load(H, SHIFT)
+    affordable = local_depth < depth or (2 << depth) <= 16 * (load(H, SEGMENTS) + 4)
+    if log == FULL_LOG and affordable and local_depth < 46:
+        split_segment(H, h)
+    else:
+        resize_segment(H, h, log + 1)
+
+
+@njit(cache=True)
+def merge_segments(H, h, buddy):
+    """Merge the segment of `h` with its buddy, then halve the directory as often as possible."""
+    segment = segment_word(H, h) & ADDRESS
+    local_depth = load(segment, 1)
+    for i in range(1 << FULL_LOG):
+        slot = load(buddy, SLOTS + i)
+        if slot != 0:
+            place(segment, FULL_LOG, slot)
+    drop_segment(H, buddy, FULL_LOG)
+    store(segment, 1, local_depth - 1)
+    add_to(H, SEGMENTS, -1)
+    add_to(H, DEPTHS + local_depth, -2)
+    add_to(H, DEPTHS + local_depth - 1, 1)
+    set_directory(H, h, local_depth - 1, (FULL_LOG << ADDRESS_BITS) | segment)
+    depth = 63 - load(H, SHIFT)
+    while depth > 0 and load(H, DEPTHS + depth) == 0:
+        depth -= 1
+        resize_directory(H, depth)
+
+
+@njit(cache=True)
+def shrink(H, h):
+    """Merge or halve the segment of `h` while it is nearly empty."""
+    while True:
+        word = segment_word(H, h)
+        segment = word & ADDRESS
+        log = word >> ADDRESS_BITS
+        count = load(segment, 0)
+        local_depth = load(segment, 1)
+        if 8 * count > 1 << log:
+            return
+        if local_depth > 0 and log == FULL_LOG:
+            depth = 63 - load(H, SHIFT)
+            there = (h >> load(H, SHIFT)) ^ (1 << (depth - local_depth))
+            buddy_word = load(load(H, DIRECTORY), there)
+            buddy = buddy_word & ADDRESS
+            full_size = buddy_word >> ADDRESS_BITS == FULL_LOG
+            if not full_size or load(buddy, 1) != local_depth or 8 * (count + load(buddy, 0)) > 3 << FULL_LOG:
+                return
+            merge_segments(H, h, buddy)
+        elif log > SMALLEST_LOG:
+            resize_segment(H, h, log - 1)
+        else:
+            return
+
+
+@njit(cache=True)
+def scan(H, position, at):
+    """The first entry from slot `at` of the segment at a directory position on; 0 at the end."""
+    depth = 63 - load(H, SHIFT)
+    while position < 1 << depth:
+        word = load(load(H, DIRECTORY), position)
+        segment = word & ADDRESS
+        slots = 1 << (word >> ADDRESS_BITS)
+        while at < slots:
+            slot = load(segment, SLOTS + at)
+            if slot != 0:
+                return slot & ADDRESS
+            at += 1
+        at = 0
+        position += 1 << (depth - load(segment, 1))
+    return 0
+
+
+@njit(cache=True)
+def slot_of(H, h, entry):
+    """The slot number of an entry that is there."""
+    word = segment_word(H, h)
+    segment = word & ADDRESS
+    mask = (1 << (word >> ADDRESS_BITS)) - 1
+    slot = ((h & TAG) << ADDRESS_BITS) | entry
+    at = h & TAG & mask
+    while load(segment, SLOTS + at) != slot:
+        at = (at + 1) & mask
+    return at
+
+
+@exported
+def index_open(H, key_words, entry_words):
+    """Set up an empty index in a zeroed header (or one that was closed)."""
+    store(H, KEY_WORDS, key_words)
+    store(H, ENTRY_WORDS, entry_words)
+    store(H, SIZE, 0)
+    store(H, SHIFT, 63)
+    store(H, SEGMENTS, 1)
+    for i in range(48):
+        store(H, DEPTHS + i, 0)
+    store(H, DEPTHS, 1)
+    pool_open(H + 8 * ENTRY_POOL, entry_words)
+    pool_open(H + 8 * SEGMENT_POOL, SLOTS + (1 << FULL_LOG))
+    directory = heap_take(H, 1)
+    store(directory, 0, (SMALLEST_LOG << ADDRESS_BITS) | new_segment(H, SMALLEST_LOG, 0))
+    store(H, DIRECTORY, directory)
+    return 0
+
+
+@exported
+def index_close(H):
+    """Give all memory of the index back, except the header."""
+    directory = load(H, DIRECTORY)
+    depth = 63 - load(H, SHIFT)
+    position = 0
+    while position < 1 << depth:
+        word = load(directory, position)
+        segment = word & ADDRESS
+        position += 1 << (depth - load(segment, 1))
+        if word >> ADDRESS_BITS != FULL_LOG:
+            heap_give(H, segment, SLOTS + (1 << (word >> ADDRESS_BITS)))
+    heap_give(H, directory, 1 << depth)
+    pool_close(H + 8 * SEGMENT_POOL)
+    pool_close(H + 8 * ENTRY_POOL)
+    return 0
+
+
+@exported
+def index_insert(H, h):
+    """A new entry under hash `h`, known not to be there; the caller writes key and values at once."""
+    word = segment_word(H, h)
+    count = load(word & ADDRESS, 0)
+    while 4 * (count + 1) > 3 << (word >> ADDRESS_BITS):
+        make_room(H, h, word & ADDRESS, word >> ADDRESS_BITS)
+        word = segment_word(H, h)
+        count = load(word & ADDRESS, 0)
+    entry = pool_take(H + 8 * ENTRY_POOL)
+    place(word & ADDRESS, word >> ADDRESS_BITS, ((h & TAG) << ADDRESS_BITS) | entry)
+    add_to(H, SIZE, 1)
+    return entry
+
+
+@exported
+def index_remove(H, entry):
+    """Remove an entry that is there; backward shift keeps the probe sequences whole."""
+    h = entry_hash(H, entry)
+    at = slot_of(H, h, entry)
+    word = segment_word(H, h)
+    segment = word & ADDRESS
+    mask = (1 << (word >> ADDRESS_BITS)) - 1
+    ahead = (at + 1) & mask
+    slot = load(segment, SLOTS + ahead)
+    while slot != 0:
+        home = (slot >> ADDRESS_BITS) & mask
+        if ((ahead - home) & mask) >= ((ahead - at) & mask):
+            store(segment, SLOTS + at, slot)
+            at = ahead
+        ahead = (ahead + 1) & mask
+        slot = load(segment, SLOTS + ahead)
+    store(segment, SLOTS + at, 0)
+    count = load(segment, 0) - 1
+    store(segment, 0, count)
+    add_to(H, SIZE, -1)
+    pool_give(H + 8 * ENTRY_POOL, entry)
+    if 8 * count <= mask and mask >= 1 << SMALLEST_LOG:
+        shrink(H, h)
+    return 0
+
+
+@exported
+def index_first(H):
+    """Some entry, or 0 when there is none."""
+    return scan(H, 0, 0)
+
+
+@exported
+def index_next(H, entry):
+    """The entry after `entry` in the index's own order, or 0."""
+    h = entry_hash(H, entry)
+    at = slot_of(H, h, entry)
+    depth = 63 - load(H, SHIFT)
+    segment = segment_word(H, h) & ADDRESS
+    position = (h >> load(H, SHIFT)) & -(1 << (depth - load(segment, 1)))
+    return scan(H, position, at + 1)
+
+
+@exported
+def index_bytes(H):
+    """Bytes of memory behind the header."""
+    return load(H, HEAP_BYTES) + pool_bytes(H + 8 * SEGMENT_POOL) + pool_bytes(H + 8 * ENTRY_POOL)

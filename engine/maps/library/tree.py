@@ -1,0 +1,455 @@
+"""Structure of B+-trees with partial sums: making room, removing, sums of double-double columns.
+
+A node holds, for an exact column, the running sums of its children (or entries): gap g of F + 1 is
+the sum of all before child g, and gaps past the count repeat the node's total. A range sum or a cut
+thus reads one word a level, and an update adds to all later gaps at once. Exact sums are linear, so
+adding the change keeps them right for ever. A double-double column holds one (high, low) pair a
+child instead, which is recomputed from the child after each change: adding changes would drift, and
+differences of running sums would cancel.
+
+Every node but the root has an entry. A node that falls under a quarter is merged with a neighbour
+under the same parent if both fill at most three quarters of one, an empty node always; so a parent
+never has two adjacent children that could be one, and the height stays O(log n). Key c of an inner
+node is a lower bound of child c, and the first equals the node's own bound in its parent (the lowest
+integer along the left edge).
+"""
+
+from engine.maps.doubles import sum_doubles
+from engine.maps.header import (
+    COLUMN_KINDS,
+    COLUMNS,
+    COUNT,
+    DOUBLE,
+    ENTRIES,
+    FAN_OUT,
+    GAP_ROOM,
+    HIGHEST,
+    INNER_POOL,
+    INTEGER,
+    KEYS,
+    LEAF_POOL,
+    LEFT,
+    LOWEST,
+    PATH,
+    RIGHT,
+    ROOT,
+    SUM,
+    WIDE,
+)
+from engine.maps.int128 import load_apart, store_apart
+from engine.maps.linkage import exported
+from engine.maps.memory import load, load_double, memory_move, store, store_double
+from engine.maps.runtime import pool_bytes, pool_close, pool_give, pool_open, pool_take
+from numba import njit
+
+
+@njit(cache=True)
+def first_column(O):
+    """The word of gap 0 of the first column."""
+    return KEYS + load(O, FAN_OUT) + GAP_ROOM - 1
+
+
+@njit(cache=True)
+def columns_end(O):
+    """Words of a node before its children."""
+    fan_out = load(O, FAN_OUT)
+    end = KEYS + fan_out
+    for column in range(load(O, COLUMNS)):
+        end += (fan_out + GAP_ROOM) * (1 if load(O, COLUMN_KINDS + column) == INTEGER else 2)
+    return end
+
+
+@njit(cache=True)
+def move(node, target, source, words):
+    if words > 0:
+        memory_move(node + 8 * target, node + 8 * source, 8 * words)
+
+
+@njit(cache=True)
+def new_node(O, inner):
+    """An empty node: unused keys are the highest, so that counting smaller keys never sees them."""
+    node = pool_take(O + 8 * (INNER_POOL if inner else LEAF_POOL))
+    for word in range(columns_end(O)):
+        store(node, word, 0)
+    for i in range(load(O, FAN_OUT)):
+        store(node, KEYS + i, HIGHEST)
+    return node
+
+
+@njit(cache=True)
+def drop_node(O, node, inner):
+    """Take a node out of the list of leaves and give it back."""
+    before = load(node, LEFT)
+    after = load(node, RIGHT)
+    if before != 0:
+        store(before, RIGHT, after)
+    if after != 0:
+        store(after, LEFT, before)
+    pool_give(O + 8 * (INNER_POOL if inner else LEAF_POOL), node)
+
+
+@njit(cache=True)
+def fold(pairs, distance, start, end):
+    """(high, low) sum of the double-doubles start .. end - 1; low words are `distance` words on."""
+    high = 0.0
+    low = 0.0
+    for i in range(start, end):
+        high, low = sum_doubles(high, low, load_double(pairs, i), load_double(pairs, i + distance))
+    return high, low
+
+
+@njit(cache=True)
+def refresh_child(O, parent, position, child):
+    """Recompute the double-double sums of one child."""
+    fan_out = load(O, FAN_OUT)
+    offset = first_column(O)
+    for column in range(load(O, COLUMNS)):
+        kind = load(O, COLUMN_KINDS + column)
+        if kind == DOUBLE:
+            high, low = fold(child + 8 * offset, fan_out + GAP_ROOM, 0, load(child, COUNT))
+            store_double(parent, offset + position, high)
+            store_double(parent, offset + fan_out + GAP_ROOM + position, low)
+        offset += (fan_out + GAP_ROOM) * (1 if kind == INTEGER else 2)
+
+
+@njit(cache=True)
+def open_place(O, node, position, key):
+    """Shift what is from `position` of an inner node on one place up; the new place sums to zero."""
+    fan_out = load(O, FAN_OUT)
+    count = load(node, COUNT)
+    store(node, COUNT, count + 1)
+    move(node, KEYS + position + 1, KEYS + position, count - position)
+    store(node, KEYS + position, key)
+    offset = first_column(O)
+    for column in range(load(O, COLUMNS)):
+        kind = load(O, COLUMN_KINDS + column)
+        for _ in range(1 if kind == INTEGER else 2):
+            move(node, offset + position + 1, offset + position, fan_out - position)
+            if kind == DOUBLE:
+                store(node, offset + position, 0)
+            offset += fan_out + GAP_ROOM
+    children = columns_end(O)
+    move(node, children + position + 1, children + position, count - position)
+
+
+@njit(cache=True)
+def close_place(O, node, position, inner):
+    """Remove a place: its sum goes to the place before (and is zero when there is none)."""
+    fan_out = load(O, FAN_OUT)
+    count = load(node, COUNT) - 1
+    store(node, COUNT, count)
+    move(node, KEYS + position, KEYS + position + 1, count - position)
+    store(node, KEYS + count, HIGHEST)
+    offset = first_column(O)
+    for column in range(load(O, COLUMNS)):
+        kind = load(O, COLUMN_KINDS + column)
+        for _ in range(1 if kind == INTEGER else 2):
+            move(node, offset + position, offset + position + 1, fan_out - position)
+            if kind == DOUBLE:
+                store(node, offset + fan_out, 0)
+            offset += fan_out + GAP_ROOM
+    if inner:
+        children = columns_end(O)
+        move(node, children + position, children + position + 1, count - position)
+
+
+@njit(cache=True)
+def move_upper_half(O, node, right, inner):
+    """Move the upper half of a full node to an empty one."""
+    fan_out = load(O, FAN_OUT)
+    half = fan_out >> 1
+    for i in range(half):
+        store(right, KEYS + i, load(node, KEYS + half + i))
+        store(node, KEYS + half + i, HIGHEST)
+    store(node, COUNT, half)
+    store(right, COUNT, half)
+    offset = first_column(O)
+    for column in range(load(O, COLUMNS)):
+        kind = load(O, COLUMN_KINDS + column)
+        if kind == INTEGER:
+            below = load(node, offset + half)
+            for i in range(fan_out + 1):
+                store(right, offset + i, load(node, offset + min(half + i, fan_out)) - below)
+            for i in range(half, fan_out + 1):
+                store(node, offset + i, below)
+        elif kind == WIDE:
+            distance = fan_out + GAP_ROOM
+            under = load_apart(node, offset + half, distance)
+            for i in range(fan_out + 1):
+                gap = load_apart(node, offset + min(half + i, fan_out), distance) - under
+                store_apart(right, offset + i, distance, gap)
+            for i in range(half, fan_out + 1):
+                store_apart(node, offset + i, distance, under)
+        else:
+            for start in (offset, offset + fan_out + GAP_ROOM):
+                for i in range(half):
+                    store(right, start + i, load(node, start + half + i))
+                    store(node, start + half + i, 0)
+        offset += (fan_out + GAP_ROOM) * (1 if kind == INTEGER else 2)
+    if inner:
+        children = columns_end(O)
+        for i in range(half):
+            store(right, children + i, load(node, children + half + i))
+
+
+@njit(cache=True)
+def split_child(O, parent, position, inner):
+    """Split the full child at `position` of a parent with room; `inner`: the child is not a leaf."""
+    children = columns_end(O)
+    fan_out = load(O, FAN_OUT)
+    child = load(parent, children + position)
+    right = new_node(O, inner)
+    move_upper_half(O, child, right, inner)
+    if not inner:
+        after = load(child, RIGHT)
+        store(right, LEFT, child)
+        store(right, RIGHT, after)
+        store(child, RIGHT, right)
+        if after != 0:
+            store(after, LEFT, right)
+    open_place(O, parent, position + 1, load(right, KEYS))
+    store(parent, children + position + 1, right)
+    offset = first_column(O)
+    for column in range(load(O, COLUMNS)):
+        kind = load(O, COLUMN_KINDS + column)
+        if kind == INTEGER:
+            gap = load(parent, offset + position) + load(child, offset + fan_out)
+            store(parent, offset + position + 1, gap)
+        elif kind == WIDE:
+            distance = fan_out + GAP_ROOM
+            total = load_apart(child, offset + fan_out, distance)
+            wide_gap = load_apart(parent, offset + position, distance) + total
+            store_apart(parent, offset + position + 1, distance, wide_gap)
+        offset += (fan_out + GAP_ROOM) * (1 if kind == INTEGER else 2)
+    refresh_child(O, parent, position, child)
+    refresh_child(O, parent, position + 1, right)
+
+
+@njit(cache=True)
+def grow_root(O, record):
+    """Put a new root with one child over the root."""
+    child = load(record, 0)
+    fan_out = load(O, FAN_OUT)
+    root = new_node(O, True)
+    store(root, COUNT, 1)
+    store(root, KEYS, LOWEST)
+    offset = first_column(O)
+    for column in range(load(O, COLUMNS)):
+        kind = load(O, COLUMN_KINDS + column)
+        for _ in range(1 if kind == INTEGER else 2):
+            if kind != DOUBLE:
+                for i in range(1, fan_out + 1):
+                    store(root, offset + i, load(child, offset + fan_out))
+            offset += fan_out + GAP_ROOM
+    store(root, columns_end(O), child)
+    refresh_child(O, root, 0, child)
+    store(record, 0, root)
+    store(record, 1, load(record, 1) + 1)
+
+
+@njit(cache=True)
+def child_position(node, key):
+    """The child that a key belongs to."""
+    position = 0
+    count = load(node, COUNT)
+    while position + 1 < count and load(node, KEYS + position + 1) <= key:
+        position += 1
+    return position
+
+
+@njit(cache=True)
+def merge(O, left, right, bound, inner):
+    """Append what `right` holds to `left`, whose keys start at `bound`; both fit into one node."""
+    fan_out = load(O, FAN_OUT)
+    left_count = load(left, COUNT)
+    right_count = load(right, COUNT)
+    for i in range(right_count):
+        store(left, KEYS + left_count + i, load(right, KEYS + i))
+    if inner:
+        store(left, KEYS, bound)
+    store(left, COUNT, left_count + right_count)
+    offset = first_column(O)
+    for column in range(load(O, COLUMNS)):
+        kind = load(O, COLUMN_KINDS + column)
+        if kind == INTEGER:
+            total = load(left, offset + fan_out)
+            for i in range(fan_out + 1 - left_count):
+                store(left, offset + left_count + i, total + load(right, offset + min(i, right_count)))
+        elif kind == WIDE:
+            distance = fan_out + GAP_ROOM
+            wide_total = load_apart(left, offset + fan_out, distance)
+            for i in range(fan_out + 1 - left_count):
+                gap = wide_total + load_apart(right, offset + min(i, right_count), distance)
+                store_apart(left, offset + left_count + i, distance, gap)
+        else:
+            for start in (offset, offset + fan_out + GAP_ROOM):
+                for i in range(right_count):
+                    store(left, start + left_count + i, load(right, start + i))
+        offset += (fan_out + GAP_ROOM) * (1 if kind == INTEGER else 2)
+    if inner:
+        children = columns_end(O)
+        for i in range(right_count):
+            store(left, children + left_count + i, load(right, children + i))
+    drop_node(O, right, inner)
+
+
+@njit(cache=True)
+def relieve(O, parent, position, inner):
+    """Merge or free the underfull child at `position`; the place it is in afterwards, or -1."""
+    children = columns_end(O)
+    child = load(parent, children + position)
+    count = load(child, COUNT)
+    fan_out = load(O, FAN_OUT)
+    right_position = position + 1 if position + 1 < load(parent, COUNT) else position
+    if right_position == 0:
+        if count > 0:
+            return position
+        drop_node(O, child, inner)
+        close_place(O, parent, position, True)
+        return -1
+    left = load(parent, children + right_position - 1)
+    right = load(parent, children + right_position)
+    if count > 0 and 4 * (load(left, COUNT) + load(right, COUNT)) > 3 * fan_out:
+        return position
+    merge(O, left, right, load(parent, KEYS + right_position - 1), inner)
+    close_place(O, parent, right_position, True)
+    return right_position - 1
+
+
+@exported
+def tree_open(O, fan_out, columns):
+    """Set up the trees of a header whose column kinds are written."""
+    store(O, FAN_OUT, fan_out)
+    store(O, COLUMNS, columns)
+    store(O, ENTRIES, 0)
+    store(O, ROOT, 0)
+    store(O, ROOT + 1, 0)
+    words = columns_end(O)
+    # Closing a place loads one word past the last column.
+    pool_open(O + 8 * LEAF_POOL, words + 8)
+    pool_open(O + 8 * INNER_POOL, words + fan_out)
+    return 0
+
+
+@exported
+def tree_close(O):
+    """Give back the memory of all trees."""
+    pool_close(O + 8 * LEAF_POOL)
+    pool_close(O + 8 * INNER_POOL)
+    return 0
+
+
+@exported
+def tree_bytes(O):
+    """Bytes of memory behind the header."""
+    return pool_bytes(O + 8 * LEAF_POOL) + pool_bytes(O + 8 * INNER_POOL)
+
+
+@exported
+def tree_make_room(O, record, key):
+    """Make sure the leaf for `key` has a free place: full nodes on the way there are split."""
+    if load(record, 0) == 0:
+        store(record, 0, new_node(O, False))
+        store(record, 1, 0)
+        return 0
+    fan_out = load(O, FAN_OUT)
+    if load(load(record, 0), COUNT) == fan_out:
+        grow_root(O, record)
+    node = load(record, 0)
+    children = columns_end(O)
+    level = load(record, 1)
+    while level > 0:
+        position = child_position(node, key)
+        if load(load(node, children + position), COUNT) == fan_out:
+            split_child(O, node, position, level > 1)
+            if load(node, KEYS + position + 1) <= key:
+                position += 1
+        node = load(node, children + position)
+        level -= 1
+    return 0
+
+
+@exported
+def tree_refresh(O, height):
+    """Recompute the double-double sums along the last search's path."""
+    for level in range(height):
+        child = load(O, PATH + 2 * level)
+        refresh_child(O, load(O, PATH + 2 * level + 2), load(O, PATH + 2 * level + 3), child)
+    return 0
+
+
+@exported
+def tree_erase(O, record):
+    """Remove the entry of the last search, whose exact values are zero; 1 when the tree is empty now."""
+    height = load(record, 1)
+    store(O, ENTRIES, load(O, ENTRIES) - 1)
+    close_place(O, load(O, PATH), load(O, PATH + 1), False)
+    children = columns_end(O)
+    for level in range(height):
+        parent = load(O, PATH + 2 * level + 2)
+        position = load(O, PATH + 2 * level + 3)
+        if 4 * load(load(O, PATH + 2 * level), COUNT) < load(O, FAN_OUT):
+            position = relieve(O, parent, position, level > 0)
+        if position >= 0:
+            refresh_child(O, parent, position, load(parent, children + position))
+    root = load(record, 0)
+    while height > 0 and load(root, COUNT) == 1:
+        store(record, 0, load(root, children))
+        drop_node(O, root, True)
+        root = load(record, 0)
+        height -= 1
+    store(record, 1, height)
+    if load(root, COUNT) > 0:
+        return 0
+    drop_node(O, root, height > 0)
+    store(record, 0, 0)
+    store(record, 1, 0)
+    return 1
+
+
+@njit(cache=True)
+def add_run(O, node, offset, start, end):
+    """Add double-doubles start .. end - 1 of a node's column to SUM."""
+    high, low = fold(node + 8 * offset, load(O, FAN_OUT) + GAP_ROOM, start, end)
+    high, low = sum_doubles(load_double(O, SUM), load_double(O, SUM + 1), high, low)
+    store_double(O, SUM, high)
+    store_double(O, SUM + 1, low)
+
+
+@njit(cache=True)
+def entries_up_to(leaf, key, inclusive):
+    """How many entries of a leaf are < key (or <= key)."""
+    count = 0
+    while count < load(leaf, COUNT) and (
+        load(leaf, KEYS + count) < key or (inclusive and load(leaf, KEYS + count) == key)
+    ):
+        count += 1
+    return count
+
+
+@exported
+def tree_range_double(O, record, offset, low, high):
+    """Leave the sum of a double-double column over low <= key <= high in SUM; only sums are added."""
+    store(O, SUM, 0)
+    store(O, SUM + 1, 0)
+    left = load(record, 0)
+    right = left
+    children = columns_end(O)
+    for _ in range(load(record, 1)):
+        first = child_position(left, low)
+        last = child_position(right, high)
+        if left == right:
+            add_run(O, left, offset, first + 1, last)
+        else:
+            add_run(O, left, offset, first + 1, load(left, COUNT))
+            add_run(O, right, offset, 0, last)
+        left = load(left, children + first)
+        right = load(right, children + last)
+    start = entries_up_to(left, low, False)
+    end = entries_up_to(right, high, True)
+    if left == right:
+        add_run(O, left, offset, start, end)
+    else:
+        add_run(O, left, offset, start, load(left, COUNT))
+        add_run(O, right, offset, 0, end)
+    return 0

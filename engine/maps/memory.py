@@ -1,0 +1,185 @@
+"""Raw memory for maps: words of 64 bits addressed by int64, for jitted and for plain Python code.
+
+Offsets are in words of 8 bytes. With NUMBA_DISABLE_JIT=1 every function here is plain Python over
+ctypes, so that the same generated module runs in both modes. Nothing checks an address: only map
+modules and code generated for them call these.
+"""
+
+import ctypes
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import config
+from numba.extending import intrinsic
+
+WORD = ir.IntType(64)
+DOUBLE = ir.DoubleType()
+MASK64 = (1 << 64) - 1
+MULTIPLIER = 0x9E3779B97F4A7C15
+# PROT_READ | PROT_WRITE, then MAP_PRIVATE | MAP_ANONYMOUS.
+PROTECTION = 3
+MAP_FLAGS = 0x1002 if sys.platform == "darwin" else 0x22
+
+
+def signed(value: int) -> int:
+    """`value` modulo 2^64 as a signed integer."""
+    value &= MASK64
+    return value - (1 << 64) if value >> 63 else value
+
+
+def pointer(builder: ir.IRBuilder, address: ir.Value, index: ir.Value | None = None) -> ir.Value:
+    """A pointer to word `index` of `address`."""
+    base = builder.inttoptr(address, WORD.as_pointer())
+    return base if index is None else builder.gep(base, [index])
+
+
+def primitive(fallback: Callable[..., Any], **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Decorate a numba intrinsic; with the jit disabled the name means `fallback` instead."""
+    if config.DISABLE_JIT:
+        return lambda _: fallback
+    return lambda function: intrinsic(**options)(function) if options else intrinsic(function)
+
+
+def _load(address: int, index: int) -> int:
+    return ctypes.c_int64.from_address(address + 8 * index).value
+
+
+@primitive(_load)
+def load(typing_context, address, index):
+    """load(address, index) -> int64: word `index`."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.load(pointer(builder, *arguments), align=8)
+
+    return types.int64(types.int64, types.int64), generate
+
+
+def _store(address: int, index: int, value: int) -> None:
+    ctypes.c_int64.from_address(address + 8 * index).value = int(value)
+
+
+@primitive(_store)
+def store(typing_context, address, index, value):
+    """store(address, index, value): set word `index`."""
+
+    def generate(context, builder, signature, arguments):
+        builder.store(arguments[2], pointer(builder, arguments[0], arguments[1]), align=8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+def _load_double(address: int, index: int) -> float:
+    return ctypes.c_double.from_address(address + 8 * index).value
+
+
+@primitive(_load_double)
+def load_double(typing_context, address, index):
+    """load_double(address, index) -> float64: the double in word `index`."""
+
+    def generate(context, builder, signature, arguments):
+        word = builder.load(pointer(builder, *arguments), align=8)
+        return builder.bitcast(word, DOUBLE)
+
+    return types.float64(types.int64, types.int64), generate
+
+
+def _store_double(address: int, index: int, value: float) -> None:
+    ctypes.c_double.from_address(address + 8 * index).value = value
+
+
+@primitive(_store_double)
+def store_double(typing_context, address, index, value):
+    """store_double(address, index, value): set word `index` to the bits of a double."""
+
+    def generate(context, builder, signature, arguments):
+        word = builder.bitcast(arguments[2], WORD)
+        builder.store(word, pointer(builder, arguments[0], arguments[1]), align=8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.float64), generate
+
+
+def _gap(address: int, index: int) -> int:
+    return signed(_load(address, index + 1) - _load(address, index))
+
+
+@primitive(_gap)
+def gap(typing_context, address, index):
+    """gap(address, index) -> int64: word `index + 1` minus word `index`, modulo 2^64."""
+
+    def generate(context, builder, signature, arguments):
+        here = pointer(builder, *arguments)
+        after = builder.load(builder.gep(here, [WORD(1)]), align=8)
+        return builder.sub(after, builder.load(here, align=8))
+
+    return types.int64(types.int64, types.int64), generate
+
+
+def _mix(h: int, word: int) -> int:
+    product = ((int(h) ^ int(word)) & MASK64) * MULTIPLIER
+    return signed(product ^ (product >> 64))
+
+
+@primitive(_mix)
+def mix(typing_context, h, word):
+    """mix(h, word) -> int64: fold one key word into a hash.
+
+    Both halves of a 128-bit product, as in wyhash (Wang Yi, 2019): every input bit reaches the high
+    and the low end, which the hash index uses for different things.
+    """
+
+    def generate(context, builder, signature, arguments):
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(builder.xor(*arguments), wide), wide(MULTIPLIER))
+        high = builder.trunc(builder.lshr(product, wide(64)), WORD)
+        return builder.xor(builder.trunc(product, WORD), high)
+
+    return types.int64(types.int64, types.int64), generate
+
+
+def _high_bits(h: int, shift: int) -> int:
+    return (int(h) & MASK64) >> shift
+
+
+@primitive(_high_bits)
+def high_bits(typing_context, h, shift):
+    """high_bits(h, shift) -> int64: unsigned `h >> shift`, 0 <= shift <= 63."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.lshr(*arguments)
+
+    return types.int64(types.int64, types.int64), generate
+
+
+def external(name: str, result: types.Type, *arguments: types.Type, fallback: Callable[..., Any]) -> Any:
+    """A function of the process's C library or one registered with LLVM, by symbol name."""
+    if config.DISABLE_JIT:
+        return fallback
+    return types.ExternalFunction(name, result(*arguments))
+
+
+def _library(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    function = getattr(ctypes.CDLL(None), name)
+    function.restype, function.argtypes = result, arguments
+    return function
+
+
+_c_calloc = _library("calloc", *[ctypes.c_int64] * 3)
+_c_free = _library("free", None, ctypes.c_int64)
+_c_move = _library("memmove", *[ctypes.c_int64] * 4)
+_c_map = _library("mmap", *[ctypes.c_int64] * 7)
+_c_unmap = _library("munmap", *[ctypes.c_int64] * 3)
+_c_abort = _library("abort", None)
+
+_long = types.int64
+# As in the C library; int arguments are passed in whole registers, so int64 serves for them.
+calloc = external("calloc", _long, _long, _long, fallback=_c_calloc)
+release = external("free", types.void, _long, fallback=_c_free)
+memory_move = external("memmove", *[_long] * 4, fallback=_c_move)
+memory_map = external("mmap", *[_long] * 7, fallback=_c_map)
+memory_unmap = external("munmap", *[_long] * 3, fallback=_c_unmap)
+abort = external("abort", types.void, fallback=_c_abort)

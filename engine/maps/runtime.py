@@ -1,0 +1,20 @@
+"""The hash index and its slab pools, compiled once for all shapes; see library/index.py, library/pool.py."""
+
+from .cache import publish_library
+
+_pool = publish_library("pool")
+pool_open = _pool.pool_open
+pool_take = _pool.pool_take
+pool_give = _pool.pool_give
+pool_close = _pool.pool_close
+pool_bytes = _pool.pool_bytes
+
+# The index imports the names above from this module.
+_index = publish_library("index")
+index_open = _index.index_open
+index_close = _index.index_close
+index_insert = _index.index_insert
+index_remove = _index.index_remove
+index_first = _index.index_first
+index_next = _index.index_next
+index_bytes = _index.index_bytes

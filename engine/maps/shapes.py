@@ -1,0 +1,76 @@
+"""Map shapes: a generated module of jitted functions for each kind, key and value layout.
+
+The functions take and return int64 addresses, int64 keys, and values as int64, Int128 or float64 by
+the layout (see columns.py). They compile when first called and stay on disk, see cache.py.
+"""
+
+from functools import cache
+from types import ModuleType
+
+import numpy as np
+
+from .cache import publish
+from .columns import WORDS
+from .hashed import hashed_source
+from .ordered import FAN_OUT, ordered_source
+
+
+@cache
+def hashed(key_words: int, layout: str, slices: tuple[tuple[int, ...], ...] = ()) -> ModuleType:
+    """A map from `key_words` int64 words to values, with lookups by the key positions of each slice.
+
+    create() -> H; destroy(H); clear(H); find(H, k0..) -> entry or 0; add(H, k0.., d0..) -> entry or 0;
+    assign(H, k0.., v0..) -> entry or 0; get(H, k0..) -> values; key_i(entry); value_j(entry); size(H);
+    memory_bytes(H); error(H); first(H), next_entry(H, entry); slice_j_first(H, k0..),
+    slice_j_next(entry); export(H, out int64[n, WORDS]). Entries whose exact values are all zero are
+    not there. Raises ValueError for a layout or slice that makes no sense.
+    """
+    if key_words < 0 or any(not s or not set(s) <= set(range(key_words)) for s in slices):
+        raise ValueError(f"slices {slices} do not fit {key_words} key words")
+    tag = "_".join("s" + "x".join(map(str, s)) for s in slices)
+    return publish(f"hashed_{key_words}_{layout_tag(layout)}_{tag}", hashed_source(key_words, layout, slices))
+
+
+@cache
+def ordered(prefix_words: int, layout: str, fan_out: int = FAN_OUT) -> ModuleType:
+    """A map from `prefix_words` int64 words and one ordered int64 key to values, with partial sums.
+
+    create() -> O; destroy(O); clear(O); add(O, p0.., key, d0..); assign(O, p0.., key, v0..);
+    get(O, p0.., key) -> values; total(O, p0..) -> sums; range_sum(O, p0.., low, high) -> sums over
+    low <= key <= high; lowest(O, p0..), highest(O, p0..), at_or_above(O, p0.., key),
+    at_or_below(O, p0.., key) -> (found, key); range_first(O, p0.., low), range_next(leaf, position),
+    range_last(O, p0.., high), range_previous(leaf, position) -> cursor (leaf, position), leaf 0 at the
+    end; key_at(leaf, position), value_j_at(leaf, position); prefix_first(O), prefix_next(O, tree) ->
+    tree or 0, prefix_i(tree); size(O); memory_bytes(O); error(O); export(O, out int64[n, WORDS]).
+    Entries whose exact values are all zero are not there. Raises ValueError for a bad layout.
+    """
+    if prefix_words < 0 or fan_out < 8 or fan_out & (fan_out - 1):
+        raise ValueError(f"{prefix_words} prefix words, fan-out {fan_out}: want >= 0 and a power of two >= 8")
+    name = f"ordered_{prefix_words}_{layout_tag(layout)}_{fan_out}"
+    return publish(name, ordered_source(prefix_words, layout, fan_out))
+
+
+def layout_tag(layout: str) -> str:
+    """The layout for a file name, also where names ignore case."""
+    return layout.replace("W", "c")
+
+
+def rows(shape: ModuleType, handle: int) -> dict[tuple[int, ...], tuple[int | float, ...]]:
+    """Every entry of a store, from key words (prefix, then ordered key) to values."""
+    out = np.zeros((shape.size(handle), shape.WORDS), np.int64)
+    shape.export(handle, out)
+    keys = shape.WORDS - sum(WORDS[kind] for kind in shape.LAYOUT)
+    result = {}
+    for row in out:
+        values: list[int | float] = []
+        at = keys
+        for kind in shape.LAYOUT:
+            if kind == "i":
+                values.append(int(row[at]))
+            elif kind == "d":
+                values.append(float(row[at : at + 2].view(np.float64).sum()))
+            else:
+                values.append((int(row[at + 1]) << 64) | (int(row[at]) & (2**64 - 1)))
+            at += WORDS[kind]
+        result[tuple(int(word) for word in row[:keys])] = tuple(values)
+    return result

@@ -1,0 +1,251 @@
+"""The numba executor: a Runtime whose triggers are generated, compiled code over raw memory."""
+
+import ctypes
+import hashlib
+import struct
+import weakref
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+
+import numpy as np
+
+from orderbook.dictionary import Dictionary
+from orderbook.errors import ExactnessError
+from views.compiler.m3 import Program
+from views.compiler.types import Kind, Type
+
+from .changes import NULL_CODE, ChangeBatch
+from .generate.layout import (
+    ACTIVE, CACHE, COUNT, DIRTY, ERROR, FIRED, FIRED_WORDS, LIST, TEXTS, column_words, layout_for, row_words,
+)
+from .generate.triggers import program_module
+from .generate.watches import Look, looks_of, watch_module
+from .maps.cache import publish
+from .maps.memory import release
+from .plan.planner import plan
+from .plan.steps import ResultPlan, Store
+from .runtime import Firing, Row, Watch, Word
+
+
+class NumbaRuntime:
+    """Runs a program as compiled code. One thread owns it; the loop releases the GIL.
+
+    `dictionary` encodes text constants. Generated modules and machine code are kept in the cache
+    folder (see maps/cache.py), so that a second start compiles nothing.
+    """
+
+    def __init__(self, program: Program, dictionary: Dictionary):
+        self.plan = plan(program)
+        self._layout = layout_for(self.plan)
+        self._dictionary = dictionary
+        self._texts: dict[str, int] = {}
+        source = program_module(self.plan, self._texts)
+        self.module = _published("program", source)
+        self._state = _Block(self._layout.words)
+        self._results = {r.result.name: i for i, r in enumerate(self.plan.results)}
+        self._buffers = [_Block(len(r.result.keys) + row_words(r)) for r in self.plan.results]
+        self._texts_block = _Block(1)
+        for s in self.plan.stores:
+            self._state[self._layout.handles[s.name]] = self._shape(s).create()
+        weakref.finalize(self, _close, [(self._shape(s).destroy, self._handle(s)) for s in self.plan.stores])
+        self._looks: tuple[Look, ...] = ()
+        self._caches: list[_Block] = []
+        self.watch(())
+        if self.plan.initial:
+            self.module.initialise(self._state.address)
+
+    def watch(self, watches: Sequence[Watch]) -> None:
+        """Replaces the watches; the driver for a new set of conditions is generated and compiled."""
+        state, layout = self._state, self._layout
+        self._close_looks()
+        self._watches = tuple(watches)
+        source = watch_module(self.plan, self.module.__name__, watches, self._texts)
+        self.driver = _published("watch", source)
+        self._store_texts()
+        self._looks = looks_of(self.plan, watches)
+        for look in self._looks:
+            at = layout.look(look.view, look.per_message)
+            result = self.plan.results[look.view]
+            if result.result.keys:
+                state[at + CACHE] = self._cache_shape(look).create()
+            else:
+                self._caches.append(_Block(row_words(result) + 1))
+                state[at + CACHE] = self._caches[-1].address
+            state[at + COUNT] = -1
+            state[at + ACTIVE] = 1
+        self._run = self.driver.run
+        if self._looks:
+            self.driver.look(state.address, True, True)
+
+    def apply(self, batch: ChangeBatch, start: int = 0) -> int:
+        """Applies changes from `start` on; see Runtime."""
+        state = self._state
+        if self._looks:
+            state[FIRED_WORDS] = 0
+        stop = self._run(state.address, batch.kinds, batch.flags, batch.values, start, len(batch.kinds))
+        if state[ERROR]:
+            self._overflow()
+        return stop
+
+    def firings(self) -> list[Firing]:
+        """The firings at which `apply` stopped."""
+        used = self._state[FIRED_WORDS]
+        if not used:
+            return []
+        words = (ctypes.c_int64 * used).from_address(self._state[FIRED])
+        found: list[Firing] = []
+        at = 0
+        while at < used:
+            number = words[at]
+            view = self._results[self._watches[number].view]
+            result = self.plan.results[view]
+            keys, size = len(result.result.keys), row_words(result) + 1
+            at += 1
+            key = self._key(result, words[at : at + keys])
+            old = self._row(result, words[at + keys : at + keys + size])
+            new = self._row(result, words[at + keys + size : at + keys + 2 * size])
+            found.append(Firing(number, key, old, new))
+            at += keys + 2 * size
+        found.sort(key=lambda f: f.watch)
+        return found
+
+    def row(self, view: str, key: tuple[Word, ...]) -> Row | None:
+        """One row of a view; None where there is none."""
+        number = self._results[view]
+        result = self.plan.results[number]
+        block = self._buffers[number]
+        words = [_word(w, k.type) for w, k in zip(key, result.result.keys, strict=True)]
+        if not getattr(self.module, f"row_{number}")(self._state.address, *words, block.address):
+            return None
+        return self._row(result, block.words[: row_words(result)])
+
+    def rows(self, view: str) -> Iterator[tuple[tuple[Word, ...], Row]]:
+        """All rows of a view, in any order."""
+        number = self._results[view]
+        result = self.plan.results[number]
+        count = 1
+        if result.result.multiplicity is not None:
+            held = next(s for s in self.plan.stores_of(result.result.multiplicity) if s.ordered is None)
+            count = self._shape(held).size(self._handle(held))
+        keys = len(result.result.keys)
+        out = np.empty((count, keys + row_words(result)), np.int64)
+        written = getattr(self.module, f"rows_{number}")(self._state.address, out.ctypes.data, count)
+        for words in out[:written].tolist():
+            row = self._row(result, words[keys:])
+            assert row is not None
+            yield self._key(result, words[:keys]), row
+
+    def map_sizes(self) -> dict[str, int]:
+        """Entries of every map's store; maps that share one are counted together."""
+        sizes: dict[str, int] = {}
+        for s in self.plan.stores:
+            for name in s.maps:
+                sizes[name] = self._shape(s).size(self._handle(s))
+        return sizes
+
+    def memory_bytes(self) -> int:
+        """Bytes held by all stores."""
+        return sum(self._shape(s).memory_bytes(self._handle(s)) for s in self.plan.stores)
+
+    def _overflow(self) -> None:
+        self._state[ERROR] = 0
+        views = sorted(
+            r.name for r in self.plan.program.results
+            if any(self.plan.program.map(m).type.exact and "W" in s.layout for s in self.plan.stores for m in s.maps)
+        )
+        raise ExactnessError(f"a value of {', '.join(views)} does not fit 128 bits; declare narrower columns (CHECK)")
+
+    def _shape(self, held: Store) -> ModuleType:
+        return getattr(self.module, held.name)
+
+    def _handle(self, held: Store) -> int:
+        return self._state[self._layout.handles[held.name]]
+
+    def _cache_shape(self, look: Look) -> ModuleType:
+        return getattr(self.driver, f"cache_{look.view}_{int(look.per_message)}")
+
+    def _close_looks(self) -> None:
+        for look in self._looks:
+            at = self._layout.look(look.view, look.per_message)
+            if self.plan.results[look.view].result.keys:
+                self._cache_shape(look).destroy(self._state[at + CACHE])
+            release(self._state[at + LIST])
+            for word in range(8):
+                self._state[at + word] = 0
+        self._caches.clear()
+        self._state[DIRTY] = 0
+        self._state[FIRED_WORDS] = 0
+
+    def _store_texts(self) -> None:
+        if len(self._texts):
+            self._texts_block = _Block(len(self._texts))
+            for text, place in self._texts.items():
+                self._texts_block[place] = self._dictionary.encode(text)
+            self._state[TEXTS] = self._texts_block.address
+
+    def _key(self, result: ResultPlan, words: Sequence[int]) -> tuple[Word, ...]:
+        return tuple(_value(w, k.type) for w, k in zip(words, result.result.keys, strict=True))
+
+    def _row(self, result: ResultPlan, words: Sequence[int]) -> Row | None:
+        if words[0] == 0:
+            return None
+        columns: list[Word] = []
+        at = 1
+        for column in result.result.columns:
+            size = column_words(column.type)
+            if not words[at]:
+                columns.append(None)
+            elif size == 2:
+                columns.append((words[at + 2] << 64) | (words[at + 1] & (2**64 - 1)))
+            elif column.type.kind is Kind.DOUBLE:
+                columns.append(_double(words[at + 1]))
+            else:
+                columns.append(words[at + 1])
+            at += 1 + size
+        return Row(words[0], tuple(columns))
+
+
+class _Block:
+    """Zeroed words of raw memory, given back with the object."""
+
+    __slots__ = ("__weakref__", "address", "words")
+
+    def __init__(self, words: int):
+        self.words = (ctypes.c_int64 * words)()
+        self.address = ctypes.addressof(self.words)
+
+    def __getitem__(self, place: int) -> int:
+        return self.words[place]
+
+    def __setitem__(self, place: int, word: int) -> None:
+        self.words[place] = word
+
+
+def _published(kind: str, source: str) -> ModuleType:
+    return publish(f"{kind}_{hashlib.sha256(source.encode()).hexdigest()[:16]}", source)
+
+
+def _close(stores: list) -> None:  # type: ignore[type-arg]
+    for destroy, handle in stores:
+        destroy(handle)
+
+
+def _double(word: int) -> float:
+    return float(struct.unpack("<d", struct.pack("<q", word))[0])
+
+
+def _value(word: int, kind: Type) -> Word:
+    if word == NULL_CODE:
+        return None
+    return _double(word) if kind.kind is Kind.DOUBLE else word
+
+
+def _word(value: Word, kind: Type) -> int:
+    if value is None:
+        return NULL_CODE
+    if kind.kind is Kind.DOUBLE:
+        return int(struct.unpack("<q", struct.pack("<d", value))[0])
+    return int(value)
+
+
+

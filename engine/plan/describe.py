@@ -1,0 +1,170 @@
+"""Plans as text: the stores, every statement's access paths, and what each costs an event."""
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+from views.compiler.calculus import Scalar, Var
+from views.compiler.m3_print import scalar_text
+
+from .steps import Aggregate, Cut, Filter, Lookup, Loop, Pipeline, Plan, RangeSum, StatementPlan, Step, Store
+
+
+class Cost(IntEnum):
+    """What a statement costs an event, in the entries of the maps it reads or writes."""
+
+    CONSTANT = 0
+    LOGARITHMIC = 1
+    SLICE = 2
+    LINEAR = 3
+    PRODUCT = 4
+
+    def __str__(self) -> str:
+        return ("O(1)", "O(log n)", "O(slice)", "O(n)", "O(n * m)")[self]
+
+
+def plan_text(plan: Plan) -> str:
+    """The whole plan: stores with their keys and columns, then triggers with a cost for each statement."""
+    lines = [_store_text(plan, s) for s in plan.stores]
+    for trigger in plan.triggers:
+        lines.append("")
+        lines.append(f"ON {'+' if trigger.insert else '-'} {trigger.relation}: {trigger_cost(plan, trigger.statements)}")
+        for statement in trigger.statements:
+            lines += _statement_lines(plan, statement)
+    for result in plan.results:
+        lines.append("")
+        lines.append(f"VIEW {result.result.name}: a row costs {_worst(plan, (p for _, ps in result.lets for p in ps))}")
+        for variable, pipelines in result.lets:
+            lines += [f"  {variable.name} =", *_pipeline_lines(plan, pipelines, "    ")]
+    return "\n".join(lines) + "\n"
+
+
+def statement_cost(plan: Plan, statement: StatementPlan) -> Cost:
+    """The cost class of one statement: its reads, and its writes for every entry it writes."""
+    cost = _worst(plan, statement.pipelines)
+    return max(cost, _write_cost(plan, statement.target))
+
+
+def trigger_cost(plan: Plan, statements: Iterable[StatementPlan]) -> Cost:
+    return max((statement_cost(plan, s) for s in statements), default=Cost.CONSTANT)
+
+
+def warnings(plan: Plan) -> list[str]:
+    """One line for every statement that scans: which, for which event, and over what."""
+    found = []
+    for trigger in plan.triggers:
+        for statement in trigger.statements:
+            scans = [s.map for s in _loops(statement.pipelines) if not s.known and s.position is None]
+            if scans:
+                event = f"{'+' if trigger.insert else '-'}{trigger.relation}"
+                found.append(f"{statement.target}: every event {event} scans {', '.join(dict.fromkeys(scans))}")
+    return found
+
+
+def _loops(pipelines: Iterable[Pipeline]) -> Iterable[Loop]:
+    for pipeline in pipelines:
+        for step in pipeline.steps:
+            if isinstance(step, Loop):
+                yield step
+            elif isinstance(step, Aggregate):
+                yield from _loops(step.pipelines)
+
+
+def _write_cost(plan: Plan, name: str) -> Cost:
+    return Cost.LOGARITHMIC if any(s.ordered is not None for s in plan.stores_of(name)) else Cost.CONSTANT
+
+
+def _worst(plan: Plan, pipelines: Iterable[Pipeline]) -> Cost:
+    return max((_pipeline_cost(plan, p) for p in pipelines), default=Cost.CONSTANT)
+
+
+def _pipeline_cost(plan: Plan, pipeline: Pipeline) -> Cost:
+    """The worst step; what comes inside a loop is done for each of its entries."""
+    cost, looping = Cost.CONSTANT, Cost.CONSTANT
+    for step in pipeline.steps:
+        own = _step_cost(plan, step)
+        if looping >= Cost.SLICE and own >= Cost.SLICE:
+            own = Cost.PRODUCT
+        cost = max(cost, own)
+        if isinstance(step, Loop):
+            looping = max(looping, own)
+    return cost
+
+
+def _step_cost(plan: Plan, step: Step) -> Cost:
+    match step:
+        case Filter():
+            return Cost.CONSTANT
+        case Lookup(_, name, _):
+            return Cost.CONSTANT if plan.stores_of(name)[0].ordered is None else Cost.LOGARITHMIC
+        case Aggregate(_, pipelines):
+            return _worst(plan, pipelines)
+        case RangeSum():
+            return Cost.LOGARITHMIC
+        case Loop():
+            return Cost.SLICE if step.known or step.position is not None else Cost.LINEAR
+    raise TypeError(step)
+
+
+def _store_text(plan: Plan, store: Store) -> str:
+    kind = "hash" if store.ordered is None else "tree"
+    names = [k.name for k in plan.program.map(store.maps[0]).keys]
+    keys = ", ".join(f"{n} (ordered)" if i == store.ordered else n for i, n in enumerate(names))
+    slices = "".join(f", slice by [{', '.join(names[i] for i in s)}]" for s in store.slices)
+    columns = ", ".join(f"{m} {_layout_text(c)}" for m, c in zip(store.maps, store.layout, strict=False))
+    return f"{kind} {store.name}[{keys}]{slices}: {columns}"
+
+
+def _layout_text(column: str) -> str:
+    return {"i": "int64", "w": "int128", "W": "int128, checked", "d": "double"}[column]
+
+
+def _statement_lines(plan: Plan, statement: StatementPlan) -> list[str]:
+    after = "after " if statement.after and statement.op == "+=" else ""
+    head = f"  {after}{statement.target}[{_keys(statement.keys)}] {statement.op}  -- {statement_cost(plan, statement)}"
+    return [head, *_pipeline_lines(plan, statement.pipelines, "    ")]
+
+
+def _pipeline_lines(plan: Plan, pipelines: Iterable[Pipeline], indent: str) -> list[str]:
+    lines = []
+    for pipeline in pipelines:
+        inner = indent
+        for step in pipeline.steps:
+            lines += _step_lines(plan, step, inner)
+            if isinstance(step, Loop | Filter):
+                inner += "  "
+        lines.append(inner + "add " + (" * ".join(scalar_text(v) for v in pipeline.values) or "1"))
+    return lines
+
+
+def _step_lines(plan: Plan, step: Step, indent: str) -> list[str]:
+    match step:
+        case Filter(condition):
+            return [f"{indent}if {scalar_text(condition)}"]
+        case Lookup(value, name, keys):
+            return [f"{indent}{value.name} = look up {name}[{_keys(keys)}]"]
+        case Aggregate(value, pipelines):
+            return [f"{indent}{value.name} = sum of", *_pipeline_lines(plan, pipelines, indent + "  ")]
+        case RangeSum():
+            bounds = [f">= {scalar_text(s)}" for s in step.low] + [f"<= {scalar_text(s)}" for s in step.high]
+            bounds += [_cut_text(c) for c in step.cuts]
+            key = step.keys[step.position]
+            return [f"{indent}{step.value.name} = range sum of {step.map}[{_keys(step.keys)}]"
+                    f" for {scalar_text(key)} {' and '.join(bounds) or 'of any value'}"]
+        case Loop():
+            how = "range" if step.position is not None else "slice" if step.known else "scan"
+            bounds = [f">= {scalar_text(s)}" for s in step.low] + [f"<= {scalar_text(s)}" for s in step.high]
+            within = f", {' and '.join(bounds)}" if bounds else ""
+            return [f"{indent}for {step.value.name} in {how} of {step.map}[{_keys(step.keys)}]{within}"]
+    raise TypeError(step)
+
+
+def _cut_text(cut: Cut) -> str:
+    order = "down" if cut.descending else "up"
+    end = "as long as" if cut.leading else "from where no longer not"
+    sums = ", ".join(f"{v.name} = sum of {m} so far" for v, m in cut.sums)
+    condition = f"{scalar_text(cut.condition.left)} {cut.condition.op} {scalar_text(cut.condition.right)}"
+    return f"in the cut going {order} {end} {condition} ({sums})"
+
+
+def _keys(keys: Iterable[Scalar]) -> str:
+    return ", ".join(k.name if isinstance(k, Var) else scalar_text(k) for k in keys)
