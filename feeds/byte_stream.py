@@ -1,0 +1,144 @@
+"""Lines of plain, gzip and zstd files, streamed, with an honest end: whole, or cut and where."""
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import zstandard
+
+from feeds.problems import Problems
+from orderbook.errors import SourceError
+
+# Small, because what one call decodes before it meets corruption is lost with it.
+CHUNK_BYTES = 1 << 14
+MAXIMUM_LINE_BYTES = 1 << 26
+SHOWN_BYTES = 80
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+class _Decoder(Protocol):
+    """What zlib's and zstandard's decompression objects have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+class Lines:
+    """The lines of a file, as bytes without line ends, in memory bounded by the longest line.
+
+    gzip and zstd are recognised by content. `number` is the 1-based number of the line last given.
+    After the last line `cut` says why the file ended early (a compressed frame or a line is not
+    complete), None where it is whole; `raise_if_cut` turns it into a SourceError, so that a reader
+    can first hand on everything before the cut.
+
+    Raises SourceError when the file cannot be opened.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.number = 0
+        self.cut: str | None = None
+        self._bytes_read = 0
+        self._unterminated = False
+        try:
+            with path.open("rb") as file:
+                self._size = file.seek(0, 2)
+        except OSError as error:
+            raise SourceError(f"{path}: cannot read: {error.strerror}; check the path") from error
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the file's bytes read, 0 to 1."""
+        return self._bytes_read / self._size if self._size else 1.0
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.number, self.cut, self._bytes_read, self._unterminated = 0, None, 0, False
+        rest = b""
+        for block in self._blocks():
+            lines = (rest + block).split(b"\n")
+            rest = lines.pop()
+            for line in lines:
+                self.number += 1
+                yield line.rstrip(b"\r")
+            if len(rest) > MAXIMUM_LINE_BYTES:
+                self.cut = f"line {self.number + 1} is longer than {MAXIMUM_LINE_BYTES} bytes"
+                return
+        if rest and self.cut is None:
+            self.number += 1
+            self._unterminated = True
+            yield rest.rstrip(b"\r")
+
+    def malformed(self, problems: Problems, kind: str, detail: str) -> None:
+        """Count the current line as malformed; a last line without its end is where the file was cut."""
+        if self._unterminated:
+            self.cut = f"the last line ({self.number}) is not complete"
+        else:
+            problems.add(kind, f"{self.path.name}:{self.number}", detail)
+
+    def raise_if_cut(self) -> None:
+        """Raise SourceError when the file ended early."""
+        if self.cut is not None:
+            raise SourceError(
+                f"{self.path}: truncated after line {self.number}: {self.cut}; "
+                "everything before it was read; get the whole file again"
+            )
+
+    def _blocks(self) -> Iterator[bytes]:
+        with self.path.open("rb") as file:
+            first = self._read(file)
+            if first.startswith((_GZIP, _ZSTD)):
+                yield from self._decompressed(first, file)
+                return
+            while first:
+                yield first
+                first = self._read(file)
+
+    def _read(self, file: BinaryIO) -> bytes:
+        data = file.read(CHUNK_BYTES)
+        self._bytes_read += len(data)
+        return data
+
+    def _decompressed(self, data: bytes, file: BinaryIO) -> Iterator[bytes]:
+        """Decode one compressed frame after another; a frame without its end sets `cut`."""
+        zipped = data.startswith(_GZIP)
+        decoder = _decoder(zipped)
+        while data:
+            try:
+                yield decoder.decompress(data)
+            except (zlib.error, zstandard.ZstdError) as error:
+                self.cut = f"corrupt compressed data before byte {self._bytes_read} ({error})"
+                return
+            if not decoder.eof:
+                data = self._read(file)
+                continue
+            # Zero padding may follow a gzip member.
+            data = decoder.unused_data.lstrip(b"\0") if zipped else decoder.unused_data
+            data = data or self._read(file)
+            if data:
+                decoder = _decoder(zipped)
+        if not decoder.eof:
+            self.cut = "the compressed data has no end"
+
+
+def _decoder(zipped: bool) -> _Decoder:
+    return zlib.decompressobj(wbits=31) if zipped else zstandard.ZstdDecompressor().decompressobj()
+
+
+def shown(line: bytes) -> str:
+    """The start of a line as text for a message."""
+    return line[:SHOWN_BYTES].decode("utf-8", "replace")
+
+
+def first_line(path: Path) -> bytes:
+    """The first line that is not blank (b"" when there is none), decompressed.
+
+    Raises SourceError when the file cannot be opened.
+    """
+    return next((line for line in Lines(path) if line.strip()), b"")

@@ -1,0 +1,222 @@
+"""LOBSTER message and order book files of NASDAQ stocks.
+
+Source: lobsterdata.com, "Data Structure". A message is `time,type,order id,size,price,direction`: time
+in seconds after midnight in New York, price in dollars times 10,000, direction the resting order's
+side (1 buy, -1 sell). Row k of the order book file is the book after message k, for each level
+`ask price,ask size,bid price,bid size`, with prices of ±9999999999 where there is no level.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
+from itertools import zip_longest
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from feeds.byte_stream import Lines, shown
+from feeds.lobster_book import Levels, VisibleBook
+from feeds.message_writer import DEFAULT_BATCH_SIZE, MessageWriter
+from feeds.problems import Problems
+from orderbook.errors import SourceError
+from orderbook.events import Action, BookState, Side
+from orderbook.instruments import Instrument, Instruments
+
+VENUE = "nasdaq"
+TICK = Decimal("0.0001")
+NO_LEVEL = 9_999_999_999
+INT64_MAX = 2**63 - 1
+
+_NAME = re.compile(
+    r"(?P<symbol>[^_]+)_(?P<date>\d{4}-\d\d-\d\d)_(.+_)?message_(?P<depth>[1-9]\d*)\.csv(\.zst|\.gz)?"
+)
+_MESSAGE = re.compile(
+    rb"(?P<second>\d{1,6})(?:\.(?P<fraction>\d{1,9}))?,(?P<type>[1-7])"
+    rb",(?P<order>-?\d{1,18}),(?P<size>\d{1,18}),(?P<price>-?\d{1,18}),(?P<direction>-?1)"
+)
+_ADD, _CANCEL, _DELETE, _EXECUTE, _HIDDEN, _CROSS = range(1, 7)
+_TRADES = (_EXECUTE, _HIDDEN, _CROSS)
+_TAKING = {_CANCEL: Action.REDUCE, _DELETE: Action.DELETE, _EXECUTE: Action.EXECUTE}
+_TRADING_RESUMES = 1
+
+
+class LobsterSource:
+    """One stock's day as L3 events: prices in ticks of $0.0001, volumes in shares.
+
+    With the order book file beside it (`…_orderbook_N.csv` for `…_message_N.csv`) the book equals that
+    file's row after every message; what the messages do not tell is filled in and counted, see
+    `VisibleBook`. Without it the messages stand alone: the book lacks what rested at the start, and
+    cancels of unknown orders are left for the book to count.
+
+    `sequence` is the message's row, from 1; both times are the exchange's. A visible execution is an
+    EXECUTE and a TRADE, a hidden one and a cross are trades only. A halt makes the book STALE until
+    trading resumes. Each message is one unit.
+
+    Raises SourceError when a file is missing or its name does not tell stock, date and depth; when a
+    file is truncated, after everything before the cut.
+    """
+
+    def __init__(self, path: Path, batch_size: int = DEFAULT_BATCH_SIZE):
+        self._messages = Lines(path)
+        named = _NAME.fullmatch(path.name)
+        if named is None:
+            raise SourceError(
+                f"{path}: not a LOBSTER message file by its name, SYMBOL_YYYY-MM-DD_…_message_LEVELS.csv; "
+                "give that file (its order book file is found beside it)"
+            )
+        self.name = f"lobster:{path}"
+        self.problems = Problems()
+        self.counts: Counter[str] = Counter()
+        symbol = named["symbol"]
+        self.instruments = Instruments([Instrument(VENUE, symbol, symbol, TICK, Decimal(1))])
+        self._midnight = _midnight(path, named["date"])
+        self._depth = int(named["depth"])
+        self._batch_size = batch_size
+        self._books = _book_lines(path)
+        self._uneven = ""
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the message file's bytes read."""
+        return self._messages.progress
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        self.problems.clear()
+        self.counts.clear()
+        writer = MessageWriter()
+        replay = _Replay(writer, self._midnight, None if self._books is None else self.counts)
+        for line, row in self._lines():
+            if not replay.message(line):
+                self._messages.malformed(self.problems, "malformed message", shown(line))
+            if self._books is not None and not self._messages.cut:
+                levels = _levels(row, self._depth)
+                if levels is None:
+                    self._books.malformed(self.problems, "malformed book row", shown(row))
+                else:
+                    replay.resynchronise(*levels, self._depth)
+            replay.end()
+            if len(writer) >= self._batch_size:
+                yield writer.take()
+        if len(writer):
+            yield writer.take()
+        for lines in (self._messages, self._books):
+            if lines is not None:
+                lines.raise_if_cut()
+        if self._uneven:
+            raise SourceError(self._uneven)
+
+    def _lines(self) -> Iterator[tuple[bytes, bytes]]:
+        """Message lines, each with its book row (b"" without the file)."""
+        self._uneven = ""
+        messages = _data_lines(self._messages)
+        if self._books is None:
+            yield from ((line, b"") for line in messages)
+            return
+        rows = _data_lines(self._books)
+        for count, (line, row) in enumerate(zip_longest(messages, rows)):
+            if line is None or row is None:
+                shorter = self._messages if line is None else self._books
+                self._uneven = f"{shorter.path}: ends at row {count}, its companion goes on; get both whole"
+                return
+            yield line, row
+
+
+class _Replay:
+    """Turns message lines into events, one message each."""
+
+    def __init__(self, writer: MessageWriter, midnight: int, counts: Counter[str] | None):
+        self._writer = writer
+        self._midnight = midnight
+        self._book = None if counts is None else VisibleBook(writer, counts)
+        self._counts = counts
+        self._time = midnight
+        self._row = 0
+
+    def message(self, line: bytes) -> bool:
+        """Write the events of one message; False when the line is malformed."""
+        self._row += 1
+        found = _MESSAGE.fullmatch(line)
+        if found is None:
+            self._writer.begin(self._time, self._time, self._row)
+            return False
+        second, fraction, kind, order_id, size, price, direction = found.groups()
+        self._time = self._midnight + int(second) * 1_000_000_000 + int((fraction or b"").ljust(9, b"0"))
+        self._writer.begin(self._time, self._time, self._row)
+        side = Side.BID if direction == b"1" else Side.ASK
+        self._apply(int(kind), side, int(order_id), int(price), int(size))
+        return True
+
+    def resynchronise(self, bids: Levels, asks: Levels, depth: int) -> None:
+        assert self._book is not None and self._counts is not None
+        if self._book.resynchronise(bids, asks, depth):
+            self._counts["resynchronisations"] += 1
+
+    def end(self) -> None:
+        if self._row == 1:
+            self._writer.append(Action.STATE, Side.NONE, volume=BookState.VALID)
+        self._writer.end()
+
+    def _apply(self, kind: int, side: Side, order_id: int, price: int, size: int) -> None:
+        aggressor = Side.ASK if side is Side.BID else Side.BID
+        if kind == _ADD:
+            if self._book is None:
+                self._writer.append(Action.ADD, side, order_id, price, size)
+            else:
+                self._book.add(side, order_id, price, size)
+        elif kind in _TAKING:
+            action = _TAKING[kind]
+            if self._book is None:
+                self._writer.append(action, side, order_id, price, size)
+            else:
+                self._book.take(action, side, order_id, price, size)
+        elif kind not in _TRADES:
+            state = BookState.VALID if price == _TRADING_RESUMES else BookState.STALE
+            self._writer.append(Action.STATE, Side.NONE, volume=state)
+        if kind in _TRADES:
+            self._writer.append(Action.TRADE, Side.NONE if kind == _CROSS else aggressor, 0, price, size)
+
+
+def _book_lines(path: Path) -> Lines | None:
+    """The order book file beside a message file, compressed or not; None when there is none."""
+    name = path.name.replace("_message_", "_orderbook_")
+    plain = name.removesuffix(".zst").removesuffix(".gz")
+    for candidate in (name, plain, f"{plain}.zst", f"{plain}.gz"):
+        if (beside := path.with_name(candidate)).exists():
+            return Lines(beside)
+    return None
+
+
+def _data_lines(lines: Lines) -> Iterator[bytes]:
+    """Lines without a header and without blank lines."""
+    for line in lines:
+        if line and not (lines.number == 1 and line[:1].isalpha()):
+            yield line
+
+
+def _levels(row: bytes, depth: int) -> tuple[Levels, Levels] | None:
+    """Bids and asks, price to volume, of a book row; None when it is malformed."""
+    try:
+        values = list(map(int, row.split(b",")))
+    except ValueError:
+        return None
+    if len(values) != 4 * depth or max(map(abs, values)) > INT64_MAX:
+        return None
+    asks = dict(zip(values[0::4], values[1::4], strict=True))
+    bids = dict(zip(values[2::4], values[3::4], strict=True))
+    asks.pop(NO_LEVEL, None)
+    bids.pop(-NO_LEVEL, None)
+    if any(volume <= 0 for volume in bids.values()) or any(volume <= 0 for volume in asks.values()):
+        return None
+    return bids, asks
+
+
+def _midnight(path: Path, date: str) -> int:
+    """ns since 1970 UTC of the start of `date` in New York."""
+    try:
+        local = datetime.fromisoformat(date).replace(tzinfo=ZoneInfo("America/New_York"))
+    except ValueError as error:
+        raise SourceError(f"{path}: the name's date is not a date ({error}); correct the name") from error
+    return round(local.timestamp()) * 1_000_000_000

@@ -1,0 +1,201 @@
+"""The project's own record of normalised events: Parquet files that hold EVENT, field by field.
+
+The schema's metadata hold the format's version and the instruments, so that a file stands alone.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from feeds.message_writer import DEFAULT_BATCH_SIZE
+from feeds.problems import Problems
+from orderbook.errors import DataError, SourceError
+from orderbook.events import EVENT, Flag
+from orderbook.instruments import Instrument, Instruments
+
+FORMAT_VERSION = 1
+ROW_GROUP_SIZE = 1 << 17
+_METADATA_KEY = b"orderbook.record"
+_FIELDS = EVENT.names or ()
+_TYPES = {name: pa.from_numpy_dtype(EVENT[name]) for name in _FIELDS}
+
+
+class _InstrumentText(msgspec.Struct):
+    venue: str
+    symbol: str
+    native_symbol: str
+    tick: str
+    lot: str
+
+
+class _Metadata(msgspec.Struct):
+    version: int
+    instruments: list[_InstrumentText]
+
+
+class RecordWriter:
+    """Writes EVENT batches to a Parquet file, in row groups, compressed with zstd.
+
+    The file appears under `path` when the writer is closed; until then its name ends in `.partial`. Use
+    it as a context manager: an error inside it keeps what was written. Raises SourceError when the file
+    cannot be created.
+    """
+
+    def __init__(self, path: Path, instruments: Instruments, row_group_size: int = ROW_GROUP_SIZE):
+        self.path = path
+        self._partial = path.with_name(f"{path.name}.partial")
+        self._row_group_size = row_group_size
+        self._waiting: list[np.ndarray] = []
+        self._waiting_rows = 0
+        self._schema = _schema(instruments)
+        try:
+            self._file = pq.ParquetWriter(self._partial, self._schema, compression="zstd")
+        except OSError as error:
+            raise SourceError(f"{path}: cannot write: {error}; choose another place") from error
+
+    def write(self, events: np.ndarray) -> None:
+        """Append EVENT[n]; the array may be reused afterwards."""
+        self._waiting.append(events.copy())
+        self._waiting_rows += len(events)
+        if self._waiting_rows >= self._row_group_size:
+            self._flush()
+
+    def close(self) -> None:
+        """Write what is waiting and give the file its name."""
+        self._flush()
+        self._file.close()
+        self._partial.replace(self.path)
+
+    def __enter__(self) -> "RecordWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _flush(self) -> None:
+        if not self._waiting_rows:
+            return
+        events = np.concatenate(self._waiting)
+        self._waiting, self._waiting_rows = [], 0
+        columns = [pa.array(np.ascontiguousarray(events[name])) for name in _FIELDS]
+        self._file.write_table(pa.Table.from_arrays(columns, schema=self._schema))
+
+
+class RecordSource:
+    """Events of one or more record files, one file after the other, as they were written.
+
+    Instruments are those of all files; each file's indexes are translated. Batches hold about
+    `batch_size` events, and end at the end of a message unless one message alone is longer.
+
+    Raises SourceError when a file is missing, incomplete, or not a record.
+    """
+
+    def __init__(self, paths: Sequence[Path], batch_size: int = DEFAULT_BATCH_SIZE):
+        self.name = "record:" + ",".join(map(str, paths))
+        self.problems = Problems()
+        self.counts: Counter[str] = Counter()
+        self._paths = tuple(paths)
+        self._batch_size = batch_size
+        self._rows_read = 0
+        self._rows = 0
+        instruments: dict[Instrument, int] = {}
+        self._indexes: list[np.ndarray] = []
+        for path in self._paths:
+            with _open(path) as file:
+                self._rows += file.metadata.num_rows
+                own = [instruments.setdefault(i, len(instruments)) for i in _instruments(path, file)]
+            self._indexes.append(np.array(own, np.int32))
+        try:
+            self.instruments = Instruments(instruments)
+        except DataError as error:
+            raise SourceError(f"{self.name}: ticks or lots differ: {error}; read the files apart") from error
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the events read."""
+        return self._rows_read / self._rows if self._rows else 1.0
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        self._rows_read = 0
+        waiting = np.empty(0, EVENT)
+        for path, indexes in zip(self._paths, self._indexes, strict=True):
+            for events in self._events(path, indexes):
+                self._rows_read += len(events)
+                events = np.concatenate([waiting, events]) if len(waiting) else events
+                ends = np.flatnonzero(events["flags"] & int(Flag.LAST))
+                whole = int(ends[-1]) + 1 if len(ends) else 0
+                if not whole and len(events) >= self._batch_size:
+                    whole = len(events)
+                if whole:
+                    yield events[:whole]
+                waiting = events[whole:].copy()
+        if len(waiting):
+            yield waiting
+
+    def _events(self, path: Path, indexes: np.ndarray) -> Iterator[np.ndarray]:
+        with _open(path) as file:
+            batches = file.iter_batches(batch_size=self._batch_size)
+            try:
+                for batch in batches:
+                    events = np.empty(len(batch), EVENT)
+                    for name in _FIELDS:
+                        events[name] = batch.column(name).to_numpy(zero_copy_only=False)
+                    events["instrument"] = indexes[events["instrument"]]
+                    yield events
+            except (pa.ArrowException, OSError, IndexError) as error:
+                raise SourceError(
+                    f"{path}: corrupt after event {self._rows_read}: {_first_line(error)}; "
+                    "everything before it was read; get the file again"
+                ) from error
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    try:
+        file = pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(
+            f"{path}: cannot read as a Parquet record: {_first_line(error)}; check that it is there and whole"
+        ) from error
+    schema = file.schema_arrow
+    if not all(name in schema.names and schema.field(name).type == _TYPES[name] for name in _FIELDS):
+        file.close()
+        raise SourceError(f"{path}: Parquet, but not a record of events; write records with RecordWriter")
+    return file
+
+
+def _schema(instruments: Instruments) -> pa.Schema:
+    texts = [
+        _InstrumentText(i.venue, i.symbol, i.native_symbol, str(i.tick), str(i.lot)) for i in instruments
+    ]
+    metadata = {_METADATA_KEY: msgspec.json.encode(_Metadata(FORMAT_VERSION, texts))}
+    fields = [pa.field(name, _TYPES[name], nullable=False) for name in _FIELDS]
+    return pa.schema(fields, metadata)
+
+
+def _instruments(path: Path, file: pq.ParquetFile) -> list[Instrument]:
+    stored = (file.schema_arrow.metadata or {}).get(_METADATA_KEY, b"")
+    try:
+        metadata = msgspec.json.decode(stored, type=_Metadata)
+        if metadata.version != FORMAT_VERSION:
+            raise SourceError(
+                f"{path}: record version {metadata.version}, this program reads {FORMAT_VERSION}; update it"
+            )
+        return [
+            Instrument(text.venue, text.symbol, text.native_symbol, Decimal(text.tick), Decimal(text.lot))
+            for text in metadata.instruments
+        ]
+    except (msgspec.DecodeError, InvalidOperation, DataError) as error:
+        raise SourceError(f"{path}: the record's metadata are broken ({error}); write it anew") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".")

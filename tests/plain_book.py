@@ -1,0 +1,75 @@
+"""A book of one instrument in plain dicts, for comparison; it refuses what a source must not do."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from orderbook.events import Action, BookState, Flag, Side
+
+
+class PlainBook:
+    """Orders or levels of one instrument, by the definitions of EVENT's actions."""
+
+    def __init__(self) -> None:
+        self.orders: dict[int, list[int]] = {}
+        self.levels: dict[int, dict[int, int]] = {Side.BID: {}, Side.ASK: {}}
+        self.state = BookState.SYNCING
+        self.trades: list[tuple[int, int, int]] = []
+
+    def apply(self, event: np.void) -> None:
+        action, side = Action(event["action"]), int(event["side"])
+        order_id, price, volume = int(event["order_id"]), int(event["price"]), int(event["volume"])
+        if action is Action.ADD:
+            assert order_id not in self.orders
+            assert volume > 0
+            self.orders[order_id] = [side, price, volume]
+            self._change(side, price, volume)
+        elif action in (Action.REDUCE, Action.EXECUTE):
+            order = self.orders[order_id]
+            assert order[:2] == [side, price]
+            assert 0 < volume <= order[2]
+            order[2] -= volume
+            self._change(side, price, -volume)
+            if not order[2]:
+                del self.orders[order_id]
+        elif action is Action.DELETE:
+            self._change(*self._leaving(order_id))
+        elif action is Action.MODIFY:
+            self._change(*self._leaving(order_id))
+            self.orders[order_id] = [side, price, volume]
+            self._change(side, price, volume)
+        elif action is Action.LEVEL:
+            self.levels[side].pop(price, None)
+            if volume:
+                self.levels[side][price] = volume
+        elif action is Action.CLEAR:
+            assert side == Side.NONE
+            self.orders.clear()
+            self.levels = {Side.BID: {}, Side.ASK: {}}
+        elif action is Action.STATE:
+            self.state = BookState(volume)
+        else:
+            self.trades.append((side, price, volume))
+
+    def best(self, side: Side, depth: int | None = None) -> list[tuple[int, int]]:
+        """(price, volume) of the best levels, best first."""
+        return sorted(self.levels[side].items(), reverse=side is Side.BID)[:depth]
+
+    def _leaving(self, order_id: int) -> tuple[int, int, int]:
+        side, price, volume = self.orders.pop(order_id)
+        return side, price, -volume
+
+    def _change(self, side: int, price: int, volume: int) -> None:
+        total = self.levels[side].get(price, 0) + volume
+        assert total >= 0
+        self.levels[side][price] = total
+        if not total:
+            del self.levels[side][price]
+
+
+def messages(batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    """The events of each exchange message; batches must not split one."""
+    for events in batches:
+        ends = np.flatnonzero(events["flags"] & Flag.LAST) + 1
+        assert ends[-1] == len(events)
+        yield from np.split(events, ends[:-1])

@@ -1,0 +1,250 @@
+"""Binance captures: the recorded ones against their own bookTickers, invented ones against the truth."""
+
+import gzip
+import json
+from collections.abc import Iterable
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plain_book import PlainBook, messages
+
+from feeds.binance_capture import BinanceCaptureSource
+from feeds.source import open_source
+from orderbook.books import Books
+from orderbook.dictionary import Dictionary
+from orderbook.errors import SourceError
+from orderbook.events import Action, BookState, Side
+
+CAPTURES = ("spot_btcusdt_20240808.gz", "usdm_btcusdt_20240808.gz")
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_every_book_ticker_with_a_books_update_id_equals_that_book(name: str, shared_data: Path) -> None:
+    source = open_source(f"binance:{shared_data / 'hftbacktest' / name}")
+    assert isinstance(source, BinanceCaptureSource)
+    tickers = {ticker.update_id: ticker for ticker in source.book_tickers()}
+    book = PlainBook()
+    books = Books(source.instruments, Dictionary())
+    compared = 0
+    for events in messages(source):
+        for event in events:
+            book.apply(event)
+        books.apply(events)
+        ticker = tickers.get(int(events["sequence"][-1]))
+        if events["action"][0] != Action.LEVEL or ticker is None:
+            continue
+        bid, ask = (ticker.bid_price, ticker.bid_volume), (ticker.ask_price, ticker.ask_volume)
+        assert (book.best(Side.BID, 1), book.best(Side.ASK, 1)) == ([bid], [ask])
+        for side, best in ((Side.BID, bid), (Side.ASK, ask)):
+            level = books.levels(0, side, 1)[0]
+            assert (level["price"], level["volume"]) == best
+        compared += 1
+    print(f"\n{name}: {compared} bookTickers equal the book, of {len(tickers)}; {dict(source.counts)}")
+    assert compared > 500
+    assert source.problems.report() == []
+    assert books.state(0) is book.state is BookState.VALID
+    assert books.problems() == {}
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_recorded_trades_and_times_are_the_wires(name: str, shared_data: Path) -> None:
+    path = shared_data / "hftbacktest" / name
+    trades = []
+    with gzip.open(path, "rt") as file:
+        for line in file:
+            local, _, text = line.partition(" ")
+            if "@trade" in text:
+                trade = json.loads(text)["data"]
+                price, volume = Decimal(trade["p"]), Decimal(trade["q"])
+                trades.append((int(local), trade["T"] * 10**6, trade["t"], price, volume, trade["m"]))
+    source = BinanceCaptureSource(path)
+    instrument = source.instruments[0]
+    events = np.concatenate(list(source))
+    events = events[events["action"] == Action.TRADE]
+    assert len(trades) > 5000
+    assert [
+        (
+            int(event["receive_time"]),
+            int(event["exchange_time"]),
+            int(event["order_id"]),
+            instrument.price(int(event["price"])),
+            instrument.volume(int(event["volume"])),
+            event["side"] == Side.ASK,
+        )
+        for event in events
+    ] == trades
+
+
+class Exchange:
+    """The truth of an invented market: the book after each update id, and the wire's messages."""
+
+    def __init__(self, random: Random, futures: bool):
+        self.random = random
+        self.futures = futures
+        self.update_id = 1000
+        self.last_sent = 1000
+        self.book: dict[str, dict[str, str]] = {"b": {}, "a": {}}
+        self.history = {1000: self.copy()}
+        self.clock = 10**18
+
+    def copy(self) -> dict[str, dict[str, str]]:
+        return {side: dict(levels) for side, levels in self.book.items()}
+
+    def stamped(self, message: dict[str, object]) -> str:
+        self.clock += 1000
+        return f"{self.clock} {json.dumps(message)}"
+
+    def diff(self) -> str:
+        """A few updates, as one message."""
+        first = self.update_id + (self.random.randint(1, 3) if self.futures else 1)
+        changed: dict[str, dict[str, str]] = {"b": {}, "a": {}}
+        self.update_id = first - 1
+        for _ in range(self.random.randint(1, 4)):
+            self.update_id += 1
+            side = self.random.choice("ba")
+            price = f"{100 + self.random.randint(1, 9) * (0.5 if side == 'a' else -0.5):.2f}"
+            volume = self.random.choice(("0.000", "1.500", "2.250", "0.001"))
+            changed[side][price] = volume
+            self.book[side].pop(price, None)
+            if volume != "0.000":
+                self.book[side][price] = volume
+            self.history[self.update_id] = self.copy()
+        data: dict[str, object] = {
+            "e": "depthUpdate", "E": 1_700_000_000_000, "s": "ABCUSDT", "U": first, "u": self.update_id,
+            "b": list(changed["b"].items()), "a": list(changed["a"].items()),
+        }
+        if self.futures:
+            data["pu"] = self.last_sent
+        self.last_sent = self.update_id
+        return self.stamped({"stream": "abcusdt@depth@100ms", "data": data})
+
+    def snapshot(self, update_id: int) -> str:
+        known = self.history[update_id]
+        bids, asks = list(known["b"].items()), list(known["a"].items())
+        return self.stamped({"lastUpdateId": update_id, "bids": bids, "asks": asks})
+
+
+def capture(path: Path, lines: Iterable[str]) -> Path:
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def as_text(source: BinanceCaptureSource, book: PlainBook) -> dict[str, dict[str, str]]:
+    instrument = source.instruments[0]
+    return {
+        name: {
+            f"{instrument.price(price):.2f}": f"{instrument.volume(volume):.3f}"
+            for price, volume in book.best(side)
+        }
+        for name, side in (("b", Side.BID), ("a", Side.ASK))
+    }
+
+
+@given(seed=st.integers(0, 10**6), futures=st.booleans(), lost=st.integers(0, 25))
+def test_a_valid_book_is_the_truth_whatever_is_lost(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, futures: bool, lost: int
+) -> None:
+    random = Random(seed)
+    exchange = Exchange(random, futures)
+    lines = [exchange.diff() for _ in range(20)]
+    known = list(exchange.history)
+    # The same history with REST answers in it, each as of an id from a little before it came.
+    for position in (15, 5):
+        ids = [u for u in known if u <= json.loads(lines[position].split(" ", 1)[1])["data"]["u"]]
+        lines.insert(position, exchange.snapshot(random.choice(ids[-12:])))
+    if lost < len(lines):
+        del lines[lost]
+    source = BinanceCaptureSource(capture(tmp_path_factory.mktemp("binance") / "capture", lines))
+    book = PlainBook()
+    valid = 0
+    for events in messages(source):
+        for event in events:
+            book.apply(event)
+        if book.state is BookState.VALID:
+            valid += 1
+            assert as_text(source, book) == exchange.history[int(events["sequence"][-1])]
+    if lost >= len(lines) and not futures:
+        assert valid >= 14
+        assert int(events["sequence"][-1]) == exchange.update_id
+
+
+def spot_lines() -> tuple[Exchange, list[str]]:
+    exchange = Exchange(Random(7), futures=False)
+    lines = [exchange.diff() for _ in range(3)]
+    lines.append(exchange.snapshot(1000))
+    lines += [exchange.diff() for _ in range(6)]
+    return exchange, lines
+
+
+def test_a_gap_clears_the_book_until_the_next_snapshot(tmp_path: Path) -> None:
+    exchange, lines = spot_lines()
+    del lines[6]
+    lines.append(exchange.snapshot(exchange.update_id))
+    lines.append(exchange.diff())
+    source = BinanceCaptureSource(capture(tmp_path / "capture", lines))
+    book = PlainBook()
+    states = []
+    for events in messages(source):
+        for event in events:
+            book.apply(event)
+        states.append(book.state)
+        if book.state is BookState.SYNCING and BookState.VALID in states:
+            assert book.levels == {Side.BID: {}, Side.ASK: {}}
+    assert states[-1] is BookState.VALID
+    assert as_text(source, book) == exchange.book
+    assert source.problems.counts == {"gap in the update ids": 1}
+    assert source.problems.examples["gap in the update ids"][0].startswith("capture:7: ")
+
+
+def test_malformed_frames_are_counted_with_their_line(tmp_path: Path) -> None:
+    _, lines = spot_lines()
+    number = lines[5].split(" ", 1)[0]
+    trade = '{"stream":"abcusdt@trade","data":{"s":"ABCUSDT","t":1,"p":"%s","q":"1","T":1,"m":true}}'
+    lines[6:6] = [
+        "no time at all",
+        f"{number} {{broken",
+        f'{number} {{"stream":"abcusdt@depth","data":{{"E":1}}}}',
+        f"{number} " + trade % "1.00000001",
+        f"{number} " + trade % "NaN",
+        f"{number} " + trade.replace("ABCUSDT", "XYZUSDT") % "1",
+        f"{'9' * 19} " + trade % "1",
+        f"{number} " + trade % "1.50",
+        f'{number} {{"stream":"abcusdt@kline_1m","data":{{}}}}',
+    ]
+    source = BinanceCaptureSource(capture(tmp_path / "capture", lines))
+    events = np.concatenate(list(source))
+    assert source.problems.counts == {"malformed frame": 7}
+    first = source.problems.examples["malformed frame"]
+    assert [place.split(":")[1] for place in first] == ["7", "8", "9", "10", "11"]
+    assert source.counts["messages not read: kline_1m"] == 1
+    assert (events["action"] == Action.TRADE).sum() == 1
+    assert events[events["action"] == Action.STATE]["volume"].tolist() == [BookState.VALID]
+
+
+def test_a_cut_gzip_file_gives_what_it_holds(tmp_path: Path) -> None:
+    exchange, lines = spot_lines()
+    lines += [exchange.diff() for _ in range(400)]
+    path = tmp_path / "capture.gz"
+    data = gzip.compress("\n".join(lines).encode())
+    path.write_bytes(data[: len(data) // 2])
+    source = BinanceCaptureSource(path)
+    book = PlainBook()
+    batches: list[np.ndarray] = []
+    with pytest.raises(SourceError, match="truncated after line"):
+        batches.extend(source)
+    for events in messages(batches):
+        for event in events:
+            book.apply(event)
+    assert int(batches[-1]["sequence"][-1]) > 1200
+    assert as_text(source, book) == exchange.history[int(batches[-1]["sequence"][-1])]
+
+
+def test_a_file_without_depth_diffs_is_refused(tmp_path: Path) -> None:
+    path = capture(tmp_path / "capture", ['1 {"stream":"abcusdt@bookTicker","data":{}}'])
+    with pytest.raises(SourceError, match="no Binance depth diff"):
+        BinanceCaptureSource(path)

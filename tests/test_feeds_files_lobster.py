@@ -1,0 +1,295 @@
+"""LOBSTER files of invented markets: level-N views, full depth, halts, damage."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from plain_book import PlainBook, messages
+
+from feeds.lobster import LobsterSource
+from orderbook.errors import SourceError
+from orderbook.events import Action, BookState, Side
+
+ADD, CANCEL, DELETE, EXECUTE, HIDDEN = range(1, 6)
+DIRECTIONS = {Side.BID: 1, Side.ASK: -1}
+NAME = "TEST_2012-06-21_34200000_57600000_message_{}.csv"
+
+
+class Market:
+    """The whole truth: every order, of which a level-N file shows part."""
+
+    def __init__(self, random: Random):
+        self.random = random
+        self.orders: dict[int, tuple[Side, int, int]] = {}
+        self.last_id = 100
+
+    def levels(self, side: Side, depth: int | None = None) -> list[tuple[int, int]]:
+        totals: dict[int, int] = {}
+        for own, price, volume in self.orders.values():
+            if own is side:
+                totals[price] = totals.get(price, 0) + volume
+        return sorted(totals.items(), reverse=side is Side.BID)[:depth]
+
+    def step(self) -> tuple[int, int, int, int, Side]:
+        """Something happens: kind, order id, size, price, side."""
+        kind = self.random.choice((ADD, ADD, ADD, CANCEL, DELETE, EXECUTE, HIDDEN))
+        side = self.random.choice((Side.BID, Side.ASK))
+        best = self.levels(side, 1)
+        if kind == HIDDEN and best:
+            return HIDDEN, 0, self.random.randint(1, 9), best[0][0], side
+        candidates = [i for i, order in self.orders.items() if order[0] is side]
+        if kind == EXECUTE:
+            candidates = [i for i in candidates if self.orders[i][1] == best[0][0]]
+        if kind in (ADD, HIDDEN) or not candidates:
+            self.last_id += 1
+            price = 1000 + self.random.randint(1, 8) * (-1 if side is Side.BID else 1)
+            self.orders[self.last_id] = (side, price, self.random.choice((10, 10, 20, 35)))
+            return ADD, self.last_id, self.orders[self.last_id][2], price, side
+        order_id = self.random.choice(candidates)
+        _, price, volume = self.orders[order_id]
+        size = volume if kind == DELETE else self.random.randint(1, volume)
+        if kind == CANCEL and size == volume:
+            kind = DELETE
+        self.orders[order_id] = (side, price, volume - size)
+        if size == volume:
+            del self.orders[order_id]
+        return kind, order_id, size, price, side
+
+    def row(self, depth: int) -> str:
+        asks, bids = (self.levels(side, depth) for side in (Side.ASK, Side.BID))
+        asks += [(9999999999, 0)] * (depth - len(asks))
+        bids += [(-9999999999, 0)] * (depth - len(bids))
+        return ",".join(f"{ask[0]},{ask[1]},{bid[0]},{bid[1]}" for ask, bid in zip(asks, bids, strict=True))
+
+
+def text_of(step: tuple[int, int, int, int, Side], number: int) -> str:
+    kind, order_id, size, price, side = step
+    return f"{34200 + number // 1000}.{number % 1000:03d},{kind},{order_id},{size},{price},{DIRECTIONS[side]}"
+
+
+def level_n_files(folder: Path, seed: int, steps: int, depth: int) -> tuple[Path, list[str]]:
+    """A message and a book file of what happens in the best `depth` levels, and the book's rows."""
+    market = Market(Random(seed))
+    for _ in range(20):
+        market.step()
+    lines, rows = [], []
+    for number in range(steps):
+        before = market.row(depth)
+        step = market.step()
+        if step[0] == HIDDEN or market.row(depth) != before:
+            lines.append(text_of(step, number))
+            rows.append(market.row(depth))
+    path = folder / NAME.format(depth)
+    path.write_text("\n".join(lines) + "\n")
+    path.with_name(path.name.replace("message", "orderbook")).write_text("\n".join(rows) + "\n")
+    return path, rows
+
+
+def book_row(book: PlainBook, depth: int) -> str:
+    market = Market(Random(0))
+    sides = (Side.BID, Side.ASK)
+    totals = [(side, price, volume) for side in sides for price, volume in book.best(side)]
+    market.orders = dict(enumerate(totals))
+    return market.row(depth)
+
+
+def replay(batches: Sequence[np.ndarray]) -> PlainBook:
+    book = PlainBook()
+    for events in messages(batches):
+        for event in events:
+            book.apply(event)
+    return book
+
+
+@given(seed=st.integers(0, 10**6), depth=st.integers(1, 5))
+def test_the_book_is_the_row_whatever_happens_below(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, depth: int
+) -> None:
+    path, rows = level_n_files(tmp_path_factory.mktemp("lobster"), seed, 150, depth)
+    book = PlainBook()
+    seen = []
+    for events in messages(LobsterSource(path, batch_size=7)):
+        for event in events:
+            book.apply(event)
+        assert max(len(book.levels[Side.BID]), len(book.levels[Side.ASK])) <= depth
+        seen.append(book_row(book, depth))
+    assert seen == rows
+
+
+@given(seed=st.integers(0, 10**6))
+def test_full_depth_messages_alone_rebuild_every_order(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    market = Market(Random(seed))
+    path = tmp_path_factory.mktemp("lobster") / NAME.format(5)
+    truths, lines = [], []
+    for number in range(60):
+        lines.append(text_of(market.step(), number))
+        truths.append(dict(market.orders))
+    path.write_text("\n".join(lines))
+    book = PlainBook()
+    for events, truth in zip(messages(LobsterSource(path)), truths, strict=True):
+        for event in events:
+            book.apply(event)
+        assert {order_id: tuple(order) for order_id, order in book.orders.items()} == truth
+
+
+def test_orders_keep_their_ids_through_a_time_out_of_view(tmp_path: Path) -> None:
+    steps = [
+        # message, best bid after it, orders after it
+        ("1,5,10,1000,1", (1000, 30), {5: 10, -1: 20}),
+        ("1,6,5,1001,1", (1001, 5), {6: 5}),
+        ("3,6,5,1001,1", (1000, 30), {5: 10, -1: 20}),
+        ("4,77,8,1000,1", (1000, 22), {5: 10, -1: 12}),
+        ("3,5,6,1000,1", (1000, 16), {-1: 16}),
+        ("1,8,3,1002,1", (1002, 3), {8: 3}),
+        ("3,8,3,1002,1", (1000, 9), {-2: 9}),
+    ]
+    path = tmp_path / NAME.format(1)
+    path.write_text("".join(f"34200.0,{message}\n" for message, _, _ in steps))
+    rows = "".join(f"2000,7,{price},{volume}\n" for _, (price, volume), _ in steps)
+    path.with_name(path.name.replace("message", "orderbook")).write_text(rows)
+    source = LobsterSource(path)
+    book = PlainBook()
+    for events, (_, best, orders) in zip(messages(source), steps, strict=True):
+        for event in events:
+            book.apply(event)
+        assert book.best(Side.BID) == [best]
+        bids = sorted(volume for side, _, volume in book.orders.values() if side == Side.BID)
+        assert bids == sorted(orders.values())
+        known = {i: order[2] for i, order in book.orders.items() if order[0] == Side.BID and i > 0}
+        assert known == {i: volume for i, volume in orders.items() if i > 0}
+    assert source.counts == {
+        "resynchronisations": 6, "came into view": 4, "left the view": 2, "restored": 1, "corrected": 1,
+    }
+
+
+def test_times_are_exact_and_new_york_has_summer_time(tmp_path: Path) -> None:
+    line = "34200.004241176,1,5,18,5853300,1\n34200.1,1,6,18,5853300,1\n57600,1,7,18,5853300,1\n"
+    for date, utc_hours in (("2012-06-21", 4), ("2012-12-21", 5)):
+        path = tmp_path / f"AAPL_{date}_message_1.csv"
+        path.write_text(line)
+        events = np.concatenate(list(LobsterSource(path)))
+        events = events[events["action"] == Action.ADD]
+        midnight = int(np.datetime64(date, "ns").astype(np.int64)) + utc_hours * 3600 * 10**9
+        seconds = (events["exchange_time"] - midnight).tolist()
+        assert seconds == [34_200_004_241_176, 34_200_100_000_000, 57_600_000_000_000]
+        assert (events["receive_time"] == events["exchange_time"]).all()
+
+
+def test_halts_crosses_and_hidden_executions_leave_the_book_alone(tmp_path: Path) -> None:
+    path = tmp_path / NAME.format(1)
+    path.write_text(
+        "34200.0,1,5,18,5853300,1\n"
+        "34200.1,7,0,0,-1,-1\n"
+        "34200.2,7,0,0,0,-1\n"
+        "34200.3,7,0,0,1,-1\n"
+        "34200.4,6,-1,500,5853400,-1\n"
+        "34200.5,5,0,7,5853350,1\n"
+        "34200.6,4,5,8,5853300,1\n"
+    )
+    states = []
+    book = PlainBook()
+    for events in messages(LobsterSource(path)):
+        for event in events:
+            book.apply(event)
+        states.append(book.state)
+    assert states[:4] == [BookState.VALID, BookState.STALE, BookState.STALE, BookState.VALID]
+    assert book.orders == {5: [Side.BID, 5853300, 10]}
+    assert book.trades == [(Side.NONE, 5853400, 500), (Side.ASK, 5853350, 7), (Side.ASK, 5853300, 8)]
+
+
+def damaged(path: Path, line_number: int, text: str) -> None:
+    lines = path.read_text().splitlines()
+    lines[line_number - 1] = text
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_malformed_lines_are_counted_and_the_next_row_is_right_again(tmp_path: Path) -> None:
+    path, rows = level_n_files(tmp_path, 3, 120, 2)
+    book_path = path.with_name(path.name.replace("message", "orderbook"))
+    damaged(path, 10, "34200.1,1,xyz,18,1000,1")
+    damaged(path, 12, "34200.1,9,5,18,1000,1")
+    damaged(book_path, 20, "1,2,3")
+    damaged(book_path, 22, "1003,-5,1000,5,1004,5,999,5")
+    source = LobsterSource(path)
+    assert sum(map(len, source)) == sum(map(len, source)) > 0
+    book = PlainBook()
+    for number, events in enumerate(messages(source)):
+        for event in events:
+            book.apply(event)
+        row = int(events["sequence"][0])
+        assert row == number + 1 or number >= 9
+        if row not in (20, 22):
+            assert book_row(book, 2) == rows[row - 1]
+    assert row == len(rows)
+    assert source.problems.counts == {"malformed message": 2, "malformed book row": 2}
+    assert source.problems.examples["malformed message"] == [
+        f"{path.name}:10: 34200.1,1,xyz,18,1000,1",
+        f"{path.name}:12: 34200.1,9,5,18,1000,1",
+    ]
+
+
+def collect(source: LobsterSource) -> tuple[list[np.ndarray], str]:
+    batches: list[np.ndarray] = []
+    with pytest.raises(SourceError) as error:
+        batches.extend(source)
+    assert "\n" not in str(error.value)
+    return batches, str(error.value)
+
+
+def test_half_a_line_at_the_end_is_one_error_after_everything_before_it(tmp_path: Path) -> None:
+    path, rows = level_n_files(tmp_path, 4, 100, 3)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.rindex(b",")])
+    batches, error = collect(LobsterSource(path))
+    assert book_row(replay(batches), 3) == rows[-2]
+    assert f"line ({len(rows)}) is not complete" in error
+
+
+def compressed_in_blocks(data: bytes, block: int = 500) -> bytes:
+    compressor = zstandard.ZstdCompressor().compressobj()
+    parts = []
+    for start in range(0, len(data), block):
+        parts.append(compressor.compress(data[start : start + block]))
+        parts.append(compressor.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK))
+    return b"".join(parts) + compressor.flush()
+
+
+def test_a_cut_zstd_frame_gives_what_it_holds(tmp_path: Path) -> None:
+    path, rows = level_n_files(tmp_path, 5, 1000, 2)
+    compressed = path.with_name(path.name + ".zst")
+    data = compressed_in_blocks(path.read_bytes())
+    compressed.write_bytes(data[: len(data) * 3 // 4])
+    batches, error = collect(LobsterSource(compressed))
+    count = int(batches[-1]["sequence"][-1])
+    assert 0.5 * len(rows) < count < len(rows)
+    assert book_row(replay(batches), 2) == rows[count - 1]
+    assert "the compressed data has no end" in error
+
+
+@pytest.mark.parametrize("shorter", ["message", "orderbook"])
+def test_files_of_different_length_are_one_error_at_the_end(tmp_path: Path, shorter: str) -> None:
+    path, rows = level_n_files(tmp_path, 6, 100, 2)
+    cut = path.with_name(path.name.replace("message", shorter))
+    cut.write_text("".join(cut.read_text().splitlines(keepends=True)[:30]))
+    batches, error = collect(LobsterSource(path))
+    assert book_row(replay(batches), 2) == rows[29]
+    assert f"{cut}: ends at row 30" in error
+
+
+def test_names_that_do_not_tell_stock_and_date_are_refused(tmp_path: Path) -> None:
+    for name in ("messages.csv", "AAPL_2012-06-21_orderbook_1.csv"):
+        (tmp_path / name).write_text("34200.0,1,5,18,5853300,1\n")
+        with pytest.raises(SourceError, match="SYMBOL_YYYY-MM-DD"):
+            LobsterSource(tmp_path / name)
+    (tmp_path / "AAPL_2012-13-21_message_1.csv").write_text("")
+    with pytest.raises(SourceError, match="not a date"):
+        LobsterSource(tmp_path / "AAPL_2012-13-21_message_1.csv")
+    with pytest.raises(SourceError, match="No such file"):
+        LobsterSource(tmp_path / "AAPL_2012-12-21_message_1.csv")
