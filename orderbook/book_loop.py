@@ -1,0 +1,208 @@
+"""The compiled loop over a batch of events: dispatch, messages, and the crossed-book check."""
+
+import numpy as np
+from numba import njit
+
+from orderbook import book_l2, book_l3, ladder
+from orderbook.book_state import (
+    ASK,
+    BID,
+    NO_SIDE,
+    Problem,
+    book_of,
+    count,
+    emit_trade,
+    end_event,
+    end_message,
+    ladder_of,
+    time_of,
+    valid_price,
+    valid_side,
+    valid_volume,
+)
+from orderbook.events import Action, BookState, Flag
+from orderbook.memory import Record, has_reserve, load, store
+
+_ADD = int(Action.ADD)
+_REDUCE = int(Action.REDUCE)
+_MODIFY = int(Action.MODIFY)
+_DELETE = int(Action.DELETE)
+_EXECUTE = int(Action.EXECUTE)
+_LEVEL = int(Action.LEVEL)
+_CLEAR = int(Action.CLEAR)
+_TRADE = int(Action.TRADE)
+_STATE = int(Action.STATE)
+_LAST = int(Flag.LAST)
+_VALID = int(BookState.VALID)
+_LAST_STATE = int(BookState.STALE)
+
+_UNKNOWN_INSTRUMENT = int(Problem.UNKNOWN_INSTRUMENT)
+_BAD_ACTION = int(Problem.BAD_ACTION)
+_BAD_STATE = int(Problem.BAD_STATE)
+_CROSSED = int(Problem.CROSSED)
+
+# The most changes of an event that is not a CLEAR.
+CHANGES_OF_EVENT = 2
+
+_add = book_l3.add
+_reduce = book_l3.reduce
+_modify = book_l3.modify
+_delete = book_l3.delete
+_clear_orders = book_l3.clear
+_level = book_l2.level
+_clear_levels = book_l2.clear
+_best_key = ladder.best_key
+
+
+@njit(cache=True)
+def _trade(context: Record, book: Record, event: Record) -> None:
+    if (
+        valid_side(context, book, event.side, NO_SIDE)
+        and valid_volume(context, book, event.volume, 1)
+        and valid_price(context, book, event.price)
+    ):
+        emit_trade(context, book, time_of(event), event.order_id, event.volume, event.price, event.side)
+
+
+@njit(cache=True)
+def _clear(context: Record, book: Record, event: Record) -> None:
+    if not valid_side(context, book, event.side, NO_SIDE):
+        return
+    if book.orders:
+        _clear_orders(context, book, event.side)
+    else:
+        _clear_levels(context, book, event.side)
+
+
+@njit(cache=True)
+def _set_state(context: Record, book: Record, event: Record) -> None:
+    if 0 <= event.volume <= _LAST_STATE:
+        book.state = event.volume
+    else:
+        count(context, book.instrument, _BAD_STATE)
+
+
+@njit(cache=True)
+def _apply_event(context: Record, book: Record, event: Record) -> None:
+    action = event.action
+    if action == _ADD:
+        _add(context, book, event)
+    elif action == _REDUCE or action == _EXECUTE:
+        _reduce(context, book, event)
+    elif action == _DELETE:
+        _delete(context, book, event)
+    elif action == _LEVEL:
+        _level(context, book, event)
+    elif action == _MODIFY:
+        _modify(context, book, event)
+    elif action == _TRADE:
+        _trade(context, book, event)
+    elif action == _CLEAR:
+        _clear(context, book, event)
+    elif action == _STATE:
+        _set_state(context, book, event)
+    else:
+        count(context, book.instrument, _BAD_ACTION)
+
+
+@njit(cache=True)
+def _touch(context: Record, book: Record) -> None:
+    """Lists a book among those that the open message has changed."""
+    if book.message != context.message:
+        book.message = context.message
+        store(context.touched + 8 * context.touched_count, book.instrument)
+        context.touched_count += 1
+
+
+@njit(cache=True)
+def _count_crossed(context: Record) -> None:
+    """Counts the valid books that the message left crossed."""
+    for k in range(context.touched_count):
+        book = book_of(context, load(context.touched + 8 * k))
+        bids, asks = ladder_of(context, book, BID), ladder_of(context, book, ASK)
+        if book.state == _VALID and bids.blocks and asks.blocks and _best_key(bids) >= -_best_key(asks):
+            count(context, book.instrument, _CROSSED)
+
+
+@njit(cache=True)
+def _has_room(context: Record, event: Record) -> bool:
+    """Whether the output can take whatever an event changes; sets `needed` to that."""
+    needed = CHANGES_OF_EVENT
+    if event.action == _CLEAR and 0 <= event.instrument < context.instruments:
+        book = book_of(context, np.int64(event.instrument))
+        needed = ladder_of(context, book, BID).rows + ladder_of(context, book, ASK).rows
+        if needed > context.scratch_room:
+            context.needed = needed
+            return False
+    context.needed = needed
+    return context.written + needed <= context.room
+
+
+@njit(cache=True)
+def _direct(
+    context: Record,
+    written: int,
+    kinds: np.ndarray,
+    flags: np.ndarray,
+    values: np.ndarray,
+    scratch: np.ndarray,
+) -> None:
+    """Makes arrays the output, of which `written` changes are there already."""
+    context.kinds = kinds.ctypes.data
+    context.flags = flags.ctypes.data
+    context.values = values.ctypes.data
+    context.scratch = scratch.ctypes.data
+    context.room = len(kinds)
+    context.scratch_room = len(scratch)
+    context.written = written
+
+
+@njit(cache=True)
+def _apply(events: np.ndarray, first: int, context: Record) -> int:
+    for e in range(first, len(events)):
+        event = events[e]
+        if not _has_room(context, event):
+            return e
+        if not has_reserve(context.pool):
+            context.needed = 0
+            return e
+        instrument = np.int64(event.instrument)
+        if 0 <= instrument < context.instruments:
+            book = book_of(context, instrument)
+            start = context.written
+            _apply_event(context, book, event)
+            if context.written > start:
+                end_event(context, start)
+                if context.track:
+                    _touch(context, book)
+        else:
+            count(context, context.instruments, _UNKNOWN_INSTRUMENT)
+        if event.flags & _LAST:
+            _count_crossed(context)
+            end_message(context)
+    return len(events)
+
+
+@njit(cache=True, nogil=True)
+def apply_events(
+    events: np.ndarray,
+    first: int,
+    contexts: np.ndarray,
+    written: int,
+    kinds: np.ndarray,
+    flags: np.ndarray,
+    values: np.ndarray,
+    scratch: np.ndarray,
+) -> tuple[int, int, int]:
+    """Applies events[first:] in order; returns how many were, and how many changes are written and ready.
+
+    `contexts` is CONTEXT[1]; `kinds`, `flags` and `values` are the columns of the output, which holds
+    `written` changes already, and `scratch` is ROW[n]. Ready are the changes before the last event of
+    an open message. It stops before an event that may need more output than there is (context.needed
+    changes) or more memory (context.needed = 0); the caller makes room and calls again.
+    """
+    context = contexts[0]
+    _direct(context, written, kinds, flags, values, scratch)
+    applied = _apply(events, first, context)
+    ready = context.event_start if context.last_change >= 0 else context.written
+    return applied, context.written, ready

@@ -1,0 +1,110 @@
+"""Fits the rows that books give out to the relations that a program declares."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.changes import NULL_CODE, ChangeBatch
+from engine.encoding import describe_row
+from feeds.problems import Problems
+from orderbook.books import RELATIONS
+from orderbook.configuration_errors import nearest
+from orderbook.dictionary import Dictionary
+from orderbook.errors import UserError
+from views.compiler.bind import bind
+from views.compiler.m3 import Program
+from views.compiler.types import Column, Kind, Relation
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """How one relation of books becomes one of the program.
+
+    `places` are the books' columns in the program's order, -1 for a column that they lack; `ranges` are
+    the (column, lowest, highest) that the program declares narrower than books do.
+    """
+
+    relation: Relation
+    places: tuple[int, ...]
+    ranges: tuple[tuple[int, int, int], ...]
+
+
+class BookRelations:
+    """Translates changes of `books.RELATIONS` to changes of `program.relations`.
+
+    Columns are matched by name, whatever their order. Relations that the program does not read are left
+    out. A row outside a column's declared range is never in the relation: its insert is counted in
+    `problems`, and its delete left out.
+
+    Raises UserError where a declared column cannot be filled from a book.
+    """
+
+    def __init__(self, program: Program, dictionary: Dictionary, problems: Problems) -> None:
+        self._dictionary = dictionary
+        self._problems = problems
+        read = {trigger.relation for trigger in program.triggers}
+        books = {relation.name: relation for relation in bind(()).relations}
+        self._kinds = np.full(2 * len(RELATIONS) + 1, -1, np.int16)
+        self._fits: dict[int, _Fit] = {}
+        for index, relation in enumerate(program.relations):
+            if relation.name in RELATIONS and relation.name in read:
+                own = 2 * RELATIONS.index(relation.name)
+                self._kinds[own : own + 2] = 2 * index, 2 * index + 1
+                fit = _fit(relation, books[relation.name])
+                if fit.ranges or fit.places != tuple(range(len(books[relation.name].columns))):
+                    self._fits[index] = fit
+        self._width = max((len(fit.places) for fit in self._fits.values()), default=0)
+
+    def translate(self, changes: ChangeBatch) -> ChangeBatch:
+        """The same changes, in the same order; those left out have kind -1 and keep their flags."""
+        kinds = self._kinds[changes.kinds]
+        if not self._fits:
+            return ChangeBatch(kinds, changes.flags, changes.values)
+        count, width = changes.values.shape
+        values = np.zeros((count, max(width, self._width)), np.int64)
+        values[:, :width] = changes.values
+        for index, fit in self._fits.items():
+            rows = np.flatnonzero(kinds >> 1 == index)
+            for place, source in enumerate(fit.places):
+                values[rows, place] = NULL_CODE if source < 0 else changes.values[rows, source]
+            for column, low, high in fit.ranges:
+                outside = rows[(values[rows, column] < low) | (values[rows, column] > high)]
+                self._report(fit.relation, column, values[outside[kinds[outside] == 2 * index]])
+                kinds[outside] = -1
+        return ChangeBatch(kinds, changes.flags, values)
+
+    def _report(self, relation: Relation, column: int, rows: np.ndarray) -> None:
+        for row in rows.tolist():
+            where = f"{relation.name}.{relation.columns[column].name}"
+            self._problems.add("row outside its declared range", where, describe_row(relation, row, self._dictionary))
+
+
+def _fit(relation: Relation, book: Relation) -> _Fit:
+    names = [column.name for column in book.columns]
+    places, ranges = [], []
+    for place, column in enumerate(relation.columns):
+        if column.name not in names:
+            if not column.nullable:
+                raise UserError(_missing(relation, column, names))
+            places.append(-1)
+            continue
+        places.append(names.index(column.name))
+        own, given = column.type, book.columns[places[-1]].type
+        if own.kind is not given.kind or own.scale != given.scale:
+            raise UserError(
+                f"{relation.name}.{column.name} is declared {own}, but order books bring {given}; "
+                "declare it so, or leave out the declaration"
+            )
+        if own.kind is not Kind.TEXT and (own.low > given.low or own.high < given.high):
+            ranges.append((place, own.low, own.high))
+    return _Fit(relation, tuple(places), tuple(ranges))
+
+
+def _missing(relation: Relation, column: Column, names: Sequence[str]) -> str:
+    near = nearest(column.name, names)
+    known = f"did you mean {near}?" if near else f"they bring {', '.join(names)}"
+    return (
+        f"{relation.name}.{column.name} is declared, but order books have no such column; {known} "
+        "A column without NOT NULL may be missing, and is then NULL"
+    )

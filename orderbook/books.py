@@ -1,0 +1,226 @@
+"""Order books: batches of market events in, signed tuples of bids, asks and trades out."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.changes import END_OF_MESSAGE, ChangeBatch
+from orderbook import ladder, order_table
+from orderbook.book_loop import CHANGES_OF_EVENT, apply_events
+from orderbook.book_state import ASK, BID, BOOK, CONTEXT, PROBLEMS, WIDTH, Problem
+from orderbook.dictionary import Dictionary
+from orderbook.errors import DataError
+from orderbook.events import EVENT, BookState, Side
+from orderbook.instruments import Instruments
+from orderbook.memory import Memory
+
+# The relations behind ChangeBatch.kinds: kind 2 r inserts into RELATIONS[r], 2 r + 1 deletes.
+RELATIONS = ("bids", "asks", "trades")
+BIDS_INSERT, BIDS_DELETE, ASKS_INSERT, ASKS_DELETE, TRADES_INSERT = range(5)
+
+# Aggressor sides by Side, as the relation trades shows them.
+AGGRESSORS = ("buy", "sell", "")
+
+# What `levels` returns: price in ticks, volume in lots, number of orders (1 in an L2 book).
+DEPTH = np.dtype([("price", "i8"), ("volume", "i8"), ("orders", "i8")])
+
+
+class Books:
+    """The books of all instruments of a run, L3 or L2 as their events are.
+
+    Orders rest by (instrument, order_id). ADD, REDUCE, MODIFY, DELETE and EXECUTE make an L3 book,
+    LEVEL an L2 book; an instrument is one or the other while it has rows. A book starts SYNCING and
+    takes its state from STATE events; SNAPSHOT events count as any other. A row's ts is
+    exchange_time, or receive_time where that is 0.
+
+    With `track_crossed` the levels of L3 books are kept sorted, at a cost for every event; without
+    it crossed books are not counted, and `levels` and `best` scan an L3 book.
+    """
+
+    def __init__(
+        self, instruments: Instruments, dictionary: Dictionary, *, track_crossed: bool = True
+    ) -> None:
+        self._instruments = instruments
+        self._track = track_crossed
+        self._memory = Memory()
+        count = len(instruments)
+        self._books = _initial(instruments, dictionary)
+        self._ladders = np.zeros(2 * count, ladder.LADDER)
+        self._problems = np.zeros((count + 1, PROBLEMS), np.int64)
+        self._touched = np.zeros(count, np.int64)
+        self._aggressors = dictionary.encode_all(AGGRESSORS)
+        self._contexts = np.zeros(1, CONTEXT)
+        self._context = self._contexts[0]
+        for name, array in (
+            ("books", self._books),
+            ("ladders", self._ladders),
+            ("problems", self._problems),
+            ("pool", self._memory.pool),
+            ("touched", self._touched),
+            ("aggressors", self._aggressors),
+        ):
+            self._context[name] = array.ctypes.data
+        self._context["instruments"], self._context["track"] = count, track_crossed
+        self._context["message"], self._context["last_change"] = 1, -1
+        self._held = _NOTHING
+
+    def apply(self, events: np.ndarray) -> ChangeBatch:
+        """Applies events (EVENT[n]) in order and returns what changed, as rows of `RELATIONS`.
+
+        Every change is CHECKED. One market event is one event of the batch: a fill or resize deletes
+        the old row and inserts the new one. The last change of a message carries END_OF_MESSAGE, also
+        where events without changes follow it; a message without changes yields nothing. While a
+        message is open at the end of `events`, the changes of its last event are held back until the
+        next call shows whether they are its last (`flush` gives them out without waiting).
+
+        Raises DataError when `events` is not a one-dimensional array of EVENT.
+        """
+        if events.dtype != EVENT or events.ndim != 1:
+            raise DataError(f"events must be a one-dimensional array of EVENT, not {events.dtype}")
+        if not (events.flags.c_contiguous and events.flags.writeable):
+            events = events.copy()
+        written = len(self._held.kinds)
+        room = CHANGES_OF_EVENT * len(events)
+        out = self._held.copy(0, written, room) if written else _Output.empty(room)
+        if written:
+            self._context["event_start"], self._context["last_change"] = 0, written - 1
+        applied, written, ready = apply_events(events, 0, self._contexts, written, *out)
+        while applied < len(events):
+            if needed := int(self._context["needed"]):
+                room = needed + CHANGES_OF_EVENT * (len(events) - applied)
+                out = out.copy(0, written, room, scratch=needed)
+            else:
+                self._memory.grow()
+            applied, written, ready = apply_events(events, applied, self._contexts, written, *out)
+        if written:
+            self._held = out.copy(ready, written) if ready < written else _NOTHING
+        return ChangeBatch(out.kinds[:ready], out.flags[:ready], out.values[:ready])
+
+    def flush(self) -> ChangeBatch:
+        """Ends an open message, as at the end of a source, and returns the changes held back."""
+        held, self._held = self._held, _NOTHING
+        if len(held.kinds):
+            held.flags[-1] |= END_OF_MESSAGE
+        self._context["last_change"] = -1
+        self._context["touched_count"] = 0
+        self._context["message"] += 1
+        return ChangeBatch(held.kinds, held.flags, held.values)
+
+    def state(self, instrument: int) -> BookState:
+        """The state of a book."""
+        return BookState(int(self._book(instrument)["state"]))
+
+    def problems(self, instrument: int | None = None) -> dict[str, int]:
+        """How many events had each problem, by its lower-case name; of one instrument or of all."""
+        table = self._problems
+        counts = table.sum(axis=0) if instrument is None else table[self._checked(instrument)]
+        return {problem.name.lower(): int(counts[problem]) for problem in Problem if counts[problem]}
+
+    def levels(self, instrument: int, side: Side, depth: int) -> np.ndarray:
+        """The best levels of a side, best first: DEPTH[at most `depth`]."""
+        book = self._book(instrument)
+        if book["orders"] and not self._track:
+            return _levels_of(self.resting(instrument), side, depth)
+        found = np.zeros(depth, ladder.KEYED_LEVEL)
+        levels = self._ladders[2 * instrument + side]
+        found = found[: ladder.copy_best(levels, found)]
+        out = np.empty(len(found), DEPTH)
+        out["price"] = found["key"] if side == BID else -found["key"]
+        out["volume"] = found["volume"]
+        out["orders"] = found["extra"] if book["orders"] else 1
+        return out
+
+    def best(self, instrument: int) -> tuple[int | None, int | None]:
+        """The best bid and the best ask in ticks, None where a side is empty."""
+        bids, asks = (self.levels(instrument, side, 1)["price"].tolist() for side in (Side.BID, Side.ASK))
+        return (bids[0] if bids else None, asks[0] if asks else None)
+
+    def resting(self, instrument: int) -> np.ndarray:
+        """All orders, or levels with id 0, that rest: order_table.ROW[n], in no order."""
+        book = self._book(instrument)
+        out = np.zeros(sum(self.rows(instrument)), order_table.ROW)
+        if book["orders"]:
+            order_table.copy_rows(book, out.ctypes.data)
+            return out
+        start = 0
+        for side in (BID, ASK):
+            rows = self.rows(instrument)[side]
+            levels = np.zeros(rows, ladder.KEYED_LEVEL)
+            ladder.copy_best(self._ladders[2 * instrument + side], levels)
+            part = out[start : start + rows]
+            part["price"] = levels["key"] if side == BID else -levels["key"]
+            part["volume"], part["ts"], part["side"] = levels["volume"], levels["extra"], side
+            start += rows
+        return out
+
+    def rows(self, instrument: int) -> tuple[int, int]:
+        """How many rows rest on the bid side and on the ask side."""
+        first = 2 * self._checked(instrument)
+        bids, asks = self._ladders["rows"][first : first + 2].tolist()
+        return bids, asks
+
+    def memory_bytes(self) -> int:
+        """Bytes held for resting orders and levels, including what is kept for reuse."""
+        return self._memory.nbytes + self._books.nbytes + self._ladders.nbytes
+
+    def _book(self, instrument: int) -> np.void:
+        return self._books[self._checked(instrument)]
+
+    def _checked(self, instrument: int) -> int:
+        if not 0 <= instrument < len(self._instruments):
+            raise DataError(f"no instrument {instrument}; there are {len(self._instruments)}")
+        return instrument
+
+
+_NO_SCRATCH = np.empty(0, order_table.ROW)
+
+
+class _Output(NamedTuple):
+    """The columns of a ChangeBatch, and the scratch that a CLEAR moves orders through."""
+
+    kinds: np.ndarray
+    flags: np.ndarray
+    values: np.ndarray
+    scratch: np.ndarray
+
+    @classmethod
+    def empty(cls, size: int, scratch: int = 0) -> "_Output":
+        return cls(
+            np.empty(size, np.int16),
+            np.empty(size, np.uint8),
+            np.empty((size, WIDTH), np.int64),
+            np.empty(scratch, order_table.ROW) if scratch else _NO_SCRATCH,
+        )
+
+    def copy(self, start: int, end: int, room: int = 0, scratch: int = 0) -> "_Output":
+        """The changes start … end - 1, with room for more after them."""
+        new = self.empty(end - start + room, scratch)
+        new.kinds[: end - start] = self.kinds[start:end]
+        new.flags[: end - start] = self.flags[start:end]
+        new.values[: end - start] = self.values[start:end]
+        return new
+
+
+_NOTHING = _Output.empty(0)
+
+
+def _initial(instruments: Instruments, dictionary: Dictionary) -> np.ndarray:
+    books = np.zeros(len(instruments), BOOK)
+    for index, instrument in enumerate(instruments):
+        book = books[index]
+        book["instrument"] = index
+        book["venue"] = dictionary.encode(instrument.venue)
+        book["symbol"] = dictionary.encode(instrument.symbol)
+        book["tick_scale"], book["lot_scale"] = instrument.tick_scale, instrument.lot_scale
+        book["max_ticks"], book["max_lots"] = instrument.max_ticks, instrument.max_lots
+        book["state"] = BookState.SYNCING
+    return books
+
+
+def _levels_of(rows: np.ndarray, side: Side, depth: int) -> np.ndarray:
+    rows = rows[rows["side"] == side]
+    prices, inverse, orders = np.unique(rows["price"], return_inverse=True, return_counts=True)
+    out = np.empty(len(prices), DEPTH)
+    out["price"], out["orders"], out["volume"] = prices, orders, 0
+    np.add.at(out["volume"], inverse, rows["volume"])
+    return (out[::-1] if side == Side.BID else out)[:depth]
