@@ -8,7 +8,7 @@ from orderbook.errors import SqlError
 from .calculus import Apply, Cmp, Const, Exists, Factor, Lift, MapRef, Poly, Rel, Scalar, Term, Val, Var
 from .m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, Statement, Trigger
 from .m3_print import INFIX, PLAIN
-from .types import DEFAULT_MAX_ROWS, DOUBLE, Column, Kind, Relation, Type
+from .types import DEFAULT_MAX_ROWS, DOUBLE, Column, Kind, Relation, Type, decimal
 
 TOKEN = re.compile(
     r"\s+|--[^\n]*|(?P<number>-?(?:inf\b|\d+(?:\.\d+)?(?:e[+-]?\d+)?))|(?P<text>'(?:[^']|'')*')"
@@ -125,22 +125,28 @@ class _Parser:
 
     def type(self) -> Type:
         word = self.name()
-        if word not in Kind.__members__:
+        if word not in Kind.__members__ and word not in PLAIN:
             self.at -= 1
             raise self.fail("a type")
-        kind, scale = Kind(word), 0
+        if word == "DOUBLE":
+            return DOUBLE
+        scale: int | None = None
         if self.take("("):
             scale = self.integer()
+            if self.take(","):
+                precision, scale = scale, self.integer()
+                self.expect(")")
+                return decimal(precision, scale)
             self.expect(")")
-        if kind is Kind.DOUBLE:
-            return DOUBLE
         if self.take("["):
             low = self.integer()
             self.expect("..")
             high = self.integer()
             self.expect("]")
-            return Type(kind, scale, low, high)
-        return PLAIN.get(kind, Type(kind, scale))
+            return Type(Kind(word), scale or 0, low, high)
+        if word not in PLAIN:
+            raise self.fail("'('")
+        return PLAIN[word]
 
     def map(self) -> MapDeclaration:
         name = self.name()

@@ -2,10 +2,10 @@
 
 from .calculus import Apply, Cmp, Const, Exists, Factor, Lift, MapRef, Poly, Rel, Scalar, Term, Val, Var
 from .m3 import MapDeclaration, Program, Result, Statement, Trigger
-from .types import BOOLEAN, DEFAULT_MAX_ROWS, TEXT, TIMESTAMP, Column, Kind, Relation, Type
+from .types import BIGINT, BOOLEAN, DEFAULT_MAX_ROWS, INTEGER, TEXT, TIMESTAMP, Column, Kind, Relation, Type, decimal
 
 INFIX = ("+", "-", "*", "/", "=", "<>", "<", "<=", ">", ">=", "and", "or")
-PLAIN = {Kind.INTEGER: Type(Kind.INTEGER), Kind.TEXT: TEXT, Kind.TIMESTAMP: TIMESTAMP, Kind.BOOLEAN: BOOLEAN}
+PLAIN = {"INTEGER": INTEGER, "BIGINT": BIGINT, "TEXT": TEXT, "TIMESTAMP": TIMESTAMP, "BOOLEAN": BOOLEAN}
 
 
 def program_text(program: Program) -> str:
@@ -31,11 +31,16 @@ def _column(column: Column) -> str:
 
 
 def type_text(kind: Type) -> str:
-    """KIND, its scale in parentheses, and the interval of its scaled integer where it is not the kind's own."""
-    name = kind.kind.value + (f"({kind.scale})" if kind.scale else "")
-    if kind.kind is Kind.DOUBLE or PLAIN.get(kind.kind) == kind:
-        return name
-    return f"{name}[{kind.low}..{kind.high}]"
+    """The type's SQL name, or its kind with the interval of its scaled integer where no name says it."""
+    if kind.kind is Kind.DOUBLE:
+        return kind.kind.value
+    for name, plain in PLAIN.items():
+        if plain == kind:
+            return name
+    precision = len(str(kind.high))
+    if kind == decimal(precision, kind.scale):
+        return f"DECIMAL({precision}, {kind.scale})"
+    return f"{kind.kind.value}{f'({kind.scale})' if kind.scale else ''}[{kind.low}..{kind.high}]"
 
 
 def map_text(declaration: MapDeclaration) -> str:
