@@ -67,8 +67,7 @@ def _apply(op: str, args: Sequence[Code]) -> Code:
     if op == "double":
         return as_double(args[0], int(args[1].text))
     if op == "floor_divide":
-        kind = args[0].type
-        return Code(f"({args[0].text} // {args[1].text})", exact(min(kind.low, 0), max(kind.high, 0)))
+        return _floor_divide(args[0], args[1])
     if op in NEGATED:
         left, right = aligned(args[0], args[1])
         return Code(f"({left.text} {'==' if op == '=' else '!=' if op == '<>' else op} {right.text})", BOOLEAN)
@@ -89,6 +88,14 @@ def _apply(op: str, args: Sequence[Code]) -> Code:
             return Code(f"({then.text} if {truth(args[0])} else -0.0)", DOUBLE)
         return Code(f"({then.text} if {truth(args[0])} else {otherwise.text})", kind)
     raise ValueError(f"unknown function {op}")
+
+
+def _floor_divide(dividend: Code, divisor: Code) -> Code:
+    kind = exact(dividend.type.low // divisor.type.low, dividend.type.high // divisor.type.low)
+    if dividend.kind != "w":
+        return Code(f"({number(dividend).text} // {divisor.text})", kind)
+    quotient = f"floor_divide({dividend.text}, {divisor.text})"
+    return Code(f"low_word({quotient})" if layout_of(kind) == "i" else quotient, kind)
 
 
 def truth(code: Code) -> str:

@@ -1,8 +1,10 @@
 """Small functions that generated modules call."""
 
+import math
+
 from numba import njit
 
-from engine.maps.int128 import low_word, wide
+from engine.maps.int128 import low_word, wide, wide_product, wide_to_double
 from engine.maps.memory import calloc, load, load_double, release, store, store_double
 
 from .layout import FIRED, FIRED_CAPACITY, FIRED_WORDS, SCRATCH
@@ -39,6 +41,26 @@ def clamp(value):  # type: ignore[no-untyped-def]
     if value < wide(LOWEST):
         return LOWEST
     return low_word(value)
+
+
+@njit(cache=True)
+def floor_divide(dividend, divisor):  # type: ignore[no-untyped-def]
+    """The floor of an Int128 by a positive int64, as an Int128; one beyond what 64 bits hold stands for more."""
+    if dividend >= wide_product(HIGHEST, divisor) + wide(divisor):
+        return wide(HIGHEST) + wide(1)
+    if dividend < wide_product(LOWEST, divisor):
+        return wide(LOWEST) - wide(1)
+    # A double's quotient is near; what remains is divided again until nothing does.
+    quotient = wide(0)
+    rest = dividend
+    while rest < wide(0) or rest >= wide(divisor):
+        step = math.floor(wide_to_double(rest) / divisor)
+        if step == 0.0:
+            step = 1.0
+        taken = wide(int(max(min(step, 9.2e18), -9.2e18)))
+        quotient = quotient + taken
+        rest = rest - wide_product(low_word(taken), divisor)
+    return quotient
 
 
 @njit(cache=True)

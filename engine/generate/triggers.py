@@ -17,7 +17,7 @@ from .writer import Writer
 HEAD = '''\
 """Generated from an M3 program: its stores, a function for every trigger, and the rows of its views."""
 
-from engine.generate.support import bits_to_double, clamp, divide, double_bits, push_key
+from engine.generate.support import bits_to_double, clamp, divide, double_bits, floor_divide, push_key
 from engine.maps.int128 import (
     checked_add, checked_multiply, high_word, low_word, wide, wide_product, wide_to_double, words_to_wide,
 )

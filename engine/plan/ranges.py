@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from views.compiler.calculus import (
     MIRRORED, Apply, Cmp, Const, Factor, Lift, MapRef, Scalar, Var, scalar_variables, variable_set,
 )
-from views.compiler.intervals import scalar_type
 from views.compiler.simplify import linear_form
-from views.compiler.types import INT64_MAX, Kind, Type
+from views.compiler.types import Kind, Type
 
 from .steps import Cut
 
@@ -36,8 +35,6 @@ def solve(comparison: Cmp, variable: Var, types: Mapping[Var, Type]) -> Bounds |
     sign = -1 if coefficient > 0 else 1
     rest = _linear({v: sign * c for v, c in coefficients.items() if v != variable}, sign * constant)
     divisor = abs(coefficient)
-    if divisor != 1 and not _fits(rest, types):
-        return None
     low: tuple[Scalar, ...] = ()
     high: tuple[Scalar, ...] = ()
     if op in ("=", ">=", ">"):
@@ -49,11 +46,6 @@ def solve(comparison: Cmp, variable: Var, types: Mapping[Var, Type]) -> Bounds |
 
 def _exact(comparison: Cmp, types: Mapping[Var, Type]) -> bool:
     return all(types[v].exact for s in (comparison.left, comparison.right) for v in scalar_variables(s))
-
-
-def _fits(scalar: Scalar, types: Mapping[Var, Type]) -> bool:
-    kind = scalar_type(scalar, types)
-    return -INT64_MAX < kind.low and kind.high < INT64_MAX
 
 
 def _linear(coefficients: Mapping[Var, int], constant: int) -> Scalar:
