@@ -23,7 +23,9 @@ import numba
 @cache
 def library_hash() -> str:
     """16 hex digits over the source of the map library and the versions that compile it."""
-    digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__} {platform.python_version()}".encode())
+    digest = hashlib.sha256(
+        f"{numba.__version__} {llvmlite.__version__} {platform.python_version()}".encode()
+    )
     folder = Path(__file__).parent
     for path in sorted(folder.rglob("*.py")):
         digest.update(str(path.relative_to(folder)).encode() + path.read_bytes())

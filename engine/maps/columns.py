@@ -59,7 +59,11 @@ def indent(lines: list[str] | tuple[str, ...], depth: int = 1) -> str:
 
 
 def tuple_of(parts: list[str]) -> str:
-    return "(" + "".join(f"{part}, " for part in parts).rstrip() + ")" if len(parts) == 1 else f"({', '.join(parts)})"
+    return (
+        "(" + "".join(f"{part}, " for part in parts).rstrip() + ")"
+        if len(parts) == 1
+        else f"({', '.join(parts)})"
+    )
 
 
 def read_entry(column: Column, base: int, entry: str = "entry") -> str:

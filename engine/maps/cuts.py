@@ -25,7 +25,7 @@ CUT = Template('''\
 @njit(cache=True)
 def $name($arguments):
     """(found, key, sums): $what."""
-    tree = $name_record(O$prefix)
+    tree = $name_record(H$prefix)
     if tree == 0:
         return $nothing
     node = load(tree, 0)
@@ -84,13 +84,13 @@ def cut_source(
     parameters: tuple[str, ...],
     fan_out: int = FAN_OUT,
 ) -> str:
-    """The source of an njit function `name(O, p0.., *parameters) -> (found, boundary key, sums..)`.
+    """The source of an njit function `name(H, p0.., *parameters) -> (found, boundary key, sums..)`.
 
     Entries are walked upwards, or downwards when `descending`. `predicate` is a Python expression over
     s0, s1, .. (the column sums over the entries before an entry; with it when `inclusive`) and the
     parameters, true on a leading run of entries. Returned are whether an entry follows that run, its
     key (0 when none) and the sums over the run. Parameters must not be called like the names used
-    here (O, node, position, p0, s0, a0, ..).
+    here (H, node, position, p0, s0, a0, ..).
     """
     cols, children = node_columns(layout, fan_out)
     cut = _Cut(cols, fan_out, descending, predicate)
@@ -120,10 +120,11 @@ def cut_source(
             found_after=result("True", edge, sums),
             all=result("False", "0", sums),
         )
+    way = ["downwards" if descending else "upwards", "inclusive" if inclusive else "exclusive"]
     return CUT.substitute(
         name=name,
-        arguments=", ".join(x for x in ("O", prefix, ", ".join(parameters)) if x),
-        what=f"{'downwards' if descending else 'upwards'}, {'inclusive' if inclusive else 'exclusive'}, {predicate}",
+        arguments=", ".join(x for x in ("H", prefix, ", ".join(parameters)) if x),
+        what=", ".join([*way, predicate]),
         name_record=f"{name}_record",
         prefix=f", {prefix}" if prefix else "",
         nothing=result("False", "0", zeros),
@@ -133,7 +134,9 @@ def cut_source(
         search=indent(cut.search(), 2),
         advance_doubles=indent(cut.advance_doubles(leaf=False), 2),
         advance=indent(cut.advance(whole=False), 2),
-        advance_leaf=indent([*cut.advance(whole=not inclusive), *([] if inclusive else cut.advance_doubles(leaf=True))]),
+        advance_leaf=indent(
+            [*cut.advance(whole=not inclusive), *([] if inclusive else cut.advance_doubles(leaf=True))]
+        ),
         children=children,
         boundary=indent(boundary.split("\n")),
     )
@@ -209,11 +212,15 @@ class _Cut:
         ]
 
     def _linear_search(self) -> list[str]:
-        start, more, go = ("count - 1", "position > 0", "-") if self.descending else ("0", "position < count - 1", "+")
+        start, more, go = (
+            ("count - 1", "position > 0", "-") if self.descending else ("0", "position < count - 1", "+")
+        )
         gap = "position" if self.descending else "position + 1"
         running = [c for c in self.read if c.kind == "d"]
         lines = [f"position = {start}"]
-        lines += [line for c in running for line in (f"x{c.number} = h{c.number}", f"y{c.number} = l{c.number}")]
+        lines += [
+            line for c in running for line in (f"x{c.number} = h{c.number}", f"y{c.number} = l{c.number}")
+        ]
         lines.append(f"while {more}:")
         for c in self.read:
             if c.kind == "d":

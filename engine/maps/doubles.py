@@ -63,6 +63,8 @@ def sum_doubles(typing_context, high, low, more_high, more_low):
     """sum_doubles(high, low, more_high, more_low) -> (high, low) of the sum of two double-doubles."""
 
     def generate(context, builder, signature, arguments):
-        return context.make_tuple(builder, signature.return_type, _sum(*arguments, builder.fadd, builder.fsub))
+        high, low, more_high, more_low = arguments
+        parts = _sum(high, low, more_high, more_low, builder.fadd, builder.fsub)
+        return context.make_tuple(builder, signature.return_type, parts)
 
     return types.UniTuple(types.float64, 2)(*[types.float64] * 4), generate

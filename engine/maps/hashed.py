@@ -353,8 +353,11 @@ def hashed_source(key_words: int, layout: str, slices: tuple[tuple[int, ...], ..
 
     def write_sums(at: int) -> list[str]:
         return [
-            line for c in cols for line in (
-                write_entry(c, at, f"v{c.number}") if c.counts
+            line
+            for c in cols
+            for line in (
+                write_entry(c, at, f"v{c.number}")
+                if c.counts
                 else [f"add_double(entry, {at + c.offset}, d{c.number})"]
             )
         ]
@@ -367,30 +370,45 @@ def hashed_source(key_words: int, layout: str, slices: tuple[tuple[int, ...], ..
         hash_text = f"mix({hash_text}, k{i})"
     values = {
         "title": f"Hashed store: {key_words} key words, values {layout!r}, slices {slices}.",
-        "key_words": key_words, "layout": layout, "words": words,
+        "key_words": key_words,
+        "layout": layout,
+        "words": words,
         "header_words": (16 + width(layout)) if scalar else f"SLICES + {len(slices)}",
         "entry_words": max(words + 2 * len(slices), 1),
         "slice_imports": "\n".join(f'slice_{j} = hashed({len(s)}, "i", ())' for j, s in enumerate(slices)),
         "create_slices": indent(for_slices("store(H, SLICES + {j}, slice_{j}.create())")),
         "destroy_slices": indent(for_slices("slice_{j}.destroy(load(H, SLICES + {j}))")),
         "clear_slices": indent(for_slices("slice_{j}.clear(load(H, SLICES + {j}))")),
-        "bytes": " + ".join(["8 * (SLICES + %d) + index_bytes(H)" % len(slices)]
-                            + for_slices("slice_{j}.memory_bytes(load(H, SLICES + {j}))")),
-        "hash": hash_text, "keys": keys,
+        "bytes": " + ".join(
+            [
+                f"8 * (SLICES + {len(slices)}) + index_bytes(H)",
+                *for_slices("slice_{j}.memory_bytes(load(H, SLICES + {j}))"),
+            ]
+        ),
+        "hash": hash_text,
+        "keys": keys,
         "same_key": " and ".join(f"load(entry, {i}) == k{i}" for i in range(key_words)),
         "store_keys": indent([f"store(entry, {i}, k{i})" for i in range(key_words)]),
         "link": indent([x for j, s in enumerate(slices) for x in _link(j, s, links[j])]),
         "unlink": indent([x for j, s in enumerate(slices) for x in _unlink(j, s, links[j])]),
-        "deltas": names("d", len(cols)), "values": names("v", len(cols)),
-        "no_delta": all_zero(layout, "d"), "no_value": all_zero(layout, "v"),
-        "write_deltas": indent(writes("d"), 2), "write_values": indent(writes("v")),
-        "sums": indent(sums(base)), "write_sums": indent(write_sums(base)),
-        "zeros": tuple_of([c.zero for c in cols]), "reads": tuple_of([read_entry(c, base) for c in cols]),
-        "scalar_sums": indent(sums(0)), "scalar_write_sums": indent(write_sums(0)),
+        "deltas": names("d", len(cols)),
+        "values": names("v", len(cols)),
+        "no_delta": all_zero(layout, "d"),
+        "no_value": all_zero(layout, "v"),
+        "write_deltas": indent(writes("d"), 2),
+        "write_values": indent(writes("v")),
+        "sums": indent(sums(base)),
+        "write_sums": indent(write_sums(base)),
+        "zeros": tuple_of([c.zero for c in cols]),
+        "reads": tuple_of([read_entry(c, base) for c in cols]),
+        "scalar_sums": indent(sums(0)),
+        "scalar_write_sums": indent(write_sums(0)),
         "scalar_write_values": indent(writes("v", 0)),
         "write_zeros": indent([line for c in cols for line in write_entry(c, 0, c.zero)]),
     }
-    text = HEAD.substitute(values) + (SCALAR if scalar else STORE).substitute(values) + EXPORT.substitute(values)
+    text = (
+        HEAD.substitute(values) + (SCALAR if scalar else STORE).substitute(values) + EXPORT.substitute(values)
+    )
     text += "".join(KEY.substitute(number=i) for i in range(key_words))
     text += "".join(VALUE.substitute(number=c.number, read=read_entry(c, base)) for c in cols)
     for j, positions in enumerate(slices):

@@ -62,7 +62,9 @@ def _box(numba_type, value, c):
 
 
 def _has_wide(arguments: tuple[types.Type, ...]) -> bool:
-    return any(a is Int128 for a in arguments) and all(a is Int128 or isinstance(a, types.Integer) for a in arguments)
+    return any(a is Int128 for a in arguments) and all(
+        a is Int128 or isinstance(a, types.Integer) for a in arguments
+    )
 
 
 class _Arithmetic(AbstractTemplate):
@@ -80,12 +82,24 @@ def _declare(function: Any, base: type, count: int, emit: Any) -> None:
     lower_builtin(function, *[Int128] * count)(lambda context, builder, sig, args: emit(builder, *args))
 
 
-for _function, _name in ((operator.add, "add"), (operator.sub, "sub"), (operator.mul, "mul"),
-                         (operator.iadd, "add"), (operator.isub, "sub"), (operator.imul, "mul")):
+for _function, _name in (
+    (operator.add, "add"),
+    (operator.sub, "sub"),
+    (operator.mul, "mul"),
+    (operator.iadd, "add"),
+    (operator.isub, "sub"),
+    (operator.imul, "mul"),
+):
     _declare(_function, _Arithmetic, 2, lambda builder, a, b, name=_name: getattr(builder, name)(a, b))
 _declare(operator.neg, _Arithmetic, 1, lambda builder, a: builder.neg(a))
-for _function, _name in ((operator.lt, "<"), (operator.le, "<="), (operator.gt, ">"), (operator.ge, ">="),
-                         (operator.eq, "=="), (operator.ne, "!=")):
+for _function, _name in (
+    (operator.lt, "<"),
+    (operator.le, "<="),
+    (operator.gt, ">"),
+    (operator.ge, ">="),
+    (operator.eq, "=="),
+    (operator.ne, "!="),
+):
     _declare(_function, _Comparison, 2, lambda builder, a, b, name=_name: builder.icmp_signed(name, a, b))
 
 
@@ -354,7 +368,20 @@ def checked_multiply(typing_context, a, b, error_address):
 
 
 __all__ = [
-    "Int128", "checked_add", "checked_multiply", "checked_subtract", "high_word", "load_apart", "load_wide",
-    "low_word", "store_apart", "store_wide", "wide", "wide_difference", "wide_product", "wide_to_double",
-    "words_to_wide", "wrapped",
+    "Int128",
+    "checked_add",
+    "checked_multiply",
+    "checked_subtract",
+    "high_word",
+    "load_apart",
+    "load_wide",
+    "low_word",
+    "store_apart",
+    "store_wide",
+    "wide",
+    "wide_difference",
+    "wide_product",
+    "wide_to_double",
+    "words_to_wide",
+    "wrapped",
 ]

@@ -35,13 +35,13 @@ def hashed(key_words: int, layout: str, slices: tuple[tuple[int, ...], ...] = ()
 def ordered(prefix_words: int, layout: str, fan_out: int = FAN_OUT) -> ModuleType:
     """A map from `prefix_words` int64 words and one ordered int64 key to values, with partial sums.
 
-    create() -> O; destroy(O); clear(O); add(O, p0.., key, d0..); assign(O, p0.., key, v0..);
-    get(O, p0.., key) -> values; total(O, p0..) -> sums; range_sum(O, p0.., low, high) -> sums over
-    low <= key <= high; lowest(O, p0..), highest(O, p0..), at_or_above(O, p0.., key),
-    at_or_below(O, p0.., key) -> (found, key); range_first(O, p0.., low), range_next(leaf, position),
-    range_last(O, p0.., high), range_previous(leaf, position) -> cursor (leaf, position), leaf 0 at the
-    end; key_at(leaf, position), value_j_at(leaf, position); prefix_first(O), prefix_next(O, tree) ->
-    tree or 0, prefix_i(tree); size(O); memory_bytes(O); error(O); export(O, out int64[n, WORDS]).
+    create() -> H; destroy(H); clear(H); add(H, p0.., key, d0..); assign(H, p0.., key, v0..);
+    get(H, p0.., key) -> values; total(H, p0..) -> sums; range_sum(H, p0.., low, high) -> sums over
+    low <= key <= high; lowest(H, p0..), highest(H, p0..), at_or_above(H, p0.., key),
+    at_or_below(H, p0.., key) -> (found, key); range_first(H, p0.., low), range_next(leaf, position),
+    range_last(H, p0.., high), range_previous(leaf, position) -> cursor (leaf, position), leaf 0 at the
+    end; key_at(leaf, position), value_j_at(leaf, position); prefix_first(H), prefix_next(H, tree) ->
+    tree or 0, prefix_i(tree); size(H); memory_bytes(H); error(H); export(H, out int64[n, WORDS]).
     Entries whose exact values are all zero are not there. Raises ValueError for a bad layout.
     """
     if prefix_words < 0 or fan_out < 8 or fan_out & (fan_out - 1):

@@ -81,7 +81,9 @@ def _masked(builder: ir.IRBuilder, value: ir.Value, mask: ir.Value, width: int) 
     return builder.select(mask, _splat(builder, value, width), _vector(width)(None))
 
 
-def _shifted(builder: ir.IRBuilder, address: ir.Value, first: int, mask: ir.Value, width: int, shift: int) -> ir.Value:
+def _shifted(
+    builder: ir.IRBuilder, address: ir.Value, first: int, mask: ir.Value, width: int, shift: int
+) -> ir.Value:
     """Words `first`.. of an array, where the mask is set those `shift` places before."""
     here = builder.load(_array(builder, address, first, width), align=8)
     if shift == 0:
@@ -96,7 +98,7 @@ def _shifted(builder: ir.IRBuilder, address: ir.Value, first: int, mask: ir.Valu
 def _python_shift(address: int, first: int, start: int, width: int, shift: int) -> None:
     words = [_load(address, first + i) for i in range(width)]
     for i in range(start, width):
-        if shift > 0 and i > 0 or shift < 0 and i + 1 < width:
+        if (shift > 0 and i > 0) or (shift < 0 and i + 1 < width):
             _store(address, first + i, words[i - shift] if i - shift >= 0 else words[i])
 
 
@@ -122,15 +124,6 @@ def shift_words(typing_context, address, position, word, width, shift):
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64, width, shift), generate
-
-
-def _after(builder: ir.IRBuilder, position: ir.Value, width: int) -> ir.Value:
-    lanes = _vector(width)([WORD(i) for i in range(width)])
-    return builder.icmp_signed(">=", lanes, _splat(builder, position, width))
-
-
-def _masked(builder: ir.IRBuilder, value: ir.Value, mask: ir.Value, width: int) -> ir.Value:
-    return builder.select(mask, _splat(builder, value, width), _vector(width)(None))
 
 
 def _python_raise(address: int, position: int, delta: int, width: int, shift: int) -> None:
@@ -162,7 +155,9 @@ def raise_after(typing_context, address, position, delta, width, shift):
     return types.void(types.int64, types.int64, types.int64, width, shift), generate
 
 
-def _raise_wide(builder: ir.IRBuilder, arguments: list[ir.Value], lanes: int, by: int) -> tuple[ir.Value, ...]:
+def _raise_wide(
+    builder: ir.IRBuilder, arguments: list[ir.Value], lanes: int, by: int
+) -> tuple[ir.Value, ...]:
     address, position, delta = arguments[:3]
     mask = _after(builder, position, lanes)
     low = builder.trunc(delta, WORD)
@@ -179,7 +174,9 @@ def _raise_wide(builder: ir.IRBuilder, arguments: list[ir.Value], lanes: int, by
     return high_before, high_added, high_sum
 
 
-def _python_raise_wide(address: int, position: int, delta: int, width: int, shift: int, error_address: int = 0) -> None:
+def _python_raise_wide(
+    address: int, position: int, delta: int, width: int, shift: int, error_address: int = 0
+) -> None:
     high = address + 8 * (width + GAP_ROOM)
     _python_raise(address, position, 0, width, shift)
     _python_raise(high, position, 0, width, shift)

@@ -6,6 +6,8 @@ alone, so the largest pause is one segment or one copy of the directory. Entries
 hashes collide so that splitting would only blow up the directory, the segment grows instead.
 """
 
+from numba import njit
+
 from engine.maps.header import (
     ADDRESS,
     ADDRESS_BITS,
@@ -28,7 +30,6 @@ from engine.maps.header import (
 from engine.maps.linkage import exported
 from engine.maps.memory import abort, calloc, high_bits, load, mix, release, store
 from engine.maps.runtime import pool_bytes, pool_close, pool_give, pool_open, pool_take
-from numba import njit
 
 
 @njit(cache=True)

@@ -4,6 +4,8 @@ Slabs are mapped one by one: freeing a large heap block in one piece can pause f
 The ring of slabs keeps those with a free block first, so taking and giving are O(1).
 """
 
+from numba import njit
+
 from engine.maps.header import (
     BLOCK_BYTES,
     CAPACITY,
@@ -19,7 +21,6 @@ from engine.maps.header import (
 )
 from engine.maps.linkage import exported
 from engine.maps.memory import MAP_FLAGS, PROTECTION, abort, load, memory_map, memory_unmap, store
-from numba import njit
 
 
 @exported

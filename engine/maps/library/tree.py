@@ -14,6 +14,8 @@ node is a lower bound of child c, and the first equals the node's own bound in i
 integer along the left edge).
 """
 
+from numba import njit
+
 from engine.maps.doubles import sum_doubles
 from engine.maps.header import (
     COLUMN_KINDS,
@@ -40,22 +42,21 @@ from engine.maps.int128 import load_apart, store_apart
 from engine.maps.linkage import exported
 from engine.maps.memory import load, load_double, memory_move, store, store_double
 from engine.maps.runtime import pool_bytes, pool_close, pool_give, pool_open, pool_take
-from numba import njit
 
 
 @njit(cache=True)
-def first_column(O):
+def first_column(H):
     """The word of gap 0 of the first column."""
-    return KEYS + load(O, FAN_OUT) + GAP_ROOM - 1
+    return KEYS + load(H, FAN_OUT) + GAP_ROOM - 1
 
 
 @njit(cache=True)
-def columns_end(O):
+def columns_end(H):
     """Words of a node before its children."""
-    fan_out = load(O, FAN_OUT)
+    fan_out = load(H, FAN_OUT)
     end = KEYS + fan_out
-    for column in range(load(O, COLUMNS)):
-        end += (fan_out + GAP_ROOM) * (1 if load(O, COLUMN_KINDS + column) == INTEGER else 2)
+    for column in range(load(H, COLUMNS)):
+        end += (fan_out + GAP_ROOM) * (1 if load(H, COLUMN_KINDS + column) == INTEGER else 2)
     return end
 
 
@@ -66,18 +67,18 @@ def move(node, target, source, words):
 
 
 @njit(cache=True)
-def new_node(O, inner):
+def new_node(H, inner):
     """An empty node: unused keys are the highest, so that counting smaller keys never sees them."""
-    node = pool_take(O + 8 * (INNER_POOL if inner else LEAF_POOL))
-    for word in range(columns_end(O)):
+    node = pool_take(H + 8 * (INNER_POOL if inner else LEAF_POOL))
+    for word in range(columns_end(H)):
         store(node, word, 0)
-    for i in range(load(O, FAN_OUT)):
+    for i in range(load(H, FAN_OUT)):
         store(node, KEYS + i, HIGHEST)
     return node
 
 
 @njit(cache=True)
-def drop_node(O, node, inner):
+def drop_node(H, node, inner):
     """Take a node out of the list of leaves and give it back."""
     before = load(node, LEFT)
     after = load(node, RIGHT)
@@ -85,7 +86,7 @@ def drop_node(O, node, inner):
         store(before, RIGHT, after)
     if after != 0:
         store(after, LEFT, before)
-    pool_give(O + 8 * (INNER_POOL if inner else LEAF_POOL), node)
+    pool_give(H + 8 * (INNER_POOL if inner else LEAF_POOL), node)
 
 
 @njit(cache=True)
@@ -99,12 +100,12 @@ def fold(pairs, distance, start, end):
 
 
 @njit(cache=True)
-def refresh_child(O, parent, position, child):
+def refresh_child(H, parent, position, child):
     """Recompute the double-double sums of one child."""
-    fan_out = load(O, FAN_OUT)
-    offset = first_column(O)
-    for column in range(load(O, COLUMNS)):
-        kind = load(O, COLUMN_KINDS + column)
+    fan_out = load(H, FAN_OUT)
+    offset = first_column(H)
+    for column in range(load(H, COLUMNS)):
+        kind = load(H, COLUMN_KINDS + column)
         if kind == DOUBLE:
             high, low = fold(child + 8 * offset, fan_out + GAP_ROOM, 0, load(child, COUNT))
             store_double(parent, offset + position, high)
@@ -113,59 +114,59 @@ def refresh_child(O, parent, position, child):
 
 
 @njit(cache=True)
-def open_place(O, node, position, key):
+def open_place(H, node, position, key):
     """Shift what is from `position` of an inner node on one place up; the new place sums to zero."""
-    fan_out = load(O, FAN_OUT)
+    fan_out = load(H, FAN_OUT)
     count = load(node, COUNT)
     store(node, COUNT, count + 1)
     move(node, KEYS + position + 1, KEYS + position, count - position)
     store(node, KEYS + position, key)
-    offset = first_column(O)
-    for column in range(load(O, COLUMNS)):
-        kind = load(O, COLUMN_KINDS + column)
+    offset = first_column(H)
+    for column in range(load(H, COLUMNS)):
+        kind = load(H, COLUMN_KINDS + column)
         for _ in range(1 if kind == INTEGER else 2):
             move(node, offset + position + 1, offset + position, fan_out - position)
             if kind == DOUBLE:
                 store(node, offset + position, 0)
             offset += fan_out + GAP_ROOM
-    children = columns_end(O)
+    children = columns_end(H)
     move(node, children + position + 1, children + position, count - position)
 
 
 @njit(cache=True)
-def close_place(O, node, position, inner):
+def close_place(H, node, position, inner):
     """Remove a place: its sum goes to the place before (and is zero when there is none)."""
-    fan_out = load(O, FAN_OUT)
+    fan_out = load(H, FAN_OUT)
     count = load(node, COUNT) - 1
     store(node, COUNT, count)
     move(node, KEYS + position, KEYS + position + 1, count - position)
     store(node, KEYS + count, HIGHEST)
-    offset = first_column(O)
-    for column in range(load(O, COLUMNS)):
-        kind = load(O, COLUMN_KINDS + column)
+    offset = first_column(H)
+    for column in range(load(H, COLUMNS)):
+        kind = load(H, COLUMN_KINDS + column)
         for _ in range(1 if kind == INTEGER else 2):
             move(node, offset + position, offset + position + 1, fan_out - position)
             if kind == DOUBLE:
                 store(node, offset + fan_out, 0)
             offset += fan_out + GAP_ROOM
     if inner:
-        children = columns_end(O)
+        children = columns_end(H)
         move(node, children + position, children + position + 1, count - position)
 
 
 @njit(cache=True)
-def move_upper_half(O, node, right, inner):
+def move_upper_half(H, node, right, inner):
     """Move the upper half of a full node to an empty one."""
-    fan_out = load(O, FAN_OUT)
+    fan_out = load(H, FAN_OUT)
     half = fan_out >> 1
     for i in range(half):
         store(right, KEYS + i, load(node, KEYS + half + i))
         store(node, KEYS + half + i, HIGHEST)
     store(node, COUNT, half)
     store(right, COUNT, half)
-    offset = first_column(O)
-    for column in range(load(O, COLUMNS)):
-        kind = load(O, COLUMN_KINDS + column)
+    offset = first_column(H)
+    for column in range(load(H, COLUMNS)):
+        kind = load(H, COLUMN_KINDS + column)
         if kind == INTEGER:
             below = load(node, offset + half)
             for i in range(fan_out + 1):
@@ -187,19 +188,19 @@ def move_upper_half(O, node, right, inner):
                     store(node, start + half + i, 0)
         offset += (fan_out + GAP_ROOM) * (1 if kind == INTEGER else 2)
     if inner:
-        children = columns_end(O)
+        children = columns_end(H)
         for i in range(half):
             store(right, children + i, load(node, children + half + i))
 
 
 @njit(cache=True)
-def split_child(O, parent, position, inner):
+def split_child(H, parent, position, inner):
     """Split the full child at `position` of a parent with room; `inner`: the child is not a leaf."""
-    children = columns_end(O)
-    fan_out = load(O, FAN_OUT)
+    children = columns_end(H)
+    fan_out = load(H, FAN_OUT)
     child = load(parent, children + position)
-    right = new_node(O, inner)
-    move_upper_half(O, child, right, inner)
+    right = new_node(H, inner)
+    move_upper_half(H, child, right, inner)
     if not inner:
         after = load(child, RIGHT)
         store(right, LEFT, child)
@@ -207,11 +208,11 @@ def split_child(O, parent, position, inner):
         store(child, RIGHT, right)
         if after != 0:
             store(after, LEFT, right)
-    open_place(O, parent, position + 1, load(right, KEYS))
+    open_place(H, parent, position + 1, load(right, KEYS))
     store(parent, children + position + 1, right)
-    offset = first_column(O)
-    for column in range(load(O, COLUMNS)):
-        kind = load(O, COLUMN_KINDS + column)
+    offset = first_column(H)
+    for column in range(load(H, COLUMNS)):
+        kind = load(H, COLUMN_KINDS + column)
         if kind == INTEGER:
             gap = load(parent, offset + position) + load(child, offset + fan_out)
             store(parent, offset + position + 1, gap)
@@ -221,28 +222,28 @@ def split_child(O, parent, position, inner):
             wide_gap = load_apart(parent, offset + position, distance) + total
             store_apart(parent, offset + position + 1, distance, wide_gap)
         offset += (fan_out + GAP_ROOM) * (1 if kind == INTEGER else 2)
-    refresh_child(O, parent, position, child)
-    refresh_child(O, parent, position + 1, right)
+    refresh_child(H, parent, position, child)
+    refresh_child(H, parent, position + 1, right)
 
 
 @njit(cache=True)
-def grow_root(O, record):
+def grow_root(H, record):
     """Put a new root with one child over the root."""
     child = load(record, 0)
-    fan_out = load(O, FAN_OUT)
-    root = new_node(O, True)
+    fan_out = load(H, FAN_OUT)
+    root = new_node(H, True)
     store(root, COUNT, 1)
     store(root, KEYS, LOWEST)
-    offset = first_column(O)
-    for column in range(load(O, COLUMNS)):
-        kind = load(O, COLUMN_KINDS + column)
+    offset = first_column(H)
+    for column in range(load(H, COLUMNS)):
+        kind = load(H, COLUMN_KINDS + column)
         for _ in range(1 if kind == INTEGER else 2):
             if kind != DOUBLE:
                 for i in range(1, fan_out + 1):
                     store(root, offset + i, load(child, offset + fan_out))
             offset += fan_out + GAP_ROOM
-    store(root, columns_end(O), child)
-    refresh_child(O, root, 0, child)
+    store(root, columns_end(H), child)
+    refresh_child(H, root, 0, child)
     store(record, 0, root)
     store(record, 1, load(record, 1) + 1)
 
@@ -258,9 +259,9 @@ def child_position(node, key):
 
 
 @njit(cache=True)
-def merge(O, left, right, bound, inner):
+def merge(H, left, right, bound, inner):
     """Append what `right` holds to `left`, whose keys start at `bound`; both fit into one node."""
-    fan_out = load(O, FAN_OUT)
+    fan_out = load(H, FAN_OUT)
     left_count = load(left, COUNT)
     right_count = load(right, COUNT)
     for i in range(right_count):
@@ -268,9 +269,9 @@ def merge(O, left, right, bound, inner):
     if inner:
         store(left, KEYS, bound)
     store(left, COUNT, left_count + right_count)
-    offset = first_column(O)
-    for column in range(load(O, COLUMNS)):
-        kind = load(O, COLUMN_KINDS + column)
+    offset = first_column(H)
+    for column in range(load(H, COLUMNS)):
+        kind = load(H, COLUMN_KINDS + column)
         if kind == INTEGER:
             total = load(left, offset + fan_out)
             for i in range(fan_out + 1 - left_count):
@@ -287,81 +288,81 @@ def merge(O, left, right, bound, inner):
                     store(left, start + left_count + i, load(right, start + i))
         offset += (fan_out + GAP_ROOM) * (1 if kind == INTEGER else 2)
     if inner:
-        children = columns_end(O)
+        children = columns_end(H)
         for i in range(right_count):
             store(left, children + left_count + i, load(right, children + i))
-    drop_node(O, right, inner)
+    drop_node(H, right, inner)
 
 
 @njit(cache=True)
-def relieve(O, parent, position, inner):
+def relieve(H, parent, position, inner):
     """Merge or free the underfull child at `position`; the place it is in afterwards, or -1."""
-    children = columns_end(O)
+    children = columns_end(H)
     child = load(parent, children + position)
     count = load(child, COUNT)
-    fan_out = load(O, FAN_OUT)
+    fan_out = load(H, FAN_OUT)
     right_position = position + 1 if position + 1 < load(parent, COUNT) else position
     if right_position == 0:
         if count > 0:
             return position
-        drop_node(O, child, inner)
-        close_place(O, parent, position, True)
+        drop_node(H, child, inner)
+        close_place(H, parent, position, True)
         return -1
     left = load(parent, children + right_position - 1)
     right = load(parent, children + right_position)
     if count > 0 and 4 * (load(left, COUNT) + load(right, COUNT)) > 3 * fan_out:
         return position
-    merge(O, left, right, load(parent, KEYS + right_position - 1), inner)
-    close_place(O, parent, right_position, True)
+    merge(H, left, right, load(parent, KEYS + right_position - 1), inner)
+    close_place(H, parent, right_position, True)
     return right_position - 1
 
 
 @exported
-def tree_open(O, fan_out, columns):
+def tree_open(H, fan_out, columns):
     """Set up the trees of a header whose column kinds are written."""
-    store(O, FAN_OUT, fan_out)
-    store(O, COLUMNS, columns)
-    store(O, ENTRIES, 0)
-    store(O, ROOT, 0)
-    store(O, ROOT + 1, 0)
-    words = columns_end(O)
+    store(H, FAN_OUT, fan_out)
+    store(H, COLUMNS, columns)
+    store(H, ENTRIES, 0)
+    store(H, ROOT, 0)
+    store(H, ROOT + 1, 0)
+    words = columns_end(H)
     # Closing a place loads one word past the last column.
-    pool_open(O + 8 * LEAF_POOL, words + 8)
-    pool_open(O + 8 * INNER_POOL, words + fan_out)
+    pool_open(H + 8 * LEAF_POOL, words + 8)
+    pool_open(H + 8 * INNER_POOL, words + fan_out)
     return 0
 
 
 @exported
-def tree_close(O):
+def tree_close(H):
     """Give back the memory of all trees."""
-    pool_close(O + 8 * LEAF_POOL)
-    pool_close(O + 8 * INNER_POOL)
+    pool_close(H + 8 * LEAF_POOL)
+    pool_close(H + 8 * INNER_POOL)
     return 0
 
 
 @exported
-def tree_bytes(O):
+def tree_bytes(H):
     """Bytes of memory behind the header."""
-    return pool_bytes(O + 8 * LEAF_POOL) + pool_bytes(O + 8 * INNER_POOL)
+    return pool_bytes(H + 8 * LEAF_POOL) + pool_bytes(H + 8 * INNER_POOL)
 
 
 @exported
-def tree_make_room(O, record, key):
+def tree_make_room(H, record, key):
     """Make sure the leaf for `key` has a free place: full nodes on the way there are split."""
     if load(record, 0) == 0:
-        store(record, 0, new_node(O, False))
+        store(record, 0, new_node(H, False))
         store(record, 1, 0)
         return 0
-    fan_out = load(O, FAN_OUT)
+    fan_out = load(H, FAN_OUT)
     if load(load(record, 0), COUNT) == fan_out:
-        grow_root(O, record)
+        grow_root(H, record)
     node = load(record, 0)
-    children = columns_end(O)
+    children = columns_end(H)
     level = load(record, 1)
     while level > 0:
         position = child_position(node, key)
         if load(load(node, children + position), COUNT) == fan_out:
-            split_child(O, node, position, level > 1)
+            split_child(H, node, position, level > 1)
             if load(node, KEYS + position + 1) <= key:
                 position += 1
         node = load(node, children + position)
@@ -370,50 +371,50 @@ def tree_make_room(O, record, key):
 
 
 @exported
-def tree_refresh(O, height):
+def tree_refresh(H, height):
     """Recompute the double-double sums along the last search's path."""
     for level in range(height):
-        child = load(O, PATH + 2 * level)
-        refresh_child(O, load(O, PATH + 2 * level + 2), load(O, PATH + 2 * level + 3), child)
+        child = load(H, PATH + 2 * level)
+        refresh_child(H, load(H, PATH + 2 * level + 2), load(H, PATH + 2 * level + 3), child)
     return 0
 
 
 @exported
-def tree_erase(O, record):
+def tree_erase(H, record):
     """Remove the entry of the last search, whose exact values are zero; 1 when the tree is empty now."""
     height = load(record, 1)
-    store(O, ENTRIES, load(O, ENTRIES) - 1)
-    close_place(O, load(O, PATH), load(O, PATH + 1), False)
-    children = columns_end(O)
+    store(H, ENTRIES, load(H, ENTRIES) - 1)
+    close_place(H, load(H, PATH), load(H, PATH + 1), False)
+    children = columns_end(H)
     for level in range(height):
-        parent = load(O, PATH + 2 * level + 2)
-        position = load(O, PATH + 2 * level + 3)
-        if 4 * load(load(O, PATH + 2 * level), COUNT) < load(O, FAN_OUT):
-            position = relieve(O, parent, position, level > 0)
+        parent = load(H, PATH + 2 * level + 2)
+        position = load(H, PATH + 2 * level + 3)
+        if 4 * load(load(H, PATH + 2 * level), COUNT) < load(H, FAN_OUT):
+            position = relieve(H, parent, position, level > 0)
         if position >= 0:
-            refresh_child(O, parent, position, load(parent, children + position))
+            refresh_child(H, parent, position, load(parent, children + position))
     root = load(record, 0)
     while height > 0 and load(root, COUNT) == 1:
         store(record, 0, load(root, children))
-        drop_node(O, root, True)
+        drop_node(H, root, True)
         root = load(record, 0)
         height -= 1
     store(record, 1, height)
     if load(root, COUNT) > 0:
         return 0
-    drop_node(O, root, height > 0)
+    drop_node(H, root, height > 0)
     store(record, 0, 0)
     store(record, 1, 0)
     return 1
 
 
 @njit(cache=True)
-def add_run(O, node, offset, start, end):
+def add_run(H, node, offset, start, end):
     """Add double-doubles start .. end - 1 of a node's column to SUM."""
-    high, low = fold(node + 8 * offset, load(O, FAN_OUT) + GAP_ROOM, start, end)
-    high, low = sum_doubles(load_double(O, SUM), load_double(O, SUM + 1), high, low)
-    store_double(O, SUM, high)
-    store_double(O, SUM + 1, low)
+    high, low = fold(node + 8 * offset, load(H, FAN_OUT) + GAP_ROOM, start, end)
+    high, low = sum_doubles(load_double(H, SUM), load_double(H, SUM + 1), high, low)
+    store_double(H, SUM, high)
+    store_double(H, SUM + 1, low)
 
 
 @njit(cache=True)
@@ -428,28 +429,28 @@ def entries_up_to(leaf, key, inclusive):
 
 
 @exported
-def tree_range_double(O, record, offset, low, high):
+def tree_range_double(H, record, offset, low, high):
     """Leave the sum of a double-double column over low <= key <= high in SUM; only sums are added."""
-    store(O, SUM, 0)
-    store(O, SUM + 1, 0)
+    store(H, SUM, 0)
+    store(H, SUM + 1, 0)
     left = load(record, 0)
     right = left
-    children = columns_end(O)
+    children = columns_end(H)
     for _ in range(load(record, 1)):
         first = child_position(left, low)
         last = child_position(right, high)
         if left == right:
-            add_run(O, left, offset, first + 1, last)
+            add_run(H, left, offset, first + 1, last)
         else:
-            add_run(O, left, offset, first + 1, load(left, COUNT))
-            add_run(O, right, offset, 0, last)
+            add_run(H, left, offset, first + 1, load(left, COUNT))
+            add_run(H, right, offset, 0, last)
         left = load(left, children + first)
         right = load(right, children + last)
     start = entries_up_to(left, low, False)
     end = entries_up_to(right, high, True)
     if left == right:
-        add_run(O, left, offset, start, end)
+        add_run(H, left, offset, start, end)
     else:
-        add_run(O, left, offset, start, load(left, COUNT))
-        add_run(O, right, offset, 0, end)
+        add_run(H, left, offset, start, load(left, COUNT))
+        add_run(H, right, offset, 0, end)
     return 0

@@ -1,0 +1,445 @@
+"""Templates of an ordered store's module; `ordered.py` fills in what depends on the shape."""
+
+from string import Template
+
+HEAD = Template('''\
+"""$title"""
+
+from engine.maps.doubles import sum_doubles
+from engine.maps.header import (
+    ADDRESS, ADDRESS_BITS, COLUMN_KINDS, COUNT, DIRECTORY, ENTRIES, ERROR, HIGHEST, KEYS, LEFT, LOWEST,
+    PATH, RIGHT, ROOT, SEED, SHIFT, SLOTS, SUM, TAG,
+)
+from engine.maps.int128 import (
+    checked_add, checked_subtract, high_word, load_apart, low_word, wide, wide_difference,
+)
+from engine.maps.memory import (
+    calloc, gap, high_bits, load, load_double, mix, release, store, store_double,
+)
+from engine.maps.runtime import (
+    index_bytes, index_close, index_first, index_insert, index_next, index_open, index_remove,
+)
+from engine.maps.tree_runtime import (
+    tree_bytes, tree_close, tree_erase, tree_make_room, tree_open, tree_range_double, tree_refresh,
+)
+from engine.maps.vectors import (
+    count_at_most, count_below, raise_after, raise_checked_after, raise_wide_after, shift_words,
+)
+from numba import njit
+
+PREFIX_WORDS = $prefix_words
+LAYOUT = "$layout"
+WORDS = $words
+FAN_OUT = $fan_out
+CHILDREN = $children
+$offsets
+
+''')
+
+NO_PREFIX = Template('''\
+@njit(cache=True)
+def record(H):
+    """The address of (root, height), or 0 when there is no tree."""
+    return H + 8 * ROOT if load(H, ROOT) != 0 else 0
+
+
+@njit(cache=True)
+def make_record(H):
+    """The record of the tree, there or not."""
+    return H + 8 * ROOT
+
+
+@njit(cache=True)
+def drop_record(H, tree):
+    """Forget an empty tree."""
+
+
+@njit(cache=True)
+def prefix_first(H):
+    """The record of some tree, or 0."""
+    return record(H)
+
+
+@njit(cache=True)
+def prefix_next(H, tree):
+    """0: there is no other tree."""
+    return 0
+
+
+''')
+
+PREFIX = Template('''\
+@njit(cache=True)
+def record(H, $prefix):
+    """The address of (root, height) of a prefix's tree, or 0 when it has none."""
+    h = high_bits($hash, 1)
+    word = load(load(H, DIRECTORY), h >> load(H, SHIFT))
+    segment = word & ADDRESS
+    mask = (1 << (word >> ADDRESS_BITS)) - 1
+    tag = (h & TAG) << ADDRESS_BITS
+    at = h & TAG & mask
+    while True:
+        slot = load(segment, SLOTS + at)
+        if slot == 0:
+            return 0
+        entry = slot ^ tag
+        if entry >> ADDRESS_BITS == 0 and $same_prefix:
+            return entry + 8 * PREFIX_WORDS
+        at = (at + 1) & mask
+
+
+@njit(cache=True)
+def make_record(H, $prefix):
+    """A new record for a prefix that has none."""
+    entry = index_insert(H, high_bits($hash, 1))
+$store_prefix
+    store(entry, PREFIX_WORDS, 0)
+    store(entry, PREFIX_WORDS + 1, 0)
+    return entry + 8 * PREFIX_WORDS
+
+
+@njit(cache=True)
+def drop_record(H, tree):
+    """Forget an empty tree."""
+    index_remove(H, tree - 8 * PREFIX_WORDS)
+
+
+@njit(cache=True)
+def prefix_first(H):
+    """The record of some tree, or 0. Nothing may be inserted or removed during a scan."""
+    entry = index_first(H)
+    return entry + 8 * PREFIX_WORDS if entry != 0 else 0
+
+
+@njit(cache=True)
+def prefix_next(H, tree):
+    """The record of another tree in the scan's order, or 0."""
+    entry = index_next(H, tree - 8 * PREFIX_WORDS)
+    return entry + 8 * PREFIX_WORDS if entry != 0 else 0
+
+
+''')
+
+STORE = Template('''\
+@njit(cache=True)
+def create():
+    """A new empty store: the address of its header."""
+    H = calloc($header_words, 8)
+$store_kinds
+    tree_open(H, FAN_OUT, $column_count)
+$open_index
+    return H
+
+
+@njit(cache=True)
+def destroy(H):
+    """Give back all memory; the handle is dead."""
+    tree_close(H)
+$close_index
+    release(H)
+
+
+@njit(cache=True)
+def clear(H):
+    """Remove every entry and give their memory back."""
+    tree_close(H)
+    tree_open(H, FAN_OUT, $column_count)
+$close_index
+$open_index
+
+
+@njit(cache=True)
+def locate(H, tree, key):
+    """(leaf, position) of the first entry >= key in its leaf; leaves the path in the header."""
+    node = load(tree, 0)
+    level = load(tree, 1)
+    while level > 0:
+        position = min(count_at_most(node + 8 * KEYS, key, $fan_out), load(node, COUNT)) - 1
+        store(H, PATH + 2 * level, node)
+        store(H, PATH + 2 * level + 1, position)
+        node = load(node, CHILDREN + position)
+        level -= 1
+    position = count_below(node + 8 * KEYS, key, $fan_out)
+    store(H, PATH, node)
+    store(H, PATH + 1, position)
+    return node, position
+
+
+@njit(cache=True)
+def holds(leaf, position, key):
+    """Whether a position found by `locate` is the key's own entry."""
+    return position < load(leaf, COUNT) and load(leaf, KEYS + position) == key
+
+
+@njit(cache=True)
+def raise_above(H, tree, $deltas):
+    """Add to every sum above the entry of the last search."""
+    height = load(tree, 1)
+    for level in range(1, height + 1):
+        node = load(H, PATH + 2 * level)
+        position = load(H, PATH + 2 * level + 1)
+$raise_above
+$refresh
+
+
+@njit(cache=True)
+def insert(H, tree, $prefix_first key, $deltas):
+    """Add an entry where the last search ended; its leaf may be full, or no tree there yet."""
+    if tree == 0:
+        tree = make_record(H$comma_prefix)
+    leaf = load(H, PATH)
+    position = load(H, PATH + 1)
+    if load(tree, 0) == 0 or load(leaf, COUNT) == FAN_OUT:
+        tree_make_room(H, tree, key)
+        leaf, position = locate(H, tree, key)
+    shift_words(leaf + 8 * KEYS, position, key, $fan_out, 1)
+    store(leaf, COUNT, load(leaf, COUNT) + 1)
+    store(H, ENTRIES, load(H, ENTRIES) + 1)
+$raise_insert
+    raise_above(H, tree, $deltas)
+
+
+@njit(cache=True)
+def remove(H, tree, leaf, position, $deltas):
+    """Remove the entry of the last search; the deltas are minus its values."""
+    count = load(leaf, COUNT) - 1
+    if $sparse:
+$raise_keep
+        raise_above(H, tree, $deltas)
+        if tree_erase(H, tree):
+            drop_record(H, tree)
+        return
+    shift_words(leaf + 8 * KEYS, position, HIGHEST, $fan_out, -1)
+    store(leaf, COUNT, count)
+    store(H, ENTRIES, load(H, ENTRIES) - 1)
+$raise_remove
+    raise_above(H, tree, $deltas)
+
+
+@njit(cache=True)
+def add(H, $prefix_first key, $deltas):
+    """Add to the values of a key, which is there afterwards unless its exact values are all zero."""
+    tree = record(H$comma_prefix)
+    leaf = position = 0
+    found = False
+    if tree != 0:
+        leaf, position = locate(H, tree, key)
+        found = holds(leaf, position, key)
+    if not found:
+        if not ($no_delta):
+            insert(H, tree, $prefix_first key, $deltas)
+        return
+$sums
+    if $no_value:
+        remove(H, tree, leaf, position, $deltas)
+        return
+$raise_leaf
+$raise_doubles
+    raise_above(H, tree, $deltas)
+
+
+@njit(cache=True)
+def assign(H, $prefix_first key, $values):
+    """Set the values of a key; it is removed when the exact ones are all zero."""
+    $olds = get(H, $prefix_first key)
+$assign
+
+
+@njit(cache=True)
+def get(H, $prefix_first key):
+    """The values of a key, zeros when it is not there."""
+    tree = record(H$comma_prefix)
+    if tree == 0:
+        return $zeros
+    leaf, position = locate(H, tree, key)
+    if not holds(leaf, position, key):
+        return $zeros
+    return $reads
+
+
+@njit(cache=True)
+def total(H$comma_prefix):
+    """The sums over all keys of a prefix."""
+    tree = record(H$comma_prefix)
+    if tree == 0:
+        return $zeros
+    node = load(tree, 0)
+$total_doubles
+    return $totals
+
+
+@njit(cache=True)
+def range_sum(H, $prefix_first low, high):
+    """The sums over low <= key <= high; zeros when low > high."""
+    tree = record(H$comma_prefix)
+    if tree == 0 or low > high:
+        return $zeros
+    node = load(tree, 0)
+$range_totals
+    if high != HIGHEST:
+$range_zeros
+        level = load(tree, 1)
+        while level > 0:
+            position = min(count_at_most(node + 8 * KEYS, high, $fan_out), load(node, COUNT)) - 1
+$range_accumulate
+            node = load(node, CHILDREN + position)
+            level -= 1
+        position = count_at_most(node + 8 * KEYS, high, $fan_out)
+$range_accumulate_leaf
+    if low != LOWEST:
+        node = load(tree, 0)
+        level = load(tree, 1)
+        while level > 0:
+            position = min(count_at_most(node + 8 * KEYS, low, $fan_out), load(node, COUNT)) - 1
+$range_reduce
+            node = load(node, CHILDREN + position)
+            level -= 1
+        position = count_below(node + 8 * KEYS, low, $fan_out)
+$range_reduce_leaf
+$range_doubles
+    return $range_result
+
+
+@njit(cache=True)
+def lowest(H$comma_prefix):
+    """(found, key) of the first entry."""
+    tree = record(H$comma_prefix)
+    if tree == 0:
+        return False, 0
+    node = load(tree, 0)
+    for _ in range(load(tree, 1)):
+        node = load(node, CHILDREN)
+    return True, load(node, KEYS)
+
+
+@njit(cache=True)
+def highest(H$comma_prefix):
+    """(found, key) of the last entry."""
+    tree = record(H$comma_prefix)
+    if tree == 0:
+        return False, 0
+    node = load(tree, 0)
+    for _ in range(load(tree, 1)):
+        node = load(node, CHILDREN + load(node, COUNT) - 1)
+    return True, load(node, KEYS + load(node, COUNT) - 1)
+
+
+@njit(cache=True)
+def range_first(H, $prefix_first low):
+    """The cursor (leaf, position) of the first entry with key >= low; leaf 0 when there is none."""
+    tree = record(H$comma_prefix)
+    if tree == 0:
+        return 0, 0
+    leaf, position = locate(H, tree, low)
+    if position < load(leaf, COUNT):
+        return leaf, position
+    return load(leaf, RIGHT), 0
+
+
+@njit(cache=True)
+def range_next(leaf, position):
+    """The cursor after this one, upwards; leaf 0 at the end. Nothing may change during a walk."""
+    if position + 1 < load(leaf, COUNT):
+        return leaf, position + 1
+    return load(leaf, RIGHT), 0
+
+
+@njit(cache=True)
+def range_last(H, $prefix_first high):
+    """The cursor (leaf, position) of the last entry with key <= high; leaf 0 when there is none."""
+    tree = record(H$comma_prefix)
+    if tree == 0:
+        return 0, 0
+    leaf, position = locate(H, tree, high)
+    if holds(leaf, position, high):
+        return leaf, position
+    return range_previous(leaf, position)
+
+
+@njit(cache=True)
+def range_previous(leaf, position):
+    """The cursor before this one, downwards; leaf 0 at the end."""
+    if position > 0:
+        return leaf, position - 1
+    before = load(leaf, LEFT)
+    if before == 0:
+        return 0, 0
+    return before, load(before, COUNT) - 1
+
+
+@njit(cache=True)
+def key_at(leaf, position):
+    """The key at a cursor."""
+    return load(leaf, KEYS + position)
+
+
+@njit(cache=True)
+def at_or_above(H, $prefix_first key):
+    """(found, key) of the first entry whose key is >= key."""
+    leaf, position = range_first(H, $prefix_first key)
+    if leaf == 0:
+        return False, 0
+    return True, load(leaf, KEYS + position)
+
+
+@njit(cache=True)
+def at_or_below(H, $prefix_first key):
+    """(found, key) of the last entry whose key is <= key."""
+    leaf, position = range_last(H, $prefix_first key)
+    if leaf == 0:
+        return False, 0
+    return True, load(leaf, KEYS + position)
+
+
+@njit(cache=True)
+def size(H):
+    """How many entries there are, over all prefixes."""
+    return load(H, ENTRIES)
+
+
+@njit(cache=True)
+def error(H):
+    """Not 0 after a sum overflowed 128 bits."""
+    return load(H, ERROR)
+
+
+@njit(cache=True)
+def memory_bytes(H):
+    """Bytes of memory held."""
+    return 8 * $header_words + tree_bytes(H)$index_bytes
+
+
+@njit(cache=True)
+def export(H, out):
+    """Copy the first len(out) entries, $words words each, to int64 out[n, $words]."""
+    tree = prefix_first(H)
+    row = 0
+    while tree != 0:
+        leaf = load(tree, 0)
+        for _ in range(load(tree, 1)):
+            leaf = load(leaf, CHILDREN)
+        position = 0
+        while leaf != 0:
+            if row == len(out):
+                return
+$export
+            row += 1
+            leaf, position = range_next(leaf, position)
+        tree = prefix_next(H, tree)
+''')
+
+WORD = Template('''
+
+@njit(cache=True)
+def prefix_$number(tree):
+    """Prefix word $number of a record."""
+    return load(tree, $number - PREFIX_WORDS)
+''')
+
+VALUE = Template('''
+
+@njit(cache=True)
+def value_${number}_at(leaf, position):
+    """Value $number at a cursor."""
+    return $read
+''')

@@ -1,0 +1,80 @@
+"""Plain Python models of the map library's stores, and wrappers that pass wide values as words."""
+
+from fractions import Fraction
+
+from numba import njit
+from numba.core import config
+
+from engine.maps.int128 import words_to_wide
+from engine.maps.shapes import hashed, ordered
+
+NO_JIT = bool(config.DISABLE_JIT)
+ALL_KINDS = "iwWd"
+
+
+def halves(value: int) -> tuple[int, int]:
+    low = value % 2**64
+    return low - 2**64 if low >= 2**63 else low, value >> 64
+
+
+def words_of(values: tuple) -> tuple:
+    """(i, w, W, d) as the arguments of the wrappers below."""
+    i, w, checked, double = values
+    return i, *halves(w), *halves(checked), double
+
+
+all_hashed = hashed(2, ALL_KINDS)
+all_ordered = ordered(1, ALL_KINDS, 8)
+
+
+@njit
+def hashed_add(H, k0, k1, i, wl, wh, cl, ch, d):
+    return all_hashed.add(H, k0, k1, i, words_to_wide(wl, wh), words_to_wide(cl, ch), d)
+
+
+@njit
+def hashed_assign(H, k0, k1, i, wl, wh, cl, ch, d):
+    return all_hashed.assign(H, k0, k1, i, words_to_wide(wl, wh), words_to_wide(cl, ch), d)
+
+
+@njit
+def ordered_add(H, p0, key, i, wl, wh, cl, ch, d):
+    all_ordered.add(H, p0, key, i, words_to_wide(wl, wh), words_to_wide(cl, ch), d)
+
+
+@njit
+def ordered_assign(H, p0, key, i, wl, wh, cl, ch, d):
+    all_ordered.assign(H, p0, key, i, words_to_wide(wl, wh), words_to_wide(cl, ch), d)
+
+
+class Model:
+    """key tuple -> exact values; an entry is there while an exact column (all but `d`) is not zero."""
+
+    def __init__(self, layout: str) -> None:
+        self.layout = layout
+        self.entries: dict[tuple[int, ...], tuple] = {}
+
+    @property
+    def zero(self) -> tuple:
+        return tuple(Fraction(0) if kind == "d" else 0 for kind in self.layout)
+
+    def get(self, key: tuple[int, ...]) -> tuple:
+        return self.entries.get(key, self.zero)
+
+    def assign(self, key: tuple[int, ...], values: tuple) -> None:
+        if any(v for v, kind in zip(values, self.layout, strict=True) if kind != "d"):
+            self.entries[key] = tuple(
+                Fraction(v) if k == "d" else v for v, k in zip(values, self.layout, strict=True)
+            )
+        else:
+            self.entries.pop(key, None)
+
+    def add(self, key: tuple[int, ...], deltas: tuple) -> None:
+        exact = (Fraction(d) if kind == "d" else d for d, kind in zip(deltas, self.layout, strict=True))
+        self.assign(key, tuple(a + b for a, b in zip(self.get(key), exact, strict=True)))
+
+    def total(self, keys: list[tuple[int, ...]]) -> tuple:
+        sums = self.zero
+        for key in keys:
+            sums = tuple(a + b for a, b in zip(sums, self.entries[key], strict=True))
+        return sums

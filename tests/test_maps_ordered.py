@@ -1,0 +1,201 @@
+"""Ordered stores against a sorted dict: sums, neighbours, cursors, structure and memory."""
+
+import bisect
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from maps_models import ALL_KINDS, NO_JIT, Model, all_ordered, ordered_add, ordered_assign, words_of
+
+from engine.maps.header import HIGHEST, LOWEST
+from engine.maps.shapes import ordered, rows
+
+EXAMPLES = 10 if NO_JIT else 60
+EDGES = [LOWEST, LOWEST + 1, 0, HIGHEST - 1, HIGHEST]
+
+
+def ordered_keys(model: Model, prefix: tuple[int, ...]) -> list[int]:
+    return sorted(key[-1] for key in model.entries if key[:-1] == prefix)
+
+
+def check_neighbours(shape, H, prefix: tuple[int, ...], keys: list[int], asked: int) -> None:
+    assert shape.lowest(H, *prefix) == ((True, keys[0]) if keys else (False, 0))
+    assert shape.highest(H, *prefix) == ((True, keys[-1]) if keys else (False, 0))
+    above = bisect.bisect_left(keys, asked)
+    assert shape.at_or_above(H, *prefix, asked) == ((True, keys[above]) if above < len(keys) else (False, 0))
+    below = bisect.bisect_right(keys, asked)
+    assert shape.at_or_below(H, *prefix, asked) == ((True, keys[below - 1]) if below else (False, 0))
+
+
+def walk(shape, H, prefix: tuple[int, ...], low: int, high: int) -> list[tuple[int, int]]:
+    found = []
+    leaf, position = shape.range_first(H, *prefix, low)
+    while leaf and shape.key_at(leaf, position) <= high:
+        found.append((shape.key_at(leaf, position), shape.value_0_at(leaf, position)))
+        leaf, position = shape.range_next(leaf, position)
+    return found
+
+
+def walk_down(shape, H, prefix: tuple[int, ...], low: int, high: int) -> list[int]:
+    found = []
+    leaf, position = shape.range_last(H, *prefix, high)
+    while leaf and shape.key_at(leaf, position) >= low:
+        found.append(shape.key_at(leaf, position))
+        leaf, position = shape.range_previous(leaf, position)
+    return found
+
+
+keys = st.one_of(st.integers(-20, 20), st.sampled_from(EDGES))
+deltas = st.tuples(
+    st.sampled_from([0, 1, -1, 2]),
+    st.sampled_from([0, 1, -1, 2**64, -(2**64), 2**100, -(2**100)]),
+    st.sampled_from([0, 1, -1, 2**110, -(2**110)]),
+    st.sampled_from([0.0, 0.5, 1e16, -1e16, 1e-3]),
+)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 1), keys, deltas, st.booleans(), keys, keys), max_size=70))
+def test_all_kinds_match_a_sorted_dict(steps):
+    H, model = all_ordered.create(), Model(ALL_KINDS)
+    for prefix, key, values, assigning, low, high in steps:
+        if assigning:
+            ordered_assign(H, prefix, key, *words_of(values))
+            model.assign((prefix, key), values)
+        else:
+            ordered_add(H, prefix, key, *words_of(values))
+            model.add((prefix, key), values)
+        present = ordered_keys(model, (prefix,))
+        inside = [(prefix, k) for k in present if low <= k <= high]
+        for got, expected, parts in (
+            (all_ordered.get(H, prefix, key), model.get((prefix, key)), [(prefix, key)]),
+            (all_ordered.total(H, prefix), model.total([(prefix, k) for k in present]), model.entries),
+            (all_ordered.range_sum(H, prefix, low, high), model.total(inside), inside),
+        ):
+            assert got[:3] == expected[:3]
+            size = sum(abs(float(model.get(part)[3])) for part in parts)
+            assert got[3] == pytest.approx(float(expected[3]), rel=0, abs=1e-15 * size)
+        check_neighbours(all_ordered, H, (prefix,), present, low)
+    assert all_ordered.size(H) == len(model.entries) and all_ordered.error(H) == 0
+    assert {k: v[:3] for k, v in rows(all_ordered, H).items()} == {k: v[:3] for k, v in model.entries.items()}
+    trees = []
+    tree = all_ordered.prefix_first(H)
+    while tree:
+        trees.append(all_ordered.prefix_0(tree))
+        tree = all_ordered.prefix_next(H, tree)
+    assert sorted(trees) == sorted({key[0] for key in model.entries})
+    all_ordered.clear(H)
+    assert all_ordered.size(H) == 0 and rows(all_ordered, H) == {}
+    all_ordered.destroy(H)
+
+
+@pytest.mark.parametrize(("layout", "prefix_words", "fan_out"), [("i", 0, 8), ("ii", 2, 8), ("id", 0, 16)])
+@pytest.mark.parametrize("seed", range(2))
+def test_deep_trees_grow_and_vanish(layout, prefix_words, fan_out, seed):
+    """Thousands of keys under fan-out 8 make five levels; ascending, descending and random orders."""
+    shape = ordered(prefix_words, layout, fan_out)
+    H, model = shape.create(), Model(layout)
+    empty = shape.memory_bytes(H)
+    source = random.Random(seed)
+    count = 400 if NO_JIT else 4_000
+    prefixes = [(i,) * prefix_words for i in range(2)] if prefix_words else [()]
+
+    def change(prefix, key, values):
+        shape.add(H, *prefix, key, *values)
+        model.add((*prefix, key), values)
+
+    def check(prefix):
+        present = ordered_keys(model, prefix)
+        low, high = sorted(source.choices(range(-2 * count, 2 * count), k=2))
+        inside = [k for k in present if low <= k <= high]
+        expected = model.total([(*prefix, k) for k in inside])
+        assert shape.range_sum(H, *prefix, low, high) == tuple(expected)
+        assert shape.range_sum(H, *prefix, LOWEST, high) == tuple(
+            model.total([(*prefix, k) for k in present if k <= high])
+        )
+        assert shape.range_sum(H, *prefix, low, HIGHEST) == tuple(
+            model.total([(*prefix, k) for k in present if k >= low])
+        )
+        assert shape.range_sum(H, *prefix, high + 1, low) == tuple(model.zero)
+        check_neighbours(shape, H, prefix, present, low)
+        assert walk(shape, H, prefix, low, high) == [(k, model.get((*prefix, k))[0]) for k in inside]
+        assert walk_down(shape, H, prefix, low, high) == inside[::-1]
+
+    for step in range(count):
+        prefix = source.choice(prefixes)
+        key = [step, -step, source.randrange(-count, count)][step * 3 // count]
+        values = tuple(
+            float(source.randrange(4)) if kind == "d" else source.randrange(1, 4) for kind in layout
+        )
+        change(prefix, key, values)
+        if step % (count // 20) == 0:
+            check(prefix)
+    assert shape.size(H) == len(model.entries) and rows(shape, H) == model.entries
+    order = sorted(model.entries, reverse=bool(seed))
+    half = len(order) // 2
+    source.shuffle(order[half:])
+    for step, key in enumerate(order[:half] + source.sample(order[half:], len(order) - half)):
+        change(
+            key[:-1],
+            key[-1],
+            tuple(float(-v) if k == "d" else -v for v, k in zip(model.get(key), layout, strict=True)),
+        )
+        if step % (count // 20) == 0:
+            check(key[:-1])
+    assert shape.size(H) == 0 and rows(shape, H) == {}
+    for prefix in prefixes:
+        assert shape.total(H, *prefix) == tuple(model.zero)
+        assert shape.lowest(H, *prefix) == (False, 0)
+    # One slab each of leaves, inner nodes and, with a prefix, records may stay for the next entries.
+    assert shape.memory_bytes(H) <= empty + 3 * 65536
+    shape.destroy(H)
+
+
+def test_double_sums_do_not_drift_or_cancel():
+    """A huge value elsewhere in the tree must not disturb small ones, nor leave a trace when it goes."""
+    shape = ordered(0, "id", 8)
+    H = shape.create()
+    for key in range(200):
+        shape.add(H, key, 1, 0.1)
+    small = shape.range_sum(H, 0, 99)[1]
+    shape.add(H, 150, 1, 1e300)
+    assert shape.range_sum(H, 0, 99)[1] == small == pytest.approx(10.0, rel=1e-15)
+    shape.add(H, 150, -2, 0.0)
+    assert shape.total(H)[1] == pytest.approx(19.9, rel=1e-15)
+    for double in (1e16, 1.0, -1e16):
+        shape.add(H, 1_000, 1, double)
+    assert shape.get(H, 1_000) == (3, 1.0)
+    assert shape.range_sum(H, 1_000, HIGHEST) == (3, 1.0)
+    shape.destroy(H)
+
+
+def test_exact_sums_at_the_boundaries():
+    shape = ordered(0, "i", 8)
+    H = shape.create()
+    shape.add(H, LOWEST, HIGHEST)
+    shape.add(H, HIGHEST, LOWEST)
+    assert shape.get(H, LOWEST) == (HIGHEST,) and shape.get(H, HIGHEST) == (LOWEST,)
+    assert shape.total(H) == (-1,)
+    assert shape.range_sum(H, LOWEST, LOWEST) == (HIGHEST,)
+    assert shape.range_sum(H, HIGHEST, HIGHEST) == (LOWEST,)
+    shape.assign(H, HIGHEST, 0)
+    assert shape.size(H) == 1 and shape.highest(H) == (True, LOWEST)
+    shape.destroy(H)
+
+
+def test_overflow_of_a_checked_column_is_reported():
+    H = all_ordered.create()
+    half = words_of((1, 0, 2**126, 0.0))
+    ordered_add(H, 0, 1, *half)
+    ordered_add(H, 1, 1, *half)
+    assert all_ordered.error(H) == 0
+    ordered_add(H, 0, 2, *half)
+    assert all_ordered.error(H) == 1
+    all_ordered.destroy(H)
+
+
+@pytest.mark.parametrize("arguments", [(0, "d"), (0, ""), (-1, "i"), (0, "i", 12), (0, "i", 4)])
+def test_shapes_that_make_no_sense_are_refused(arguments):
+    with pytest.raises(ValueError, match=r"layout|slices|fan-out"):
+        ordered(*arguments)
