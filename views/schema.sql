@@ -29,3 +29,31 @@ CREATE STREAM trades (
     price  DECIMAL(18, 8) NOT NULL,
     side   TEXT           NOT NULL
 );
+
+-- What strategies ask for and get. An order's row changes with it; ts is the event clock at its last change.
+-- (strategy, id) is an order's key, status one of resting, filled, cancelled, refused; price is NULL for a
+-- market order, venue '' and volume 0 where a refused order named none that there is.
+CREATE STREAM orders (
+    ts       TIMESTAMP      NOT NULL,
+    strategy TEXT           NOT NULL,
+    id       BIGINT         NOT NULL,
+    venue    TEXT           NOT NULL,
+    symbol   TEXT           NOT NULL,
+    side     TEXT           NOT NULL,
+    volume   DECIMAL(18, 8) NOT NULL CHECK (volume >= 0),
+    price    DECIMAL(18, 8),
+    filled   DECIMAL(18, 8) NOT NULL CHECK (filled >= 0),
+    status   TEXT           NOT NULL,
+    reason   TEXT
+);
+
+CREATE STREAM fills (
+    ts       TIMESTAMP      NOT NULL,
+    strategy TEXT           NOT NULL,
+    order_id BIGINT         NOT NULL,
+    venue    TEXT           NOT NULL,
+    symbol   TEXT           NOT NULL,
+    side     TEXT           NOT NULL,
+    volume   DECIMAL(18, 8) NOT NULL CHECK (volume >= 0),
+    price    DECIMAL(18, 8) NOT NULL
+);

@@ -1,6 +1,7 @@
 """The generated module of a program: its stores, one function a trigger, and the rows of its views."""
 
 import keyword
+from itertools import groupby
 from collections.abc import Iterable, Mapping, Sequence
 
 from engine.plan.planner import maps_read
@@ -141,16 +142,13 @@ class _Body:
             if not statement.writes_one(self.names):
                 self._loop_write(statement)
         self._write(pending)
-        pending = []
-        for statement in after:
-            alone = len(self.emitter.plan.stores_of(statement.target)[0].maps) == 1
-            if not statement.writes_one(self.names):
-                self._loop_write(statement)
-            elif alone:
-                self._write([(statement, self._value(statement))])
-            else:
-                pending.append((statement, self._value(statement)))
-        self._write(pending)
+        for _, level in groupby(after, key=lambda s: s.level):
+            own = list(level)
+            pending = [(s, self._value(s)) for s in own if s.writes_one(self.names)]
+            for statement in own:
+                if not statement.writes_one(self.names):
+                    self._loop_write(statement)
+            self._write(pending)
         for view, keys in self.touched:
             self._emit_touch(view, keys)
 

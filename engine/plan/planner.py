@@ -1,8 +1,8 @@
 """From an M3 program to its physical plan: lowered statements, and the stores that their reads need."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from views.compiler.calculus import Poly, Var, scalar_variables
 from views.compiler.intervals import Types
@@ -23,7 +23,7 @@ def plan(program: Program) -> Plan:
     for trigger in program.triggers:
         columns = relations[trigger.relation].columns
         event = {p: unscaled(c.type) for p, c in zip(trigger.parameters, columns, strict=True)}
-        statements = tuple(_statement(program, s, event) for s in trigger.statements)
+        statements = _levelled([_statement(program, s, event) for s in trigger.statements])
         triggers.append(TriggerPlan(trigger.relation, trigger.insert, trigger.parameters, statements))
     results = tuple(_result(program, r) for r in program.results)
     access = _Access()
@@ -47,6 +47,19 @@ def _statement(program: Program, statement: Statement, event: Mapping[Var, Type]
     live = frozenset(v for k in statement.keys for v in scalar_variables(k)) - event.keys()
     pipelines = Lowering(program, types).poly(statement.value, frozenset(event), live)
     return StatementPlan(statement.target, statement.keys, statement.op, pipelines, statement.after, types)
+
+
+def _levelled(statements: Sequence[StatementPlan]) -> tuple[StatementPlan, ...]:
+    """Statements that read the state after, moved behind all that they read."""
+    levels: dict[str, int] = {}
+    found = []
+    for statement in statements:
+        if statement.after:
+            level = 1 + max((levels.get(m, 0) for m in maps_read(statement.pipelines)), default=0)
+            levels[statement.target] = max(level, levels.get(statement.target, 0))
+            statement = replace(statement, level=level)
+        found.append(statement)
+    return tuple(sorted(found, key=lambda s: s.level))
 
 
 def _result(program: Program, result: Result) -> ResultPlan:
@@ -104,10 +117,7 @@ def _groups(
         for statement in trigger.statements:
             if not statement.writes_one(trigger.parameters):
                 alone.add(statement.target)
-            writes[statement.target].append((number, statement.after, statement.op, statement.keys))
-        after = [s for s in trigger.statements if s.after]
-        read = {n for s in after for n in maps_read(s.pipelines)}
-        alone |= {s.target for s in after if s.target in read}
+            writes[statement.target].append((number, statement.level, statement.op, statement.keys))
     groups: dict[object, list[MapDeclaration]] = {}
     for declaration in program.maps:
         signature: object = (

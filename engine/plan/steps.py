@@ -114,7 +114,8 @@ class Pipeline:
 class StatementPlan:
     """`target[keys] op sum of pipelines`.
 
-    `types` has the type of every variable in it.
+    `types` has the type of every variable in it. Statements that read the state after are run by
+    `level`: each reads only what lower ones wrote. Those that read the state before have level 0.
     """
 
     target: str
@@ -123,6 +124,7 @@ class StatementPlan:
     pipelines: tuple[Pipeline, ...]
     after: bool
     types: Mapping[Var, Type] = field(compare=False)
+    level: int = 0
 
     def writes_one(self, parameters: Container[Var]) -> bool:
         """Whether the event alone says which entry is written."""

@@ -17,6 +17,7 @@ from .calculus import (
 from .canonical import Canonical, canonical
 from .intervals import scalar_type, sum_type
 from .m3 import MapDeclaration
+from .scoping import apart_from
 from .simplify import simplify
 from .types import Kind, Relation, Type, unscaled
 
@@ -120,23 +121,24 @@ class Materialiser:
 
     def _map(self, body: Poly, keys: tuple[Var, ...], bound: Bound, name: str) -> MapRef:
         """The map of `body`; values known from outside are keys named after the column they equal."""
-        renamed: dict[Var, Scalar] = {}
+        renamed: dict[Var, Var] = {}
         for term in body.terms:
             for column, kind, key in _columns(term, self.relations):
                 if key in bound and key in keys and key not in renamed:
-                    renamed[key] = Var(f"{column}~{len(renamed) or ''}")
+                    taken = variable_set(body) | frozenset(renamed.values())
+                    renamed[key] = apart_from((column,), taken)[column]
                     self.types[renamed[key]] = unscaled(kind)
         variables = tuple(renamed.get(k, k) for k in keys)
-        return self.reference(keys, variables, substitute(body, renamed), name)  # type: ignore[arg-type]
+        return self.reference(keys, variables, substitute(body, renamed), name)
 
 
-def _columns(term: Iterable[Factor], known: Mapping[str, Relation]) -> Iterable[tuple[str, Type, Var]]:
-    """The columns that variables stand for, nested ones last: (relation.column, type, variable)."""
+def _columns(term: Iterable[Factor], known: Mapping[str, Relation]) -> Iterable[tuple[Var, Type, Var]]:
+    """The columns that variables stand for, nested ones last: (a name for it, type, variable)."""
     for factor in term:
         if isinstance(factor, Rel):
             for column, argument in zip(known[factor.name].columns, factor.args, strict=True):
                 if isinstance(argument, Var):
-                    yield f"{factor.name}.{column.name}", column.type, argument
+                    yield Var(f"{factor.name}~.{column.name}"), column.type, argument
     for factor in term:
         if isinstance(factor, Exists | Lift):
             for inner in factor.body.terms:

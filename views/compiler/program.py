@@ -98,7 +98,7 @@ def compile_views(
 
 
 def _with_keys_to_read(view: CalculusView, query: Select) -> CalculusView:
-    """The view with its keys named apart, as the compiler may reorder them, and with the types SQL gave them."""
+    """The view with its keys named apart, as the compiler may reorder them, and typed as in SQL."""
     taken: set[str] = set()
     keys = []
     for key, kind in zip(view.keys, _key_types(view, query), strict=True):

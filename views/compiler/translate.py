@@ -11,8 +11,8 @@ from decimal import Decimal
 
 from . import bound
 from .calculus import (
-    ONE, Apply, Const, Exists, Factor, Lift, Poly, Rel, Scalar, Val, Var, bound_by, product,
-    scalar_variables, variable_set,
+    ONE, Apply, Cmp, Const, Exists, Factor, Lift, Poly, Rel, Scalar, Val, Var, bound_by, product,
+    scalar_variables, variable_set, substitute, substitute_scalar, substitute_term,
 )
 from .conditions import (
     FALSE, NULL, TRUE, both, choose, comparison, condition_poly, either, negation, not_null,
@@ -84,7 +84,7 @@ class Translator:
 
     def view(self, view: bound.View) -> CalculusView:
         """The calculus of one view; no two scopes of one polynomial use a variable for different things."""
-        result = self._view(view)
+        result = _without_unused_lets(self._view(view))
         keys = frozenset(k.variable for k in result.keys)
         return replace(
             result,
@@ -122,6 +122,12 @@ class Translator:
     ) -> CalculusView:
         if not rows.terms:
             return CalculusView(name, (), rows, False, (), tuple(ViewColumn(n, v.type, NULL, FALSE) for n, v in values))
+        same = _same_columns(rows)
+        rows, lifts = substitute(rows, same), list(substitute_term(tuple(lifts), same))
+        values = [
+            (n, replace(v, scalar=substitute_scalar(v.scalar, same), valid=substitute_scalar(v.valid, same)))
+            for n, v in values
+        ]
         needed = [v for _, value in values for s in (value.scalar, value.valid) for v in scalar_variables(s)]
         needed += [v for lift in lifts for v in variable_set(product(lift))]
         keys, lets = _roots(rows, needed)
@@ -323,8 +329,31 @@ class _GroupedScope(Mapping[str, Mapping[str, Value]]):
         return len(self.scope)
 
 
+def _without_unused_lets(view: CalculusView) -> CalculusView:
+    used = {v for c in view.columns for s in (c.scalar, c.valid) for v in scalar_variables(s)}
+    lets = []
+    for variable, body in reversed(view.lets):
+        if variable in used:
+            lets.append((variable, body))
+            used |= variable_set(body)
+    return replace(view, lets=tuple(reversed(lets)))
+
+
 def _lets(lifts: Sequence[Factor]) -> tuple[tuple[Var, Poly], ...]:
     return tuple((f.var, f.body) for f in lifts if isinstance(f, Lift))
+
+
+def _same_columns(rows: Poly) -> dict[Var, Scalar]:
+    """One variable for columns that every row has equal, so that a joined key is a key once."""
+    same: dict[Var, Scalar] = {}
+    columns = {v for t in rows.terms for f in t if not isinstance(f, Lift) for v in bound_by(f)}
+    for factor in rows.terms[0] if rows.terms else ():
+        if not isinstance(factor, Cmp) or factor.op != "=" or not all(factor in t for t in rows.terms):
+            continue
+        left, right = substitute_scalar(factor.left, same), substitute_scalar(factor.right, same)
+        if isinstance(left, Var) and isinstance(right, Var) and left != right and {left, right} <= columns:
+            same = {v: substitute_scalar(s, {left: right}) for v, s in same.items()} | {left: right}
+    return same
 
 
 def _roots(rows: Poly, needed: Sequence[Var]) -> tuple[tuple[Var, ...], tuple[tuple[Var, Poly], ...]]:
