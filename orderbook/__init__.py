@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from orderbook.errors import OrderbookError as OrderbookError
     from orderbook.errors import SqlError as SqlError
     from views.compiler.program import CompiledProgram as CompiledProgram
-    from views.compiler.program import compile_views as compile
+    from views.compiler.program import compile_views
+
+    compile = compile_views
 
 _PLACES = {
     "CompiledProgram": ("views.compiler.program", "CompiledProgram"),
@@ -37,7 +39,7 @@ _PLACES = {
     "ViewRow": ("engine.live_view", "ViewRow"),
     "compile": ("views.compiler.program", "compile_views"),
 }
-__all__ = sorted(_PLACES)  # noqa: PLE0605
+__all__ = sorted(_PLACES)
 
 
 def __getattr__(name: str) -> Any:

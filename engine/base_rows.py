@@ -1,0 +1,140 @@
+"""The rows of relations fed with unchecked changes: what a delete must find there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orderbook.dictionary import Dictionary
+from views.compiler.types import Relation
+
+from .changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
+from .encoding import describe_row
+
+_ENDS = END_OF_EVENT | END_OF_MESSAGE
+_UNKNOWN, _CHECKED, _UNCHECKED = range(3)
+# Batches up to this size are looked at change by change, which is quicker than by arrays.
+_FEW = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An event left out: what kind of mistake, and its one-line description."""
+
+    kind: str
+    detail: str
+
+
+class BaseRows:
+    """The multiset of rows of every relation whose changes nobody checked before.
+
+    A relation is fed either with checked changes, which pass, or with unchecked ones, each of whose
+    deletes must name a row that is there and whose rows stay within `max_rows`.
+    """
+
+    def __init__(self, relations: Sequence[Relation], dictionary: Dictionary):
+        self._relations = relations
+        self._dictionary = dictionary
+        self._rows: list[dict[bytes, int]] = [{} for _ in relations]
+        self._totals = [0] * len(relations)
+        self._fed = [_UNKNOWN] * len(relations)
+        # Kinds of the relations that are fed with checked changes, and of a change that is skipped.
+        self._trusted = {-1}
+
+    def trusts(self, batch: ChangeBatch) -> bool:
+        """Whether all changes are checked ones of relations fed with checked changes only."""
+        count = len(batch.flags)
+        if count == 1 and batch.flags.item(0) & CHECKED and batch.kinds.item(0) in self._trusted:
+            return True
+        if count <= _FEW:
+            for kind, flag in zip(batch.kinds.tolist(), batch.flags.tolist(), strict=True):
+                if not flag & CHECKED or (kind >= 0 and not self._feed(kind >> 1, _CHECKED)):
+                    return False
+            return True
+        if not np.bitwise_and.reduce(batch.flags) & CHECKED:
+            return False
+        changes = np.bincount((batch.kinds >> 1) + 1)[1:]
+        return all(self._feed(index, _CHECKED) for index in np.flatnonzero(changes).tolist())
+
+    def admit(self, batch: ChangeBatch) -> tuple[ChangeBatch, list[Refusal]]:
+        """The batch with the changes of refused events skipped (kind -1), and why.
+
+        Changes after the last end of an event are refused, since the rest of their event is not known.
+        """
+        kinds, flags = batch.kinds.tolist(), batch.flags.tolist()
+        keys = _row_bytes(batch, [len(r.columns) for r in self._relations])
+        admitted = batch.kinds.copy()
+        refusals: list[Refusal] = []
+        start = 0
+        for end in (i + 1 for i, flag in enumerate(flags) if flag & _ENDS):
+            for i in range(start, end):
+                refusal = self._change(kinds[i], flags[i], keys[i], batch, i)
+                if refusal:
+                    self._undo(kinds[start:i], flags[start:i], keys[start:i])
+                    admitted[start:end] = -1
+                    refusals.append(refusal)
+                    break
+            start = end
+        if start < len(kinds):
+            admitted[start:] = -1
+            detail = f"the last {len(kinds) - start} changes of the batch have no end of event; flag the last"
+            refusals.append(Refusal("unfinished event", detail))
+        return ChangeBatch(admitted, batch.flags, batch.values), refusals
+
+    def _feed(self, index: int, how: int) -> bool:
+        """Whether the relation is fed so; its first change decides."""
+        if index >= len(self._fed):
+            return False
+        if self._fed[index] == _UNKNOWN:
+            self._fed[index] = how
+            if how == _CHECKED:
+                self._trusted |= {2 * index, 2 * index + 1}
+        return self._fed[index] == how
+
+    def _change(self, kind: int, flag: int, key: bytes, batch: ChangeBatch, i: int) -> Refusal | None:
+        if kind < 0:
+            return None
+        index = kind >> 1
+        if index >= len(self._relations):
+            detail = f"kind {kind} is of no relation of the program; translate kinds with its kinds_of"
+            return Refusal("unknown relation", detail)
+        relation = self._relations[index]
+        if flag & CHECKED and self._feed(index, _CHECKED):
+            return None
+        if self._fed[index] == (_UNCHECKED if flag & CHECKED else _CHECKED):
+            ways = ("by books", "row by row") if self._fed[index] == _CHECKED else ("row by row", "by books")
+            detail = f"{relation.name} is fed {ways[0]}; it cannot be fed {ways[1]} as well"
+            return Refusal("mixed feeding", detail)
+        if kind & 1 and key not in self._rows[index]:
+            row = describe_row(relation, batch.values[i].tolist(), self._dictionary)
+            return Refusal("row not there", f"{relation.name}: deleted row is not there: {row}")
+        if not kind & 1 and self._totals[index] >= relation.max_rows:
+            detail = f"{relation.name} already holds max_rows = {relation.max_rows} rows; declare more"
+            return Refusal("too many rows", detail)
+        self._feed(index, _UNCHECKED)
+        self._add(index, key, -1 if kind & 1 else 1)
+        return None
+
+    def _undo(self, kinds: list[int], flags: list[int], keys: list[bytes]) -> None:
+        for kind, flag, key in zip(kinds, flags, keys, strict=True):
+            if kind >= 0 and not flag & CHECKED:
+                self._add(kind >> 1, key, 1 if kind & 1 else -1)
+
+    def _add(self, index: int, key: bytes, change: int) -> None:
+        rows = self._rows[index]
+        count = rows.get(key, 0) + change
+        if count:
+            rows[key] = count
+        else:
+            del rows[key]
+        self._totals[index] += change
+
+
+def _row_bytes(batch: ChangeBatch, widths: list[int]) -> list[bytes]:
+    """Each change's row as bytes, without the columns past its relation's."""
+    data = np.ascontiguousarray(batch.values).tobytes()
+    stride = batch.values.shape[1] * 8
+    return [
+        data[i * stride : i * stride + 8 * widths[kind >> 1]] if 0 <= kind < 2 * len(widths) else b""
+        for i, kind in enumerate(batch.kinds.tolist())
+    ]

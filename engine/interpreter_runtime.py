@@ -1,0 +1,101 @@
+"""The reference interpreter as a Runtime: after every event it reads all watched rows again."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from orderbook.dictionary import Dictionary
+from views.compiler.conditions import TRUE
+from views.compiler.m3 import Program, Result, ResultColumn
+from views.compiler.types import BOOLEAN
+
+from .changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
+from .encoding import unpack
+from .interpreter import Interpreter
+from .runtime import Firing, Row, Watch, Word
+
+Key = tuple[Word, ...]
+# A watched view's rows at the last look, and whether the condition held.
+Look = dict[Key, tuple[Row, bool]]
+
+
+class InterpreterRuntime:
+    """Implements `Runtime` as its documentation reads; `dictionary` encodes the text constants."""
+
+    def __init__(self, program: Program, dictionary: Dictionary):
+        self._program = program
+        self._interpreter = Interpreter(program, dictionary.encode)
+        self._watches: tuple[Watch, ...] = ()
+        self._looks: list[Look] = []
+        self._firings: list[Firing] = []
+
+    def watch(self, watches: Sequence[Watch]) -> None:
+        self._watches = tuple(watches)
+        results = [self._watched(i, w) for i, w in enumerate(self._watches)]
+        self._interpreter.program = replace(self._program, results=(*self._program.results, *results))
+        self._looks = [self._look(i) for i in range(len(results))]
+        self._firings = []
+
+    def _watched(self, index: int, watch: Watch) -> Result:
+        """The watched view with the condition as one more column."""
+        result = self._program.result(watch.view)
+        holds = ResultColumn("", BOOLEAN, TRUE if watch.condition is None else watch.condition, TRUE)
+        return replace(result, name=_watch_name(index), columns=(*result.columns, holds))
+
+    def apply(self, batch: ChangeBatch, start: int) -> int:
+        self._firings = []
+        kinds, flags = batch.kinds.tolist(), batch.flags.tolist()
+        for i in range(start, len(kinds)):
+            if kinds[i] >= 0:
+                relation = self._program.relations[kinds[i] >> 1]
+                row = unpack(relation, batch.values[i].tolist())
+                self._interpreter.change(relation.name, not kinds[i] & 1, row)
+            if flags[i] & (END_OF_EVENT | END_OF_MESSAGE):
+                self._fire(bool(flags[i] & END_OF_MESSAGE))
+                if self._firings:
+                    return i + 1
+        return len(kinds)
+
+    def _fire(self, end_of_message: bool) -> None:
+        for i, watch in enumerate(self._watches):
+            if end_of_message or not watch.per_message:
+                before, after = self._looks[i], self._look(i)
+                self._looks[i] = after
+                self._firings += _firings(i, watch, before, after)
+
+    def _look(self, index: int) -> Look:
+        rows = self._interpreter.rows(_watch_name(index))
+        return {key: (Row(count, columns[:-1]), bool(columns[-1])) for key, count, columns in rows}
+
+    def firings(self) -> list[Firing]:
+        return self._firings
+
+    def row(self, view: str, key: Key) -> Row | None:
+        return next((row for k, row in self.rows(view) if k == key), None)
+
+    def rows(self, view: str) -> Iterator[tuple[Key, Row]]:
+        for key, count, columns in self._interpreter.rows(view):
+            yield key, Row(count, columns)
+
+    def map_sizes(self) -> dict[str, int]:
+        return {m.name: len(self._interpreter.map(m.name)) for m in self._program.maps}
+
+    def memory_bytes(self) -> int:
+        """Bytes of the maps' dictionaries, without the keys and values they refer to."""
+        return sum(sys.getsizeof(self._interpreter.map(m.name)) for m in self._program.maps)
+
+
+def _watch_name(index: int) -> str:
+    return f"watch {index}"
+
+
+def _firings(index: int, watch: Watch, before: Look, after: Look) -> Iterator[Firing]:
+    for key in dict.fromkeys((*before, *after)):
+        old, held = before.get(key, (None, False))
+        new, holds = after.get(key, (None, False))
+        if watch.edge and watch.condition is not None:
+            fires = holds and not held
+        else:
+            fires = old != new and (holds or watch.condition is None)
+        if fires:
+            yield Firing(index, key, old, new)

@@ -1,0 +1,170 @@
+"""Views as users read them: a live mapping of keys to rows, decoded when a column is asked for."""
+
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from dataclasses import dataclass
+from typing import Any
+
+from orderbook.dictionary import Dictionary
+from orderbook.errors import DataError
+from views.compiler.m3 import Result
+from views.compiler.types import Column, Kind
+
+from .encoding import Value, decoder, encode_value
+from .runtime import Row, Runtime, Word
+
+Key = tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewLayout:
+    """How one view's keys and rows are decoded.
+
+    `order` gives, for each key column as users see it, its place in the runtime's keys.
+    """
+
+    result: Result
+    order: tuple[int, ...]
+    key_columns: tuple[Column, ...]
+    key_decoders: tuple[tuple[int, Callable[[Any], Value]], ...]
+    index: Mapping[str, int]
+    decoders: tuple[Callable[[Any], Value], ...]
+    dictionary: Dictionary
+
+    def key(self, key: tuple[Word, ...]) -> Key:
+        """A runtime's key as users see it."""
+        return tuple([decode(key[i]) for i, decode in self.key_decoders])
+
+    def encode_key(self, key: object) -> tuple[Word, ...]:
+        """The runtime's key; raises KeyError for one that no row can have."""
+        parts = key if isinstance(key, tuple) else (key,)
+        if len(parts) != len(self.order):
+            raise KeyError(key)
+        words: list[Word] = [None] * len(parts)
+        for part, place, column in zip(parts, self.order, self.key_columns, strict=True):
+            if column.type.kind is Kind.TEXT and part is not None and part not in self.dictionary:
+                raise KeyError(key)
+            try:
+                words[place] = encode_value(column, part, self.dictionary)
+            except ValueError:
+                raise KeyError(key) from None
+        return tuple(words)
+
+    def row(self, row: Row | None) -> "ViewRow | None":
+        return None if row is None else ViewRow(self, row)
+
+
+def view_layout(result: Result, key_names: tuple[str, ...], dictionary: Dictionary) -> ViewLayout:
+    """The layout of a view; `key_names` are its keys in the order users see."""
+    places = {key.name: place for place, key in enumerate(result.keys)}
+    order = tuple(places[name] for name in key_names)
+    keys = [result.keys[place] for place in order]
+    return ViewLayout(
+        result,
+        order,
+        tuple(Column(k.name, k.type) for k in keys),
+        tuple((place, decoder(result.keys[place].type, dictionary)) for place in order),
+        {c.name: i for i, c in enumerate(result.columns)},
+        tuple(decoder(c.type, dictionary) for c in result.columns),
+        dictionary,
+    )
+
+
+class ViewRow(Mapping[str, Value]):
+    """A row of a view as it was when it was read: `row.bid_vwap` or `row["bid_vwap"]`.
+
+    Decimal for DECIMAL, int, float, str, bool, None for NULL; timestamps are int ns since 1970 UTC.
+    A column named as a method of Mapping, or `multiplicity`, is reached by item only.
+    """
+
+    __slots__ = ("_layout", "_row")
+
+    def __init__(self, layout: ViewLayout, row: Row):
+        self._layout = layout
+        self._row = row
+
+    @property
+    def multiplicity(self) -> int:
+        """How many equal rows this one stands for: 1 in a view with aggregates."""
+        return self._row.count
+
+    def __getitem__(self, name: str) -> Value:
+        i = self._layout.index[name]
+        return self._layout.decoders[i](self._row.columns[i])
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ViewRow.__slots__ and name in self._layout.index:
+            return self[name]
+        raise AttributeError(f"the row has no column {name!r}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._layout.index)
+
+    def __len__(self) -> int:
+        return len(self._layout.index)
+
+    def __repr__(self) -> str:
+        return f"{self._layout.result.name}({', '.join(f'{k}={v!r}' for k, v in self.items())})"
+
+
+class LiveView(Mapping[Key, ViewRow]):
+    """The rows of a view as of the last change applied, by key.
+
+    A key is the tuple of the GROUP BY values in their order, `()` for a view of one row; without
+    aggregates, of the columns that its rows are made from. A key of one column may be given bare.
+    """
+
+    def __init__(self, layout: ViewLayout, runtime: Runtime):
+        self._layout = layout
+        self._runtime = runtime
+
+    @property
+    def name(self) -> str:
+        return self._layout.result.name
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self._layout.index)
+
+    def pairs(self) -> Iterator[tuple[Key, ViewRow]]:
+        """Keys and rows in any order, all as of the moment the first is asked for."""
+        for key, row in list(self._runtime.rows(self.name)):
+            yield self._layout.key(key), ViewRow(self._layout, row)
+
+    def __getitem__(self, key: object) -> ViewRow:
+        row = self._runtime.row(self.name, self._layout.encode_key(key))
+        if row is None:
+            raise KeyError(key)
+        return ViewRow(self._layout, row)
+
+    def __iter__(self) -> Iterator[Key]:
+        return (key for key, _ in self.pairs())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._runtime.rows(self.name))
+
+    def items(self) -> ItemsView[Key, ViewRow]:
+        return _Items(self)
+
+    def values(self) -> ValuesView[ViewRow]:
+        return _Values(self)
+
+    def __repr__(self) -> str:
+        return f"<view {self.name}: {len(self)} rows>"
+
+
+class _Items(ItemsView[Key, ViewRow]):
+    _mapping: LiveView
+
+    def __iter__(self) -> Iterator[tuple[Key, ViewRow]]:
+        return self._mapping.pairs()
+
+
+class _Values(ValuesView[ViewRow]):
+    _mapping: LiveView
+
+    def __iter__(self) -> Iterator[ViewRow]:
+        return (row for _, row in self._mapping.pairs())
+
+
+def missing_view(name: object, known: Mapping[str, object]) -> DataError:
+    return DataError(f"no view {name!r}; the program has {', '.join(known) or 'none'}")

@@ -1,0 +1,80 @@
+"""Subscriptions: what a user asks to be told, and what a callback is given."""
+
+import logging
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from .live_view import Key, ViewLayout, ViewRow
+from .runtime import Firing, Watch
+
+# (stamp, switch, seq). On one node without switches: switch 0, and seq counts the events applied, from
+# 1, refused ones included; the stamp is the seq.
+Version = tuple[int, int, int]
+Granularity = Literal["message", "event"]
+Fire = Literal["edge", "change"]
+
+
+class ViewEvent(NamedTuple):
+    """A row of a view that changed, or of which a condition came to hold.
+
+    key: the row's key as `engine[view]` has it. old, new: the row at the subscription's last look (the
+    end of the event or message before) and now; None where there is none. version: of the event just
+    applied. status: "committed", as every event of a single node is.
+    """
+
+    view: str
+    key: Key
+    old: ViewRow | None
+    new: ViewRow | None
+    version: Version
+    status: Literal["tentative", "committed"]
+
+
+class Subscription:
+    """A handle of `Engine.subscribe`."""
+
+    __slots__ = ("_cancel", "active", "callback", "layout", "watch")
+
+    def __init__(
+        self,
+        layout: ViewLayout,
+        watch: Watch,
+        callback: Callable[[ViewEvent], object],
+        cancel: "Callable[[Subscription], None]",
+    ):
+        self.layout = layout
+        self.watch = watch
+        self.callback = callback
+        self.active = True
+        self._cancel = cancel
+
+    @property
+    def view(self) -> str:
+        """Name of the view."""
+        return self.watch.view
+
+    def cancel(self) -> None:
+        """Ends the subscription: at once, or after the message at hand when called inside one."""
+        self._cancel(self)
+
+    def event(self, firing: Firing, seq: int) -> ViewEvent:
+        """What the callback is given for a firing of this subscription's watch."""
+        layout = self.layout
+        old, new = firing.old, firing.new
+        return ViewEvent(
+            self.watch.view,
+            layout.key(firing.key),
+            None if old is None else ViewRow(layout, old),
+            None if new is None else ViewRow(layout, new),
+            (seq, 0, seq),
+            "committed",
+        )
+
+    def __repr__(self) -> str:
+        return f"<subscription to {self.view}, {'active' if self.active else 'cancelled'}>"
+
+
+def log_failure(subscription: Subscription, error: Exception) -> None:
+    """Reports a callback that raised, with its traceback, to the log `orderbook.engine`."""
+    message = "the callback of a subscription to %s raised and is cancelled"
+    logging.getLogger("orderbook.engine").error(message, subscription.view, exc_info=error)
