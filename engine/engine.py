@@ -249,7 +249,7 @@ class Engine:
         if not subscription.active:
             return
         try:
-            subscription.callback(subscription.event(firing, self._sequence))
+            subscription.callback(ViewEvent(subscription.layout, firing, self._sequence))
         except Exception as error:
             subscription.active = False
             self._queue.append(partial(self._end, subscription))

@@ -10,7 +10,20 @@ from fractions import Fraction
 from typing import Any
 
 from orderbook.errors import DataError
-from views.compiler.calculus import Apply, Cmp, Const, Exists, Factor, Lift, MapRef, Poly, Scalar, Term, Val, Var
+from views.compiler.calculus import (
+    Apply,
+    Cmp,
+    Const,
+    Exists,
+    Factor,
+    Lift,
+    MapRef,
+    Poly,
+    Scalar,
+    Term,
+    Val,
+    Var,
+)
 from views.compiler.m3 import Program, Statement
 from views.compiler.types import Kind
 

@@ -12,7 +12,7 @@ from views.compiler.types import BOOLEAN
 from .changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
 from .encoding import unpack
 from .interpreter import Interpreter
-from .runtime import Firing, Row, Watch, Word
+from .runtime import Firing, PlainRow, Row, Watch, Word
 
 Key = tuple[Word, ...]
 # A watched view's rows at the last look, and whether the condition held.
@@ -65,7 +65,7 @@ class InterpreterRuntime:
 
     def _look(self, index: int) -> Look:
         rows = self._interpreter.rows(_watch_name(index))
-        return {key: (Row(count, columns[:-1]), bool(columns[-1])) for key, count, columns in rows}
+        return {key: (PlainRow(count, columns[:-1]), bool(columns[-1])) for key, count, columns in rows}
 
     def firings(self) -> list[Firing]:
         return self._firings
@@ -75,7 +75,7 @@ class InterpreterRuntime:
 
     def rows(self, view: str) -> Iterator[tuple[Key, Row]]:
         for key, count, columns in self._interpreter.rows(view):
-            yield key, Row(count, columns)
+            yield key, PlainRow(count, columns)
 
     def map_sizes(self) -> dict[str, int]:
         return {m.name: len(self._interpreter.map(m.name)) for m in self._program.maps}

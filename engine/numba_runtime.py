@@ -4,26 +4,39 @@ import ctypes
 import hashlib
 import struct
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from orderbook.dictionary import Dictionary
 from orderbook.errors import ExactnessError
 from views.compiler.m3 import Program
-from views.compiler.types import Kind, Type
 
-from .changes import NULL_CODE, ChangeBatch
+from .changes import ChangeBatch
 from .generate.layout import (
-    ACTIVE, CACHE, COUNT, DIRTY, ERROR, FIRED, FIRED_WORDS, LIST, TEXTS, column_words, layout_for, row_words,
+    ACTIVE,
+    CACHE,
+    COUNT,
+    DIRTY,
+    ERROR,
+    FIRED,
+    FIRED_CAPACITY,
+    FIRED_WORDS,
+    LIST,
+    LOOK_WORDS,
+    TEXTS,
+    layout_for,
+    row_words,
 )
+from .generate.support import free
 from .generate.triggers import program_module
 from .generate.watches import Look, looks_of, watch_module
 from .maps.cache import publish
-from .maps.memory import release
 from .plan.planner import plan
-from .plan.steps import ResultPlan, Store
+from .plan.steps import Store
+from .row_format import RowFormat, UnpackedRow, unpacker, word_of
 from .runtime import Firing, Row, Watch, Word
 
 
@@ -43,6 +56,9 @@ class NumbaRuntime:
         self.module = _published("program", source)
         self._state = _Block(self._layout.words)
         self._results = {r.result.name: i for i, r in enumerate(self.plan.results)}
+        self._formats = [RowFormat(r.result) for r in self.plan.results]
+        self._fired_at = (0, 0)
+        self._fired: ctypes.Array[ctypes.c_int64] = (ctypes.c_int64 * 0)()
         self._buffers = [_Block(len(r.result.keys) + row_words(r)) for r in self.plan.results]
         self._texts_block = _Block(1)
         for s in self.plan.stores:
@@ -59,6 +75,7 @@ class NumbaRuntime:
         state, layout = self._state, self._layout
         self._close_looks()
         self._watches = tuple(watches)
+        self._records = [self._record(w) for w in watches]
         source = watch_module(self.plan, self.module.__name__, watches, self._texts)
         self.driver = _published("watch", source)
         self._store_texts()
@@ -79,61 +96,69 @@ class NumbaRuntime:
 
     def apply(self, batch: ChangeBatch, start: int = 0) -> int:
         """Applies changes from `start` on; see Runtime."""
-        state = self._state
+        state = self._state.words
         if self._looks:
             state[FIRED_WORDS] = 0
-        stop = self._run(state.address, batch.kinds, batch.flags, batch.values, start, len(batch.kinds))
+        stop = self._run(self._state.address, batch.kinds, batch.flags, batch.values, start, len(batch.kinds))
         if state[ERROR]:
             self._overflow()
         return stop
 
     def firings(self) -> list[Firing]:
         """The firings at which `apply` stopped."""
-        used = self._state[FIRED_WORDS]
+        if not self._looks:
+            return []
+        state = self._state.words
+        used = state[FIRED_WORDS]
         if not used:
             return []
-        words = (ctypes.c_int64 * used).from_address(self._state[FIRED])
+        buffer = self._fired_buffer(state[FIRED], used)
         found: list[Firing] = []
         at = 0
         while at < used:
-            number = words[at]
-            view = self._results[self._watches[number].view]
-            result = self.plan.results[view]
-            keys, size = len(result.result.keys), row_words(result) + 1
-            at += 1
-            key = self._key(result, words[at : at + keys])
-            old = self._row(result, words[at + keys : at + keys + size])
-            new = self._row(result, words[at + keys + size : at + keys + 2 * size])
-            found.append(Firing(number, key, old, new))
-            at += keys + 2 * size
-        found.sort(key=lambda f: f.watch)
+            number = buffer[at]
+            form, unpack, keys, old, new, size = self._records[number]
+            values = unpack(buffer, 8 * at)
+            found.append(Firing(
+                number,
+                form.decoded_key(values[1:keys]),
+                UnpackedRow(values[keys:old], form.columns) if values[keys] else None,
+                UnpackedRow(values[old + 1 : new], form.columns) if values[old + 1] else None,
+            ))
+            at += size
+        if len(found) > 1:
+            found.sort(key=lambda f: f.watch)
         return found
+
+    def _fired_buffer(self, address: int, words: int) -> "ctypes.Array[ctypes.c_int64]":
+        """The firings' memory, wrapped again only when it has moved."""
+        capacity = self._state[FIRED_CAPACITY]
+        if self._fired_at != (address, capacity):
+            self._fired_at = (address, capacity)
+            self._fired = (ctypes.c_int64 * capacity).from_address(address)
+        return self._fired
 
     def row(self, view: str, key: tuple[Word, ...]) -> Row | None:
         """One row of a view; None where there is none."""
         number = self._results[view]
-        result = self.plan.results[number]
-        block = self._buffers[number]
-        words = [_word(w, k.type) for w, k in zip(key, result.result.keys, strict=True)]
+        form, block = self._formats[number], self._buffers[number]
+        words = [word_of(w, k.type) for w, k in zip(key, self.plan.results[number].result.keys, strict=True)]
         if not getattr(self.module, f"row_{number}")(self._state.address, *words, block.address):
             return None
-        return self._row(result, block.words[: row_words(result)])
+        return UnpackedRow(unpacker(form.row)(block.words), form.columns)
 
     def rows(self, view: str) -> Iterator[tuple[tuple[Word, ...], Row]]:
         """All rows of a view, in any order."""
         number = self._results[view]
-        result = self.plan.results[number]
+        form, multiplicity = self._formats[number], self.plan.results[number].result.multiplicity
         count = 1
-        if result.result.multiplicity is not None:
-            held = next(s for s in self.plan.stores_of(result.result.multiplicity) if s.ordered is None)
+        if multiplicity is not None:
+            held = next(s for s in self.plan.stores_of(multiplicity) if s.ordered is None)
             count = self._shape(held).size(self._handle(held))
-        keys = len(result.result.keys)
-        out = np.empty((count, keys + row_words(result)), np.int64)
+        out = np.empty((count, form.key_count + form.words), np.int64)
         written = getattr(self.module, f"rows_{number}")(self._state.address, out.ctypes.data, count)
-        for words in out[:written].tolist():
-            row = self._row(result, words[keys:])
-            assert row is not None
-            yield self._key(result, words[:keys]), row
+        for values in struct.iter_unpack("<" + form.key + form.row, out[:written].tobytes()):
+            yield form.decoded_key(values[: form.key_count]), UnpackedRow(values[form.key_count :], form.columns)
 
     def map_sizes(self) -> dict[str, int]:
         """Entries of every map's store; maps that share one are counted together."""
@@ -169,8 +194,8 @@ class NumbaRuntime:
             at = self._layout.look(look.view, look.per_message)
             if self.plan.results[look.view].result.keys:
                 self._cache_shape(look).destroy(self._state[at + CACHE])
-            release(self._state[at + LIST])
-            for word in range(8):
+            free(self._state[at + LIST])
+            for word in range(LOOK_WORDS):
                 self._state[at + word] = 0
         self._caches.clear()
         self._state[DIRTY] = 0
@@ -183,26 +208,14 @@ class NumbaRuntime:
                 self._texts_block[place] = self._dictionary.encode(text)
             self._state[TEXTS] = self._texts_block.address
 
-    def _key(self, result: ResultPlan, words: Sequence[int]) -> tuple[Word, ...]:
-        return tuple(_value(w, k.type) for w, k in zip(words, result.result.keys, strict=True))
-
-    def _row(self, result: ResultPlan, words: Sequence[int]) -> Row | None:
-        if words[0] == 0:
-            return None
-        columns: list[Word] = []
-        at = 1
-        for column in result.result.columns:
-            size = column_words(column.type)
-            if not words[at]:
-                columns.append(None)
-            elif size == 2:
-                columns.append((words[at + 2] << 64) | (words[at + 1] & (2**64 - 1)))
-            elif column.type.kind is Kind.DOUBLE:
-                columns.append(_double(words[at + 1]))
-            else:
-                columns.append(words[at + 1])
-            at += 1 + size
-        return Row(words[0], tuple(columns))
+    def _record(self, watch: Watch) -> tuple[RowFormat, Callable[..., tuple[Any, ...]], int, int, int, int]:
+        """How a firing of a watch lies in memory: watch, key, old row and its bits, new row and its bits."""
+        form = self._formats[self._results[watch.view]]
+        keys = 1 + form.key_count
+        old = keys + len(form.row)
+        new = old + 1 + len(form.row)
+        size = 1 + form.key_count + 2 * (form.words + 1)
+        return form, unpacker("q" + form.key + 2 * (form.row + "q")), keys, old, new, size
 
 
 class _Block:
@@ -228,24 +241,3 @@ def _published(kind: str, source: str) -> ModuleType:
 def _close(stores: list) -> None:  # type: ignore[type-arg]
     for destroy, handle in stores:
         destroy(handle)
-
-
-def _double(word: int) -> float:
-    return float(struct.unpack("<d", struct.pack("<q", word))[0])
-
-
-def _value(word: int, kind: Type) -> Word:
-    if word == NULL_CODE:
-        return None
-    return _double(word) if kind.kind is Kind.DOUBLE else word
-
-
-def _word(value: Word, kind: Type) -> int:
-    if value is None:
-        return NULL_CODE
-    if kind.kind is Kind.DOUBLE:
-        return int(struct.unpack("<q", struct.pack("<d", value))[0])
-    return int(value)
-
-
-

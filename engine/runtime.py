@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from views.compiler.calculus import Scalar
 
@@ -28,16 +28,24 @@ class Watch:
     edge: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A view's row: how often it stands (1 when grouped), and its columns."""
+class Row(Protocol):
+    """A view's row: how often it stands (1 when grouped), and its columns. It never changes."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def columns(self) -> tuple[Word, ...]: ...
+
+
+class PlainRow(NamedTuple):
+    """A Row whose columns are there."""
 
     count: int
     columns: tuple[Word, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Firing:
+class Firing(NamedTuple):
     """One firing of a watch: the row's key, what it was (at the last look) and is; None: no row."""
 
     watch: int

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from .live_view import Key, ViewLayout, ViewRow
 from .runtime import Firing, Watch
@@ -14,20 +14,47 @@ Granularity = Literal["message", "event"]
 Fire = Literal["edge", "change"]
 
 
-class ViewEvent(NamedTuple):
-    """A row of a view that changed, or of which a condition came to hold.
+class ViewEvent:
+    """A row of a view that changed, or of which a condition came to hold; it never changes itself.
 
     key: the row's key as `engine[view]` has it. old, new: the row at the subscription's last look (the
     end of the event or message before) and now; None where there is none. version: of the event just
     applied. status: "committed", as every event of a single node is.
     """
 
-    view: str
-    key: Key
-    old: ViewRow | None
-    new: ViewRow | None
-    version: Version
-    status: Literal["tentative", "committed"]
+    __slots__ = ("_firing", "_layout", "_seq")
+
+    def __init__(self, layout: ViewLayout, firing: Firing, seq: int):
+        self._layout = layout
+        self._firing = firing
+        self._seq = seq
+
+    @property
+    def view(self) -> str:
+        return self._layout.result.name
+
+    @property
+    def key(self) -> Key:
+        return self._layout.key(self._firing.key)
+
+    @property
+    def old(self) -> ViewRow | None:
+        return self._layout.row(self._firing.old)
+
+    @property
+    def new(self) -> ViewRow | None:
+        return self._layout.row(self._firing.new)
+
+    @property
+    def version(self) -> Version:
+        return (self._seq, 0, self._seq)
+
+    @property
+    def status(self) -> Literal["tentative", "committed"]:
+        return "committed"
+
+    def __repr__(self) -> str:
+        return f"ViewEvent({self.view!r}, key={self.key}, old={self.old}, new={self.new}, version={self.version})"
 
 
 class Subscription:
@@ -56,19 +83,6 @@ class Subscription:
     def cancel(self) -> None:
         """Ends the subscription: at once, or after the message at hand when called inside one."""
         self._cancel(self)
-
-    def event(self, firing: Firing, seq: int) -> ViewEvent:
-        """What the callback is given for a firing of this subscription's watch."""
-        layout = self.layout
-        old, new = firing.old, firing.new
-        return ViewEvent(
-            self.watch.view,
-            layout.key(firing.key),
-            None if old is None else ViewRow(layout, old),
-            None if new is None else ViewRow(layout, new),
-            (seq, 0, seq),
-            "committed",
-        )
 
     def __repr__(self) -> str:
         return f"<subscription to {self.view}, {'active' if self.active else 'cancelled'}>"

@@ -4,7 +4,7 @@ from functools import cache
 
 import orderbook
 
-BACKENDS = ("interpreter",)
+BACKENDS = ("interpreter", "numba")
 
 QUOTES = """
 CREATE STREAM quotes (

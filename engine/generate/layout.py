@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
+from engine.plan.planner import layout_of
 from engine.plan.steps import Plan, ResultPlan
 from views.compiler.types import Kind, Type
-
-from engine.plan.planner import layout_of
 
 # Words of the state block.
 ERROR = 0        # not 0 after an overflow of 128 bits

@@ -102,3 +102,9 @@ def fire(S, watch, keys, words, old, new):  # type: ignore[no-untyped-def]
         store(place, 1 + keys + word, load(old, word))
         store(place, 1 + keys + words + word, load(new, word))
     store(S, FIRED_WORDS, used + size)
+
+
+@njit(cache=True)
+def free(address):  # type: ignore[no-untyped-def]
+    """Gives a block back, from plain Python."""
+    release(address)

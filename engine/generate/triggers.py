@@ -1,8 +1,8 @@
 """The generated module of a program: its stores, one function a trigger, and the rows of its views."""
 
 import keyword
-from itertools import groupby
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 
 from engine.plan.planner import maps_read
 from engine.plan.steps import Lookup, Plan, ResultPlan, StatementPlan, Store, TriggerPlan

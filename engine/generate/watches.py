@@ -7,12 +7,21 @@ compared with what they were at the last look; the loop returns to Python only w
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engine.changes import END_OF_EVENT, END_OF_MESSAGE
 from engine.plan.steps import Plan
 from engine.runtime import Watch
-from engine.changes import END_OF_EVENT, END_OF_MESSAGE
 
 from .layout import (
-    CACHE, COUNT, DIRTY, ERROR, FIRED, FIRED_CAPACITY, FIRED_WORDS, LIST, Layout, layout_for, row_words,
+    CACHE,
+    COUNT,
+    DIRTY,
+    ERROR,
+    FIRED,
+    FIRED_WORDS,
+    LIST,
+    Layout,
+    layout_for,
+    row_words,
 )
 from .triggers import HEAD, cut_text, imports, row_function, trigger_name
 from .writer import Writer

@@ -5,7 +5,20 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from views.compiler.calculus import (
-    Apply, Cmp, Const, Exists, Factor, Lift, MapRef, Poly, Scalar, Term, Val, Var, bound_by, variable_set,
+    Apply,
+    Cmp,
+    Const,
+    Exists,
+    Factor,
+    Lift,
+    MapRef,
+    Poly,
+    Scalar,
+    Term,
+    Val,
+    Var,
+    bound_by,
+    variable_set,
 )
 from views.compiler.intervals import Types, exact, multiply, scalar_type
 from views.compiler.m3 import Program

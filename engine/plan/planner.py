@@ -11,7 +11,17 @@ from views.compiler.types import INT64_MAX, INT128_MAX, Kind, Type, unscaled
 
 from .lower import Lowering
 from .steps import (
-    Aggregate, Loop, Lookup, Pipeline, Plan, RangeSum, ResultPlan, StatementPlan, Step, Store, TriggerPlan,
+    Aggregate,
+    Lookup,
+    Loop,
+    Pipeline,
+    Plan,
+    RangeSum,
+    ResultPlan,
+    StatementPlan,
+    Step,
+    Store,
+    TriggerPlan,
 )
 
 

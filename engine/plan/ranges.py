@@ -4,7 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from views.compiler.calculus import (
-    MIRRORED, Apply, Cmp, Const, Factor, Lift, MapRef, Scalar, Var, scalar_variables, variable_set,
+    MIRRORED,
+    Apply,
+    Cmp,
+    Const,
+    Factor,
+    Lift,
+    MapRef,
+    Scalar,
+    Var,
+    scalar_variables,
+    variable_set,
 )
 from views.compiler.simplify import linear_form
 from views.compiler.types import Kind, Type

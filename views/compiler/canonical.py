@@ -1,69 +1,71 @@
-"""One name for equal map definitions: variables renamed and factors sorted in a canonical order."""
+"""One name for equal map definitions: factors sorted and variables numbered in a canonical order.
 
-from collections.abc import Sequence
-from itertools import islice, permutations, product as cartesian
+Variables get colours that tell where they stand, refined round by round; factors are sorted by what
+they look like in those colours. Two definitions that differ only in names and order get one form,
+unless the colours leave ties between factors that are not interchangeable (then there are two maps).
+"""
 
-from .calculus import Exists, Factor, Lift, Poly, Rel, Term, Var, bound_by, substitute_factor, variables
+from collections.abc import Mapping, Sequence
 
-# Orders tried among equal-looking factors; beyond it two equal definitions may get two maps.
-MOST_ORDERS = 120
+from .calculus import Exists, Factor, Lift, Poly, Rel, Term, Var, substitute, substitute_factor, variables
+
+# Each round lets a variable's colour see one join further.
+ROUNDS = 4
 
 Canonical = tuple[tuple[Var, ...], Poly]
+Colours = Mapping[Var, Var]
 
 
 def canonical(keys: Sequence[Var], body: Poly) -> tuple[Canonical, tuple[int, ...]]:
     """The canonical form of `Sum[keys](body)` and, for each canonical key, its place in `keys`."""
-    best: tuple[str, Poly, dict[Var, Var]] | None = None
-    for ordered in _orders(body):
-        names: dict[Var, Var] = {}
-        renamed = _rename(ordered, names)
-        text = repr(renamed) + repr(sorted(names[k].name for k in keys if k in names))
-        if best is None or text < best[0]:
-            best = (text, renamed, names)
-    assert best is not None
-    _, renamed, names = best
-    for key in keys:
-        names.setdefault(key, Var(f"v{len(names)}"))
+    ordered = _sorted(body, _colours(keys, body))
+    names = {v: Var(f"v{i}") for i, v in enumerate(dict.fromkeys([*variables(ordered), *keys]))}
     places = sorted(range(len(keys)), key=lambda i: int(names[keys[i]].name[1:]))
-    return (tuple(names[keys[i]] for i in places), renamed), tuple(places)
+    return (tuple(names[keys[i]] for i in places), substitute(ordered, names)), tuple(places)
 
 
-def _orders(body: Poly):  # type: ignore[no-untyped-def]
-    """Polynomials with factors sorted by shape, equal shapes in every order."""
-    choices = []
-    for term in body.terms:
-        shapes: dict[str, list[Factor]] = {}
-        for factor in term:
-            shapes.setdefault(_shape(factor), []).append(factor)
-        groups = [permutations(shapes[s]) for s in sorted(shapes)]
-        choices.append([tuple(f for g in combo for f in g) for combo in islice(cartesian(*groups), MOST_ORDERS)])
-    for terms in islice(cartesian(*choices), MOST_ORDERS):
-        yield Poly(tuple(sorted(terms, key=lambda t: [_shape(f) for f in t])))
+def _colours(keys: Sequence[Var], body: Poly) -> Colours:
+    colours: Colours = {v: Var("key" if v in keys else "") for v in variables(body)}
+    for _ in range(ROUNDS):
+        seen: dict[Var, list[str]] = {v: [] for v in colours}
+        for term in body.terms:
+            _look(term, colours, seen)
+        signatures = {v: f"{colours[v].name} {sorted(places)}" for v, places in seen.items()}
+        ranks = {s: Var(str(i)) for i, s in enumerate(sorted(set(signatures.values())))}
+        colours = {v: ranks[s] for v, s in signatures.items()}
+    return colours
 
 
-def _shape(factor: Factor) -> str:
-    """The factor with every variable called the same, relations before what filters them."""
-    blank = {v: Var("_") for v in variables(factor)}
-    kind = {Rel: 0, Exists: 1, Lift: 2}.get(type(factor), 3)
-    return f"{kind}{substitute_factor(factor, blank)!r}"
+def _look(term: Term, colours: Colours, seen: dict[Var, list[str]]) -> None:
+    """Notes for every variable the factors it stands in, and at which place."""
+    for factor in term:
+        text = _text(factor, colours)
+        for place, variable in enumerate(variables(factor)):
+            seen[variable].append(text if isinstance(factor, Lift | Exists) else f"{text}@{place}")
+        if isinstance(factor, Lift | Exists):
+            for inner in factor.body.terms:
+                _look(inner, colours, seen)
 
 
-def _rename(body: Poly, names: dict[Var, Var]) -> Poly:
-    """Numbers variables by first occurrence; a factor's own bindings come first."""
-    terms: list[Term] = []
-    for term in body.terms:
-        factors: list[Factor] = []
-        for factor in term:
-            if isinstance(factor, Lift | Exists):
-                for variable in sorted(bound_by(factor), key=lambda v: names.get(v, v).name):
-                    names.setdefault(variable, Var(f"v{len(names)}"))
-                inner = min(_orders(factor.body), key=lambda p: repr(_rename(p, dict(names))))
-                renamed = _rename(inner, names)
-                outer = [names[v] for v in ((factor.var,) if isinstance(factor, Lift) else factor.group)]
-                factors.append(Lift(outer[0], renamed) if isinstance(factor, Lift) else Exists(tuple(outer), renamed))
-                continue
-            for variable in variables(factor):
-                names.setdefault(variable, Var(f"v{len(names)}"))
-            factors.append(substitute_factor(factor, names))
-        terms.append(tuple(factors))
-    return Poly(tuple(terms))
+def _text(factor: Factor, colours: Colours) -> str:
+    """The factor in colours, the same however nested factors are ordered; relations sort first."""
+    if isinstance(factor, Lift | Exists):
+        bound = (factor.var,) if isinstance(factor, Lift) else factor.group
+        inner = sorted(_term_text(t, colours) for t in factor.body.terms)
+        return f"{2 if isinstance(factor, Lift) else 1}{[colours[v].name for v in bound]}{inner}"
+    return f"{0 if isinstance(factor, Rel) else 3}{substitute_factor(factor, colours)!r}"
+
+
+def _term_text(term: Term, colours: Colours) -> str:
+    return str(sorted(_text(f, colours) for f in term))
+
+
+def _sorted(poly: Poly, colours: Colours) -> Poly:
+    terms = sorted(poly.terms, key=lambda t: _term_text(t, colours))
+    return Poly(tuple(tuple(_inner(f, colours) for f in sorted(t, key=lambda f: _text(f, colours))) for t in terms))
+
+
+def _inner(factor: Factor, colours: Colours) -> Factor:
+    if isinstance(factor, Lift):
+        return Lift(factor.var, _sorted(factor.body, colours))
+    return Exists(factor.group, _sorted(factor.body, colours)) if isinstance(factor, Exists) else factor

@@ -9,7 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .calculus import (
-    MINUS_ONE, Exists, Poly, Rel, Scalar, Term, Var, nested_relations, relations, substitute_term,
+    MINUS_ONE,
+    Exists,
+    Poly,
+    Rel,
+    Scalar,
+    Term,
+    Var,
+    nested_relations,
+    relations,
+    substitute_term,
 )
 from .delta import delta, parameters, reach
 from .intervals import Types

@@ -4,7 +4,21 @@ SQL's three-valued logic is gone before this point: a condition here says that a
 (or that it is false), with "is not NULL" as a condition of its own.
 """
 
-from .calculus import MIRRORED, NEGATED, ONE, ZERO, Apply, Cmp, Const, Poly, Scalar, Val, Var, product, scalar_variables
+from .calculus import (
+    MIRRORED,
+    NEGATED,
+    ONE,
+    ZERO,
+    Apply,
+    Cmp,
+    Const,
+    Poly,
+    Scalar,
+    Val,
+    Var,
+    product,
+    scalar_variables,
+)
 
 TRUE = Const(1)
 FALSE = Const(0)

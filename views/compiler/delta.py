@@ -3,7 +3,19 @@
 from itertools import combinations
 
 from .calculus import (
-    MINUS_ONE, Cmp, Const, Exists, Factor, Lift, Poly, Rel, Scalar, Term, Var, bound_by, relations,
+    MINUS_ONE,
+    Cmp,
+    Const,
+    Exists,
+    Factor,
+    Lift,
+    Poly,
+    Rel,
+    Scalar,
+    Term,
+    Var,
+    bound_by,
+    relations,
     scalar_variables,
 )
 from .types import Relation

@@ -2,7 +2,19 @@
 
 from .calculus import Apply, Cmp, Const, Exists, Factor, Lift, MapRef, Poly, Rel, Scalar, Term, Val, Var
 from .m3 import MapDeclaration, Program, Result, Statement, Trigger
-from .types import BIGINT, BOOLEAN, DEFAULT_MAX_ROWS, INTEGER, TEXT, TIMESTAMP, Column, Kind, Relation, Type, decimal
+from .types import (
+    BIGINT,
+    BOOLEAN,
+    DEFAULT_MAX_ROWS,
+    INTEGER,
+    TEXT,
+    TIMESTAMP,
+    Column,
+    Kind,
+    Relation,
+    Type,
+    decimal,
+)
 
 INFIX = ("+", "-", "*", "/", "=", "<>", "<", "<=", ">", ">=", "and", "or")
 PLAIN = {"INTEGER": INTEGER, "BIGINT": BIGINT, "TEXT": TEXT, "TIMESTAMP": TIMESTAMP, "BOOLEAN": BOOLEAN}

@@ -11,8 +11,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from .calculus import (
-    Apply, Const, Exists, Factor, Lift, MapRef, Poly, Rel, Scalar, Term, Val, Var, bound_by, relations,
-    substitute, variable_set,
+    Apply,
+    Const,
+    Exists,
+    Factor,
+    Lift,
+    MapRef,
+    Poly,
+    Rel,
+    Scalar,
+    Term,
+    Val,
+    Var,
+    bound_by,
+    relations,
+    substitute,
+    variable_set,
 )
 from .canonical import Canonical, canonical
 from .intervals import scalar_type, sum_type

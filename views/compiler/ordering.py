@@ -4,8 +4,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from .calculus import (
-    Cmp, Const, Exists, Factor, Lift, MapRef, Poly, Rel, Term, Val, Var, bound_by, maps_read, scalar_variables,
-    substitute, substitute_scalar, variable_set, variables,
+    Cmp,
+    Const,
+    Exists,
+    Factor,
+    Lift,
+    MapRef,
+    Poly,
+    Rel,
+    Term,
+    Val,
+    Var,
+    bound_by,
+    maps_read,
+    scalar_variables,
+    substitute,
+    substitute_scalar,
+    variable_set,
+    variables,
 )
 from .m3 import MapDeclaration, Program, Result, Statement, Trigger
 

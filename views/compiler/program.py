@@ -1,6 +1,6 @@
 """From SQL texts to a compiled program: every stage's value, and the edge that encodes data for it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -12,12 +12,12 @@ from orderbook.dictionary import Dictionary
 from orderbook.errors import SourceError
 
 from .bind import Parameter, bind
-from .bound import Catalog, Select
+from .bound import Catalog
 from .compile import Compiler
 from .m3 import Program
 from .m3_print import program_text
 from .translate import CalculusView, Translator
-from .types import Relation, Type
+from .types import Relation
 
 if TYPE_CHECKING:
     import polars as pl
@@ -90,43 +90,25 @@ def compile_views(
     catalog = bind(_texts(sql), parameters)
     relations = {r.name: r for r in catalog.relations}
     translator = Translator(relations)
-    views = tuple(_with_keys_to_read(translator.view(v), v.query) for v in catalog.views)
+    views = tuple(_with_keys_named_apart(translator.view(v)) for v in catalog.views)
     compiled = Compiler(relations, translator.types).program(views)
     program = replace(compiled, relations=catalog.relations)
     words = Dictionary() if dictionary is None else dictionary
     return CompiledProgram(catalog, views, program, program_text(program), parameters, words)
 
 
-def _with_keys_to_read(view: CalculusView, query: Select) -> CalculusView:
-    """The view with its keys named apart, as the compiler may reorder them, and typed as in SQL."""
+def _with_keys_named_apart(view: CalculusView) -> CalculusView:
+    """The view with different names for its keys, which the compiler may reorder."""
     taken: set[str] = set()
     keys = []
-    for key, kind in zip(view.keys, _key_types(view, query), strict=True):
+    for key in view.keys:
         name, count = key.name, 1
         while name in taken:
             count += 1
             name = f"{key.name}_{count}"
         taken.add(name)
-        keys.append(replace(key, name=name, type=kind))
+        keys.append(replace(key, name=name))
     return replace(view, keys=tuple(keys))
-
-
-def _key_types(view: CalculusView, query: Select) -> list[Type]:
-    """The types of a view's keys with their scales, which variables of the calculus do not have."""
-    if view.grouped:
-        return [expression.type for expression in query.group_by]
-    declared = dict(_declared_columns(query))
-    selected = {c.scalar: c.type for c in view.columns}
-    return [selected.get(k.variable) or declared.get(k.variable.name, k.type) for k in view.keys]
-
-
-def _declared_columns(query: Select) -> Iterator[tuple[str, Type]]:
-    """The variables that stand for columns of relations in FROM, at any depth, with the columns' types."""
-    for source in query.sources:
-        if isinstance(source.relation, Select):
-            yield from _declared_columns(source.relation)
-        else:
-            yield from ((f"{source.id}.{c.name}", c.type) for c in source.relation.columns)
 
 
 def _texts(sql: Sql) -> list[tuple[str | None, str]]:

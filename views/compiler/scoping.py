@@ -3,7 +3,14 @@
 from collections.abc import Iterable
 
 from .calculus import (
-    Exists, Factor, Lift, Poly, Var, bound_by, substitute, variable_set,
+    Exists,
+    Factor,
+    Lift,
+    Poly,
+    Var,
+    bound_by,
+    substitute,
+    variable_set,
 )
 
 

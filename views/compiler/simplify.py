@@ -8,8 +8,27 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from .calculus import (
-    MIRRORED, NEGATED, Apply, Cmp, Const, Exists, Factor, Lift, MapRef, Poly, Rel, Scalar, Term, Val, Var,
-    bound_by, map_scalar, substitute, substitute_term, variable_set, variables,
+    MIRRORED,
+    NEGATED,
+    Apply,
+    Cmp,
+    Const,
+    Exists,
+    Factor,
+    Lift,
+    MapRef,
+    Poly,
+    Rel,
+    Scalar,
+    Term,
+    Val,
+    Var,
+    bound_by,
+    map_scalar,
+    substitute,
+    substitute_term,
+    variable_set,
+    variables,
 )
 from .conditions import compare
 from .scoping import apart_from

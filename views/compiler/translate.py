@@ -11,11 +11,37 @@ from decimal import Decimal
 
 from . import bound
 from .calculus import (
-    ONE, Apply, Cmp, Const, Exists, Factor, Lift, Poly, Rel, Scalar, Val, Var, bound_by, product,
-    scalar_variables, variable_set, substitute, substitute_scalar, substitute_term,
+    ONE,
+    Apply,
+    Cmp,
+    Const,
+    Exists,
+    Factor,
+    Lift,
+    Poly,
+    Rel,
+    Scalar,
+    Val,
+    Var,
+    bound_by,
+    product,
+    scalar_variables,
+    substitute,
+    substitute_scalar,
+    substitute_term,
+    variable_set,
 )
 from .conditions import (
-    FALSE, NULL, TRUE, both, choose, comparison, condition_poly, either, negation, not_null,
+    FALSE,
+    NULL,
+    TRUE,
+    both,
+    choose,
+    comparison,
+    condition_poly,
+    either,
+    negation,
+    not_null,
 )
 from .intervals import Types, exact, scalar_type, sum_type
 from .scoping import rename_apart
@@ -37,7 +63,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class ViewKey:
-    """A key of a view's rows; a nullable one holds NULL as `conditions.NULL`."""
+    """A key of a view's rows, with its SQL type; a nullable one holds NULL as `conditions.NULL`."""
 
     variable: Var
     name: str
@@ -76,10 +102,15 @@ Scope = Mapping[str, Mapping[str, Value]]
 
 @dataclass(slots=True)
 class Translator:
-    """Translates the views of a catalog; `types` collects the type of every variable."""
+    """Translates the views of a catalog.
+
+    `types` collects the type of every variable, `shown` the SQL types, with their scales, of those that
+    stand for columns and grouping expressions.
+    """
 
     relations: Mapping[str, Relation]
     types: Types = field(default_factory=Types)
+    shown: Types = field(default_factory=Types)
     _lifts: int = 0
 
     def view(self, view: bound.View) -> CalculusView:
@@ -110,7 +141,7 @@ class Translator:
         ]
         return CalculusView(
             name,
-            tuple(ViewKey(k, k.name.rpartition(".")[2], self.types[k]) for k in keys),
+            tuple(ViewKey(k, k.name.rpartition(".")[2], self.shown[k]) for k in keys),
             rows if query.group_by else None,
             True,
             _lets(lifts),
@@ -133,7 +164,7 @@ class Translator:
         keys, lets = _roots(rows, needed)
         return CalculusView(
             name,
-            tuple(ViewKey(k, k.name.rpartition(".")[2], self.types[k]) for k in keys),
+            tuple(ViewKey(k, k.name.rpartition(".")[2], self.shown[k]) for k in keys),
             None if rows == ONE else rows,
             rows == ONE,
             lets + _lets(lifts),
@@ -150,7 +181,7 @@ class Translator:
             scope[source.id] = columns
         if query.where is not None:
             lifts: list[Factor] = []
-            condition = self._condition(query.where, scope, lifts)[0]
+            condition = self.condition(query.where, scope, lifts)[0]
             rows = rows * product(*lifts) * condition_poly(condition)
         return rows, scope
 
@@ -159,6 +190,7 @@ class Translator:
             columns = {}
             for column in source.relation.columns:
                 variable = self._variable(f"{source.id}.{column.name}", unscaled(column.type))
+                self.shown[variable] = column.type
                 valid = not_null(variable) if column.nullable else TRUE
                 columns[column.name] = Value(variable, column.type, valid)
             return product(Rel(source.relation.name, tuple(v.scalar for v in columns.values()))), columns
@@ -189,6 +221,7 @@ class Translator:
                 key = self._fresh(name, scalar_type(value.scalar, self.types))
                 lifts.append(Lift(key, product(Val(choose(value.valid, value.scalar, NULL)))))
             keys.append(key)
+            self.shown[key] = value.type
             valid = TRUE if value.valid == TRUE else not_null(key)
             grouped[expression] = Value(key, value.type, valid)
         return rows * product(*lifts), tuple(keys), _GroupedScope(scope, grouped)
@@ -217,11 +250,11 @@ class Translator:
                     raise ValueError("aggregate outside an aggregated query")
                 return self._aggregate(expression, scope, lifts, group)
             case bound.Comparison() | bound.Logical():
-                true, false = self._condition(expression, scope, lifts, group)
+                true, false = self.condition(expression, scope, lifts, group)
                 return Value(true, BOOLEAN, either(true, false) if expression.nullable else TRUE)
         raise TypeError(expression)
 
-    def _condition(
+    def condition(
         self, expression: bound.Expression, scope: Scope, lifts: list[Factor], group: "_Group | None" = None
     ) -> tuple[Scalar, Scalar]:
         """When the expression is true, and when it is false; NULL is neither."""
@@ -234,10 +267,10 @@ class Translator:
                 truth = comparison(op, left_scalar, right_scalar)
                 return both(valid, truth), both(valid, negation(truth))
             case bound.Logical("NOT", (argument,)):
-                true, false = self._condition(argument, scope, lifts, group)
+                true, false = self.condition(argument, scope, lifts, group)
                 return false, true
             case bound.Logical(op, args):
-                joined = [self._condition(a, scope, lifts, group) for a in args]
+                joined = [self.condition(a, scope, lifts, group) for a in args]
                 true, false = joined[0]
                 for next_true, next_false in joined[1:]:
                     if op == "AND":

@@ -51,7 +51,7 @@ def _condition(result: Result, file: str, text: str, parameters: Mapping[str, Pa
 
     bound = ExpressionBinder(source, parameters, refuse_subquery).condition(node, scope)
     values = {c.name: Value(c.scalar, c.type, c.valid) for c in result.columns}
-    return Translator({})._condition(bound, {result.name: values}, [])[0]
+    return Translator({}).condition(bound, {result.name: values}, [])[0]
 
 
 def _expression(source: SqlText) -> exp.Expr:
