@@ -63,9 +63,10 @@ def _word(value: int | float | None) -> int:
 
 def stream(entry: Entry, program: Program, generator: random.Random, length: int) -> list:
     """A random stream of the entry's relations, everything deleted at its end."""
+    read = sorted({t.relation for t in program.triggers})
     steps = []
-    for _ in range(length if program.relations else 0):
-        relation = generator.choice(program.relations)
+    for _ in range(length if read else 0):
+        relation = program.relation(generator.choice(read))
         row = tuple(generator.choice(entry.domain(relation.name, c.name)) for c in relation.columns)
         kind = generator.choice(("insert", "insert", "insert", "copy", "update", "update", "delete", "delete"))
         steps.append((kind, relation.name, row, generator.randrange(16)))

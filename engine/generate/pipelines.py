@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from engine.maps.cuts import cut_imports, cut_source
 from engine.plan.planner import layout_of
@@ -9,11 +10,21 @@ from engine.plan.steps import Aggregate, Cut, Filter, Lookup, Loop, Pipeline, Pl
 from views.compiler.calculus import NEGATED, Apply, Cmp, Scalar, Var, scalar_variables
 from views.compiler.types import INT64_MAX, Kind, Type
 
+from .layout import TEXTS
 from .scalars import STATE, Code, held_as, number, product, scalar_code, truth
 from .writer import Writer
 
 LOWEST, HIGHEST = f"({-INT64_MAX})", str(INT64_MAX)
 Sink = Callable[[Code, dict[Var, Code]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CutText:
+    """The function of a cut search, and what the module must import for it."""
+
+    name: str
+    source: str
+    imports: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -24,7 +35,7 @@ class Emitter:
     writer: Writer
     handles: dict[str, int]
     texts: dict[str, int]
-    cuts: dict[str, tuple[str, str, tuple[str, ...]]] = field(default_factory=dict)
+    cuts: dict[str, CutText] = field(default_factory=dict)
     types: Mapping[Var, Type] = field(default_factory=dict)
 
     def scalar(self, scalar: Scalar, names: dict[Var, Code]) -> Code:
@@ -33,7 +44,7 @@ class Emitter:
     def text_constant(self, value: str) -> str:
         """The dictionary code of a text constant, which the state holds."""
         place = self.texts.setdefault(value, len(self.texts))
-        return f"load(load({STATE}, TEXTS), {place})"
+        return f"load(load({STATE}, {TEXTS}), {place})"
 
     def key(self, scalar: Scalar, kind: Type, names: dict[Var, Code]) -> str:
         """A scalar as the word of a key."""
@@ -93,7 +104,7 @@ class Emitter:
                     self._steps(pipeline, at, names, sink)
                 return
             if isinstance(step, Loop):
-                self._loop(step, names, lambda inner: self._steps(pipeline, at, inner, sink))
+                self._loop(step, names, partial(self._steps, pipeline, at, sink=sink))
                 return
             if isinstance(step, Lookup):
                 names[step.value] = self.lookup(step, names)
@@ -175,11 +186,11 @@ class Emitter:
             options = (len(store.prefix), store.layout)
             source = cut_source(name, *options, cut.descending, cut.inclusive, predicate, arguments)
             bound = _bound_source(name, store, cut, predicate, arguments)
-            self.cuts[key] = (name, source + bound, cut_imports(name, *options))
+            self.cuts[key] = CutText(name, source + bound, cut_imports(name, *options))
         others = [i for i in range(len(store.key_types)) if i != store.ordered]
         prefix = [self.key(k, store.key_types[i], names) for k, i in zip(cut.prefix, others, strict=True)]
         values = [self.scalar(v, names).text for v in parameters] + ([STATE] if checked else [])
-        return self.cuts[key][0], prefix, values
+        return self.cuts[key].name, prefix, values
 
     def _cut_call(self, cut: Cut, names: dict[Var, Code], store: Store) -> str:
         name, prefix, arguments = self._cut_parts(cut, names, store)

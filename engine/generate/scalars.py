@@ -108,6 +108,11 @@ def number(code: Code) -> Code:
     return Code(f"(1 if {code.text} else 0)", exact(0, 1)) if code.kind == "b" else code
 
 
+def without_boolean(kind: Type) -> Type:
+    """The type of a variable that holds 0 or 1 as a number, as columns and keys do."""
+    return exact(0, 1) if kind.kind is Kind.BOOLEAN else kind
+
+
 def as_wide(code: Code) -> str:
     return code.text if code.kind == "w" else f"wide({number(code).text})"
 

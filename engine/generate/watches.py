@@ -11,20 +11,10 @@ from engine.changes import END_OF_EVENT, END_OF_MESSAGE
 from engine.plan.steps import Plan
 from engine.runtime import Watch
 
-from .layout import (
-    CACHE,
-    COUNT,
-    DIRTY,
-    ERROR,
-    FIRED,
-    FIRED_WORDS,
-    LIST,
-    Layout,
-    layout_for,
-    row_words,
-)
-from .triggers import HEAD, cut_text, imports, row_function, trigger_name
-from .writer import Writer
+from .layout import CACHE, COUNT, DIRTY, ERROR, FIRED, FIRED_WORDS, LIST, row_words
+from .module import ModuleText
+from .rows import row_function
+from .triggers import trigger_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +36,18 @@ def looks_of(plan: Plan, watches: Sequence[Watch]) -> tuple[Look, ...]:
 
 def watch_module(plan: Plan, program_module: str, watches: Sequence[Watch], texts: dict[str, int]) -> str:
     """The source of the driver and looks; `program_module` is the name of the program's module."""
-    layout = layout_for(plan)
-    w = Writer()
-    cuts: dict = {}  # type: ignore[type-arg]
+    module = ModuleText(plan, texts)
     looks = looks_of(plan, watches)
     for look in looks:
-        conditions = [watches[n].condition for n in look.watches]
-        row_function(w, plan, layout, texts, cuts, look.view, plan.results[look.view], conditions,
-                     f"watched_{int(look.per_message)}")
-        _refresh(w, plan, look, watches)
-        _look(w, plan, layout, look)
-    _look_all(w, layout, looks)
-    _driver(w, plan, bool(looks))
+        row_function(module, look.view, [watches[n].condition for n in look.watches], f"watched_{int(look.per_message)}")
+        _refresh(module, look, watches)
+        _look(module, look)
+    _look_all(module, looks)
+    _driver(module, bool(looks))
     names = [trigger_name(t) for t in plan.triggers]
-    head = HEAD + "from engine.generate.support import fire\nfrom engine.maps.memory import calloc, release\n"
-    own = f"from {program_module} import {', '.join(names)}\n" if names else ""
-    caches = "".join(
-        _cache_imports(plan, look) for look in looks if _keys(plan, look)
-    )
-    return head + own + imports(plan.stores) + caches + cut_text(cuts.values()) + "\n\n" + w.text()
+    imports = "from engine.generate.support import fire\nfrom engine.maps.memory import calloc, release\n"
+    imports += f"from {program_module} import {', '.join(names)}\n" if names else ""
+    return module.text(imports + "".join(_cache_imports(plan, look) for look in looks if _keys(plan, look)))
 
 
 def _cache_imports(plan: Plan, look: Look) -> str:
@@ -84,17 +67,16 @@ def _words(plan: Plan, look: Look) -> int:
     return row_words(plan.results[look.view]) + 1
 
 
-def _refresh(w: Writer, plan: Plan, look: Look, watches: Sequence[Watch]) -> None:
+def _refresh(module: ModuleText, look: Look, watches: Sequence[Watch]) -> None:
     """Compares one row with the last look, fires what fires, and keeps the new one."""
+    w, plan = module.writer, module.plan
     keys = [f"k{i}" for i in range(_keys(plan, look))]
     words = _words(plan, look)
     tag = f"{look.view}_{int(look.per_message)}"
     edges = sum(1 << i for i, n in enumerate(look.watches) if watches[n].edge and watches[n].condition is not None)
     always = sum(1 << i for i, n in enumerate(look.watches) if watches[n].condition is None)
     own = ", ".join(keys)
-    w.line("@njit(cache=True, error_model='numpy')")
-    with w.block(f"def refresh_{tag}({', '.join(['S', 'last', *keys, 'new', 'quiet'])}):"):
-        w.line('"""Looks at one row: fires the watches whose time has come, unless `quiet`."""')
+    with module.function(f"refresh_{tag}({', '.join(['S', 'last', *keys, 'new', 'quiet'])})", "Looks at one row: fires the watches whose time has come, unless `quiet`."):
         arguments = ", ".join(["S", *keys, "new"])
         w.line(f"count = watched_{int(look.per_message)}_{look.view}({arguments})")
         if keys:
@@ -131,19 +113,16 @@ def _refresh(w: Writer, plan: Plan, look: Look, watches: Sequence[Watch]) -> Non
         if keys:
             with w.block("if count == 0:"):
                 w.line(f"cache_{tag}_remove(last, entry)")
-    w.line("")
-    w.line("")
 
 
-def _look(w: Writer, plan: Plan, layout: Layout, look: Look) -> None:
+def _look(module: ModuleText, look: Look) -> None:
     """Refreshes the rows touched since the last look; every row where that is not known."""
+    w, plan, layout = module.writer, module.plan, module.layout
     count, words = _keys(plan, look), _words(plan, look)
     at = layout.look(look.view, look.per_message)
     tag = f"{look.view}_{int(look.per_message)}"
     result = plan.results[look.view].result
-    w.line("@njit(cache=True, error_model='numpy')")
-    with w.block(f"def look_{tag}(S, quiet):"):
-        w.line(f'"""Looks at the rows of {result.name} that were touched."""')
+    with module.function(f"look_{tag}(S, quiet)", f"Looks at the rows of {result.name} that were touched."):
         w.line(f"last = load(S, {at + CACHE})")
         w.line(f"touched = load(S, {at + COUNT})")
         w.line(f"new = calloc({words}, 8)")
@@ -173,14 +152,11 @@ def _look(w: Writer, plan: Plan, layout: Layout, look: Look) -> None:
                 w.line(f"refresh_{tag}(S, last, new, quiet)")
         w.line(f"store(S, {at + COUNT}, 0)")
         w.line("release(new)")
-    w.line("")
-    w.line("")
 
 
-def _look_all(w: Writer, layout: Layout, looks: Sequence[Look]) -> None:
-    w.line("@njit(cache=True, error_model='numpy')")
-    with w.block("def look(S, message_ends, quiet):"):
-        w.line('"""Looks at the touched rows; whether any watch fired."""')
+def _look_all(module: ModuleText, looks: Sequence[Look]) -> None:
+    w, layout = module.writer, module.layout
+    with module.function("look(S, message_ends, quiet)", "Looks at the touched rows; whether any watch fired."):
         w.line(f"store(S, {DIRTY}, 0)")
         for look in looks:
             call = f"look_{look.view}_{int(look.per_message)}(S, quiet)"
@@ -192,15 +168,12 @@ def _look_all(w: Writer, layout: Layout, looks: Sequence[Look]) -> None:
             else:
                 w.line(call)
         w.line(f"return load(S, {FIRED_WORDS}) != 0")
-    w.line("")
-    w.line("")
 
 
-def _driver(w: Writer, plan: Plan, watched: bool) -> None:
+def _driver(module: ModuleText, watched: bool) -> None:
+    w, plan = module.writer, module.plan
     names = [r.name for r in plan.program.relations]
-    w.line("@njit(cache=True, error_model='numpy', nogil=True)")
-    with w.block("def run(S, kinds, flags, values, start, stop):"):
-        w.line('"""Applies changes start..stop; the index after the last, early when a watch fires."""')
+    with module.function("run(S, kinds, flags, values, start, stop)", "Applies changes start..stop; the index after the last, early when a watch fires.", ", nogil=True"):
         w.line("stride = 8 * values.shape[1]")
         w.line("row = values.ctypes.data + start * stride")
         with w.block("for i in range(start, stop):"):

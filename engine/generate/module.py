@@ -1,0 +1,79 @@
+"""The text of a generated module: imports of its stores, cut functions, and functions one by one."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from engine.plan.steps import Plan, Store
+
+from .layout import Layout, layout_for
+from .pipelines import CutText, Emitter
+from .writer import Writer
+
+HEAD = '''\
+"""Generated from an M3 program: its stores, a function for every trigger, and the rows of its views."""
+
+from engine.generate.support import bits_to_double, clamp, divide, double_bits, floor_divide, push_key
+from engine.maps.int128 import (
+    checked_add, checked_multiply, high_word, low_word, wide, wide_product, wide_to_double, words_to_wide,
+)
+from engine.maps.memory import load, load_double, store, store_double
+from engine.maps.shapes import hashed, ordered
+from numba import njit
+'''
+
+HASHED = ("find", "add", "assign", "get", "clear", "first", "next_entry", "create", "destroy")
+ORDERED = (
+    "add", "assign", "get", "clear", "total", "range_sum", "range_first", "range_next", "key_at",
+    "lowest", "highest", "at_or_above", "at_or_below", "create", "destroy",
+)
+
+
+@dataclass(slots=True)
+class ModuleText:
+    """Collects the functions of one module; `texts` numbers the text constants of the program."""
+
+    plan: Plan
+    texts: dict[str, int]
+    writer: Writer = field(default_factory=Writer)
+    layout: Layout = field(init=False)
+    _cuts: dict[str, CutText] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.layout = layout_for(self.plan)
+
+    @contextmanager
+    def function(self, head: str, description: str, options: str = "") -> Iterator[Emitter]:
+        """One function, `def head:`, whose body is written inside the context."""
+        self.writer.line(f"@njit(cache=True, error_model='numpy'{options})")
+        with self.writer.block(f"def {head}:"):
+            self.writer.line(f'"""{description}"""')
+            yield Emitter(self.plan, self.writer, self.layout.handles, self.texts, self._cuts)
+        self.writer.line("")
+        self.writer.line("")
+
+    def text(self, imports: str = "") -> str:
+        """The module: `imports` come after those that every module has."""
+        cuts = self._cuts.values()
+        lines = dict.fromkeys(line for cut in cuts for line in cut.imports)
+        parts = [HEAD, imports, store_imports(self.plan.stores), "\n".join(lines), "\n\n"]
+        return "".join(parts) + "\n\n".join(cut.source for cut in cuts) + "\n\n" + self.writer.text()
+
+
+def store_imports(stores: Sequence[Store]) -> str:
+    """Binds the functions of every store's module to names of this one."""
+    lines = []
+    for s in stores:
+        if s.ordered is None:
+            lines.append(f"# {', '.join(s.maps)}")
+            lines.append(f"{s.name} = hashed({len(s.key_types)}, {s.layout!r}, {s.slices!r})")
+            names = [n for n in HASHED if s.key_types or n not in ("find",)]
+            names += [f"value_{i}" for i in range(len(s.layout))] if s.key_types else []
+            names += [f"key_{i}" for i in range(len(s.key_types))]
+            names += [f"slice_{i}_{w}" for i in range(len(s.slices)) for w in ("first", "next")]
+        else:
+            lines.append(f"# {', '.join(s.maps)}, in the order of key {s.ordered}")
+            lines.append(f"{s.name} = ordered({len(s.prefix)}, {s.layout!r})")
+            names = [*ORDERED, *(f"value_{i}_at" for i in range(len(s.layout)))]
+        lines += [f"{s.name}_{n} = {s.name}.{n}" for n in names]
+    return "\n".join(lines) + "\n"

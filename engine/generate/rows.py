@@ -1,0 +1,151 @@
+"""Rows of views: the function that computes one, the one that lists them, and notes of what changed."""
+
+from collections.abc import Sequence
+
+from engine.plan.planner import maps_read
+from engine.plan.steps import Lookup, Pipeline, ResultPlan
+from views.compiler.calculus import Scalar, Var
+from views.compiler.m3 import ResultColumn
+from views.compiler.types import Kind, unscaled
+
+from .layout import ACTIVE, COUNT, DIRTY, LIST, column_words, row_words
+from .module import ModuleText
+from .pipelines import Emitter
+from .scalars import Code, held_as, number, truth, without_boolean
+
+
+def row_keys(result: ResultPlan, name: str) -> list[tuple[int, ...] | None]:
+    """How a written key of map `name` tells the view's row: positions of its keys; None: any row."""
+    view_keys = [k.variable for k in result.result.keys]
+    found: list[tuple[int, ...] | None] = []
+    if result.result.multiplicity == name:
+        found.append(tuple(range(len(view_keys))))
+    for _, pipelines in result.lets:
+        for pipeline in pipelines:
+            for step in pipeline.steps:
+                if isinstance(step, Lookup) and step.map == name and set(step.keys) == set(view_keys):
+                    found.append(tuple(step.keys.index(k) for k in view_keys))
+                elif name in maps_read([Pipeline((step,), ())]):
+                    found.append(None)
+    return [None] if None in found else list(dict.fromkeys(found))
+
+
+def touch_functions(module: ModuleText, view: int) -> None:
+    """`touch_<view>(S, keys..)` and `touch_all_<view>(S)`: notes for the next look at watched rows."""
+    w, result = module.writer, module.plan.results[view].result
+    keys = [f"k{i}" for i in range(len(result.keys))]
+    with module.function(
+        f"touch_{view}({', '.join(['S', *keys])})", f"Notes for watches that a row of {result.name} may have changed."
+    ):
+        for at in (module.layout.look(view, per_message) for per_message in (False, True)):
+            with w.block(f"if load(S, {at + ACTIVE}) != 0:"):
+                w.line(f"store(S, {DIRTY}, 1)")
+                with w.block(f"if load(S, {at + COUNT}) >= 0:"):
+                    w.line(f"place = push_key(S, {at + LIST}, {len(keys)})")
+                    for i, key in enumerate(keys):
+                        w.line(f"store(place, {i}, {key})")
+    with module.function(f"touch_all_{view}(S)", f"Notes for watches that any row of {result.name} may have changed."):
+        for at in (module.layout.look(view, per_message) for per_message in (False, True)):
+            with w.block(f"if load(S, {at + ACTIVE}) != 0:"):
+                w.line(f"store(S, {DIRTY}, 1)")
+                w.line(f"store(S, {at + COUNT}, -1)")
+
+
+def row_function(module: ModuleText, view: int, conditions: Sequence[Scalar | None], prefix: str = "row") -> None:
+    """`row_<view>(S, keys.., out)`: writes the row's words to `out` and returns how often it stands.
+
+    With conditions, one more word holds a bit for each that holds.
+    """
+    w, result = module.writer, module.plan.results[view]
+    keys = [f"k{i}" for i in range(len(result.result.keys))]
+    with module.function(
+        f"{prefix}_{view}({', '.join(['S', *keys, 'out'])})",
+        f"A row of {result.result.name}, written to `out`; how often it stands.",
+    ) as emitter:
+        emitter.types = result.types
+        names = _key_names(emitter, result, keys)
+        count = _count(emitter, result, names)
+        w.line(f"store(out, 0, {count})")
+        if count != "1":
+            with w.block(f"if {count} == 0:"):
+                w.line("return 0")
+        for variable, pipelines in result.lets:
+            names[variable] = emitter.sum(pipelines, names, result.types[variable])
+        at = 1
+        for column in result.result.columns:
+            at = _column(emitter, column, names, at)
+        if conditions:
+            bits = [_bit(emitter, c, names, i) for i, c in enumerate(conditions)]
+            w.line(f"store(out, {at}, {' | '.join(bits)})")
+        w.line(f"return {count}")
+
+
+def _key_names(emitter: Emitter, result: ResultPlan, words: Sequence[str]) -> dict[Var, Code]:
+    names: dict[Var, Code] = {}
+    for key, word in zip(result.result.keys, words, strict=True):
+        kind = without_boolean(unscaled(key.type))
+        text = emitter.writer.once("key", f"bits_to_double(S, {word})") if kind.kind is Kind.DOUBLE else word
+        names[key.variable] = Code(text, kind)
+    return names
+
+
+def _count(emitter: Emitter, result: ResultPlan, names: dict[Var, Code]) -> str:
+    """How often the row stands: 1 for the only row of a view, and for a group that is there."""
+    if result.result.multiplicity is None:
+        return "1"
+    lookup = Lookup(Var("$count"), result.result.multiplicity, tuple(k.variable for k in result.result.keys))
+    count = emitter.writer.once("count", held_as(emitter.lookup(lookup, names), "i"))
+    return f"(1 if {count} != 0 else 0)" if result.result.grouped else count
+
+
+def _bit(emitter: Emitter, condition: Scalar | None, names: dict[Var, Code], number_of: int) -> str:
+    holds = "True" if condition is None else truth(emitter.scalar(condition, names))
+    return f"({1 << number_of} if {holds} else 0)"
+
+
+def _column(emitter: Emitter, column: ResultColumn, names: dict[Var, Code], at: int) -> int:
+    """Writes whether the column is there, and its value, from word `at` on; where the next one goes."""
+    w = emitter.writer
+    valid = truth(emitter.scalar(column.valid, names))
+    w.line(f"store(out, {at}, 1 if {valid} else 0)")
+    value = number(emitter.scalar(column.scalar, names))
+    words = column_words(column.type)
+    with w.block(f"if {valid}:"):
+        if column.type.kind is Kind.DOUBLE:
+            w.line(f"store_double(out, {at + 1}, {held_as(value, 'd')})")
+        elif words == 2:
+            wide_value = w.once("wide_value", held_as(value, "w"))
+            w.line(f"store(out, {at + 1}, low_word({wide_value}))")
+            w.line(f"store(out, {at + 2}, high_word({wide_value}))")
+        else:
+            w.line(f"store(out, {at + 1}, {held_as(value, 'i')})")
+    with w.block("else:"):
+        for i in range(words):
+            w.line(f"store(out, {at + 1 + i}, 0)")
+    return at + 1 + words
+
+
+def list_function(module: ModuleText, view: int) -> None:
+    """`rows_<view>(S, out, limit)`: keys and words of up to `limit` rows; how many were written."""
+    w, result = module.writer, module.plan.results[view]
+    name, count = result.result.multiplicity, len(result.result.keys)
+    with module.function(
+        f"rows_{view}(S, out, limit)", f"Up to `limit` rows of {result.result.name}: keys, then words; how many."
+    ):
+        if name is None:
+            w.line(f"row_{view}(S, out)")
+            w.line("return 1")
+            return
+        held = next(s for s in module.plan.stores_of(name) if s.ordered is None)
+        w.line(f"h = load(S, {module.layout.handles[held.name]})")
+        w.line("rows = 0")
+        w.line(f"entry = {held.name}_first(h)")
+        with w.block("while entry != 0 and rows < limit:"):
+            keys = [f"{held.name}_key_{i}(entry)" for i in range(count)]
+            for i, key in enumerate(keys):
+                w.line(f"store(out, {i}, {key})")
+            with w.block(f"if row_{view}({', '.join(['S', *keys, f'out + {8 * count}'])}) != 0:"):
+                w.line("rows += 1")
+                w.line(f"out += {8 * (count + row_words(result))}")
+            w.line(f"entry = {held.name}_next_entry(h, entry)")
+        w.line("return rows")
