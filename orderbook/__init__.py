@@ -2,7 +2,7 @@
 
     program = orderbook.compile(sql, params={"k": 0.25})
     engine = orderbook.Engine(program)
-    engine.subscribe("sobi", callback, when="bid_vwap > 1.01 * ask_vwap")
+    engine.subscribe("sobi", callback, when="pressure > 2.6")
     engine.apply(program.changes(frame))
 
 Names are imported at their first use, so that `import orderbook` costs nothing.

@@ -102,15 +102,15 @@ class ViewOptions(_Section):
 class SimulatedFeed(_Section):
     """The simulated exchange and its client.
 
-    `events_per_second` counts order-book messages of all products; `imbalance` in [-1, 1] is the
-    surplus of bid over ask volume; `levels` are price levels a side.
+    `events_per_second` counts order-book messages of all products; `imbalance` in [0, 1] is how
+    hard one side presses, in episodes; `levels` are price levels a side.
     """
 
     kind: Literal["simulated"]
     products: Products = ("BTC-USD", "ETH-USD", "SOL-USD")
     seed: Annotated[int, Field(ge=0)] = 1
     events_per_second: Annotated[Real, Field(gt=0)] = 2000.0
-    imbalance: Annotated[Real, Field(ge=-1, le=1)] = 0.3
+    imbalance: Annotated[Real, Field(ge=0, le=1)] = 0.3
     levels: Annotated[int, Field(ge=1)] = 200
 
 

@@ -75,7 +75,7 @@ def test_numbers_are_exact_decimals(write) -> None:
     assert isinstance(parameters["n"], int)
     assert parameters["name"] == "x"
     assert parameters["flag"] is True
-    assert parameters["threshold"] == Decimal("1.01")
+    assert parameters["threshold"] == Decimal("2.6")
 
 
 def test_own_file_is_laid_over_the_default(write) -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from .calculus import Apply, Cmp, Const, Exists, Factor, Lift, MapRef, Poly, Rel, Scalar, Term, Val, Var
-from .types import BOOLEAN, DOUBLE, TEXT, Kind, Relation, Type
+from .types import BOOLEAN, DOUBLE, TEXT, Kind, Relation, Type, unscaled
 
 Environment = Mapping[Var, Type]
 
@@ -102,6 +102,28 @@ def _rows(term: Term, relations: Mapping[str, Relation]) -> int:
         elif isinstance(factor, Exists):
             rows *= max((_rows(t, relations) for t in factor.body.terms), default=0)
     return rows
+
+
+def row_types(poly: Poly, relations: Mapping[str, Relation]) -> dict[Var, Type]:
+    """Types of the variables that rows bind, which may have been unified with others of narrower types."""
+    found: dict[Var, Type] = {}
+    for term in poly.terms:
+        for variable, kind in _bound_types(term, relations).items():
+            found[variable] = join(found[variable], kind) if variable in found else kind
+    return found
+
+
+def _bound_types(term: Term, relations: Mapping[str, Relation]) -> dict[Var, Type]:
+    bound: dict[Var, Type] = {}
+    for factor in term:
+        if isinstance(factor, Exists):
+            inner = row_types(factor.body, relations)
+            bound |= {v: inner[v] for v in factor.group if v in inner}
+    for factor in term:
+        if isinstance(factor, Rel):
+            columns = zip(factor.args, relations[factor.name].columns, strict=True)
+            bound |= {a: unscaled(c.type) for a, c in columns if isinstance(a, Var)}
+    return bound
 
 
 def sum_type(poly: Poly, types: Environment, relations: Mapping[str, Relation]) -> Type:

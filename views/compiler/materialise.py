@@ -29,7 +29,7 @@ from .calculus import (
     variable_set,
 )
 from .canonical import Canonical, canonical
-from .intervals import scalar_type, sum_type
+from .intervals import Types, row_types, scalar_type, sum_type
 from .m3 import MapDeclaration
 from .scoping import apart_from
 from .simplify import simplify
@@ -62,8 +62,9 @@ class Materialiser:
             number += 1
             unique = f"{name}{number}" if name == "m" else f"{name}_{number}"
         self._names.add(unique)
-        key_types = tuple(self.types[k] for k in keys)
-        kind = sum_type(body, self.types, self.relations)
+        types = Types({**self.types, **row_types(body, self.relations)})
+        key_types = tuple(types[k] for k in keys)
+        kind = sum_type(body, types, self.relations)
         count = None
         if not kind.exact:
             count = self.reference(keys, keys, self._counting(body), f"{name}_rows" if name != "m" else name).name
@@ -213,10 +214,11 @@ def _forced_outside(term: Term, needed: Bound, apart: str | None) -> set[int]:
 
 
 def _dependents(term: Term, outside: set[int], needed: Bound) -> set[int]:
-    """Closes a set of outside factors: users of an outside lift, and lifts used outside."""
+    """Closes a set of outside factors: users of what only they bind, and lifts used outside."""
     result = set(outside)
     while True:
-        lifted = {f.var for i, f in enumerate(term) if i in result and isinstance(f, Lift)}
+        inside = {v for i, f in enumerate(term) if i not in result and _binds_rows(f) for v in bound_by(f)}
+        lifted = {v for i in result if isinstance(term[i], Lift | Exists) for v in bound_by(term[i])} - inside
         used = {v for i, f in enumerate(term) if i in result for v in variable_set(f)}
         more = {
             i

@@ -33,6 +33,9 @@ from .calculus import (
 from .conditions import compare
 from .scoping import apart_from
 
+# Functions whose value is 0 or 1.
+CONDITIONS = (*NEGATED, "and", "or", "not", "is_null")
+
 Keep = frozenset[Var]
 Rule = Callable[[Term, Keep], list[Term] | None]
 
@@ -210,6 +213,15 @@ def drop_certain_counts(term: Term, keep: Keep) -> list[Term] | None:
     return None
 
 
+def drop_repeated(term: Term, keep: Keep) -> list[Term] | None:
+    """A condition that stands twice holds once: [c] * [c] is [c]."""
+    for i, factor in enumerate(term):
+        scalar = factor.scalar if isinstance(factor, Val) else None
+        if isinstance(scalar, Apply) and scalar.op in CONDITIONS and factor in term[:i]:
+            return [term[:i] + term[i + 1 :]]
+    return None
+
+
 def drop_implied(term: Term, keep: Keep) -> list[Term] | None:
     """Of two bounds on one difference the tighter stays; contradicting ones remove the term."""
     bounds = [(i, _bound_on(f)) for i, f in enumerate(term) if isinstance(f, Cmp)]
@@ -283,6 +295,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("substitute lifts", substitute_lifts),
     ("unlift", unlift),
     ("drop certain counts", drop_certain_counts),
+    ("drop repeated conditions", drop_repeated),
     ("drop implied comparisons", drop_implied),
 )
 

@@ -1,0 +1,26 @@
+"""Strategies: classes whose methods are called when views change, and the paper orders they place.
+
+    class Sobi(Strategy):
+        @on_view("sobi", when="pressure > :threshold")
+        def bids_press(self, event):
+            self.buy(event.new.symbol, volume=100)
+"""
+
+from strategies.definition import StrategyDefinition, load_strategy
+from strategies.host import Failure, StrategyHost
+from strategies.orders import Fill, Order
+from strategies.strategy import Strategy, on_view
+from strategies.summary import PositionSummary, StrategySummary
+
+__all__ = [
+    "Failure",
+    "Fill",
+    "Order",
+    "PositionSummary",
+    "Strategy",
+    "StrategyDefinition",
+    "StrategyHost",
+    "StrategySummary",
+    "load_strategy",
+    "on_view",
+]

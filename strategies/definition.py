@@ -1,0 +1,84 @@
+"""Finding strategies by name: MODULE:CLASS."""
+
+import importlib
+import pkgutil
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+
+from orderbook.configuration_errors import suggestion
+from orderbook.errors import ConfigurationError
+from strategies.strategy import Parameter, Strategy
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyDefinition:
+    """A strategy to run: its class, and the parameters that its configuration sets."""
+
+    kind: type[Strategy]
+    parameters: Mapping[str, Parameter] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def name(self) -> str:
+        """The class's name, which names the strategy everywhere."""
+        return self.kind.__name__
+
+
+def load_strategy(text: str, parameters: Mapping[str, Parameter] | None = None) -> StrategyDefinition:
+    """The strategy `MODULE:CLASS`, its module found as Python finds it or in the working folder.
+
+    Raises ConfigurationError where there is no such module or class, the module raises, or the class is
+    not a Strategy, naming the nearest there is.
+    """
+    module_name, colon, class_name = text.partition(":")
+    if not (module_name and colon and class_name):
+        raise ConfigurationError(f"strategy {text!r}: expected MODULE:CLASS, such as strategies.sobi:Sobi")
+    module = _module(text, module_name)
+    found = getattr(module, class_name, None)
+    if isinstance(found, type) and issubclass(found, Strategy) and found is not Strategy:
+        return StrategyDefinition(found, MappingProxyType(dict(parameters or {})))
+    near = suggestion(class_name, _strategies(module))
+    if found is not None:
+        raise ConfigurationError(
+            f"strategy {text!r}: {class_name} is no class derived from strategies.Strategy; {near}"
+        )
+    raise ConfigurationError(f"strategy {text!r}: {module_name} has no class {class_name!r}; {near}")
+
+
+def _module(text: str, name: str) -> ModuleType:
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            near = suggestion(name, _modules())
+            raise ConfigurationError(f"strategy {text!r}: no module {name!r}; {near}") from None
+        raise ConfigurationError(f"strategy {text!r}: {name} cannot be imported: {error}") from error
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}"
+        raise ConfigurationError(f"strategy {text!r}: {name} cannot be imported: {message}") from error
+
+
+def _modules() -> Iterable[str]:
+    """Modules that may hold strategies: those of this package that ship one, and the working folder's."""
+    package = importlib.import_module(_PACKAGE)
+    for found in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{_PACKAGE}.{found.name}")
+        if _strategies(module):
+            yield module.__name__
+    yield from (path.stem for path in sorted(Path.cwd().glob("*.py")))
+
+
+def _strategies(module: ModuleType) -> list[str]:
+    """The names of the strategies that a module has."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Strategy) and value is not Strategy
+    ]

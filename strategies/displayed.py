@@ -1,0 +1,72 @@
+"""The displayed volume one paper account can still take from the books."""
+
+from collections.abc import Iterator
+
+from orderbook.books import Books
+from orderbook.events import Side
+
+_FIRST_DEPTH = 8
+
+
+class DisplayedVolume:
+    """Volume at the levels of the books, less what the account has taken there.
+
+    Paper orders leave the market's book as it is; what they took of a level stays taken while the level
+    stands, so that an account never fills twice against the same orders. Volume that goes from a level
+    is taken to be what was filled, so that fills are understated rather than overstated.
+    """
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._taken: dict[tuple[int, Side], dict[int, int]] = {}
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing is taken anywhere."""
+        return not any(self._taken.values())
+
+    def take(self, instrument: int, side: Side, limit: int | None, volume: int) -> list[tuple[int, int]]:
+        """Takes up to `volume` lots from a side, best level first; returns (ticks, lots) of each level.
+
+        limit: the worst price in ticks; None for any.
+        """
+        taken = self._taken.setdefault((instrument, side), {})
+        found = []
+        for price, displayed in self._levels(instrument, side):
+            if not volume or (limit is not None and _worse(side, price, limit)):
+                break
+            before = min(taken.get(price, 0), displayed)
+            lots = min(displayed - before, volume)
+            if lots:
+                taken[price] = before + lots
+                found.append((price, lots))
+                volume -= lots
+        return found
+
+    def refresh(self, instrument: int) -> None:
+        """Forgets what was taken where the market has moved on; to be called when a message has ended."""
+        for side in (Side.BID, Side.ASK):
+            taken = self._taken.get((instrument, side))
+            if not taken:
+                continue
+            best, displayed = next(self._levels(instrument, side), (None, 0))
+            for price in list(taken):
+                if best is None or _worse(side, best, price):
+                    del taken[price]
+                elif price == best:
+                    taken[price] = min(taken[price], displayed)
+
+    def _levels(self, instrument: int, side: Side) -> Iterator[tuple[int, int]]:
+        """(ticks, lots) of every level, best first."""
+        depth, seen = _FIRST_DEPTH, 0
+        while True:
+            levels = self._books.levels(instrument, side, depth)
+            yield from zip(levels["price"][seen:].tolist(), levels["volume"][seen:].tolist(), strict=True)
+            if len(levels) < depth:
+                return
+            depth, seen = 4 * depth, depth
+
+
+def _worse(side: Side, price: int, limit: int) -> bool:
+    """Whether a price of this side of the book is worse, for who takes it, than a limit."""
+    return price < limit if side is Side.BID else price > limit

@@ -1,0 +1,63 @@
+"""Orders and fills as strategies and the relations `orders` and `fills` see them."""
+
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from typing import Any, Literal
+
+OrderSide = Literal["buy", "sell"]
+OrderStatus = Literal["resting", "filled", "cancelled", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A paper order as it stands: a row of the relation `orders`, whose key is (strategy, id).
+
+    ts: ns of its last change, by the event clock. id: the strategy's own count, from 1. venue: "" where
+    none was found. volume, price, filled: in the relation's units; volume is 0 and price None where what
+    was asked for is not one (the reason quotes it); price is None for a market order. reason: why it
+    was refused or cancelled.
+    """
+
+    ts: int
+    strategy: str
+    id: int
+    venue: str
+    symbol: str
+    side: OrderSide
+    volume: Decimal
+    price: Decimal | None
+    filled: Decimal
+    status: OrderStatus
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """An execution of a paper order: a row of the relation `fills`. Units are those of `Order`."""
+
+    ts: int
+    strategy: str
+    order_id: int
+    venue: str
+    symbol: str
+    side: OrderSide
+    volume: Decimal
+    price: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class OrderUpdate:
+    """One change of an order: as it was (None: new), as it is, and the fills that changed it."""
+
+    old: Order | None
+    new: Order
+    fills: tuple[Fill, ...] = ()
+
+
+ORDER_COLUMNS = tuple(field.name for field in fields(Order))
+FILL_COLUMNS = tuple(field.name for field in fields(Fill))
+
+
+def row_of(value: Order | Fill) -> dict[str, Any]:
+    """The row of a relation that an order or a fill is."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}

@@ -1,0 +1,40 @@
+"""What became of each strategy, for the end of a run."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class PositionSummary:
+    """One instrument: volume held (negative: short), cash paid and received, both valued at `mark`.
+
+    mark: the mid price now; None, as is `profit`, where a side of the book is empty. Cash, mark and
+    profit are in the quote currency.
+    """
+
+    venue: str
+    symbol: str
+    position: Decimal
+    cash: Decimal
+    mark: Decimal | None
+    profit: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class StrategySummary:
+    """One strategy. `orders` counts all it placed, `refused` those that were refused; `failure` says why
+    it was disabled, in a line, and is None where it was not."""
+
+    name: str
+    callbacks: int
+    orders: int
+    refused: int
+    fills: int
+    positions: tuple[PositionSummary, ...]
+    failure: str | None
+
+    @property
+    def profit(self) -> Decimal | None:
+        """Sum over positions; None where one cannot be valued."""
+        profits = [p.profit for p in self.positions]
+        return None if None in profits else sum((p for p in profits if p is not None), Decimal(0))
