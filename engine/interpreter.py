@@ -104,9 +104,12 @@ class Interpreter:
         changes = self._evaluate(statement, event)
         entries = self._maps[statement.target]
         pattern = [
-            None if isinstance(k, Var) and k not in event else (self._scalar(k, event),) for k in statement.keys
+            None if isinstance(k, Var) and k not in event else (self._scalar(k, event),)
+            for k in statement.keys
         ]
-        for key in [k for k in entries if all(p is None or p[0] == w for p, w in zip(pattern, k, strict=True))]:
+        for key in [
+            k for k in entries if all(p is None or p[0] == w for p, w in zip(pattern, k, strict=True))
+        ]:
             del entries[key]
         self._add(statement.target, changes)
 
@@ -151,9 +154,9 @@ class Interpreter:
             case Exists(group, body):
                 groups: dict[Key, int | Fraction] = {}
                 for term in body.terms:
-                    for bound, value in self._term(term, environment):
+                    for bound, rows in self._term(term, environment):
                         key = tuple(bound[v] for v in group)
-                        groups[key] = groups.get(key, 0) + value
+                        groups[key] = groups.get(key, 0) + rows
                 for key, total in groups.items():
                     if total:
                         yield {**environment, **dict(zip(group, key, strict=True))}, 1
@@ -177,10 +180,8 @@ class Interpreter:
         match scalar:
             case Var():
                 return environment[scalar]
-            case Const(str() as text):
-                return self._encode(text)
             case Const(value):
-                return value
+                return self._encode(value) if isinstance(value, str) else value
             case Apply("if", (condition, then, otherwise)):
                 return self._scalar(then if self._scalar(condition, environment) else otherwise, environment)
             case Apply(op, args):
@@ -204,11 +205,17 @@ def apply(op: str, args: list[Any]) -> Word:
         return int(not args[0])
     left, right = args
     return {
-        "+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right,
-        "=": lambda: int(left == right), "<>": lambda: int(left != right),
-        "<": lambda: int(left < right), "<=": lambda: int(left <= right),
-        ">": lambda: int(left > right), ">=": lambda: int(left >= right),
-        "and": lambda: int(bool(left and right)), "or": lambda: int(bool(left or right)),
+        "+": lambda: left + right,
+        "-": lambda: left - right,
+        "*": lambda: left * right,
+        "=": lambda: int(left == right),
+        "<>": lambda: int(left != right),
+        "<": lambda: int(left < right),
+        "<=": lambda: int(left <= right),
+        ">": lambda: int(left > right),
+        ">=": lambda: int(left >= right),
+        "and": lambda: int(bool(left and right)),
+        "or": lambda: int(bool(left or right)),
     }[op]()
 
 

@@ -119,12 +119,14 @@ class NumbaRuntime:
             number = buffer[at]
             form, unpack, keys, old, new, size = self._records[number]
             values = unpack(buffer, 8 * at)
-            found.append(Firing(
-                number,
-                form.decoded_key(values[1:keys]),
-                UnpackedRow(values[keys:old], form.columns) if values[keys] else None,
-                UnpackedRow(values[old + 1 : new], form.columns) if values[old + 1] else None,
-            ))
+            found.append(
+                Firing(
+                    number,
+                    form.decoded_key(values[1:keys]),
+                    UnpackedRow(values[keys:old], form.columns) if values[keys] else None,
+                    UnpackedRow(values[old + 1 : new], form.columns) if values[old + 1] else None,
+                )
+            )
             at += size
         if len(found) > 1:
             found.sort(key=lambda f: f.watch)
@@ -158,7 +160,10 @@ class NumbaRuntime:
         out = np.empty((count, form.key_count + form.words), np.int64)
         written = getattr(self.module, f"rows_{number}")(self._state.address, out.ctypes.data, count)
         for values in struct.iter_unpack("<" + form.key + form.row, out[:written].tobytes()):
-            yield form.decoded_key(values[: form.key_count]), UnpackedRow(values[form.key_count :], form.columns)
+            yield (
+                form.decoded_key(values[: form.key_count]),
+                UnpackedRow(values[form.key_count :], form.columns),
+            )
 
     def map_sizes(self) -> dict[str, int]:
         """Entries of every map's store; maps that share one are counted together."""
@@ -175,10 +180,17 @@ class NumbaRuntime:
     def _overflow(self) -> None:
         self._state[ERROR] = 0
         views = sorted(
-            r.name for r in self.plan.program.results
-            if any(self.plan.program.map(m).type.exact and "W" in s.layout for s in self.plan.stores for m in s.maps)
+            r.name
+            for r in self.plan.program.results
+            if any(
+                self.plan.program.map(m).type.exact and "W" in s.layout
+                for s in self.plan.stores
+                for m in s.maps
+            )
         )
-        raise ExactnessError(f"a value of {', '.join(views)} does not fit 128 bits; declare narrower columns (CHECK)")
+        raise ExactnessError(
+            f"a value of {', '.join(views)} does not fit 128 bits; declare narrower columns (CHECK)"
+        )
 
     def _shape(self, held: Store) -> ModuleType:
         return getattr(self.module, held.name)
@@ -238,6 +250,6 @@ def _published(kind: str, source: str) -> ModuleType:
     return publish(f"{kind}_{hashlib.sha256(source.encode()).hexdigest()[:16]}", source)
 
 
-def _close(stores: list) -> None:  # type: ignore[type-arg]
+def _close(stores: Sequence[tuple[Callable[[int], object], int]]) -> None:
     for destroy, handle in stores:
         destroy(handle)

@@ -39,10 +39,12 @@ class RowFormat:
 
     def decoded_key(self, values: tuple[Any, ...]) -> tuple[Word, ...]:
         """The key's values, None for NULL."""
-        return tuple([
-            None if (_bits(v) if kind is Kind.DOUBLE else v) == NULL_CODE else v
-            for v, kind in zip(values, self.key_kinds, strict=True)
-        ])
+        return tuple(
+            [
+                None if (_bits(v) if kind is Kind.DOUBLE else v) == NULL_CODE else v
+                for v, kind in zip(values, self.key_kinds, strict=True)
+            ]
+        )
 
 
 def _value_format(kind: Type) -> str:
@@ -63,10 +65,14 @@ class UnpackedRow:
     def columns(self) -> tuple[Word, ...]:
         """The values of the columns, None for NULL."""
         values = self._values
-        return tuple([
-            (values[at + 1] + values[at + 2] * _LOW_WORD if wide else values[at + 1]) if values[at] else None
-            for at, wide in self._columns
-        ])
+        return tuple(
+            [
+                (values[at + 1] + values[at + 2] * _LOW_WORD if wide else values[at + 1])
+                if values[at]
+                else None
+                for at, wide in self._columns
+            ]
+        )
 
     def __eq__(self, other: object) -> bool:
         return (self.count, self.columns) == (getattr(other, "count", None), getattr(other, "columns", None))

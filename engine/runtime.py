@@ -38,7 +38,8 @@ class Row(Protocol):
     def columns(self) -> tuple[Word, ...]: ...
 
 
-class PlainRow(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PlainRow:
     """A Row whose columns are there."""
 
     count: int
@@ -58,7 +59,7 @@ class Runtime(Protocol):
     """Runs one program. Not thread-safe: one thread owns it."""
 
     def watch(self, watches: Sequence[Watch]) -> None:
-        """Replaces the watches; takes effect with the next change. Rows as they are now are the first look."""
+        """Replaces the watches; takes effect with the next change. Rows as they are now are a first look."""
 
     def apply(self, batch: ChangeBatch, start: int) -> int:
         """Applies changes from index `start` on, in order.

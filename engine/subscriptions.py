@@ -54,7 +54,7 @@ class ViewEvent:
         return "committed"
 
     def __repr__(self) -> str:
-        return f"ViewEvent({self.view!r}, key={self.key}, old={self.old}, new={self.new}, version={self.version})"
+        return f"ViewEvent({self.view!r}, {self.key}, old={self.old}, new={self.new}, version={self.version})"
 
 
 class Subscription:

@@ -11,14 +11,14 @@ import sys
 import traceback
 
 import numpy as np
+from fuzz import InterpreterRuntime, changes, decoded, encoded, program_of
+from oracle import Row, difference, ordered
+from views_catalogue import CATALOGUE, Entry
 
 from engine.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch
 from engine.numba_runtime import NumbaRuntime
-from fuzz import InterpreterRuntime, changes, decoded, encoded, program_of
-from oracle import Row, difference, ordered
 from orderbook.dictionary import Dictionary
 from views.compiler.m3 import Program
-from views_catalogue import CATALOGUE, Entry
 
 
 class GeneratedRuntime:
@@ -32,7 +32,9 @@ class GeneratedRuntime:
     def change(self, relation: str, insert: bool, row: Row) -> None:
         names = [r.name for r in self._program.relations]
         columns = self._program.relation(relation).columns
-        words = [_word(encoded(v, c.type, self._dictionary.encode)) for v, c in zip(row, columns, strict=True)]
+        words = [
+            _word(encoded(v, c.type, self._dictionary.encode)) for v, c in zip(row, columns, strict=True)
+        ]
         batch = ChangeBatch(
             np.array([2 * names.index(relation) + (not insert)], np.int16),
             np.array([END_OF_EVENT | END_OF_MESSAGE], np.uint8),
@@ -45,7 +47,9 @@ class GeneratedRuntime:
         texts = [self._dictionary.decode(i) for i in range(len(self._dictionary))]
         rows: list[Row] = []
         for _, row in self._runtime.rows(view):
-            values = tuple(decoded(w, c.type, texts) for w, c in zip(row.columns, result.columns, strict=True))
+            values = tuple(
+                decoded(w, c.type, texts) for w, c in zip(row.columns, result.columns, strict=True)
+            )
             rows += [values] * row.count
         return ordered(rows)
 
@@ -68,7 +72,9 @@ def stream(entry: Entry, program: Program, generator: random.Random, length: int
     for _ in range(length if read else 0):
         relation = program.relation(generator.choice(read))
         row = tuple(generator.choice(entry.domain(relation.name, c.name)) for c in relation.columns)
-        kind = generator.choice(("insert", "insert", "insert", "copy", "update", "update", "delete", "delete"))
+        kind = generator.choice(
+            ("insert", "insert", "insert", "copy", "update", "update", "delete", "delete")
+        )
         steps.append((kind, relation.name, row, generator.randrange(16)))
     return list(changes(steps, generator.randrange(2**16)))
 
@@ -88,7 +94,9 @@ def check(entry: Entry, seed: int, length: int) -> int:
             assert wrong is None, f"view {result.name} after {event}: {wrong}"
             compared += 1
     for name, size in expected.map_sizes().items():
-        assert bool(size) == bool(found.map_sizes()[name]), f"map {name}: {size} entries, generated has others"
+        assert bool(size) == bool(found.map_sizes()[name]), (
+            f"map {name}: {size} entries, generated has others"
+        )
     return compared
 
 

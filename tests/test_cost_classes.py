@@ -1,44 +1,75 @@
 """The cost classes that docs/sql.md promises, by the plan of a query of each kind."""
 
 import pytest
+from fuzz import compiled
 
 from engine.plan.describe import Cost, statement_cost, warnings
 from engine.plan.planner import plan
-from fuzz import compiled
 
 VWAP = """SELECT {keys} SUM(b2.price * b2.volume) / SUM(b2.volume) AS vwap FROM bids b2
     WHERE 0.25 * (SELECT SUM(b3.volume) FROM bids b3 {where}) {op}
-        (SELECT COALESCE(SUM(b1.volume), 0) FROM bids b1 WHERE b1.price {side} b2.price {and_where}) {group}"""
+        (SELECT COALESCE(SUM(b1.volume), 0) FROM bids b1 WHERE b1.price {side} b2.price {and_where})
+    {group}"""
 PLAIN = {"keys": "", "where": "", "and_where": "", "group": "", "op": ">", "side": ">"}
-BY_SYMBOL = {"keys": "symbol,", "where": "WHERE b3.symbol = b2.symbol", "and_where": "AND b1.symbol = b2.symbol",
-             "group": "GROUP BY symbol", "op": ">", "side": ">"}
+BY_SYMBOL = {
+    "keys": "symbol,",
+    "where": "WHERE b3.symbol = b2.symbol",
+    "and_where": "AND b1.symbol = b2.symbol",
+    "group": "GROUP BY symbol",
+    "op": ">",
+    "side": ">",
+}
 
 CASES = {
     "sums": ("SELECT SUM(volume), COUNT(*), AVG(price) FROM bids", Cost.CONSTANT),
-    "filtered": ("SELECT SUM(volume) AS v FROM bids WHERE price > 3 OR NOT broker_id IN (1, 2)", Cost.CONSTANT),
-    "grouped": ("SELECT symbol, SUM(price * volume) / SUM(volume) AS v FROM bids GROUP BY symbol", Cost.CONSTANT),
-    "equi-join of sums": ("SELECT SUM(a.volume * b.volume) AS v FROM asks a, bids b WHERE a.symbol = b.symbol",
-                          Cost.CONSTANT),
-    "join that meets many": ("SELECT a.id, SUM(b.volume) AS v FROM asks a JOIN bids b ON a.symbol = b.symbol "
-                             "GROUP BY a.id", Cost.SLICE),
-    "inequality join": ("SELECT b.broker_id, SUM(a.volume - b.volume) AS v FROM bids b, asks a "
-                        "WHERE b.broker_id = a.broker_id AND (a.price - b.price > 1000 OR b.price - a.price > 1000) "
-                        "GROUP BY b.broker_id", Cost.LOGARITHMIC),
-    "compared with a total": ("SELECT SUM(b.price) AS v FROM bids b WHERE b.volume > 0.01 * (SELECT SUM(volume) FROM bids)",
-                              Cost.LOGARITHMIC),
+    "filtered": (
+        "SELECT SUM(volume) AS v FROM bids WHERE price > 3 OR NOT broker_id IN (1, 2)",
+        Cost.CONSTANT,
+    ),
+    "grouped": (
+        "SELECT symbol, SUM(price * volume) / SUM(volume) AS v FROM bids GROUP BY symbol",
+        Cost.CONSTANT,
+    ),
+    "equi-join of sums": (
+        "SELECT SUM(a.volume * b.volume) AS v FROM asks a, bids b WHERE a.symbol = b.symbol",
+        Cost.CONSTANT,
+    ),
+    "join that meets many": (
+        "SELECT a.id, SUM(b.volume) AS v FROM asks a JOIN bids b ON a.symbol = b.symbol GROUP BY a.id",
+        Cost.SLICE,
+    ),
+    "inequality join": (
+        "SELECT b.broker_id, SUM(a.volume - b.volume) AS v FROM bids b, asks a "
+        "WHERE b.broker_id = a.broker_id AND (a.price - b.price > 1000 OR b.price - a.price > 1000) "
+        "GROUP BY b.broker_id",
+        Cost.LOGARITHMIC,
+    ),
+    "compared with a total": (
+        "SELECT SUM(b.price) AS v FROM bids b WHERE b.volume > 0.01 * (SELECT SUM(volume) FROM bids)",
+        Cost.LOGARITHMIC,
+    ),
     "vwap": (VWAP.format(**PLAIN), Cost.LOGARITHMIC),
     "vwap at least": (VWAP.format(**{**PLAIN, "op": ">="}), Cost.LOGARITHMIC),
     "vwap of the worst": (VWAP.format(**{**PLAIN, "op": "<"}), Cost.LOGARITHMIC),
     "vwap upwards": (VWAP.format(**{**PLAIN, "side": "<"}), Cost.LOGARITHMIC),
     "vwap by symbol": (VWAP.format(**BY_SYMBOL), Cost.LOGARITHMIC),
-    "vwap with NULL": (VWAP.format(**BY_SYMBOL).replace("COALESCE(SUM(b1.volume), 0)", "SUM(b1.volume)"),
-                       Cost.LOGARITHMIC),
-    "correlated by equality": ("SELECT SUM(b.price) AS v FROM bids b WHERE b.volume > "
-                               "(SELECT AVG(x.volume) FROM bids x WHERE x.symbol = b.symbol)", Cost.SLICE),
-    "compared with a mean": ("SELECT SUM(b.price) AS v FROM bids b WHERE b.volume > (SELECT AVG(volume) FROM bids)",
-                             Cost.LINEAR),
-    "mean of sums": ("SELECT AVG(d.v) AS v FROM (SELECT symbol, SUM(volume) AS v FROM bids GROUP BY symbol) d",
-                     Cost.CONSTANT),
+    "vwap with NULL": (
+        VWAP.format(**BY_SYMBOL).replace("COALESCE(SUM(b1.volume), 0)", "SUM(b1.volume)"),
+        Cost.LOGARITHMIC,
+    ),
+    "correlated by equality": (
+        "SELECT SUM(b.price) AS v FROM bids b WHERE b.volume > "
+        "(SELECT AVG(x.volume) FROM bids x WHERE x.symbol = b.symbol)",
+        Cost.SLICE,
+    ),
+    "compared with a mean": (
+        "SELECT SUM(b.price) AS v FROM bids b WHERE b.volume > (SELECT AVG(volume) FROM bids)",
+        Cost.LINEAR,
+    ),
+    "mean of sums": (
+        "SELECT AVG(d.v) AS v FROM (SELECT symbol, SUM(volume) AS v FROM bids GROUP BY symbol) d",
+        Cost.CONSTANT,
+    ),
     "rows": ("SELECT symbol, price * volume AS v FROM bids WHERE volume > 3", Cost.CONSTANT),
 }
 

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from generated_runner import check
 from views_catalogue import CATALOGUE
 
@@ -16,8 +15,14 @@ COMPILED = ("doubles", "wide_products", "vwap_by_symbol", "axfinder", "missedtra
 
 def run_uncompiled(count: int, seed: int) -> str:
     """Runs every view of the catalogue through generated modules as plain Python."""
-    command = [sys.executable, str(Path(__file__).with_name("generated_runner.py")),
-               "--count", str(count), "--seed", str(seed)]
+    command = [
+        sys.executable,
+        str(Path(__file__).with_name("generated_runner.py")),
+        "--count",
+        str(count),
+        "--seed",
+        str(seed),
+    ]
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]

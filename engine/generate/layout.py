@@ -7,22 +7,22 @@ from engine.plan.steps import Plan, ResultPlan
 from views.compiler.types import Kind, Type
 
 # Words of the state block.
-ERROR = 0        # not 0 after an overflow of 128 bits
-SCRATCH = 1      # for the bits of a double
-TEXTS = 2        # address of the dictionary codes of text constants
-DIRTY = 3        # not 0 when a watched view was touched since the last look
-FIRED = 4        # address, words used and capacity of the firings
+ERROR = 0  # not 0 after an overflow of 128 bits
+SCRATCH = 1  # for the bits of a double
+TEXTS = 2  # address of the dictionary codes of text constants
+DIRTY = 3  # not 0 when a watched view was touched since the last look
+FIRED = 4  # address, words used and capacity of the firings
 FIRED_WORDS = 5
 FIRED_CAPACITY = 6
-STORES = 8       # handles of the stores, then the looks
+STORES = 8  # handles of the stores, then the looks
 
 # Words of a look: a view as it is watched at one granularity.
 LOOK_WORDS = 8
-ACTIVE = 0       # not 0 while it is watched
-LIST = 1         # address, count (-1: every row) and capacity of the keys touched
+ACTIVE = 0  # not 0 while it is watched
+LIST = 1  # address, count (-1: every row) and capacity of the keys touched
 COUNT = 2
 CAPACITY = 3
-CACHE = 4        # rows as they were at the last look
+CACHE = 4  # rows as they were at the last look
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,21 @@ from numba import njit
 
 HASHED = ("find", "add", "assign", "get", "clear", "first", "next_entry", "create", "destroy")
 ORDERED = (
-    "add", "assign", "get", "clear", "total", "range_sum", "range_first", "range_next", "key_at",
-    "lowest", "highest", "at_or_above", "at_or_below", "create", "destroy",
+    "add",
+    "assign",
+    "get",
+    "clear",
+    "total",
+    "range_sum",
+    "range_first",
+    "range_next",
+    "key_at",
+    "lowest",
+    "highest",
+    "at_or_above",
+    "at_or_below",
+    "create",
+    "destroy",
 )
 
 

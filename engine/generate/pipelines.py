@@ -171,7 +171,11 @@ class Emitter:
 
     def _cut_parts(self, cut: Cut, names: dict[Var, Code], store: Store) -> tuple[str, list[str], list[str]]:
         """The name of the cut's function, its prefix and its arguments."""
-        condition = cut.condition if cut.leading else Cmp(NEGATED[cut.condition.op], cut.condition.left, cut.condition.right)
+        condition = (
+            cut.condition
+            if cut.leading
+            else Cmp(NEGATED[cut.condition.op], cut.condition.left, cut.condition.right)
+        )
         inner = {v: Code(f"s{store.maps.index(m)}", self.map_type(m)) for v, m in cut.sums}
         used = list(dict.fromkeys(v for s in (condition.left, condition.right) for v in scalar_variables(s)))
         parameters = [v for v in used if v not in inner]
@@ -180,7 +184,9 @@ class Emitter:
         predicate = truth(self.scalar(Apply(condition.op, (condition.left, condition.right)), inner))
         checked = f", {STATE})" in predicate
         arguments = tuple(inner[v].text for v in parameters) + ((STATE,) if checked else ())
-        key = f"{store.name} {cut.descending} {cut.inclusive} {predicate} {[inner[v].kind for v in parameters]}"
+        key = (
+            f"{store.name} {cut.descending} {cut.inclusive} {predicate} {[inner[v].kind for v in parameters]}"
+        )
         if key not in self.cuts:
             name = f"cut_{len(self.cuts)}"
             options = (len(store.prefix), store.layout)
@@ -199,7 +205,9 @@ class Emitter:
     def _cut_bound(self, cut: Cut, names: dict[Var, Code]) -> str:
         store = self._cut_store(cut)
         name, prefix, arguments = self._cut_parts(cut, names, store)
-        return self.writer.once("bound", f"{name}_bound({', '.join([self.handle(store), *prefix, *arguments])})")
+        return self.writer.once(
+            "bound", f"{name}_bound({', '.join([self.handle(store), *prefix, *arguments])})"
+        )
 
     def _loop(self, step: Loop, names: dict[Var, Code], body: Callable[[dict[Var, Code]], None]) -> None:
         if step.position is not None:
@@ -219,7 +227,9 @@ class Emitter:
             following = self.call(store, "next_entry", entry)
         with self.writer.block(f"while {entry} != 0:"):
             words = {i: f"{store.name}_key_{i}({entry})" for i in range(len(step.keys)) if i not in known}
-            self._body(step, store, f"{store.name}_value_{store.maps.index(step.map)}({entry})", words, names, body)
+            self._body(
+                step, store, f"{store.name}_value_{store.maps.index(step.map)}({entry})", words, names, body
+            )
             self.writer.line(f"{entry} = {following}")
 
     def _tree_loop(self, step: Loop, names: dict[Var, Code], body: Callable[[dict[Var, Code]], None]) -> None:
@@ -240,7 +250,12 @@ class Emitter:
             self.writer.line(f"{leaf}, {place} = {store.name}_range_next{at}")
 
     def _body(
-        self, step: Loop, store: Store, value: str, words: dict[int, str], names: dict[Var, Code],
+        self,
+        step: Loop,
+        store: Store,
+        value: str,
+        words: dict[int, str],
+        names: dict[Var, Code],
         body: Callable[[dict[Var, Code]], None],
     ) -> None:
         """One entry: binds its keys and value, and goes on where the value is not 0."""
@@ -292,17 +307,31 @@ def _bound_source(name: str, store: Store, cut: Cut, predicate: str, arguments: 
     ]
     at_zero = [f"    s{c} = {zero[store.layout[c]]}" for c in used]
     if cut.inclusive:
-        lines += [*at_zero, f"    if not ({predicate}):", f"        bound = {none}", "    elif run[0]:",
-                  f"        bound = run[1] {step} 1", "    else:", f"        bound = {everything}"]
+        lines += [
+            *at_zero,
+            f"    if not ({predicate}):",
+            f"        bound = {none}",
+            "    elif run[0]:",
+            f"        bound = run[1] {step} 1",
+            "    else:",
+            f"        bound = {everything}",
+        ]
     else:
-        lines += ["    if run[0]:", f"        near = {store.name}_at_or_{onward}({own}, run[1] {step} 1)",
-                  f"        bound = near[1] if near[0] else {none}", "    else:"]
+        lines += [
+            "    if run[0]:",
+            f"        near = {store.name}_at_or_{onward}({own}, run[1] {step} 1)",
+            f"        bound = near[1] if near[0] else {none}",
+            "    else:",
+        ]
         lines += [f"        s{c} = run[{2 + c}]" for c in used]
-        lines += [f"        edge = {store.name}_{backward}({own})",
-                  f"        bound = {everything} if {predicate} else edge[1] if edge[0] else {none}"]
+        lines += [
+            f"        edge = {store.name}_{backward}({own})",
+            f"        bound = {everything} if {predicate} else edge[1] if edge[0] else {none}",
+        ]
     if cut.leading:
         lines.append("    return bound")
     else:
         # The condition holds beyond the run of its opposite; what is nothing there is all here.
-        lines.append(f"    return bound if bound in ({none}, {everything}) else bound {'-' if cut.descending else '+'} 1")
+        back = "-" if cut.descending else "+"
+        lines.append(f"    return bound if bound in ({none}, {everything}) else bound {back} 1")
     return "\n\n\n" + "\n".join(lines) + "\n"

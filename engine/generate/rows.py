@@ -35,7 +35,8 @@ def touch_functions(module: ModuleText, view: int) -> None:
     w, result = module.writer, module.plan.results[view].result
     keys = [f"k{i}" for i in range(len(result.keys))]
     with module.function(
-        f"touch_{view}({', '.join(['S', *keys])})", f"Notes for watches that a row of {result.name} may have changed."
+        f"touch_{view}({', '.join(['S', *keys])})",
+        f"Notes for watches that a row of {result.name} may have changed.",
     ):
         for at in (module.layout.look(view, per_message) for per_message in (False, True)):
             with w.block(f"if load(S, {at + ACTIVE}) != 0:"):
@@ -44,14 +45,18 @@ def touch_functions(module: ModuleText, view: int) -> None:
                     w.line(f"place = push_key(S, {at + LIST}, {len(keys)})")
                     for i, key in enumerate(keys):
                         w.line(f"store(place, {i}, {key})")
-    with module.function(f"touch_all_{view}(S)", f"Notes for watches that any row of {result.name} may have changed."):
+    with module.function(
+        f"touch_all_{view}(S)", f"Notes for watches that any row of {result.name} may have changed."
+    ):
         for at in (module.layout.look(view, per_message) for per_message in (False, True)):
             with w.block(f"if load(S, {at + ACTIVE}) != 0:"):
                 w.line(f"store(S, {DIRTY}, 1)")
                 w.line(f"store(S, {at + COUNT}, -1)")
 
 
-def row_function(module: ModuleText, view: int, conditions: Sequence[Scalar | None], prefix: str = "row") -> None:
+def row_function(
+    module: ModuleText, view: int, conditions: Sequence[Scalar | None], prefix: str = "row"
+) -> None:
     """`row_<view>(S, keys.., out)`: writes the row's words to `out` and returns how often it stands.
 
     With conditions, one more word holds a bit for each that holds.
@@ -130,7 +135,8 @@ def list_function(module: ModuleText, view: int) -> None:
     w, result = module.writer, module.plan.results[view]
     name, count = result.result.multiplicity, len(result.result.keys)
     with module.function(
-        f"rows_{view}(S, out, limit)", f"Up to `limit` rows of {result.result.name}: keys, then words; how many."
+        f"rows_{view}(S, out, limit)",
+        f"Up to `limit` rows of {result.result.name}: keys, then words; how many.",
     ):
         if name is None:
             w.line(f"row_{view}(S, out)")

@@ -70,7 +70,9 @@ def _apply(op: str, args: Sequence[Code]) -> Code:
         return _floor_divide(args[0], args[1])
     if op in NEGATED:
         left, right = aligned(args[0], args[1])
-        return Code(f"({left.text} {'==' if op == '=' else '!=' if op == '<>' else op} {right.text})", BOOLEAN)
+        return Code(
+            f"({left.text} {'==' if op == '=' else '!=' if op == '<>' else op} {right.text})", BOOLEAN
+        )
     if op in ("and", "or"):
         return Code(f"({truth(args[0])} {op} {truth(args[1])})", BOOLEAN)
     if op == "not":
@@ -137,7 +139,7 @@ def aligned(left: Code, right: Code) -> tuple[Code, Code]:
 
 
 def arithmetic(op: str, left: Code, right: Code) -> Code:
-    """`left op right`, in 64 bits where that is proved to fit, else in 128, checked where that may not fit."""
+    """`left op right`, in 64 bits where that is proved to fit, else in 128, checked where need be."""
     left, right = number(left), number(right)
     if "d" in (left.kind, right.kind):
         return Code(f"({as_double(left).text} {op} {as_double(right).text})", DOUBLE)

@@ -45,7 +45,7 @@ def clamp(value):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def floor_divide(dividend, divisor):  # type: ignore[no-untyped-def]
-    """The floor of an Int128 by a positive int64, as an Int128; one beyond what 64 bits hold stands for more."""
+    """The floor of an Int128 by a positive int64; one beyond the range of int64 stands for all beyond."""
     if dividend >= wide_product(HIGHEST, divisor) + wide(divisor):
         return wide(HIGHEST) + wide(1)
     if dividend < wide_product(LOWEST, divisor):

@@ -101,7 +101,9 @@ class _Body:
         w = self.emitter.writer
         by_store: dict[str, list[tuple[StatementPlan, Code]]] = {}
         for statement, code in values:
-            by_store.setdefault(self.emitter.plan.stores_of(statement.target)[0].name, []).append((statement, code))
+            by_store.setdefault(self.emitter.plan.stores_of(statement.target)[0].name, []).append(
+                (statement, code)
+            )
         for group in by_store.values():
             first = group[0][0]
             keys = self._keys(first.target, first.keys, self.names)
@@ -120,11 +122,14 @@ class _Body:
         types = self.emitter.plan.program.map(target).key_types
         return [self.emitter.key(k, t, names) for k, t in zip(keys, types, strict=True)]
 
-    def _store_write(self, store: Store, function: str, keys: Sequence[str], codes: Mapping[str, Code]) -> None:
+    def _store_write(
+        self, store: Store, function: str, keys: Sequence[str], codes: Mapping[str, Code]
+    ) -> None:
         order = keys if store.ordered is None else [keys[i] for i in (*store.prefix, store.ordered)]
         zero = {"i": "0", "w": "wide(0)", "W": "wide(0)", "d": "0.0"}
         values = [
-            held_as(codes[m], c) if m in codes else zero[c] for m, c in zip(store.maps, store.layout, strict=False)
+            held_as(codes[m], c) if m in codes else zero[c]
+            for m, c in zip(store.maps, store.layout, strict=False)
         ]
         if len(store.layout) > len(store.maps):
             self._double_write(store, function, list(order), values)

@@ -39,7 +39,12 @@ def watch_module(plan: Plan, program_module: str, watches: Sequence[Watch], text
     module = ModuleText(plan, texts)
     looks = looks_of(plan, watches)
     for look in looks:
-        row_function(module, look.view, [watches[n].condition for n in look.watches], f"watched_{int(look.per_message)}")
+        row_function(
+            module,
+            look.view,
+            [watches[n].condition for n in look.watches],
+            f"watched_{int(look.per_message)}",
+        )
         _refresh(module, look, watches)
         _look(module, look)
     _look_all(module, looks)
@@ -73,10 +78,15 @@ def _refresh(module: ModuleText, look: Look, watches: Sequence[Watch]) -> None:
     keys = [f"k{i}" for i in range(_keys(plan, look))]
     words = _words(plan, look)
     tag = f"{look.view}_{int(look.per_message)}"
-    edges = sum(1 << i for i, n in enumerate(look.watches) if watches[n].edge and watches[n].condition is not None)
+    edges = sum(
+        1 << i for i, n in enumerate(look.watches) if watches[n].edge and watches[n].condition is not None
+    )
     always = sum(1 << i for i, n in enumerate(look.watches) if watches[n].condition is None)
     own = ", ".join(keys)
-    with module.function(f"refresh_{tag}({', '.join(['S', 'last', *keys, 'new', 'quiet'])})", "Looks at one row: fires the watches whose time has come, unless `quiet`."):
+    with module.function(
+        f"refresh_{tag}({', '.join(['S', 'last', *keys, 'new', 'quiet'])})",
+        "Looks at one row: fires the watches whose time has come, unless `quiet`.",
+    ):
         arguments = ", ".join(["S", *keys, "new"])
         w.line(f"count = watched_{int(look.per_message)}_{look.view}({arguments})")
         if keys:
@@ -90,9 +100,8 @@ def _refresh(module: ModuleText, look: Look, watches: Sequence[Watch]) -> None:
             w.line(f"old = entry + {8 * len(keys)}")
         else:
             w.line("old = last")
-        with w.block("if count == 0:"):
-            with w.block(f"for word in range({words}):"):
-                w.line("store(new, word, 0)")
+        with w.block("if count == 0:"), w.block(f"for word in range({words}):"):
+            w.line("store(new, word, 0)")
         w.line("changed = False")
         with w.block(f"for word in range({words}):"):
             w.line("changed = changed or load(new, word) != load(old, word)")
@@ -131,8 +140,11 @@ def _look(module: ModuleText, look: Look) -> None:
             with w.block("if touched < 0:"):
                 w.line(f"store(S, {at + COUNT}, 0)")
                 for first, following, key in (
-                    (f"{store.name}_first(load(S, {layout.handles[store.name]}))",
-                     f"{store.name}_next_entry(load(S, {layout.handles[store.name]}), entry)", store.name),
+                    (
+                        f"{store.name}_first(load(S, {layout.handles[store.name]}))",
+                        f"{store.name}_next_entry(load(S, {layout.handles[store.name]}), entry)",
+                        store.name,
+                    ),
                     (f"cache_{tag}_first(last)", f"cache_{tag}_next_entry(last, entry)", f"cache_{tag}"),
                 ):
                     w.line(f"entry = {first}")
@@ -156,7 +168,9 @@ def _look(module: ModuleText, look: Look) -> None:
 
 def _look_all(module: ModuleText, looks: Sequence[Look]) -> None:
     w, layout = module.writer, module.layout
-    with module.function("look(S, message_ends, quiet)", "Looks at the touched rows; whether any watch fired."):
+    with module.function(
+        "look(S, message_ends, quiet)", "Looks at the touched rows; whether any watch fired."
+    ):
         w.line(f"store(S, {DIRTY}, 0)")
         for look in looks:
             call = f"look_{look.view}_{int(look.per_message)}(S, quiet)"
@@ -173,7 +187,11 @@ def _look_all(module: ModuleText, looks: Sequence[Look]) -> None:
 def _driver(module: ModuleText, watched: bool) -> None:
     w, plan = module.writer, module.plan
     names = [r.name for r in plan.program.relations]
-    with module.function("run(S, kinds, flags, values, start, stop)", "Applies changes start..stop; the index after the last, early when a watch fires.", ", nogil=True"):
+    with module.function(
+        "run(S, kinds, flags, values, start, stop)",
+        "Applies changes start..stop; the index after the last, early when a watch fires.",
+        ", nogil=True",
+    ):
         w.line("stride = 8 * values.shape[1]")
         w.line("row = values.ctypes.data + start * stride")
         with w.block("for i in range(start, stop):"):
@@ -186,7 +204,8 @@ def _driver(module: ModuleText, watched: bool) -> None:
                 word = "elif"
             w.line("row += stride")
             if watched:
-                with w.block(f"if load(S, {DIRTY}) != 0 and flags[i] & {END_OF_EVENT | END_OF_MESSAGE}:"):
-                    with w.block(f"if load(S, {ERROR}) == 0 and look(S, flags[i] & {END_OF_MESSAGE} != 0, False):"):
-                        w.line("return i + 1")
+                ended = f"load(S, {DIRTY}) != 0 and flags[i] & {END_OF_EVENT | END_OF_MESSAGE}"
+                fired = f"load(S, {ERROR}) == 0 and look(S, flags[i] & {END_OF_MESSAGE} != 0, False)"
+                with w.block(f"if {ended} and {fired}:"):
+                    w.line("return i + 1")
         w.line("return stop")

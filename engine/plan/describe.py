@@ -6,7 +6,20 @@ from enum import IntEnum
 from views.compiler.calculus import Scalar, Var
 from views.compiler.m3_print import scalar_text
 
-from .steps import Aggregate, Cut, Filter, Lookup, Loop, Pipeline, Plan, RangeSum, StatementPlan, Step, Store
+from .steps import (
+    Aggregate,
+    Cut,
+    Filter,
+    Lookup,
+    Loop,
+    Pipeline,
+    Plan,
+    RangeSum,
+    StatementPlan,
+    Step,
+    Store,
+    TriggerPlan,
+)
 
 
 class Cost(IntEnum):
@@ -27,15 +40,21 @@ def plan_text(plan: Plan) -> str:
     lines = [_store_text(plan, s) for s in plan.stores]
     for trigger in plan.triggers:
         lines.append("")
-        lines.append(f"ON {'+' if trigger.insert else '-'} {trigger.relation}: {trigger_cost(plan, trigger.statements)}")
+        lines.append(f"ON {_event(trigger)}: {trigger_cost(plan, trigger.statements)}")
         for statement in trigger.statements:
             lines += _statement_lines(plan, statement)
     for result in plan.results:
         lines.append("")
-        lines.append(f"VIEW {result.result.name}: a row costs {_worst(plan, (p for _, ps in result.lets for p in ps))}")
+        lines.append(
+            f"VIEW {result.result.name}: a row costs {_worst(plan, (p for _, ps in result.lets for p in ps))}"
+        )
         for variable, pipelines in result.lets:
             lines += [f"  {variable.name} =", *_pipeline_lines(plan, pipelines, "    ")]
     return "\n".join(lines) + "\n"
+
+
+def _event(trigger: TriggerPlan) -> str:
+    return f"{'+' if trigger.insert else '-'} {trigger.relation}"
 
 
 def statement_cost(plan: Plan, statement: StatementPlan) -> Cost:
@@ -55,8 +74,10 @@ def warnings(plan: Plan) -> list[str]:
         for statement in trigger.statements:
             scans = [s.map for s in _loops(statement.pipelines) if not s.known and s.position is None]
             if scans:
-                event = f"{'+' if trigger.insert else '-'}{trigger.relation}"
-                found.append(f"{statement.target}: every event {event} scans {', '.join(dict.fromkeys(scans))}")
+                event = _event(trigger)
+                found.append(
+                    f"{statement.target}: every event {event} scans {', '.join(dict.fromkeys(scans))}"
+                )
     return found
 
 
@@ -120,7 +141,8 @@ def _layout_text(column: str) -> str:
 
 def _statement_lines(plan: Plan, statement: StatementPlan) -> list[str]:
     after = "after " if statement.after and statement.op == "+=" else ""
-    head = f"  {after}{statement.target}[{_keys(statement.keys)}] {statement.op}  -- {statement_cost(plan, statement)}"
+    cost = statement_cost(plan, statement)
+    head = f"  {after}{statement.target}[{_keys(statement.keys)}] {statement.op}  -- {cost}"
     return [head, *_pipeline_lines(plan, statement.pipelines, "    ")]
 
 
@@ -148,8 +170,10 @@ def _step_lines(plan: Plan, step: Step, indent: str) -> list[str]:
             bounds = [f">= {scalar_text(s)}" for s in step.low] + [f"<= {scalar_text(s)}" for s in step.high]
             bounds += [_cut_text(c) for c in step.cuts]
             key = step.keys[step.position]
-            return [f"{indent}{step.value.name} = range sum of {step.map}[{_keys(step.keys)}]"
-                    f" for {scalar_text(key)} {' and '.join(bounds) or 'of any value'}"]
+            return [
+                f"{indent}{step.value.name} = range sum of {step.map}[{_keys(step.keys)}]"
+                f" for {scalar_text(key)} {' and '.join(bounds) or 'of any value'}"
+            ]
         case Loop():
             how = "range" if step.position is not None else "slice" if step.known else "scan"
             bounds = [f">= {scalar_text(s)}" for s in step.low] + [f"<= {scalar_text(s)}" for s in step.high]

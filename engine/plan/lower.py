@@ -190,7 +190,9 @@ class _Term:
                 continue
             if not isinstance(factor, Cmp):
                 return None
-            solved = solve(factor, variable, self._types_with(lifts)) if self._solvable(factor, variable) else None
+            solved = (
+                solve(factor, variable, self._types_with(lifts)) if self._solvable(factor, variable) else None
+            )
             if solved is not None:
                 bounds += solved
                 continue
@@ -238,8 +240,9 @@ class _Term:
         if len(free) == 1 and read.keys.count(free[0]) == 1:
             at = read.keys.index(free[0])
             comparisons = [
-                f for f in self.pending if isinstance(f, Cmp) and free[0] in variable_set(f)
-                and self._solvable(f, free[0])
+                f
+                for f in self.pending
+                if isinstance(f, Cmp) and free[0] in variable_set(f) and self._solvable(f, free[0])
             ]
             for factor in comparisons if is_ordered(self.lowering.key_types(read)[at]) else ():
                 solved = solve(factor, free[0], self.lowering.types)

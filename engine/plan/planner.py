@@ -77,7 +77,11 @@ def _result(program: Program, result: Result) -> ResultPlan:
     lowering = Lowering(program, types)
     lets: list[tuple[Var, tuple[Pipeline, ...]]] = []
     for variable, poly in result.lets:
-        known = frozenset(types) if not lets else frozenset(k.variable for k in result.keys) | {v for v, _ in lets}
+        known = (
+            frozenset(types)
+            if not lets
+            else frozenset(k.variable for k in result.keys) | {v for v, _ in lets}
+        )
         pipelines = _let(lowering, poly, known)
         types[variable] = lowering.type_of(pipelines)
         lets.append((variable, pipelines))
@@ -132,7 +136,8 @@ def _groups(
     for declaration in program.maps:
         signature: object = (
             declaration.name
-            if declaration.name in alone or len({w[:1] for w in writes[declaration.name]}) != len(writes[declaration.name])  # type: ignore[index]
+            if declaration.name in alone
+            or len({w[:1] for w in writes[declaration.name]}) != len(writes[declaration.name])  # type: ignore[index]
             else (declaration.key_types, tuple(writes[declaration.name]))
         )
         groups.setdefault(signature, []).append(declaration)

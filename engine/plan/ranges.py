@@ -126,7 +126,7 @@ RunningSum = tuple[str, tuple[Scalar, ...], int, bool, bool]
 def _running_sum(
     lift: Lift, variable: Var, known: frozenset[Var], types: Mapping[Var, Type], maps: Mapping[str, Type]
 ) -> RunningSum | None:
-    """(map, prefix, position, descending, inclusive) of `Sum m[prefix, q] * {q op variable}`; None if it is not one."""
+    """(map, prefix, position, descending, inclusive) of `m[prefix, q] * {q op variable}`, or None."""
     if len(lift.body.terms) != 1:
         return None
     reads = [f for f in lift.body.terms[0] if isinstance(f, MapRef)]
@@ -138,7 +138,12 @@ def _running_sum(
     if len(local) != 1:
         return None
     key = local[0]
-    if read.keys.count(key) != 1 or variable in read.keys or maps[read.name].low < 0 or not maps[read.name].exact:
+    if (
+        read.keys.count(key) != 1
+        or variable in read.keys
+        or maps[read.name].low < 0
+        or not maps[read.name].exact
+    ):
         return None
     prefix, position = tuple(k for k in read.keys if k != key), read.keys.index(key)
     bounds = solve(condition, key, {**types, key: types[variable]})

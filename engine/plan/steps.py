@@ -57,7 +57,8 @@ class Cut:
 
     `sums` are the variables in `condition` that stand for the sum of a map over the keys before the
     entry at hand (and the entry, when `inclusive`), in descending or ascending order of the key at
-    `position`; `prefix` are the other keys. It holds on a leading run of the order, or, not `leading`, on all but such a run.
+    `position`; `prefix` are the other keys. It holds on a leading run of the order, or, not `leading`, on
+    all but such a run.
     """
 
     prefix: tuple[Scalar, ...]

@@ -91,9 +91,7 @@ class ScalarSubquery:
     nullable: bool
 
 
-Expression = Union[
-    ColumnRef, Literal, Arithmetic, Comparison, Logical, Coalesce, Aggregate, ScalarSubquery
-]
+Expression = Union[ColumnRef, Literal, Arithmetic, Comparison, Logical, Coalesce, Aggregate, ScalarSubquery]
 
 
 @dataclass(frozen=True, slots=True)

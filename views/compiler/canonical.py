@@ -62,7 +62,9 @@ def _term_text(term: Term, colours: Colours) -> str:
 
 def _sorted(poly: Poly, colours: Colours) -> Poly:
     terms = sorted(poly.terms, key=lambda t: _term_text(t, colours))
-    return Poly(tuple(tuple(_inner(f, colours) for f in sorted(t, key=lambda f: _text(f, colours))) for t in terms))
+    return Poly(
+        tuple(tuple(_inner(f, colours) for f in sorted(t, key=lambda f: _text(f, colours))) for t in terms)
+    )
 
 
 def _inner(factor: Factor, colours: Colours) -> Factor:

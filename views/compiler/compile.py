@@ -55,7 +55,9 @@ class Compiler:
             initial += self._initial(declaration, materialiser)
             for name in sorted(relations(declaration.definition), key=list(self.relations).index):
                 for insert in (True, False):
-                    statements[name, insert] += self._maintain(declaration, self.relations[name], insert, materialiser)
+                    statements[name, insert] += self._maintain(
+                        declaration, self.relations[name], insert, materialiser
+                    )
         triggers = tuple(
             Trigger(name, insert, parameters(self.relations[name]), _joined(body))
             for (name, insert), body in statements.items()
@@ -73,7 +75,7 @@ class Compiler:
         if view.multiplicity is not None:
             body = simplify(view.multiplicity, keys)
             multiplicity = materialiser.reference(keys, keys, body, f"{view.name}_count")
-            order = [keys.index(k) for k in multiplicity.keys]  # type: ignore[arg-type]
+            order = [keys.index(k) for k in multiplicity.keys]
             keys = tuple(keys[i] for i in order)
         by_variable = {k.variable: k for k in view.keys}
         lets = []
@@ -87,7 +89,10 @@ class Compiler:
             tuple(ResultKey(v, by_variable[v].name, by_variable[v].type) for v in keys),
             multiplicity.name if multiplicity else None,
             view.grouped,
-            tuple((v, ordered_statement(p, frozenset(keys) | {w for w, _ in lets[:i]})) for i, (v, p) in enumerate(lets)),
+            tuple(
+                (v, ordered_statement(p, frozenset(keys) | {w for w, _ in lets[:i]}))
+                for i, (v, p) in enumerate(lets)
+            ),
             tuple(ResultColumn(c.name, c.type, c.scalar, c.valid) for c in view.columns),
         )
 
@@ -99,7 +104,11 @@ class Compiler:
         if not terms:
             return []
         value = self._reevaluated(Poly(terms), None, materialiser, frozenset(declaration.keys))
-        return [Statement(declaration.name, declaration.keys, ":=", ordered_statement(value, frozenset()), after=True)]
+        return [
+            Statement(
+                declaration.name, declaration.keys, ":=", ordered_statement(value, frozenset()), after=True
+            )
+        ]
 
     def _maintain(
         self, declaration: MapDeclaration, relation: Relation, insert: bool, materialiser: Materialiser
@@ -127,28 +136,40 @@ class Compiler:
         domains = [d for _, d in reaches if d is not None]
         shared = {v: p for v, p in domains[0].items() if all(d.get(v) == p for d in domains)}
         beyond_keys = all(any(v not in keys for v in d) for d in domains)
-        if not beyond_keys and keys <= set(shared) or not all(domains):
+        if (not beyond_keys and keys <= set(shared)) or not all(domains):
             bound = shared if keys <= set(shared) else {}
-            body = _marked(Poly(tuple(substitute_term(t, bound) for t in definition.terms)),
-                           tuple(bound.get(k, k) for k in declaration.keys))
+            body = _marked(
+                Poly(tuple(substitute_term(t, bound) for t in definition.terms)),
+                tuple(bound.get(k, k) for k in declaration.keys),
+            )
             terms = simplify(body, frozenset(parameters(relation)) | keys).terms
             return [self._assignment(declaration, terms, materialiser, relation)]
         statements = []
         for term, domain in reaches:
             if domain is None:
                 continue
-            body = _marked(Poly((substitute_term(term, domain),)), tuple(domain.get(k, k) for k in declaration.keys))
+            body = _marked(
+                Poly((substitute_term(term, domain),)), tuple(domain.get(k, k) for k in declaration.keys)
+            )
             for simple in simplify(body, frozenset(parameters(relation))).terms:
                 for after in (False, True):
                     whole = simple if after else (MINUS_ONE, *simple)
                     statements.append(
-                        self._statement(declaration, whole, "+=", after, relation.name, materialiser, relation)
+                        self._statement(
+                            declaration, whole, "+=", after, relation.name, materialiser, relation
+                        )
                     )
         return statements
 
     def _statement(
-        self, declaration: MapDeclaration, term: Term, op: str, after: bool, apart: str | None,
-        materialiser: Materialiser, relation: Relation,
+        self,
+        declaration: MapDeclaration,
+        term: Term,
+        op: str,
+        after: bool,
+        apart: str | None,
+        materialiser: Materialiser,
+        relation: Relation,
     ) -> Statement:
         keys, rest = _unmarked(term)
         bound = frozenset(parameters(relation))
@@ -157,17 +178,28 @@ class Compiler:
         return Statement(declaration.name, keys, op, ordered_statement(value, bound), after)
 
     def _assignment(
-        self, declaration: MapDeclaration, terms: Iterable[Term], materialiser: Materialiser, relation: Relation
+        self,
+        declaration: MapDeclaration,
+        terms: Iterable[Term],
+        materialiser: Materialiser,
+        relation: Relation,
     ) -> Statement:
         bound = frozenset(parameters(relation))
         parts = [_unmarked(t) for t in terms]
         keys = parts[0][0] if parts else declaration.keys
         needed = frozenset(k for k in keys if isinstance(k, Var)) - bound
-        value = self._over_maps(Poly(tuple(rest for _, rest in parts)), bound, needed, relation.name, materialiser)
+        value = self._over_maps(
+            Poly(tuple(rest for _, rest in parts)), bound, needed, relation.name, materialiser
+        )
         return Statement(declaration.name, keys, ":=", ordered_statement(value, bound), after=True)
 
     def _over_maps(
-        self, poly: Poly, bound: frozenset[Var], needed: frozenset[Var], apart: str | None, materialiser: Materialiser
+        self,
+        poly: Poly,
+        bound: frozenset[Var],
+        needed: frozenset[Var],
+        apart: str | None,
+        materialiser: Materialiser,
     ) -> Poly:
         return materialiser.poly(split_mixed(poly, bound, needed), bound, needed, apart=apart)
 
@@ -183,7 +215,9 @@ def _joined(statements: Iterable[Statement]) -> tuple[Statement, ...]:
     for s in statements:
         place = (s.target, s.keys, s.op, s.after)
         values[place] = values[place] + s.value if place in values else s.value
-    return tuple(Statement(target, keys, op, value, after) for (target, keys, op, after), value in values.items())
+    return tuple(
+        Statement(target, keys, op, value, after) for (target, keys, op, after), value in values.items()
+    )
 
 
 def _marked(poly: Poly, keys: tuple[Scalar, ...]) -> Poly:

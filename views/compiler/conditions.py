@@ -106,7 +106,9 @@ def condition_poly(condition: Scalar) -> Poly:
 
 
 def _of_one_source(condition: Scalar) -> bool:
-    return len({v.name.partition(".")[0] if "." in v.name else v.name for v in scalar_variables(condition)}) == 1
+    return (
+        len({v.name.partition(".")[0] if "." in v.name else v.name for v in scalar_variables(condition)}) == 1
+    )
 
 
 def is_null(scalar: Scalar) -> Scalar:

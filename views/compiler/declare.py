@@ -25,7 +25,11 @@ _TYPES = {
     exp.DType.TIMESTAMP: types.TIMESTAMP,
 }
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.LT: exp.GT, exp.GT: exp.LT, exp.LTE: exp.GTE, exp.GTE: exp.LTE, exp.EQ: exp.EQ,
+    exp.LT: exp.GT,
+    exp.GT: exp.LT,
+    exp.LTE: exp.GTE,
+    exp.GTE: exp.LTE,
+    exp.EQ: exp.EQ,
 }
 _CHECK_FORM = "CHECK takes a range of one column, as in price >= 0 or price BETWEEN 0 AND 1000"
 

@@ -68,7 +68,11 @@ class CreateRelation(exp.Expression):
     """CREATE STREAM or CREATE TABLE: `this` the name, ColumnDefs and CheckColumnConstraints, options."""
 
     arg_types: ClassVar = {
-        "this": True, "expressions": True, "static": True, "source": False, "max_rows": False,
+        "this": True,
+        "expressions": True,
+        "static": True,
+        "source": False,
+        "max_rows": False,
     }
 
 

@@ -76,8 +76,9 @@ def multiply(left: Type, right: Type) -> Type:
     return exact(min(corners), max(corners))
 
 
-def factor_value_type(factor: Factor, types: Environment, relations: Mapping[str, Relation],
-                      maps: Mapping[str, Type]) -> Type:
+def factor_value_type(
+    factor: Factor, types: Environment, relations: Mapping[str, Relation], maps: Mapping[str, Type]
+) -> Type:
     """The type of a factor's multiplicity, summed over the variables it binds."""
     match factor:
         case Rel(name, _):

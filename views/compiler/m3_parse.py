@@ -1,7 +1,9 @@
 """Reads M3 text back to a program; what is wrong is told with line and column."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from orderbook.errors import SqlError
 
@@ -10,6 +12,7 @@ from .m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, Statem
 from .m3_print import INFIX, PLAIN
 from .types import DEFAULT_MAX_ROWS, DOUBLE, Column, Kind, Relation, Type, decimal
 
+T = TypeVar("T")
 TOKEN = re.compile(
     r"\s+|--[^\n]*|(?P<number>-?(?:inf\b|\d+(?:\.\d+)?(?:e[+-]?\d+)?))|(?P<text>'(?:[^']|'')*')"
     r"|(?P<name>[A-Za-z_][A-Za-z_0-9]*)|(?P<sign>\^=|:=|\+=|\.\.|<>|<=|>=|[-+*/=<>(){}\[\],;])"
@@ -54,7 +57,9 @@ class _Parser:
         return self.tokens[self.at]
 
     def fail(self, expected: str) -> SqlError:
-        return SqlError(f"expected {expected}, found {self.token.text}", self.token.line, self.token.column, self.file)
+        return SqlError(
+            f"expected {expected}, found {self.token.text}", self.token.line, self.token.column, self.file
+        )
 
     def take(self, text: str) -> bool:
         if self.token.kind != "text" and self.token.text == text:
@@ -78,8 +83,8 @@ class _Parser:
     def integer(self) -> int:
         return int(self.of_kind("number"))
 
-    def listed(self, item, close: str) -> list:  # type: ignore[no-untyped-def, type-arg]
-        items = []
+    def listed(self, item: Callable[[], T], close: str) -> list[T]:
+        items: list[T] = []
         while not self.take(close):
             if items:
                 self.expect(",")
@@ -157,7 +162,9 @@ class _Parser:
         self.expect("=")
         definition = self.poly()
         self.expect(";")
-        return MapDeclaration(name, tuple(k for k, _ in keys), tuple(t for _, t in keys), kind, definition, count)
+        return MapDeclaration(
+            name, tuple(k for k, _ in keys), tuple(t for _, t in keys), kind, definition, count
+        )
 
     def statements(self) -> tuple[Statement, ...]:
         self.expect("{")

@@ -56,14 +56,18 @@ def type_text(kind: Type) -> str:
 
 
 def map_text(declaration: MapDeclaration) -> str:
-    keys = ", ".join(f"{k.name} {type_text(t)}" for k, t in zip(declaration.keys, declaration.key_types, strict=True))
+    keys = ", ".join(
+        f"{k.name} {type_text(t)}" for k, t in zip(declaration.keys, declaration.key_types, strict=True)
+    )
     count = f" COUNT {declaration.count}" if declaration.count else ""
-    return f"MAP {declaration.name}[{keys}] {type_text(declaration.type)}{count} =\n  {poly_text(declaration.definition)};"
+    head = f"MAP {declaration.name}[{keys}] {type_text(declaration.type)}{count}"
+    return f"{head} =\n  {poly_text(declaration.definition)};"
 
 
 def trigger_text(trigger: Trigger) -> str:
     """One trigger, `ON + relation(parameters) { statements }`."""
-    head = f"ON {'+' if trigger.insert else '-'} {trigger.relation}({', '.join(p.name for p in trigger.parameters)})"
+    parameters = ", ".join(p.name for p in trigger.parameters)
+    head = f"ON {'+' if trigger.insert else '-'} {trigger.relation}({parameters})"
     return f"{head} {{\n{_body(trigger.statements)}}}"
 
 
@@ -86,7 +90,9 @@ def result_text(result: Result) -> str:
     lines = [f"  {v.name} = {poly_text(p)};\n" for v, p in result.lets]
     for column in result.columns:
         when = "" if column.valid == Const(1) else f" WHEN {scalar_text(column.valid)}"
-        lines.append(f"  COLUMN {column.name} {type_text(column.type)} = {scalar_text(column.scalar)}{when};\n")
+        lines.append(
+            f"  COLUMN {column.name} {type_text(column.type)} = {scalar_text(column.scalar)}{when};\n"
+        )
     return head + " {\n" + "".join(lines) + "}"
 
 

@@ -48,7 +48,9 @@ class Materialiser:
     _known: dict[Canonical, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
 
-    def reference(self, keys: tuple[Scalar, ...], variables: tuple[Var, ...], body: Poly, name: str = "m") -> MapRef:
+    def reference(
+        self, keys: tuple[Scalar, ...], variables: tuple[Var, ...], body: Poly, name: str = "m"
+    ) -> MapRef:
         """The map that holds `body` for each binding of `variables`, read at `keys`."""
         form, places = canonical(variables, body)
         if form not in self._known:
@@ -67,7 +69,9 @@ class Materialiser:
         kind = sum_type(body, types, self.relations)
         count = None
         if not kind.exact:
-            count = self.reference(keys, keys, self._counting(body), f"{name}_rows" if name != "m" else name).name
+            count = self.reference(
+                keys, keys, self._counting(body), f"{name}_rows" if name != "m" else name
+            ).name
         self.maps.append(MapDeclaration(unique, keys, key_types, kind, body, count))
         return unique
 
@@ -78,8 +82,15 @@ class Materialiser:
     def _is_value(self, factor: Factor) -> bool:
         return isinstance(factor, Val) and scalar_type(factor.scalar, self.types).kind is not Kind.BOOLEAN
 
-    def poly(self, poly: Poly, bound: Bound, needed: Bound = frozenset(), name: str = "m",
-             apart: str | None = None, joined: bool = False) -> Poly:
+    def poly(
+        self,
+        poly: Poly,
+        bound: Bound,
+        needed: Bound = frozenset(),
+        name: str = "m",
+        apart: str | None = None,
+        joined: bool = False,
+    ) -> Poly:
         """`poly` over maps. `bound` are known from outside, `needed` must be bound by the result.
 
         With `apart`, lifts that read that relation are not put inside a map together with all that they
@@ -106,7 +117,9 @@ class Materialiser:
             return None
         return Poly(((self._map(poly, tuple(sorted(key_sets.pop(), key=lambda v: v.name)), bound, name),),))
 
-    def term(self, term: Term, bound: Bound, needed: Bound, apart: str | None, name: str, joined: bool) -> Term:
+    def term(
+        self, term: Term, bound: Bound, needed: Bound, apart: str | None, name: str, joined: bool
+    ) -> Term:
         """A term over maps: each component of relations becomes one map."""
         components, outside = _components(term, bound, needed, None, joined)
         if len(components) < 2:
@@ -116,9 +129,9 @@ class Materialiser:
             keys = _keys(component, outside, bound, needed)
             factors.append(self._map(Poly((component,)), keys, bound, name))
         for factor in outside:
-            inner_bound = bound | frozenset(
-                v for f in term if f is not factor for v in bound_by(f)
-            ) | _visible(outside)
+            inner_bound = (
+                bound | frozenset(v for f in term if f is not factor for v in bound_by(f)) | _visible(outside)
+            )
             if isinstance(factor, Lift):
                 factor = Lift(factor.var, self.poly(factor.body, inner_bound - {factor.var}))
             elif isinstance(factor, Exists):
@@ -128,7 +141,7 @@ class Materialiser:
         return tuple(factors)
 
     def _groups(self, exists: Exists, inner_bound: Bound, bound: Bound) -> Poly:
-        """The body of an Exists over maps: one map keyed by the groups, unless it refers outside of itself."""
+        """The body of an Exists over maps: one map keyed by the groups, unless it refers outside."""
         group = frozenset(exists.group)
         if variable_set(exists.body) & (inner_bound - group):
             return self.poly(exists.body, inner_bound, group)
@@ -164,7 +177,9 @@ def _visible(factors: Iterable[Factor]) -> Bound:
     return frozenset(v for f in factors if not isinstance(f, Lift | Exists) for v in variable_set(f))
 
 
-def _keys(component: Iterable[Factor], outside: Iterable[Factor], bound: Bound, needed: Bound) -> tuple[Var, ...]:
+def _keys(
+    component: Iterable[Factor], outside: Iterable[Factor], bound: Bound, needed: Bound
+) -> tuple[Var, ...]:
     """What of a component's variables the rest of the world uses, in order of appearance."""
     visible: dict[Var, None] = {}
     for factor in component:
@@ -255,7 +270,9 @@ def _unanchored(groups: list[list[Factor]], term: Term, bound: Bound) -> set[int
     """Factors that mention an outside value which no relation of their component binds."""
     wrong: set[int] = set()
     for group in groups:
-        anchored = frozenset(v for f in group if isinstance(f, Rel | Exists | Lift) for v in bound_by(f)) & bound
+        anchored = (
+            frozenset(v for f in group if isinstance(f, Rel | Exists | Lift) for v in bound_by(f)) & bound
+        )
         for factor in group:
             free = variable_set(factor) & bound
             if not isinstance(factor, Rel) and not free <= anchored:

@@ -74,7 +74,13 @@ def _rank(factor: Factor, known: frozenset[Var]) -> tuple[int, int]:
     unbound = len(bound_by(factor) - known)
     if isinstance(factor, Lift):
         return 3, 0
-    keys = len(factor.keys if isinstance(factor, MapRef) else factor.args if isinstance(factor, Rel) else factor.group)
+    keys = len(
+        factor.keys
+        if isinstance(factor, MapRef)
+        else factor.args
+        if isinstance(factor, Rel)
+        else factor.group
+    )
     return (2, 0) if not unbound else (4, unbound * 100 - keys)
 
 
@@ -94,14 +100,18 @@ def ordered_triggers(triggers: Iterable[Trigger], counts: Mapping[str, str | Non
     return tuple(result)
 
 
-def _sorted(statements: Sequence[Statement], precedes: Callable[[Statement, Statement], bool]) -> list[Statement]:
+def _sorted(
+    statements: Sequence[Statement], precedes: Callable[[Statement, Statement], bool]
+) -> list[Statement]:
     """A stable topological order; raises ValueError naming the maps of a cycle."""
     pending = list(statements)
     result: list[Statement] = []
     while pending:
         free = next((s for s in pending if not any(o is not s and precedes(o, s) for o in pending)), None)
         if free is None:
-            raise ValueError("maps depend on each other in a cycle: " + ", ".join(sorted({s.target for s in pending})))
+            raise ValueError(
+                "maps depend on each other in a cycle: " + ", ".join(sorted({s.target for s in pending}))
+            )
         pending.remove(free)
         result.append(free)
     return result

@@ -77,8 +77,16 @@ _NODES: dict[type[exp.Expr], tuple[str, str]] = {
 }
 
 _DATE_FUNCTIONS = (
-    exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.CurrentDatetime, exp.Extract,
-    exp.TimestampTrunc, exp.DateTrunc, exp.DateAdd, exp.DateSub, exp.DateDiff,
+    exp.CurrentDate,
+    exp.CurrentTime,
+    exp.CurrentTimestamp,
+    exp.CurrentDatetime,
+    exp.Extract,
+    exp.TimestampTrunc,
+    exp.DateTrunc,
+    exp.DateAdd,
+    exp.DateSub,
+    exp.DateDiff,
 )
 _DATE_NAMES = ("NOW", "DATE_PART", "AGE", "STRFTIME")
 

@@ -102,8 +102,11 @@ def split_products(term: Term, keep: Keep) -> list[Term] | None:
     if coefficient == 0:
         return []
     expected = 0 if coefficient == 1 and isinstance(coefficient, int) else 1
-    if not changed and constants == expected and (not constants or isinstance(term[0], Val)
-                                                  and isinstance(term[0].scalar, Const)):
+    if (
+        not changed
+        and constants == expected
+        and (not constants or (isinstance(term[0], Val) and isinstance(term[0].scalar, Const)))
+    ):
         return None
     return [((Val(Const(coefficient)),) if expected else ()) + tuple(factors)]
 
@@ -149,7 +152,12 @@ def unify_equalities(term: Term, keep: Keep) -> list[Term] | None:
         if not isinstance(factor, Cmp) or factor.op != "=":
             continue
         for old, new in ((factor.left, factor.right), (factor.right, factor.left)):
-            if not isinstance(old, Var) or old.name.startswith("@") or old in keep or not isinstance(new, Var | Const):
+            if (
+                not isinstance(old, Var)
+                or old.name.startswith("@")
+                or old in keep
+                or not isinstance(new, Var | Const)
+            ):
                 continue
             if old not in lifted and (old not in groups or isinstance(new, Var)):
                 rest = term[:i] + term[i + 1 :]
@@ -185,7 +193,9 @@ def unlift(term: Term, keep: Keep) -> list[Term] | None:
         if uses[factor.var] == 1 and Val(factor.var) in term:
             rest = tuple(f for f in term if f not in (factor, Val(factor.var)))
             local = variable_set(factor.body) - _free_names(term, i) - keep
-            inner_names = apart_from((v for v in local if not v.name.startswith("@")), variable_set(rest) | keep)
+            inner_names = apart_from(
+                (v for v in local if not v.name.startswith("@")), variable_set(rest) | keep
+            )
             body = substitute(factor.body, inner_names)
             return [rest + inner_term for inner_term in body.terms]
     return None
@@ -205,7 +215,10 @@ def drop_certain_counts(term: Term, keep: Keep) -> list[Term] | None:
         if isinstance(counted, Rel) and any(
             isinstance(f, Rel)
             and f.name == counted.name
-            and all(a == b or (isinstance(a, Var) and a not in outer) for a, b in zip(counted.args, f.args, strict=True))
+            and all(
+                a == b or (isinstance(a, Var) and a not in outer)
+                for a, b in zip(counted.args, f.args, strict=True)
+            )
             and len(set(counted.args)) == len(counted.args)
             for f in term
         ):
@@ -283,8 +296,8 @@ def linear_form(scalar: Scalar) -> tuple[dict[Var, int], int] | None:
             a, b = linear_form(left), linear_form(right)
             if a is None or b is None or (a[0] and b[0]):
                 return None
-            (form, constant), factor = (a, b[1]) if not b[0] else (b, a[1])
-            return {v: c * factor for v, c in form.items() if c * factor}, constant * factor
+            (terms, constant), factor = (a, b[1]) if not b[0] else (b, a[1])
+            return {v: c * factor for v, c in terms.items() if c * factor}, constant * factor
     return None
 
 
@@ -312,7 +325,9 @@ def _merged(terms: list[Term]) -> Poly:
         entry[0] += coefficient
     return Poly(
         tuple(
-            factors if coefficient == 1 and isinstance(coefficient, int) else (Val(Const(coefficient)), *factors)
+            factors
+            if coefficient == 1 and isinstance(coefficient, int)
+            else (Val(Const(coefficient)), *factors)
             for coefficient, factors in sums.values()
             if coefficient != 0
         )

@@ -152,7 +152,9 @@ class Translator:
         self, name: str, rows: Poly, lifts: list[Factor], values: Sequence[tuple[str, Value]]
     ) -> CalculusView:
         if not rows.terms:
-            return CalculusView(name, (), rows, False, (), tuple(ViewColumn(n, v.type, NULL, FALSE) for n, v in values))
+            return CalculusView(
+                name, (), rows, False, (), tuple(ViewColumn(n, v.type, NULL, FALSE) for n, v in values)
+            )
         same = _same_columns(rows)
         rows, lifts = substitute(rows, same), list(substitute_term(tuple(lifts), same))
         values = [
@@ -442,7 +444,12 @@ def _times(left: Scalar, right: Scalar) -> Scalar:
             return other
     if isinstance(right, Const):
         left, right = right, left
-    if isinstance(left, Const) and isinstance(right, Apply) and right.op == "*" and isinstance(right.args[0], Const):
+    if (
+        isinstance(left, Const)
+        and isinstance(right, Apply)
+        and right.op == "*"
+        and isinstance(right.args[0], Const)
+    ):
         return _times(Const(left.value * right.args[0].value), right.args[1])  # type: ignore[operator]
     return Apply("*", (left, right))
 
@@ -498,7 +505,9 @@ def _coalesce(values: Sequence[Value], kind: Type) -> Value:
         if value.zero_if_null and result.scalar == Const(0 if kind.exact else 0.0) and result.valid == TRUE:
             result = replace(value, valid=TRUE, zero_if_null=False)
             continue
-        result = Value(choose(value.valid, value.scalar, result.scalar), kind, either(value.valid, result.valid))
+        result = Value(
+            choose(value.valid, value.scalar, result.scalar), kind, either(value.valid, result.valid)
+        )
     return result
 
 
