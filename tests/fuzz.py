@@ -12,15 +12,13 @@ from functools import cache
 from typing import Protocol
 
 from hypothesis import strategies as st
+from oracle import Row, SqlValue, ordered
+from views_catalogue import Entry
 
 from engine.interpreter import Interpreter
-from oracle import Row, SqlValue, ordered
-from views.compiler.bind import bind
-from views.compiler.compile import Compiler
 from views.compiler.m3 import Program
-from views.compiler.translate import Translator
+from views.compiler.program import compile_views
 from views.compiler.types import Kind, Type
-from views_catalogue import Entry
 
 Change = tuple[str, bool, Row]
 Step = tuple[str, str, Row, int]
@@ -29,11 +27,7 @@ Step = tuple[str, str, Row, int]
 @cache
 def compiled(sql: str, parameters: tuple[tuple[str, SqlValue], ...] = ()) -> Program:
     """The program of all views of an SQL text."""
-    catalog = bind([(None, sql)], dict(parameters))  # type: ignore[arg-type]
-    relations = {r.name: r for r in catalog.relations}
-    translator = Translator(relations)
-    views = [translator.view(v) for v in catalog.views]
-    return Compiler(relations, translator.types).program(views)
+    return compile_views(sql, dict(parameters)).program  # type: ignore[arg-type]
 
 
 def program_of(entry: Entry) -> Program:
@@ -81,7 +75,9 @@ class InterpreterRuntime:
             for word, column in zip(words, result.columns, strict=True):
                 _check(f"{view}.{column.name}", word, column.type)
             texts = list(self._texts)
-            rows += [tuple(decoded(w, c.type, texts) for w, c in zip(words, result.columns, strict=True))] * count
+            rows += [
+                tuple(decoded(w, c.type, texts) for w, c in zip(words, result.columns, strict=True))
+            ] * count
         return ordered(rows)
 
     def map_sizes(self) -> Mapping[str, int]:
@@ -116,9 +112,10 @@ def decoded(word: int | float | None, kind: Type, texts: Sequence[str]) -> SqlVa
 
 def streams(entry: Entry, program: Program, most: int) -> st.SearchStrategy[tuple[list[Step], int]]:
     """Steps over the relations that the program reads, and the seed of the order of the last deletes."""
-    if not program.relations:
+    read = sorted({t.relation for t in program.triggers})
+    if not read:
         return st.just(([], 0))
-    steps = st.one_of([_steps(entry, program, r.name) for r in program.relations])
+    steps = st.one_of([_steps(entry, program, name) for name in read])
     return st.tuples(st.lists(steps, min_size=most // 2, max_size=most), st.integers(0, 2**16))
 
 
@@ -140,7 +137,10 @@ def changes(steps: Sequence[Step], seed: int) -> Iterator[list[Change]]:
         if kind == "copy" and rows:
             row = rows[pick % len(rows)]
         if kind == "update" and event:
-            row = tuple(new if i >= pick % len(row) else old for i, (old, new) in enumerate(zip(event[0][2], row, strict=True)))
+            row = tuple(
+                new if i >= pick % len(row) else old
+                for i, (old, new) in enumerate(zip(event[0][2], row, strict=True))
+            )
         if kind != "delete":
             rows.append(row)
             event.append((relation, True, row))

@@ -1,7 +1,8 @@
 """Views recomputed by DuckDB from the same SQL text: shares no code with the compiler or the runtimes.
 
 Exact columns become HUGEINT and DECIMAL(38, s), so that sums do not overflow; division by zero is
-NULL. Rows are compared as multisets, doubles within a relative error.
+NULL. Rows are compared as multisets, doubles within a relative error. One thing DuckDB rounds: a COALESCE
+of a DECIMAL(38, s) with a value of more places; views to compare give its arguments one scale.
 """
 
 import math
@@ -18,8 +19,15 @@ RELATIVE_ERROR = 1e-9
 _CREATE = re.compile(r"CREATE\s+(?P<what>STREAM|TABLE|VIEW)\s+(?P<name>\w+)\s*(?P<rest>.*)", re.I | re.S)
 _COLUMN = re.compile(r"(?P<name>\w+)\s+(?P<type>\w+)(?:\s*\(\s*\d+\s*(?:,\s*(?P<scale>\d+)\s*)?\))?", re.S)
 _TYPES = {
-    "SMALLINT": "HUGEINT", "INTEGER": "HUGEINT", "INT": "HUGEINT", "BIGINT": "HUGEINT", "TIMESTAMP": "HUGEINT",
-    "DOUBLE": "DOUBLE", "BOOLEAN": "BOOLEAN", "TEXT": "VARCHAR", "VARCHAR": "VARCHAR",
+    "SMALLINT": "HUGEINT",
+    "INTEGER": "HUGEINT",
+    "INT": "HUGEINT",
+    "BIGINT": "HUGEINT",
+    "TIMESTAMP": "HUGEINT",
+    "DOUBLE": "DOUBLE",
+    "BOOLEAN": "BOOLEAN",
+    "TEXT": "VARCHAR",
+    "VARCHAR": "VARCHAR",
 }
 
 
@@ -71,22 +79,12 @@ class Oracle:
 
 def ordered(rows: Sequence[Row]) -> list[Row]:
     """Rows sorted by their exact columns, then by their doubles, NULL first."""
-    return sorted(rows, key=lambda row: [(v is not None, v or 0) for v in _exact(row)] + [_double(v) for v in row])
 
+    def key(row: Row) -> list[tuple[bool, SqlValue]]:
+        exact = [(v is not None, 0 if v is None or isinstance(v, float) else v) for v in row]
+        return exact + [(True, v if isinstance(v, float) else 0.0) for v in row]
 
-def _exact(row: Row) -> Iterator[SqlValue]:
-    """The exact values; a text takes two places so that it is never compared with a number."""
-    for value in row:
-        if isinstance(value, str):
-            yield None
-            yield len(value)
-            yield from map(ord, value)
-        elif not isinstance(value, float):
-            yield value
-
-
-def _double(value: SqlValue) -> float:
-    return value if isinstance(value, float) else 0.0
+    return sorted(rows, key=key)
 
 
 def difference(expected: Sequence[Row], found: Sequence[Row]) -> str | None:
@@ -122,7 +120,10 @@ def _columns(rest: str) -> Iterator[tuple[str, str]]:
         match = _COLUMN.match(item)
         assert match, f"not a column: {item}"
         kind = match["type"].upper()
-        yield match["name"], f"DECIMAL(38, {match['scale'] or 0})" if kind in ("DECIMAL", "NUMERIC") else _TYPES[kind]
+        yield (
+            match["name"],
+            f"DECIMAL(38, {match['scale'] or 0})" if kind in ("DECIMAL", "NUMERIC") else _TYPES[kind],
+        )
 
 
 def _items(rest: str) -> list[str]:

@@ -3,14 +3,14 @@
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
-
 from fuzz import RUNTIMES, Change, Runtime, changes, program_of, streams
+from hypothesis import given, settings
 from oracle import Oracle, difference
+from views_catalogue import CATALOGUE, Entry
+
 from views.compiler.m3 import Program
 from views.compiler.m3_parse import parse
 from views.compiler.m3_print import program_text
-from views_catalogue import CATALOGUE, Entry
 
 EXAMPLES = 6
 STEPS = 16
