@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from feeds.problems import Problems
 from orderbook.dictionary import Dictionary
 from orderbook.errors import DataError, UserError
+from orderbook.problems import Problems
 from views.compiler.program import CompiledProgram
 from views.compiler.watch_condition import bind_condition
 

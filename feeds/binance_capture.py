@@ -19,10 +19,10 @@ from feeds.binance_sync import DepthSynchroniser, Diff, Outcome
 from feeds.byte_stream import Lines, shown
 from feeds.decimal_text import decimal_places
 from feeds.message_writer import DEFAULT_BATCH_SIZE, MessageWriter
-from feeds.problems import Problems
 from orderbook.errors import DataError, SourceError
 from orderbook.events import Action, BookState, Flag, Side
 from orderbook.instruments import Instrument, Instruments
+from orderbook.problems import Problems
 from orderbook.symbols import normalise_symbol
 
 SPOT = "binance"

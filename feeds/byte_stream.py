@@ -7,8 +7,8 @@ from typing import BinaryIO, Protocol
 
 import zstandard
 
-from feeds.problems import Problems
 from orderbook.errors import SourceError
+from orderbook.problems import Problems
 
 # Small, because what one call decodes before it meets corruption is lost with it.
 CHUNK_BYTES = 1 << 14

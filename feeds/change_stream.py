@@ -18,8 +18,8 @@ import msgspec
 import zstandard
 
 from feeds.byte_stream import Lines, shown
-from feeds.problems import Problems
 from orderbook.errors import DataError, SourceError
+from orderbook.problems import Problems
 
 DEFAULT_CHANGES = 4_096
 

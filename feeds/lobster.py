@@ -20,10 +20,10 @@ import numpy as np
 from feeds.byte_stream import Lines, shown
 from feeds.lobster_book import Levels, VisibleBook
 from feeds.message_writer import DEFAULT_BATCH_SIZE, MessageWriter
-from feeds.problems import Problems
 from orderbook.errors import SourceError
 from orderbook.events import Action, BookState, Side
 from orderbook.instruments import Instrument, Instruments
+from orderbook.problems import Problems
 
 VENUE = "nasdaq"
 TICK = Decimal("0.0001")

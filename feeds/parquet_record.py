@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feeds.message_writer import DEFAULT_BATCH_SIZE
-from feeds.problems import Problems
 from orderbook.errors import DataError, SourceError
 from orderbook.events import EVENT, Flag
 from orderbook.instruments import Instrument, Instruments
+from orderbook.problems import Problems
 
 FORMAT_VERSION = 1
 ROW_GROUP_SIZE = 1 << 17

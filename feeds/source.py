@@ -14,9 +14,9 @@ from feeds.byte_stream import first_line
 from feeds.change_stream import Change, ChangeStreamSource
 from feeds.lobster import LobsterSource
 from feeds.parquet_record import RecordSource
-from feeds.problems import Problems
 from orderbook.errors import SourceError
 from orderbook.instruments import Instruments
+from orderbook.problems import Problems
 
 Batch = TypeVar("Batch", covariant=True)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from feeds.problems import Problems
+from orderbook.problems import Problems
 
 
 @dataclass(slots=True)

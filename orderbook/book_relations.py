@@ -7,11 +7,11 @@ import numpy as np
 
 from engine.changes import NULL_CODE, ChangeBatch
 from engine.encoding import describe_row
-from feeds.problems import Problems
 from orderbook.books import RELATIONS
 from orderbook.configuration_errors import nearest
 from orderbook.dictionary import Dictionary
 from orderbook.errors import UserError
+from orderbook.problems import Problems
 from views.compiler.bind import bind
 from views.compiler.m3 import Program
 from views.compiler.types import Column, Kind, Relation
@@ -77,7 +77,9 @@ class BookRelations:
     def _report(self, relation: Relation, column: int, rows: np.ndarray) -> None:
         for row in rows.tolist():
             where = f"{relation.name}.{relation.columns[column].name}"
-            self._problems.add("row outside its declared range", where, describe_row(relation, row, self._dictionary))
+            self._problems.add(
+                "row outside its declared range", where, describe_row(relation, row, self._dictionary)
+            )
 
 
 def _fit(relation: Relation, book: Relation) -> _Fit:

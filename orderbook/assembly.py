@@ -1,0 +1,117 @@
+"""From a configuration to a compiled program: view files found, SQL compiled, parameters checked."""
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlglot import exp
+
+from orderbook.configuration import Configuration, packaged_views
+from orderbook.dictionary import Dictionary
+from orderbook.errors import ConfigurationError, SourceError
+from strategies.definition import StrategyDefinition, load_strategy
+from strategies.strategy import watches_of
+from views.compiler.dialect import CreateRelation, CreateView, parse
+from views.compiler.program import CompiledProgram, compile_views
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """What a run is made of; `views` are those that were asked for by name."""
+
+    configuration: Configuration
+    files: tuple[Path, ...]
+    program: CompiledProgram
+    views: tuple[str, ...]
+    strategies: tuple[StrategyDefinition, ...]
+
+
+def assemble(configuration: Configuration) -> Assembly:
+    """Compile the views of `run.views` and those that `run.strategies` subscribe to.
+
+    Raises ConfigurationError for a view, strategy or parameter that is not there, SqlError with file,
+    line and column.
+    """
+    use_cache(configuration)
+    strategies = tuple(
+        load_strategy(name, configuration.strategy_parameters(name)) for name in configuration.run.strategies
+    )
+    declared = {file: declared_views(file) for file in map(configuration.view_file, configuration.run.views)}
+    shown = tuple(
+        dict.fromkeys(name for file, names in declared.items() for name in shown_views(file, names))
+    )
+    for strategy in strategies:
+        for watch in watches_of(strategy.kind):
+            if not any(watch.view in names for names in declared.values()):
+                file = _view_of_strategy(configuration, strategy.name, watch.view)
+                declared[file] = declared_views(file)
+    program = compile_views(list(declared), configuration.parameters, Dictionary())
+    conditions = [watch.when for s in strategies for watch in watches_of(s.kind) if watch.when]
+    texts = [*(view.sql for view in program.catalog.views), *(f"SELECT {c}" for c in conditions)]
+    configuration.check_parameters(parameters_of(texts))
+    return Assembly(configuration, tuple(declared), program, shown, strategies)
+
+
+def use_cache(configuration: Configuration) -> None:
+    """Keep compiled programs where the configuration says; before anything is compiled."""
+    if configuration.engine.cache is not None:
+        os.environ["ORDERBOOK_CACHE"] = str(configuration.engine.cache)
+
+
+def parameters_of(texts: Iterable[str]) -> set[str]:
+    """The names that SQL texts write as :name."""
+    trees = (statement.tree for sql in texts for statement in parse(None, sql))
+    return {str(node.this) for tree in trees for node in tree.find_all(exp.Placeholder)}
+
+
+def declared_views(file: Path) -> tuple[str, ...]:
+    """The names of the views that a file declares. Raises SqlError, SourceError where it cannot be read."""
+    try:
+        sql = file.read_text("utf-8")
+    except OSError as error:
+        raise SourceError(f"{file}: cannot read: {error.strerror}; check the path") from None
+    except UnicodeDecodeError:
+        raise SourceError(f"{file}: not a text in UTF-8; save it as UTF-8") from None
+    trees = [statement.tree for statement in parse(str(file), sql)]
+    views = (tree for tree in trees if not isinstance(tree, CreateRelation))
+    return tuple(tree.this.name.lower() if isinstance(tree, CreateView) else _name(file) for tree in views)
+
+
+def view_files(configuration: Configuration) -> list[Path]:
+    """The files of the run's views, then all others on the search path."""
+    found = [configuration.view_file(name) for name in configuration.run.views]
+    for path in (*configuration.views.paths, packaged_views()):
+        found += sorted(path.glob("*.sql")) if path.is_dir() else [path]
+    return [file for file in dict.fromkeys(found) if file != packaged_views() / "schema.sql"]
+
+
+def shown_views(file: Path, declared: Sequence[str]) -> Sequence[str]:
+    """The views that a file is there for: the one named as the file, else all it declares."""
+    return [_name(file)] if _name(file) in declared else declared
+
+
+def leave_out_strategies(configuration: Configuration) -> Configuration:
+    """The configuration without the strategies that look at views which `run.views` do not have."""
+    files = map(configuration.view_file, configuration.run.views)
+    there = {name for file in files for name in declared_views(file)}
+    kept = [
+        name
+        for name in configuration.run.strategies
+        if all(watch.view in there for watch in watches_of(load_strategy(name).kind))
+    ]
+    run = configuration.run.model_copy(update={"strategies": tuple(kept)})
+    return configuration.model_copy(update={"run": run})
+
+
+def _name(file: Path) -> str:
+    """What a SELECT without a name is called in a file."""
+    return re.sub(r"\W", "_", file.stem.lower())
+
+
+def _view_of_strategy(configuration: Configuration, strategy: str, view: str) -> Path:
+    try:
+        return configuration.view_file(view)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"strategy {strategy} subscribes to view {view!r}: {error}") from None

@@ -1,0 +1,52 @@
+"""Changes of a change stream as a batch for the engine."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
+from engine.encoding import encode_row
+from feeds.change_stream import Change
+from orderbook.configuration_errors import suggestion
+from orderbook.dictionary import Dictionary
+from orderbook.errors import DataError
+from orderbook.problems import Problems
+from views.compiler.types import Relation
+
+_ENDS = END_OF_EVENT | END_OF_MESSAGE
+
+
+def encode_changes(
+    changes: Sequence[Change],
+    relations: Sequence[Relation],
+    dictionary: Dictionary,
+    source: str,
+    problems: Problems,
+) -> ChangeBatch:
+    """Every change as an event of its own; `kinds` index `relations`.
+
+    A row that contradicts its declaration is counted in `problems` with its line of `source`, and left
+    out (kind -1), so that the message it may have ended still ends.
+    """
+    index = {relation.name: i for i, relation in enumerate(relations)}
+    width = max((len(relation.columns) for relation in relations), default=0)
+    kinds = np.full(len(changes), -1, np.int16)
+    flags = np.fromiter(
+        (_ENDS if change.last else END_OF_EVENT for change in changes), np.uint8, len(changes)
+    )
+    values = np.zeros((len(changes), width), np.int64)
+    for i, change in enumerate(changes):
+        relation = index.get(change.stream)
+        where = f"{source}:{change.line}"
+        if relation is None:
+            detail = f"{change.stream!r}; {suggestion(change.stream, index)}"
+            problems.add("unknown stream", where, detail)
+            continue
+        try:
+            codes = encode_row(relations[relation], change.row, dictionary)
+        except DataError as error:
+            problems.add("row refused", where, str(error))
+            continue
+        kinds[i] = 2 * relation + (change.op == "-")
+        values[i, : len(codes)] = codes
+    return ChangeBatch(kinds, flags, values)

@@ -1,0 +1,198 @@
+"""The program `orderbook`: its commands, options and exit status.
+
+0: done (also a run that Ctrl-C ended); 2: bad usage or configuration; 1: anything else. An error is one
+line on standard error, or a line for each mistake of a configuration; --debug adds the traceback.
+"""
+
+import logging
+import sys
+import traceback
+from collections.abc import Sequence
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orderbook.errors import OrderbookError
+
+_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="orderbook",
+    help="SQL views over live order books, refreshed at every event, that call trading strategies.",
+    add_completion=False,
+    no_args_is_help=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", help="Configuration file, laid over the default one.", metavar="FILE"),
+]
+Feeds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--feed",
+        help="simulated, coinbase:BTC-USD,ETH-USD, lobster:FILE, binance:FILE, record:FILE or changes:FILE.",
+    ),
+]
+Views = Annotated[
+    list[str] | None, typer.Option("--view", help="A view that ships or is on views.paths, or a .sql file.")
+]
+Strategies = Annotated[list[str] | None, typer.Option("--strategy", help="MODULE:CLASS of a strategy.")]
+
+
+class Stage(StrEnum):
+    """The stages that `explain` shows."""
+
+    SQL = "sql"
+    CALCULUS = "calculus"
+    M3 = "m3"
+    PLAN = "plan"
+    PYTHON = "python"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        try:
+            typer.echo(f"orderbook {version('orderbook')}")
+        except PackageNotFoundError:
+            typer.echo("orderbook, not installed")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Options of every command."""
+
+
+@app.command()
+def run(
+    config: Config = None,
+    duration: Annotated[
+        float | None, typer.Option("--duration", help="Seconds until the run ends; without it, until Ctrl-C.")
+    ] = None,
+    feed: Feeds = None,
+    view: Views = None,
+    strategy: Strategies = None,
+) -> None:
+    """Follow live feeds; without options a simulated exchange on this machine, and no network."""
+    from orderbook.commands.run import run as command
+
+    command(config, duration, feed or (), view or (), strategy or ())
+
+
+@app.command()
+def replay(
+    source: Annotated[
+        list[str], typer.Argument(help="FILE, or KIND:FILE with lobster, binance, record or changes.")
+    ],
+    config: Config = None,
+    view: Views = None,
+    strategy: Strategies = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write every view event to FILE.ndjson or FILE.parquet.", metavar="FILE"),
+    ] = None,
+) -> None:
+    """Put recorded sources, merged in order of time, through the views and strategies."""
+    from orderbook.commands.replay import replay as command
+
+    command(source, config, view or (), strategy or (), out)
+
+
+@app.command()
+def explain(
+    view: Annotated[str, typer.Argument(help="A view, or a .sql file.")],
+    stage: Annotated[
+        Stage | None,
+        typer.Option("--stage", help="One stage of the compiler; without it, an overview with costs."),
+    ] = None,
+    config: Config = None,
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A parameter of the SQL, as in --set k=0.5.", metavar="NAME=VALUE"),
+    ] = None,
+) -> None:
+    """Show how a view is compiled and what every event costs it."""
+    from orderbook.commands.explain import explain as command
+
+    command(view, stage.value if stage else None, config, parameters or ())
+
+
+@app.command()
+def check(config: Config = None) -> None:
+    """Validate the configuration, all its SQL, and what its strategies subscribe to."""
+    from orderbook.commands.check import check as command
+
+    command(config)
+
+
+@app.command()
+def generate(
+    out: Annotated[Path, typer.Option("--out", help="The Parquet record to write.", metavar="FILE")],
+    events: Annotated[int, typer.Option("--events", help="Market events.")] = 1_000_000,
+    symbols: Annotated[int, typer.Option("--symbols", help="Symbols.")] = 1,
+    levels: Annotated[int, typer.Option("--levels", help="Price levels a side.")] = 200,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same events.")] = 1,
+    imbalance: Annotated[
+        float, typer.Option("--imbalance", help="0: balanced; 1: sides crowd to the touch in turns.")
+    ] = 0.0,
+) -> None:
+    """Write a synthetic order flow, every order of it, to a Parquet record."""
+    from orderbook.commands.generate import generate as command
+
+    command(out, events, symbols, levels, seed, imbalance)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the program with `arguments` (default: the command line's) and exit with its status."""
+    sys.exit(status_of(sys.argv[1:] if arguments is None else arguments))
+
+
+def status_of(arguments: Sequence[str]) -> int:
+    """Run the program; the exit status. `--debug` may stand anywhere."""
+    debug = "--debug" in arguments
+    logging.basicConfig(
+        level=logging.WARNING, format="%(message)s", handlers=[_ToStandardError()], force=True
+    )
+    try:
+        status = app([a for a in arguments if a != "--debug"], prog_name="orderbook", standalone_mode=False)
+    except OrderbookError as error:
+        return _failed(str(error), error.exit_status, debug)
+    except typer.TyperException as error:
+        return _failed(f"{error.format_message().rstrip('.')}; see --help", error.exit_code, debug)
+    except BrokenPipeError:
+        return 1
+    except Exception as error:
+        hint = "" if debug else "; this is a defect, --debug shows where"
+        return _failed(f"{type(error).__name__}: {error}{hint}", 1, debug)
+    if status == _INTERRUPTED:
+        return _failed("interrupted", 1, False)
+    return status or 0
+
+
+def _failed(message: str, status: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    print("\n".join(f"orderbook: {line}" for line in message.split("\n")), file=sys.stderr)
+    return status
+
+
+class _ToStandardError(logging.Handler):
+    """Writes to what is standard error at the moment, which a live display may have replaced."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

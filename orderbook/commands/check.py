@@ -1,0 +1,53 @@
+"""`orderbook check`: everything that can be wrong before a run."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from engine.plan.describe import warnings
+from engine.plan.planner import plan
+from feeds.source import open_source
+from orderbook.assembly import assemble, view_files
+from orderbook.configuration import Configuration, FileFeed, load_configuration
+from orderbook.gate import GatedEngine
+from orderbook.instruments import Instruments
+from strategies.host import StrategyHost
+from strategies.strategy import Strategy, watches_of
+from views.compiler.program import CompiledProgram, compile_views
+
+
+def check(config: Path | None) -> None:
+    """Print what is fine, up to the first thing that is not, which is raised.
+
+    Compiled are the views of the run, then each other file on the search path by itself.
+    """
+    configuration = load_configuration(config)
+    print(f"configuration {config or 'by default'}: fine")
+    assembly = assemble(configuration)
+    print(*_views(assembly.program), sep="\n")
+    for file in _other_files(configuration, assembly.files):
+        print(*_views(compile_views([file], configuration.parameters)), sep="\n")
+    # Subscribing binds the conditions; the interpreter compiles nothing.
+    StrategyHost(GatedEngine(assembly.program, "interpreter"), None, Instruments(()), assembly.strategies)
+    for strategy in assembly.strategies:
+        print(f"strategy {strategy.name}: fine, {_subscriptions(strategy.kind)}")
+    for feed in configuration.feeds:
+        if isinstance(feed, FileFeed):
+            open_source(feed.source)
+        print(f"feed {feed.source if isinstance(feed, FileFeed) else feed.kind}: fine")
+
+
+def _views(program: CompiledProgram) -> Iterator[str]:
+    for view in program.catalog.views:
+        yield f"view {view.name}: fine"
+    for warning in warnings(plan(program.program)):
+        yield f"  warning: {warning}"
+
+
+def _other_files(configuration: Configuration, checked: tuple[Path, ...]) -> list[Path]:
+    done = {file.resolve() for file in checked}
+    return [file for file in view_files(configuration) if file.resolve() not in done]
+
+
+def _subscriptions(kind: type[Strategy]) -> str:
+    found = [f"{watch.view} when {watch.when}" if watch.when else watch.view for watch in watches_of(kind)]
+    return f"subscribed to {'; '.join(found)}" if found else "subscribed to nothing"

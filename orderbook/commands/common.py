@@ -1,0 +1,41 @@
+"""What `run` and `replay` share: their options, and the engine they start."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from orderbook.assembly import Assembly, assemble, leave_out_strategies
+from orderbook.configuration import Configuration, load_configuration
+from orderbook.display import working
+from orderbook.gate import GatedEngine
+from orderbook.instruments import Instruments
+from orderbook.pipeline import Pipeline
+
+
+def configured(
+    config: Path | None, views: Sequence[str], strategies: Sequence[str], overrides: Mapping[str, object]
+) -> Configuration:
+    """The configuration with the command line's options over it.
+
+    With views, strategies that look at others are left out unless they are named too.
+    """
+    chosen = {**overrides}
+    if views:
+        chosen["run.views"] = list(views)
+    if strategies:
+        chosen["run.strategies"] = list(strategies)
+    configuration = load_configuration(config, chosen)
+    return leave_out_strategies(configuration) if views and not strategies else configuration
+
+
+def assembled(configuration: Configuration, instruments: Instruments) -> tuple[Assembly, Pipeline]:
+    """The program compiled to M3, its engine and books, its strategies subscribed."""
+    with working("compiling views"):
+        assembly = assemble(configuration)
+        engine = GatedEngine(assembly.program, configuration.run.backend)
+        return assembly, Pipeline(engine, instruments, assembly.strategies)
+
+
+def warm_up(pipeline: Pipeline) -> None:
+    """Compile what an event runs through; after the last subscription."""
+    with working("compiling triggers"):
+        pipeline.warm_up()

@@ -1,0 +1,48 @@
+"""`orderbook explain`: the stages of a view."""
+
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from orderbook.assembly import declared_views, shown_views, view_files
+from orderbook.configuration import Configuration, Scalar, load_configuration
+from orderbook.configuration_errors import suggestion
+from orderbook.errors import ConfigurationError, UserError
+from orderbook.explain import explain as explained
+from views.compiler.program import compile_views
+
+
+def explain(view: str, stage: str | None, config: Path | None, settings: Sequence[str]) -> None:
+    """Print one stage of a view, or the overview."""
+    configuration = load_configuration(config)
+    parameters = {**configuration.parameters, **dict(map(_setting, settings))}
+    file, name = _find(configuration, view)
+    text = explained(compile_views([file], parameters), name, stage)
+    print(text, end="" if text.endswith("\n") else "\n")
+
+
+def _find(configuration: Configuration, view: str) -> tuple[Path, str]:
+    """The file and name of a view; a .sql file stands for the view named as it, else for its last."""
+    if view.endswith(".sql"):
+        file = configuration.view_file(view)
+        return file, shown_views(file, declared_views(file))[-1]
+    known: dict[str, Path] = {}
+    for file in view_files(configuration):
+        for name in declared_views(file):
+            known.setdefault(name, file)
+    if view not in known:
+        raise ConfigurationError(f"no view is named {view!r}; {suggestion(view, known)}")
+    return known[view], view
+
+
+def _setting(text: str) -> tuple[str, Scalar]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise UserError(f"--set {text}: expected NAME=VALUE")
+    try:
+        number = Decimal(value)
+    except InvalidOperation:
+        return name, value
+    if not number.is_finite():
+        raise UserError(f"--set {text}: expected a finite number or a string")
+    return name, number

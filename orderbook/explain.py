@@ -1,0 +1,141 @@
+"""The stages of a view as text, from the bound query to generated code."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from engine.plan.describe import plan_text, statement_cost, trigger_cost, warnings
+from engine.plan.planner import layout_of, plan
+from engine.plan.steps import Plan
+from views.compiler.bound_print import bound_text
+from views.compiler.calculus import ZERO, Const, Exists, Lift, Poly, maps_read
+from views.compiler.m3 import Program
+from views.compiler.m3_print import factor_text, program_text, scalar_text
+from views.compiler.program import CompiledProgram
+from views.compiler.translate import CalculusView
+
+_WIDTHS = {"i": "64 bits", "w": "128 bits", "W": "128 bits, checked", "d": "double"}
+
+
+def explain(compiled: CompiledProgram, view: str, stage: str | None = None) -> str:
+    """The text of one stage of STAGES, None for an overview with the cost of every event.
+
+    The program shown is the part that keeps this view fresh.
+    """
+    return (overview if stage is None else STAGES[stage])(compiled, view)
+
+
+def overview(compiled: CompiledProgram, view: str) -> str:
+    """Columns, maps and triggers of a view, with the cost class of every statement."""
+    program = part_of(compiled.program, view)
+    planned = plan(program)
+    lines = [f"view {view}", ""]
+    for column in program.result(view).columns:
+        lines.append(f"  {column.name} {column.type}{'' if column.valid == Const(1) else ' or NULL'}")
+    keys = ", ".join(key.name for key in program.result(view).keys)
+    lines += [f"  one row for each {keys}" if keys else "  one row"]
+    lines += ["", f"kept in {len(program.maps)} maps:", ""]
+    for declaration in program.maps:
+        names = ", ".join(key.name for key in declaration.keys)
+        lines.append(f"  {declaration.name}[{names}] {_WIDTHS[layout_of(declaration.type)]}")
+    lines += ["", "cost of an event, with n the entries of a map:", ""]
+    lines += _costs(planned)
+    warned = warnings(planned)
+    lines += ["", *(f"warning: {line}" for line in warned)] if warned else ["", "no statement scans a map"]
+    return "\n".join(lines) + "\n"
+
+
+def _costs(planned: Plan) -> Iterator[str]:
+    for trigger in planned.triggers:
+        what = "insert into" if trigger.insert else "delete from"
+        yield f"  {what} {trigger.relation}: {trigger_cost(planned, trigger.statements)}"
+        for statement in trigger.statements:
+            keys = ", ".join(map(scalar_text, statement.keys))
+            yield f"    {statement_cost(planned, statement)!s:<9} {statement.target}[{keys}] {statement.op}"
+
+
+def part_of(program: Program, view: str) -> Program:
+    """The view with the maps that it needs and the statements that maintain them."""
+    result = program.result(view)
+    needed: set[str] = set()
+    found = {name for _, poly in result.lets for name in maps_read(poly)}
+    found |= {result.multiplicity} if result.multiplicity else set()
+    statements = [*program.initial, *(s for t in program.triggers for s in t.statements)]
+    while found - needed:
+        needed |= found
+        found = {name for s in statements if s.target in needed for name in maps_read(s.value)}
+        found |= {m.count for m in program.maps if m.name in needed and m.count}
+    triggers = [
+        replace(t, statements=tuple(s for s in t.statements if s.target in needed)) for t in program.triggers
+    ]
+    kept = tuple(t for t in triggers if t.statements)
+    return Program(
+        tuple(r for r in program.relations if any(t.relation == r.name for t in kept)),
+        tuple(m for m in program.maps if m.name in needed),
+        tuple(s for s in program.initial if s.target in needed),
+        kept,
+        (result,),
+    )
+
+
+def _sql(compiled: CompiledProgram, view: str) -> str:
+    return bound_text(next(v for v in compiled.catalog.views if v.name == view))
+
+
+def _calculus(compiled: CompiledProgram, view: str) -> str:
+    return calculus_text(next(v for v in compiled.views if v.name == view))
+
+
+def calculus_text(view: CalculusView) -> str:
+    """A view in the calculus, a factor a line: what counts its rows, what its columns read, the columns."""
+    lines = [f"VIEW {view.name}[{', '.join(k.variable.name for k in view.keys)}]"]
+    if view.multiplicity is not None:
+        lines += ["  GROUPS =" if view.grouped else "  ROWS =", *_poly_lines(view.multiplicity, "    ")]
+    for variable, poly in view.lets:
+        lines += [f"  {variable.name} =", *_poly_lines(poly, "    ")]
+    for column in view.columns:
+        when = "" if column.valid == Const(1) else f" WHEN {scalar_text(column.valid)}"
+        lines.append(f"  COLUMN {column.name} = {scalar_text(column.scalar)}{when}")
+    return "\n".join(lines) + "\n"
+
+
+def _poly_lines(poly: Poly, indent: str) -> Iterator[str]:
+    """The text of `poly_text`, each factor on its own line and nested polynomials indented."""
+    if not poly.terms:
+        yield f"{indent}0"
+    for place, term in enumerate(poly.terms):
+        if place:
+            yield f"{indent}+"
+        for number, factor in enumerate(term):
+            end = " *" if number < len(term) - 1 else ""
+            if isinstance(factor, Lift | Exists) and any(len(t) > 1 for t in factor.body.terms):
+                head = factor_text(replace(factor, body=ZERO)).removesuffix("0)")
+                yield f"{indent}{head.rstrip()}"
+                yield from _poly_lines(factor.body, indent + "  ")
+                yield f"{indent}){end}"
+            else:
+                yield f"{indent}{factor_text(factor)}{end}"
+        if not term:
+            yield f"{indent}1"
+
+
+def _m3(compiled: CompiledProgram, view: str) -> str:
+    return program_text(part_of(compiled.program, view))
+
+
+def _plan(compiled: CompiledProgram, view: str) -> str:
+    return plan_text(plan(part_of(compiled.program, view)))
+
+
+def _python(compiled: CompiledProgram, view: str) -> str:
+    from engine.generate.triggers import program_module
+
+    return program_module(plan(part_of(compiled.program, view)), {})
+
+
+STAGES: Mapping[str, Callable[[CompiledProgram, str], str]] = {
+    "sql": _sql,
+    "calculus": _calculus,
+    "m3": _m3,
+    "plan": _plan,
+    "python": _python,
+}

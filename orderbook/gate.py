@@ -1,0 +1,181 @@
+"""The engine of a run: callbacks fire only while the books behind their row are valid."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engine.engine import Engine
+from engine.live_view import Key, ViewRow
+from engine.subscriptions import Fire, Granularity, Subscription, Version, ViewEvent
+from orderbook.books import Books
+from orderbook.events import BookState
+from orderbook.instruments import Instruments
+from orderbook.row_condition import row_condition
+
+_Behind = tuple[str | None, str | None]
+# Keys of equal names are told apart by a number: symbol, symbol_2.
+_KEY = re.compile(r"(symbol|venue)(_\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class LaterEvent:
+    """A ViewEvent that was held back: `old` as it was at the first, `new` as it is now."""
+
+    view: str
+    key: Key
+    old: ViewRow | None
+    new: ViewRow | None
+    version: Version
+    status: str
+
+
+_Event = ViewEvent | LaterEvent
+_Callback = Callable[[Any], object]
+
+
+class GatedEngine(Engine):
+    """Holds back what happens to a row while a book behind it is syncing or stale.
+
+    The books behind a row are those of the venues and symbols among its keys; without a key `venue` all
+    venues count, without a key `symbol` all symbols. What was held of a row is delivered by
+    `books_changed` as one event, from the row as it was to the row now, unless the condition does not
+    hold any more or nothing has changed. Without books (`watch_books` was not called) nothing is held.
+
+    `on_callback` is called with each event before its callback, `on_order` with the row of each order that a
+    strategy places and of each change of it.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.on_callback: Callable[[_Event], object] = _ignore
+        self.on_order: Callable[[Mapping[str, Any]], object] = _ignore
+        self._books: Books | None = None
+        self._instruments = Instruments(())
+        self._behind: dict[_Behind, list[int]] = {}
+        self._held: dict[tuple[int, object], tuple[_Gated, ViewEvent]] = {}
+        self._key_places = {
+            view.name: [
+                (match[1], i) for i, key in enumerate(view.keys) if (match := _KEY.fullmatch(key.name))
+            ]
+            for view in self.program.views
+        }
+
+    def watch_books(self, books: Books, instruments: Instruments) -> None:
+        """From now on callbacks wait for these books."""
+        self._books, self._instruments = books, instruments
+        self._behind.clear()
+
+    def subscribe(
+        self,
+        view: str,
+        callback: _Callback,
+        when: str | None = None,
+        on: Granularity = "message",
+        fire: Fire = "edge",
+    ) -> Subscription:
+        """See `Engine.subscribe`."""
+        gated = _Gated(self, callback, when)
+        gated.subscription = super().subscribe(view, gated, when, on, fire)
+        return gated.subscription
+
+    def watch_rows(self, view: str, callback: _Callback) -> Subscription:
+        """Calls back after every message with each row of a view that it changed, valid books or not."""
+        return super().subscribe(view, callback)
+
+    def insert(self, relation: str, row: Mapping[str, Any]) -> None:
+        """See `Engine.insert`."""
+        super().insert(relation, row)
+        if relation == "orders":
+            self.on_order(row)
+
+    def update(self, relation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        """See `Engine.update`."""
+        super().update(relation, old, new)
+        if relation == "orders":
+            self.on_order(new)
+
+    def valid(self, event: _Event) -> bool:
+        """Whether all books behind the event's row are valid."""
+        books = self._books
+        return books is None or all(
+            books.state(instrument) is BookState.VALID
+            for behind in self._keys(event)
+            for instrument in self._instruments_behind(behind)
+        )
+
+    def hold(self, gated: "_Gated", event: ViewEvent) -> None:
+        """Keep what happened to a row for `books_changed`."""
+        self._held.setdefault((id(gated), event.key), (gated, event))
+
+    def books_changed(self) -> None:
+        """Deliver what was held of rows whose books are valid now."""
+        for place, (gated, first) in list(self._held.items()):
+            if self.valid(first):
+                del self._held[place]
+                new = self[first.view].get(first.key)
+                gated.deliver(LaterEvent(first.view, first.key, first.old, new, self.version, first.status))
+
+    def failed(self, subscription: Subscription, error: Exception) -> None:
+        """Handle what a callback raised as `Engine` does."""
+        subscription.cancel()
+        self.problems.add("callback raised", subscription.view, f"{type(error).__name__}: {error}")
+        self._on_error(subscription, error)
+
+    def _keys(self, event: _Event) -> set[_Behind]:
+        """The (venue, symbol) pairs of the row's keys; None stands for all."""
+        found: dict[str, list[Any]] = {"venue": [], "symbol": []}
+        for name, place in self._key_places[event.view]:
+            found[name].append(event.key[place])
+        return {(venue, symbol) for venue in found["venue"] or [None] for symbol in found["symbol"] or [None]}
+
+    def _instruments_behind(self, behind: _Behind) -> list[int]:
+        if behind not in self._behind:
+            venue, symbol = behind
+            self._behind[behind] = [
+                index
+                for index, one in enumerate(self._instruments)
+                if venue in (None, one.venue) and symbol in (None, one.symbol)
+            ]
+        return self._behind[behind]
+
+
+class _Gated:
+    """A callback that waits for its row's books."""
+
+    __slots__ = ("_callback", "_engine", "_when", "subscription")
+
+    subscription: Subscription
+
+    def __init__(self, engine: GatedEngine, callback: _Callback, when: str | None) -> None:
+        self._engine = engine
+        self._callback = callback
+        self._when = when
+
+    def __call__(self, event: ViewEvent) -> None:
+        if self._engine.valid(event):
+            self._engine.on_callback(event)
+            self._callback(event)
+        else:
+            self._engine.hold(self, event)
+
+    def deliver(self, event: LaterEvent) -> None:
+        """Call back outside of the engine's own loop, if there still is something to tell."""
+        if not self.subscription.active or not self._tells(event):
+            return
+        try:
+            self._engine.on_callback(event)
+            self._callback(event)
+        except Exception as error:
+            self._engine.failed(self.subscription, error)
+
+    def _tells(self, event: LaterEvent) -> bool:
+        if self._when is None:
+            return event.old != event.new
+        if event.new is None:
+            return False
+        return row_condition(self._engine.program, event.view, self._when)(event.new)
+
+
+def _ignore(*_: object) -> None:
+    """Nobody watches."""

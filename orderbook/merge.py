@@ -1,0 +1,240 @@
+"""One stream out of several sources: messages in order of time, in bounded memory.
+
+A message's time is its receive time, else its exchange time; that of a change, which has neither, is
+its row's `ts` where that is an integer, else that of the change before (0 at the start, so that
+reference data come first). Times of one source never go back. Ties go by source, then by position.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from feeds.change_stream import Change, ChangeStreamSource
+from feeds.source import ChangeSource, EventSource
+from orderbook.errors import DataError, SourceError
+from orderbook.events import EVENT, Flag
+from orderbook.instruments import Instrument, Instruments
+
+_LAST = int(Flag.LAST)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeItem:
+    """Changes of one source, whole messages."""
+
+    source: str
+    changes: Sequence[Change]
+
+
+Item = np.ndarray | ChangeItem
+
+
+def common_instruments(parts: Sequence[tuple[str, Instruments]]) -> tuple[Instruments, list[np.ndarray]]:
+    """The instruments of all (name, instruments), and for each the indexes of its own among them, int32[n].
+
+    Raises SourceError where two of them state different ticks or lots for one symbol.
+    """
+    known: dict[Instrument, int] = {}
+    indexes = [
+        np.fromiter((known.setdefault(i, len(known)) for i in own), np.int32, len(own)) for _, own in parts
+    ]
+    try:
+        return Instruments(known), indexes
+    except DataError as error:
+        names = " and ".join(name for name, _ in parts)
+        raise SourceError(f"{names}: ticks or lots differ: {error}; run them apart") from error
+
+
+def is_event_source(source: EventSource | ChangeSource) -> TypeGuard[EventSource]:
+    """Whether a source gives market events, not changes of relations."""
+    return not isinstance(source, ChangeStreamSource)
+
+
+class Merger:
+    """Iterates over the items of sources, EVENT arrays (of `instruments`) or ChangeItems, whole messages.
+
+    A source that raises SourceError ends there, as does one that is through; the others go on. `errors`
+    has what was raised.
+    """
+
+    def __init__(self, sources: Sequence[EventSource | ChangeSource]) -> None:
+        self.sources = tuple(sources)
+        self.errors: list[SourceError] = []
+        parts = {i: (s.name, s.instruments) for i, s in enumerate(sources) if is_event_source(s)}
+        self.instruments, indexes = common_instruments(list(parts.values()))
+        self._indexes = dict(zip(parts, indexes, strict=True))
+
+    @property
+    def progress(self) -> float:
+        """Mean of the sources' fractions read."""
+        return sum(source.progress for source in self.sources) / max(1, len(self.sources))
+
+    def __iter__(self) -> Iterator[Item]:
+        self.errors.clear()
+        cursors = [
+            _Cursor(place, _items(source, self._indexes.get(place), self.errors))
+            for place, source in enumerate(self.sources)
+        ]
+        while True:
+            active = [cursor for cursor in cursors if cursor.fill()]
+            if not active:
+                return
+            # What comes later of a source is not before (its last time, its place).
+            horizon = min((int(cursor.times[-1]), cursor.place) for cursor in active)
+            yield from _in_order([part for cursor in active if (part := cursor.take(*horizon)).count])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """Messages of one source: `times` int64[n], and n + 1 `bounds` of them in the payload."""
+
+    payload: Item
+    times: np.ndarray
+    bounds: np.ndarray
+
+    @property
+    def count(self) -> int:
+        return len(self.times)
+
+    def slice(self, first: int, last: int) -> Item:
+        """Messages first … last - 1."""
+        start, end = int(self.bounds[first]), int(self.bounds[last])
+        if isinstance(self.payload, ChangeItem):
+            return ChangeItem(self.payload.source, self.payload.changes[start:end])
+        return self.payload[start:end]
+
+
+_NOTHING = _Part(np.empty(0, EVENT), np.empty(0, np.int64), np.zeros(1, np.int64))
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """A source's place in the merge: messages read and not yet taken."""
+
+    place: int
+    items: Iterator[_Part]
+    part: _Part = field(default=_NOTHING)
+    latest: int = -(2**63)
+
+    @property
+    def times(self) -> np.ndarray:
+        return self.part.times
+
+    def fill(self) -> bool:
+        """Whether there are messages, after reading more where there were none."""
+        while not self.part.count:
+            part = next(self.items, None)
+            if part is None:
+                return False
+            times = np.maximum.accumulate(np.maximum(part.times, self.latest))
+            self.part = _Part(part.payload, times, part.bounds)
+            if part.count:
+                self.latest = int(times[-1])
+        return True
+
+    def take(self, time: int, place: int) -> _Part:
+        """The messages up to (time, place), which leave the cursor."""
+        part = self.part
+        count = int(np.searchsorted(part.times, time, side="right" if self.place <= place else "left"))
+        self.part = _Part(part.payload, part.times[count:], part.bounds[count:])
+        return _Part(part.payload, part.times[:count], part.bounds[: count + 1])
+
+
+def _in_order(parts: list[_Part]) -> Iterator[Item]:
+    """The messages of parts, which are in order of their sources, in order of time."""
+    if len(parts) == 1:
+        yield parts[0].slice(0, parts[0].count)
+        return
+    order = np.argsort(np.concatenate([part.times for part in parts]), kind="stable")
+    owner = np.repeat(np.arange(len(parts)), [part.count for part in parts])[order]
+    number = np.concatenate([np.arange(part.count) for part in parts])[order]
+    streams = np.array(
+        [place if isinstance(part.payload, ChangeItem) else -1 for place, part in enumerate(parts)]
+    )
+    runs = np.flatnonzero(np.diff(streams[owner], prepend=-2, append=-2))
+    for first, last in zip(runs[:-1].tolist(), runs[1:].tolist(), strict=True):
+        part = parts[int(owner[first])]
+        if isinstance(part.payload, ChangeItem):
+            yield part.slice(int(number[first]), int(number[last - 1]) + 1)
+        else:
+            yield _gathered(parts, owner[first:last], number[first:last])
+
+
+def _gathered(parts: list[_Part], owner: np.ndarray, number: np.ndarray) -> np.ndarray:
+    """The events of messages, in the order given."""
+    base = np.cumsum(
+        [0, *(len(part.payload) if isinstance(part.payload, np.ndarray) else 0 for part in parts)]
+    )
+    starts = np.empty(len(owner), np.int64)
+    lengths = np.empty(len(owner), np.int64)
+    for place, part in enumerate(parts):
+        chosen = owner == place
+        messages = number[chosen]
+        starts[chosen] = base[place] + part.bounds[messages]
+        lengths[chosen] = part.bounds[messages + 1] - part.bounds[messages]
+    events = np.concatenate([part.payload for part in parts if isinstance(part.payload, np.ndarray)])
+    ends = np.cumsum(lengths)
+    return events[np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1])]
+
+
+def _items(
+    source: EventSource | ChangeSource, indexes: np.ndarray | None, errors: list[SourceError]
+) -> Iterator[_Part]:
+    batches = _until_failure(source, errors)
+    return _change_parts(source.name, batches) if indexes is None else _event_parts(batches, indexes)
+
+
+def _until_failure(source: Iterable[Any], errors: list[SourceError]) -> Iterator[Any]:
+    try:
+        yield from source
+    except SourceError as error:
+        errors.append(error)
+
+
+def _event_parts(batches: Iterable[np.ndarray], indexes: np.ndarray) -> Iterator[_Part]:
+    """Whole messages; what has no end yet waits for the next batch."""
+    waiting = np.empty(0, EVENT)
+    for batch in batches:
+        events = np.concatenate([waiting, batch])
+        own = batch["instrument"]
+        known = (own >= 0) & (own < len(indexes))
+        events["instrument"][len(waiting) :] = np.where(known, indexes[np.where(known, own, 0)], -1)
+        ends = np.flatnonzero(events["flags"] & _LAST) + 1
+        whole = int(ends[-1]) if len(ends) else 0
+        yield _event_part(events[:whole], ends)
+        waiting = events[whole:]
+    if len(waiting):
+        yield _event_part(waiting, np.array([len(waiting)]))
+
+
+def _event_part(events: np.ndarray, ends: np.ndarray) -> _Part:
+    bounds = np.concatenate([[0], ends])
+    first = events[bounds[:-1]]
+    times = np.where(first["receive_time"], first["receive_time"], first["exchange_time"])
+    return _Part(events, times, bounds)
+
+
+def _change_parts(name: str, batches: Iterable[Sequence[Change]]) -> Iterator[_Part]:
+    waiting: list[Change] = []
+    time = 0
+    for batch in batches:
+        changes = [*waiting, *batch]
+        ends = [i + 1 for i, change in enumerate(changes) if change.last]
+        whole = ends[-1] if ends else 0
+        part, time = _change_part(name, changes[:whole], ends, time)
+        yield part
+        waiting = changes[whole:]
+    if waiting:
+        yield _change_part(name, waiting, [len(waiting)], time)[0]
+
+
+def _change_part(name: str, changes: list[Change], ends: list[int], time: int) -> tuple[_Part, int]:
+    bounds = [0, *ends]
+    times = []
+    for start in bounds[:-1]:
+        stated = changes[start].row.get("ts")
+        time = stated if isinstance(stated, int) else time
+        times.append(time)
+    return _Part(ChangeItem(name, changes), np.array(times, np.int64), np.array(bounds)), time

@@ -1,0 +1,156 @@
+"""The way of one event: from a feed's batch through books and relations into the engine."""
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from engine.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
+from feeds.change_stream import Change
+from orderbook.book_relations import BookRelations
+from orderbook.books import Books
+from orderbook.change_rows import encode_changes
+from orderbook.events import EVENT, Action, Flag
+from orderbook.gate import GatedEngine
+from orderbook.instruments import Instruments
+from orderbook.latency import LatencyHistogram
+from orderbook.merge import ChangeItem, Item
+from orderbook.problems import Problems
+from strategies.definition import StrategyDefinition
+from strategies.host import StrategyHost
+
+_LAST = int(Flag.LAST)
+_STATE = int(Action.STATE)
+# A live batch is handed on in at most this many parts, so that the first message does not wait for the last.
+_PARTS = 64
+
+# How many messages of an item go through together: all of it, which is fastest; one by one, so that
+# `Pipeline.time` is that of the message at hand; or, of what has just been received, one by one unless many
+# wait, with latencies measured from the receipt of the oldest of those that go together.
+Pace = Literal["batch", "message", "live"]
+
+
+class Pipeline:
+    """Applies events of `instruments` and changes to an engine, in the order given. One thread owns it.
+
+    `time` is the time of the message at hand, ns: receive time, else exchange time, else a change's `ts`.
+    `events`, `messages` and `changes` count what was applied; `problems` are those of rows. `to_views` and
+    `to_callbacks` are latencies from receipt until all views are fresh, and until a strategy is called.
+    `host` runs the strategies, which `start` and `finish` begin and end.
+
+    Raises UserError where the program declares relations that books cannot fill, ConfigurationError where
+    a strategy does not fit the program.
+    """
+
+    def __init__(
+        self, engine: GatedEngine, instruments: Instruments, strategies: Sequence[StrategyDefinition] = ()
+    ) -> None:
+        self.engine = engine
+        self.instruments = instruments
+        self.problems = Problems()
+        self.events = self.messages = self.changes = 0
+        self.time = 0
+        self.to_views, self.to_callbacks = LatencyHistogram(), LatencyHistogram()
+        self._books: Books | None = None
+        self._relations: BookRelations | None = None
+        self._receive_time = 0
+        if len(instruments):
+            self._books = Books(instruments, engine.dictionary)
+            self._relations = BookRelations(engine.program.program, engine.dictionary, self.problems)
+            engine.watch_books(self._books, instruments)
+        self.host = StrategyHost(engine, self._books, instruments, strategies, on_callback=self._called_back)
+
+    @property
+    def book_problems(self) -> dict[str, int]:
+        """How many market events had each problem."""
+        return {} if self._books is None else self._books.problems()
+
+    def warm_up(self) -> None:
+        """Compile everything that an event runs through, before the first one comes."""
+        nothing = ChangeBatch(
+            np.array([-1], np.int16),
+            np.array([CHECKED | END_OF_EVENT | END_OF_MESSAGE], np.uint8),
+            np.zeros((1, 1), np.int64),
+        )
+        self.engine.apply(nothing)
+        for view in self.engine.views:
+            list(self.engine[view].items())
+        if self._books is not None:
+            self._books.apply(np.empty(0, EVENT))
+
+    def start(self) -> None:
+        """Tell the strategies that events will come."""
+        self.host.start()
+
+    def apply(self, item: Item, pace: Pace = "batch") -> None:
+        """Apply a batch of events, or changes of relations."""
+        self._receive_time = 0
+        if isinstance(item, ChangeItem):
+            for changes in _change_messages(item.changes) if pace == "message" else [item.changes]:
+                self._apply_changes(item.source, changes)
+            return
+        together = {"batch": len(item), "message": 1, "live": 1 + len(item) // _PARTS}[pace]
+        for part, state in _parts(item, together):
+            self._apply_events(part, state, pace == "live")
+        self.events += len(item)
+        self.messages += int(np.count_nonzero(item["flags"] & _LAST))
+
+    def finish(self) -> None:
+        """End a message that is open at the end of all sources, and the strategies."""
+        self._receive_time = 0
+        if self._books is not None and self._relations is not None:
+            self.engine.apply(self._relations.translate(self._books.flush()))
+            self.host.end()
+        self.host.stop()
+
+    def _called_back(self) -> None:
+        if self._receive_time:
+            self.to_callbacks.record(time.time_ns() - self._receive_time)
+
+    def _apply_events(self, events: np.ndarray, state: bool, live: bool) -> None:
+        assert self._books is not None and self._relations is not None
+        first = events[0]
+        self.time = int(first["receive_time"]) or int(first["exchange_time"])
+        if live:
+            self._receive_time = int(first["receive_time"])
+        changes = self._books.apply(events)
+        self.host.begin(self.time, events)
+        if len(changes):
+            self.engine.apply(self._relations.translate(changes))
+        if state:
+            self.engine.books_changed()
+        self.host.end()
+        if self._receive_time:
+            self.to_views.record(time.time_ns() - self._receive_time)
+
+    def _apply_changes(self, source: str, changes: Sequence[Change]) -> None:
+        stated = changes[0].row.get("ts")
+        self.time = stated if isinstance(stated, int) else self.time
+        relations = self.engine.program.relations
+        batch = encode_changes(changes, relations, self.engine.dictionary, source, self.problems)
+        self.host.begin(self.time)
+        self.engine.apply(batch)
+        self.host.end()
+        self.changes += len(batch)
+        self.messages += int(np.count_nonzero(batch.flags & END_OF_MESSAGE))
+
+
+def _parts(events: np.ndarray, messages: int) -> Iterator[tuple[np.ndarray, bool]]:
+    """Parts of at most `messages` messages; a STATE event is a part of its own, marked True.
+
+    So every other part is applied as a whole while the books have one state.
+    """
+    ends = np.flatnonzero(events["flags"] & _LAST)[messages - 1 :: messages] + 1
+    states = np.flatnonzero(events["action"] == _STATE)
+    cuts = np.unique(np.concatenate([[0], ends, states, states + 1, [len(events)]])).tolist()
+    changing = set(states.tolist())
+    for start, end in pairwise(cuts):
+        yield events[start:end], start in changing
+
+
+def _change_messages(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
+    ends = [i + 1 for i, change in enumerate(changes) if change.last or i == len(changes) - 1]
+    for start, end in pairwise([0, *ends]):
+        yield changes[start:end]

@@ -1,0 +1,133 @@
+"""The text at the end of a run: what went through, what views hold, what strategies did, what went wrong."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+
+from engine.engine import Engine
+from orderbook.feed_runs import FeedReport
+from orderbook.latency import LatencyHistogram, latency_text
+from orderbook.pipeline import Pipeline
+from orderbook.problems import Problems
+from strategies.summary import StrategySummary
+
+# Rows of a view that are shown.
+MOST_ROWS = 5
+_PERCENTILES = (50, 90, 99)
+
+
+def summary(
+    pipeline: Pipeline,
+    seconds: float,
+    views: Sequence[str],
+    strategies: Sequence[StrategySummary],
+    feeds: Sequence[FeedReport],
+) -> str:
+    """The whole summary; `seconds` is how long events were applied."""
+    lines = [
+        "",
+        f"summary of {seconds:.1f} s",
+        f"  events      {pipeline.events:,}, {pipeline.events / max(seconds, 1e-9):,.0f} a second",
+        f"  messages    {pipeline.messages:,}",
+    ]
+    if pipeline.changes:
+        lines.append(
+            f"  changes     {pipeline.changes:,}, {pipeline.changes / max(seconds, 1e-9):,.0f} a second"
+        )
+    lines += _latency_lines(pipeline)
+    for view in views:
+        lines += _view_lines(pipeline.engine, view)
+    for strategy in strategies:
+        lines += _strategy_lines(strategy)
+    for feed in feeds:
+        counted = ", ".join(f"{name} {count:,}" for name, count in feed.counts.items())
+        lines.append(f"  feed {feed.name}: {counted or 'nothing counted'}")
+        lines += _problem_lines(feed.problems)
+    lines += _book_lines(pipeline)
+    return "\n".join(lines)
+
+
+def values_text(row: Mapping[str, object], keys: Iterable[object] = ()) -> str:
+    """Columns and values of a row, without those that repeat its key."""
+    shown = set(map(str, keys))
+    return " ".join(f"{name}={value_text(value)}" for name, value in row.items() if str(value) not in shown)
+
+
+def value_text(value: object) -> str:
+    """A value as people read it: NULL, decimals without trailing zeros, doubles with eight digits."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, float):
+        return f"{value:.8g}"
+    if isinstance(value, Decimal):
+        text = f"{value:f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return str(value)
+
+
+def key_text(key: Iterable[object]) -> str:
+    """A key, its equal parts once."""
+    return " ".join(value_text(part) for part in dict.fromkeys(key))
+
+
+def some_rows(engine: Engine, view: str, most: int = MOST_ROWS) -> Iterator[tuple[str, str]]:
+    """(key, values) of the first rows of a view, by key."""
+    rows = sorted(
+        engine[view].items(), key=lambda item: tuple((part is not None, str(part)) for part in item[0])
+    )
+    for key, row in rows[:most]:
+        yield key_text(key), values_text(row, key)
+
+
+def _latency_lines(pipeline: Pipeline) -> Iterator[str]:
+    """Latencies from the receipt of a frame, of live feeds only."""
+    for name, histogram in (("to views", pipeline.to_views), ("to callback", pipeline.to_callbacks)):
+        if histogram.count:
+            yield f"  latency     frame {name}: {_latency_text(histogram)}"
+    if pipeline.to_views.count and not pipeline.to_callbacks.count:
+        yield "  latency     frame to callback: no callback"
+
+
+def _latency_text(histogram: LatencyHistogram) -> str:
+    parts = [f"p{percent} {latency_text(histogram.percentile(percent))}" for percent in _PERCENTILES]
+    return f"{', '.join(parts)}, max {latency_text(histogram.maximum)} (of {histogram.count:,})"
+
+
+def _view_lines(engine: Engine, view: str) -> Iterator[str]:
+    count = len(engine[view])
+    yield f"  view {view}: {count:,} row{'' if count == 1 else 's'}"
+    for key, values in some_rows(engine, view):
+        yield f"    {key} {values}".rstrip()
+    if count > MOST_ROWS:
+        yield f"    … and {count - MOST_ROWS:,} more"
+
+
+def _strategy_lines(strategy: StrategySummary) -> Iterator[str]:
+    refused = f" ({strategy.refused:,} refused)" if strategy.refused else ""
+    profit = "unknown" if strategy.profit is None else value_text(strategy.profit)
+    yield (
+        f"  strategy {strategy.name}: callbacks {strategy.callbacks:,}, orders {strategy.orders:,}{refused}, "
+        f"fills {strategy.fills:,}, PnL {profit}"
+    )
+    for one in strategy.positions:
+        mark = "no mark" if one.mark is None else f"mark {value_text(one.mark)}"
+        profit = "unknown" if one.profit is None else value_text(one.profit)
+        yield f"    {one.venue}:{one.symbol} position {value_text(one.position)}, {mark}, PnL {profit}"
+    if strategy.failure:
+        yield f"    disabled: {strategy.failure}"
+
+
+def _problem_lines(problems: Problems) -> Iterator[str]:
+    for line in problems.report():
+        yield f"    {line}"
+
+
+def _book_lines(pipeline: Pipeline) -> Iterator[str]:
+    if pipeline.book_problems:
+        counts = ", ".join(
+            f"{name.replace('_', ' ')} {count:,}" for name, count in pipeline.book_problems.items()
+        )
+        yield f"  problems of books: {counts}"
+    for name, problems in (("rows", pipeline.problems), ("the engine", pipeline.engine.problems)):
+        if problems.counts:
+            yield f"  problems of {name}:"
+            yield from _problem_lines(problems)

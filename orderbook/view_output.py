@@ -1,0 +1,177 @@
+"""Files of view events: every change of the rows of chosen views, as NDJSON or Parquet."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.subscriptions import ViewEvent
+from orderbook.errors import DataError, SourceError, UserError
+from views.compiler.m3 import Result, ResultColumn
+from views.compiler.types import INT64_MAX, Kind
+
+ROW_GROUP_SIZE = 1 << 16
+_MOST_DIGITS = 38
+
+
+class ViewOutput(Protocol):
+    """Takes view events; the file has its name once the output is closed."""
+
+    def write(self, event: ViewEvent, ts: int) -> None:
+        """Append one event of the message of time `ts` (ns since 1970 UTC)."""
+
+    def close(self) -> None: ...
+
+
+def open_output(path: Path, views: Mapping[str, Result], keys: Mapping[str, Sequence[str]]) -> ViewOutput:
+    """An output of `views`, whose keys users see as `keys`, in the format of the name's ending.
+
+    `.ndjson`: one object a line, `{"view", "ts", "version", "key": {…}, "row": {…} or null}`, null where
+    the row is gone; decimals are exact JSON numbers. `.parquet`: columns view, ts, version, key (JSON),
+    gone, then the columns of all views, null where not a view's own or where the row is gone; a column
+    that two views have with different types is called `view.column`.
+
+    Raises UserError for another ending, SourceError when the file cannot be created.
+    """
+    kinds: dict[str, type[NdjsonOutput] | type[ParquetOutput]] = {
+        ".ndjson": NdjsonOutput,
+        ".parquet": ParquetOutput,
+    }
+    if path.suffix not in kinds:
+        raise UserError(f"--out {path}: the name must end in {' or '.join(kinds)}")
+    try:
+        return kinds[path.suffix](path, views, keys)
+    except OSError as error:
+        raise SourceError(f"{path}: cannot write: {error.strerror or error}; choose another place") from None
+
+
+class _Keys:
+    """Keys of events as mappings of column names to values."""
+
+    def __init__(self, keys: Mapping[str, Sequence[str]]) -> None:
+        self._names = keys
+        self.encode = msgspec.json.Encoder(decimal_format="number").encode
+
+    def named(self, event: ViewEvent) -> dict[str, Any]:
+        return _plain(zip(self._names[event.view], event.key, strict=True))
+
+
+def _plain(values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Values that JSON can write: integers of more than 64 bits as decimals."""
+    return {n: Decimal(v) if isinstance(v, int) and abs(v) > INT64_MAX else v for n, v in values}
+
+
+class NdjsonOutput:
+    """See `open_output`."""
+
+    def __init__(self, path: Path, views: Mapping[str, Result], keys: Mapping[str, Sequence[str]]) -> None:
+        self._path, self._partial = path, _partial(path)
+        self._keys = _Keys(keys)
+        self._file = self._partial.open("wb")
+
+    def write(self, event: ViewEvent, ts: int) -> None:
+        """Append one event."""
+        line = {
+            "view": event.view,
+            "ts": ts,
+            "version": event.version,
+            "key": self._keys.named(event),
+            "row": None if event.new is None else _plain(event.new.items()),
+        }
+        self._file.write(self._keys.encode(line) + b"\n")
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._file.close()
+        self._partial.replace(self._path)
+
+
+class ParquetOutput:
+    """See `open_output`. Raises DataError for a decimal of more than 38 digits."""
+
+    def __init__(self, path: Path, views: Mapping[str, Result], keys: Mapping[str, Sequence[str]]) -> None:
+        self._path, self._partial = path, _partial(path)
+        self._keys = _Keys(keys)
+        self._names = _column_names(views)
+        fields = [
+            ("view", pa.string()),
+            ("ts", pa.timestamp("ns", "UTC")),
+            ("version", pa.list_(pa.int64(), 3)),
+            ("key", pa.string()),
+            ("gone", pa.bool_()),
+        ]
+        taken: dict[str, pa.DataType] = {}
+        for view, result in views.items():
+            taken.update((self._names[view, c.name], _arrow_type(view, c)) for c in result.columns)
+        self._schema = pa.schema([*fields, *taken.items()])
+        self._rows: list[dict[str, Any]] = []
+        self._file = pq.ParquetWriter(self._partial, self._schema, compression="zstd")
+
+    def write(self, event: ViewEvent, ts: int) -> None:
+        """Append one event."""
+        row = {
+            "view": event.view,
+            "ts": ts,
+            "version": event.version,
+            "key": self._keys.encode(self._keys.named(event)).decode(),
+            "gone": event.new is None,
+        }
+        row.update((self._names[event.view, name], value) for name, value in (event.new or {}).items())
+        self._rows.append(row)
+        if len(self._rows) >= ROW_GROUP_SIZE:
+            self._flush()
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._flush()
+        self._file.close()
+        self._partial.replace(self._path)
+
+    def _flush(self) -> None:
+        rows, self._rows = self._rows, []
+        try:
+            if rows:
+                self._file.write_table(pa.Table.from_pylist(rows, self._schema))
+        except pa.ArrowException as error:
+            raise DataError(f"{self._path}: a value does not fit Parquet: {error}; write .ndjson") from None
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f"{path.name}.partial")
+
+
+def _column_names(views: Mapping[str, Result]) -> dict[tuple[str, str], str]:
+    """The name in the file of every (view, column)."""
+    types: dict[str, set[pa.DataType]] = {}
+    for view, result in views.items():
+        for column in result.columns:
+            types.setdefault(column.name, set()).add(_arrow_type(view, column))
+    reserved = {"view", "ts", "version", "key", "gone"}
+    return {
+        (view, c.name): f"{view}.{c.name}" if len(types[c.name]) > 1 or c.name in reserved else c.name
+        for view, result in views.items()
+        for c in result.columns
+    }
+
+
+def _arrow_type(view: str, column: ResultColumn) -> pa.DataType:
+    kind = column.type
+    if kind.kind is Kind.DECIMAL:
+        if kind.scale > _MOST_DIGITS:
+            raise DataError(
+                f"{view}.{column.name} has more than {_MOST_DIGITS} decimal places; write .ndjson"
+            )
+        return pa.decimal128(_MOST_DIGITS, kind.scale)
+    if kind.kind is Kind.INTEGER:
+        fits = max(-kind.low, kind.high) <= INT64_MAX
+        return pa.int64() if fits else pa.decimal128(_MOST_DIGITS, 0)
+    return {
+        Kind.DOUBLE: pa.float64(),
+        Kind.BOOLEAN: pa.bool_(),
+        Kind.TEXT: pa.string(),
+        Kind.TIMESTAMP: pa.timestamp("ns", "UTC"),
+    }[kind.kind]
