@@ -12,7 +12,7 @@ from views.compiler.types import BOOLEAN
 from .changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
 from .encoding import unpack
 from .interpreter import Interpreter
-from .runtime import Firing, PlainRow, Row, Watch, Word
+from .runtime import Firing, PlainFiring, PlainRow, Row, Watch, Word
 
 Key = tuple[Word, ...]
 # A watched view's rows at the last look, and whether the condition held.
@@ -67,7 +67,7 @@ class InterpreterRuntime:
         rows = self._interpreter.rows(_watch_name(index))
         return {key: (PlainRow(count, columns[:-1]), bool(columns[-1])) for key, count, columns in rows}
 
-    def firings(self) -> list[Firing]:
+    def firings(self) -> Sequence[Firing]:
         return self._firings
 
     def row(self, view: str, key: Key) -> Row | None:
@@ -98,4 +98,4 @@ def _firings(index: int, watch: Watch, before: Look, after: Look) -> Iterator[Fi
         else:
             fires = old != new and (holds or watch.condition is None)
         if fires:
-            yield Firing(index, key, old, new)
+            yield PlainFiring(index, key, old, new)

@@ -6,7 +6,6 @@ import struct
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from .generate.layout import (
     COUNT,
     DIRTY,
     ERROR,
+    FAILED,
     FIRED,
     FIRED_CAPACITY,
     FIRED_WORDS,
@@ -36,7 +36,7 @@ from .generate.watches import Look, looks_of, watch_module
 from .maps.cache import publish
 from .plan.planner import plan
 from .plan.steps import Store
-from .row_format import RowFormat, UnpackedRow, unpacker, word_of
+from .row_format import RecordFormat, RowFormat, UnpackedFiring, UnpackedRow, unpacker, word_of
 from .runtime import Firing, Row, Watch, Word
 
 
@@ -55,10 +55,12 @@ class NumbaRuntime:
         source = program_module(self.plan, self._texts)
         self.module = _published("program", source)
         self._state = _Block(self._layout.words)
+        self._address = self._state.address
         self._results = {r.result.name: i for i, r in enumerate(self.plan.results)}
         self._formats = [RowFormat(r.result) for r in self.plan.results]
-        self._fired_at = (0, 0)
-        self._fired: ctypes.Array[ctypes.c_int64] = (ctypes.c_int64 * 0)()
+        self._fired = False
+        self._buffer_at = 0
+        self._buffer: ctypes.Array[ctypes.c_int64] = (ctypes.c_int64 * 0)()
         self._buffers = [_Block(len(r.result.keys) + row_words(r)) for r in self.plan.results]
         self._texts_block = _Block(1)
         for s in self.plan.stores:
@@ -75,7 +77,8 @@ class NumbaRuntime:
         state, layout = self._state, self._layout
         self._close_looks()
         self._watches = tuple(watches)
-        self._records = [self._record(w) for w in watches]
+        self._records = [RecordFormat(self._formats[self._results[w.view]]) for w in watches]
+        self._fired = False
         source = watch_module(self.plan, self.module.__name__, watches, self._texts)
         self.driver = _published("watch", source)
         self._store_texts()
@@ -96,49 +99,39 @@ class NumbaRuntime:
 
     def apply(self, batch: ChangeBatch, start: int = 0) -> int:
         """Applies changes from `start` on; see Runtime."""
-        state = self._state.words
-        if self._looks:
-            state[FIRED_WORDS] = 0
-        stop = self._run(self._state.address, batch.kinds, batch.flags, batch.values, start, len(batch.kinds))
-        if state[ERROR]:
+        stop = self._run(self._address, batch.kinds, batch.flags, batch.values, start, len(batch.kinds))
+        if stop >= 0:
+            self._fired = False
+            return stop
+        if stop == FAILED:
             self._overflow()
-        return stop
+        self._fired = True
+        return ~stop
 
-    def firings(self) -> list[Firing]:
+    def firings(self) -> Sequence[Firing]:
         """The firings at which `apply` stopped."""
-        if not self._looks:
-            return []
+        if not self._fired:
+            return ()
         state = self._state.words
-        used = state[FIRED_WORDS]
-        if not used:
-            return []
-        buffer = self._fired_buffer(state[FIRED], used)
-        found: list[Firing] = []
+        used, address = state[FIRED_WORDS], state[FIRED]
+        if address != self._buffer_at:
+            # Wrapped again only when it has moved.
+            self._buffer_at = address
+            self._buffer = (ctypes.c_int64 * state[FIRED_CAPACITY]).from_address(address)
+        buffer, records = self._buffer, self._records
+        record = records[0] if len(records) == 1 else records[buffer[0]]
+        values = record.unpack(buffer, 0)
+        if record.size == used:
+            return (UnpackedFiring(values[0], values, record),)
+        found = []
         at = 0
         while at < used:
-            number = buffer[at]
-            form, unpack, keys, old, new, size = self._records[number]
-            values = unpack(buffer, 8 * at)
-            found.append(
-                Firing(
-                    number,
-                    form.decoded_key(values[1:keys]),
-                    UnpackedRow(values[keys:old], form.columns) if values[keys] else None,
-                    UnpackedRow(values[old + 1 : new], form.columns) if values[old + 1] else None,
-                )
-            )
-            at += size
-        if len(found) > 1:
-            found.sort(key=lambda f: f.watch)
+            record = records[buffer[at]]
+            values = record.unpack(buffer, 8 * at)
+            found.append(UnpackedFiring(values[0], values, record))
+            at += record.size
+        found.sort(key=lambda f: f.watch)
         return found
-
-    def _fired_buffer(self, address: int, words: int) -> "ctypes.Array[ctypes.c_int64]":
-        """The firings' memory, wrapped again only when it has moved."""
-        capacity = self._state[FIRED_CAPACITY]
-        if self._fired_at != (address, capacity):
-            self._fired_at = (address, capacity)
-            self._fired = (ctypes.c_int64 * capacity).from_address(address)
-        return self._fired
 
     def row(self, view: str, key: tuple[Word, ...]) -> Row | None:
         """One row of a view; None where there is none."""
@@ -219,15 +212,6 @@ class NumbaRuntime:
             for text, place in self._texts.items():
                 self._texts_block[place] = self._dictionary.encode(text)
             self._state[TEXTS] = self._texts_block.address
-
-    def _record(self, watch: Watch) -> tuple[RowFormat, Callable[..., tuple[Any, ...]], int, int, int, int]:
-        """How a firing of a watch lies in memory: watch, key, old row and its bits, new row and its bits."""
-        form = self._formats[self._results[watch.view]]
-        keys = 1 + form.key_count
-        old = keys + len(form.row)
-        new = old + 1 + len(form.row)
-        size = 1 + form.key_count + 2 * (form.words + 1)
-        return form, unpacker("q" + form.key + 2 * (form.row + "q")), keys, old, new, size
 
 
 class _Block:

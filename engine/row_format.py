@@ -84,6 +84,49 @@ class UnpackedRow:
         return f"Row(count={self.count}, columns={self.columns})"
 
 
+class RecordFormat:
+    """How a firing of a watch lies in memory: watch, key, the old row and its bits, the new row and its."""
+
+    __slots__ = ("form", "new", "old", "size", "unpack")
+
+    def __init__(self, form: RowFormat):
+        self.form = form
+        self.old = 1 + form.key_count
+        self.new = self.old + len(form.row) + 1
+        self.size = 1 + form.key_count + 2 * (form.words + 1)
+        self.unpack = unpacker("q" + form.key + 2 * (form.row + "q"))
+
+
+class UnpackedFiring:
+    """A firing unpacked from memory; its parts are decoded when they are asked for."""
+
+    __slots__ = ("_format", "_values", "watch")
+
+    def __init__(self, watch: int, values: tuple[Any, ...], record: RecordFormat):
+        self.watch = watch
+        self._values = values
+        self._format = record
+
+    @property
+    def key(self) -> tuple[Word, ...]:
+        """The row's key."""
+        return self._format.form.decoded_key(self._values[1 : self._format.old])
+
+    @property
+    def old(self) -> UnpackedRow | None:
+        """The row at the last look."""
+        return self._row(self._format.old, self._format.new)
+
+    @property
+    def new(self) -> UnpackedRow | None:
+        """The row now."""
+        return self._row(self._format.new, None)
+
+    def _row(self, start: int, end: int | None) -> UnpackedRow | None:
+        values = self._values[start:end]
+        return UnpackedRow(values, self._format.form.columns) if values[0] else None
+
+
 def unpacker(form: str) -> Callable[..., tuple[Any, ...]]:
     """A function that unpacks `form` from a buffer at an offset in bytes."""
     return struct.Struct("<" + form).unpack_from

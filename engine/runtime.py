@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from views.compiler.calculus import Scalar
 
@@ -46,8 +46,25 @@ class PlainRow:
     columns: tuple[Word, ...]
 
 
-class Firing(NamedTuple):
+class Firing(Protocol):
     """One firing of a watch: the row's key, what it was (at the last look) and is; None: no row."""
+
+    @property
+    def watch(self) -> int: ...
+
+    @property
+    def key(self) -> tuple[Word, ...]: ...
+
+    @property
+    def old(self) -> Row | None: ...
+
+    @property
+    def new(self) -> Row | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFiring:
+    """A Firing whose parts are there."""
 
     watch: int
     key: tuple[Word, ...]
@@ -70,7 +87,7 @@ class Runtime(Protocol):
         Raises ExactnessError when a value does not fit 128 bits.
         """
 
-    def firings(self) -> list[Firing]:
+    def firings(self) -> Sequence[Firing]:
         """The firings at which `apply` stopped, by watch and then by order of change; empty if none."""
 
     def row(self, view: str, key: tuple[Word, ...]) -> Row | None:

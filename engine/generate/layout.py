@@ -14,6 +14,9 @@ DIRTY = 3  # not 0 when a watched view was touched since the last look
 FIRED = 4  # address, words used and capacity of the firings
 FIRED_WORDS = 5
 FIRED_CAPACITY = 6
+# What the driver returns when ERROR is set; the complement of an index says that a watch fired.
+FAILED = -(2**63)
+
 STORES = 8  # handles of the stores, then the looks
 
 # Words of a look: a view as it is watched at one granularity.

@@ -11,7 +11,7 @@ from engine.changes import END_OF_EVENT, END_OF_MESSAGE
 from engine.plan.steps import Plan
 from engine.runtime import Watch
 
-from .layout import CACHE, COUNT, DIRTY, ERROR, FIRED, FIRED_WORDS, LIST, row_words
+from .layout import CACHE, COUNT, DIRTY, ERROR, FAILED, FIRED, FIRED_WORDS, LIST, row_words
 from .module import ModuleText
 from .rows import row_function
 from .triggers import trigger_name
@@ -189,9 +189,11 @@ def _driver(module: ModuleText, watched: bool) -> None:
     names = [r.name for r in plan.program.relations]
     with module.function(
         "run(S, kinds, flags, values, start, stop)",
-        "Applies changes start..stop; the index after the last, early when a watch fires.",
+        "Applies changes start..stop; the index after the last, its complement where watches fired.",
         ", nogil=True",
     ):
+        if watched:
+            w.line(f"store(S, {FIRED_WORDS}, 0)")
         w.line("stride = 8 * values.shape[1]")
         w.line("row = values.ctypes.data + start * stride")
         with w.block("for i in range(start, stop):"):
@@ -207,5 +209,5 @@ def _driver(module: ModuleText, watched: bool) -> None:
                 ended = f"load(S, {DIRTY}) != 0 and flags[i] & {END_OF_EVENT | END_OF_MESSAGE}"
                 fired = f"load(S, {ERROR}) == 0 and look(S, flags[i] & {END_OF_MESSAGE} != 0, False)"
                 with w.block(f"if {ended} and {fired}:"):
-                    w.line("return i + 1")
-        w.line("return stop")
+                    w.line("return ~(i + 1)")
+        w.line(f"return stop if load(S, {ERROR}) == 0 else {FAILED}")
