@@ -26,6 +26,7 @@ from .generate.layout import (
     FIRED_WORDS,
     LIST,
     LOOK_WORDS,
+    ROW,
     TEXTS,
     layout_for,
     row_words,
@@ -67,7 +68,7 @@ class NumbaRuntime:
             self._state[self._layout.handles[s.name]] = self._shape(s).create()
         weakref.finalize(self, _close, [(self._shape(s).destroy, self._handle(s)) for s in self.plan.stores])
         self._looks: tuple[Look, ...] = ()
-        self._caches: list[_Block] = []
+        self._blocks: list[_Block] = []
         self.watch(())
         if self.plan.initial:
             self.module.initialise(self._state.address)
@@ -89,8 +90,10 @@ class NumbaRuntime:
             if result.result.keys:
                 state[at + CACHE] = self._cache_shape(look).create()
             else:
-                self._caches.append(_Block(row_words(result) + 1))
-                state[at + CACHE] = self._caches[-1].address
+                self._blocks.append(_Block(row_words(result) + 1))
+                state[at + CACHE] = self._blocks[-1].address
+            self._blocks.append(_Block(row_words(result) + 1))
+            state[at + ROW] = self._blocks[-1].address
             state[at + COUNT] = -1
             state[at + ACTIVE] = 1
         self._run = self.driver.run
@@ -202,7 +205,7 @@ class NumbaRuntime:
             free(self._state[at + LIST])
             for word in range(LOOK_WORDS):
                 self._state[at + word] = 0
-        self._caches.clear()
+        self._blocks.clear()
         self._state[DIRTY] = 0
         self._state[FIRED_WORDS] = 0
 

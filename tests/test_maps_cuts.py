@@ -45,6 +45,8 @@ def expected_cut(entries: dict, descending: bool, inclusive: bool, true_on) -> t
 
 # layout, fan-out, predicate, its meaning; weights are non-negative in the columns it reads.
 CASES = [
+    ("ii", 16, "s1 <= limit", lambda s, limit: s[1] <= limit),
+    ("di", 8, "s1 <= limit", lambda s, limit: s[1] <= limit),
     ("ii", 16, "4 * s0 < limit", lambda s, limit: 4 * s[0] < limit),
     ("wi", 8, "wide(limit) * 3 > s0 + s1", lambda s, limit: 3 * limit > s[0] + s[1]),
     ("Wd", 8, "s0 < limit", lambda s, limit: s[0] < limit),
@@ -52,7 +54,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
+@pytest.mark.parametrize("case", CASES, ids=[f"{case[0]} {case[2]}" for case in CASES])
 def test_cuts_match_a_walk(case):
     layout, fan_out, predicate, meaning = case
     shape = ordered(1, layout, fan_out)

@@ -26,6 +26,7 @@ LIST = 1  # address, count (-1: every row) and capacity of the keys touched
 COUNT = 2
 CAPACITY = 3
 CACHE = 4  # rows as they were at the last look
+ROW = 5  # address of the row at hand
 
 
 @dataclass(frozen=True, slots=True)

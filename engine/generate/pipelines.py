@@ -6,15 +6,18 @@ from functools import partial
 
 from engine.maps.cuts import cut_imports, cut_source
 from engine.plan.planner import layout_of
+from engine.plan.ranges import solve
 from engine.plan.steps import Aggregate, Cut, Filter, Lookup, Loop, Pipeline, Plan, RangeSum, Store
-from views.compiler.calculus import NEGATED, Apply, Cmp, Scalar, Var, scalar_variables
+from views.compiler.calculus import NEGATED, Apply, Cmp, Scalar, Var, scalar_variables, variable_set
 from views.compiler.types import INT64_MAX, Kind, Type
 
 from .layout import TEXTS
-from .scalars import STATE, Code, held_as, number, product, scalar_code, truth
+from .scalars import STATE, Code, as_wide, held_as, number, product, scalar_code, truth
 from .writer import Writer
 
 LOWEST, HIGHEST = f"({-INT64_MAX})", str(INT64_MAX)
+# A condition over s0, s1, .., its parameters, and their values.
+CutParts = tuple[str, tuple[str, ...], list[str]]
 Sink = Callable[[Code, dict[Var, Code]], None]
 
 
@@ -176,17 +179,9 @@ class Emitter:
             if cut.leading
             else Cmp(NEGATED[cut.condition.op], cut.condition.left, cut.condition.right)
         )
-        inner = {v: Code(f"s{store.maps.index(m)}", self.map_type(m)) for v, m in cut.sums}
-        used = list(dict.fromkeys(v for s in (condition.left, condition.right) for v in scalar_variables(s)))
-        parameters = [v for v in used if v not in inner]
-        for i, variable in enumerate(parameters):
-            inner[variable] = Code(f"q{i}", names[variable].type)
-        predicate = truth(self.scalar(Apply(condition.op, (condition.left, condition.right)), inner))
-        checked = f", {STATE})" in predicate
-        arguments = tuple(inner[v].text for v in parameters) + ((STATE,) if checked else ())
-        key = (
-            f"{store.name} {cut.descending} {cut.inclusive} {predicate} {[inner[v].kind for v in parameters]}"
-        )
+        limit = self._cut_limit(condition, cut, names, store)
+        predicate, arguments, values = limit or self._cut_predicate(condition, cut, names, store)
+        key = f"{store.name} {cut.descending} {cut.inclusive} {predicate} {arguments}"
         if key not in self.cuts:
             name = f"cut_{len(self.cuts)}"
             options = (len(store.prefix), store.layout)
@@ -195,8 +190,34 @@ class Emitter:
             self.cuts[key] = CutText(name, source + bound, cut_imports(name, *options))
         others = [i for i in range(len(store.key_types)) if i != store.ordered]
         prefix = [self.key(k, store.key_types[i], names) for k, i in zip(cut.prefix, others, strict=True)]
-        values = [self.scalar(v, names).text for v in parameters] + ([STATE] if checked else [])
         return self.cuts[key].name, prefix, values
+
+    def _cut_limit(self, condition: Cmp, cut: Cut, names: dict[Var, Code], store: Store) -> CutParts | None:
+        """A linear condition on one sum as the greatest sum for which it holds, worked out beforehand."""
+        (variable, name), *others = cut.sums
+        types = {v: names[v].type for v in variable_set(condition) if v != variable and v in names}
+        bounds = None if others else solve(condition, variable, {**types, variable: self.map_type(name)})
+        if bounds is None or bounds.low or len(bounds.high) != 1:
+            return None
+        column = store.maps.index(name)
+        limit = number(self.scalar(bounds.high[0], names))
+        if store.layout[column] != "i":
+            text = as_wide(limit)
+        else:
+            text = f"clamp({limit.text})" if limit.kind == "w" else limit.text
+        return f"s{column} <= limit", ("limit",), [text]
+
+    def _cut_predicate(self, condition: Cmp, cut: Cut, names: dict[Var, Code], store: Store) -> CutParts:
+        """Any condition on sums, evaluated at every place that the descent looks at."""
+        inner = {v: Code(f"s{store.maps.index(m)}", self.map_type(m)) for v, m in cut.sums}
+        used = list(dict.fromkeys(v for s in (condition.left, condition.right) for v in scalar_variables(s)))
+        parameters = [v for v in used if v not in inner]
+        for i, variable in enumerate(parameters):
+            inner[variable] = Code(f"q{i}{names[variable].kind}", names[variable].type)
+        predicate = truth(self.scalar(Apply(condition.op, (condition.left, condition.right)), inner))
+        checked = (STATE,) if f", {STATE})" in predicate else ()
+        arguments = (*(inner[v].text for v in parameters), *checked)
+        return predicate, arguments, [*(names[v].text for v in parameters), *checked]
 
     def _cut_call(self, cut: Cut, names: dict[Var, Code], store: Store) -> str:
         name, prefix, arguments = self._cut_parts(cut, names, store)

@@ -11,7 +11,7 @@ from engine.changes import END_OF_EVENT, END_OF_MESSAGE
 from engine.plan.steps import Plan
 from engine.runtime import Watch
 
-from .layout import CACHE, COUNT, DIRTY, ERROR, FAILED, FIRED, FIRED_WORDS, LIST, row_words
+from .layout import CACHE, COUNT, DIRTY, ERROR, FAILED, FIRED, FIRED_WORDS, LIST, ROW, row_words
 from .module import ModuleText
 from .rows import row_function
 from .triggers import trigger_name
@@ -50,7 +50,7 @@ def watch_module(plan: Plan, program_module: str, watches: Sequence[Watch], text
     _look_all(module, looks)
     _driver(module, bool(looks))
     names = [trigger_name(t) for t in plan.triggers]
-    imports = "from engine.generate.support import fire\nfrom engine.maps.memory import calloc, release\n"
+    imports = "from engine.generate.support import fire\n"
     imports += f"from {program_module} import {', '.join(names)}\n" if names else ""
     return module.text(imports + "".join(_cache_imports(plan, look) for look in looks if _keys(plan, look)))
 
@@ -127,14 +127,14 @@ def _refresh(module: ModuleText, look: Look, watches: Sequence[Watch]) -> None:
 def _look(module: ModuleText, look: Look) -> None:
     """Refreshes the rows touched since the last look; every row where that is not known."""
     w, plan, layout = module.writer, module.plan, module.layout
-    count, words = _keys(plan, look), _words(plan, look)
+    count = _keys(plan, look)
     at = layout.look(look.view, look.per_message)
     tag = f"{look.view}_{int(look.per_message)}"
     result = plan.results[look.view].result
     with module.function(f"look_{tag}(S, quiet)", f"Looks at the rows of {result.name} that were touched."):
         w.line(f"last = load(S, {at + CACHE})")
         w.line(f"touched = load(S, {at + COUNT})")
-        w.line(f"new = calloc({words}, 8)")
+        w.line(f"new = load(S, {at + ROW})")
         if count and result.multiplicity is not None:
             store = next(s for s in plan.stores_of(result.multiplicity) if s.ordered is None)
             with w.block("if touched < 0:"):
@@ -163,7 +163,6 @@ def _look(module: ModuleText, look: Look) -> None:
             with w.block("if touched != 0:"):
                 w.line(f"refresh_{tag}(S, last, new, quiet)")
         w.line(f"store(S, {at + COUNT}, 0)")
-        w.line("release(new)")
 
 
 def _look_all(module: ModuleText, looks: Sequence[Look]) -> None:

@@ -18,11 +18,12 @@ IMPORTS = (
     "from engine.maps.header import COUNT, KEYS, LEFT, RIGHT",
     "from engine.maps.int128 import load_apart, wide",
     "from engine.maps.memory import load, load_double",
+    "from engine.maps.vectors import count_at_most, count_below",
     "from numba import njit",
 )
 
 CUT = Template('''\
-@njit(cache=True)
+@njit(cache=True, forceinline=True)
 def $name($arguments):
     """(found, key, sums): $what."""
     tree = $name_record(H$prefix)
@@ -195,6 +196,9 @@ class _Cut:
         """Set position to the last place before which (in walking order) the predicate is true."""
         if any(c.kind == "d" for c in self.read):
             return self._linear_search()
+        limited = re.fullmatch(r"\(?s(\d+) <= (\w+)\)?", self.predicate)
+        if limited and self.cols[int(limited[1])].kind == "i":
+            return self._limit_search(self.cols[int(limited[1])], limited[2])
         kept = "1 if not ({0}) else 0" if self.descending else "1 if {0} else 0"
         count = kept.format(self.predicate)
         step = self.step
@@ -210,6 +214,13 @@ class _Cut:
             *(f"    {line}" for line in fine),
             f"    position += {count}",
         ]
+
+    def _limit_search(self, c: NodeColumn, limit: str) -> list[str]:
+        """One comparison of all places of a node; sums are not negative, so a limit below 0 is like -1."""
+        gaps = f"node + 8 * {c.at + 1}"
+        if self.descending:
+            return [f"position = count_below({gaps}, b{c.number} - max({limit}, -1), {self.fan_out})"]
+        return [f"position = count_at_most({gaps}, max({limit}, -1) - a{c.number}, {self.fan_out})"]
 
     def _linear_search(self) -> list[str]:
         start, more, go = (

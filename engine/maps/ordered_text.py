@@ -148,7 +148,7 @@ $close_index
 $open_index
 
 
-@njit(cache=True)
+@njit(cache=True, forceinline=True)
 def locate(H, tree, key):
     """(leaf, position) of the first entry >= key in its leaf; leaves the path in the header."""
     node = load(tree, 0)
@@ -171,7 +171,7 @@ def holds(leaf, position, key):
     return position < load(leaf, COUNT) and load(leaf, KEYS + position) == key
 
 
-@njit(cache=True)
+@njit(cache=True, forceinline=True)
 def raise_above(H, tree, $deltas):
     """Add to every sum above the entry of the last search."""
     height = load(tree, 1)
@@ -216,7 +216,7 @@ $raise_remove
     raise_above(H, tree, $deltas)
 
 
-@njit(cache=True)
+@njit(cache=True, forceinline=True)
 def add(H, $prefix_first key, $deltas):
     """Add to the values of a key, which is there afterwards unless its exact values are all zero."""
     tree = record(H$comma_prefix)

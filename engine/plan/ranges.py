@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import gcd
 
 from views.compiler.calculus import (
     MIRRORED,
@@ -41,16 +42,19 @@ def solve(comparison: Cmp, variable: Var, types: Mapping[Var, Type]) -> Bounds |
     coefficients, constant = form
     coefficient = coefficients[variable]
     op = comparison.op if coefficient > 0 else MIRRORED[comparison.op]
-    # variable * |coefficient|  op  rest
+    # variable * divisor  op  rest + constant; strict ends move before common factors are divided out.
     sign = -1 if coefficient > 0 else 1
-    rest = _linear({v: sign * c for v, c in coefficients.items() if v != variable}, sign * constant)
-    divisor = abs(coefficient)
+    rest = {v: sign * c for v, c in coefficients.items() if v != variable}
+    common = gcd(coefficient, *rest.values())
+    divisor = abs(coefficient) // common
+    rest, constant = {v: c // common for v, c in rest.items()}, sign * constant
     low: tuple[Scalar, ...] = ()
     high: tuple[Scalar, ...] = ()
     if op in ("=", ">=", ">"):
-        low = (_ceiling(rest if op != ">" else _plus(rest, 1), divisor),)
+        least = -(-(constant + (op == ">")) // common)
+        low = (_floor(_linear(rest, least + divisor - 1), divisor),)
     if op in ("=", "<=", "<"):
-        high = (_floor(rest if op != "<" else _plus(rest, -1), divisor),)
+        high = (_floor(_linear(rest, (constant - (op == "<")) // common), divisor),)
     return Bounds(low, high)
 
 
@@ -80,10 +84,6 @@ def _plus(scalar: Scalar, constant: int) -> Scalar:
 
 def _floor(scalar: Scalar, divisor: int) -> Scalar:
     return scalar if divisor == 1 else Apply("floor_divide", (scalar, Const(divisor)))
-
-
-def _ceiling(scalar: Scalar, divisor: int) -> Scalar:
-    return scalar if divisor == 1 else Apply("floor_divide", (_plus(scalar, divisor - 1), Const(divisor)))
 
 
 def cut(
