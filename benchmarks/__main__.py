@@ -7,6 +7,7 @@ from .calls import one_event
 from .growth import longest_event, memory
 from .joins import joins
 from .measure import CONSOLE, Options
+from .slopes import slopes
 from .start import start
 from .vwap import many_symbols, one_symbol
 
@@ -24,6 +25,7 @@ SECTIONS = {
     "growth": longest_event,
     "memory": memory,
     "joins": joins,
+    "slopes": slopes,
     "start": start,
     "maps": maps,
 }
