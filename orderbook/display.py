@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -12,9 +13,9 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-# Seconds between two plain lines of values; lines of callbacks and orders shown a second.
+# Seconds between two plain lines of values; notes of one kind that are shown a second.
 PLAIN_INTERVAL = 1.0
-NOTES_A_SECOND = 5
+NOTES_A_SECOND = 3
 _REFRESHES_A_SECOND = 4
 
 
@@ -47,9 +48,13 @@ def working(what: str) -> Iterator[None]:
 
 
 class Display(Protocol):
-    """Shows a run. `note` has a line about a callback or an order, of which only some a second are shown."""
+    """Shows a run."""
 
-    def note(self, line: str) -> None: ...
+    def say(self, line: str) -> None:
+        """Show a line."""
+
+    def note(self, kind: str, line: str) -> None:
+        """Show a line about one of many ("callbacks", "orders"), or count it where too many come."""
 
     def refresh(self, status: str, rows: list[tuple[str, str]]) -> None:
         """Show the state now: one line, and (view and key, values) of some rows."""
@@ -64,28 +69,31 @@ def open_display() -> Display:
 
 
 class _Notes:
-    """Lets NOTES_A_SECOND lines a second pass and counts the others."""
+    """Lets NOTES_A_SECOND lines of each kind pass a second, and counts the others."""
 
     def __init__(self) -> None:
         self._second = 0
-        self._shown = self._left_out = 0
+        self._shown: Counter[str] = Counter()
+        self._left_out: Counter[str] = Counter()
 
-    def passing(self, line: str) -> list[str]:
+    def passing(self, kind: str, line: str) -> list[str]:
         """What to show now that this line has come."""
-        second = int(time.monotonic())
-        lines = self.rest() if second != self._second else []
-        if second != self._second:
-            self._second, self._shown = second, 0
-        if self._shown < NOTES_A_SECOND:
-            self._shown += 1
+        lines = []
+        if (second := int(time.monotonic())) != self._second:
+            self._second = second
+            self._shown.clear()
+            lines = self.rest()
+        if self._shown[kind] < NOTES_A_SECOND:
+            self._shown[kind] += 1
             return [*lines, line]
-        self._left_out += 1
+        self._left_out[kind] += 1
         return lines
 
     def rest(self) -> list[str]:
-        """A line about those that were counted since the last."""
-        count, self._left_out = self._left_out, 0
-        return [f"  … and {count:,} more"] if count else []
+        """A line for each kind of which some were counted since the last."""
+        lines = [f"  … and {count:,} more {kind}" for kind, count in self._left_out.items()]
+        self._left_out.clear()
+        return lines
 
 
 class PlainDisplay:
@@ -95,26 +103,30 @@ class PlainDisplay:
         self._notes = _Notes()
         self._next = time.monotonic() + PLAIN_INTERVAL
 
-    def note(self, line: str) -> None:
-        """Print the line, or count it."""
-        for shown in self._notes.passing(line):
-            print(shown, flush=True)
+    def say(self, line: str) -> None:
+        """See Display."""
+        print(line, flush=True)
+
+    def note(self, kind: str, line: str) -> None:
+        """See Display."""
+        for shown in self._notes.passing(kind, line):
+            self.say(shown)
 
     def refresh(self, status: str, rows: list[tuple[str, str]]) -> None:
         """Print a line, once a PLAIN_INTERVAL."""
         if time.monotonic() < self._next:
             return
         self._next = max(self._next + PLAIN_INTERVAL, time.monotonic())
-        print(f"{status}  {'; '.join(f'{name} {values}' for name, values in rows)}".rstrip(), flush=True)
+        self.say(f"{status}  {'; '.join(f'{name} {values}' for name, values in rows)}".rstrip())
 
     def close(self) -> None:
         """Print what was counted."""
         for line in self._notes.rest():
-            print(line, flush=True)
+            self.say(line)
 
 
 class LiveDisplay:
-    """A table that is redrawn in place, with notes passing above it."""
+    """A table that is redrawn in place, with lines passing above it."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -123,10 +135,14 @@ class LiveDisplay:
         self._live.start()
         self._next = 0.0
 
-    def note(self, line: str) -> None:
-        """Print the line above the table, or count it."""
-        for shown in self._notes.passing(line):
-            self._console.print(Text(shown))
+    def say(self, line: str) -> None:
+        """See Display."""
+        self._console.print(Text(line))
+
+    def note(self, kind: str, line: str) -> None:
+        """See Display."""
+        for shown in self._notes.passing(kind, line):
+            self.say(shown)
 
     def refresh(self, status: str, rows: list[tuple[str, str]]) -> None:
         """Redraw, at most _REFRESHES_A_SECOND times a second."""
@@ -142,4 +158,4 @@ class LiveDisplay:
         """Take the table away."""
         self._live.stop()
         for line in self._notes.rest():
-            self._console.print(Text(line))
+            self.say(line)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from heapq import nsmallest
 
 from engine.engine import Engine
 from orderbook.feed_runs import FeedReport
@@ -46,10 +47,16 @@ def summary(
     return "\n".join(lines)
 
 
-def values_text(row: Mapping[str, object], keys: Iterable[object] = ()) -> str:
-    """Columns and values of a row, without those that repeat its key."""
-    shown = set(map(str, keys))
-    return " ".join(f"{name}={value_text(value)}" for name, value in row.items() if str(value) not in shown)
+def label_text(row: Mapping[str, object]) -> str:
+    """The texts in a row, which tell it from others as people see it."""
+    return " ".join(value for value in row.values() if isinstance(value, str))
+
+
+def values_text(row: Mapping[str, object]) -> str:
+    """The columns of a row that are not texts, and their values."""
+    return " ".join(
+        f"{name}={value_text(value)}" for name, value in row.items() if not isinstance(value, str)
+    )
 
 
 def value_text(value: object) -> str:
@@ -70,12 +77,10 @@ def key_text(key: Iterable[object]) -> str:
 
 
 def some_rows(engine: Engine, view: str, most: int = MOST_ROWS) -> Iterator[tuple[str, str]]:
-    """(key, values) of the first rows of a view, by key."""
-    rows = sorted(
-        engine[view].items(), key=lambda item: tuple((part is not None, str(part)) for part in item[0])
-    )
-    for key, row in rows[:most]:
-        yield key_text(key), values_text(row, key)
+    """(label, values) of the first rows of a view, by key."""
+    rows = nsmallest(most, engine[view].items(), key=lambda item: [(v is not None, str(v)) for v in item[0]])
+    for _, row in rows:
+        yield label_text(row), values_text(row)
 
 
 def _latency_lines(pipeline: Pipeline) -> Iterator[str]:
@@ -95,8 +100,8 @@ def _latency_text(histogram: LatencyHistogram) -> str:
 def _view_lines(engine: Engine, view: str) -> Iterator[str]:
     count = len(engine[view])
     yield f"  view {view}: {count:,} row{'' if count == 1 else 's'}"
-    for key, values in some_rows(engine, view):
-        yield f"    {key} {values}".rstrip()
+    for label, values in some_rows(engine, view):
+        yield f"    {label} {values}".rstrip()
     if count > MOST_ROWS:
         yield f"    … and {count - MOST_ROWS:,} more"
 

@@ -28,7 +28,8 @@ from orderbook.merge import Merger
 from orderbook.pipeline import Pipeline
 from views.compiler.program import CompiledProgram, compile_views
 
-POSITIONS = 500
+# Where a book has a row on both sides, at least 500 of them.
+POSITIONS = 520
 # The band is around the touch of the Binance captures, all the while.
 PARAMETERS = {"k": Decimal("0.25"), "low": Decimal(61600), "high": Decimal(61900)}
 # The best levels whose VWAPs the interpreter, which looks at every pair of levels too, compares.
@@ -66,7 +67,7 @@ class Recording:
 
 
 RECORDINGS = (
-    Recording("lobster/AMZN_2012-06-21_34200000_57600000_message_1.csv.zst", POSITIONS),
+    Recording("lobster/AMZN_2012-06-21_34200000_57600000_message_1.csv.zst", 630),
     Recording("lobster/AAPL_2012-06-21_first999_message_10.csv.zst", POSITIONS),
     Recording("hftbacktest/spot_btcusdt_20240808.gz", 25),
     Recording("hftbacktest/usdm_btcusdt_20240808.gz", 8),
@@ -118,9 +119,14 @@ class Recomputed:
     def fill(self, book: PlainBook) -> None:
         """Makes the relations bids and asks the rows of the book."""
         for side, relation in ((Side.BID, "bids"), (Side.ASK, "asks")):
-            rows = [(price, volume) for own, price, volume in book.orders.values() if own == side]
-            rows = rows or list(book.levels[side].items())
-            prices, volumes = np.array(rows, np.int64).reshape(-1, 2).T
+            orders = [(price, volume) for own, price, volume in book.orders.values() if own == side]
+            levels = book.levels[side]
+            if orders:
+                prices, volumes = np.array(orders, np.int64).T
+            else:
+                prices, volumes = (
+                    np.fromiter(part, np.int64, len(levels)) for part in (levels, levels.values())
+                )
             one = self._instrument
             table = pa.table(
                 {
@@ -149,7 +155,7 @@ def spread(first: int, last: int, count: int) -> list[int]:
 
 
 def ends(total: int, count: int) -> list[int]:
-    """Numbers of events applied at the positions compared: all over the file, not before the book is there."""
+    """Numbers of events applied at the positions compared: all over the file, once the book is there."""
     return spread(min(50, total // 10), total, count)
 
 
@@ -180,12 +186,13 @@ def compare_with_duckdb(path: Path, views: dict[str, int]) -> Counter[str]:
 
 @every_recording
 def test_numba_equals_duckdb_over_the_whole_file(recording: Recording, shared_data: Path) -> None:
-    views = {"sobi": recording.sobi_positions, "depth": POSITIONS}
+    views = {"sobi": recording.sobi_positions, "depth": max(POSITIONS, recording.sobi_positions)}
     if recording.sobi_positions < POSITIONS:
         views |= {"near_bids": POSITIONS, "near_asks": POSITIONS}
     rows = compare_with_duckdb(shared_data / recording.path, views)
     # In the middle of a message a side of a book of one level may be empty.
-    assert all(rows[view] > 0.8 * count for view, count in views.items())
+    assert rows["sobi"] > 0.8 * recording.sobi_positions
+    assert all(rows[view] >= 500 for view in views if view != "sobi")
 
 
 @pytest.mark.exhaustive
@@ -256,7 +263,7 @@ def test_interpreter_equals_numba_after_every_event(recording: Recording, shared
     path = shared_data / recording.path
     events, instruments = events_of(path)
     compared = changed = 0
-    for window in windows(events, 10, 60):
+    for window in windows(events, 8, 60):
         both = [pipeline(SHIPPED + NEAR, instruments, backend) for backend in ("interpreter", "numba")]
         for one in both:
             one.apply(window.start)
@@ -271,7 +278,7 @@ def test_interpreter_equals_numba_after_every_event(recording: Recording, shared
             last = found
             compared += 1
     print(f"\n{path.name}: sobi and depth equal after {compared} events, {changed} changed depth")
-    assert compared >= 400
+    assert compared >= 300
     assert changed >= compared / 5
 
 

@@ -19,7 +19,7 @@ from orderbook.feed_runs import FeedRun, open_runs
 from orderbook.gate import LaterEvent
 from orderbook.merge import ChangeItem, Item
 from orderbook.pipeline import Pipeline
-from orderbook.summary import key_text, some_rows, summary, value_text, values_text
+from orderbook.summary import key_text, label_text, some_rows, summary, value_text, values_text
 
 _TICK = 0.25
 _ROWS_SHOWN = 3
@@ -110,7 +110,7 @@ class Session:
             await run.follow(put)
         except (SourceError, OSError) as error:
             self.errors.append(error)
-            self._display.note(f"feed {run.name} ended: {error}")
+            self._display.say(f"feed {run.name} ended: {error}")
 
     async def _consume(self) -> None:
         while (taken := await self._queue.get()) is not None:
@@ -136,20 +136,24 @@ class Session:
 
     def _rows(self) -> Iterator[tuple[str, str]]:
         for view in self._views:
-            for key, values in some_rows(self._pipeline.engine, view, _ROWS_SHOWN):
-                yield f"{view} {key}".rstrip(), values
+            for label, values in some_rows(self._pipeline.engine, view, _ROWS_SHOWN):
+                yield f"{view} {label}".rstrip(), values
 
     def _note_callback(self, event: ViewEvent | LaterEvent) -> None:
-        values = "the row is gone" if event.new is None else values_text(event.new, event.key)
-        self._display.note(f"{self._elapsed()}  callback {event.view} {key_text(event.key)} {values}")
+        if event.new is None:
+            what = f"{key_text(event.key)}: the row is gone"
+        else:
+            what = f"{label_text(event.new)} {values_text(event.new)}"
+        self._display.note("callbacks", f"{self._elapsed()}  callback {event.view} {what}")
 
     def _note_order(self, row: Mapping[str, Any]) -> None:
         price = "market" if row["price"] is None else value_text(row["price"])
         filled = f" {value_text(row['filled'])}" if row["filled"] else ""
         reason = f": {row['reason']}" if row["reason"] else ""
         self._display.note(
+            "orders",
             f"{self._elapsed()}  order {row['strategy']} {row['id']}: {row['side']} "
-            f"{value_text(row['volume'])} {row['symbol']} at {price}, {row['status']}{filled}{reason}"
+            f"{value_text(row['volume'])} {row['symbol']} at {price}, {row['status']}{filled}{reason}",
         )
 
     def _elapsed(self) -> str:

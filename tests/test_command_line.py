@@ -1,0 +1,319 @@
+"""The program from end to end, on small data."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import polars as pl
+import pytest
+from command_line_support import (
+    FAST_FEED,
+    NO_STRATEGIES,
+    TOTALS,
+    Program,
+    bid,
+    change_stream,
+    lobster,
+    orderbook,
+    write,
+)
+
+from orderbook.explain import STAGES
+from orderbook.pipeline import Pipeline
+
+__all__ = ["orderbook"]
+
+COMMANDS = ("run", "replay", "explain", "check", "generate")
+MESSAGES = (
+    "34200.1,1,1,100,2239500,1",
+    "34200.2,1,2,50,2239600,-1",
+    "34200.3,1,3,30,2239400,1",
+    "34200.4,2,1,40,2239500,1",
+    "34200.5,4,1,10,2239500,1",
+    "34200.6,3,3,30,2239400,1",
+)
+
+
+def process(*arguments: str, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "orderbook.command_line", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+
+
+def number(text: str, name: str) -> int:
+    """The number behind a name in a summary."""
+    found = re.search(rf"{name} +([\d,]+)", text)
+    assert found, f"no {name} in {text}"
+    return int(found[1].replace(",", ""))
+
+
+def test_help_names_every_command_and_loads_nothing_heavy() -> None:
+    heavy = ("numba", "polars", "pyarrow", "sqlglot", "duckdb", "websockets", "pydantic")
+    code = (
+        "import sys; from orderbook.command_line import status_of; status_of(['--help']);"
+        f"print('LOADED', [m for m in {heavy} if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert all(command in done.stdout for command in COMMANDS)
+    assert "LOADED []" in done.stdout
+
+
+def test_version(orderbook: Program) -> None:
+    result = orderbook("--version")
+    assert (result.status, result.err) == (0, "")
+    assert re.fullmatch(r"orderbook (\d+\.\d+.*|.*not installed)\n", result.out.replace(",", ""))
+
+
+@pytest.mark.parametrize("arguments", [(), ("nonsense",), ("run", "--nonsense"), ("replay",), ("explain",)])
+def test_bad_usage_is_one_line_and_status_2(orderbook: Program, arguments: tuple[str, ...]) -> None:
+    result = orderbook(*arguments)
+    assert result.status == 2
+    assert len(result.error_lines) == 1
+    assert result.error_lines[0].startswith("orderbook: ")
+
+
+def test_the_default_run_shows_values_callbacks_and_orders(tmp_path: Path) -> None:
+    config = write(tmp_path / "fast.toml", FAST_FEED.format(imbalance=0.3))
+    done = process("run", "--config", str(config), "--duration", "4")
+    assert done.returncode == 0, done.stderr
+    values, _, summary = done.stdout.partition("\nsummary of")
+    assert re.search(r"sobi BTC-USD bid_vwap=[\d.]+ ask_vwap=[\d.]+ ratio=0\.\d+ pressure=[\d.]+", values)
+    assert re.search(r"callback sobi (BTC|ETH|SOL)-USD bid_vwap=", values)
+    assert re.search(r"order Sobi 1: (buy|sell) [\d.]+ (BTC|ETH|SOL)-USD at market, filled [\d.]+", values)
+    assert number(summary, "events") > 10_000
+    assert number(summary, "messages") > 10_000
+    for latency in ("frame to views", "frame to callback"):
+        assert re.search(rf"{latency}: p50 .+, p90 .+, p99 .+, max .+ \(of [\d,]+\)", summary)
+    assert "view sobi: 3 rows" in summary
+    assert number(summary, "callbacks") > 0 and number(summary, "orders") > 0 and number(summary, "fills") > 0
+    assert re.search(r"position -?[\d.]+, mark [\d.]+, PnL -?[\d.]+", summary)
+    assert re.search(r"feed simulated:BTC-USD.* gaps 0, resyncs 0, reconnects 0, malformed 0", summary)
+    assert "problems" not in summary
+
+
+def test_the_same_on_a_balanced_book_stays_silent(orderbook: Program, tmp_path: Path) -> None:
+    config = write(tmp_path / "balanced.toml", FAST_FEED.format(imbalance=0))
+    result = orderbook("run", "--config", config, "--duration", 3)
+    assert result.status == 0
+    assert number(result.out, "events") > 10_000
+    assert "view sobi: 3 rows" in result.out
+    assert "strategy Sobi: callbacks 0, orders 0, fills 0" in result.out
+    assert "frame to callback: no callback" in result.out
+    assert "callback sobi" not in result.out and "order Sobi" not in result.out
+
+
+@pytest.mark.parametrize("number_sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_run_with_its_summary(number_sent: signal.Signals) -> None:
+    command = [sys.executable, "-m", "orderbook.command_line", "run", "--view", "depth"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None and running.stderr is not None
+        assert re.search(r"\d events, .* depth BTC-USD bid_volume=", running.stdout.readline())
+        running.send_signal(number_sent)
+        rest, errors = running.stdout.read(), running.stderr.read()
+        assert running.wait(30) == 0
+    assert "summary of" in rest and "view depth: 3 rows" in rest
+    assert "Traceback" not in errors
+
+
+def test_ctrl_c_ends_a_replay_with_its_summary_and_status_1(
+    orderbook: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = change_stream(tmp_path / "rows.ndjson", [("bids", "+", bid(i, 1, 2)) for i in range(9_000)])
+    view = write(tmp_path / "totals.sql", TOTALS)
+    apply, calls = Pipeline.apply, []
+
+    def interrupting(self: Pipeline, *arguments: object) -> None:
+        apply(self, *arguments)  # type: ignore[arg-type]
+        calls.append(self)
+        if len(calls) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Pipeline, "apply", interrupting)
+    result = orderbook("replay", source, "--view", view, "--out", tmp_path / "out.ndjson")
+    assert result.status == 1
+    assert result.error_lines == [
+        line for line in result.error_lines if line.startswith("orderbook: interrupted")
+    ]
+    assert len(result.error_lines) == 1
+    assert number(result.out, "changes") == 2 * 4_096
+    assert len((tmp_path / "out.ndjson").read_text().splitlines()) == 2 * 4_096
+
+
+def test_one_line_starts_a_file_as_a_feed(orderbook: Program, tmp_path: Path) -> None:
+    messages = lobster(tmp_path, MESSAGES)
+    result = orderbook("run", "--feed", f"lobster:{messages}", "--view", "depth")
+    assert result.status == 0, result.err
+    assert number(result.out, "events") == 8
+    assert "ABC bid_volume=50 ask_volume=50 bid_orders=1 ask_orders=1 imbalance=0" in result.out
+    assert "frame to" not in result.out
+
+
+def test_replay_of_lobster(orderbook: Program, tmp_path: Path) -> None:
+    result = orderbook("replay", lobster(tmp_path, MESSAGES), "--view", "depth")
+    assert result.status == 0, result.err
+    assert "view depth: 1 row" in result.out
+    assert "ABC bid_volume=50 ask_volume=50 bid_orders=1 ask_orders=1 imbalance=0" in result.out
+
+
+def test_replay_of_a_binance_capture(orderbook: Program, shared_data: Path, tmp_path: Path) -> None:
+    config = write(tmp_path / "c.toml", NO_STRATEGIES)
+    capture = shared_data / "hftbacktest" / "spot_btcusdt_20240808.gz"
+    result = orderbook("replay", f"binance:{capture}", "--view", "depth", "--config", config)
+    assert result.status == 0, result.err
+    assert number(result.out, "diffs applied") > 3_000
+    assert re.search(
+        r"BTC-USDT bid_volume=[\d.]+ ask_volume=[\d.]+ bid_orders=1209 ask_orders=2196", result.out
+    )
+
+
+def test_generate_then_replay_the_record(orderbook: Program, tmp_path: Path) -> None:
+    record = tmp_path / "flow.parquet"
+    options = ("--events", 20_000, "--symbols", 3, "--levels", 50, "--seed", 7)
+    made = orderbook("generate", *options, "--out", record)
+    assert (made.status, made.err) == (0, "")
+    assert "20,000 events of 3 symbols" in made.out
+    result = orderbook("replay", record, "--view", "depth", "--view", "sobi")
+    assert result.status == 0, result.err
+    assert number(result.out, "events") == 20_000
+    assert "view depth: 3 rows" in result.out and "view sobi: 3 rows" in result.out
+    assert "strategy Sobi: callbacks" in result.out
+    again = orderbook("generate", *options, "--out", tmp_path / "again.parquet")
+    assert again.status == 0
+    assert pl.read_parquet(record).equals(pl.read_parquet(tmp_path / "again.parquet"))
+
+
+def test_replay_of_a_change_stream_feeds_streams_of_its_own(orderbook: Program, tmp_path: Path) -> None:
+    view = write(
+        tmp_path / "spend.sql",
+        "CREATE STREAM sale (shop TEXT NOT NULL, amount DECIMAL(9, 2) NOT NULL);"
+        "CREATE VIEW spend AS SELECT shop, SUM(amount) AS total, COUNT(*) AS sales FROM sale GROUP BY shop;",
+    )
+    rows = [("a", "1.50"), ("b", 2), ("a", 0.25)]
+    changes = [("sale", "+", {"shop": shop, "amount": amount}) for shop, amount in rows]
+    source = change_stream(tmp_path / "sales.ndjson", [*changes, ("sale", "-", {"shop": "b", "amount": 2})])
+    result = orderbook("replay", source, "--view", view)
+    assert result.status == 0, result.err
+    assert "view spend: 1 row\n    a total=1.75 sales=2\n" in result.out
+    assert number(result.out, "changes") == 4
+
+
+def test_sources_are_merged_in_order_of_time(orderbook: Program, tmp_path: Path) -> None:
+    """The join sees a row of the one source between two of the other."""
+    view = write(
+        tmp_path / "seen.sql",
+        "CREATE STREAM a (ts TIMESTAMP NOT NULL, x INTEGER NOT NULL);"
+        "CREATE STREAM b (ts TIMESTAMP NOT NULL, y INTEGER NOT NULL);"
+        "CREATE VIEW seen AS SELECT COUNT(*) AS pairs, SUM(x * y) AS product FROM a, b;",
+    )
+    one = change_stream(tmp_path / "1.ndjson", [("a", "+", {"ts": t, "x": t}) for t in (1, 3, 5)])
+    two = change_stream(tmp_path / "2.ndjson", [("b", "+", {"ts": t, "y": 10 * t}) for t in (2, 3, 4)])
+    out = tmp_path / "events.ndjson"
+    assert orderbook("replay", one, two, "--view", view, "--out", out).status == 0
+    events = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(event["ts"], event["row"]["pairs"], event["row"]["product"]) for event in events] == [
+        (2, 1, 20),
+        (3, 2, 80),
+        (3, 4, 200),
+        (4, 6, 360),
+        (5, 9, 810),
+    ]
+
+
+@pytest.mark.parametrize("ending", [".ndjson", ".parquet"])
+def test_out_has_every_view_event(orderbook: Program, tmp_path: Path, ending: str) -> None:
+    view = write(tmp_path / "totals.sql", TOTALS)
+    rows = [bid(1, "0.5", 10), bid(2, "0.25", 11), bid(3, 7, 9, "Y-USD")]
+    changes = [("bids", "+", row) for row in rows] + [("bids", "-", row) for row in rows]
+    out = tmp_path / f"events{ending}"
+    result = orderbook("replay", change_stream(tmp_path / "c.ndjson", changes), "--view", view, "--out", out)
+    assert result.status == 0, result.err
+    if ending == ".parquet":
+        frame = pl.read_parquet(out)
+        assert frame["view"].unique().to_list() == ["totals"]
+        found = list(
+            zip(
+                frame["ts"].to_physical(),
+                map(json.loads, frame["key"]),
+                frame["volume"],
+                frame["orders"],
+                strict=True,
+            )
+        )
+    else:
+        lines = [json.loads(line, parse_float=Decimal) for line in out.read_text().splitlines()]
+        values = [line["row"] or {} for line in lines]
+        found = [
+            (line["ts"], line["key"], row.get("volume"), row.get("orders"))
+            for line, row in zip(lines, values, strict=True)
+        ]
+    x, y = {"symbol": "X-USD"}, {"symbol": "Y-USD"}
+    assert found == [
+        (1, x, Decimal("0.5"), 1),
+        (2, x, Decimal("0.75"), 2),
+        (3, y, 7, 1),
+        (1, x, Decimal("0.25"), 1),
+        (2, x, None, None),
+        (3, y, None, None),
+    ]
+
+
+@pytest.mark.parametrize("stage", list(STAGES))
+def test_explain_shows_each_stage(orderbook: Program, stage: str) -> None:
+    result = orderbook("explain", "sobi", "--stage", stage, "--set", "k=0.125")
+    assert (result.status, result.err) == (0, "")
+    expected = {
+        "sql": ("VIEW sobi", "0.125 * ("),
+        "calculus": ("VIEW sobi[", "EXISTS[", "bids("),
+        "m3": ("ON + bids(", "ON - asks(", "VIEW sobi["),
+        "plan": ("ON + bids: O(log n)", "tree "),
+        "python": ("def ", "njit"),
+    }[stage]
+    assert all(text in result.out for text in expected)
+
+
+def test_explain_gives_a_cost_for_every_statement(orderbook: Program) -> None:
+    result = orderbook("explain", "sobi")
+    assert result.status == 0
+    for event in ("insert into bids", "delete from bids", "insert into asks", "delete from asks"):
+        assert f"{event}: O(log n)" in result.out
+    assert "no statement scans a map" in result.out
+    m3 = orderbook("explain", "sobi", "--stage", "m3").out
+    statements = [
+        line for line in m3.splitlines() if line.startswith("  ") and re.search(r"\] (\+=|:=) ", line)
+    ]
+    costs = re.findall(r"^    O\(.+\) +\w+\[", result.out, re.MULTILINE)
+    assert len(costs) == len(statements) > 10
+
+
+def test_explain_warns_of_scans_and_takes_files(orderbook: Program, tmp_path: Path) -> None:
+    view = write(
+        tmp_path / "spread.sql", "SELECT COUNT(*) AS n FROM bids b, asks a WHERE b.volume * a.volume > 3"
+    )
+    result = orderbook("explain", view)
+    assert result.status == 0
+    assert "view spread" in result.out and "O(n)" in result.out
+    assert "warning: " in result.out and "scans" in result.out
+
+
+def test_check_says_what_is_fine(orderbook: Program) -> None:
+    result = orderbook("check")
+    assert (result.status, result.err) == (0, "")
+    for line in (
+        "configuration by default: fine",
+        "view sobi: fine",
+        "view depth: fine",
+        "feed simulated: fine",
+    ):
+        assert line in result.out.splitlines()
+    assert "strategy Sobi: fine, subscribed to sobi when pressure > :threshold" in result.out
