@@ -120,7 +120,7 @@ def as_wide(code: Code) -> str:
 
 
 def as_double(code: Code, scale: int = 0) -> Code:
-    """The nearest double of a scaled integer."""
+    """The double of a scaled integer, to a unit in the last place."""
     if code.kind == "d":
         return code
     value = f"wide_to_double({code.text})" if code.kind == "w" else f"float({number(code).text})"

@@ -46,7 +46,7 @@ class Apply:
     """A value function of scalars.
 
     `+ - * neg` on two exact or two double arguments; `/` on doubles; `double` converts (scaled
-    integer, scale) to the nearest double; comparisons, `and`, `or`, `not` on 0 and 1; `is_null` tests
+    integer, scale), to a unit in the last place; comparisons, `and`, `or`, `not` on 0 and 1; `is_null` tests
     a key for NULL; `if` (condition, then, else) evaluates both branches.
     """
 
