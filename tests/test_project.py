@@ -16,7 +16,10 @@ PACKAGES = ("orderbook", "views", "engine", "feeds", "strategies")
 # Folders with Python files that are run from a checkout and not installed.
 NOT_INSTALLED = {"tests", "benchmarks"}
 MACHINE_PATH = re.compile(r"(?<![\w.~/-])/(?:home|Users|root|work|opt|mnt)/[\w.]")
-REGISTRY_HOST = re.compile(r"(pypi|pythonhosted|anaconda)\.org|repo1?\.maven\.|registry\.npmjs\.")
+# Written apart, so that this file does not name one itself.
+REGISTRY_HOST = re.compile(
+    r"(py" r"pi|python" r"hosted|ana" r"conda)\.org|repo1?\.maven\.|registry\.npm" r"js\."
+)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ NULL nor decimals: exact values are scaled integers (the scale stays here and in
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 
 from . import bound
 from .calculus import (
@@ -45,20 +44,8 @@ from .conditions import (
 )
 from .intervals import Types, exact, scalar_type, sum_type
 from .scoping import rename_apart
-from .types import BOOLEAN, DOUBLE, Kind, Relation, Type, unscaled
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A translated SQL value: `scalar` where `valid` holds, NULL elsewhere.
-
-    `zero_if_null` says that the scalar is 0 wherever the value is NULL (the sum of nothing).
-    """
-
-    scalar: Scalar
-    type: Type
-    valid: Scalar = TRUE
-    zero_if_null: bool = False
+from .types import BOOLEAN, DOUBLE, Relation, Type, unscaled
+from .values import Value, aligned, arithmetic, as_double, coalesce, literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,13 +225,13 @@ class Translator:
             case bound.ColumnRef(source, name):
                 return scope[source][name]
             case bound.Literal(value, kind):
-                return _literal(value, kind)
+                return literal(value, kind)
             case bound.Arithmetic(op, left, right):
                 a = self._value(left, scope, lifts, group)
                 b = self._value(right, scope, lifts, group)
-                return _arithmetic(op, a, b)
+                return arithmetic(op, a, b)
             case bound.Coalesce(args):
-                return _coalesce([self._value(a, scope, lifts, group) for a in args], expression.type)
+                return coalesce([self._value(a, scope, lifts, group) for a in args], expression.type)
             case bound.ScalarSubquery(query):
                 return self._subquery(query, scope, lifts)
             case bound.Aggregate():
@@ -265,7 +252,7 @@ class Translator:
                 a = self._value(left, scope, lifts, group)
                 b = self._value(right, scope, lifts, group)
                 valid = both(a.valid, b.valid)
-                left_scalar, right_scalar = _aligned(a, b)
+                left_scalar, right_scalar = aligned(a, b)
                 truth = comparison(op, left_scalar, right_scalar)
                 return both(valid, truth), both(valid, negation(truth))
             case bound.Logical("NOT", (argument,)):
@@ -313,7 +300,7 @@ class Translator:
         valid = TRUE if never_null else comparison(">", count, Const(0))
         if aggregate.function == "sum":
             return Value(total, aggregate.type, valid, zero_if_null=True)
-        ratio = Apply("/", (_double(Value(total, argument.type)), _double(Value(count, exact(0, 0)))))
+        ratio = Apply("/", (as_double(Value(total, argument.type)), as_double(Value(count, exact(0, 0)))))
         return Value(ratio, DOUBLE, valid)
 
     def _lift(self, name: str, body: Poly, lifts: list[Factor]) -> Var:
@@ -417,103 +404,3 @@ def _roots(rows: Poly, needed: Sequence[Var]) -> tuple[tuple[Var, ...], tuple[tu
     for variable in needed:
         need(variable)
     return tuple(keys), tuple(lets.items())
-
-
-def _literal(value: object, kind: Type) -> Value:
-    if value is None:
-        return Value(Const(0), kind, FALSE, zero_if_null=True)
-    if isinstance(value, bool):
-        return Value(Const(int(value)), kind)
-    if isinstance(value, Decimal):
-        return Value(Const(int(value.scaleb(kind.scale))), kind)
-    if isinstance(value, int | float | str):
-        return Value(Const(value), kind)
-    raise TypeError(value)
-
-
-def _rescaled(value: Value, scale: int) -> Scalar:
-    factor = 10 ** (scale - value.type.scale)
-    return value.scalar if factor == 1 else _times(value.scalar, Const(factor))
-
-
-def _times(left: Scalar, right: Scalar) -> Scalar:
-    if isinstance(left, Const) and isinstance(right, Const):
-        return Const(left.value * right.value)  # type: ignore[operator]
-    for one, other in ((left, right), (right, left)):
-        if one == Const(1):
-            return other
-    if isinstance(right, Const):
-        left, right = right, left
-    if (
-        isinstance(left, Const)
-        and isinstance(right, Apply)
-        and right.op == "*"
-        and isinstance(right.args[0], Const)
-    ):
-        return _times(Const(left.value * right.args[0].value), right.args[1])  # type: ignore[operator]
-    return Apply("*", (left, right))
-
-
-def _double(value: Value) -> Scalar:
-    if value.type.kind is Kind.DOUBLE:
-        return value.scalar
-    if isinstance(value.scalar, Const) and isinstance(value.scalar.value, int):
-        return Const(value.scalar.value / 10**value.type.scale)
-    return Apply("double", (value.scalar, Const(value.type.scale)))
-
-
-def _aligned(left: Value, right: Value) -> tuple[Scalar, Scalar]:
-    """Both scalars at one scale, or both double."""
-    if Kind.DOUBLE in (left.type.kind, right.type.kind):
-        return _double(left), _double(right)
-    scale = max(left.type.scale, right.type.scale)
-    return _rescaled(left, scale), _rescaled(right, scale)
-
-
-def _arithmetic(op: str, left: Value, right: Value) -> Value:
-    valid = both(left.valid, right.valid)
-    if op == "/":
-        divisor = _double(right)
-        if right.zero_if_null:
-            # A divisor that is 0 where it is NULL is there wherever it is not 0.
-            valid = TRUE if left.valid == right.valid else left.valid
-        valid = both(valid, comparison("<>", divisor, Const(0.0)))
-        return Value(Apply("/", (_double(left), divisor)), DOUBLE, valid)
-    if Kind.DOUBLE in (left.type.kind, right.type.kind):
-        return Value(Apply(op, (_double(left), _double(right))), DOUBLE, valid)
-    if op == "*":
-        scale = left.type.scale + right.type.scale
-        zero = all(v.zero_if_null or v.valid == TRUE for v in (left, right))
-        return Value(_times(left.scalar, right.scalar), _decimal(scale), valid, zero_if_null=zero)
-    scale = max(left.type.scale, right.type.scale)
-    a, b = _aligned(left, right)
-    if isinstance(a, Const) and isinstance(b, Const):
-        folded = a.value + b.value if op == "+" else a.value - b.value  # type: ignore[operator]
-        return Value(Const(folded), _decimal(scale), valid)
-    return Value(Apply(op, (a, b)), _decimal(scale), valid)
-
-
-def _decimal(scale: int) -> Type:
-    return Type(Kind.DECIMAL if scale else Kind.INTEGER, scale)
-
-
-def _coalesce(values: Sequence[Value], kind: Type) -> Value:
-    """COALESCE; `COALESCE(SUM(x), 0)` is the plain sum, whose value is 0 for nothing."""
-    result = _cast(values[-1], kind)
-    for value in reversed(values[:-1]):
-        value = _cast(value, kind)
-        if value.zero_if_null and result.scalar == Const(0 if kind.exact else 0.0) and result.valid == TRUE:
-            result = replace(value, valid=TRUE, zero_if_null=False)
-            continue
-        result = Value(
-            choose(value.valid, value.scalar, result.scalar), kind, either(value.valid, result.valid)
-        )
-    return result
-
-
-def _cast(value: Value, kind: Type) -> Value:
-    if kind.kind is Kind.DOUBLE:
-        return replace(value, scalar=_double(value), type=kind)
-    if not kind.numeric:
-        return value
-    return replace(value, scalar=_rescaled(value, kind.scale), type=kind)

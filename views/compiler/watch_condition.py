@@ -15,8 +15,9 @@ from .expressions import ExpressionBinder
 from .m3 import Program, Result
 from .refuse import sentence
 from .scope import FromItem, Scope
-from .translate import Translator, Value
+from .translate import Translator
 from .types import Column
+from .values import Value
 
 # The condition stands on the second line of a statement, so that its columns are its own.
 _BEFORE = "SELECT\n"
