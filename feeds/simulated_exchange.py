@@ -103,7 +103,7 @@ class SimulatedExchange:
         return cls(known, flow, seed=seed, events_per_second=events_per_second, port=port)
 
     async def __aenter__(self) -> Self:
-        self._open_books()
+        self.prepare()
         self._server = await serve(
             self._serve_client,
             HOST,
@@ -184,8 +184,8 @@ class SimulatedExchange:
         """Until cancelled, or until the flow fails."""
         await asyncio.gather(*self._tasks)
 
-    def _open_books(self) -> None:
-        """Trading before the first client."""
+    def prepare(self) -> None:
+        """Trades until every book has orders, as an exchange has before its first client."""
         while not all(book.orders for book in self._market.books.values()):
             events = next(self._flow, None)
             if events is None:

@@ -99,18 +99,19 @@ class SimulatedRun(LiveRun):
 
     def __init__(self, feed: options.SimulatedFeed) -> None:
         super().__init__(f"simulated:{','.join(feed.products)}", simulated_instruments(feed.products))
-        self._options = feed
-
-    async def follow(self, put: Put) -> None:
-        """See FeedRun. Raises DataError where the exchange fails."""
-        feed = self._options
-        exchange = SimulatedExchange.generated(
+        self._exchange = SimulatedExchange.generated(
             feed.products,
             seed=feed.seed,
             levels=feed.levels,
             imbalance=feed.imbalance,
             events_per_second=feed.events_per_second,
         )
+        # Compiles the generator now, so that the run does not begin with it.
+        self._exchange.prepare()
+
+    async def follow(self, put: Put) -> None:
+        """See FeedRun. Raises DataError where the exchange fails."""
+        exchange = self._exchange
         async with exchange:
             client = CoinbaseFullFeed(self.instruments, exchange.url, exchange.rest_url, venue=SIMULATED)
             await first_to_end(exchange.serve_forever(), self._follow(client, put))
