@@ -184,10 +184,10 @@ def _step_lines(plan: Plan, step: Step, indent: str) -> list[str]:
 
 def _cut_text(cut: Cut) -> str:
     order = "down" if cut.descending else "up"
-    end = "as long as" if cut.leading else "from where no longer not"
     sums = ", ".join(f"{v.name} = sum of {m} so far" for v, m in cut.sums)
     condition = f"{scalar_text(cut.condition.left)} {cut.condition.op} {scalar_text(cut.condition.right)}"
-    return f"in the cut going {order} {end} {condition} ({sums})"
+    side, sense = ("before", "while") if cut.leading else ("beyond", "while not")
+    return f"{side} the cut, going {order} {sense} {condition} ({sums})"
 
 
 def _keys(keys: Iterable[Scalar]) -> str:
