@@ -35,7 +35,7 @@ from .generate.support import free
 from .generate.triggers import program_module
 from .generate.watches import Look, looks_of, watch_module
 from .maps.cache import publish
-from .plan.planner import plan
+from .plan.planner import layout_of, maps_read, plan
 from .plan.steps import Store
 from .row_format import RecordFormat, RowFormat, UnpackedFiring, UnpackedRow, unpacker, word_of
 from .runtime import Firing, Row, Watch, Word
@@ -174,19 +174,14 @@ class NumbaRuntime:
         return sum(self._shape(s).memory_bytes(self._handle(s)) for s in self.plan.stores)
 
     def _overflow(self) -> None:
+        """Raises for the views whose sums are not proved to fit 128 bits, or for all."""
         self._state[ERROR] = 0
-        views = sorted(
-            r.name
-            for r in self.plan.program.results
-            if any(
-                self.plan.program.map(m).type.exact and "W" in s.layout
-                for s in self.plan.stores
-                for m in s.maps
-            )
-        )
-        raise ExactnessError(
-            f"a value of {', '.join(views)} does not fit 128 bits; declare narrower columns (CHECK)"
-        )
+        program = self.plan.program
+        unproved = {m.name for m in program.maps if layout_of(m.type) == "W"}
+        read = {r.result.name: maps_read(p for _, ps in r.lets for p in ps) for r in self.plan.results}
+        views = sorted(v for v, maps in read.items() if not unproved.isdisjoint(maps)) or sorted(read)
+        named = ", ".join(views)
+        raise ExactnessError(f"a value of {named} does not fit 128 bits; declare narrower columns (CHECK)")
 
     def _shape(self, held: Store) -> ModuleType:
         return getattr(self.module, held.name)

@@ -22,12 +22,13 @@ from engine.maps.shapes import hashed, ordered
 from numba import njit
 '''
 
-HASHED = ("find", "add", "assign", "get", "clear", "first", "next_entry", "create", "destroy")
+HASHED = ("find", "add", "assign", "get", "clear", "error", "first", "next_entry", "create", "destroy")
 ORDERED = (
     "add",
     "assign",
     "get",
     "clear",
+    "error",
     "total",
     "range_sum",
     "range_first",

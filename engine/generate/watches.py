@@ -48,6 +48,7 @@ def watch_module(plan: Plan, program_module: str, watches: Sequence[Watch], text
         _refresh(module, look, watches)
         _look(module, look)
     _look_all(module, looks)
+    _failed(module)
     _driver(module, bool(looks))
     names = [trigger_name(t) for t in plan.triggers]
     imports = "from engine.generate.support import fire\n"
@@ -183,6 +184,18 @@ def _look_all(module: ModuleText, looks: Sequence[Look]) -> None:
         w.line(f"return load(S, {FIRED_WORDS}) != 0")
 
 
+def _failed(module: ModuleText) -> None:
+    w = module.writer
+    with module.function("failed(S)", "Whether a product or a sum overflowed 128 bits."):
+        with w.block(f"if load(S, {ERROR}) != 0:"):
+            w.line("return True")
+        for held in module.plan.stores:
+            if "W" in held.layout:
+                with w.block(f"if {held.name}_error(load(S, {module.layout.handles[held.name]})) != 0:"):
+                    w.line("return True")
+        w.line("return False")
+
+
 def _driver(module: ModuleText, watched: bool) -> None:
     w, plan = module.writer, module.plan
     names = [r.name for r in plan.program.relations]
@@ -206,7 +219,7 @@ def _driver(module: ModuleText, watched: bool) -> None:
             w.line("row += stride")
             if watched:
                 ended = f"load(S, {DIRTY}) != 0 and flags[i] & {END_OF_EVENT | END_OF_MESSAGE}"
-                fired = f"load(S, {ERROR}) == 0 and look(S, flags[i] & {END_OF_MESSAGE} != 0, False)"
+                fired = f"not failed(S) and look(S, flags[i] & {END_OF_MESSAGE} != 0, False)"
                 with w.block(f"if {ended} and {fired}:"):
                     w.line("return ~(i + 1)")
-        w.line(f"return stop if load(S, {ERROR}) == 0 else {FAILED}")
+        w.line(f"return {FAILED} if failed(S) else stop")
