@@ -12,7 +12,7 @@ from views.compiler.calculus import NEGATED, Apply, Cmp, Scalar, Var, scalar_var
 from views.compiler.types import INT64_MAX, Kind, Type
 
 from .layout import TEXTS
-from .scalars import STATE, Code, as_wide, held_as, number, product, scalar_code, truth
+from .scalars import STATE, ZERO, Code, as_wide, held_as, number, product, scalar_code, truth
 from .writer import Writer
 
 LOWEST, HIGHEST = f"({-INT64_MAX})", str(INT64_MAX)
@@ -80,7 +80,7 @@ class Emitter:
             self.pipeline(pipelines[0], names, lambda value, _: result.append(value))
             return Code(held_as(result[0], layout), kind)
         total = self.writer.fresh("sum")
-        zero = {"i": "0", "w": "wide(0)", "W": "wide(0)", "d": "0.0"}[layout]
+        zero = ZERO[layout]
         self.writer.line(f"{total} = {zero}")
 
         def add(value: Code, _: dict[Var, Code]) -> None:
@@ -127,7 +127,7 @@ class Emitter:
         keys = [self.key(k, t, names) for k, t in zip(step.keys, store.key_types, strict=True)]
         if store.ordered is None and keys:
             entry = self.writer.once("entry", self.call(store, "find", *keys))
-            zero = {"i": "0", "w": "wide(0)", "d": "0.0"}[layout_of(kind).lower()]
+            zero = ZERO[layout_of(kind)]
             read = f"{store.name}_value_{column}({entry}) if {entry} != 0 else {zero}"
             return Code(self.writer.once("value", read), kind)
         if store.ordered is not None:
@@ -155,7 +155,7 @@ class Emitter:
         sums = self.writer.once("sums", self.call(store, "range_sum", *prefix, low, high))
         inside = self._inside(step.low, step.high, names)
         if inside:
-            zero = {"i": "0", "w": "wide(0)", "d": "0.0"}[layout_of(kind).lower()]
+            zero = ZERO[layout_of(kind)]
             return Code(f"({sums}[{column}] if {inside} else {zero})", kind)
         return Code(f"{sums}[{column}]", kind)
 
@@ -315,7 +315,6 @@ def _bound_source(name: str, store: Store, cut: Cut, predicate: str, arguments: 
     """
     prefix = [f"p{i}" for i in range(len(store.prefix))]
     columns = range(len(store.layout))
-    zero = {"i": "0", "w": "wide(0)", "W": "wide(0)", "d": "0.0"}
     used = [c for c in columns if f"s{c}" in predicate]
     call = f"{name}({', '.join(['O', *prefix, *arguments])})"
     none, everything = (HIGHEST, LOWEST) if cut.descending else (LOWEST, HIGHEST)
@@ -326,7 +325,7 @@ def _bound_source(name: str, store: Store, cut: Cut, predicate: str, arguments: 
         f"def {name}_bound({', '.join(['O', *prefix, *arguments])}):",
         f"    run = {call}",
     ]
-    at_zero = [f"    s{c} = {zero[store.layout[c]]}" for c in used]
+    at_zero = [f"    s{c} = {ZERO[store.layout[c]]}" for c in used]
     if cut.inclusive:
         lines += [
             *at_zero,

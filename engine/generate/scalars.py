@@ -29,6 +29,8 @@ Names = Mapping[Var, Code]
 TextConstant = Callable[[str], str]
 
 STATE = "S"
+# The zero of each value column.
+ZERO = {"i": "0", "w": "wide(0)", "W": "wide(0)", "d": "0.0"}
 
 
 def scalar_code(scalar: Scalar, names: Names, text_constant: TextConstant) -> Code:

@@ -14,7 +14,7 @@ from .layout import ACTIVE, Layout
 from .module import ModuleText
 from .pipelines import Emitter
 from .rows import list_function, row_function, row_keys, touch_functions
-from .scalars import Code, held_as, without_boolean
+from .scalars import ZERO, Code, held_as, without_boolean
 
 RESERVED = ("S", "load", "store", "row", "out", "wide", "min", "max", "float", "int")
 
@@ -125,14 +125,13 @@ class _Body:
     def _store_write(
         self, store: Store, function: str, keys: Sequence[str], codes: Mapping[str, Code]
     ) -> None:
-        order = keys if store.ordered is None else [keys[i] for i in (*store.prefix, store.ordered)]
-        zero = {"i": "0", "w": "wide(0)", "W": "wide(0)", "d": "0.0"}
+        order = _ordered(keys, store)
         values = [
-            held_as(codes[m], c) if m in codes else zero[c]
+            held_as(codes[m], c) if m in codes else ZERO[c]
             for m, c in zip(store.maps, store.layout, strict=False)
         ]
         if len(store.layout) > len(store.maps):
-            self._double_write(store, function, list(order), values)
+            self._double_write(store, function, order, values)
         else:
             self.emitter.writer.line(self.emitter.call(store, function, *order, *values))
 

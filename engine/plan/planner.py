@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from views.compiler.calculus import Poly, Var, scalar_variables
+from views.compiler.calculus import Var, scalar_variables
 from views.compiler.intervals import Types
 from views.compiler.m3 import MapDeclaration, Program, Result, Statement
 from views.compiler.types import INT64_MAX, INT128_MAX, Kind, Type, unscaled
@@ -75,21 +75,14 @@ def _levelled(statements: Sequence[StatementPlan]) -> tuple[StatementPlan, ...]:
 def _result(program: Program, result: Result) -> ResultPlan:
     types = Types({k.variable: unscaled(k.type) for k in result.keys})
     lowering = Lowering(program, types)
+    known = frozenset(types)
     lets: list[tuple[Var, tuple[Pipeline, ...]]] = []
     for variable, poly in result.lets:
-        known = (
-            frozenset(types)
-            if not lets
-            else frozenset(k.variable for k in result.keys) | {v for v, _ in lets}
-        )
-        pipelines = _let(lowering, poly, known)
+        pipelines = lowering.poly(poly, known, frozenset())
         types[variable] = lowering.type_of(pipelines)
         lets.append((variable, pipelines))
+        known |= {variable}
     return ResultPlan(result, tuple(lets), types)
-
-
-def _let(lowering: Lowering, poly: Poly, known: frozenset[Var]) -> tuple[Pipeline, ...]:
-    return lowering.poly(poly, known, frozenset())
 
 
 @dataclass(slots=True)

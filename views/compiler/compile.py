@@ -103,7 +103,7 @@ class Compiler:
         )
         if not terms:
             return []
-        value = self._reevaluated(Poly(terms), None, materialiser, frozenset(declaration.keys))
+        value = materialiser.poly(Poly(terms), frozenset(), frozenset(declaration.keys))
         return [
             Statement(
                 declaration.name, declaration.keys, ":=", ordered_statement(value, frozenset()), after=True
@@ -202,11 +202,6 @@ class Compiler:
         materialiser: Materialiser,
     ) -> Poly:
         return materialiser.poly(split_mixed(poly, bound, needed), bound, needed, apart=apart)
-
-    def _reevaluated(
-        self, poly: Poly, apart: str | None, materialiser: Materialiser, needed: frozenset[Var]
-    ) -> Poly:
-        return materialiser.poly(poly, frozenset(), needed, apart=apart)
 
 
 def _joined(statements: Iterable[Statement]) -> tuple[Statement, ...]:
