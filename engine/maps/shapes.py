@@ -11,6 +11,7 @@ import numpy as np
 
 from .cache import publish
 from .columns import WORDS
+from .dense import Domain, dense_source
 from .hashed import hashed_source
 from .ordered import FAN_OUT, ordered_source
 
@@ -48,6 +49,23 @@ def ordered(prefix_words: int, layout: str, fan_out: int = FAN_OUT) -> ModuleTyp
         raise ValueError(f"{prefix_words} prefix words, fan-out {fan_out}: want >= 0 and a power of two >= 8")
     name = f"ordered_{prefix_words}_{layout_tag(layout)}_{fan_out}"
     return publish(name, ordered_source(prefix_words, layout, fan_out))
+
+
+@cache
+def dense(prefix_words: int, layout: str, domain: Domain, cursors: int = 0) -> ModuleType:
+    """A map from `prefix_words` int64 words and one key of a small domain to exact values that fit.
+
+    create() -> H; destroy(H); clear(H); add(H, p0.., key, d0..); assign(H, p0.., key, v0..);
+    get(H, p0.., key) -> values; total(H, p0..) -> sums; size(H); memory_bytes(H); error(H);
+    export(H, out int64[n, WORDS]). Cuts are found from `cursors`, see `dense_cut_source`. Keys outside
+    the domain write outside the store. Entries whose values are all zero are not there. Raises
+    ValueError for a layout with other columns than `i` and `w`.
+    """
+    if prefix_words < 0 or not layout or set(layout) - set("iw") or domain.size < 1 or cursors < 0:
+        raise ValueError(f"{prefix_words} prefix words, layout {layout!r}, {domain}: no dense store")
+    order = "down" if domain.descending else "up"
+    name = f"dense_{prefix_words}_{layout}_{domain.low}_{domain.size}_{order}_{cursors}".replace("-", "m")
+    return publish(name, dense_source(prefix_words, layout, domain, cursors))
 
 
 def layout_tag(layout: str) -> str:

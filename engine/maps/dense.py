@@ -1,0 +1,214 @@
+"""The text of a dense store's module: for each prefix an array over all keys, with sums of blocks.
+
+Cell i of a prefix holds the values of one key; above the cells stand the sums of every 16 of them, of
+every 256, and so on, so that an update is one addition a level and no search. Each cursor keeps a
+place and the sums before it, in step with every update: a cut is where the cursor stands or near it,
+and is found from there by whole blocks, at most twice 16 steps a level.
+"""
+
+from dataclasses import dataclass
+
+from .columns import Column, columns, indent, names, tuple_of
+from .dense_text import CUT, HEAD, STORE
+from .ordered_text import NO_PREFIX, PREFIX
+
+BLOCK_BITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The keys from `low` on that a dense store has cells for, in falling order when `descending`."""
+
+    low: int
+    size: int
+    descending: bool = False
+
+    def index(self, key: str) -> str:
+        return f"{self.low + self.size - 1} - {key}" if self.descending else f"{key} - {self.low}"
+
+    def key(self, index: str) -> str:
+        return self.index(index) if self.descending else f"{self.low} + {index}"
+
+    @property
+    def levels(self) -> int:
+        """Levels of cells and blocks, so that the highest has at most 16."""
+        level = 1
+        while self.size > 1 << (BLOCK_BITS * level):
+            level += 1
+        return level
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Where things are in the block of one prefix, in words."""
+
+    columns: tuple[Column, ...]
+    domain: Domain
+    cursors: int
+
+    @property
+    def cell(self) -> int:
+        return sum(1 if c.kind == "i" else 2 for c in self.columns)
+
+    def cursor(self, number: int) -> int:
+        """The place of a cursor, then the sums before it."""
+        return self.cell + number * (1 + self.cell)
+
+    def level(self, level: int) -> int:
+        words = self.cell + self.cursors * (1 + self.cell)
+        for below in range(level):
+            words += -(-self.domain.size >> (BLOCK_BITS * below)) * self.cell
+        return words
+
+    @property
+    def all(self) -> int:
+        return self.level(self.domain.levels)
+
+    def read(self, column: Column, at: str) -> str:
+        function = "load" if column.kind == "i" else "load_wide"
+        return f"{function}(block, {at} + {column.offset})"
+
+    def write(self, column: Column, at: str, value: str) -> str:
+        function = "store" if column.kind == "i" else "store_wide"
+        return f"{function}(block, {at} + {column.offset}, {value})"
+
+    def raise_all(self, at: str) -> list[str]:
+        return [self.write(c, at, f"{self.read(c, at)} + d{c.number}") for c in self.columns]
+
+
+def dense_source(prefix_words: int, layout: str, domain: Domain, cursors: int) -> str:
+    """The module's text. `layout` has exact columns that cannot overflow only (`i` and `w`)."""
+    cols = columns(layout)
+    words = _Words(cols, domain, cursors)
+    prefix = names("p", prefix_words)
+    hash_text = "SEED"
+    for i in range(prefix_words):
+        hash_text = f"mix({hash_text}, p{i})"
+    raised = []
+    for level in range(1, domain.levels):
+        raised.append(f"at = {words.level(level)} + (index >> {BLOCK_BITS * level}) * {words.cell}")
+        raised += words.raise_all("at")
+    for number in range(cursors):
+        at = words.cursor(number)
+        raised.append(f"if index < load(block, {at}):")
+        raised += [f"    {line}" for line in words.raise_all(str(at + 1))]
+    export = [f"out[row, {i}] = load(tree, {i} - PREFIX_WORDS)" for i in range(prefix_words)]
+    export.append(f"out[row, {prefix_words}] = {domain.key('index')}")
+    export += [
+        f"out[row, {prefix_words + 1 + i}] = load(block, {words.level(0)} + index * {words.cell} + {i})"
+        for i in range(words.cell)
+    ]
+    values = {
+        "title": f"Dense store: {prefix_words} prefix words, values {layout!r}, {domain}, {cursors} cursors.",
+        "prefix_words": prefix_words,
+        "layout": layout,
+        "words": prefix_words + 1 + words.cell,
+        "prefix": prefix,
+        "prefix_first": f"{prefix}," if prefix else "",
+        "comma_prefix": f", {prefix}" if prefix else "",
+        "hash": hash_text,
+        "same_prefix": " and ".join(f"load(entry, {i}) == p{i}" for i in range(prefix_words)),
+        "store_prefix": indent([f"store(entry, {i}, p{i})" for i in range(prefix_words)]),
+        "open_index": "index_open(H, PREFIX_WORDS, PREFIX_WORDS + 2)" if prefix else "store(H, ROOT, 0)",
+        "close_index": "index_close(H)" if prefix else "store(H, ROOT, 0)",
+        "index_bytes": " + index_bytes(H)" if prefix else "",
+        "forget": "drop_record(H, tree)" if prefix else "store(tree, 0, 0)",
+        "block_words": words.all,
+        "cell": words.cell,
+        "cells": words.level(0),
+        "size": domain.size,
+        "index": domain.index("key"),
+        "deltas": names("d", len(cols)),
+        "values": names("v", len(cols)),
+        "changes": ", ".join(f"v{c.number} - o{c.number}" for c in cols),
+        "olds": tuple_of([f"o{c.number}" for c in cols]),
+        "zeros": tuple_of([c.zero for c in cols]),
+        "before": indent([f"o{c.number} = {words.read(c, 'at')}" for c in cols]),
+        "after": indent([words.write(c, "at", f"o{c.number} + d{c.number}") for c in cols]),
+        "was_empty": " and ".join(f"o{c.number} == 0" for c in cols),
+        "is_empty": " and ".join(f"o{c.number} + d{c.number} == 0" for c in cols),
+        "raise_total": indent(words.raise_all("0")),
+        "raised": indent(raised),
+        "totals": tuple_of([words.read(c, "0") for c in cols]),
+        "reads": tuple_of([words.read(c, "at") for c in cols]),
+        "nothing_held": " and ".join(f"load(block, at + {i}) == 0" for i in range(words.cell)),
+        "export": indent(export, 4),
+    }
+    text = HEAD.substitute(values) + (PREFIX if prefix_words else NO_PREFIX).substitute(values)
+    return text + STORE.substitute(values)
+
+
+def dense_cut_source(
+    name: str,
+    prefix_words: int,
+    layout: str,
+    domain: Domain,
+    cursors: int,
+    cursor: int,
+    column: int,
+    inclusive: bool,
+) -> str:
+    """The source of an njit function `name(H, p0.., limit) -> (found, boundary key, sums..)`.
+
+    Keys are walked in the domain's order. The run is all cells before which (with which, when
+    `inclusive`) column number `column` sums to at most `limit`; returned are whether a cell follows it,
+    that cell's key, and the sums over the run. Column weights must not be negative.
+    """
+    cols = columns(layout)
+    words = _Words(cols, domain, cursors)
+    prefix = names("p", prefix_words)
+    at = words.cursor(cursor)
+    bases = "".join(f"{words.level(level)}, " for level in range(domain.levels))
+
+    def step(sign: str, place: str) -> list[str]:
+        return [f"a{c.number} {sign}= {words.read(c, place)}" for c in cols]
+
+    keep = [f"store(block, {at}, place)"]
+    keep += [words.write(c, str(at + 1), f"a{c.number}") for c in cols]
+    return CUT.substitute(
+        name=name,
+        arguments=", ".join(x for x in ("H", prefix, "limit") if x),
+        record=f"{name}_record(H{', ' + prefix if prefix else ''})",
+        what="inclusive" if inclusive else "exclusive",
+        nothing=tuple_of(["False", "0", *(c.zero for c in cols)]),
+        cursor=at,
+        start=indent([f"a{c.number} = {words.read(c, str(at + 1))}" for c in cols]),
+        a=f"a{column}",
+        weight=words.read(cols[column], "at"),
+        bases=bases,
+        top=domain.levels - 1,
+        cell=words.cell,
+        cells=words.level(0),
+        size=domain.size,
+        back=indent(step("-", "at"), 3),
+        forward=indent(step("+", "at"), 3),
+        keep=indent(keep, 2),
+        keep_moved=indent(keep, 3),
+        last=indent(
+            []
+            if inclusive
+            else [
+                f"if place < {domain.size} and limit >= 0:",
+                f"    at = {words.level(0)} + place * {words.cell}",
+                *(f"    {line}" for line in step("+", "at")),
+                "    place += 1",
+            ]
+        ),
+        key=domain.key("place"),
+        sums="".join(f", a{c.number}" for c in cols),
+    )
+
+
+def dense_cut_imports(
+    name: str, prefix_words: int, layout: str, domain: Domain, cursors: int
+) -> tuple[str, ...]:
+    """Lines a module needs above the function `name` of `dense_cut_source`, with the same arguments."""
+    shape = f"dense({prefix_words}, {layout!r}, {domain!r}, {cursors})"
+    return (
+        "from engine.maps.dense import Domain",
+        "from engine.maps.int128 import load_wide, store_wide, wide",
+        "from engine.maps.memory import load, store",
+        "from engine.maps.shapes import dense",
+        "from numba import njit",
+        f"{name}_record = {shape}.record",
+    )

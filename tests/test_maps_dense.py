@@ -1,0 +1,108 @@
+"""Dense stores and their cursors against a dictionary and a walk over it."""
+
+import hashlib
+import random
+
+import pytest
+from maps_models import NO_JIT
+
+from engine.maps.cache import publish
+from engine.maps.dense import Domain, dense_cut_imports, dense_cut_source
+from engine.maps.shapes import dense, rows
+
+CASES = [
+    ("ii", Domain(-7, 5)),
+    ("ii", Domain(-100, 700, descending=True)),
+    ("wi", Domain(0, 300)),
+    ("iw", Domain(10, 4200, descending=True)),
+]
+
+
+def compile_cuts(prefix_words, layout, domain, column):
+    """The exclusive and the inclusive cut, each with a cursor of its own."""
+    imports, bodies = [], []
+    for inclusive in (False, True):
+        options = (prefix_words, layout, domain, 2)
+        imports += dense_cut_imports(f"cut_{int(inclusive)}", *options)
+        bodies.append(dense_cut_source(f"cut_{int(inclusive)}", *options, int(inclusive), column, inclusive))
+    text = "\n".join([*dict.fromkeys(imports), "\n", *bodies])
+    module = publish("test_dense_" + hashlib.sha256(text.encode()).hexdigest()[:12], text)
+    return module.cut_0, module.cut_1
+
+
+def expected_run(entries, domain, column, inclusive, limit):
+    """The sums over the run, walking the entries in the domain's order."""
+    sums = (0, 0)
+    for key in sorted(entries, reverse=domain.descending):
+        after = tuple(a + b for a, b in zip(sums, entries[key], strict=True))
+        if (after if inclusive else sums)[column] > limit:
+            break
+        sums = after
+    return sums
+
+
+@pytest.mark.parametrize("column", [0, 1])
+@pytest.mark.parametrize("prefix_words", [0, 1])
+@pytest.mark.parametrize(("layout", "domain"), CASES, ids=str)
+def test_a_dense_store_is_a_dictionary_and_its_cuts_are_walks(layout, domain, prefix_words, column):
+    shape = dense(prefix_words, layout, domain, 2)
+    cuts = compile_cuts(prefix_words, layout, domain, column)
+    H = shape.create()
+    source = random.Random(f"{layout} {domain} {prefix_words}")
+    model: dict[tuple[int, ...], dict[int, tuple[int, ...]]] = {}
+    for step in range(120 if NO_JIT else 2_000):
+        prefix = (source.randrange(2),) * prefix_words
+        entries = model.setdefault(prefix, {})
+        if entries and source.random() < (0.9 if step % 400 > 300 else 0.4):
+            key = source.choice(list(entries))
+            change = tuple(-v for v in entries[key]) if source.random() < 0.7 else (0, 1)
+        else:
+            key = domain.low + min(int(source.expovariate(3 / domain.size)), domain.size - 1)
+            change = (source.choice((0, 1, 5)), source.choice((1, 2, 9)))
+        shape.add(H, *prefix, key, *change)
+        entries[key] = tuple(a + b for a, b in zip(entries.get(key, (0, 0)), change, strict=True))
+        if not any(entries[key]):
+            del entries[key]
+        total = tuple(sum(v[i] for v in entries.values()) for i in (0, 1))
+        assert shape.total(H, *prefix) == total
+        assert shape.get(H, *prefix, key) == entries.get(key, (0, 0))
+        for limit in (total[column] // 4, source.randrange(total[column] + 2), -1):
+            for inclusive, cut in enumerate(cuts):
+                found, boundary, *sums = cut(H, *prefix, limit)
+                assert tuple(sums) == expected_run(entries, domain, column, bool(inclusive), limit)
+                inside = [k for k in entries if (k > boundary if domain.descending else k < boundary)]
+                if entries:
+                    run = inside if found else list(entries)
+                    assert tuple(sums) == tuple(sum(entries[k][i] for k in run) for i in (0, 1))
+    assert shape.size(H) == sum(map(len, model.values()))
+    held = {(*prefix, key): v for prefix, entries in model.items() for key, v in entries.items()}
+    assert rows(shape, H) == held
+    for prefix, entries in model.items():
+        for key, values in entries.items():
+            shape.add(H, *prefix, key, *(-v for v in values))
+    assert shape.size(H) == 0
+    assert not any(shape.record(H, *prefix) for prefix in model), "cells of an empty prefix are given back"
+    shape.destroy(H)
+
+
+def test_assigned_and_cleared_cells():
+    domain = Domain(0, 40)
+    shape = dense(1, "ii", domain, 1)
+    H = shape.create()
+    shape.assign(H, 3, 7, 5, 1)
+    shape.assign(H, 3, 7, 2, 4)
+    shape.assign(H, 4, 39, 1, 1)
+    assert rows(shape, H) == {(3, 7): (2, 4), (4, 39): (1, 1)}
+    shape.assign(H, 4, 39, 0, 0)
+    assert rows(shape, H) == {(3, 7): (2, 4)}
+    shape.clear(H)
+    assert shape.size(H) == 0 and rows(shape, H) == {} and shape.total(H, 3) == (0, 0)
+    shape.add(H, 3, 0, 1, 1)
+    assert shape.total(H, 3) == (1, 1)
+    shape.destroy(H)
+
+
+def test_shapes_that_cannot_be_dense_are_refused():
+    for layout in ("d", "W", "", "id"):
+        with pytest.raises(ValueError, match="no dense store"):
+            dense(0, layout, Domain(0, 10))
