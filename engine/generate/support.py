@@ -4,10 +4,11 @@ import math
 
 from numba import njit
 
-from engine.maps.int128 import low_word, wide, wide_product, wide_to_double
+from engine.changes import NULL_CODE
+from engine.maps.int128 import low_word, wide, words_to_wide
 from engine.maps.memory import calloc, load, load_double, release, store, store_double
 
-from .layout import FIRED, FIRED_CAPACITY, FIRED_WORDS, SCRATCH
+from .layout import ERROR, FIRED, FIRED_CAPACITY, FIRED_WORDS, INFINITE, SCRATCH, WIDE_KEY
 
 LOWEST = -(2**63) + 1
 HIGHEST = 2**63 - 1
@@ -28,12 +29,6 @@ def bits_to_double(S, word):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def divide(dividend, divisor):  # type: ignore[no-untyped-def]
-    """The quotient of doubles; 0 by 0, which is masked as NULL."""
-    return dividend / divisor if divisor != 0.0 else 0.0
-
-
-@njit(cache=True)
 def clamp(value):  # type: ignore[no-untyped-def]
     """The int64 nearest to an Int128."""
     if value > wide(HIGHEST):
@@ -44,23 +39,51 @@ def clamp(value):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def floor_divide(dividend, divisor):  # type: ignore[no-untyped-def]
-    """The floor of an Int128 by a positive int64; one beyond the range of int64 stands for all beyond."""
-    if dividend >= wide_product(HIGHEST, divisor) + wide(divisor):
-        return wide(HIGHEST) + wide(1)
-    if dividend < wide_product(LOWEST, divisor):
-        return wide(LOWEST) - wide(1)
-    # A double's quotient is near; what remains is divided again until nothing does.
-    quotient = wide(0)
-    rest = dividend
-    while rest < wide(0) or rest >= wide(divisor):
-        step = math.floor(wide_to_double(rest) / divisor)
-        if step == 0.0:
-            step = 1.0
-        taken = wide(int(max(min(step, 9.2e18), -9.2e18)))
-        quotient = quotient + taken
-        rest = rest - wide_product(low_word(taken), divisor)
-    return quotient
+def wide_null():  # type: ignore[no-untyped-def]
+    """NULL among 128-bit integers, none of which is NULL_CODE."""
+    return words_to_wide(0, NULL_CODE)
+
+
+@njit(cache=True)
+def key_word(value):  # type: ignore[no-untyped-def]
+    """An Int128 that 64 bits hold, or NULL, as the word of a key."""
+    if value == wide_null():
+        return NULL_CODE
+    return low_word(value)
+
+
+@njit(cache=True)
+def checked_word(value, S):  # type: ignore[no-untyped-def]
+    """An Int128 as the word of a key; what 64 bits do not hold is noted in the state."""
+    if (value < wide(LOWEST) or value > wide(HIGHEST)) and value != wide_null():
+        store(S, ERROR, WIDE_KEY)
+    return key_word(value)
+
+
+@njit(cache=True)
+def same_integer(value, word):  # type: ignore[no-untyped-def]
+    """Whether an Int128 equals an int64, NULL being equal to NULL."""
+    if word == NULL_CODE:
+        return value == wide_null()
+    return value == wide(word)
+
+
+@njit(cache=True)
+def checked_finite(value, S):  # type: ignore[no-untyped-def]
+    """A double as it is; what no double holds is noted in the state."""
+    if math.isfinite(value):
+        return value
+    store(S, ERROR, INFINITE)
+    return 0.0
+
+
+@njit(cache=True)
+def matches(table, code):  # type: ignore[no-untyped-def]
+    """Whether the string of a dictionary code is as a pattern says.
+
+    table: address of a word that counts the codes it knows, then a bit for each of them.
+    """
+    return 0 <= code < load(table, 0) and load(table, 1 + (code >> 6)) >> (code & 63) & 1 != 0
 
 
 @njit(cache=True)

@@ -2,11 +2,36 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import reduce
 
-from .calculus import Apply, Cmp, Const, Exists, Factor, Lift, MapRef, Poly, Rel, Scalar, Term, Val, Var
+from .calculus import (
+    CONDITIONS,
+    Apply,
+    Cmp,
+    Const,
+    Exists,
+    Extreme,
+    Factor,
+    Lift,
+    MapRef,
+    Poly,
+    Rel,
+    Scalar,
+    Term,
+    Val,
+    Var,
+    variables,
+)
+from .function_intervals import calendar_interval, function_interval, product
 from .types import BOOLEAN, DOUBLE, TEXT, Kind, Relation, Type, unscaled
 
 Environment = Mapping[Var, Type]
+
+# Functions whose value is a double whatever their arguments are.
+OF_DOUBLES = frozenset(
+    ("/", "double", "spread", *("sqrt", "ln", "log10", "exp", "power", "floor", "ceil", "trunc", "round"))
+)
 
 
 class Types(dict[Var, Type]):
@@ -35,30 +60,35 @@ def scalar_type(scalar: Scalar, types: Environment) -> Type:
             return DOUBLE if isinstance(value, float) else exact(value or 0, value or 0)
         case Apply("if", (_, then, Const(None))):
             return scalar_type(then, types)
+        case Apply("date_part" | "date_trunc" as op, (Const(str() as name), moment)):
+            return _calendar_type(op, name, scalar_type(moment, types))
         case Apply(op, args):
             return _apply_type(op, [scalar_type(a, types) for a in args])
     raise TypeError(scalar)
 
 
 def _apply_type(op: str, args: list[Type]) -> Type:
-    if op in ("/", "double"):
+    if op in OF_DOUBLES:
         return DOUBLE
-    if op in ("=", "<>", "<", "<=", ">", ">=", "and", "or", "not", "is_null"):
+    if op in CONDITIONS:
         return BOOLEAN
     if op == "if":
         return join(args[1], args[2])
-    if any(a.kind is Kind.DOUBLE for a in args):
+    if op == "sign" and args[0].kind is Kind.DOUBLE:
+        return exact(-1, 1)
+    if op != "exact" and any(a.kind is Kind.DOUBLE for a in args):
         return DOUBLE
-    if op == "neg":
-        return exact(-args[0].high, -args[0].low)
-    left, right = args
-    if op == "+":
-        return exact(left.low + right.low, left.high + right.high)
-    if op == "-":
-        return exact(left.low - right.high, left.high - right.low)
-    if op == "*":
-        return multiply(left, right)
-    raise ValueError(f"unknown function {op}")
+    try:
+        return exact(*function_interval(op, [(a.low, a.high) for a in args]))
+    except KeyError:
+        raise ValueError(f"unknown function {op}") from None
+
+
+def _calendar_type(op: str, name: str, moment: Type) -> Type:
+    if name == "epoch":
+        return DOUBLE
+    low, high = calendar_interval(op, name, (moment.low, moment.high))
+    return replace(moment, low=low, high=high) if op == "date_trunc" else exact(low, high)
 
 
 def join(left: Type, right: Type) -> Type:
@@ -72,8 +102,7 @@ def join(left: Type, right: Type) -> Type:
 def multiply(left: Type, right: Type) -> Type:
     if left.kind is Kind.DOUBLE or right.kind is Kind.DOUBLE:
         return DOUBLE
-    corners = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
-    return exact(min(corners), max(corners))
+    return exact(*product((left.low, left.high), (right.low, right.high)))
 
 
 def factor_value_type(
@@ -87,7 +116,7 @@ def factor_value_type(
             return maps[name]
         case Val(scalar):
             return scalar_type(scalar, types)
-        case Cmp() | Lift():
+        case Cmp() | Lift() | Extreme():
             return exact(0, 1)
         case Exists(_, body):
             rows = max((_rows(t, relations) for t in body.terms), default=0)
@@ -106,24 +135,43 @@ def _rows(term: Term, relations: Mapping[str, Relation]) -> int:
 
 
 def row_types(poly: Poly, relations: Mapping[str, Relation]) -> dict[Var, Type]:
-    """Types of the variables that rows bind, which may have been unified with others of narrower types."""
+    """Types of the variables that every term binds to columns or scalars of them.
+
+    They may have been unified with others of narrower types.
+    """
+    terms = [_bound_types(term, relations) for term in poly.terms]
     found: dict[Var, Type] = {}
-    for term in poly.terms:
-        for variable, kind in _bound_types(term, relations).items():
-            found[variable] = join(found[variable], kind) if variable in found else kind
+    for variable in terms[0] if terms else ():
+        kinds = [bound[variable] for bound in terms if variable in bound]
+        known = [kind for kind in kinds if kind is not None]
+        if known and len(kinds) == len(terms):
+            found[variable] = reduce(join, known)
     return found
 
 
-def _bound_types(term: Term, relations: Mapping[str, Relation]) -> dict[Var, Type]:
-    bound: dict[Var, Type] = {}
+def _bound_types(term: Term, relations: Mapping[str, Relation]) -> dict[Var, Type | None]:
+    """Types of the variables that a term binds; None for one that is always NULL."""
+    bound: dict[Var, Type | None] = {}
     for factor in term:
         if isinstance(factor, Exists):
             inner = row_types(factor.body, relations)
             bound |= {v: inner[v] for v in factor.group if v in inner}
+        elif isinstance(factor, Extreme):
+            inner = row_types(factor.body, relations)
+            bound |= {factor.var: inner[factor.value]} if factor.value in inner else {}
     for factor in term:
         if isinstance(factor, Rel):
             columns = zip(factor.args, relations[factor.name].columns, strict=True)
             bound |= {a: unscaled(c.type) for a, c in columns if isinstance(a, Var)}
+    for factor in term:
+        match factor:
+            case Lift(variable, Poly((values,))) if variable not in bound:
+                known = {v: kind for v, kind in bound.items() if kind is not None}
+                scalars = [f.scalar for f in values if isinstance(f, Val)]
+                if scalars == [Const(None)]:
+                    bound[variable] = None
+                elif scalars and len(scalars) == len(values) and all(v in known for v in variables(values)):
+                    bound[variable] = reduce(multiply, (scalar_type(s, known) for s in scalars))
     return bound
 
 

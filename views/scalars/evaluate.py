@@ -1,0 +1,99 @@
+"""`evaluate`: a value function of the calculus on Python numbers, by its name."""
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+from orderbook.errors import ExactnessError
+
+from . import calendar, integers, precise, reals
+from .patterns import Pattern
+
+# Functions whose text argument at this place is a constant: a name or a pattern, not a value.
+NAMED = {"date_part": 0, "date_trunc": 0, "like": 1, "ilike": 1}
+
+
+def evaluate(op: str, args: Sequence[Any], decode: Callable[[int], str] | None = None) -> Any:
+    """The value of `op`; 0 where an argument is NULL, which is None (a NULL that is masked comes in so).
+
+    Integers are exact and doubles are floats. The text of `like` and `ilike` is a dictionary code that
+    `decode` turns into its string, or the string itself; their patterns and the names of `date_part` and
+    `date_trunc` are strings. Raises ExactnessError beyond 128 bits and ValueError for an unknown function.
+    """
+    if op == "is_null":
+        return int(args[0] is None)
+    if any(a is None for a in args):
+        return 0
+    if op in ("like", "ilike"):
+        text = args[0] if isinstance(args[0], str) or decode is None else decode(args[0])
+        return int(Pattern(args[1], op == "ilike").matches(text))
+    function = FUNCTIONS.get(op)
+    if function is None:
+        raise ValueError(f"unknown function {op}")
+    value = function(*args)
+    if isinstance(value, int) and not -precise.INT128_MAX - 1 <= value <= precise.INT128_MAX:
+        raise ExactnessError(f"a value of {op} does not fit 128 bits")
+    # What compiled code holds as -0.0 is NULL.
+    return value + 0.0 if isinstance(value, float) else value
+
+
+def _of_doubles(function: Callable[..., float]) -> Callable[..., float]:
+    return lambda *args: function(*map(float, args))
+
+
+def _double(value: float, scale: int) -> float:
+    return float(value) / float(10**scale) if scale else float(value)
+
+
+def _spread(count: float, total: float, squares: float) -> float:
+    if isinstance(total, int) and isinstance(squares, int) and isinstance(count, int):
+        return precise.spread(count, total, squares)
+    return _of_doubles(reals.spread)(count, total, squares)
+
+
+def _date_part(name: str, moment: int) -> float:
+    return calendar.epoch(moment) if name == "epoch" else calendar.PARTS[name][0](moment)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "neg": operator.neg,
+    "/": _of_doubles(reals.divide),
+    "=": lambda left, right: int(left == right),
+    "<>": lambda left, right: int(left != right),
+    "<": lambda left, right: int(left < right),
+    "<=": lambda left, right: int(left <= right),
+    ">": lambda left, right: int(left > right),
+    ">=": lambda left, right: int(left >= right),
+    "and": lambda *conditions: int(all(conditions)),
+    "or": lambda *conditions: int(any(conditions)),
+    "not": lambda condition: int(not condition),
+    "if": lambda condition, then, otherwise: then if condition else otherwise,
+    "double": _double,
+    "abs": abs,
+    "sign": integers.sign,
+    "least": lambda *values: reduce(integers.least, values),
+    "greatest": lambda *values: reduce(integers.greatest, values),
+    "floor_div": integers.floor_div,
+    "ceil_div": integers.ceil_div,
+    "trunc_div": integers.trunc_div,
+    "round_div": integers.round_div,
+    "mod": integers.mod,
+    "sqrt": _of_doubles(reals.sqrt),
+    "ln": _of_doubles(reals.ln),
+    "log10": _of_doubles(reals.log10),
+    "exp": _of_doubles(reals.exp),
+    "power": _of_doubles(reals.power),
+    "floor": _of_doubles(reals.floor),
+    "ceil": _of_doubles(reals.ceil),
+    "trunc": _of_doubles(reals.trunc),
+    "round": lambda value, digits: reals.round_to(float(value), digits),
+    "is_finite": lambda value: int(reals.is_finite(float(value))),
+    "exact": lambda value, scale: precise.exact(float(value), scale),
+    "spread": _spread,
+    "date_part": _date_part,
+    "date_trunc": lambda name, moment: calendar.UNITS[name](moment),
+}

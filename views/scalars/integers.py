@@ -1,0 +1,63 @@
+"""Exact functions of integers of 64 or 128 bits; `//` floors, and a divisor of 0 gives 0."""
+
+
+def sign(value: float) -> int:
+    """-1, 0 or 1; of a double too."""
+    return int(value > 0) - int(value < 0)
+
+
+def least(left: int, right: int) -> int:
+    return left if left <= right else right
+
+
+def greatest(left: int, right: int) -> int:
+    return left if left >= right else right
+
+
+def floor_div(dividend: int, divisor: int) -> int:
+    """The greatest integer that is not above the quotient."""
+    if divisor == 0:
+        return 0
+    # The machine's division cannot take the least integer by -1.
+    return -dividend if divisor == -1 else dividend // divisor
+
+
+def ceil_div(dividend: int, divisor: int) -> int:
+    """The least integer that is not below the quotient."""
+    if divisor == 0:
+        return 0
+    quotient = dividend if divisor == 1 else -dividend if divisor == -1 else dividend // divisor
+    return quotient if quotient * divisor == dividend else quotient + 1
+
+
+def trunc_div(dividend: int, divisor: int) -> int:
+    """The quotient without its fraction."""
+    if divisor == 0:
+        return 0
+    quotient = -dividend if divisor == -1 else dividend // divisor
+    return quotient + 1 if quotient < 0 and quotient * divisor != dividend else quotient
+
+
+def round_div(dividend: int, divisor: int) -> int:
+    """The integer nearest to the quotient, halves away from zero."""
+    if divisor == 0:
+        return 0
+    quotient = -dividend if divisor == -1 else dividend // divisor
+    rest = dividend - quotient * divisor
+    # The rest has the sign of the divisor and is nearer to 0; `other` is what is left up to the divisor.
+    other = divisor - rest
+    if divisor < 0:
+        rest, other = -rest, -other
+    positive = (dividend < 0) == (divisor < 0)
+    return quotient + 1 if rest > other or (rest == other and positive) else quotient
+
+
+def mod(dividend: int, divisor: int) -> int:
+    """What `trunc_div` leaves: it has the sign of the dividend."""
+    if divisor == 0 or divisor == -1:
+        return 0
+    rest = dividend - dividend // divisor * divisor
+    return rest - divisor if rest != 0 and (dividend < 0) != (divisor < 0) else rest
+
+
+FUNCTIONS = (sign, least, greatest, floor_div, ceil_div, trunc_div, round_div, mod)

@@ -1,0 +1,135 @@
+"""Functions of doubles: 0.0 outside their domain, infinite where the result is beyond doubles, never -0.0."""
+
+import math
+
+POWERS_OF_TEN = tuple(float(10**n) for n in range(309))
+# A double this large has no fraction.
+WHOLE = 2.0**52
+LARGEST_EXPONENT = 709.782712893384
+
+
+def divide(dividend: float, divisor: float) -> float:
+    """The quotient; 0 by 0."""
+    return dividend / divisor + 0.0 if divisor != 0.0 else 0.0
+
+
+def sqrt(value: float) -> float:
+    return math.sqrt(value) + 0.0 if value >= 0.0 else 0.0
+
+
+def ln(value: float) -> float:
+    return math.log(value) if value > 0.0 else 0.0
+
+
+def log10(value: float) -> float:
+    return math.log10(value) if value > 0.0 else 0.0
+
+
+def exp(value: float) -> float:
+    # Above the logarithm of the greatest double Python would raise.
+    return math.exp(value) if value <= LARGEST_EXPONENT else math.inf
+
+
+def power(base: float, exponent: float) -> float:
+    """`base` to `exponent`; outside its domain are 0 to a negative and a negative base to a fraction."""
+    if (base == 0.0 and exponent < 0.0) or (base < 0.0 and exponent != floor(exponent)):
+        return 0.0
+    return raised(base, exponent) + 0.0
+
+
+def raised(base: float, exponent: float) -> float:
+    """`math.pow`, infinite where Python raises; compiled code calls the same function of the C library."""
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        return -math.inf if base < 0.0 and exponent % 2.0 == 1.0 else math.inf
+
+
+def trunc(value: float) -> float:
+    return float(int(value)) + 0.0 if abs(value) < WHOLE else value
+
+
+def floor(value: float) -> float:
+    whole = trunc(value)
+    return whole - 1.0 if whole > value else whole
+
+
+def ceil(value: float) -> float:
+    whole = trunc(value)
+    return whole + 1.0 if whole < value else whole
+
+
+def nearest(value: float) -> float:
+    """The nearest whole number, halves away from zero."""
+    whole = trunc(value)
+    if abs(value - whole) < 0.5:
+        return whole
+    return whole + 1.0 if value > 0.0 else whole - 1.0
+
+
+def half_even(value: float) -> float:
+    """The nearest whole number, halves to the even one."""
+    whole = trunc(value)
+    rest = abs(value - whole)
+    if rest < 0.5 or (rest == 0.5 and whole % 2.0 == 0.0):
+        return whole
+    return whole + 1.0 if value > 0.0 else whole - 1.0
+
+
+def round_to(value: float, digits: int) -> float:
+    """The value to `digits` decimal places, or before the point where negative; as DuckDB rounds."""
+    if abs(digits) > 308:
+        return value if digits > 0 else 0.0
+    power_of_ten = POWERS_OF_TEN[abs(digits)]
+    if digits < 0:
+        rounded = nearest(value / power_of_ten) * power_of_ten
+        return rounded if math.isfinite(rounded) else 0.0
+    rounded = nearest(value * power_of_ten) / power_of_ten
+    return rounded if math.isfinite(rounded) else value
+
+
+def is_finite(value: float) -> bool:
+    return math.isfinite(value)
+
+
+def split(value: float) -> tuple[float, float]:
+    """Two doubles of half the digits, whose sum is the value (Veltkamp's splitting)."""
+    scaled = 134217729.0 * value
+    high = scaled - (scaled - value)
+    return high, value - high
+
+
+def lost(left: float, right: float, product: float) -> float:
+    """What rounding took from a product of doubles, exactly (Dekker 1971)."""
+    left_high, left_low = split(left)
+    right_high, right_low = split(right)
+    rest = left_high * right_high - product + left_high * right_low + left_low * right_high
+    return rest + left_low * right_low
+
+
+def spread(count: float, total: float, squares: float) -> float:
+    """count * squares - total * total, both products exact, and never negative."""
+    first, second = count * squares, total * total
+    exact = (first - second) + (lost(count, squares, first) - lost(total, total, second))
+    difference = exact if math.isfinite(exact) else first - second
+    return difference if difference > 0.0 else 0.0
+
+
+FUNCTIONS = (
+    divide,
+    sqrt,
+    ln,
+    log10,
+    exp,
+    power,
+    trunc,
+    floor,
+    ceil,
+    nearest,
+    half_even,
+    round_to,
+    is_finite,
+    split,
+    lost,
+    spread,
+)
