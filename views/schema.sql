@@ -57,3 +57,6 @@ CREATE STREAM fills (
     volume   DECIMAL(18, 8) NOT NULL CHECK (volume >= 0),
     price    DECIMAL(18, 8) NOT NULL
 );
+
+-- What NOW() reads: one row, the last tick of the clock. The engine alone changes it.
+CREATE STREAM clock (now TIMESTAMP NOT NULL) WITH (max_rows = 1);

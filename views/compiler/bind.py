@@ -11,13 +11,17 @@ from pathlib import PurePath
 from sqlglot import exp
 
 from .bound import Catalog, View
+from .declaration_grammar import CreateRelation, CreateView
 from .declare import declare
-from .dialect import CreateRelation, CreateView, SqlText, Statement, parse
-from .queries import QueryBinder, ViewDefinition
+from .definitions import ViewDefinition
+from .dialect import SqlText, Statement, parse
+from .queries import QueryBinder
 from .scope import identifier, nearest
 from .types import Relation
 
 Parameter = int | Decimal | float | str
+# The relation that NOW() reads.
+CLOCK = "clock"
 
 
 def bind(
@@ -54,6 +58,9 @@ class _CatalogBinder:
             tree = statement.tree
             if isinstance(tree, CreateRelation):
                 relation = declare(statement)
+                if relation.name == CLOCK:
+                    message = "clock is the engine's own relation of one row; name the relation otherwise"
+                    raise statement.text.error(message, tree.this)
                 self._check_new(relation.name, statement.text, tree.this)
                 self.declared[relation.name] = relation
                 continue
@@ -92,7 +99,7 @@ class _CatalogBinder:
             message = f"view {view.name} is nested too deeply; split it into views"
             raise view.text.error(message, view.tree) from None
         self.path.pop()
-        self.bound[view.name] = View(view.name, query.select, view.sql)
+        self.bound[view.name] = View(view.name, query.select, view.sql, query.order, view.materialize)
 
     def _lookup(self, name: str, text: SqlText, node: exp.Expr) -> Relation | ViewDefinition:
         if name in self.relations:
@@ -110,7 +117,8 @@ class _CatalogBinder:
 def _definition(statement: Statement) -> ViewDefinition:
     tree, text = statement.tree, statement.text
     if isinstance(tree, CreateView):
-        return ViewDefinition(identifier(tree.this, text), tree.expression, text, statement.sql, tree.this)
+        name, materialize = identifier(tree.this, text), tree.args.get("materialize")
+        return ViewDefinition(name, tree.expression, text, statement.sql, tree.this, materialize)
     stem = PurePath(text.file).stem.lower() if text.file else "view"
     return ViewDefinition(re.sub(r"\W", "_", stem), tree, text, statement.sql, tree)
 

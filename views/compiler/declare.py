@@ -7,8 +7,10 @@ from typing import Any
 from sqlglot import exp
 
 from . import types
-from .dialect import TYPES, CreateRelation, SqlText, Statement
+from .declaration_grammar import TYPES, CreateRelation
+from .dialect import SqlText, Statement
 from .scope import identifier, nearest
+from .time_text import interval_of
 from .types import Column, Kind, Relation, Type
 
 MAX_PRECISION = 18
@@ -38,20 +40,11 @@ def declare(statement: Statement) -> Relation:
     """The relation that a CREATE STREAM or CREATE TABLE declares; raises SqlError with the position."""
     tree, text = statement.tree, statement.text
     assert isinstance(tree, CreateRelation)
-    definitions = [i for i in tree.expressions if isinstance(i, exp.ColumnDef)]
-    checks = [i for i in tree.expressions if isinstance(i, exp.CheckColumnConstraint)]
-    columns: dict[str, Column] = {}
-    for definition in definitions:
-        name = identifier(definition.this, text)
-        if name in columns:
-            raise text.error(f"column {name} is declared twice", definition)
-        not_null = any(isinstance(c, exp.NotNullColumnConstraint) for c in definition.args["constraints"])
-        columns[name] = Column(name, _type(definition.args["kind"], text), not not_null)
-        checks += [c for c in definition.args["constraints"] if isinstance(c, exp.CheckColumnConstraint)]
-    if not columns:
-        raise text.error("a relation needs at least one column", tree)
-    for check in checks:
+    columns = _columns(tree, text)
+    for check in tree.find_all(exp.CheckColumnConstraint):
         _narrow(check.this, columns, text)
+    primary_key = _primary_key(tree, columns, text)
+    retain, retain_by = _retention(tree, columns, text)
     source, max_rows = tree.args.get("source"), tree.args.get("max_rows")
     return Relation(
         identifier(tree.this, text),
@@ -59,7 +52,75 @@ def declare(statement: Statement) -> Relation:
         int(max_rows.name) if max_rows else types.DEFAULT_MAX_ROWS,
         source.name if source else None,
         tree.args["static"],
+        primary_key,
+        retain,
+        retain_by,
     )
+
+
+def _columns(tree: CreateRelation, text: SqlText) -> dict[str, Column]:
+    columns: dict[str, Column] = {}
+    for definition in tree.expressions:
+        if not isinstance(definition, exp.ColumnDef):
+            continue
+        name = identifier(definition.this, text)
+        if name in columns:
+            raise text.error(f"column {name} is declared twice", definition)
+        not_null = any(isinstance(c, exp.NotNullColumnConstraint) for c in definition.args["constraints"])
+        columns[name] = Column(name, _type(definition.args["kind"], text), not not_null)
+    if not columns:
+        raise text.error("a relation needs at least one column", tree)
+    return columns
+
+
+def _primary_key(tree: CreateRelation, columns: dict[str, Column], text: SqlText) -> tuple[str, ...]:
+    """The columns of the primary key, which become NOT NULL; none without one."""
+    keys = list(tree.find_all(exp.PrimaryKey, exp.PrimaryKeyColumnConstraint, bfs=False))
+    if not keys:
+        return ()
+    if len(keys) > 1:
+        raise text.error("a relation has one PRIMARY KEY; list its columns in one", keys[1])
+    named = keys[0].expressions if isinstance(keys[0], exp.PrimaryKey) else [_parent(keys[0]).this]
+    names = [identifier(n, text) for n in named]
+    for name, node in zip(names, named, strict=True):
+        columns[name] = replace(_column(name, columns, node, text), nullable=False)
+    return tuple(dict.fromkeys(names))
+
+
+def _parent(constraint: exp.Expr) -> exp.Expr:
+    assert constraint.parent is not None
+    return constraint.parent
+
+
+def _retention(
+    tree: CreateRelation, columns: dict[str, Column], text: SqlText
+) -> tuple[int | None, str | None]:
+    """For how many ns rows stay, and the column that this counts from: the one named, or `ts`."""
+    node, by = tree.args.get("retain"), tree.args.get("retain_by")
+    if node is None:
+        return None, None
+    if tree.args["static"]:
+        raise text.error("RETAIN is for a stream; rows of a TABLE stay until they are deleted", node)
+    unit = node.args.get("unit")
+    span = interval_of(f"{node.this.name} {unit.name}" if unit else node.this.name) if node.this else None
+    if span is None or span[1] or span[0] <= 0:
+        message = "RETAIN takes an INTERVAL above 0 of days or less, as in RETAIN INTERVAL '1 hour'"
+        raise text.error(message, node)
+    if by is None and "ts" not in columns:
+        message = "RETAIN needs a TIMESTAMP column ts, or another one: RETAIN INTERVAL '1 hour' ON column"
+        raise text.error(message, node)
+    name = identifier(by, text) if by else "ts"
+    kind = _column(name, columns, by or node, text).type.kind
+    if kind is not Kind.TIMESTAMP:
+        raise text.error(f"RETAIN counts from a TIMESTAMP column; {name} is {kind.value}", by or node)
+    return span[0], name
+
+
+def _column(name: str, columns: dict[str, Column], node: exp.Expr, text: SqlText) -> Column:
+    column = columns.get(name)
+    if column is None:
+        raise text.error(f"unknown column {name}{nearest(name, columns)}", node)
+    return column
 
 
 def _type(node: exp.DataType, text: SqlText) -> Type:
@@ -98,9 +159,7 @@ def _narrow(node: exp.Expr, columns: dict[str, Column], text: SqlText) -> None:
         raise text.error(f"a CHECK over several columns is not supported; {_CHECK_FORM}", node)
     for bound in bounds:
         name = identifier(bound.column.this, text)
-        column = columns.get(name)
-        if column is None:
-            raise text.error(f"unknown column {name}{nearest(name, columns)}", bound.column)
+        column = _column(name, columns, bound.column, text)
         if column.type.kind not in (Kind.INTEGER, Kind.DECIMAL):
             kind = column.type.kind.value
             raise text.error(f"CHECK on a {kind} column is not supported; it takes INTEGER and DECIMAL", node)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar
 
 from sqlglot import exp, tokens
 from sqlglot.dialects.dialect import Dialect
@@ -18,13 +18,12 @@ from sqlglot.tokens import Token, TokenType
 
 from orderbook.errors import SqlError
 
+from .declaration_grammar import START, DeclarationParser, PlacedError, shown, start_at
+
 # The parser recurses about twenty frames a parenthesis, every stage a few frames a level of the tree.
 MAX_PARENTHESES = 32
 MAX_DEPTH = 120
-_START = "start"
-TYPES = "SMALLINT, INTEGER, BIGINT, DECIMAL(p, s), DOUBLE, BOOLEAN, TEXT, TIMESTAMP"
 _STATEMENTS = "CREATE STREAM, CREATE TABLE, CREATE VIEW or SELECT"
-_Parsed = TypeVar("_Parsed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,185 +54,64 @@ def position(node: exp.Expr) -> int:
     """The offset of a node's first character, or of the nearest ancestor's that has one."""
     current: Any = node
     while current is not None:
-        if _START in current.meta:
-            return int(current.meta[_START])
-        starts = [n.meta[_START] for n in current.walk() if _START in n.meta]
+        if START in current.meta:
+            return int(current.meta[START])
+        starts = [n.meta[START] for n in current.walk() if START in n.meta]
         if starts:
             return int(min(starts))
         current = current.parent
     return 0
 
 
-class CreateRelation(exp.Expression):
-    """CREATE STREAM or CREATE TABLE: `this` the name, ColumnDefs and CheckColumnConstraints, options."""
-
-    arg_types: ClassVar = {
-        "this": True,
-        "expressions": True,
-        "static": True,
-        "source": False,
-        "max_rows": False,
-    }
-
-
-class CreateView(exp.Expression):
-    """CREATE VIEW: `this` the name, `expression` the query."""
-
-    arg_types: ClassVar = {"this": True, "expression": True}
-
-
-class _SyntaxError(ParseError):
-    """A parse error that keeps the offset of the token it is about."""
-
-    def __init__(self, description: str, offset: int) -> None:
-        super().__init__(description, [{"description": description}])
-        self.description, self.offset = description, offset
-
-
 def _modifier(parse: Callable[[Any], tuple[str, Any]], parser: Any) -> tuple[str, Any]:
     """Parses a clause that follows FROM, and marks where its keyword stands."""
     start = parser._curr
     key, node = parse(parser)
-    return key, _start_at(start, node)
+    return key, start_at(start, node)
 
 
-class _Parser(Parser):
-    """sqlglot's parser; nodes keep where they start, and CREATE takes only what we declare."""
+class _Parser(DeclarationParser):
+    """sqlglot's parser; nodes keep where they start."""
 
     QUERY_MODIFIER_PARSERS: ClassVar = {
         token: partial(_modifier, parse) for token, parse in Parser.QUERY_MODIFIER_PARSERS.items()
     }
 
-    def raise_error(self, message: str, token: Any = None) -> NoReturn:
-        at = token or self._curr or self._prev
-        if not token and not self._curr:
-            raise _SyntaxError("syntax error: the statement ends too early", at.end + 1)
-        missing = re.match(r"Required keyword: '(\w+)' missing for <class '.*?(\w+)'>", message)
-        if missing:
-            message = f"incomplete {missing[2].upper()}"
-        elif message.startswith("Invalid expression"):
-            message = f"unexpected {at.text!r}"
-        raise _SyntaxError(f"syntax error: {_shown(message, 120)}", at.start)
-
-    def _refuse(self, message: str) -> NoReturn:
-        raise _SyntaxError(message, self._curr.start)
-
-    def _marked(self, parse: Callable[[], _Parsed]) -> _Parsed:
-        start = self._curr
-        return _start_at(start, parse())
-
     def _parse_unary(self) -> Any:
-        return self._marked(super()._parse_unary)
+        return self.marked(super()._parse_unary)
 
     def _parse_select(self, *args: Any, **options: Any) -> Any:
-        return self._marked(lambda: super(_Parser, self)._parse_select(*args, **options))
+        return self.marked(lambda: super(_Parser, self)._parse_select(*args, **options))
 
     def _parse_table(self, *args: Any, **options: Any) -> Any:
-        return self._marked(lambda: super(_Parser, self)._parse_table(*args, **options))
+        return self.marked(lambda: super(_Parser, self)._parse_table(*args, **options))
 
     def _parse_join(self, *args: Any, **options: Any) -> Any:
-        return self._marked(lambda: super(_Parser, self)._parse_join(*args, **options))
+        return self.marked(lambda: super(_Parser, self)._parse_join(*args, **options))
 
     def _parse_with(self, *args: Any, **options: Any) -> Any:
-        return self._marked(lambda: super(_Parser, self)._parse_with(*args, **options))
+        return self.marked(lambda: super(_Parser, self)._parse_with(*args, **options))
 
     def _parse_cube_or_rollup(self, *args: Any, **options: Any) -> Any:
-        return self._marked(lambda: super(_Parser, self)._parse_cube_or_rollup(*args, **options))
+        return self.marked(lambda: super(_Parser, self)._parse_cube_or_rollup(*args, **options))
 
     def _parse_grouping_sets(self, *args: Any, **options: Any) -> Any:
-        return self._marked(lambda: super(_Parser, self)._parse_grouping_sets(*args, **options))
+        return self.marked(lambda: super(_Parser, self)._parse_grouping_sets(*args, **options))
 
     def _parse_table_sample(self, *args: Any, **options: Any) -> Any:
-        return self._marked(lambda: super(_Parser, self)._parse_table_sample(*args, **options))
+        return self.marked(lambda: super(_Parser, self)._parse_table_sample(*args, **options))
 
     def parse_set_operation(self, *args: Any, **options: Any) -> Any:
-        return self._marked(lambda: super(_Parser, self).parse_set_operation(*args, **options))
-
-    def _parse_create(self) -> Any:
-        start = self._prev
-        if self._match(TokenType.VIEW):
-            return _start_at(start, self._parse_create_view())
-        if not self._match_set((TokenType.STREAM, TokenType.TABLE)):
-            self._refuse("after CREATE write STREAM, TABLE or VIEW")
-        return _start_at(start, self._parse_create_relation(self._prev.token_type is TokenType.TABLE))
-
-    def _parse_name(self, what: str) -> Any:
-        if not self._curr or self._curr.token_type is TokenType.STRING:
-            self.raise_error(f"expected the name of a {what}")
-        return self._parse_id_var() or self.raise_error(f"expected the name of a {what}")
-
-    def _parse_create_view(self) -> Any:
-        name = self._parse_name("view")
-        if not self._match(TokenType.ALIAS):
-            self.raise_error("expected AS and a SELECT after the view's name")
-        query = self._parse_ddl_select() or self.raise_error("expected a SELECT after AS")
-        return self.expression(CreateView(this=name, expression=query))
-
-    def _parse_create_relation(self, static: bool) -> Any:
-        name = self._parse_name("table" if static else "stream")
-        items = self._parse_wrapped_csv(self._parse_declared)
-        source = max_rows = None
-        while self._curr:
-            if source is None and self._match_text_seq("SOURCE"):
-                source = self._parse_string() or self.raise_error("expected a string after SOURCE")
-            elif max_rows is None and self._match(TokenType.WITH):
-                max_rows = self._parse_wrapped(self._parse_max_rows)
-            elif self._curr.text.upper() == "RETAIN":
-                self._refuse("RETAIN is not supported yet; delete rows that are no longer needed")
-            else:
-                word = self._curr.text
-                self.raise_error(f"unexpected {word!r}; expected SOURCE '...' or WITH (max_rows = N)")
-        return self.expression(
-            CreateRelation(this=name, expressions=items, static=static, source=source, max_rows=max_rows)
-        )
-
-    def _parse_max_rows(self) -> Any:
-        if not self._match_text_seq("MAX_ROWS"):
-            self._refuse(f"unknown option {self._curr.text!r}; the only one is max_rows")
-        if not self._match(TokenType.EQ):
-            self.raise_error("expected = and a number of rows")
-        number = self._parse_number()
-        if number is None or not number.name.isdigit() or not 0 < int(number.name[:20]) < 2**63:
-            at = self._prev if number else self._curr
-            self.raise_error("max_rows is a whole number above 0 and below 2**63", at)
-        return number
-
-    def _parse_declared(self) -> Any:
-        """One column with its constraints, or a CHECK of the whole relation."""
-        start = self._curr
-        if self._is_check():
-            return _start_at(start, self._parse_check())
-        name = self._parse_name("column")
-        kind = self._marked(lambda: self._parse_types(schema=True, allow_identifiers=False))
-        if kind is None:
-            self._refuse(f"column {name.name} needs one of the types {TYPES}")
-        constraints: list[Any] = []
-        while self._curr and self._curr.token_type not in (TokenType.COMMA, TokenType.R_PAREN):
-            if self._is_check():
-                constraints.append(self._marked(self._parse_check))
-            elif self._match_pair(TokenType.NOT, TokenType.NULL):
-                constraints.append(exp.NotNullColumnConstraint())
-            else:
-                word = self._curr.text.upper()
-                self._refuse(f"{word} is not supported here; a column takes NOT NULL and CHECK (...)")
-        return _start_at(start, self.expression(exp.ColumnDef(this=name, kind=kind, constraints=constraints)))
-
-    def _is_check(self) -> bool:
-        following = self._next
-        return bool(
-            self._curr.text.upper() == "CHECK" and following and following.token_type is TokenType.L_PAREN
-        )
-
-    def _parse_check(self) -> Any:
-        self._advance()
-        return self.expression(exp.CheckColumnConstraint(this=self._parse_wrapped(self._parse_disjunction)))
+        return self.marked(lambda: super(_Parser, self).parse_set_operation(*args, **options))
 
 
 class Sql(Dialect):
-    """The project's SQL: sqlglot's default dialect with STREAM."""
+    """The project's SQL: sqlglot's default dialect with STREAM, and NULL after every value."""
+
+    NULL_ORDERING = "nulls_are_last"
 
     class Tokenizer(tokens.Tokenizer):
-        KEYWORDS: ClassVar = {**tokens.Tokenizer.KEYWORDS, "STREAM": TokenType.STREAM}
+        KEYWORDS: ClassVar = {**tokens.Tokenizer.KEYWORDS, "STREAM": TokenType.STREAM, "//": TokenType.DIV}
 
     Parser = _Parser
 
@@ -254,12 +132,12 @@ def _statement(dialect: Dialect, text: SqlText, chunk: list[Token]) -> Statement
     _check_nesting(text, chunk)
     first = chunk[0]
     if first.token_type not in (TokenType.CREATE, TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN):
-        raise text.error(f"expected {_STATEMENTS}, not {_shown(first.text)}", first)
+        raise text.error(f"expected {_STATEMENTS}, not {shown(first.text)}", first)
     parser = dialect.parser(error_level=ErrorLevel.IMMEDIATE)
     try:
         tree = parser.parse(chunk, text.sql)[0]
     except ParseError as error:
-        placed = error if isinstance(error, _SyntaxError) else _SyntaxError("syntax error", first.start)
+        placed = error if isinstance(error, PlacedError) else PlacedError("syntax error", first.start)
         raise text.error(placed.description, placed.offset) from None
     except RecursionError:
         raise text.error("the statement is nested too deeply; split it into views", first) from None
@@ -306,12 +184,6 @@ def _children(node: exp.Expr) -> list[Any]:
     return list(node.iter_expressions())
 
 
-def _start_at(token: Any, node: Any) -> Any:
-    if isinstance(node, exp.Expr) and token:
-        node.meta.setdefault(_START, token.start)
-    return node
-
-
 def _token_error(text: SqlText, error: TokenError) -> SqlError:
     start = error.end or 0
     opened = _unclosed(text.sql)
@@ -329,8 +201,3 @@ def _unclosed(sql: str) -> tuple[int, str] | None:
         if match["open"]:
             return match.start(), names[match["open"]]
     return None
-
-
-def _shown(text: str, limit: int = 40) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 3] + "..."

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from .bound import Aggregate, ColumnRef, Expression, Output
+from .bound import Aggregate, Cast, ColumnRef, Expression, Output, Window
 from .dialect import SqlText
 
 
@@ -20,13 +20,15 @@ class NamedOutput:
 
 
 def default_name(expression: Expression) -> str:
-    """The name of an output without AS: the column's, `sum_volume`, `count`, or else `value`."""
+    """The name of an output without AS: the column's, `sum_volume`, `count`, `rank`, or else `value`."""
     match expression:
         case ColumnRef(_, name):
             return name
-        case Aggregate(function, ColumnRef(_, name)):
+        case Cast(argument):
+            return default_name(argument)
+        case Aggregate(function, ColumnRef(_, name)) | Window(function, ColumnRef(_, name)):
             return f"{function}_{name}"
-        case Aggregate(function):
+        case Aggregate(function) | Window(function):
             return function
     return "value"
 

@@ -1,236 +1,317 @@
-"""Queries, from syntax trees to bound ones: FROM, WHERE, GROUP BY, then the outputs."""
+"""Queries, from syntax trees to bound ones: FROM, WHERE, GROUP BY, the outputs, then the final clauses."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
 
-from . import refuse
-from .bound import Expression, Output, Select, Source
-from .dialect import SqlText, position
-from .expressions import ExpressionBinder, logical
+from . import refuse, set_operations
+from .aggregates import aggregates_rows
+from .aliases import define, with_aliases
+from .bound import Expression, Output, Select, ShownBy, Source, Window
+from .building import logical
+from .definitions import BoundQuery, Lookup, Named, RowLimits
+from .dialect import SqlText
+from .expressions import ExpressionBinder
+from .final_clauses import CLAUSES, Final, FinalBinder, whole_number
+from .finish import Finisher, outputs_of, with_hidden
+from .grouping import Groups, bind_groups, grouping_sets, resolve_grouping
+from .joins import JoinBinder
 from .outputs import NamedOutput, default_name, distinct_names
-from .scope import MAX_SOURCES, FromItem, Scope, SourceNames, identifier
-from .types import Column, Relation
+from .row_limits import Limited, by_source, conjuncts, hidden_limits, is_row_number, limited
+from .scope import MAX_SOURCES, MergedColumn, Scope, SourceNames, identifier
+from .sources import SourceBinder, derived_item
+from .types import Relation
+from .typing_rules import TypingError
+from .walk import has
+from .window_groups import over_groups
 
-_SELECT_ARGS = {"expressions", "from_", "joins", "where", "group"}
+_SELECT_ARGS = {"expressions", "from_", "joins", "where", "group", "having", "windows", "with_", *CLAUSES}
+_NO_LIMITS: RowLimits = {}
+_DERIVE = "put the aggregation in a derived table"
 
 
 @dataclass(frozen=True, slots=True)
-class ViewDefinition:
-    """A view before it is bound; `named_at` is the node that an error about its name points at."""
+class CommonTable:
+    """A query of WITH; it is bound anew for every use, in the scope and with the names of where it stands."""
 
-    name: str
     tree: exp.Expr
-    text: SqlText
-    sql: str
-    named_at: exp.Expr
+    columns: tuple[exp.Expr, ...]
+    binder: "QueryBinder"
+    parent: Scope | None
 
 
 @dataclass(frozen=True, slots=True)
-class BoundQuery:
-    """A bound query, the output names it had twice, and the most rows it can have."""
+class _Branch:
+    """A SELECT for one grouping set, before its final clauses."""
 
     select: Select
+    hidden: tuple[Expression, ...]
+    final: Final
     ambiguous: frozenset[str]
     rows: int
-
-
-Lookup = Callable[[str, SqlText, exp.Expr], "Relation | ViewDefinition"]
 
 
 @dataclass(slots=True)
 class QueryBinder:
     """Binds the queries of one text for one view; `names` is shared by all that the view inlines.
 
-    `lookup` gives the relation or view of a name, or raises SqlError at the node that names it.
+    `lookup` gives the relation or view of a name, or raises SqlError at the node that names it. `tables`
+    are the common table expressions in scope.
     """
 
     text: SqlText
     parameters: Mapping[str, Any]
     lookup: Lookup
     names: SourceNames = field(default_factory=SourceNames)
+    tables: Mapping[str, CommonTable] = field(default_factory=dict)
 
-    def query(self, tree: exp.Expr, parent: Scope | None) -> BoundQuery:
-        """Binds a SELECT, in parentheses or not, in the scope of the query it stands in."""
-        while isinstance(tree, exp.Subquery):
-            self._only(tree, {"this", "alias"})
-            tree = tree.this
-        if not isinstance(tree, exp.Select):
-            raise self.text.error(refuse.construct(tree), tree)
-        self._only(tree, _SELECT_ARGS)
-        if not tree.expressions:
-            raise self.text.error("SELECT needs at least one column", tree)
-        return self._select(tree, Scope(self.text, parent))
-
-    def _select(self, tree: exp.Select, scope: Scope) -> BoundQuery:
-        expressions = ExpressionBinder(self.text, self.parameters, lambda n, s: self.query(n, s).select)
-        sources, conditions = self._from(tree, scope, expressions)
-        if where := tree.args.get("where"):
-            scope.clause = "WHERE"
-            conditions.append(expressions.condition(where.this, scope))
-        group_by = self._group_by(tree, scope, expressions)
-        scope.clause, scope.grouped = "SELECT", frozenset(group_by)
-        scope.aggregated = bool(group_by)
-        scope.loose.clear()
-        named = [o for e in tree.expressions for o in self._outputs(e, scope, expressions)]
-        if scope.aggregated and scope.loose:
-            name, node = scope.loose[0]
-            message = f"{name} is neither in GROUP BY nor in an aggregate; add it to GROUP BY or aggregate it"
-            raise self.text.error(message, node)
-        outputs, ambiguous = distinct_names(named, self.text)
-        condition = logical("AND", conditions) if conditions else None
-        select = Select(tuple(sources), condition, group_by, outputs, scope.aggregated)
-        return BoundQuery(select, ambiguous, 1 if scope.aggregated and not group_by else scope.rows)
-
-    def _from(
-        self, tree: exp.Select, scope: Scope, expressions: ExpressionBinder
-    ) -> tuple[list[Source], list[Expression]]:
-        sources: list[Source] = []
-        conditions: list[Expression] = []
-        first = tree.args.get("from_")
-        if first:
-            sources.append(self._source(first.this, scope))
-        for join in tree.args.get("joins") or ():
-            self._check_join(join)
-            sources.append(self._source(join.this, scope))
-            if on := join.args.get("on"):
-                scope.clause = "ON"
-                conditions.append(expressions.condition(on, scope))
-        return sources, conditions
-
-    def _check_join(self, join: exp.Join) -> None:
-        side, kind = (join.args.get(k, "") or "" for k in ("side", "kind"))
-        if side or kind not in ("", "INNER", "CROSS"):
-            name = " ".join(w for w in (side, kind, "JOIN") if w)
-            raise self.text.error(refuse.sentence(name, "only inner and cross joins are maintained"), join)
-        self._only(join, {"this", "on", "side", "kind"})
-        is_comma = self.text.sql[position(join)] == ","
-        if kind == "CROSS" and join.args.get("on"):
-            raise self.text.error("CROSS JOIN takes no ON; write JOIN ... ON", join)
-        if not is_comma and kind != "CROSS" and not join.args.get("on"):
-            raise self.text.error("JOIN needs ON; write CROSS JOIN to pair every row with every row", join)
-
-    def _source(self, node: exp.Expr, scope: Scope) -> Source:
-        if isinstance(node, exp.Subquery) and not isinstance(_unwrapped(node), exp.Table):
-            return self._derived(node, scope)
-        if not isinstance(node, exp.Table):
-            joined = isinstance(node, exp.Subquery)
-            raise self.text.error(refuse.clause("joins") if joined else refuse.construct(node), node)
-        self._only(node, {"this", "alias"})
-        if not isinstance(node.this, exp.Identifier):
-            message = refuse.sentence("table function", "declare a table with CREATE TABLE")
-            raise self.text.error(message, node)
-        name = identifier(node.this, self.text)
-        found = self.lookup(name, self.text, node)
-        alias = self._alias(node, name, scope)
-        id = self._unique(alias, node)
-        if isinstance(found, Relation):
-            scope.items.append(FromItem(alias, id, found.columns, frozenset(), found.max_rows))
-            return Source(id, found)
-        inlined = QueryBinder(found.text, self.parameters, self.lookup, self.names).query(found.tree, None)
-        return self._inlined(alias, id, inlined, scope, found.name)
-
-    def _derived(self, node: exp.Subquery, scope: Scope) -> Source:
-        """A derived table sees the queries around its own, but not its neighbours in FROM."""
-        alias = self._alias(node, "derived", scope)
-        id = self._unique(alias, node)
-        return self._inlined(alias, id, self.query(node, scope.parent), scope, None)
-
-    def _inlined(self, alias: str, id: str, query: BoundQuery, scope: Scope, view: str | None) -> Source:
-        columns = tuple(
-            Column(o.name, o.expression.type, o.expression.nullable) for o in query.select.outputs
+    @property
+    def expressions(self) -> ExpressionBinder:
+        """The binder of the expressions of queries that see what this one sees."""
+        return ExpressionBinder(
+            self.text, self.parameters, lambda n, s: self.query(n, s).select, self.unique, self.lookup
         )
-        scope.items.append(FromItem(alias, id, columns, query.ambiguous, query.rows))
-        return Source(id, query.select, view)
 
-    def _alias(self, node: exp.Expr, default: str, scope: Scope) -> str:
-        given = node.args.get("alias")
-        alias = default
-        if given:
-            self._only(given, {"this"})
-            alias = identifier(given.this, self.text)
-        if any(item.alias == alias for item in scope.items):
-            if not given and isinstance(node, exp.Subquery):
-                raise self.text.error("the second derived table of a FROM needs an alias", node)
-            raise self.text.error(f"{alias} stands twice in FROM; give each its own alias", node)
-        return alias
+    def query(self, tree: exp.Expr, parent: Scope | None, limits: RowLimits = _NO_LIMITS) -> BoundQuery:
+        """Binds a query, in parentheses or not, in the scope of the query it stands in.
 
-    def _unique(self, alias: str, node: exp.Expr) -> str:
+        limits: limits on row numbers among the outputs, which the query may apply (`BoundQuery.limited`).
+        """
+        if with_ := tree.args.get("with_"):
+            return self._with(with_, parent)._query(tree, parent, limits)
+        return self._query(tree, parent, limits)
+
+    def named(self, name: str, node: exp.Expr, limits: RowLimits) -> Named:
+        """What a name in FROM stands for: a common table expression, a relation or a view."""
+        if table := self.tables.get(name):
+            applied = _NO_LIMITS if table.columns else limits
+            return Named(_renamed(table, table.binder.query(table.tree, table.parent, applied)))
+        found = self.lookup(name, self.text, node)
+        if isinstance(found, Relation):
+            return Named(found)
+        inner = QueryBinder(found.text, self.parameters, self.lookup, self.names)
+        return Named(inner.query(found.tree, None, limits), found.name)
+
+    def unique(self, alias: str, node: exp.Expr) -> str:
+        """An identifier for a source that no other of the view has."""
         if len(self.names.taken) >= MAX_SOURCES:
             message = f"the view reads more than {MAX_SOURCES} relations with the views it reads"
             raise self.text.error(message, node)
         return self.names.unique(alias)
 
-    def _group_by(
-        self, tree: exp.Select, scope: Scope, expressions: ExpressionBinder
-    ) -> tuple[Expression, ...]:
-        group = tree.args.get("group")
-        if not group:
-            return ()
-        self._only(group, {"expressions"})
-        scope.clause = "GROUP BY"
-        bound = (expressions.value(self._grouping(e, tree, scope), scope) for e in group.expressions)
-        return tuple(dict.fromkeys(bound))
+    def _with(self, clause: exp.With, parent: Scope | None) -> "QueryBinder":
+        """The binder that sees the common table expressions too; each sees those before it."""
+        if clause.recursive:
+            raise self.text.error(refuse.clause("with_", clause), clause)
+        binder = self
+        names: set[str] = set()
+        for table in clause.expressions:
+            refuse.only(self.text, table, {"this", "alias", "materialized"})
+            alias = table.args["alias"]
+            name = identifier(alias.this, self.text)
+            if name in names:
+                raise self.text.error(f"WITH defines {name} twice", alias)
+            names.add(name)
+            defined = CommonTable(table.this, tuple(alias.args.get("columns") or ()), binder, parent)
+            binder = replace(binder, tables={**binder.tables, name: defined})
+        return binder
 
-    def _grouping(self, node: exp.Expr, tree: exp.Select, scope: Scope) -> exp.Expr:
-        """The expression that an item of GROUP BY means: a column before an alias, an ordinal its output."""
-        if isinstance(node, exp.Literal) and not node.is_string:
-            ordinal = int(node.name) if node.name.isdigit() else 0
-            if not 1 <= ordinal <= len(tree.expressions):
-                message = f"GROUP BY {node.name} names no output; there are {len(tree.expressions)}"
-                raise self.text.error(message, node)
-            if any(e.is_star for e in tree.expressions[:ordinal]):
-                raise self.text.error("an ordinal in GROUP BY does not count past *; name the column", node)
-            return _unaliased(tree.expressions[ordinal - 1])
-        if isinstance(node, exp.Column) and len(node.parts) == 1 and isinstance(node.this, exp.Identifier):
-            name = identifier(node.this, self.text)
-            aliases = [e for e in tree.expressions if isinstance(e, exp.Alias) and e.alias.lower() == name]
-            if aliases and not scope.has(name):
-                return _unaliased(aliases[0])
-        return node
+    def _query(self, tree: exp.Expr, parent: Scope | None, limits: RowLimits) -> BoundQuery:
+        match tree:
+            case exp.Select():
+                return self._select(tree, parent, limits)
+            case exp.Subquery(this=exp.Query()):
+                refuse.only(self.text, tree, {"this", "alias", "with_", *CLAUSES})
+                alone = not any(tree.args.get(k) for k in CLAUSES)
+                inner = self.query(tree.this, parent, limits if alone else _NO_LIMITS)
+                return self._finish_whole(tree, inner, parent)
+            case exp.SetOperation():
+                parts = [self.query(t, parent) for t in set_operations.operands(tree)]
+                return self._finish_whole(tree, set_operations.combined(self, tree, parts), parent)
+        raise self.text.error(refuse.construct(tree), tree)
 
-    def _outputs(self, node: exp.Expr, scope: Scope, expressions: ExpressionBinder) -> list[NamedOutput]:
+    def _finish_whole(self, tree: exp.Expr, query: BoundQuery, parent: Scope | None) -> BoundQuery:
+        """ORDER BY and LIMIT of a set operation or of a query in parentheses: over its outputs."""
+        if not any(tree.args.get(k) for k in CLAUSES - {"distinct"}):
+            return query
+        id = self.unique("derived", tree)
+        scope = Scope(self.text, parent, [derived_item("derived", id, query)])
+        outputs = outputs_of(id, query.select.outputs)
+        select = Select((Source(id, query.select),), None, (), outputs, False)
+        binder = FinalBinder(self, tree, scope, outputs)
+        final = binder.final(None, query.rows <= 1)
+        branch = _Branch(select, tuple(binder.hidden), final, query.ambiguous, query.rows)
+        return self._finished(branch, tree)
+
+    def _select(self, tree: exp.Select, parent: Scope | None, limits: RowLimits) -> BoundQuery:
+        refuse.only(self.text, tree, _SELECT_ARGS)
+        if not tree.expressions:
+            raise self.text.error("SELECT needs at least one column", tree)
+        count = len(grouping_sets(tree, self.text))
+        if count > 1:
+            branch = self._grouped(tree, parent, limits, count)
+        else:
+            branch = self._branch(tree, parent, limits)
+        row_number = self._limited_output(tree, limits)
+        name = identifier(row_number.conjunct.args["alias"], self.text) if row_number else None
+        return replace(self._finished(branch, tree), limited=name)
+
+    def _limited_output(self, tree: exp.Select, limits: RowLimits) -> Limited | None:
+        """The output that is a row number and limited by the query around; its alias is the conjunct."""
+        if not limits or any(tree.args.get(k) for k in ("distinct", "qualify", "limit")):
+            return None
+        for output in tree.expressions:
+            if isinstance(output, exp.Alias) and is_row_number(output.this) and len(tree.expressions) > 1:
+                limit = limits.get(output.alias.lower())
+                if limit:
+                    return Limited(output, output.this, limit)
+        return None
+
+    def _limited_qualify(self, tree: exp.Select) -> Limited | None:
+        qualify = tree.args.get("qualify")
+        found = limited(qualify.this, lambda n: whole_number(self, n)) if qualify else None
+        return found if found and is_row_number(found.subject) else None
+
+    def _grouped(self, tree: exp.Select, parent: Scope | None, limits: RowLimits, count: int) -> _Branch:
+        """All grouping sets of a query: one branch of a UNION ALL each."""
+        branches = [self._branch(tree.copy(), parent, limits, chosen) for chosen in range(count)]
+        first = branches[0]
+        extended = [with_hidden(b.select, b.hidden) for b in branches]
+        try:
+            select = set_operations.union_all(self, extended, tree)
+        except TypingError as error:
+            raise self.text.error(str(error), tree) from None
+        shown = len(first.select.outputs)
+        hidden = tuple(o.expression for o in select.outputs[shown:])
+        select = replace(select, outputs=select.outputs[:shown])
+        return replace(first, select=select, hidden=hidden, rows=sum(b.rows for b in branches))
+
+    def _branch(self, tree: exp.Select, parent: Scope | None, limits: RowLimits, chosen: int = 0) -> _Branch:
+        """The query for one of its grouping sets."""
+        row_number = self._limited_output(tree, limits) or self._limited_qualify(tree)
+        sets = grouping_sets(tree, self.text)
+        scope = Scope(self.text, parent)
+        sources, conditions = self._rows(tree, scope)
+        groups = bind_groups(self, tree, scope, sets, chosen) if sets else Groups((), frozenset())
+        if next(tree.find_all(exp.Grouping), None):
+            resolve_grouping(self, tree, scope, groups)
+        scope.grouped, scope.absent = frozenset(groups.present), groups.absent
+        scope.aggregated = bool(sets) or bool(tree.args.get("having")) or aggregates_rows(tree)
+        scope.sources, scope.where = sources, logical("AND", conditions) if conditions else None
+        scope.loose.clear()
+        scope.clause = "SELECT"
+        left_out = row_number.conjunct if row_number else None
+        items = [e for e in tree.expressions if e is not left_out]
+        known: dict[str, exp.Expr] = {}
+        named = []
+        for item in items:
+            named += self._outputs(item, known, scope)
+            define(known, item, scope)
+        outputs, ambiguous = distinct_names(named, self.text)
+        having = self._having(tree, known, scope)
+        binder = FinalBinder(self, tree, scope, outputs, known)
+        final = binder.final(row_number, scope.aggregated and not groups.present)
+        if scope.aggregated and scope.loose:
+            name, node = scope.loose[0]
+            message = f"{name} is neither in GROUP BY nor in an aggregate; add it to GROUP BY or aggregate it"
+            raise self.text.error(message, node)
+        select = Select(sources, scope.where, groups.present, outputs, scope.aggregated, having)
+        hidden = tuple(binder.hidden)
+        if scope.aggregated and any(has(e, Window) for e in (*(o.expression for o in outputs), *hidden)):
+            if len(sets) > 1:
+                message = refuse.sentence("window function over GROUPING SETS", _DERIVE)
+                raise self.text.error(message, tree.args["group"])
+            select, hidden = over_groups(select, hidden, lambda: self.unique("derived", tree))
+        rows = 1 if scope.aggregated and not groups.present else scope.rows
+        return _Branch(select, hidden, final, ambiguous, rows)
+
+    def _rows(self, tree: exp.Select, scope: Scope) -> tuple[tuple[Any, ...], list[Expression]]:
+        """FROM and WHERE. A limit on a row number that a source applied is gone from WHERE."""
+        found = hidden_limits(tree, lambda n: whole_number(self, n))
+        binder = SourceBinder(self, by_source(found))
+        sources, conditions = JoinBinder(self, scope, binder).from_clause(tree)
+        where = tree.args.get("where")
+        if where:
+            scope.clause = "WHERE"
+            applied = {name for _, name in binder.limited}
+            done = [f.conjunct for f in found if f.subject.name.lower() in applied]
+            remaining = [c for c in conjuncts(where.this) if all(c is not d for d in done)]
+            parts = remaining if done else [where.this]
+            conditions += [self.expressions.condition(c, scope) for c in parts]
+        return sources, conditions
+
+    def _having(self, tree: exp.Select, known: Mapping[str, exp.Expr], scope: Scope) -> Expression | None:
+        having = tree.args.get("having")
+        if not having:
+            return None
+        scope.clause = "HAVING"
+        return self.expressions.condition(with_aliases(having.this, known, scope), scope)
+
+    def _finished(self, branch: _Branch, tree: exp.Expr) -> BoundQuery:
+        final, outputs = branch.final, branch.select.outputs
+        finisher = Finisher(branch.select, branch.hidden, lambda: self.unique("derived", tree))
+        select = finisher.finish(final)
+        rows = min(branch.rows, final.limit.limit) if final.limit else branch.rows
+        order = []
+        for key in final.order:
+            if key.slot is None or key.slot >= len(outputs):
+                break
+            order.append(ShownBy(outputs[key.slot].name, key.descending, key.nulls_first))
+        return BoundQuery(select, branch.ambiguous, max(rows, 1), tuple(order))
+
+    def _outputs(self, node: exp.Expr, known: Mapping[str, exp.Expr], scope: Scope) -> list[NamedOutput]:
+        """The outputs that an item of SELECT stands for; `known` are those before it."""
         star = node.this if isinstance(node, exp.Column) else node
         if isinstance(star, exp.Star):
             return self._star(node, star, scope)
         if isinstance(node, exp.Alias):
             name = identifier(node.args["alias"], self.text)
-            return [NamedOutput(Output(name, expressions.value(node.this, scope)), True, node.args["alias"])]
-        expression = expressions.value(node, scope)
-        return [NamedOutput(Output(default_name(expression), expression), False, node)]
+            value = self.expressions.value(with_aliases(node.this, known, scope), scope)
+            return [NamedOutput(Output(name, value), True, node.args["alias"])]
+        value = self.expressions.value(with_aliases(node, known, scope), scope)
+        return [NamedOutput(Output(_name(node, value), value), False, node)]
 
     def _star(self, node: exp.Expr, star: exp.Star, scope: Scope) -> list[NamedOutput]:
         if any(star.args.values()):
             message = refuse.sentence("* with EXCEPT, REPLACE or RENAME", "name the columns")
             raise self.text.error(message, node)
-        items = scope.items
+        values: list[tuple[str, Expression]] = []
         if isinstance(node, exp.Column):
             qualifier = node.args["table"]
-            items = [scope.item(identifier(qualifier, self.text), qualifier)]
-        if not items:
+            item = scope.item(identifier(qualifier, self.text), qualifier)
+            values = [(c.name, scope.reference(item, c, node)) for c in item.columns]
+        elif not scope.items:
             raise self.text.error("SELECT * needs a FROM", node)
-        return [
-            NamedOutput(Output(c.name, scope.reference(i, c, node)), False, node)
-            for i in items
-            for c in i.columns
-        ]
-
-    def _only(self, node: exp.Expr, taken: set[str]) -> None:
-        """Refuses every clause of a node but those in `taken`."""
-        for key, value in node.args.items():
-            if value and key not in taken:
-                at = value[0] if isinstance(value, list) else value
-                placed = at if isinstance(at, exp.Expr) else node
-                raise self.text.error(refuse.clause(key, value), placed)
+        else:
+            for index, column in scope.visible(0, len(scope.items)):
+                if isinstance(column, MergedColumn):
+                    values.append((column.name, scope.merged_value(column, node)))
+                else:
+                    values.append((column.name, scope.reference(scope.items[index], column, node)))
+        return [NamedOutput(Output(n, scope.settle(scope.mark(), v)), False, node) for n, v in values]
 
 
-def _unwrapped(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Subquery):
-        node = node.this
-    return node
+def _name(node: exp.Expr, value: Expression) -> str:
+    """The name of an output without AS; a column's own where it was merged or renamed."""
+    if isinstance(node, exp.Column) and node.name.isidentifier():
+        return node.name.lower()
+    return default_name(value)
 
 
-def _unaliased(node: exp.Expr) -> exp.Expr:
-    return node.this if isinstance(node, exp.Alias) else node
+def _renamed(table: CommonTable, query: BoundQuery) -> BoundQuery:
+    """The query with the column names of `WITH name(x, y)`."""
+    outputs, names = query.select.outputs, table.columns
+    if not names:
+        return query
+    text = table.binder.text
+    if len(names) > len(outputs):
+        message = f"the query has {len(outputs)} columns, but WITH names {len(names)}"
+        raise text.error(message, names[len(outputs)])
+    given = [identifier(n, text) for n in names] + [o.name for o in outputs[len(names) :]]
+    for index, name in enumerate(given):
+        if name in given[:index]:
+            raise text.error(f"column {name} stands twice in WITH", names[min(index, len(names) - 1)])
+    named = tuple(replace(o, name=n) for o, n in zip(outputs, given, strict=True))
+    return replace(query, select=replace(query.select, outputs=named), ambiguous=frozenset())

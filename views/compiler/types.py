@@ -55,7 +55,8 @@ class Type:
 BOOLEAN = Type(Kind.BOOLEAN, 0, 0, 1)
 DOUBLE = Type(Kind.DOUBLE)
 TEXT = Type(Kind.TEXT, 0, 0, 2**31 - 1)
-TIMESTAMP = Type(Kind.TIMESTAMP)
+# The years 1681 to 2258: what truncation and INTERVALs of up to three years make of it fits 64 bits too.
+TIMESTAMP = Type(Kind.TIMESTAMP, 0, -9_100_000_000_000_000_000, 9_100_000_000_000_000_000)
 INTEGER = Type(Kind.INTEGER, 0, -(2**31), 2**31 - 1)
 BIGINT = Type(Kind.INTEGER)
 
@@ -82,13 +83,21 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A declared stream or table: an ordered list of columns and the most rows it may hold."""
+    """A declared stream or table: an ordered list of columns and the most rows it may hold.
+
+    No two rows agree in all of `primary_key`: a promise of the declaration that the compiler may use and
+    nothing enforces. `retain` is for how many ns a row stays after the time in `retain_by`, a TIMESTAMP
+    column; None keeps rows until they are deleted.
+    """
 
     name: str
     columns: tuple[Column, ...]
     max_rows: int = DEFAULT_MAX_ROWS
     source: str | None = None
     static: bool = False
+    primary_key: tuple[str, ...] = ()
+    retain: int | None = None
+    retain_by: str | None = None
 
     def column(self, name: str) -> Column | None:
         return next((c for c in self.columns if c.name == name), None)

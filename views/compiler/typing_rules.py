@@ -21,7 +21,7 @@ class TypingError(Exception):
 def number(value: int | Decimal) -> Literal:
     """An exact literal: an `int` is INTEGER, a Decimal DECIMAL of as many places as it is written with."""
     if isinstance(value, int):
-        return Literal(value, _interval(Kind.INTEGER, 0, value, value))
+        return Literal(value, interval(Kind.INTEGER, 0, value, value))
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         raise TypingError(f"{value} is not a number")
@@ -29,7 +29,7 @@ def number(value: int | Decimal) -> Literal:
         raise TypingError(f"a number of more than {MAX_DIGITS} digits is not supported")
     scale = max(0, -exponent)
     scaled = scaled_integer(value, scale)
-    return Literal(value, _interval(Kind.DECIMAL, scale, scaled, scaled))
+    return Literal(value, interval(Kind.DECIMAL, scale, scaled, scaled))
 
 
 def scaled_integer(value: Decimal, scale: int) -> int:
@@ -60,19 +60,25 @@ def null() -> Literal:
 
 def adopt(expressions: Sequence[Expression], wanted: Type | None = None) -> list[Any]:
     """The expressions with untyped NULLs given `wanted`, or the type of the first that has one."""
-    typed = (e.type for e in expressions if not _is_null(e))
+    typed = (e.type for e in expressions if not is_null(e))
     target = wanted or next(typed, None)
     if target is None:
         return list(expressions)
-    return [replace(e, type=target) if isinstance(e, Literal) and _is_null(e) else e for e in expressions]
+    return [replace(e, type=target) if isinstance(e, Literal) and is_null(e) else e for e in expressions]
 
 
-def _is_null(expression: Expression) -> bool:
+def is_null(expression: Expression) -> bool:
+    """Whether it is the literal NULL."""
     return isinstance(expression, Literal) and expression.value is None
 
 
 def arithmetic(op: str, left: Type, right: Type) -> Type:
-    """The type of `left op right`; raises TypingError unless both are numeric."""
+    """The type of `left op right`; raises TypingError unless both are numeric.
+
+    The difference of two timestamps is an INTEGER of ns, which a timestamp plus or minus is one again.
+    """
+    if Kind.TIMESTAMP in (left.kind, right.kind):
+        return _time_arithmetic(op, left, right)
     for operand in (left, right):
         if not operand.numeric:
             raise TypingError(f"arithmetic on {operand.kind.value} is not supported; {op} takes numbers")
@@ -81,12 +87,30 @@ def arithmetic(op: str, left: Type, right: Type) -> Type:
     kind = Kind.DECIMAL if Kind.DECIMAL in (left.kind, right.kind) else Kind.INTEGER
     if op == "*":
         corners = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
-        return _interval(kind, left.scale + right.scale, min(corners), max(corners))
+        return interval(kind, left.scale + right.scale, min(corners), max(corners))
     scale = max(left.scale, right.scale)
-    (low, high), (other_low, other_high) = (_at_scale(t, scale) for t in (left, right))
+    (low, high), (other_low, other_high) = (at_scale(t, scale) for t in (left, right))
     if op == "-":
         other_low, other_high = -other_high, -other_low
-    return _interval(kind, scale, low + other_low, high + other_high)
+    return interval(kind, scale, low + other_low, high + other_high)
+
+
+def _time_arithmetic(op: str, left: Type, right: Type) -> Type:
+    kinds = (left.kind, op, right.kind)
+    taken = {
+        (Kind.TIMESTAMP, "-", Kind.TIMESTAMP): Kind.INTEGER,
+        (Kind.TIMESTAMP, "-", Kind.INTEGER): Kind.TIMESTAMP,
+        (Kind.TIMESTAMP, "+", Kind.INTEGER): Kind.TIMESTAMP,
+        (Kind.INTEGER, "+", Kind.TIMESTAMP): Kind.TIMESTAMP,
+    }
+    if kinds not in taken:
+        form = f"{left.kind.value} {op} {right.kind.value}"
+        raise TypingError(
+            f"arithmetic on TIMESTAMP is not supported as {form}; "
+            "add or subtract an INTERVAL (ns), or take the difference of two"
+        )
+    low, high = (-right.high, -right.low) if op == "-" else (right.low, right.high)
+    return interval(taken[kinds], 0, left.low + low, left.high + high)
 
 
 def check_comparison(op: str, left: Type, right: Type) -> None:
@@ -99,22 +123,22 @@ def check_comparison(op: str, left: Type, right: Type) -> None:
         raise TypingError(f"ordering comparison {op} on TEXT is not supported; TEXT takes = and <>")
 
 
-def union(types: Iterable[Type]) -> Type:
+def union(construct: str, types: Iterable[Type]) -> Type:
     """The type that holds the values of all; raises TypingError when their kinds do not mix."""
     result, *others = types
     for other in others:
-        result = _union(result, other)
+        result = _union(construct, result, other)
     return result
 
 
-def _union(left: Type, right: Type) -> Type:
+def _union(construct: str, left: Type, right: Type) -> Type:
     if not (left.numeric and right.numeric) and left.kind is not right.kind:
-        raise TypingError(f"COALESCE of {left.kind.value} and {right.kind.value} is not supported")
+        raise TypingError(f"{construct} of {left.kind.value} and {right.kind.value} is not supported")
     if Kind.DOUBLE in (left.kind, right.kind):
         return DOUBLE
     scale = max(left.scale, right.scale)
     kind = Kind.DECIMAL if Kind.DECIMAL in (left.kind, right.kind) else left.kind
-    (low, high), (other_low, other_high) = (_at_scale(t, scale) for t in (left, right))
+    (low, high), (other_low, other_high) = (at_scale(t, scale) for t in (left, right))
     return Type(kind, scale, min(low, other_low), max(high, other_high))
 
 
@@ -124,15 +148,17 @@ def summed(argument: Type, rows: int) -> Type:
         raise TypingError(f"SUM of {argument.kind.value} is not supported; it takes numbers")
     if argument.kind is Kind.DOUBLE:
         return DOUBLE
-    return _interval(argument.kind, argument.scale, min(0, argument.low * rows), max(0, argument.high * rows))
+    return interval(argument.kind, argument.scale, min(0, argument.low * rows), max(0, argument.high * rows))
 
 
-def _interval(kind: Kind, scale: int, low: int, high: int) -> Type:
+def interval(kind: Kind, scale: int, low: int, high: int) -> Type:
+    """An exact type; raises TypingError for numbers beyond all reason."""
     if max(low.bit_length(), high.bit_length()) > _MAX_BITS:
         raise TypingError(f"a number that may have more than {MAX_DIGITS} digits is not supported")
     return Type(kind, scale, low, high)
 
 
-def _at_scale(kind: Type, scale: int) -> tuple[int, int]:
+def at_scale(kind: Type, scale: int) -> tuple[int, int]:
+    """The interval of an exact type as integers of more decimal places."""
     factor = 10 ** (scale - kind.scale)
     return kind.low * factor, kind.high * factor

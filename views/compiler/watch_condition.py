@@ -50,7 +50,11 @@ def _condition(result: Result, file: str, text: str, parameters: Mapping[str, Pa
     def refuse_subquery(node: exp.Expr, scope: Scope) -> NoReturn:
         raise source.error(sentence("subquery in a condition", "make it a column of the view"), node)
 
-    bound = ExpressionBinder(source, parameters, refuse_subquery).condition(node, scope)
+    def refuse_relation(name: str, text: SqlText, node: exp.Expr) -> NoReturn:
+        raise source.error(sentence("NOW() in a condition", "make it a column of the view"), node)
+
+    binder = ExpressionBinder(source, parameters, refuse_subquery, lambda alias, _: alias, refuse_relation)
+    bound = binder.condition(node, scope)
     values = {c.name: Value(c.scalar, c.type, c.valid) for c in result.columns}
     return Translator({}).condition(bound, {result.name: values}, [])[0]
 

@@ -1,0 +1,153 @@
+"""Plain meanings of scalar functions, casts and aggregates of the bound query, on Python values."""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+from views.compiler.types import Kind, Type
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+BUCKETS_FROM = (datetime(2000, 1, 3, tzinfo=UTC) - EPOCH) // timedelta(microseconds=1) * 1000
+
+
+def applied(name: str, args: Sequence[Any], kind: Type) -> Any:
+    """The function of values; exact numbers are ints and Fractions, timestamps ns, NULL None."""
+    if name in ("least", "greatest"):
+        there = [a for a in args if a is not None]
+        return (min if name == "least" else max)(there) if there else None
+    if None in args:
+        return None
+    return FUNCTIONS[name](*args)
+
+
+def cast(value: Any, kind: Type, exact: bool) -> Any:
+    """CAST to a type; `exact` says that the value's type is exact."""
+    if value is None:
+        return None
+    if kind.kind is Kind.DOUBLE:
+        return float(value)
+    scaled = Fraction(value) * 10**kind.scale
+    whole = half_away(scaled) if exact else round(scaled)
+    return Fraction(whole, 10**kind.scale) if kind.low <= whole <= kind.high else None
+
+
+def half_away(value: Fraction) -> int:
+    return int(math.copysign(1, value)) * math.floor(abs(value) + Fraction(1, 2))
+
+
+def rounded(value: Any, places: int) -> Any:
+    if isinstance(value, float):
+        return math.copysign(math.floor(abs(value) * 10.0**places + 0.5) / 10.0**places, value)
+    return half_away(Fraction(value) * Fraction(10) ** places) / Fraction(10) ** places
+
+
+def truncated_div(left: int, right: int) -> int | None:
+    return math.trunc(Fraction(left, right)) if right else None
+
+
+def remainder(left: Any, right: Any) -> Any:
+    return left - right * math.trunc(Fraction(left) / Fraction(right)) if right else None
+
+
+def inside(domain: Callable[[float], bool], function: Callable[[float], float]) -> Callable[[Any], Any]:
+    return lambda value: function(float(value)) if domain(float(value)) else None
+
+
+def power(base: Any, exponent: Any) -> float | None:
+    try:
+        result = math.pow(float(base), float(exponent))
+    except (ValueError, OverflowError):
+        return None
+    return result if math.isfinite(result) else None
+
+
+def exponential(value: Any) -> float | None:
+    try:
+        return math.exp(float(value))
+    except OverflowError:
+        return None
+
+
+def like(text: str, pattern: str, flags: int = 0) -> bool:
+    parts = (".*" if c == "%" else "." if c == "_" else re.escape(c) for c in pattern)
+    return re.fullmatch("".join(parts), text, re.DOTALL | flags) is not None
+
+
+def moment(ns: int) -> datetime:
+    return EPOCH + timedelta(microseconds=ns // 1000)
+
+
+def date_part(name: str, ns: int) -> int:
+    at = moment(ns)
+    parts = {
+        "year": at.year, "quarter": (at.month + 2) // 3, "month": at.month, "week": at.isocalendar().week,
+        "isoyear": at.isocalendar().year, "day": at.day, "doy": at.timetuple().tm_yday,
+        "dow": at.isoweekday() % 7, "isodow": at.isoweekday(), "hour": at.hour, "minute": at.minute,
+        "second": at.second, "millisecond": at.second * 1000 + at.microsecond // 1000,
+        "microsecond": at.second * 10**6 + at.microsecond,
+        "nanosecond": (at.second * 10**6 + at.microsecond) * 1000 + ns % 1000,
+    }  # fmt: skip
+    return parts[name]
+
+
+def date_trunc(unit: str, ns: int) -> int:
+    at = moment(ns).replace(microsecond=0)
+    lengths = {"microsecond": 1000, "millisecond": 10**6, "second": 10**9}
+    if unit in lengths:
+        return ns - ns % lengths[unit]
+    at = at.replace(second=0)
+    if unit != "minute":
+        at = at.replace(minute=0)
+    if unit not in ("minute", "hour"):
+        at = at.replace(hour=0)
+    if unit == "week":
+        at -= timedelta(days=at.weekday())
+    if unit in ("month", "quarter", "year"):
+        months = {"month": at.month, "quarter": at.month - (at.month - 1) % 3, "year": 1}
+        at = at.replace(day=1, month=months[unit])
+    return (at - EPOCH) // timedelta(microseconds=1) * 1000
+
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "abs": abs,
+    "sign": lambda x: (x > 0) - (x < 0),
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "trunc": math.trunc,
+    "round": rounded,
+    "sqrt": inside(lambda x: x >= 0, math.sqrt),
+    "ln": inside(lambda x: x > 0, math.log),
+    "log10": inside(lambda x: x > 0, math.log10),
+    "exp": exponential,
+    "power": power,
+    "mod": remainder,
+    "div": truncated_div,
+    "like": like,
+    "ilike": lambda text, pattern: like(text, pattern, re.IGNORECASE),
+    "date_part": date_part,
+    "date_trunc": date_trunc,
+    "time_bucket": lambda width, ns: ns - (ns - BUCKETS_FROM) % width,
+}
+
+
+def spread(function: str, values: Sequence[Any]) -> float | None:
+    """Variances and standard deviations."""
+    sample = function.endswith("samp")
+    if len(values) < 1 + sample:
+        return None
+    exact = [Fraction(v) for v in values]
+    mean = sum(exact) / len(exact)
+    variance = float(sum((v - mean) ** 2 for v in exact) / (len(exact) - sample))
+    return math.sqrt(variance) if function.startswith("stddev") else variance
+
+
+def first(function: str, rows: Sequence[tuple[Any, tuple[Any, ...]]]) -> Any:
+    """ARG_MIN and ARG_MAX of pairs of a value and what they are ordered by; the least of equal ones."""
+    there = [(value, by) for value, by in rows if value is not None and None not in by]
+    if not there:
+        return None
+    best = (min if function == "arg_min" else max)(by for _, by in there)
+    return min(value for value, by in there if by == best)
