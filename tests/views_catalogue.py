@@ -10,6 +10,12 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from oracle import SqlValue
+from views_catalogue_costs import COSTS
+from views_catalogue_dense import DENSE, LADDER
+from views_catalogue_found import FOUND
+from views_catalogue_language import LANGUAGE
+from views_catalogue_predicates import PREDICATES
+from views_catalogue_queries import QUERIES
 
 BOOKS = """
 CREATE STREAM bids (t TIMESTAMP NOT NULL, symbol TEXT NOT NULL, id INTEGER NOT NULL,
@@ -62,6 +68,12 @@ def _decimals(*texts: str) -> tuple[Decimal, ...]:
 DOMAINS: Mapping[str, Mapping[str, Sequence[SqlValue]]] = {
     "bids": _BOOK,
     "asks": _BOOK,
+    "ladder": {
+        "symbol": ("A", "B"),
+        "price": _decimals("9.5", "10.0", "10.1", "25.0", "39.9", "40.0"),
+        "volume": (1, 2, 4, 0, 3, 1000),
+    },
+    "loose": {"price": (0, 1, 17, 50, None), "volume": (1, 2, 4, 0, 3)},
     "r": {"a": _NULLABLE, "b": _SMALL, "c": _NULLABLE},
     "s": {
         "b": _SMALL,
@@ -508,6 +520,7 @@ CATALOGUE: tuple[Entry, ...] = (
             DERIVED,
             VIEWS_ON_VIEWS,
             FINANCE,
+            *map(_queries, (*LANGUAGE, COSTS, PREDICATES, QUERIES, FOUND)),
         )
         for name, query in group.items()
     ),
@@ -519,6 +532,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "SELECT COALESCE(SUM(a) * (SUM(c) + 5), 0) AS x, COALESCE(SUM(c) * SUM(a), 0) AS y FROM r",
         domains={"r": {"a": (1, None), "c": (None, None, 1)}},
     ),
+    *(_entry(LADDER, name, query) for name, query in DENSE.items()),
     *(_entry(PAPERS, name, query) for name, query in PAPER_QUERIES.items()),
     *(_entry(TABLES, name, query, parameters=parameters) for name, (query, parameters) in PARAMETERS.items()),
 )

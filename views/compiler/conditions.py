@@ -5,6 +5,7 @@ SQL's three-valued logic is gone before this point: a condition here says that a
 """
 
 from .calculus import (
+    CONDITIONS,
     MIRRORED,
     NEGATED,
     ONE,
@@ -68,7 +69,9 @@ def comparison(op: str, left: Scalar, right: Scalar) -> Scalar:
 
 
 def compare(op: str, left: object, right: object) -> bool:
-    """Evaluates a comparison on Python values."""
+    """Evaluates a comparison on Python values; nothing is true of None."""
+    if left is None or right is None:
+        return False
     return bool(
         {
             "=": lambda a, b: a == b,
@@ -85,6 +88,25 @@ def choose(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
     if condition == TRUE or then == otherwise:
         return then
     return otherwise if condition == FALSE else Apply("if", (condition, then, otherwise))
+
+
+def choose_condition(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
+    """`choose` between two conditions, simplified where one is decided."""
+    if then in (TRUE, FALSE) or otherwise in (TRUE, FALSE):
+        return either(both(condition, then), both(negation(condition), otherwise))
+    return choose(condition, then, otherwise)
+
+
+def is_condition(scalar: Scalar) -> bool:
+    """Whether the scalar is 0 or 1 by its form."""
+    if isinstance(scalar, Const):
+        return scalar.value in (0, 1)
+    return isinstance(scalar, Apply) and scalar.op in CONDITIONS
+
+
+def truth(scalar: Scalar) -> Scalar:
+    """The condition that a BOOLEAN scalar is true."""
+    return scalar if is_condition(scalar) else comparison("<>", scalar, Const(0))
 
 
 def condition_poly(condition: Scalar) -> Poly:

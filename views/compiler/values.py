@@ -35,6 +35,7 @@ def literal(value: object, kind: Type) -> Value:
 
 
 def rescaled(value: Value, scale: int) -> Scalar:
+    """The scaled integer at a scale that is not below the value's own."""
     factor = 10 ** (scale - value.type.scale)
     return value.scalar if factor == 1 else times(value.scalar, Const(factor))
 
@@ -115,8 +116,49 @@ def coalesce(values: Sequence[Value], kind: Type) -> Value:
 
 
 def cast(value: Value, kind: Type) -> Value:
+    """The value with the type and scale of `kind`; digits that the scale has no place for are rounded."""
     if kind.kind is Kind.DOUBLE:
         return replace(value, scalar=as_double(value), type=kind)
-    if not kind.numeric:
-        return value
+    if not kind.numeric or not value.type.numeric:
+        return replace(value, type=kind)
+    if value.type.scale > kind.scale:
+        scalar = divided("round_div", value.scalar, 10 ** (value.type.scale - kind.scale))
+        return replace(value, scalar=scalar, type=kind)
     return replace(value, scalar=rescaled(value, kind.scale), type=kind)
+
+
+def divided(op: str, scalar: Scalar, divisor: int) -> Scalar:
+    """The quotient by a positive constant, rounded as `op` says."""
+    return scalar if divisor == 1 else Apply(op, (scalar, Const(divisor)))
+
+
+def converted(value: Value, kind: Type, interval: Type) -> Value:
+    """CAST to `kind` of a value that lies in `interval`; NULL where it does not fit."""
+    if kind.kind is Kind.BOOLEAN and value.type.numeric:
+        zero = Const(0 if value.type.exact else 0.0)
+        return Value(comparison("<>", value.scalar, zero), kind, value.valid)
+    if value.type.kind is Kind.DOUBLE and kind.exact:
+        # Without a scale DuckDB rounds halves to even for integers, and away from zero for decimals.
+        away = kind.kind is Kind.DECIMAL and not kind.scale
+        nearest = Apply("round", (value.scalar, Const(0))) if away else value.scalar
+        scalar: Scalar = Apply("exact", (nearest, Const(kind.scale)))
+        # Compared as a double: what 128 bits do not hold has no scaled integer.
+        size = Apply("abs", (value.scalar,))
+        fits = comparison("<", size, Const((kind.high + 1) / 10**kind.scale))
+        valid = both(value.valid, both(fits, _within(scalar, kind, None)))
+        # What the type does not hold is NULL; the bounds prove to sums how large a value may be.
+        bounded = Apply("least", (Apply("greatest", (scalar, Const(kind.low))), Const(kind.high)))
+        return Value(bounded, kind, valid)
+    result = cast(value, kind)
+    if not (kind.numeric and kind.exact and value.type.exact):
+        return result
+    up, down = 10 ** max(kind.scale - value.type.scale, 0), 10 ** max(value.type.scale - kind.scale, 0)
+    known = interval.low * up // down, -(-interval.high * up // down)
+    return replace(result, valid=both(result.valid, _within(result.scalar, kind, known)))
+
+
+def _within(scalar: Scalar, kind: Type, known: tuple[int, int] | None) -> Scalar:
+    """That the scalar lies in the interval of `kind`; decided where what is known of it says so."""
+    low = TRUE if known and known[0] >= kind.low else comparison(">=", scalar, Const(kind.low))
+    high = TRUE if known and known[1] <= kind.high else comparison("<=", scalar, Const(kind.high))
+    return both(low, high)

@@ -1,0 +1,113 @@
+"""Views of the calculus evaluated from rows by definition: no deltas, no maps, no indexes."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+
+from engine.scalar_values import Word, scalar_value
+from orderbook.dictionary import Dictionary
+from views.compiler.calculus import (
+    Apply,
+    Cmp,
+    Exists,
+    Extreme,
+    Factor,
+    Lift,
+    Poly,
+    Rel,
+    Scalar,
+    Term,
+    Val,
+    Var,
+)
+from views.compiler.translate import CalculusView
+
+Number = int | Fraction
+Environment = Mapping[Var, Word]
+WordRow = tuple[Word, ...]
+
+
+class Model:
+    """Relations as bags of encoded rows, and views over them."""
+
+    def __init__(self, dictionary: Dictionary):
+        self._dictionary = dictionary
+        self.relations: dict[str, Counter[WordRow]] = {}
+
+    def change(self, relation: str, insert: bool, row: WordRow) -> None:
+        rows = self.relations.setdefault(relation, Counter())
+        rows[row] += 1 if insert else -1
+        if not rows[row]:
+            del rows[row]
+
+    def rows(self, view: CalculusView) -> Iterator[tuple[Word, ...]]:
+        """The columns of every row of the view; None for NULL."""
+        keys = tuple(k.variable for k in view.keys)
+        counts: Counter[WordRow] = Counter({(): 1})
+        if view.multiplicity is not None:
+            counts = self._groups(keys, view.multiplicity, {})
+        for key, count in counts.items():
+            assert count >= 0, f"{view.name} has {key} {count} times"
+            environment = dict(zip(keys, key, strict=True))
+            for variable, body in view.lets:
+                environment[variable] = self._lifted(body, environment)
+            row = tuple(
+                self._scalar(c.scalar, environment) if self._scalar(c.valid, environment) else None
+                for c in view.columns
+            )
+            yield from [row] * (1 if view.grouped else int(count))
+
+    def _groups(self, group: tuple[Var, ...], body: Poly, environment: Environment) -> "Counter[WordRow]":
+        counts: Counter[WordRow] = Counter()
+        for term in body.terms:
+            for bound, value in self._term(term, environment):
+                counts[tuple(bound[v] for v in group)] += value  # type: ignore[assignment]
+        return Counter({key: count for key, count in counts.items() if count})
+
+    def _lifted(self, body: Poly, environment: Environment) -> Word:
+        match body.terms:
+            case ((Val(scalar),),):
+                return self._scalar(scalar, environment)
+        total: Number = sum((v for t in body.terms for _, v in self._term(t, environment)), 0)
+        return total if isinstance(total, int) else float(total)
+
+    def _term(self, term: Term, environment: Environment) -> Iterator[tuple[Environment, Number]]:
+        if not term:
+            yield environment, 1
+            return
+        for bound, value in self._factor(term[0], environment):
+            if value:
+                for extended, rest in self._term(term[1:], bound):
+                    yield extended, value * rest
+
+    def _factor(self, factor: Factor, environment: Environment) -> Iterator[tuple[Environment, Number]]:
+        match factor:
+            case Val(scalar):
+                value = self._scalar(scalar, environment) or 0
+                yield environment, value if isinstance(value, int) else Fraction(value)
+            case Cmp(op, left, right):
+                yield environment, int(self._scalar(Apply(op, (left, right)), environment) or 0)
+            case Rel(name, args):
+                for row, count in self.relations.get(name, Counter()).items():
+                    yield from self._bound(dict(zip(args, row, strict=True)), environment, count)
+            case Lift(variable, body):
+                yield from self._bound({variable: self._lifted(body, environment)}, environment, 1)
+            case Exists(group, body):
+                for key in self._groups(group, body, environment):
+                    yield from self._bound(dict(zip(group, key, strict=True)), environment, 1)
+            case Extreme(variable, greatest, value, body):
+                found = [key[0] for key in self._groups((value,), body, environment)]
+                if found:
+                    end = max(found) if greatest else min(found)  # type: ignore[type-var]
+                    yield from self._bound({variable: end}, environment, 1)
+
+    def _bound(
+        self, found: Mapping[Scalar, Word], environment: Environment, count: int
+    ) -> Iterator[tuple[Environment, Number]]:
+        """The environment with more variables, where they agree with it; NULL agrees with NULL."""
+        agree = all(environment[v] == w for v, w in found.items() if v in environment)
+        if agree:
+            yield {**environment, **{v: w for v, w in found.items() if isinstance(v, Var)}}, count
+
+    def _scalar(self, scalar: Scalar, environment: Environment) -> Word:
+        return scalar_value(scalar, environment, self._dictionary)

@@ -1,0 +1,32 @@
+"""More views of the catalogue: subqueries as predicates and values, FILTER, comparisons that take NULL."""
+
+PREDICATES = """
+-- filtered_aggregates
+SELECT a, SUM(c) FILTER (WHERE b > 1) AS f, COUNT(*) FILTER (WHERE c IS NULL) AS n,
+    MIN(c) FILTER (WHERE b < 2) AS m FROM r GROUP BY a
+-- values_at_extremes
+SELECT a, ARG_MAX(c, b * 10 + c) AS x, MIN_BY(b, b - c * 10) AS y FROM r GROUP BY a
+-- in_union
+SELECT a, b FROM r WHERE a IN (SELECT c FROM s UNION SELECT b FROM s WHERE s.c = r.b)
+-- not_in_groups
+SELECT a, b FROM r WHERE a NOT IN (SELECT MAX(c) FROM s GROUP BY b)
+-- rows_in_rows
+SELECT a, COUNT(*) AS n FROM r WHERE (a, b) IN (SELECT c, b FROM s) GROUP BY a
+-- first_value_of_all
+SELECT a, (SELECT b FROM s ORDER BY b DESC LIMIT 1) AS v FROM r
+-- value_that_having_drops
+SELECT a, (SELECT SUM(b) FROM s HAVING COUNT(*) > 1) AS v FROM r
+-- boolean_aggregates
+SELECT k, BOOL_AND(flag) AS x, BOOL_OR(x > y) AS z FROM u GROUP BY k
+-- not_distinct
+SELECT a, c FROM r WHERE a IS NOT DISTINCT FROM c
+-- join_of_nulls
+SELECT r.a, COUNT(*) AS n FROM r, s WHERE r.a IS NOT DISTINCT FROM s.c GROUP BY r.a
+-- truth_of_conditions
+SELECT a, (a > c) IS TRUE AS x, (a > c) IS NOT FALSE AS y FROM r WHERE (a > c) IS NOT TRUE
+-- all_and_any
+SELECT a FROM r WHERE a > ALL (SELECT c FROM s WHERE s.b > r.b) AND b <> ANY (SELECT c FROM s)
+-- exists_or_else
+SELECT a, COUNT(*) AS n FROM r WHERE a > 1 OR EXISTS (SELECT 1 FROM s WHERE s.b = r.b AND s.c > r.c)
+    GROUP BY a
+"""
