@@ -5,18 +5,22 @@ multiplicity: a relation or map counts its rows or holds a value, a comparison i
 itself. A product joins by shared variables, left to right in meaning (a binding made by one factor
 is seen by all), and a polynomial is summed over every variable that its context does not name, so
 `Sum` needs no node of its own. `Lift` binds a variable to the value of a nested polynomial; `Exists`
-is 1 where the nested one is not 0.
+is 1 where the nested one is not 0; `Extreme` binds the least or greatest value for which it is not.
 
 All exact values are scaled integers; the scale of a result is known outside the calculus.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Union
+
+from .budget import spend
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 NEGATED = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+# Functions whose value is 0 or 1.
+CONDITIONS = frozenset((*NEGATED, "and", "or", "not", "is_null", "like", "ilike", "is_finite"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +45,39 @@ class Const:
         return hash((type(self.value), self.value))
 
 
+class _Remembering:
+    """Nodes that hold much keep their hash and variables once asked for."""
+
+    __slots__ = ("_hash", "_size", "_variables")
+
+    _hash: int
+    _size: int
+    _variables: "frozenset[Var]"
+
+
 @dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(_Remembering):
     """A value function of scalars.
 
     `+ - * neg` on two exact or two double arguments; `/` on doubles; `double` converts (scaled
     integer, scale), to a unit in the last place; comparisons, `and`, `or`, `not` on 0 and 1; `is_null` tests
     a key for NULL; `if` (condition, then, else) evaluates both branches.
+
+    `abs`, `sign`, `least`, `greatest` take exact or double arguments alike. On exact ones: `floor_div`,
+    `ceil_div`, `trunc_div` and `round_div` (half away from zero) by a second argument, 0 where that is 0;
+    `mod` (the sign of the first). On doubles: `sqrt`, `ln`, `log10`, `exp`, `power`, `floor`, `ceil`,
+    `trunc`, `round` (x, digits; half away from zero), 0 outside their domain; `is_finite`. `exact` (double,
+    scale) is the scaled integer nearest to the value, as DuckDB casts it, 0 where 128 bits do not hold it.
+    `spread` (n, sum, sum of squares) is the double n * squares - sum * sum, of exact arguments without
+    rounding before the end. `like` and `ilike` (text, constant pattern). On ns since 1970 UTC:
+    `date_part` (constant name, ts) and `date_trunc` (constant name, ts) for the units of the calendar.
     """
 
     op: str
     args: tuple["Scalar", ...]
+
+    def __hash__(self) -> int:
+        return _remembered_hash(self, (self.op, self.args))
 
 
 Scalar = Union[Var, Const, Apply]
@@ -108,26 +134,70 @@ class Exists:
     body: "Poly"
 
 
-Factor = Union[Rel, MapRef, Val, Cmp, Lift, Exists]
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """Binds `var` to the least (or `greatest`) `value` for which `body` is not 0; 0 where there is none.
+
+    `value` is a variable that `body` binds and is local to it; `body` counts rows, so it is never
+    negative. The source of MIN, MAX and of the latest row before a moment.
+    """
+
+    var: Var
+    greatest: bool
+    value: Var
+    body: "Poly"
+
+
+def _remembered_hash(node: _Remembering, content: object) -> int:
+    try:
+        return node._hash
+    except AttributeError:
+        value = hash(content)
+        object.__setattr__(node, "_hash", value)
+        return value
+
+
+Factor = Union[Rel, MapRef, Val, Cmp, Lift, Exists, Extreme]
 Term = tuple[Factor, ...]
+# The factors that hold a polynomial of their own.
+NESTED = Lift | Exists | Extreme
 
 
 @dataclass(frozen=True, slots=True)
-class Poly:
+class Poly(_Remembering):
     """A sum of products of factors; no terms is 0, an empty term is 1."""
 
     terms: tuple[Term, ...]
+
+    def __hash__(self) -> int:
+        return _remembered_hash(self, self.terms)
+
+    @property
+    def size(self) -> int:
+        """How many factors it has, at any depth, and one for each term."""
+        try:
+            return self._size
+        except AttributeError:
+            found = sum(map(term_size, self.terms))
+            object.__setattr__(self, "_size", found)
+            return found
 
     def __add__(self, other: "Poly") -> "Poly":
         return Poly(self.terms + other.terms)
 
     def __mul__(self, other: "Poly") -> "Poly":
+        spend(len(self.terms) * len(other.terms))
         return Poly(tuple(a + b for a in self.terms for b in other.terms))
 
 
 ZERO = Poly(())
 ONE = Poly(((),))
 MINUS_ONE = Val(Const(-1))
+
+
+def term_size(term: Term) -> int:
+    """How many factors a term has, at any depth, and one for itself."""
+    return 1 + len(term) + sum(f.body.size for f in term if isinstance(f, NESTED))
 
 
 def product(*factors: Factor) -> Poly:
@@ -159,7 +229,14 @@ def scalars_of(factor: Factor) -> tuple[Scalar, ...]:
             return (var,)
         case Exists(group, _):
             return group
+        case Extreme(var, _, value, _):
+            return (var, value)
     raise TypeError(factor)
+
+
+def with_body(factor: "Lift | Exists | Extreme", body: Poly) -> Factor:
+    """The same factor over another polynomial."""
+    return factor if body is factor.body else replace(factor, body=body)
 
 
 def variables(node: Factor | Term | Poly) -> Iterator[Var]:
@@ -173,12 +250,27 @@ def variables(node: Factor | Term | Poly) -> Iterator[Var]:
     else:
         for scalar in scalars_of(node):
             yield from scalar_variables(scalar)
-        if isinstance(node, Lift | Exists):
+        if isinstance(node, NESTED):
             yield from variables(node.body)
 
 
 def variable_set(node: Factor | Term | Poly) -> frozenset[Var]:
-    return frozenset(variables(node))
+    """The variables of factors, terms and nested polynomials."""
+    if isinstance(node, Poly):
+        try:
+            return node._variables
+        except AttributeError:
+            found = _union(map(variable_set, node.terms))
+            object.__setattr__(node, "_variables", found)
+            return found
+    if isinstance(node, tuple):
+        return _union(map(variable_set, node))
+    own = frozenset(v for s in scalars_of(node) for v in scalar_variables(s))
+    return own | variable_set(node.body) if isinstance(node, NESTED) else own
+
+
+def _union(sets: Iterable[frozenset[Var]]) -> frozenset[Var]:
+    return frozenset[Var]().union(*sets)
 
 
 def bound_by(factor: Factor) -> frozenset[Var]:
@@ -190,6 +282,8 @@ def bound_by(factor: Factor) -> frozenset[Var]:
             return frozenset((var,))
         case Exists(group, _):
             return frozenset(group)
+        case Extreme(var, _, _, _):
+            return frozenset((var,))
     return frozenset()
 
 
@@ -223,6 +317,8 @@ def substitute_factor(factor: Factor, by: Mapping[Var, Scalar]) -> Factor:
             return Lift(_variable(change(var)), substitute(body, by))
         case Exists(group, body):
             return Exists(tuple(_variable(change(v)) for v in group), substitute(body, by))
+        case Extreme(var, greatest, value, body):
+            return Extreme(_variable(change(var)), greatest, _variable(change(value)), substitute(body, by))
     raise TypeError(factor)
 
 
@@ -248,14 +344,14 @@ def relations(node: Factor | Term | Poly) -> frozenset[str]:
         return frozenset(n for f in node for n in relations(f))
     if isinstance(node, Rel):
         return frozenset((node.name,))
-    return relations(node.body) if isinstance(node, Lift | Exists) else frozenset()
+    return relations(node.body) if isinstance(node, NESTED) else frozenset()
 
 
 def nested_relations(node: Term | Poly) -> frozenset[str]:
-    """Names of the relations read inside a Lift or Exists."""
+    """Names of the relations read inside nested polynomials."""
     if isinstance(node, Poly):
         return frozenset(n for t in node.terms for n in nested_relations(t))
-    return frozenset(n for f in node if isinstance(f, Lift | Exists) for n in relations(f))
+    return frozenset(n for f in node if isinstance(f, NESTED) for n in relations(f))
 
 
 def maps_read(node: Factor | Term | Poly) -> frozenset[str]:
@@ -266,4 +362,4 @@ def maps_read(node: Factor | Term | Poly) -> frozenset[str]:
         return frozenset(n for f in node for n in maps_read(f))
     if isinstance(node, MapRef):
         return frozenset((node.name,))
-    return maps_read(node.body) if isinstance(node, Lift | Exists) else frozenset()
+    return maps_read(node.body) if isinstance(node, NESTED) else frozenset()

@@ -6,58 +6,75 @@ aggregate the change has no simpler form; then the part it can reach is evaluate
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from .budget import Budget, spend
 from .calculus import (
-    MINUS_ONE,
     Exists,
+    Extreme,
+    Factor,
+    Lift,
     Poly,
     Rel,
     Scalar,
     Term,
+    Val,
     Var,
     nested_relations,
+    product,
     relations,
-    substitute_term,
+    variable_set,
 )
-from .delta import delta, parameters, reach
+from .delta import parameters
 from .intervals import Types
 from .m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, Statement, Trigger
+from .materialisation_level import Level, Upkeep, both, needed_columns, over_base_maps
 from .materialise import Materialiser, split_mixed
 from .ordering import named, ordered_statement, ordered_triggers
+from .reach import Domain
+from .reevaluate import Piece, pieces, whole
 from .simplify import simplify
 from .translate import CalculusView
 from .types import Relation
 
-# A pseudo-relation that carries a statement's target keys through simplification.
-TARGET = "$target"
-
 
 @dataclass(slots=True)
 class Compiler:
-    """Compiles views one by one into one program that shares its maps."""
+    """Compiles views one by one into one program that shares its maps.
+
+    `budgets` are what is left of those of views whose translation was counted, `levels` how much of views
+    is kept, `full` where a view is not there.
+    """
 
     relations: Mapping[str, Relation]
     types: Types
+    budgets: Mapping[str, Budget] = field(default_factory=dict)
+    levels: Mapping[str, Level] = field(default_factory=dict)
 
     def program(self, views: Iterable[CalculusView]) -> Program:
         """The M3 program that maintains all the views."""
         materialiser = Materialiser(self.relations, self.types)
-        results = tuple(self._result(v, materialiser) for v in views)
+        results = []
+        budgets: dict[str, Budget] = {}
+        for view in views:
+            budget = self.budgets.get(view.name) or Budget(view.name)
+            with budget.spending():
+                results.append(self._result(view, materialiser))
+            budgets = {m.name: budgets.get(m.name, budget) for m in materialiser.maps}
         statements: dict[tuple[str, bool], list[Statement]] = {
             (r, insert): [] for r in self.relations for insert in (True, False)
         }
         initial: list[Statement] = []
-        done = 0
-        while done < len(materialiser.maps):
-            declaration = materialiser.maps[done]
-            done += 1
-            initial += self._initial(declaration, materialiser)
-            for name in sorted(relations(declaration.definition), key=list(self.relations).index):
-                for insert in (True, False):
-                    statements[name, insert] += self._maintain(
-                        declaration, self.relations[name], insert, materialiser
-                    )
+        for declaration in materialiser.in_turn():
+            budget, upkeep = budgets[declaration.name], materialiser.upkeeps[declaration.name]
+            with budget.spending(), materialiser.keeping(upkeep):
+                initial += self._initial(declaration, materialiser)
+                for name in sorted(relations(declaration.definition), key=list(self.relations).index):
+                    for insert in (True, False):
+                        statements[name, insert] += self._maintain(
+                            declaration, self.relations[name], insert, materialiser
+                        )
+            budgets = {m.name: budgets.get(m.name, budget) for m in materialiser.maps}
         triggers = tuple(
             Trigger(name, insert, parameters(self.relations[name]), _joined(body))
             for (name, insert), body in statements.items()
@@ -66,23 +83,25 @@ class Compiler:
         used = tuple(r for r in self.relations.values() if any(t.relation == r.name for t in triggers))
         counts = {m.name: m.count for m in materialiser.maps}
         ordered = ordered_triggers(triggers, counts)
-        return named(Program(used, tuple(materialiser.maps), tuple(initial), ordered, results))
+        return named(Program(used, tuple(materialiser.maps), tuple(initial), ordered, tuple(results)))
 
     def _result(self, view: CalculusView, materialiser: Materialiser) -> Result:
         keys = tuple(k.variable for k in view.keys)
         bound = frozenset(keys)
+        upkeep = self._upkeep(view)
         multiplicity = None
         if view.multiplicity is not None:
             body = simplify(view.multiplicity, keys)
-            multiplicity = materialiser.reference(keys, keys, body, f"{view.name}_count")
+            with materialiser.keeping(upkeep):
+                multiplicity = materialiser.reference(keys, keys, body, f"{view.name}_count")
             order = [keys.index(k) for k in multiplicity.keys]
             keys = tuple(keys[i] for i in order)
         by_variable = {k.variable: k for k in view.keys}
         lets = []
         for variable, poly in view.lets:
-            body = split_mixed(simplify(poly, bound), bound, joined=True)
             name = f"{view.name}_{variable.name.rpartition('_')[0]}"
-            lets.append((variable, materialiser.poly(body, bound, name=name, joined=True)))
+            with materialiser.keeping(upkeep):
+                lets.append((variable, self._let(name, simplify(poly, bound), bound, materialiser)))
             bound |= {variable}
         return Result(
             view.name,
@@ -96,14 +115,31 @@ class Compiler:
             tuple(ResultColumn(c.name, c.type, c.scalar, c.valid) for c in view.columns),
         )
 
+    def _upkeep(self, view: CalculusView) -> Upkeep:
+        level = self.levels.get(view.name, Level.FULL)
+        if level is Level.FULL:
+            return Upkeep()
+        bound = frozenset(k.variable for k in view.keys)
+        columns = needed_columns(simplify(view.multiplicity, bound), bound) if view.multiplicity else {}
+        for variable, poly in view.lets:
+            columns = both(columns, needed_columns(simplify(poly, bound), bound))
+            bound |= {variable}
+        return Upkeep(level, columns)
+
+    def _let(self, name: str, poly: Poly, bound: frozenset[Var], materialiser: Materialiser) -> Poly:
+        if materialiser.upkeep.level is Level.NONE:
+            return over_base_maps(poly, bound, materialiser.upkeep.columns, materialiser)
+        return materialiser.poly(split_mixed(poly, bound, joined=True), bound, name=name, joined=True)
+
     def _initial(self, declaration: MapDeclaration, materialiser: Materialiser) -> list[Statement]:
         """What the map holds before any event: terms that need no row."""
-        terms = tuple(
-            t for t in declaration.definition.terms if not any(isinstance(f, Rel | Exists) for f in t)
-        )
+        definition = declaration.definition
+        terms = tuple(t for t in definition.terms if not any(_zero_at_first(f) for f in t))
         if not terms:
             return []
-        value = materialiser.poly(Poly(terms), frozenset(), frozenset(declaration.keys))
+        value = self._over_maps(
+            Poly(terms), frozenset(), frozenset(declaration.keys), None, materialiser, mixed=True
+        )
         return [
             Statement(
                 declaration.name, declaration.keys, ":=", ordered_statement(value, frozenset()), after=True
@@ -113,85 +149,31 @@ class Compiler:
     def _maintain(
         self, declaration: MapDeclaration, relation: Relation, insert: bool, materialiser: Materialiser
     ) -> list[Statement]:
-        definition = declaration.definition
-        if relation.name in nested_relations(definition):
-            return self._reevaluate(declaration, relation, materialiser)
-        change = _marked(delta(definition, relation, insert), declaration.keys)
+        spend(declaration.definition.size)
+        if materialiser.upkeep.level is Level.NONE:
+            return [self._statement(declaration, whole(declaration), relation, None, materialiser)]
+        nested = relation.name in nested_relations(declaration.definition)
+        apart = relation.name if nested else None
         return [
-            self._statement(declaration, term, "+=", False, None, materialiser, relation)
-            for term in simplify(change, frozenset(parameters(relation))).terms
+            self._statement(declaration, piece, relation, apart, materialiser)
+            for piece in pieces(declaration, relation, insert, self.relations)
         ]
-
-    def _reevaluate(
-        self, declaration: MapDeclaration, relation: Relation, materialiser: Materialiser
-    ) -> list[Statement]:
-        """Evaluates again what the event can reach.
-
-        Keys that the event binds are assigned; a domain wider than the keys is taken out as it was
-        and put back as it is; with no domain at all the whole map is evaluated again.
-        """
-        definition = declaration.definition
-        keys = frozenset(declaration.keys)
-        reaches = [(t, reach(t, relation, keys)) for t in definition.terms]
-        domains = [d for _, d in reaches if d is not None]
-        shared = {v: p for v, p in domains[0].items() if all(d.get(v) == p for d in domains)}
-        beyond_keys = all(any(v not in keys for v in d) for d in domains)
-        if (not beyond_keys and keys <= set(shared)) or not all(domains):
-            bound = shared if keys <= set(shared) else {}
-            body = _marked(
-                Poly(tuple(substitute_term(t, bound) for t in definition.terms)),
-                tuple(bound.get(k, k) for k in declaration.keys),
-            )
-            terms = simplify(body, frozenset(parameters(relation)) | keys).terms
-            return [self._assignment(declaration, terms, materialiser, relation)]
-        statements = []
-        for term, domain in reaches:
-            if domain is None:
-                continue
-            body = _marked(
-                Poly((substitute_term(term, domain),)), tuple(domain.get(k, k) for k in declaration.keys)
-            )
-            for simple in simplify(body, frozenset(parameters(relation))).terms:
-                for after in (False, True):
-                    whole = simple if after else (MINUS_ONE, *simple)
-                    statements.append(
-                        self._statement(
-                            declaration, whole, "+=", after, relation.name, materialiser, relation
-                        )
-                    )
-        return statements
 
     def _statement(
         self,
         declaration: MapDeclaration,
-        term: Term,
-        op: str,
-        after: bool,
+        piece: Piece,
+        relation: Relation,
         apart: str | None,
         materialiser: Materialiser,
-        relation: Relation,
     ) -> Statement:
-        keys, rest = _unmarked(term)
-        bound = frozenset(parameters(relation))
-        needed = frozenset(k for k in keys if isinstance(k, Var)) - bound
-        value = self._over_maps(Poly((rest,)), bound, needed, apart, materialiser)
-        return Statement(declaration.name, keys, op, ordered_statement(value, bound), after)
-
-    def _assignment(
-        self,
-        declaration: MapDeclaration,
-        terms: Iterable[Term],
-        materialiser: Materialiser,
-        relation: Relation,
-    ) -> Statement:
-        bound = frozenset(parameters(relation))
-        parts = [_unmarked(t) for t in terms]
-        keys = parts[0][0] if parts else declaration.keys
-        needed = frozenset(k for k in keys if isinstance(k, Var)) - bound
-        value = self._over_maps(
-            Poly(tuple(rest for _, rest in parts)), bound, needed, relation.name, materialiser
-        )
-        return Statement(declaration.name, keys, ":=", ordered_statement(value, bound), after=True)
+        event = frozenset(parameters(relation))
+        bound = event | frozenset(piece.given)
+        needed = frozenset(k for k in piece.keys if isinstance(k, Var)) - bound
+        value = self._over_maps(Poly(piece.terms), bound, needed, apart, materialiser)
+        keys = frozenset(k for k in piece.keys if isinstance(k, Var))
+        value = Poly(tuple(_given(t, piece.given, keys) + t for t in value.terms))
+        return Statement(declaration.name, piece.keys, piece.op, ordered_statement(value, event), piece.after)
 
     def _over_maps(
         self,
@@ -200,8 +182,14 @@ class Compiler:
         needed: frozenset[Var],
         apart: str | None,
         materialiser: Materialiser,
+        mixed: bool = False,
     ) -> Poly:
-        return materialiser.poly(split_mixed(poly, bound, needed), bound, needed, apart=apart)
+        """The polynomial over maps; `mixed` leaves sums of what the event and maps give as they are."""
+        upkeep = materialiser.upkeep
+        if upkeep.level is not Level.FULL:
+            return over_base_maps(poly, bound | needed, upkeep.columns, materialiser)
+        split = poly if mixed else split_mixed(poly, bound, needed)
+        return materialiser.poly(split, bound, needed, apart=apart)
 
 
 def _joined(statements: Iterable[Statement]) -> tuple[Statement, ...]:
@@ -215,10 +203,14 @@ def _joined(statements: Iterable[Statement]) -> tuple[Statement, ...]:
     )
 
 
-def _marked(poly: Poly, keys: tuple[Scalar, ...]) -> Poly:
-    return poly * Poly(((Rel(TARGET, keys),),))
+def _given(term: Term, given: Domain, keys: frozenset[Var]) -> Term:
+    """Lifts that bind the given variables which the term or the target's keys use."""
+    used = variable_set(term) | keys
+    return tuple(Lift(v, product(Val(s))) for v, s in given.items() if v in used)
 
 
-def _unmarked(term: Term) -> tuple[tuple[Scalar, ...], Term]:
-    marker = next(f for f in term if isinstance(f, Rel) and f.name == TARGET)
-    return marker.args, tuple(f for f in term if f is not marker)
+def _zero_at_first(factor: Factor) -> bool:
+    """Whether the factor is 0 while there are no rows."""
+    if isinstance(factor, Exists | Extreme):
+        return all(any(_zero_at_first(f) for f in t) for t in factor.body.terms)
+    return isinstance(factor, Rel)

@@ -7,7 +7,22 @@ from typing import TypeVar
 
 from orderbook.errors import SqlError
 
-from .calculus import Apply, Cmp, Const, Exists, Factor, Lift, MapRef, Poly, Rel, Scalar, Term, Val, Var
+from .calculus import (
+    Apply,
+    Cmp,
+    Const,
+    Exists,
+    Extreme,
+    Factor,
+    Lift,
+    MapRef,
+    Poly,
+    Rel,
+    Scalar,
+    Term,
+    Val,
+    Var,
+)
 from .m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, Statement, Trigger
 from .m3_print import INFIX, PLAIN
 from .types import DEFAULT_MAX_ROWS, DOUBLE, Column, Kind, Relation, Type, decimal
@@ -32,6 +47,29 @@ def parse(text: str, file: str | None = None) -> Program:
     return _Parser(_tokens(text, file), file).program()
 
 
+def parse_placed(text: str, file: str | None = None) -> tuple[Program, "Places"]:
+    """`parse`, and where maps, triggers, statements, views and reads stand."""
+    parser = _Parser(_tokens(text, file), file)
+    return parser.program(), parser.places
+
+
+class Places:
+    """Where the nodes of a parsed program stand in its text."""
+
+    def __init__(self, file: str | None):
+        self._file = file
+        self._tokens: dict[int, tuple[_Token, object]] = {}
+
+    def put(self, node: T, token: _Token) -> T:
+        self._tokens[id(node)] = token, node
+        return node
+
+    def error(self, message: str, node: object) -> SqlError:
+        """An error at a node."""
+        token, _ = self._tokens[id(node)]
+        return SqlError(message, token.line, token.column, self._file)
+
+
 def _tokens(text: str, file: str | None) -> list[_Token]:
     tokens: list[_Token] = []
     at, line, start = 0, 1, 0
@@ -51,6 +89,12 @@ def _tokens(text: str, file: str | None) -> list[_Token]:
 class _Parser:
     def __init__(self, tokens: list[_Token], file: str | None):
         self.tokens, self.file, self.at = tokens, file, 0
+        self.places = Places(file)
+
+    def placed(self, parse: Callable[[], T]) -> T:
+        """What `parse` reads, with its place noted."""
+        start = self.token
+        return self.places.put(parse(), start)
 
     @property
     def token(self) -> _Token:
@@ -99,27 +143,38 @@ class _Parser:
         results: list[Result] = []
         while self.token.kind != "end":
             if self.take("STREAM") or self.take("TABLE"):
-                relations.append(self.relation(self.tokens[self.at - 1].text == "TABLE"))
+                relations.append(self.placed(self.relation))
             elif self.take("MAP"):
-                maps.append(self.map())
+                maps.append(self.placed(self.map))
             elif self.take("INITIAL"):
                 initial = self.statements()
             elif self.take("ON"):
-                triggers.append(self.trigger())
+                triggers.append(self.placed(self.trigger))
             elif self.take("VIEW"):
-                results.append(self.result())
+                results.append(self.placed(self.result))
             else:
                 raise self.fail("STREAM, TABLE, MAP, INITIAL, ON or VIEW")
         return Program(tuple(relations), tuple(maps), initial, tuple(triggers), tuple(results))
 
-    def relation(self, static: bool) -> Relation:
+    def relation(self) -> Relation:
+        static = self.tokens[self.at - 1].text == "TABLE"
         name = self.name()
         self.expect("(")
         columns = self.listed(self.column, ")")
         rows = self.integer() if self.take("MAX") else DEFAULT_MAX_ROWS
         source = self.string() if self.take("SOURCE") else None
+        key: list[str] = []
+        if self.take("PRIMARY"):
+            self.expect("KEY")
+            self.expect("(")
+            key = self.listed(self.name, ")")
+        retain, retain_by = None, None
+        if self.take("RETAIN"):
+            retain = self.integer()
+            self.expect("BY")
+            retain_by = self.name()
         self.expect(";")
-        return Relation(name, tuple(columns), rows, source, static)
+        return Relation(name, tuple(columns), rows, source, static, tuple(key), retain, retain_by)
 
     def column(self) -> Column:
         name, kind = self.name(), self.type()
@@ -170,17 +225,20 @@ class _Parser:
         self.expect("{")
         body = []
         while not self.take("}"):
-            after = self.take("after")
-            target = self.name()
-            self.expect("[")
-            keys = self.listed(self.scalar, "]")
-            op = self.token.text
-            if op not in ("+=", ":="):
-                raise self.fail("+= or :=")
-            self.at += 1
-            body.append(Statement(target, tuple(keys), op, self.poly(), after or op == ":="))
+            body.append(self.placed(self.statement))
             self.expect(";")
         return tuple(body)
+
+    def statement(self) -> Statement:
+        after = self.take("after")
+        target = self.name()
+        self.expect("[")
+        keys = self.listed(self.scalar, "]")
+        op = self.token.text
+        if op not in ("+=", ":="):
+            raise self.fail("+= or :=")
+        self.at += 1
+        return Statement(target, tuple(keys), op, self.poly(), after or op == ":=")
 
     def trigger(self) -> Trigger:
         insert = self.take("+")
@@ -228,9 +286,9 @@ class _Parser:
         return Poly(()) if terms == [(Val(Const(0)),)] else Poly(tuple(terms))
 
     def term(self) -> Term:
-        factors = [self.factor()]
+        factors = [self.placed(self.factor)]
         while self.take("*"):
-            factors.append(self.factor())
+            factors.append(self.placed(self.factor))
         return () if factors == [Val(Const(1))] else tuple(factors)
 
     def factor(self) -> Factor:
@@ -247,9 +305,9 @@ class _Parser:
         if self.take("("):
             variable = Var(self.name())
             self.expect("^=")
-            body = self.poly()
+            factor = self.extreme(variable) if self.is_extreme() else Lift(variable, self.poly())
             self.expect(")")
-            return Lift(variable, body)
+            return factor
         if self.token.kind != "name" or self.token.text in ("null",):
             return Val(self.scalar())
         name = self.name()
@@ -265,6 +323,21 @@ class _Parser:
         if self.take("("):
             return Rel(name, tuple(self.listed(self.scalar, ")")))
         return Val(Var(name))
+
+    def is_extreme(self) -> bool:
+        """Whether `MIN[value](` follows, which no map of that name, read at one key, is followed by."""
+        texts = [t.text for t in self.tokens[self.at : self.at + 5]]
+        return texts[0] in ("MIN", "MAX") and (texts[1], *texts[3:]) == ("[", "]", "(")
+
+    def extreme(self, variable: Var) -> Extreme:
+        greatest = self.name() == "MAX"
+        self.expect("[")
+        value = Var(self.name())
+        self.expect("]")
+        self.expect("(")
+        body = self.poly()
+        self.expect(")")
+        return Extreme(variable, greatest, value, body)
 
     def scalar(self) -> Scalar:
         if self.take("("):

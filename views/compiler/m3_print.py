@@ -1,6 +1,21 @@
 """M3 as text; `m3_parse.parse` reads it back to the same program."""
 
-from .calculus import Apply, Cmp, Const, Exists, Factor, Lift, MapRef, Poly, Rel, Scalar, Term, Val, Var
+from .calculus import (
+    Apply,
+    Cmp,
+    Const,
+    Exists,
+    Extreme,
+    Factor,
+    Lift,
+    MapRef,
+    Poly,
+    Rel,
+    Scalar,
+    Term,
+    Val,
+    Var,
+)
 from .m3 import MapDeclaration, Program, Result, Statement, Trigger
 from .types import (
     BIGINT,
@@ -35,7 +50,10 @@ def relation_text(relation: Relation) -> str:
     columns = ", ".join(_column(c) for c in relation.columns)
     rows = "" if relation.max_rows == DEFAULT_MAX_ROWS else f" MAX {relation.max_rows}"
     source = "" if relation.source is None else f" SOURCE {_quoted(relation.source)}"
-    return f"{'TABLE' if relation.static else 'STREAM'} {relation.name}({columns}){rows}{source};"
+    key = f" PRIMARY KEY ({', '.join(relation.primary_key)})" if relation.primary_key else ""
+    retain = "" if relation.retain is None else f" RETAIN {relation.retain} BY {relation.retain_by}"
+    what = "TABLE" if relation.static else "STREAM"
+    return f"{what} {relation.name}({columns}){rows}{source}{key}{retain};"
 
 
 def _column(column: Column) -> str:
@@ -120,6 +138,8 @@ def factor_text(factor: Factor) -> str:
             return f"({var.name} ^= {poly_text(body)})"
         case Exists(group, body):
             return f"EXISTS[{', '.join(v.name for v in group)}]({poly_text(body)})"
+        case Extreme(var, greatest, value, body):
+            return f"({var.name} ^= {'MAX' if greatest else 'MIN'}[{value.name}]({poly_text(body)}))"
     raise TypeError(factor)
 
 

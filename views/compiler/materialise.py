@@ -7,13 +7,16 @@ binds that value by equality, for a map can be keyed only by values it holds. So
 and inequalities with parameters stay outside as range lookups.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from .calculus import (
+    NESTED,
     Apply,
     Const,
     Exists,
+    Extreme,
     Factor,
     Lift,
     MapRef,
@@ -27,11 +30,13 @@ from .calculus import (
     relations,
     substitute,
     variable_set,
+    with_body,
 )
 from .canonical import Canonical, canonical
 from .intervals import Types, row_types, scalar_type, sum_type
 from .m3 import MapDeclaration
-from .scoping import apart_from
+from .materialisation_level import Upkeep, is_base_map
+from .scoping import apart_from, bound_in, used_outside
 from .simplify import simplify
 from .types import Kind, Relation, Type, unscaled
 
@@ -40,11 +45,16 @@ Bound = frozenset[Var]
 
 @dataclass(slots=True)
 class Materialiser:
-    """Collects the maps of a program; equal definitions share one map."""
+    """Collects the maps of a program; equal definitions share one map.
+
+    `upkeep` is of what is compiled now, `upkeeps` that of every map: the most that it is read for.
+    """
 
     relations: Mapping[str, Relation]
     types: dict[Var, Type]
     maps: list[MapDeclaration] = field(default_factory=list)
+    upkeep: Upkeep = field(default_factory=Upkeep)
+    upkeeps: dict[str, Upkeep] = field(default_factory=dict)
     _known: dict[Canonical, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
 
@@ -56,7 +66,28 @@ class Materialiser:
         if form not in self._known:
             self._known[form] = (self._declare(name, tuple(variables[i] for i in places), body), places)
         known = self._known[form][0]
+        upkeep = Upkeep() if is_base_map(body) else self.upkeep
+        if known not in self.upkeeps or self.upkeeps[known].level < upkeep.level:
+            self.upkeeps[known] = upkeep
         return MapRef(known, tuple(keys[i] for i in places))
+
+    def in_turn(self) -> Iterator[MapDeclaration]:
+        """Every map, those declared meanwhile too; one of a lower level when nothing can raise it any more."""
+        done: set[str] = set()
+        while len(done) < len(self.maps):
+            waiting = [m for m in self.maps if m.name not in done]
+            declaration = max(waiting, key=lambda m: self.upkeeps[m.name].level)
+            done.add(declaration.name)
+            yield declaration
+
+    @contextmanager
+    def keeping(self, upkeep: Upkeep) -> Iterator[None]:
+        """Within, maps are declared and read for what is kept so."""
+        before, self.upkeep = self.upkeep, upkeep
+        try:
+            yield
+        finally:
+            self.upkeep = before
 
     def _declare(self, name: str, keys: tuple[Var, ...], body: Poly) -> str:
         unique, number = (name, 1) if name != "m" else ("m1", 1)
@@ -129,16 +160,22 @@ class Materialiser:
             keys = _keys(component, outside, bound, needed)
             factors.append(self._map(Poly((component,)), keys, bound, name))
         for factor in outside:
-            inner_bound = (
-                bound | frozenset(v for f in term if f is not factor for v in bound_by(f)) | _visible(outside)
-            )
-            if isinstance(factor, Lift):
-                factor = Lift(factor.var, self.poly(factor.body, inner_bound - {factor.var}))
-            elif isinstance(factor, Exists):
-                group = frozenset(factor.group)
-                factor = Exists(factor.group, self._groups(factor, inner_bound - (group - bound), bound))
+            if isinstance(factor, NESTED):
+                others = bound_in(tuple(f for f in term if f is not factor))
+                factor = self._nested(factor, bound | others | used_outside(outside), bound)
             factors.append(factor)
         return tuple(factors)
+
+    def _nested(self, factor: Lift | Exists | Extreme, around: Bound, bound: Bound) -> Factor:
+        """A factor over maps; `around` is what the rest of its term knows, `bound` what is known outside."""
+        match factor:
+            case Lift(var, body):
+                return Lift(var, self.poly(body, around - {var}))
+            case Extreme(_, _, value, body):
+                inside, keys = around - bound_by(factor), frozenset({value})
+                return with_body(factor, self.poly(split_mixed(body, inside, keys), inside, keys))
+            case Exists(group, _):
+                return with_body(factor, self._groups(factor, around - (frozenset(group) - bound), bound))
 
     def _groups(self, exists: Exists, inner_bound: Bound, bound: Bound) -> Poly:
         """The body of an Exists over maps: one map keyed by the groups, unless it refers outside."""
@@ -150,12 +187,13 @@ class Materialiser:
     def _map(self, body: Poly, keys: tuple[Var, ...], bound: Bound, name: str) -> MapRef:
         """The map of `body`; values known from outside are keys named after the column they equal."""
         renamed: dict[Var, Var] = {}
+        types = row_types(body, self.relations)
         for term in body.terms:
             for column, kind, key in _columns(term, self.relations):
                 if key in bound and key in keys and key not in renamed:
                     taken = variable_set(body) | frozenset(renamed.values())
                     renamed[key] = apart_from((column,), taken)[column]
-                    self.types[renamed[key]] = unscaled(kind)
+                    self.types[renamed[key]] = types.get(key, unscaled(kind))
         variables = tuple(renamed.get(k, k) for k in keys)
         return self.reference(keys, variables, substitute(body, renamed), name)
 
@@ -168,13 +206,9 @@ def _columns(term: Iterable[Factor], known: Mapping[str, Relation]) -> Iterable[
                 if isinstance(argument, Var):
                     yield Var(f"{factor.name}~.{column.name}"), column.type, argument
     for factor in term:
-        if isinstance(factor, Exists | Lift):
+        if isinstance(factor, NESTED):
             for inner in factor.body.terms:
                 yield from _columns(inner, known)
-
-
-def _visible(factors: Iterable[Factor]) -> Bound:
-    return frozenset(v for f in factors if not isinstance(f, Lift | Exists) for v in variable_set(f))
 
 
 def _keys(
@@ -221,9 +255,9 @@ def _forced_outside(term: Term, needed: Bound, apart: str | None) -> set[int]:
     """Lifts to keep apart, lifts whose value the result needs, and all that uses such a value."""
     outside: set[int] = set()
     for i, factor in enumerate(term):
-        if isinstance(factor, Lift | Exists) and apart is not None and apart in relations(factor):
+        if isinstance(factor, NESTED) and apart is not None and apart in relations(factor):
             outside.add(i)
-        if isinstance(factor, Lift) and factor.var in needed and relations(factor):
+        if isinstance(factor, Lift | Extreme) and factor.var in needed and relations(factor):
             outside.add(i)
     return outside | _dependents(term, outside, needed)
 
@@ -233,18 +267,26 @@ def _dependents(term: Term, outside: set[int], needed: Bound) -> set[int]:
     result = set(outside)
     while True:
         inside = {v for i, f in enumerate(term) if i not in result and _binds_rows(f) for v in bound_by(f)}
-        lifted = {v for i in result if isinstance(term[i], Lift | Exists) for v in bound_by(term[i])} - inside
+        lifted = {v for i in result if isinstance(term[i], NESTED) for v in bound_by(term[i])} - inside
         used = {v for i, f in enumerate(term) if i in result for v in variable_set(f)}
         more = {
             i
             for i, f in enumerate(term)
             if i not in result
             and not isinstance(f, Rel)
-            and ((variable_set(f) & lifted) or (isinstance(f, Lift) and f.var in used | needed))
+            and (
+                (variable_set(f) & lifted)
+                or (isinstance(f, Lift | Extreme) and f.var in (used | needed if relations(f) else used))
+            )
         }
         if not more:
             return result
         result |= more
+
+
+def _wanted(factor: Lift | Extreme, used: set[Var], needed: Bound) -> bool:
+    """Whether the factor's variable is used outside; one computed from a row's columns may be a key."""
+    return factor.var in used or (factor.var in needed and bool(relations(factor)))
 
 
 def _connected(factors: list[Factor], term: Term, separate: Bound) -> list[list[Factor]]:
@@ -270,9 +312,7 @@ def _unanchored(groups: list[list[Factor]], term: Term, bound: Bound) -> set[int
     """Factors that mention an outside value which no relation of their component binds."""
     wrong: set[int] = set()
     for group in groups:
-        anchored = (
-            frozenset(v for f in group if isinstance(f, Rel | Exists | Lift) for v in bound_by(f)) & bound
-        )
+        anchored = frozenset(v for f in group if isinstance(f, Rel | NESTED) for v in bound_by(f)) & bound
         for factor in group:
             free = variable_set(factor) & bound
             if not isinstance(factor, Rel) and not free <= anchored:
@@ -324,6 +364,6 @@ def _mixed(factor: Val, term: Term, separate: Bound) -> bool:
         return False
     if used & separate and used - separate:
         return True
-    others: list[Factor] = [f for f in term if isinstance(f, Rel | Exists | Lift)]
+    others: list[Factor] = [f for f in term if isinstance(f, Rel | NESTED)]
     groups = _connected(others, term, separate)
     return sum(1 for g in groups if used & frozenset(v for f in g for v in bound_by(f))) > 1

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from .calculus import (
+    NESTED,
     Cmp,
     Const,
     Exists,
     Factor,
-    Lift,
     MapRef,
     Poly,
     Rel,
@@ -18,10 +18,12 @@ from .calculus import (
     bound_by,
     maps_read,
     scalar_variables,
+    scalars_of,
     substitute,
     substitute_scalar,
     variable_set,
     variables,
+    with_body,
 )
 from .m3 import MapDeclaration, Program, Result, Statement, Trigger
 
@@ -43,22 +45,21 @@ def ordered_term(term: Term, bound: frozenset[Var]) -> Term:
             raise ValueError(f"unbound variables in {pending}")
         factor = min(ready, key=lambda f: _rank(f, known))
         pending.remove(factor)
-        known |= bound_by(factor)
         result.append(_inner_ordered(factor, known))
+        known |= bound_by(factor)
     return tuple(result)
 
 
 def _inner_ordered(factor: Factor, known: frozenset[Var]) -> Factor:
-    if isinstance(factor, Lift):
-        return Lift(factor.var, ordered_statement(factor.body, known - {factor.var}))
-    if isinstance(factor, Exists):
-        return Exists(factor.group, ordered_statement(factor.body, known))
-    return factor
+    if not isinstance(factor, NESTED):
+        return factor
+    inside = known if isinstance(factor, Exists) else known - bound_by(factor)
+    return with_body(factor, ordered_statement(factor.body, inside))
 
 
 def _needs(factor: Factor, binders: frozenset[Var]) -> frozenset[Var]:
     """The variables that must be bound before the factor can be evaluated."""
-    if isinstance(factor, Lift | Exists):
+    if isinstance(factor, NESTED):
         return (variable_set(factor.body) & binders) - bound_by(factor)
     if isinstance(factor, MapRef | Rel):
         return frozenset()
@@ -72,15 +73,10 @@ def _rank(factor: Factor, known: frozenset[Var]) -> tuple[int, int]:
     if isinstance(factor, Cmp):
         return 1, 0
     unbound = len(bound_by(factor) - known)
-    if isinstance(factor, Lift):
+    if isinstance(factor, MapRef | Rel | Exists):
+        keys = len(scalars_of(factor))
+    else:
         return 3, 0
-    keys = len(
-        factor.keys
-        if isinstance(factor, MapRef)
-        else factor.args
-        if isinstance(factor, Rel)
-        else factor.group
-    )
     return (2, 0) if not unbound else (4, unbound * 100 - keys)
 
 

@@ -1,7 +1,8 @@
 """From SQL texts to a compiled program: every stage's value, and the edge that encodes data for it."""
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -9,13 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orderbook.dictionary import Dictionary
-from orderbook.errors import SourceError
+from orderbook.errors import SourceError, SqlError
 
 from .bind import Parameter, bind
-from .bound import Catalog
+from .bound import Catalog, ShownBy
+from .budget import Budget, TooMuchWorkError
 from .compile import Compiler
 from .m3 import Program
+from .m3_link import is_m3, linked, view_of
 from .m3_print import program_text
+from .materialisation_level import Level, Levels, level_of
 from .translate import CalculusView, Translator
 from .types import Relation
 
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from engine.changes import ChangeBatch
 
 Sql = str | Path | Sequence[str | Path] | Mapping[str, str]
+# The file that SQL stands in, None for text given in code, and the SQL.
+SourceText = tuple[str | None, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,8 @@ class CompiledProgram:
 
     `m3` is the program as text. `program.relations` are all declared relations in declared order, read
     by a view or not, and `kinds` of a ChangeBatch index them. `dictionary` encodes the strings of all
-    engines, frames and books that share the program.
+    engines, frames and books that share the program. `texts` are the SQL it was compiled from, `levels` how
+    much of its views is kept.
     """
 
     catalog: Catalog
@@ -42,6 +49,16 @@ class CompiledProgram:
     m3: str
     parameters: Mapping[str, Parameter]
     dictionary: Dictionary
+    texts: tuple[SourceText, ...] = ()
+    levels: Levels = field(default_factory=Levels)
+
+    def level(self, view: str) -> Level | None:
+        """How much of a view is kept; None for a view declared in M3, which says itself."""
+        return next((self.levels.of(v) for v in self.catalog.views if v.name == view), None)
+
+    def order(self, view: str) -> tuple[ShownBy, ...]:
+        """What the rows of a view are shown by: its ORDER BY, as far as it names outputs."""
+        return next((v.order for v in self.catalog.views if v.name == view), ())
 
     @property
     def relations(self) -> tuple[Relation, ...]:
@@ -75,26 +92,68 @@ class CompiledProgram:
 
 
 def compile_views(
-    sql: Sql, params: Mapping[str, Parameter] | None = None, dictionary: Dictionary | None = None
+    sql: Sql,
+    params: Mapping[str, Parameter] | None = None,
+    dictionary: Dictionary | None = None,
+    materialize: str = "full",
 ) -> CompiledProgram:
-    """Compiles CREATE STREAM, CREATE TABLE and CREATE VIEW statements into one program.
+    """Compiles CREATE STREAM, CREATE TABLE and CREATE VIEW statements, and M3, into one program.
 
     sql: SQL text; a path of a .sql file (one line that ends in .sql); a list of texts and paths; or a
-        mapping of file names to their SQL.
+        mapping of file names to their SQL. M3 written by hand is a file that ends in .m3, or a text that
+        begins as M3 does; it may read the maps of all SQL beside it.
     params: what `:name` stands for; a float is the decimal that its repr shows.
     dictionary: shared with other programs; a new one unless given.
+    materialize: "none", "first" or "full", how much of a view is kept that does not say so itself.
 
     Raises SqlError with file, line and column, and SourceError for a file that cannot be read.
     """
-    parameters = MappingProxyType(dict(params or {}))
-    catalog = bind(_texts(sql), parameters)
+    return compile_texts(texts_of(sql), params or {}, dictionary, Levels(level_of(materialize)))
+
+
+def compile_texts(
+    texts: Sequence[SourceText],
+    params: Mapping[str, Parameter],
+    dictionary: Dictionary | None = None,
+    levels: Levels = Levels(),
+) -> CompiledProgram:
+    """`compile_views` of texts that have been read."""
+    parameters = MappingProxyType(dict(params))
+    by_hand = [t for t in texts if is_m3(*t)]
+    catalog = bind([t for t in texts if not is_m3(*t)], parameters)
     relations = {r.name: r for r in catalog.relations}
-    translator = Translator(relations)
-    views = tuple(_with_keys_named_apart(translator.view(v)) for v in catalog.views)
-    compiled = Compiler(relations, translator.types).program(views)
-    program = replace(compiled, relations=catalog.relations)
+    try:
+        views, compiled = _compiled(catalog, relations, {v.name: levels.of(v) for v in catalog.views})
+    except TooMuchWorkError as error:
+        raise _too_large(error.view, texts) from None
+    program = linked(replace(compiled, relations=catalog.relations), by_hand)
+    views += tuple(view_of(r) for r in program.results[len(views) :])
     words = Dictionary() if dictionary is None else dictionary
-    return CompiledProgram(catalog, views, program, program_text(program), parameters, words)
+    text = program_text(program)
+    return CompiledProgram(catalog, views, program, text, parameters, words, tuple(texts), levels)
+
+
+def _compiled(
+    catalog: Catalog, relations: Mapping[str, Relation], levels: Mapping[str, Level]
+) -> tuple[tuple[CalculusView, ...], Program]:
+    translator = Translator(relations)
+    budgets = {v.name: Budget(v.name) for v in catalog.views}
+    views = []
+    for view in catalog.views:
+        with budgets[view.name].spending():
+            views.append(_with_keys_named_apart(translator.view(view)))
+    return tuple(views), Compiler(relations, translator.types, budgets, levels).program(views)
+
+
+def _too_large(view: str, texts: Sequence[SourceText]) -> SqlError:
+    """The refusal of a view whose maps and triggers would be too many, at its name."""
+    message = f"view {view} is too large to compile: it would need too many maps; split it into views"
+    for file, sql in texts:
+        found = re.search(rf"\bVIEW\s+({re.escape(view)})\b", sql, re.IGNORECASE)
+        if found:
+            line = sql.count("\n", 0, found.start(1)) + 1
+            return SqlError(message, line, found.start(1) - sql.rfind("\n", 0, found.start(1)), file)
+    return SqlError(message, 1, 1, texts[0][0] if len(texts) == 1 else None)
 
 
 def _with_keys_named_apart(view: CalculusView) -> CalculusView:
@@ -111,7 +170,8 @@ def _with_keys_named_apart(view: CalculusView) -> CalculusView:
     return replace(view, keys=tuple(keys))
 
 
-def _texts(sql: Sql) -> list[tuple[str | None, str]]:
+def texts_of(sql: Sql) -> list[SourceText]:
+    """The SQL of what `compile_views` takes. Raises SourceError for a file that cannot be read."""
     if isinstance(sql, Mapping):
         return list(sql.items())
     if isinstance(sql, str | Path):
@@ -119,8 +179,8 @@ def _texts(sql: Sql) -> list[tuple[str | None, str]]:
     return [_text(item) for item in sql]
 
 
-def _text(sql: str | Path) -> tuple[str | None, str]:
-    if isinstance(sql, str) and ("\n" in sql or not sql.endswith(".sql")):
+def _text(sql: str | Path) -> SourceText:
+    if isinstance(sql, str) and ("\n" in sql or not sql.endswith((".sql", ".m3"))):
         return None, sql
     try:
         return str(sql), Path(sql).read_text(encoding="utf-8")

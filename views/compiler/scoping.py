@@ -3,15 +3,32 @@
 from collections.abc import Iterable
 
 from .calculus import (
-    Exists,
+    NESTED,
+    Extreme,
     Factor,
-    Lift,
     Poly,
+    Term,
     Var,
     bound_by,
     substitute,
     variable_set,
+    with_body,
 )
+
+
+def bound_in(term: Term) -> frozenset[Var]:
+    """The variables that the factors of a term bind."""
+    return frozenset(v for f in term for v in bound_by(f))
+
+
+def used_outside(term: Term, index: int = -1) -> frozenset[Var]:
+    """The variables that factors other than the one at `index` use, bodies of nested ones left out."""
+    return frozenset(v for i, f in enumerate(term) if i != index for v in visible(f))
+
+
+def visible(factor: Factor) -> frozenset[Var]:
+    """The variables that a factor uses outside of a body of its own."""
+    return bound_by(factor) if isinstance(factor, NESTED) else variable_set(factor)
 
 
 def rename_apart(poly: Poly, outer: Iterable[Var] = ()) -> Poly:
@@ -22,23 +39,23 @@ def rename_apart(poly: Poly, outer: Iterable[Var] = ()) -> Poly:
 def _apart(poly: Poly, outer: frozenset[Var], used: set[Var]) -> Poly:
     terms = []
     for term in poly.terms:
-        visible = outer | frozenset(v for f in term for v in bound_by(f)) | _direct(term)
-        factors: list[Factor] = []
-        for factor in term:
-            if isinstance(factor, Lift | Exists):
-                local = variable_set(factor.body) - visible
-                names = apart_from(local, used | visible)
-                used |= frozenset(names.values())
-                body = substitute(factor.body, {v: n for v, n in names.items() if v != n})
-                body = _apart(body, visible, used)
-                factor = Lift(factor.var, body) if isinstance(factor, Lift) else Exists(factor.group, body)
-            factors.append(factor)
-        terms.append(tuple(factors))
+        seen = outer | used_outside(term)
+        terms.append(tuple(_factor_apart(f, seen, used) for f in term))
     return Poly(tuple(terms))
 
 
-def _direct(term: Iterable[Factor]) -> frozenset[Var]:
-    return frozenset(v for f in term if not isinstance(f, Lift | Exists) for v in variable_set(f))
+def _factor_apart(factor: Factor, seen: frozenset[Var], used: set[Var]) -> Factor:
+    if not isinstance(factor, NESTED):
+        return factor
+    local = variable_set(factor.body) - seen
+    if isinstance(factor, Extreme):
+        local |= {factor.value}
+    names = apart_from(local, used | seen)
+    used |= frozenset(names.values())
+    body = _apart(substitute(factor.body, {v: n for v, n in names.items() if v != n}), seen, used)
+    if isinstance(factor, Extreme):
+        return Extreme(factor.var, factor.greatest, names[factor.value], body)
+    return with_body(factor, body)
 
 
 def apart_from(variables: Iterable[Var], used: Iterable[Var]) -> dict[Var, Var]:

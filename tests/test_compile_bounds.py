@@ -1,0 +1,85 @@
+"""Every query ends: compiled within its steps, or refused by name; counted in steps, never in seconds."""
+
+import pytest
+from views_catalogue import CATALOGUE, Entry
+
+from orderbook.errors import SqlError
+from views.compiler.budget import MOST_STEPS, Budget, TooMuchWorkError, spend
+from views.compiler.program import compile_views
+
+TABLES = "".join(
+    f"CREATE STREAM t{i} (a INTEGER NOT NULL, b INTEGER NOT NULL, v INTEGER NOT NULL"
+    " CHECK (v BETWEEN 0 AND 9)) WITH (max_rows = 10);\n"
+    for i in range(12)
+)
+HUB = f"CREATE STREAM hub ({', '.join(f'k{i} INTEGER NOT NULL' for i in range(11))});\n"
+
+
+def _join(sources: list[str], conditions: list[str]) -> str:
+    return f"SELECT COUNT(*) AS n FROM {', '.join(sources)} WHERE {' AND '.join(conditions)}"
+
+
+def _nested(depth: int, level: int = 0) -> str:
+    inner = "1" if level == depth else _nested(depth, level + 1)
+    outer = f"AND x{level}.b = x{level - 1}.a" if level else ""
+    return f"(SELECT SUM(x{level}.v) FROM t{level} x{level} WHERE x{level}.a > {inner} {outer})"
+
+
+SOURCES = [f"t{i}" for i in range(12)]
+SELF = [f"t0 x{i}" for i in range(12)]
+ORS = [f"{'xyz'[i % 3]}.a > {'xyz'[(i + 1) % 3]}.b + {i}" for i in range(9)] + [
+    f"{s}.v > (SELECT SUM(w.v) FROM t{i} w WHERE w.a = {s}.a)" for i, s in enumerate("xyz")
+]
+
+COMPILED = {
+    "chain": _join(SOURCES, [f"t{i}.b = t{i + 1}.a" for i in range(11)]),
+    "one key": _join(SOURCES, [f"t0.a = t{i}.a" for i in range(1, 12)]),
+    "ors": f"SELECT COUNT(*) AS n FROM t0 x, t1 y, t2 z WHERE {' OR '.join(ORS)}",
+    "nested": f"SELECT COUNT(*) AS n FROM t11 y WHERE y.a > {_nested(3)}",
+}
+REFUSED = {
+    "star": _join(["hub", *SOURCES[:11]], [f"hub.k{i} = t{i}.a" for i in range(11)]),
+    "self join chain": _join(SELF, [f"x{i}.b = x{i + 1}.a" for i in range(11)]),
+    "nested deep": f"SELECT COUNT(*) AS n FROM t11 y WHERE y.a > {_nested(10)}",
+}
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_large_query_compiles_within_its_steps(name: str) -> None:
+    program = compile_views(f"{TABLES}{HUB}CREATE VIEW v AS {COMPILED[name]}").program
+    assert program.triggers and len(program.maps) < 200
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_query_too_large_is_refused_where_it_stands(name: str) -> None:
+    sql = f"{TABLES}{HUB}CREATE VIEW v AS\n{REFUSED[name]}"
+    line = sql.count("\n")
+    with pytest.raises(
+        SqlError, match=rf"SQL:{line}:13: view v is too large to compile.* split it into views"
+    ):
+        compile_views(sql)
+
+
+def test_the_refusal_names_the_view_at_fault() -> None:
+    texts = {
+        "tables.sql": TABLES,
+        "small.sql": "CREATE VIEW small AS SELECT COUNT(*) AS n FROM t0",
+        "large.sql": f"\nCREATE VIEW large AS {REFUSED['self join chain']}",
+    }
+    with pytest.raises(SqlError, match=r"large.sql:2:13: view large is too large"):
+        compile_views(texts)
+
+
+@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda e: e.name)
+def test_a_view_takes_a_small_part_of_the_steps(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Budget.__init__, "__defaults__", (MOST_STEPS // 10,))
+    compile_views(entry.sql, dict(entry.parameters))  # type: ignore[arg-type]
+
+
+def test_a_budget_is_spent_only_within() -> None:
+    budget = Budget("v", 2)
+    with budget.spending():
+        spend(2)
+        with pytest.raises(TooMuchWorkError, match="view v"):
+            spend(1)
+    spend(1_000_000)

@@ -1,0 +1,80 @@
+"""A compiled program with a view more or fewer, its relations in the same order."""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+
+from orderbook.errors import DataError, UserError
+
+from .bind import Parameter
+from .bound import Catalog, Source
+from .declaration_grammar import CreateRelation, CreateView
+from .dialect import parse
+from .program import CompiledProgram, SourceText, Sql, compile_texts, texts_of
+
+
+def with_views(
+    compiled: CompiledProgram, sql: Sql, params: Mapping[str, Parameter] | None = None
+) -> CompiledProgram:
+    """The program with the streams, tables and views of `sql` as well; `sql` may read its views.
+
+    Raises SqlError as `compile_views` does, also for a name that is taken, and UserError for a parameter
+    that has another value already.
+    """
+    parameters = dict(compiled.parameters)
+    for name, value in (params or {}).items():
+        if parameters.setdefault(name, value) != value:
+            raise UserError(
+                f"parameter {name} is {parameters[name]} in the running program, not {value}; rename it"
+            )
+    added = texts_of(sql)
+    predeclared = {r.name for r in compiled.relations}
+    for file, text in added:
+        for statement in parse(file, text):
+            tree = statement.tree
+            if isinstance(tree, CreateRelation) and tree.this.name.lower() in predeclared:
+                raise statement.text.error(f"{tree.this.name} is declared already", tree.this)
+    return compile_texts((*compiled.texts, *added), parameters, compiled.dictionary, compiled.levels)
+
+
+def without_view(compiled: CompiledProgram, view: str) -> CompiledProgram:
+    """The program without one of its views. Raises DataError where another view reads it."""
+    readers = [v.name for v in compiled.catalog.views if v.name != view and view in _views_read(v.query)]
+    if readers:
+        raise DataError(f"view {view} is read by {', '.join(readers)}; drop {readers[0]} first")
+    kept = tuple(text for text in compiled.texts for text in _without(text, view, compiled.catalog))
+    return compile_texts(kept, compiled.parameters, compiled.dictionary, compiled.levels)
+
+
+def _without(text: SourceText, view: str, catalog: Catalog) -> list[SourceText]:
+    """The text, statement by statement where it declares the view, which is left out."""
+    file, sql = text
+    statements = list(parse(file, sql))
+    own = next(v for v in catalog.views if v.name == view)
+    kept: list[SourceText] = []
+    for statement in statements:
+        tree = statement.tree
+        if isinstance(tree, CreateView):
+            declares = tree.this.name.lower() == view
+        else:
+            declares = not isinstance(tree, CreateRelation) and own.sql == statement.sql
+        if not declares:
+            kept.append((file, statement.sql))
+    return [text] if len(kept) == len(statements) else kept
+
+
+def _views_read(query: object) -> set[str]:
+    """Names of the views that a query reads in FROM or in subqueries, at any depth."""
+    found: set[str] = set()
+    _collect(query, found)
+    return found
+
+
+def _collect(node: object, found: set[str]) -> None:
+    if isinstance(node, Source) and node.view is not None:
+        found.add(node.view)
+    if isinstance(node, tuple):
+        for item in node:
+            _collect(item, found)
+    elif is_dataclass(node):
+        for field in fields(node):
+            _collect(getattr(node, field.name), found)
