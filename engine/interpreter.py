@@ -5,16 +5,16 @@ exact fractions, every loop walks its whole map, and all statements that read th
 event are evaluated before any of them is applied.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Any
 
-from orderbook.errors import DataError
+from orderbook.dictionary import Dictionary
+from orderbook.errors import DataError, ExactnessError
 from views.compiler.calculus import (
     Apply,
     Cmp,
-    Const,
     Exists,
+    Extreme,
     Factor,
     Lift,
     MapRef,
@@ -25,23 +25,28 @@ from views.compiler.calculus import (
     Var,
 )
 from views.compiler.m3 import Program, Statement
-from views.compiler.types import Kind
+from views.compiler.types import INT64_MAX, INT128_MAX, Kind
+
+from .scalar_values import Word, scalar_value
 
 Number = int | float
-Word = int | float | None
 Environment = Mapping[Var, Word]
 Key = tuple[Word, ...]
 
 
+class WideKeyError(ExactnessError):
+    """A key of a map that does not fit 64 bits."""
+
+
 class Interpreter:
-    """Runs a program; `encode` gives the dictionary code of a text constant.
+    """Runs a program; `dictionary` has the codes of texts.
 
     Rows are tuples of encoded columns: scaled integers, ns, dictionary codes, floats, None for NULL.
     """
 
-    def __init__(self, program: Program, encode: Callable[[str], int]):
+    def __init__(self, program: Program, dictionary: Dictionary):
         self.program = program
-        self._encode = encode
+        self._dictionary = dictionary
         self._maps: dict[str, dict[Key, int | Fraction]] = {m.name: {} for m in program.maps}
         self._double = {m.name: m.type.kind is Kind.DOUBLE for m in program.maps}
         self._triggers = {(t.relation, t.insert): t for t in program.triggers}
@@ -67,6 +72,10 @@ class Interpreter:
         """The entries of a map that are not 0."""
         return {k: _number(v) for k, v in self._maps[name].items()}
 
+    def exact_entries(self, name: str) -> dict[Key, int | Fraction]:
+        """The entries of a map, sums of doubles as fractions; changing it changes the map."""
+        return self._maps[name]
+
     def rows(self, view: str) -> Iterator[tuple[Key, int, tuple[Word, ...]]]:
         """The rows of a view: key, how often the row stands, columns (None for NULL)."""
         result = self.program.result(view)
@@ -87,7 +96,7 @@ class Interpreter:
         changes: dict[Key, int | Fraction] = {}
         for term in statement.value.terms:
             for environment, value in self._term(term, event):
-                key = tuple(self._scalar(k, environment) for k in statement.keys)
+                key = tuple(_key_word(self._scalar(k, environment)) for k in statement.keys)
                 changes[key] = changes.get(key, 0) + value
         return changes
 
@@ -96,6 +105,7 @@ class Interpreter:
         for key, change in changes.items():
             total = entries.get(key, 0) + change
             if total:
+                _number(total)
                 entries[key] = total
             else:
                 entries.pop(key, None)
@@ -152,16 +162,25 @@ class Interpreter:
             case MapRef(name, keys):
                 yield from self._entries(name, keys, environment)
             case Exists(group, body):
-                groups: dict[Key, int | Fraction] = {}
-                for term in body.terms:
-                    for bound, rows in self._term(term, environment):
-                        key = tuple(bound[v] for v in group)
-                        groups[key] = groups.get(key, 0) + rows
-                for key, total in groups.items():
-                    if total:
-                        yield {**environment, **dict(zip(group, key, strict=True))}, 1
+                for key in self._groups(group, body, environment):
+                    yield {**environment, **dict(zip(group, key, strict=True))}, 1
+            case Extreme(variable, greatest, value, body):
+                inner = {v: w for v, w in environment.items() if v != value}
+                found = [k[0] for k in self._groups((value,), body, inner) if k[0] is not None]
+                best = (max if greatest else min)(found, default=None)
+                if best is not None and environment.get(variable, best) == best:
+                    yield {**environment, variable: best}, 1
             case _:
                 raise TypeError(f"M3 reads maps only, found {factor}")
+
+    def _groups(self, group: tuple[Var, ...], body: Poly, environment: Environment) -> list[Key]:
+        """The groups of a body whose sum is not 0."""
+        groups: dict[Key, int | Fraction] = {}
+        for term in body.terms:
+            for bound, rows in self._term(term, environment):
+                key = tuple(_key_word(bound[v]) for v in group)
+                groups[key] = groups.get(key, 0) + rows
+        return [key for key, total in groups.items() if total]
 
     def _entries(
         self, name: str, keys: tuple[Scalar, ...], environment: Environment
@@ -177,52 +196,13 @@ class Interpreter:
                 yield bound, _number(value)
 
     def _scalar(self, scalar: Scalar, environment: Environment) -> Word:
-        match scalar:
-            case Var():
-                return environment[scalar]
-            case Const(value):
-                return self._encode(value) if isinstance(value, str) else value
-            case Apply("if", (condition, then, otherwise)):
-                return self._scalar(then if self._scalar(condition, environment) else otherwise, environment)
-            case Apply(op, args):
-                return apply(op, [self._scalar(a, environment) for a in args])
-        raise TypeError(scalar)
-
-
-def apply(op: str, args: list[Any]) -> Word:
-    """A value function of the calculus on Python numbers; 0 where a NULL that is masked comes in."""
-    if op == "is_null":
-        return int(args[0] is None)
-    if any(a is None for a in args):
-        return 0
-    if op == "double":
-        return args[0] / 10 ** args[1]
-    if op == "/":
-        return args[0] / args[1] if args[1] else 0.0
-    if op == "neg":
-        return -args[0]
-    if op == "not":
-        return int(not args[0])
-    left, right = args
-    return {
-        "+": lambda: left + right,
-        "-": lambda: left - right,
-        "*": lambda: left * right,
-        "=": lambda: int(left == right),
-        "<>": lambda: int(left != right),
-        "<": lambda: int(left < right),
-        "<=": lambda: int(left <= right),
-        ">": lambda: int(left > right),
-        ">=": lambda: int(left >= right),
-        "and": lambda: int(bool(left and right)),
-        "or": lambda: int(bool(left or right)),
-    }[op]()
+        return scalar_value(scalar, environment, self._dictionary)
 
 
 def _product(left: Number, right: int | Fraction) -> int | Fraction:
     """Exact for integers; a product of doubles is rounded once, as a machine does."""
     if isinstance(left, int) and isinstance(right, int):
-        return left * right
+        return _fitting(left * right)
     try:
         return Fraction(float(left) * float(right))
     except (OverflowError, ValueError) as error:
@@ -230,4 +210,23 @@ def _product(left: Number, right: int | Fraction) -> int | Fraction:
 
 
 def _number(value: int | Fraction) -> Number:
-    return value if isinstance(value, int) else float(value)
+    if isinstance(value, int):
+        return _fitting(value)
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise DataError("a sum beyond the range of DOUBLE") from error
+
+
+def _fitting(value: int) -> int:
+    """An exact value as it is; nothing holds one of more than 128 bits."""
+    if -INT128_MAX - 1 <= value <= INT128_MAX:
+        return value
+    raise ExactnessError(f"{value} does not fit 128 bits")
+
+
+def _key_word(word: Word) -> Word:
+    """A key of a map as it is; every runtime holds it in 64 bits, one value of which is NULL."""
+    if isinstance(word, int) and not -INT64_MAX <= word <= INT64_MAX:
+        raise WideKeyError(f"{word} does not fit 64 bits as a key")
+    return word

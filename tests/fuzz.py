@@ -16,6 +16,7 @@ from oracle import Row, SqlValue, ordered
 from views_catalogue import Entry
 
 from engine.interpreter import Interpreter
+from orderbook.dictionary import Dictionary
 from views.compiler.m3 import Program
 from views.compiler.program import compile_views
 from views.compiler.types import Kind, Type
@@ -25,13 +26,15 @@ Step = tuple[str, str, Row, int]
 
 
 @cache
-def compiled(sql: str, parameters: tuple[tuple[str, SqlValue], ...] = ()) -> Program:
+def compiled(
+    sql: str, parameters: tuple[tuple[str, SqlValue], ...] = (), materialize: str = "full"
+) -> Program:
     """The program of all views of an SQL text."""
-    return compile_views(sql, dict(parameters)).program  # type: ignore[arg-type]
+    return compile_views(sql, dict(parameters), materialize=materialize).program  # type: ignore[arg-type]
 
 
-def program_of(entry: Entry) -> Program:
-    return compiled(entry.sql, tuple(entry.parameters.items()))
+def program_of(entry: Entry, materialize: str = "full") -> Program:
+    return compiled(entry.sql, tuple(entry.parameters.items()), materialize)
 
 
 class Runtime(Protocol):
@@ -52,15 +55,12 @@ class InterpreterRuntime:
 
     def __init__(self, program: Program):
         self._program = program
-        self._texts: dict[str, int] = {}
-        self._interpreter = Interpreter(program, self._code)
-
-    def _code(self, text: str) -> int:
-        return self._texts.setdefault(text, len(self._texts))
+        self._dictionary = Dictionary()
+        self._interpreter = Interpreter(program, self._dictionary)
 
     def change(self, relation: str, insert: bool, row: Row) -> None:
         columns = self._program.relation(relation).columns
-        words = tuple(encoded(v, c.type, self._code) for v, c in zip(row, columns, strict=True))
+        words = tuple(encoded(v, c.type, self._dictionary.encode) for v, c in zip(row, columns, strict=True))
         self._interpreter.change(relation, insert, words)
         for declaration in self._program.maps:
             for key, value in self._interpreter.map(declaration.name).items():
@@ -74,7 +74,7 @@ class InterpreterRuntime:
         for _, count, words in self._interpreter.rows(view):
             for word, column in zip(words, result.columns, strict=True):
                 _check(f"{view}.{column.name}", word, column.type)
-            texts = list(self._texts)
+            texts = [self._dictionary.decode(i) for i in range(len(self._dictionary))]
             rows += [
                 tuple(decoded(w, c.type, texts) for w, c in zip(words, result.columns, strict=True))
             ] * count

@@ -79,9 +79,9 @@ def stream(entry: Entry, program: Program, generator: random.Random, length: int
     return list(changes(steps, generator.randrange(2**16)))
 
 
-def check(entry: Entry, seed: int, length: int) -> int:
+def check(entry: Entry, seed: int, length: int, materialize: str) -> int:
     """Compares both runtimes on one stream; how many times they were compared."""
-    program = program_of(entry)
+    program = program_of(entry, materialize)
     generator = random.Random(f"{entry.name} {seed}")
     expected, found = InterpreterRuntime(program), GeneratedRuntime(program)
     compared = 0
@@ -106,13 +106,14 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--length", type=int, default=14)
+    parser.add_argument("--materialize", default="full")
     options = parser.parse_args()
     failed = compared = 0
     entries = [e for e in CATALOGUE if not options.names or e.name in options.names]
     for entry in entries:
         try:
             for i in range(options.count):
-                compared += check(entry, options.seed + i, options.length)
+                compared += check(entry, options.seed + i, options.length, options.materialize)
         except Exception:
             failed += 1
             print(f"{entry.name}:", traceback.format_exc(limit=-3), file=sys.stderr)

@@ -60,11 +60,19 @@ CASES = {
     "correlated by equality": (
         "SELECT SUM(b.price) AS v FROM bids b WHERE b.volume > "
         "(SELECT AVG(x.volume) FROM bids x WHERE x.symbol = b.symbol)",
-        Cost.SLICE,
+        Cost.LOGARITHMIC,
     ),
     "compared with a mean": (
         "SELECT SUM(b.price) AS v FROM bids b WHERE b.volume > (SELECT AVG(volume) FROM bids)",
-        Cost.LINEAR,
+        Cost.LOGARITHMIC,
+    ),
+    "missedtrades": (
+        "SELECT b.broker_id, SUM(a.price * a.volume - b.price * b.volume) AS v FROM bids b, asks a "
+        "WHERE 0.25 * (SELECT SUM(a1.volume) FROM asks a1) > "
+        "(SELECT COALESCE(SUM(a2.volume), 0) FROM asks a2 WHERE a2.price > a.price) "
+        "AND 0.25 * (SELECT SUM(b1.volume) FROM bids b1) > "
+        "(SELECT COALESCE(SUM(b2.volume), 0) FROM bids b2 WHERE b2.price > b.price) GROUP BY b.broker_id",
+        Cost.GROUPS,
     ),
     "mean of sums": (
         "SELECT AVG(d.v) AS v FROM (SELECT symbol, SUM(volume) AS v FROM bids GROUP BY symbol) d",

@@ -7,13 +7,17 @@ from engine.plan.steps import Plan, ResultPlan
 from views.compiler.types import Kind, Type
 
 # Words of the state block.
-ERROR = 0  # not 0 after an overflow of 128 bits
+ERROR = 0  # not 0 after an overflow, says of what
 SCRATCH = 1  # for the bits of a double
 TEXTS = 2  # address of the dictionary codes of text constants
 DIRTY = 3  # not 0 when a watched view was touched since the last look
 FIRED = 4  # address, words used and capacity of the firings
 FIRED_WORDS = 5
 FIRED_CAPACITY = 6
+MEASURES = 7  # address of counts and times of statements, in a module that measures
+# The ERROR of a double that is not finite, and of a key beyond 64 bits; 1 is a value beyond 128 bits.
+INFINITE = 2
+WIDE_KEY = 3
 # What the driver returns when ERROR is set; the complement of an index says that a watch fired.
 FAILED = -(2**63)
 

@@ -5,24 +5,37 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from engine.plan.steps import Plan, Store
+from views.scalars.patterns import Pattern
 
+from .cut_text import dense_shape
+from .emitter import CutText, Emitter
 from .layout import Layout, layout_for
-from .pipelines import CutText, Emitter
 from .writer import Writer
 
 HEAD = '''\
 """Generated from an M3 program: its stores, a function for every trigger, and the rows of its views."""
 
-from engine.generate.support import bits_to_double, clamp, divide, double_bits, floor_divide, push_key
+from engine.generate.order import last_at_most, last_below, ordered_word
+from engine.generate.primitives import calendar, integers, precise, reals
+from engine.generate.support import (
+    bits_to_double, checked_finite, checked_word, clamp, double_bits, key_word, matches, push_key,
+    same_integer, wide_null,
+)
+from engine.maps.doubles import sum_doubles
 from engine.maps.int128 import (
-    checked_add, checked_multiply, high_word, low_word, wide, wide_product, wide_to_double, words_to_wide,
+    checked_add, checked_multiply, checked_subtract, high_word, low_word, wide, wide_product, wide_to_double,
+    words_to_wide,
 )
 from engine.maps.memory import load, load_double, store, store_double
-from engine.maps.shapes import hashed, ordered
+from engine.maps.dense import Domain
+from engine.maps.shapes import dense, hashed, ordered
 from numba import njit
 '''
 
-HASHED = ("find", "add", "assign", "get", "clear", "error", "first", "next_entry", "create", "destroy")
+HASHED = (
+    *("find", "add", "assign", "get", "remove", "clear", "error", "size"),
+    *("first", "next_entry", "create", "destroy"),
+)
 ORDERED = (
     "add",
     "assign",
@@ -40,7 +53,11 @@ ORDERED = (
     "at_or_below",
     "create",
     "destroy",
+    "size",
 )
+
+
+DENSE = ("add", "assign", "get", "clear", "error", "total", "create", "destroy", "size")
 
 
 @dataclass(slots=True)
@@ -48,7 +65,7 @@ class ModuleText:
     """Collects the functions of one module; `texts` numbers the text constants of the program."""
 
     plan: Plan
-    texts: dict[str, int]
+    texts: dict[str | Pattern, int]
     writer: Writer = field(default_factory=Writer)
     layout: Layout = field(init=False)
     _cuts: dict[str, CutText] = field(default_factory=dict)
@@ -81,10 +98,14 @@ def store_imports(stores: Sequence[Store]) -> str:
         if s.ordered is None:
             lines.append(f"# {', '.join(s.maps)}")
             lines.append(f"{s.name} = hashed({len(s.key_types)}, {s.layout!r}, {s.slices!r})")
-            names = [n for n in HASHED if s.key_types or n not in ("find",)]
+            names = [n for n in HASHED if s.key_types or n not in ("find", "remove")]
             names += [f"value_{i}" for i in range(len(s.layout))] if s.key_types else []
             names += [f"key_{i}" for i in range(len(s.key_types))]
             names += [f"slice_{i}_{w}" for i in range(len(s.slices)) for w in ("first", "next")]
+        elif s.dense is not None:
+            lines.append(f"# {', '.join(s.maps)}, a cell for each key {s.ordered}")
+            lines.append(f"{s.name} = {dense_shape(s)}")
+            names = list(DENSE)
         else:
             lines.append(f"# {', '.join(s.maps)}, in the order of key {s.ordered}")
             lines.append(f"{s.name} = ordered({len(s.prefix)}, {s.layout!r})")

@@ -1,357 +1,323 @@
-"""Text of pipelines: look-ups, range sums, cuts and loops over the stores that a plan chose."""
+"""Text of pipelines: steps nested where they branch or loop, with equal loops walked together.
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+What a loop does not change is computed before it; what two pipelines share is computed once.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 
-from engine.maps.cuts import cut_imports, cut_source
-from engine.plan.planner import layout_of
-from engine.plan.ranges import solve
-from engine.plan.steps import Aggregate, Cut, Filter, Lookup, Loop, Pipeline, Plan, RangeSum, Store
-from views.compiler.calculus import NEGATED, Apply, Cmp, Scalar, Var, scalar_variables, variable_set
-from views.compiler.types import INT64_MAX, Kind, Type
+from engine.plan.steps import (
+    Aggregate,
+    Cut,
+    Extremum,
+    Filter,
+    Gather,
+    Lookup,
+    Loop,
+    Pipeline,
+    RangeSum,
+    Step,
+    Store,
+)
+from engine.plan.stores import layout_of
+from views.compiler.calculus import Scalar, Var, scalar_variables
+from views.compiler.types import Type
 
-from .layout import TEXTS
-from .scalars import STATE, ZERO, Code, as_wide, held_as, number, product, scalar_code, truth
-from .writer import Writer
+from .cut_text import cut_bound
+from .emitter import Emitter, Names, empty, in_order, key_code, tree_word
+from .reads import ends, extremum, is_run, lookup, prefix_words, range_sum
+from .typed_code import STATE, ZERO, Code, held_as, product, truth
 
-LOWEST, HIGHEST = f"({-INT64_MAX})", str(INT64_MAX)
-# A condition over s0, s1, .., its parameters, and their values.
-CutParts = tuple[str, tuple[str, ...], list[str]]
-Sink = Callable[[Code, dict[Var, Code]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class CutText:
-    """The function of a cut search, and what the module must import for it."""
-
-    name: str
-    source: str
-    imports: tuple[str, ...]
+Sink = Callable[[Code, Names], None]
+Types = Mapping[Var, Type]
 
 
 @dataclass(slots=True)
-class Emitter:
-    """Emits the steps of one function; cut functions it needs are collected in `cuts`."""
+class Thread:
+    """A pipeline on its way: its next step, what is bound so far, and where its value goes."""
 
-    plan: Plan
-    writer: Writer
-    handles: dict[str, int]
-    texts: dict[str, int]
-    cuts: dict[str, CutText] = field(default_factory=dict)
-    types: Mapping[Var, Type] = field(default_factory=dict)
+    pipeline: Pipeline
+    names: Names
+    types: Types
+    sink: Sink
+    at: int = 0
 
-    def scalar(self, scalar: Scalar, names: dict[Var, Code]) -> Code:
-        return scalar_code(scalar, names, self.text_constant)
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return self.pipeline.steps[self.at :]
 
-    def text_constant(self, value: str) -> str:
-        """The dictionary code of a text constant, which the state holds."""
-        place = self.texts.setdefault(value, len(self.texts))
-        return f"load(load({STATE}, {TEXTS}), {place})"
 
-    def key(self, scalar: Scalar, kind: Type, names: dict[Var, Code]) -> str:
-        """A scalar as the word of a key."""
-        code = self.scalar(scalar, names)
-        if kind.kind is Kind.DOUBLE and code.kind == "d":
-            return f"double_bits({STATE}, {code.text})"
-        return held_as(code, "i")
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A sum of pipelines that is wanted, as a value of type `kind`."""
 
-    def handle(self, store: Store) -> str:
-        return self.writer.once(f"h_{store.name}", f"load({STATE}, {self.handles[store.name]})")
+    pipelines: tuple[Pipeline, ...]
+    kind: Type
+    types: Types
 
-    def call(self, store: Store, function: str, *arguments: str) -> str:
-        return f"{store.name}_{function}({', '.join([self.handle(store), *arguments])})"
 
-    def hashed(self, name: str) -> Store | None:
-        return next((s for s in self.plan.stores_of(name) if s.ordered is None), None)
+def threads(pipelines: Iterable[Pipeline], names: Names, types: Types, sink: Sink) -> list[Thread]:
+    return [Thread(p, dict(names), types, sink) for p in pipelines]
 
-    def tree(self, name: str, position: int) -> Store:
-        return next(s for s in self.plan.stores_of(name) if s.ordered == position)
 
-    def map_type(self, name: str) -> Type:
-        return self.plan.program.map(name).type
+def sum_of(emitter: Emitter, wanted: Sum, names: Names) -> Code:
+    return sums_of(emitter, [wanted], names)[0]
 
-    def sum(self, pipelines: Iterable[Pipeline], names: dict[Var, Code], kind: Type) -> Code:
-        """The sum of pipelines as a variable, or as an expression where it needs no steps."""
-        pipelines = tuple(pipelines)
-        layout = layout_of(kind)
-        if len(pipelines) == 1 and _straight(pipelines[0]):
-            result: list[Code] = []
-            self.pipeline(pipelines[0], names, lambda value, _: result.append(value))
-            return Code(held_as(result[0], layout), kind)
-        total = self.writer.fresh("sum")
-        zero = ZERO[layout]
-        self.writer.line(f"{total} = {zero}")
 
-        def add(value: Code, _: dict[Var, Code]) -> None:
-            text = held_as(value, layout)
-            if layout == "W":
-                self.writer.line(f"{total} = checked_add({total}, {text}, {STATE})")
-            else:
-                self.writer.line(f"{total} = {total} + {text}")
+def sums_of(emitter: Emitter, wanted: Sequence[Sum], names: Names) -> list[Code]:
+    """Sums as variables, or as expressions where they need no branch; loops they share are walked once."""
+    started: list[Thread] = []
+    # A total is known to others only once it is complete.
+    pending: dict[str, str] = {}
+    codes = [_start_sum(emitter, w, names, started, pending) for w in wanted]
+    run(emitter, started)
+    for signature, total in pending.items():
+        emitter.writer.remember(signature, total)
+    return codes
 
-        for pipeline in pipelines:
-            self.pipeline(pipeline, dict(names), add)
-        return Code(total, kind)
 
-    def pipeline(self, pipeline: Pipeline, names: dict[Var, Code], sink: Sink) -> None:
-        """Emits the steps, nested where they branch or loop, and hands their value to `sink`."""
-        self._steps(pipeline, 0, dict(names), sink)
+def _start_sum(
+    emitter: Emitter, wanted: Sum, names: Names, started: list[Thread], pending: dict[str, str]
+) -> Code:
+    layout, writer = layout_of(wanted.kind), emitter.writer
+    if len(wanted.pipelines) == 1 and _straight(wanted.pipelines[0]):
+        result: list[Code] = []
+        run(emitter, threads(wanted.pipelines, names, wanted.types, lambda value, _: result.append(value)))
+        return Code(held_as(result[0], layout), wanted.kind)
+    signature = _signature(wanted.pipelines, names)
+    total = writer.recall(signature) or pending.get(signature)
+    if total is None:
+        total = writer.fresh("sum")
+        writer.line(f"{total} = {ZERO[layout]}")
+        if layout == "d":
+            writer.line(f"{total}_rest = 0.0")
+        pending[signature] = total
+        started += threads(wanted.pipelines, names, wanted.types, partial(_add, emitter, total, layout))
+    return Code(total, wanted.kind)
 
-    def _steps(self, pipeline: Pipeline, at: int, names: dict[Var, Code], sink: Sink) -> None:
-        while at < len(pipeline.steps):
-            step = pipeline.steps[at]
-            at += 1
-            if isinstance(step, Filter):
-                with self.writer.block(f"if {truth(self.scalar(step.condition, names))}:"):
-                    self._steps(pipeline, at, names, sink)
-                return
-            if isinstance(step, Loop):
-                self._loop(step, names, partial(self._steps, pipeline, at, sink=sink))
-                return
-            if isinstance(step, Lookup):
-                names[step.value] = self.lookup(step, names)
-            elif isinstance(step, Aggregate):
-                names[step.value] = self.sum(step.pipelines, names, self._aggregate_type(step, names))
-            else:
-                names[step.value] = self.range_sum(step, names)
-        sink(product([self.scalar(v, names) for v in pipeline.values]), names)
 
-    def _aggregate_type(self, step: Aggregate, names: dict[Var, Code]) -> Type:
-        return names[step.value].type if step.value in names else self.types[step.value]
-
-    def lookup(self, step: Lookup, names: dict[Var, Code]) -> Code:
-        store = self.hashed(step.map) or self.plan.stores_of(step.map)[0]
-        kind = self.map_type(step.map)
-        column = store.maps.index(step.map)
-        keys = [self.key(k, t, names) for k, t in zip(step.keys, store.key_types, strict=True)]
-        if store.ordered is None and keys:
-            entry = self.writer.once("entry", self.call(store, "find", *keys))
-            zero = ZERO[layout_of(kind)]
-            read = f"{store.name}_value_{column}({entry}) if {entry} != 0 else {zero}"
-            return Code(self.writer.once("value", read), kind)
-        if store.ordered is not None:
-            keys = [keys[i] for i in (*store.prefix, store.ordered)]
-        values = self.writer.once("values", self.call(store, "get", *keys))
-        return Code(f"{values}[{column}]", kind)
-
-    def range_sum(self, step: RangeSum, names: dict[Var, Code]) -> Code:
-        store = self.tree(step.map, step.position)
-        kind = self.map_type(step.map)
-        column = store.maps.index(step.map)
-        prefix = [self.key(step.keys[i], store.key_types[i], names) for i in store.prefix]
-        if not step.low and not step.high and not step.cuts:
-            return Code(f"{self.writer.once('total', self.call(store, 'total', *prefix))}[{column}]", kind)
-        if len(step.cuts) == 1 and not step.low and not step.high:
-            cut = step.cuts[0]
-            if self._cut_store(cut) is store and cut.leading:
-                found = self._cut_call(cut, names, store)
-                return Code(f"{found}[{2 + column}]", kind)
-        lows = [self._bound(s, names) for s in step.low]
-        highs = [self._bound(s, names) for s in step.high]
-        for cut in step.cuts:
-            (lows if cut.descending == cut.leading else highs).append(self._cut_bound(cut, names))
-        low, high = _extreme("max", lows, LOWEST), _extreme("min", highs, HIGHEST)
-        sums = self.writer.once("sums", self.call(store, "range_sum", *prefix, low, high))
-        inside = self._inside(step.low, step.high, names)
-        if inside:
-            zero = ZERO[layout_of(kind)]
-            return Code(f"({sums}[{column}] if {inside} else {zero})", kind)
-        return Code(f"{sums}[{column}]", kind)
-
-    def _bound(self, scalar: Scalar, names: dict[Var, Code]) -> str:
-        code = number(self.scalar(scalar, names))
-        return f"clamp({code.text})" if code.kind == "w" else code.text
-
-    def _inside(self, low: Iterable[Scalar], high: Iterable[Scalar], names: dict[Var, Code]) -> str:
-        """The condition under which bounds of 128 bits leave any key of 64; empty where that is sure."""
-        ends = [(self.scalar(s, names), f"<= wide({HIGHEST})") for s in low]
-        ends += [(self.scalar(s, names), f">= wide({LOWEST})") for s in high]
-        return " and ".join(f"{c.text} {test}" for c, test in ends if c.kind == "w")
-
-    def _cut_store(self, cut: Cut) -> Store:
-        return self.tree(cut.sums[0][1], cut.position)
-
-    def _cut_parts(self, cut: Cut, names: dict[Var, Code], store: Store) -> tuple[str, list[str], list[str]]:
-        """The name of the cut's function, its prefix and its arguments."""
-        condition = (
-            cut.condition
-            if cut.leading
-            else Cmp(NEGATED[cut.condition.op], cut.condition.left, cut.condition.right)
-        )
-        limit = self._cut_limit(condition, cut, names, store)
-        predicate, arguments, values = limit or self._cut_predicate(condition, cut, names, store)
-        key = f"{store.name} {cut.descending} {cut.inclusive} {predicate} {arguments}"
-        if key not in self.cuts:
-            name = f"cut_{len(self.cuts)}"
-            options = (len(store.prefix), store.layout)
-            source = cut_source(name, *options, cut.descending, cut.inclusive, predicate, arguments)
-            bound = _bound_source(name, store, cut, predicate, arguments)
-            self.cuts[key] = CutText(name, source + bound, cut_imports(name, *options))
-        others = [i for i in range(len(store.key_types)) if i != store.ordered]
-        prefix = [self.key(k, store.key_types[i], names) for k, i in zip(cut.prefix, others, strict=True)]
-        return self.cuts[key].name, prefix, values
-
-    def _cut_limit(self, condition: Cmp, cut: Cut, names: dict[Var, Code], store: Store) -> CutParts | None:
-        """A linear condition on one sum as the greatest sum for which it holds, worked out beforehand."""
-        (variable, name), *others = cut.sums
-        types = {v: names[v].type for v in variable_set(condition) if v != variable and v in names}
-        bounds = None if others else solve(condition, variable, {**types, variable: self.map_type(name)})
-        if bounds is None or bounds.low or len(bounds.high) != 1:
-            return None
-        column = store.maps.index(name)
-        limit = number(self.scalar(bounds.high[0], names))
-        if store.layout[column] != "i":
-            text = as_wide(limit)
-        else:
-            text = f"clamp({limit.text})" if limit.kind == "w" else limit.text
-        return f"s{column} <= limit", ("limit",), [text]
-
-    def _cut_predicate(self, condition: Cmp, cut: Cut, names: dict[Var, Code], store: Store) -> CutParts:
-        """Any condition on sums, evaluated at every place that the descent looks at."""
-        inner = {v: Code(f"s{store.maps.index(m)}", self.map_type(m)) for v, m in cut.sums}
-        used = list(dict.fromkeys(v for s in (condition.left, condition.right) for v in scalar_variables(s)))
-        parameters = [v for v in used if v not in inner]
-        for i, variable in enumerate(parameters):
-            inner[variable] = Code(f"q{i}{names[variable].kind}", names[variable].type)
-        predicate = truth(self.scalar(Apply(condition.op, (condition.left, condition.right)), inner))
-        checked = (STATE,) if f", {STATE})" in predicate else ()
-        arguments = (*(inner[v].text for v in parameters), *checked)
-        return predicate, arguments, [*(names[v].text for v in parameters), *checked]
-
-    def _cut_call(self, cut: Cut, names: dict[Var, Code], store: Store) -> str:
-        name, prefix, arguments = self._cut_parts(cut, names, store)
-        return self.writer.once("cut", f"{name}({', '.join([self.handle(store), *prefix, *arguments])})")
-
-    def _cut_bound(self, cut: Cut, names: dict[Var, Code]) -> str:
-        store = self._cut_store(cut)
-        name, prefix, arguments = self._cut_parts(cut, names, store)
-        return self.writer.once(
-            "bound", f"{name}_bound({', '.join([self.handle(store), *prefix, *arguments])})"
-        )
-
-    def _loop(self, step: Loop, names: dict[Var, Code], body: Callable[[dict[Var, Code]], None]) -> None:
-        if step.position is not None:
-            self._tree_loop(step, names, body)
-            return
-        store = self.hashed(step.map)
-        assert store is not None
-        entry = self.writer.fresh("entry")
-        known = tuple(p for p in step.known)
-        if known:
-            number_of = store.slices.index(known)
-            keys = [self.key(step.keys[i], store.key_types[i], names) for i in known]
-            self.writer.line(f"{entry} = {self.call(store, f'slice_{number_of}_first', *keys)}")
-            following = f"{store.name}_slice_{number_of}_next({entry})"
-        else:
-            self.writer.line(f"{entry} = {self.call(store, 'first')}")
-            following = self.call(store, "next_entry", entry)
-        with self.writer.block(f"while {entry} != 0:"):
-            words = {i: f"{store.name}_key_{i}({entry})" for i in range(len(step.keys)) if i not in known}
-            self._body(
-                step, store, f"{store.name}_value_{store.maps.index(step.map)}({entry})", words, names, body
-            )
-            self.writer.line(f"{entry} = {following}")
-
-    def _tree_loop(self, step: Loop, names: dict[Var, Code], body: Callable[[dict[Var, Code]], None]) -> None:
-        assert step.position is not None
-        store = self.tree(step.map, step.position)
-        prefix = [self.key(step.keys[i], store.key_types[i], names) for i in store.prefix]
-        low = _extreme("max", [self._bound(s, names) for s in step.low], LOWEST)
-        high = self.writer.once("high", _extreme("min", [self._bound(s, names) for s in step.high], HIGHEST))
-        leaf, place = self.writer.fresh("leaf"), self.writer.fresh("place")
-        self.writer.line(f"{leaf}, {place} = {self.call(store, 'range_first', *prefix, low)}")
-        inside = self._inside(step.low, step.high, names)
-        if inside:
-            self.writer.line(f"{leaf} = {leaf} if {inside} else 0")
-        at = f"({leaf}, {place})"
-        with self.writer.block(f"while {leaf} != 0 and {store.name}_key_at{at} <= {high}:"):
-            value = f"{store.name}_value_{store.maps.index(step.map)}_at{at}"
-            self._body(step, store, value, {step.position: f"{store.name}_key_at{at}"}, names, body)
-            self.writer.line(f"{leaf}, {place} = {store.name}_range_next{at}")
-
-    def _body(
-        self,
-        step: Loop,
-        store: Store,
-        value: str,
-        words: dict[int, str],
-        names: dict[Var, Code],
-        body: Callable[[dict[Var, Code]], None],
-    ) -> None:
-        """One entry: binds its keys and value, and goes on where the value is not 0."""
-        inner = dict(names)
-        conditions = []
-        for position, word in words.items():
-            key, kind = step.keys[position], store.key_types[position]
-            assert isinstance(key, Var)
-            text = f"bits_to_double({STATE}, {word})" if kind.kind is Kind.DOUBLE else word
-            if key in inner and key not in names:
-                conditions.append(f"{inner[key].text} == {text}")
-            else:
-                inner[key] = Code(self.writer.once("key", text), kind)
-        kind = self.map_type(step.map)
-        inner[step.value] = Code(self.writer.once("value", value), kind)
-        conditions.append(f"{inner[step.value].text} != {'0.0' if layout_of(kind) == 'd' else '0'}")
-        with self.writer.block(f"if {' and '.join(conditions)}:"):
-            body(inner)
+def _add(emitter: Emitter, total: str, layout: str, value: Code, names: Names) -> None:
+    text = held_as(value, layout)
+    if layout == "W":
+        emitter.writer.line(f"{total} = checked_add({total}, {text}, {STATE})")
+    elif layout == "d":
+        rest = f"{total}_rest"
+        emitter.writer.line(f"{total}, {rest} = sum_doubles({total}, {rest}, {text}, 0.0)")
+    else:
+        emitter.writer.line(f"{total} = {total} + {text}")
 
 
 def _straight(pipeline: Pipeline) -> bool:
-    return not any(isinstance(s, Filter | Loop) for s in pipeline.steps)
+    return not any(isinstance(s, Filter | Loop | Extremum) for s in pipeline.steps)
 
 
-def _extreme(function: str, bounds: Sequence[str], default: str) -> str:
-    if not bounds:
-        return default
-    return bounds[0] if len(bounds) == 1 else f"{function}({', '.join(bounds)})"
+def _signature(pipelines: tuple[Pipeline, ...], names: Names) -> str:
+    """Equal for pipelines that compute the same from the same: bound variables are numbered."""
+    texts = {v: c.text for v, c in names.items()}
+
+    def described(part: object) -> object:
+        if isinstance(part, Var):
+            return texts.setdefault(part, f"#{len(texts)}")
+        if isinstance(part, tuple):
+            return tuple(map(described, part))
+        if is_dataclass(part):
+            return (type(part).__name__, *(described(getattr(part, f.name)) for f in fields(part)))
+        return part
+
+    return repr(described(pipelines))
 
 
-def _bound_source(name: str, store: Store, cut: Cut, predicate: str, arguments: tuple[str, ...]) -> str:
-    """A function that gives the outermost key for which the cut's condition holds, as a bound.
+def run(emitter: Emitter, running: Sequence[Thread]) -> None:
+    """Emits the steps of pipelines and hands their values to their sinks."""
+    branches: dict[str, list[Thread]] = {}
+    loops: dict[str, list[Thread]] = {}
+    for thread in running:
+        condition = _advance(emitter, thread)
+        if condition is not None:
+            branches.setdefault(condition, []).append(thread)
+        elif thread.steps:
+            loop = thread.steps[0]
+            assert isinstance(loop, Loop)
+            loops.setdefault(_loop_text(emitter, loop, thread.names), []).append(thread)
+    for condition, together in branches.items():
+        with emitter.writer.block(f"if {condition}:"):
+            run(emitter, together)
+    for together in loops.values():
+        _loop(emitter, together)
 
-    Between two keys of the tree the running sum does not change, so the bound is right for keys of
-    any other map too. The run ends before `found`'s key; beyond the last key all of the tree counts.
-    """
-    prefix = [f"p{i}" for i in range(len(store.prefix))]
-    columns = range(len(store.layout))
-    used = [c for c in columns if f"s{c}" in predicate]
-    call = f"{name}({', '.join(['O', *prefix, *arguments])})"
-    none, everything = (HIGHEST, LOWEST) if cut.descending else (LOWEST, HIGHEST)
-    onward, backward, step = ("above", "lowest", "+") if cut.descending else ("below", "highest", "-")
-    own = ", ".join(["O", *prefix])
-    lines = [
-        "@njit(cache=True)",
-        f"def {name}_bound({', '.join(['O', *prefix, *arguments])}):",
-        f"    run = {call}",
-    ]
-    at_zero = [f"    s{c} = {ZERO[store.layout[c]]}" for c in used]
-    if cut.inclusive:
-        lines += [
-            *at_zero,
-            f"    if not ({predicate}):",
-            f"        bound = {none}",
-            "    elif run[0]:",
-            f"        bound = run[1] {step} 1",
-            "    else:",
-            f"        bound = {everything}",
-        ]
+
+def _advance(emitter: Emitter, thread: Thread) -> str | None:
+    """Emits steps up to the next branch, whose condition is returned, or the next loop, or the end."""
+    while thread.steps:
+        step, names = thread.steps[0], thread.names
+        if isinstance(step, Loop):
+            return None
+        thread.at += 1
+        match step:
+            case Filter(condition):
+                return truth(emitter.scalar(condition, names))
+            case Extremum():
+                found, names[step.value] = extremum(emitter, step, names)
+                return found
+            case Lookup():
+                names[step.value] = lookup(emitter, step, names)
+            case RangeSum():
+                names[step.value] = range_sum(emitter, step, names)
+            case Aggregate(value, pipelines):
+                names[value] = sum_of(emitter, Sum(pipelines, thread.types[value], thread.types), names)
+            case Gather():
+                _gather(emitter, step, thread)
+    thread.sink(product([emitter.scalar(v, thread.names) for v in thread.pipeline.values]), thread.names)
+    return None
+
+
+def _gather(emitter: Emitter, step: Gather, thread: Thread) -> None:
+    """Fills a scratch map anew."""
+    kinds = emitter.plan.program.map(step.map).key_types
+    stores = emitter.plan.stores_of(step.map)
+    for store in stores:
+        empty(emitter, store)
+
+    def add(value: Code, names: Names) -> None:
+        keys = [emitter.new_key(k, t, names) for k, t in zip(step.keys, kinds, strict=True)]
+        for store in stores:
+            # A map of doubles counts what was added, so that its entries stay.
+            counted = ["1"] if len(store.layout) > len(store.maps) else []
+            words = [*in_order(keys, store), held_as(value, store.layout[0]), *counted]
+            emitter.writer.line(emitter.call(store, "add", *words))
+
+    run(emitter, threads(step.pipelines, thread.names, thread.types, add))
+
+
+def _loop_text(emitter: Emitter, step: Loop, names: Names) -> str:
+    """Equal for loops over the same entries; what it computes is computed before the loop."""
+    store = _store_of(emitter, step)
+    known = [emitter.key(step.keys[i], store.key_types[i], names) for i in step.known]
+    return f"{store.name} {known} {ends(emitter, step.range, names) if step.range else ''}"
+
+
+def _store_of(emitter: Emitter, step: Loop) -> Store:
+    if step.range is not None:
+        return emitter.tree(step.map, step.range.position)
+    store = emitter.hashed(step.map)
+    assert store is not None
+    return store
+
+
+def _loop(emitter: Emitter, together: Sequence[Thread]) -> None:
+    """One loop for all threads that walk the same entries."""
+    for thread in together:
+        _hoist(emitter, thread.steps[1:], thread.names)
+    step = together[0].steps[0]
+    assert isinstance(step, Loop)
+    store = _store_of(emitter, step)
+    walk = _walk if step.range is None else _range_walk
+    with walk(emitter, step, store, together[0].names) as (words, values):
+        inside: dict[str, list[Thread]] = {}
+        for thread in together:
+            inside.setdefault(_enter(emitter, store, words, values, thread), []).append(thread)
+        for condition, entered in inside.items():
+            with emitter.writer.block(f"if {condition}:"):
+                run(emitter, entered)
+
+
+@contextmanager
+def _walk(
+    emitter: Emitter, step: Loop, store: Store, names: Names
+) -> Iterator[tuple[dict[int, str], list[str]]]:
+    """A loop over a slice or all entries: the words of the unknown keys, and the values."""
+    writer, entry = emitter.writer, emitter.writer.fresh("entry")
+    if step.known:
+        number = store.slices.index(step.known)
+        keys = [emitter.key(step.keys[i], store.key_types[i], names) for i in step.known]
+        writer.line(f"{entry} = {emitter.call(store, f'slice_{number}_first', *keys)}")
+        following = f"{store.name}_slice_{number}_next({entry})"
     else:
-        lines += [
-            "    if run[0]:",
-            f"        near = {store.name}_at_or_{onward}({own}, run[1] {step} 1)",
-            f"        bound = near[1] if near[0] else {none}",
-            "    else:",
-        ]
-        lines += [f"        s{c} = run[{2 + c}]" for c in used]
-        lines += [
-            f"        edge = {store.name}_{backward}({own})",
-            f"        bound = {everything} if {predicate} else edge[1] if edge[0] else {none}",
-        ]
-    if cut.leading:
-        lines.append("    return bound")
-    else:
-        # The condition holds beyond the run of its opposite; what is nothing there is all here.
-        back = "-" if cut.descending else "+"
-        lines.append(f"    return bound if bound in ({none}, {everything}) else bound {back} 1")
-    return "\n\n\n" + "\n".join(lines) + "\n"
+        writer.line(f"{entry} = {emitter.call(store, 'first')}")
+        following = emitter.call(store, "next_entry", entry)
+    with writer.block(f"while {entry} != 0:"):
+        words = {i: f"{store.name}_key_{i}({entry})" for i in range(len(step.keys)) if i not in step.known}
+        yield words, [f"{store.name}_value_{c}({entry})" for c in range(len(store.maps))]
+        writer.line(f"{entry} = {following}")
+
+
+@contextmanager
+def _range_walk(
+    emitter: Emitter, step: Loop, store: Store, names: Names
+) -> Iterator[tuple[dict[int, str], list[str]]]:
+    """A loop over a range of a tree: the word of its ordered key, and the values."""
+    assert step.range is not None
+    writer, position = emitter.writer, step.range.position
+    prefix = prefix_words(emitter, store, step.keys, names)
+    low, high, inside = ends(emitter, step.range, names)
+    last = writer.once("high", high)
+    leaf, place = writer.fresh("leaf"), writer.fresh("place")
+    writer.line(f"{leaf}, {place} = {emitter.call(store, 'range_first', *prefix, low)}")
+    if inside:
+        writer.line(f"{leaf} = {leaf} if {inside} else 0")
+    at = f"({leaf}, {place})"
+    with writer.block(f"while {leaf} != 0 and {store.name}_key_at{at} <= {last}:"):
+        words = {position: tree_word(f"{store.name}_key_at{at}", store)}
+        yield words, [f"{store.name}_value_{c}_at{at}" for c in range(len(store.maps))]
+        writer.line(f"{leaf}, {place} = {store.name}_range_next{at}")
+
+
+def _enter(
+    emitter: Emitter, store: Store, words: Mapping[int, str], values: Sequence[str], thread: Thread
+) -> str:
+    """Binds the keys and the value of one entry for a thread; the condition under which it goes on."""
+    step, outer, conditions = thread.steps[0], thread.names, []
+    assert isinstance(step, Loop)
+    inner = dict(outer)
+    for position, word in words.items():
+        key, code = step.keys[position], key_code(word, store.key_types[position])
+        assert isinstance(key, Var)
+        if key in inner and key not in outer:
+            conditions.append(f"{inner[key].text} == {code.text}")
+        else:
+            inner[key] = Code(emitter.writer.once("key", code.text), code.type)
+    kind = emitter.map_type(step.map)
+    inner[step.value] = Code(emitter.writer.once("value", values[store.maps.index(step.map)]), kind)
+    conditions.append(f"{inner[step.value].text} != {'0.0' if layout_of(kind) == 'd' else '0'}")
+    thread.names = inner
+    thread.at += 1
+    return " and ".join(conditions)
+
+
+def _hoist(emitter: Emitter, steps: Iterable[Step], names: Names) -> None:
+    """Computes reads, and limits of cuts, that depend on nothing that the steps before them bind."""
+    for step in steps:
+        match step:
+            case Aggregate(_, pipelines) | Gather(_, _, pipelines):
+                for pipeline in pipelines:
+                    _hoist(emitter, pipeline.steps, names)
+            case Lookup() if _known(step.keys, names):
+                lookup(emitter, step, names)
+            case RangeSum() if is_run(emitter, step) or _known(_scalars_of(step), names):
+                if _known(_scalars_of(step), names):
+                    range_sum(emitter, step, names)
+            case RangeSum() | Loop() | Extremum() if step.range is not None:
+                for cut in step.range.cuts:
+                    if _known(_cut_scalars(cut), names):
+                        cut_bound(emitter, cut, names)
+
+
+def _scalars_of(step: RangeSum) -> list[Scalar]:
+    """What a range sum depends on."""
+    within = step.range
+    keys = [k for i, k in enumerate(step.keys) if i != within.position]
+    return [*keys, *within.low, *within.high, *(s for cut in within.cuts for s in _cut_scalars(cut))]
+
+
+def _cut_scalars(cut: Cut) -> list[Scalar]:
+    """What a cut depends on."""
+    sums = {v for v, _ in cut.sums}
+    used = [v for s in (cut.condition.left, cut.condition.right) for v in scalar_variables(s)]
+    return [*cut.prefix, *(v for v in used if v not in sums)]
+
+
+def _known(scalars: Iterable[Scalar], names: Iterable[Var]) -> bool:
+    known = set(names)
+    return all(v in known for s in scalars for v in scalar_variables(s))

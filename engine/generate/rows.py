@@ -2,30 +2,32 @@
 
 from collections.abc import Sequence
 
-from engine.plan.planner import maps_read
-from engine.plan.steps import Lookup, Pipeline, ResultPlan
+from engine.plan.steps import Lookup, Pipeline, Plan, ResultPlan, maps_read
 from views.compiler.calculus import Scalar, Var
 from views.compiler.m3 import ResultColumn
 from views.compiler.types import Kind, unscaled
 
+from .emitter import Emitter, Names
 from .layout import ACTIVE, COUNT, DIRTY, LIST, column_words, row_words
 from .module import ModuleText
-from .pipelines import Emitter
-from .scalars import Code, held_as, number, truth, without_boolean
+from .pipelines import Sum, sum_of
+from .reads import lookup
+from .typed_code import Code, held_as, in_word, number, truth
 
 
-def row_keys(result: ResultPlan, name: str) -> list[tuple[int, ...] | None]:
+def row_keys(plan: Plan, result: ResultPlan, name: str) -> list[tuple[int, ...] | None]:
     """How a written key of map `name` tells the view's row: positions of its keys; None: any row."""
     view_keys = [k.variable for k in result.result.keys]
     found: list[tuple[int, ...] | None] = []
     if result.result.multiplicity == name:
         found.append(tuple(range(len(view_keys))))
+    names = {name, *(d.name for d in plan.directories_of(name))}
     for _, pipelines in result.lets:
         for pipeline in pipelines:
             for step in pipeline.steps:
                 if isinstance(step, Lookup) and step.map == name and set(step.keys) == set(view_keys):
                     found.append(tuple(step.keys.index(k) for k in view_keys))
-                elif name in maps_read([Pipeline((step,), ())]):
+                elif not names.isdisjoint(maps_read([Pipeline((step,), ())])):
                     found.append(None)
     return [None] if None in found else list(dict.fromkeys(found))
 
@@ -67,7 +69,6 @@ def row_function(
         f"{prefix}_{view}({', '.join(['S', *keys, 'out'])})",
         f"A row of {result.result.name}, written to `out`; how often it stands.",
     ) as emitter:
-        emitter.types = result.types
         names = _key_names(emitter, result, keys)
         count = _count(emitter, result, names)
         w.line(f"store(out, 0, {count})")
@@ -75,7 +76,7 @@ def row_function(
             with w.block(f"if {count} == 0:"):
                 w.line("return 0")
         for variable, pipelines in result.lets:
-            names[variable] = emitter.sum(pipelines, names, result.types[variable])
+            names[variable] = sum_of(emitter, Sum(pipelines, result.types[variable], result.types), names)
         at = 1
         for column in result.result.columns:
             at = _column(emitter, column, names, at)
@@ -85,30 +86,30 @@ def row_function(
         w.line(f"return {count}")
 
 
-def _key_names(emitter: Emitter, result: ResultPlan, words: Sequence[str]) -> dict[Var, Code]:
-    names: dict[Var, Code] = {}
+def _key_names(emitter: Emitter, result: ResultPlan, words: Sequence[str]) -> Names:
+    names: Names = {}
     for key, word in zip(result.result.keys, words, strict=True):
-        kind = without_boolean(unscaled(key.type))
+        kind = in_word(unscaled(key.type))
         text = emitter.writer.once("key", f"bits_to_double(S, {word})") if kind.kind is Kind.DOUBLE else word
         names[key.variable] = Code(text, kind)
     return names
 
 
-def _count(emitter: Emitter, result: ResultPlan, names: dict[Var, Code]) -> str:
+def _count(emitter: Emitter, result: ResultPlan, names: Names) -> str:
     """How often the row stands: 1 for the only row of a view, and for a group that is there."""
     if result.result.multiplicity is None:
         return "1"
-    lookup = Lookup(Var("$count"), result.result.multiplicity, tuple(k.variable for k in result.result.keys))
-    count = emitter.writer.once("count", held_as(emitter.lookup(lookup, names), "i"))
+    step = Lookup(Var("$count"), result.result.multiplicity, tuple(k.variable for k in result.result.keys))
+    count = emitter.writer.once("count", held_as(lookup(emitter, step, names), "i"))
     return f"(1 if {count} != 0 else 0)" if result.result.grouped else count
 
 
-def _bit(emitter: Emitter, condition: Scalar | None, names: dict[Var, Code], number_of: int) -> str:
+def _bit(emitter: Emitter, condition: Scalar | None, names: Names, number_of: int) -> str:
     holds = "True" if condition is None else truth(emitter.scalar(condition, names))
     return f"({1 << number_of} if {holds} else 0)"
 
 
-def _column(emitter: Emitter, column: ResultColumn, names: dict[Var, Code], at: int) -> int:
+def _column(emitter: Emitter, column: ResultColumn, names: Names, at: int) -> int:
     """Writes whether the column is there, and its value, from word `at` on; where the next one goes."""
     w = emitter.writer
     valid = truth(emitter.scalar(column.valid, names))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from engine.changes import END_OF_EVENT, END_OF_MESSAGE
 from engine.plan.steps import Plan
 from engine.runtime import Watch
+from views.scalars.patterns import Pattern
 
 from .layout import CACHE, COUNT, DIRTY, ERROR, FAILED, FIRED, FIRED_WORDS, LIST, ROW, row_words
 from .module import ModuleText
@@ -34,7 +35,9 @@ def looks_of(plan: Plan, watches: Sequence[Watch]) -> tuple[Look, ...]:
     return tuple(Look(v, m, tuple(numbers)) for (v, m), numbers in grouped.items())
 
 
-def watch_module(plan: Plan, program_module: str, watches: Sequence[Watch], texts: dict[str, int]) -> str:
+def watch_module(
+    plan: Plan, program_module: str, watches: Sequence[Watch], texts: dict[str | Pattern, int]
+) -> str:
     """The source of the driver and looks; `program_module` is the name of the program's module."""
     module = ModuleText(plan, texts)
     looks = looks_of(plan, watches)

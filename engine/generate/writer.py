@@ -35,13 +35,20 @@ class Writer:
 
     def once(self, prefix: str, expression: str) -> str:
         """The variable that holds an expression, assigned here unless it is known already."""
-        for scope in reversed(self._scopes):
-            if expression in scope:
-                return scope[expression]
-        name = self.fresh(prefix)
-        self.line(f"{name} = {expression}")
-        self._scopes[-1][expression] = name
+        name = self.recall(expression)
+        if name is None:
+            name = self.fresh(prefix)
+            self.line(f"{name} = {expression}")
+            self.remember(expression, name)
         return name
+
+    def recall(self, what: str) -> str | None:
+        """The variable that is known to hold something here."""
+        return next((scope[what] for scope in reversed(self._scopes) if what in scope), None)
+
+    def remember(self, what: str, name: str) -> None:
+        """Lets the rest of the block know what a variable holds."""
+        self._scopes[-1][what] = name
 
     def forget(self) -> None:
         """Drops what is known: the state has changed."""

@@ -76,6 +76,11 @@ class _Words:
         return [self.write(c, at, f"{self.read(c, at)} + d{c.number}") for c in self.columns]
 
 
+def block_words(layout: str, domain: Domain, cursors: int) -> int:
+    """Words of the block that a dense store keeps for each prefix."""
+    return _Words(columns(layout), domain, cursors).all
+
+
 def dense_source(prefix_words: int, layout: str, domain: Domain, cursors: int) -> str:
     """The module's text. `layout` has exact columns that cannot overflow only (`i` and `w`)."""
     cols = columns(layout)

@@ -1,6 +1,6 @@
 """Plans as text: the stores, every statement's access paths, and what each costs an event."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
 from views.compiler.calculus import Scalar, Var
@@ -9,30 +9,39 @@ from views.compiler.m3_print import scalar_text
 from .steps import (
     Aggregate,
     Cut,
+    Extremum,
     Filter,
+    Gather,
     Lookup,
     Loop,
     Pipeline,
     Plan,
+    Range,
     RangeSum,
     StatementPlan,
     Step,
     Store,
     TriggerPlan,
+    steps_of,
 )
 
 
 class Cost(IntEnum):
-    """What a statement costs an event, in the entries of the maps it reads or writes."""
+    """What a statement costs an event, in the entries of the maps it reads or writes.
+
+    Groups are those of a view with GROUP BY, or of a map's keys but one. A slice is what agrees with the
+    event, or the rows within a range.
+    """
 
     CONSTANT = 0
     LOGARITHMIC = 1
-    SLICE = 2
-    LINEAR = 3
-    PRODUCT = 4
+    GROUPS = 2
+    SLICE = 3
+    LINEAR = 4
+    PRODUCT = 5
 
     def __str__(self) -> str:
-        return ("O(1)", "O(log n)", "O(slice)", "O(n)", "O(n * m)")[self]
+        return ("O(1)", "O(log n)", "O(groups * log n)", "O(slice)", "O(n)", "O(n * m)")[self]
 
 
 def plan_text(plan: Plan) -> str:
@@ -59,7 +68,7 @@ def _event(trigger: TriggerPlan) -> str:
 
 def statement_cost(plan: Plan, statement: StatementPlan) -> Cost:
     """The cost class of one statement: its reads, and its writes for every entry it writes."""
-    cost = _worst(plan, statement.pipelines)
+    cost = _worst(plan, (*statement.erased, *statement.pipelines))
     return max(cost, _write_cost(plan, statement.target))
 
 
@@ -72,7 +81,7 @@ def warnings(plan: Plan) -> list[str]:
     found = []
     for trigger in plan.triggers:
         for statement in trigger.statements:
-            scans = [s.map for s in _loops(statement.pipelines) if not s.known and s.position is None]
+            scans = [s.map for s in _loops(statement) if _step_cost(plan, s) == Cost.LINEAR]
             if scans:
                 event = _event(trigger)
                 found.append(
@@ -81,17 +90,14 @@ def warnings(plan: Plan) -> list[str]:
     return found
 
 
-def _loops(pipelines: Iterable[Pipeline]) -> Iterable[Loop]:
-    for pipeline in pipelines:
-        for step in pipeline.steps:
-            if isinstance(step, Loop):
-                yield step
-            elif isinstance(step, Aggregate):
-                yield from _loops(step.pipelines)
+def _loops(statement: StatementPlan) -> Iterable[Loop]:
+    return (s for s in steps_of((*statement.erased, *statement.pipelines)) if isinstance(s, Loop))
 
 
 def _write_cost(plan: Plan, name: str) -> Cost:
-    return Cost.LOGARITHMIC if any(s.ordered is not None for s in plan.stores_of(name)) else Cost.CONSTANT
+    names = (name, *(d.name for d in plan.directories_of(name)))
+    trees = any(s.ordered is not None for n in names for s in plan.stores_of(n))
+    return Cost.LOGARITHMIC if trees else Cost.CONSTANT
 
 
 def _worst(plan: Plan, pipelines: Iterable[Pipeline]) -> Cost:
@@ -103,7 +109,9 @@ def _pipeline_cost(plan: Plan, pipeline: Pipeline) -> Cost:
     cost, looping = Cost.CONSTANT, Cost.CONSTANT
     for step in pipeline.steps:
         own = _step_cost(plan, step)
-        if looping >= Cost.SLICE and own >= Cost.SLICE:
+        if looping == Cost.GROUPS and own >= Cost.GROUPS:
+            own = max(own, Cost.LINEAR)
+        elif looping >= Cost.SLICE and own >= Cost.SLICE:
             own = Cost.PRODUCT
         cost = max(cost, own)
         if isinstance(step, Loop):
@@ -119,20 +127,55 @@ def _step_cost(plan: Plan, step: Step) -> Cost:
             return Cost.CONSTANT if plan.stores_of(name)[0].ordered is None else Cost.LOGARITHMIC
         case Aggregate(_, pipelines):
             return _worst(plan, pipelines)
-        case RangeSum():
+        case Gather(_, _, pipelines):
+            return max(_worst(plan, pipelines), Cost.LOGARITHMIC)
+        case RangeSum() | Extremum():
             return Cost.LOGARITHMIC
         case Loop():
-            return Cost.SLICE if step.known or step.position is not None else Cost.LINEAR
+            return _loop_cost(plan, step)
     raise TypeError(step)
 
 
+def _loop_cost(plan: Plan, step: Loop) -> Cost:
+    """The keys of a directory in a range are no more than the entries that the next loop finds by them."""
+    directory = any(d.name == step.map for d in plan.directories)
+    if step.map in plan.scratch:
+        return Cost.LOGARITHMIC
+    if step.range is not None:
+        return Cost.LOGARITHMIC if directory else Cost.SLICE
+    if directory or step.map in _maps_of_groups(plan):
+        return Cost.GROUPS
+    return Cost.SLICE if step.known else Cost.LINEAR
+
+
+def _maps_of_groups(plan: Plan) -> frozenset[str]:
+    """The maps that hold what a grouped view shows, an entry for each of its rows at most."""
+    found: set[str] = set()
+    for result in plan.results:
+        keys = {k.variable for k in result.result.keys}
+        if not result.result.grouped or result.result.multiplicity is None or not keys:
+            continue
+        found.add(result.result.multiplicity)
+        steps = steps_of(p for _, pipelines in result.lets for p in pipelines)
+        found |= {s.map for s in steps if isinstance(s, Lookup) and set(s.keys) == keys}
+    return frozenset(found)
+
+
 def _store_text(plan: Plan, store: Store) -> str:
-    kind = "hash" if store.ordered is None else "tree"
+    kind = "hash" if store.ordered is None else "tree" if store.dense is None else "array"
     names = [k.name for k in plan.program.map(store.maps[0]).keys]
     keys = ", ".join(f"{n} (ordered)" if i == store.ordered else n for i, n in enumerate(names))
     slices = "".join(f", slice by [{', '.join(names[i] for i in s)}]" for s in store.slices)
     columns = ", ".join(f"{m} {_layout_text(c)}" for m, c in zip(store.maps, store.layout, strict=False))
-    return f"{kind} {store.name}[{keys}]{slices}: {columns}"
+    return f"{kind} {store.name}[{keys}]{slices}{_dense_text(store)}: {columns}"
+
+
+def _dense_text(store: Store) -> str:
+    if store.dense is None:
+        return ""
+    cursors = len(store.dense.cursors)
+    kept = "" if cursors == 0 else ", a cursor at its cut" if cursors == 1 else f", {cursors} cursors at cuts"
+    return f", {store.dense.domain.size:,} cells{kept}"
 
 
 def _layout_text(column: str) -> str:
@@ -143,7 +186,10 @@ def _statement_lines(plan: Plan, statement: StatementPlan) -> list[str]:
     after = "after " if statement.after and statement.op == "+=" else ""
     cost = statement_cost(plan, statement)
     head = f"  {after}{statement.target}[{_keys(statement.keys)}] {statement.op}  -- {cost}"
-    return [head, *_pipeline_lines(plan, statement.pipelines, "    ")]
+    lines = [head]
+    if statement.erased:
+        lines += ["    first", *_pipeline_lines(plan, statement.erased, "      ")]
+    return lines + _pipeline_lines(plan, statement.pipelines, "    ")
 
 
 def _pipeline_lines(plan: Plan, pipelines: Iterable[Pipeline], indent: str) -> list[str]:
@@ -152,7 +198,7 @@ def _pipeline_lines(plan: Plan, pipelines: Iterable[Pipeline], indent: str) -> l
         inner = indent
         for step in pipeline.steps:
             lines += _step_lines(plan, step, inner)
-            if isinstance(step, Loop | Filter):
+            if isinstance(step, Loop | Filter | Extremum):
                 inner += "  "
         lines.append(inner + "add " + (" * ".join(scalar_text(v) for v in pipeline.values) or "1"))
     return lines
@@ -166,20 +212,29 @@ def _step_lines(plan: Plan, step: Step, indent: str) -> list[str]:
             return [f"{indent}{value.name} = look up {name}[{_keys(keys)}]"]
         case Aggregate(value, pipelines):
             return [f"{indent}{value.name} = sum of", *_pipeline_lines(plan, pipelines, indent + "  ")]
-        case RangeSum():
-            bounds = [f">= {scalar_text(s)}" for s in step.low] + [f"<= {scalar_text(s)}" for s in step.high]
-            bounds += [_cut_text(c) for c in step.cuts]
-            key = step.keys[step.position]
+        case Gather(name, keys, pipelines):
             return [
-                f"{indent}{step.value.name} = range sum of {step.map}[{_keys(step.keys)}]"
-                f" for {scalar_text(key)} {' and '.join(bounds) or 'of any value'}"
+                f"{indent}{name}[{_keys(keys)}] = sum of",
+                *_pipeline_lines(plan, pipelines, indent + "  "),
             ]
+        case RangeSum():
+            read = f"{step.map}[{_keys(step.keys)}]{_range_text(step.keys, step.range)}"
+            return [f"{indent}{step.value.name} = range sum of {read}"]
+        case Extremum():
+            which = "last" if step.greatest else "first"
+            read = f"{step.map}[{_keys(step.keys)}]{_range_text(step.keys, step.range)}"
+            return [f"{indent}with {step.value.name} = {which} key of {read}"]
         case Loop():
-            how = "range" if step.position is not None else "slice" if step.known else "scan"
-            bounds = [f">= {scalar_text(s)}" for s in step.low] + [f"<= {scalar_text(s)}" for s in step.high]
-            within = f", {' and '.join(bounds)}" if bounds else ""
+            how = "range" if step.range is not None else "slice" if step.known else "scan"
+            within = "" if step.range is None else _range_text(step.keys, step.range)
             return [f"{indent}for {step.value.name} in {how} of {step.map}[{_keys(step.keys)}]{within}"]
     raise TypeError(step)
+
+
+def _range_text(keys: Sequence[Scalar], within: Range) -> str:
+    bounds = [f">= {scalar_text(s)}" for s in within.low] + [f"<= {scalar_text(s)}" for s in within.high]
+    bounds += [_cut_text(c) for c in within.cuts]
+    return f" for {scalar_text(keys[within.position])} {' and '.join(bounds) or 'of any value'}"
 
 
 def _cut_text(cut: Cut) -> str:

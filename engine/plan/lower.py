@@ -1,7 +1,8 @@
 """Lowers polynomials over maps to pipelines: joins in order, ranges and cuts where they answer a read."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 
 from views.compiler.calculus import (
@@ -9,6 +10,7 @@ from views.compiler.calculus import (
     Cmp,
     Const,
     Exists,
+    Extreme,
     Factor,
     Lift,
     MapRef,
@@ -18,14 +20,18 @@ from views.compiler.calculus import (
     Val,
     Var,
     bound_by,
+    substitute,
     variable_set,
 )
-from views.compiler.intervals import Types, exact, multiply, scalar_type
+from views.compiler.intervals import exact, multiply, scalar_type
 from views.compiler.m3 import Program
-from views.compiler.types import DOUBLE, Kind, Type
+from views.compiler.types import DOUBLE, INT64_MAX, Kind, Type
 
-from .ranges import Bounds, cut, is_ordered, solve, unbound
-from .steps import Aggregate, Filter, Lookup, Loop, Pipeline, RangeSum, Step
+from .derived import Derived
+from .ranges import is_ordered, unbound
+from .restrict import Restriction, restriction
+from .steps import Aggregate, Extremum, Filter, Gather, Lookup, Loop, Pipeline, Range, RangeSum, Step
+from .stores import key_type, layout_of
 
 
 @dataclass(slots=True)
@@ -33,21 +39,22 @@ class Lowering:
     """Lowers the statements of one program; `types` has the type of every variable seen so far."""
 
     program: Program
+    derived: Derived
     types: dict[Var, Type]
     maps: Mapping[str, Type] = field(init=False)
-    _keys: Mapping[str, tuple[Type, ...]] = field(init=False)
+    keys: Mapping[str, tuple[Type, ...]] = field(init=False)
     _numbers: "count[int]" = field(default_factory=count)
 
     def __post_init__(self) -> None:
         self.maps = {m.name: m.type for m in self.program.maps}
-        self._keys = {m.name: m.key_types for m in self.program.maps}
+        self.keys = {m.name: tuple(map(key_type, m.key_types)) for m in self.program.maps}
 
     def poly(self, poly: Poly, known: frozenset[Var], live: frozenset[Var]) -> tuple[Pipeline, ...]:
         """One pipeline for each term. `live` are variables that the target's keys need bound."""
         return tuple(_Term(self, t, known, live).lowered() for t in poly.terms)
 
     def value_variable(self, kind: Type) -> Var:
-        variable = Var(f"value_{next(self._numbers)}")
+        variable = Var(f"$value_{next(self._numbers)}")
         self.types[variable] = kind
         return variable
 
@@ -68,8 +75,14 @@ class Lowering:
             return exact(0, 0)
         return total if total.kind is Kind.DOUBLE else exact(min(total.low, 0), max(total.high, 0))
 
-    def key_types(self, read: MapRef) -> tuple[Type, ...]:
-        return self._keys[read.name]
+    def type_keys(self, read: MapRef) -> None:
+        for key, kind in zip(read.keys, self.keys[read.name], strict=True):
+            if isinstance(key, Var):
+                self.types.setdefault(key, kind)
+
+
+# How a read could go on, and its rank: the least is taken.
+Way = tuple[tuple[int, int], Callable[[], None]]
 
 
 class _Term:
@@ -82,23 +95,43 @@ class _Term:
         self.binders = known | frozenset(v for f in term for v in bound_by(f))
         self.steps: list[Step] = []
         self.values: list[Scalar] = []
+        self.guarded: set[Scalar] = set()
         for factor in term:
             if isinstance(factor, MapRef):
-                self._type_keys(factor)
-
-    def _type_keys(self, read: MapRef) -> None:
-        for key, kind in zip(read.keys, self.lowering.key_types(read), strict=True):
-            if isinstance(key, Var):
-                self.lowering.types.setdefault(key, kind)
+                lowering.type_keys(factor)
 
     def lowered(self) -> Pipeline:
         while self.pending:
-            if not (self._conditions() or self._lookups() or self._lifts() or self._read()):
+            if not (self._before_reads() or self._lookups() or self._nested() or self._read()):
                 raise ValueError(f"no order binds the variables of {self.pending}")
         return Pipeline(tuple(self.steps), tuple(self.values))
 
-    def _take(self, factor: Factor) -> None:
-        self.pending = [f for f in self.pending if f is not factor]
+    def _take(self, *factors: Factor) -> None:
+        self.pending = [f for f in self.pending if not any(f is taken for taken in factors)]
+
+    def _before_reads(self) -> bool:
+        return self._conditions() or self._guards()
+
+    def _guards(self) -> bool:
+        """Reads are made only at keys that 64 bits hold, as those of maps are: nothing equals another one."""
+        for read in self._pending_reads():
+            for key in read.keys:
+                if key in self.guarded or not variable_set(Val(key)) <= self.known:
+                    continue
+                self.guarded.add(key)
+                kind = scalar_type(key, self.lowering.types)
+                if kind.exact and layout_of(kind) != "i":
+                    self.steps.append(Filter(_in_one_word(key)))
+                    return True
+        return False
+
+    def _pending_reads(self) -> Iterator[MapRef]:
+        for factor in self.pending:
+            match factor:
+                case MapRef():
+                    yield factor
+                case Exists(_, Poly(((MapRef() as read,),))):
+                    yield read
 
     def _conditions(self) -> bool:
         for factor in self.pending:
@@ -128,141 +161,235 @@ class _Term:
                 return True
         return False
 
-    def _lifts(self) -> bool:
+    def _nested(self) -> bool:
+        """A nested polynomial whose value the known variables determine."""
         for factor in self.pending:
-            if not isinstance(factor, Lift | Exists):
-                continue
-            needs = (variable_set(factor.body) & self.binders) - bound_by(factor)
-            if isinstance(factor, Lift) and needs <= self.known:
-                self._take(factor)
-                pipelines = self.lowering.poly(factor.body, self.known, frozenset())
-                self.lowering.types[factor.var] = self.lowering.type_of(pipelines)
-                self.steps.append(Aggregate(factor.var, pipelines))
-                self.known |= {factor.var}
-                return True
-            if isinstance(factor, Exists) and needs | frozenset(factor.group) <= self.known:
-                self._take(factor)
-                pipelines = self.lowering.poly(factor.body, self.known, frozenset())
-                value = self.lowering.value_variable(self.lowering.type_of(pipelines))
-                self.steps += [Aggregate(value, pipelines), Filter(Apply("<>", (value, Const(0))))]
-                return True
+            match factor:
+                case Lift(var, body) if self._ready(factor, (var,)):
+                    self._take(factor)
+                    self._bind(var, self._aggregate(body))
+                    return True
+                case Exists(group, body) if self._ready(factor, group) and frozenset(group) <= self.known:
+                    self._take(factor)
+                    self.steps.append(Filter(Apply("<>", (self._aggregate(body), Const(0)))))
+                    return True
+                case Extreme(var, _, value, _) if self._ready(factor, (var, value)):
+                    self._take(factor)
+                    self._bind(var, self._extreme(factor))
+                    return True
         return False
+
+    def _ready(self, factor: Lift | Exists | Extreme, own: tuple[Var, ...]) -> bool:
+        return (variable_set(factor.body) & self.binders) - frozenset(own) <= self.known
+
+    def _aggregate(self, body: Poly) -> Var:
+        """A new variable for the sum of a body."""
+        pipelines = self.lowering.poly(body, self.known, frozenset())
+        value = self.lowering.value_variable(self.lowering.type_of(pipelines))
+        self.steps.append(Aggregate(value, pipelines))
+        return value
+
+    def _bind(self, variable: Var, value: Var) -> None:
+        """Gives a variable the value just computed, or compares the two where it has one."""
+        if variable in self.known:
+            self.steps.append(Filter(Apply("=", (variable, value))))
+            return
+        step = self.steps[-1]
+        assert isinstance(step, Aggregate | Extremum)
+        self.steps[-1] = replace(step, value=variable)
+        self.lowering.types[variable] = self.lowering.types.pop(value)
+        self.known |= {variable}
+
+    def _extreme(self, factor: Extreme) -> Var:
+        """A new variable for the extreme key, an end of the body's one map or of a scratch map."""
+        own = Var(f"{factor.value.name} of {next(self.lowering._numbers)}")
+        body = substitute(factor.body, {factor.value: own})
+        step = self._end_of_tree(body, own, factor.greatest) or self._end_of_scratch(
+            body, own, factor.greatest
+        )
+        self.lowering.types[step.value] = self.lowering.types[own]
+        self.steps.append(step)
+        return step.value
+
+    def _end_of_tree(self, body: Poly, own: Var, greatest: bool) -> Extremum | None:
+        """The step for one map restricted by known values, whose steps come before; None for other bodies."""
+        if len(body.terms) != 1:
+            return None
+        inner = _Term(self.lowering, body.terms[0], self.known, frozenset())
+        while inner._before_reads() or inner._lookups() or inner._nested():
+            pass
+        reads = [f for f in inner.pending if isinstance(f, MapRef) and own in f.keys]
+        if len(reads) != 1 or not inner._orders(reads[0], own):
+            return None
+        read = reads[0]
+        found = inner._restriction(read, own, inner.known)
+        inner._take(read, *found.users)
+        if not found.complete or inner.pending or any(read.keys.count(v) != 1 for v in read.keys):
+            return None
+        self.steps += inner.steps
+        self.steps += [Filter(Apply("<>", (v, Const(0)))) for v in inner.values]
+        name, keys, within = inner._narrowed(read, own, found)
+        return Extremum(self._key_variable(own), name, keys, within, greatest)
+
+    def _end_of_scratch(self, body: Poly, own: Var, greatest: bool) -> Extremum:
+        pipelines = self.lowering.poly(body, self.known, frozenset((own,)))
+        kind = self.lowering.types[own]
+        scratch = self.lowering.derived.scratch((kind,), self.lowering.type_of(pipelines))
+        self.steps.append(Gather(scratch, (own,), pipelines))
+        return Extremum(self._key_variable(own), scratch, (own,), Range(0), greatest)
+
+    def _key_variable(self, own: Var) -> Var:
+        return self.lowering.value_variable(self.lowering.types[own])
 
     def _read(self) -> bool:
         """A map some of whose keys are not known: a range or cut where one answers it, else a loop."""
         reads = [f for f in self.pending if isinstance(f, MapRef)]
         for read in reads:
-            step = self._range_sum(read)
-            if step is not None:
-                self.steps.append(step)
-                self.values.append(step.value)
+            if self._range_sum(read):
                 return True
-        groups = [f for f in self.pending if isinstance(f, Exists)]
-        candidates: list[MapRef | Exists] = [*reads, *groups]
-        if not candidates:
+        groups = [f for f in self.pending if isinstance(f, Exists) and self._ready(f, f.group)]
+        ways = [*map(self._read_way, reads), *map(self._group_way, groups)]
+        if not ways:
             return False
-        best = min(candidates, key=self._rank)
-        if isinstance(best, Exists):
-            self._loop_groups(best)
-        else:
-            self._loop(best)
+        lengths = self._lengths(reads) if not groups else [0.0] * len(ways)
+        min(zip(lengths, ways, strict=True), key=lambda way: (way[0], way[1][0]))[1][1]()
         return True
 
-    def _rank(self, factor: MapRef | Exists) -> tuple[int, int]:
-        keys = factor.keys if isinstance(factor, MapRef) else factor.group
-        free = len(unbound(keys, self.known))
-        return (len(keys) == free, free)
+    def _read_way(self, read: MapRef) -> Way:
+        """A loop over a read; one over a variable that is still to be computed comes late."""
+        computed = {f.var for f in self.pending if isinstance(f, Lift | Extreme)}
+        (kind, free), loop = self._way(read, read)
+        return (kind, free + len(read.keys) * bool(computed & set(unbound(read.keys, self.known)))), loop
 
-    def _range_sum(self, read: MapRef) -> RangeSum | None:
-        """The read as a sum over a range of one unknown key, if nothing else needs that key."""
+    def _lengths(self, reads: Sequence[MapRef]) -> list[float]:
+        """How many entries a loop over each read walks, as it was measured; all 0 where one was not."""
+        statistics = self.lowering.derived.statistics
+        found = []
+        for read in reads:
+            known = [i for i, k in enumerate(read.keys) if not isinstance(k, Var) or k in self.known]
+            length = statistics.loop_length(read.name, known) if statistics else None
+            if length is None:
+                return [0.0] * len(reads)
+            found.append(length)
+        return found
+
+    def _orders(self, read: MapRef, variable: Var) -> bool:
+        """Whether the read's tree could be walked in the order of a variable."""
+        return read.keys.count(variable) == 1 and is_ordered(
+            self.lowering.keys[read.name][read.keys.index(variable)]
+        )
+
+    def _restriction(self, read: MapRef | Exists, variable: Var, known: frozenset[Var]) -> Restriction:
+        return restriction(self.lowering, self.pending, read, variable, known)
+
+    def _range_sum(self, read: MapRef) -> bool:
+        """The read as a sum over a range of its one unknown key, if nothing else needs that key."""
         free = unbound(read.keys, self.known)
-        if len(free) != 1 or free[0] in self.live or read.keys.count(free[0]) != 1:
-            return None
-        variable = free[0]
-        position = read.keys.index(variable)
-        if not is_ordered(self.lowering.key_types(read)[position]):
-            return None
-        lifts = {f.var: f for f in self.pending if isinstance(f, Lift)}
-        users = [f for f in self.pending if f is not read and self._uses(f, variable, lifts)]
-        bounds, cuts, taken = Bounds(), [], set()
-        for factor in users:
-            if isinstance(factor, Lift):
-                continue
-            if not isinstance(factor, Cmp):
-                return None
-            solved = (
-                solve(factor, variable, self._types_with(lifts)) if self._solvable(factor, variable) else None
-            )
-            if solved is not None:
-                bounds += solved
-                continue
-            found = cut(factor, variable, lifts, self.known, self._types_with(lifts), self.lowering.maps)
-            if found is None:
-                return None
-            cuts.append(found)
-            taken |= {v for v, _ in found.sums}
-        if any(isinstance(f, Lift) and f.var not in taken for f in users):
-            return None
-        for factor in users:
-            self._take(factor)
-        self._take(read)
+        if len(free) != 1 or free[0] in self.live or not self._orders(read, free[0]):
+            return False
+        found = self._restriction(read, free[0], self.known)
+        if not found.complete:
+            return False
+        self._take(read, *found.users)
         value = self.lowering.value_variable(self.lowering.maps[read.name])
-        return RangeSum(value, read.name, read.keys, position, bounds.low, bounds.high, tuple(cuts))
-
-    def _uses(self, factor: Factor, variable: Var, lifts: Mapping[Var, Lift]) -> bool:
-        """Whether the factor depends on the variable, itself or through a pending lift."""
-        used = variable_set(factor)
-        return variable in used or any(v in lifts and variable in variable_set(lifts[v]) for v in used)
-
-    def _solvable(self, factor: Cmp, variable: Var) -> bool:
-        return variable_set(factor) - {variable} <= self.known
-
-    def _types_with(self, lifts: Mapping[Var, Lift]) -> Mapping[Var, Type]:
-        """Types with those of pending lifts, taken from the map each of them sums."""
-        types = Types(self.lowering.types)
-        for variable, lift in lifts.items():
-            total = exact(0, 0)
-            for term in lift.body.terms:
-                reads = [f for f in term if isinstance(f, MapRef)]
-                for read in reads:
-                    self._type_keys(read)
-                    total = self.lowering.maps[read.name]
-            types.setdefault(variable, total)
-        return types
-
-    def _loop(self, read: MapRef) -> None:
-        """Loops over the entries that agree with the known keys, within a range where one is given."""
-        free = unbound(read.keys, self.known)
-        known = tuple(i for i, k in enumerate(read.keys) if not isinstance(k, Var) or k in self.known)
-        value = self.lowering.value_variable(self.lowering.maps[read.name])
-        self._take(read)
-        position, bounds = None, Bounds()
-        if len(free) == 1 and read.keys.count(free[0]) == 1:
-            at = read.keys.index(free[0])
-            comparisons = [
-                f
-                for f in self.pending
-                if isinstance(f, Cmp) and free[0] in variable_set(f) and self._solvable(f, free[0])
-            ]
-            for factor in comparisons if is_ordered(self.lowering.key_types(read)[at]) else ():
-                solved = solve(factor, free[0], self.lowering.types)
-                if solved is not None:
-                    position, bounds = at, bounds + solved
-                    self._take(factor)
-        self.steps.append(Loop(value, read.name, read.keys, known, position, bounds.low, bounds.high))
+        within = found.range(read.keys.index(free[0]))
+        self.steps.append(RangeSum(value, read.name, read.keys, within))
         self.values.append(value)
-        self.known |= frozenset(free)
+        return True
 
-    def _loop_groups(self, exists: Exists) -> None:
-        """Loops over the groups of an Exists whose body is one map keyed by the group."""
-        body = exists.body.terms[0] if len(exists.body.terms) == 1 else ()
-        if len(body) != 1 or not isinstance(body[0], MapRef):
-            raise NotImplementedError("groups of an expression over several maps")
-        read = body[0]
-        self._type_keys(read)
-        if frozenset(unbound(read.keys, self.known)) - frozenset(exists.group):
-            raise NotImplementedError("groups of a map with more keys")
+    def _way(self, read: MapRef, factor: MapRef | Exists) -> Way:
+        """Loops over a read's groups, a range of it, a slice or all of it, whichever is the narrowest.
+
+        The factor is the read itself, or the groups that are its entries.
+        """
+        free = unbound(read.keys, self.known)
+        scan = len(free) == len(read.keys)
+        for variable in free if len(free) > 1 and factor is read else ():
+            others = [v for v in free if v != variable]
+            if self._grouped(read, variable, frozenset(others)):
+                return (int(scan), len(others)), partial(self._loop_groups, read, variable)
+        for variable in free:
+            if self._orders(read, variable):
+                within = self._restriction(factor, variable, self.known)
+                if within.narrows:
+                    return (int(scan), len(free)), partial(self._loop_range, read, factor, variable, within)
+        return (2 * scan, len(free)), partial(self._loop, read, factor, None)
+
+    def _grouped(self, read: MapRef, variable: Var, others: frozenset[Var]) -> bool:
+        """Whether the read is a range sum over the variable once its other keys are known."""
+        if variable in self.live or not self._orders(read, variable):
+            return False
+        found = self._restriction(read, variable, self.known | others)
+        return found.complete and found.narrows
+
+    def _loop_groups(self, read: MapRef, variable: Var) -> None:
+        positions = tuple(i for i, k in enumerate(read.keys) if k != variable)
+        self._loop_directory(read, positions, None)
+
+    def _loop_range(self, read: MapRef, factor: MapRef | Exists, variable: Var, found: Restriction) -> None:
+        """Loops over the keys in a range, or the entries where that is the only key."""
+        gone = (factor, *found.users)
+        still = [f for f in self.pending if not any(f is g for g in gone)]
+        used = variable_set(tuple(still)) | self.live
+        lifts = [f for f in found.lifts if f.var not in used]
+        if len(unbound(read.keys, self.known)) == 1:
+            self._loop(read, factor, found.range(read.keys.index(variable)))
+        else:
+            name, keys, within = self._narrowed(read, variable, found)
+            self._append_loop(name, keys, within)
+        self._take(*found.taken, *lifts)
+
+    def _narrowed(
+        self, read: MapRef, variable: Var, found: Restriction
+    ) -> tuple[str, tuple[Scalar, ...], Range]:
+        """The map and keys with only one free variable: the read's own, or those of a directory."""
+        positions = tuple(
+            i for i, k in enumerate(read.keys) if k == variable or not isinstance(k, Var) or k in self.known
+        )
+        keys = tuple(read.keys[i] for i in positions)
+        name = read.name
+        if len(positions) < len(read.keys):
+            name = self.lowering.derived.directory(read.name, positions)
+        return name, keys, found.range(keys.index(variable))
+
+    def _loop_directory(self, read: MapRef, positions: tuple[int, ...], within: Range | None) -> None:
+        name = self.lowering.derived.directory(read.name, positions)
+        self._append_loop(name, tuple(read.keys[i] for i in positions), within)
+
+    def _loop(self, read: MapRef, factor: MapRef | Exists, within: Range | None) -> None:
+        """Loops over the entries that agree with the known keys."""
+        self._take(factor)
+        value = self._append_loop(read.name, read.keys, within)
+        if factor is read:
+            self.values.append(value)
+
+    def _append_loop(self, name: str, keys: tuple[Scalar, ...], within: Range | None) -> Var:
+        known = tuple(i for i, k in enumerate(keys) if not isinstance(k, Var) or k in self.known)
+        declared = self.lowering.derived.maps.get(name)
+        value = self.lowering.value_variable(declared.type if declared else self.lowering.maps[name])
+        self.steps.append(Loop(value, name, keys, known, within))
+        self.known |= frozenset(unbound(keys, self.known))
+        return value
+
+    def _group_way(self, exists: Exists) -> Way:
+        """Loops over the groups of an Exists: of one map keyed by the group, else gathered first."""
+        free = unbound(exists.group, self.known)
+        match exists.body.terms:
+            case ((MapRef() as read,),) if frozenset(unbound(read.keys, self.known)) == frozenset(free):
+                self.lowering.type_keys(read)
+                return self._way(read, exists)
+        rank = (2 * (len(free) == len(exists.group)) + 1, len(free))
+        return rank, partial(self._loop_gathered, exists, tuple(free))
+
+    def _loop_gathered(self, exists: Exists, free: tuple[Var, ...]) -> None:
         self._take(exists)
-        known = tuple(i for i, k in enumerate(read.keys) if not isinstance(k, Var) or k in self.known)
-        self.steps.append(Loop(self.lowering.value_variable(exact(0, 0)), read.name, read.keys, known))
-        self.known |= frozenset(exists.group)
+        pipelines = self.lowering.poly(exists.body, self.known, frozenset(free))
+        kinds = [self.lowering.types[v] for v in free]
+        scratch = self.lowering.derived.scratch(kinds, self.lowering.type_of(pipelines))
+        self.steps.append(Gather(scratch, free, pipelines))
+        self._append_loop(scratch, free, None)
+
+
+def _in_one_word(scalar: Scalar) -> Scalar:
+    within = Apply("and", (Apply(">=", (scalar, Const(-INT64_MAX))), Apply("<=", (scalar, Const(INT64_MAX)))))
+    return Apply("or", (Apply("is_null", (scalar,)), within))

@@ -1,26 +1,13 @@
-"""Solves comparisons for a loop variable: bounds of a range, and cuts of running sums."""
+"""Solves comparisons for a loop variable: bounds of a range of its keys."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 
-from views.compiler.calculus import (
-    MIRRORED,
-    Apply,
-    Cmp,
-    Const,
-    Factor,
-    Lift,
-    MapRef,
-    Scalar,
-    Var,
-    scalar_variables,
-    variable_set,
-)
-from views.compiler.simplify import linear_form
-from views.compiler.types import Kind, Type
-
-from .steps import Cut
+from views.compiler.calculus import MIRRORED, Apply, Cmp, Const, Factor, Scalar, Val, Var, scalar_variables
+from views.compiler.intervals import scalar_type
+from views.compiler.linear import linear_form
+from views.compiler.types import INT64_MAX, Kind, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +20,21 @@ class Bounds:
 
 
 def solve(comparison: Cmp, variable: Var, types: Mapping[Var, Type]) -> Bounds | None:
-    """The bounds, inclusive, that an exact linear comparison sets on `variable`; None if it sets none."""
-    if comparison.op == "<>" or not _exact(comparison, types):
+    """The bounds, inclusive, that a comparison sets on the key words of `variable`; None if it sets none."""
+    if comparison.op == "<>":
         return None
+    return (
+        _solve_exact(comparison, variable)
+        if is_exact(comparison, types)
+        else _solve_double(comparison, variable, types)
+    )
+
+
+def is_exact(comparison: Cmp, types: Mapping[Var, Type]) -> bool:
+    return all(scalar_type(s, types).exact for s in (comparison.left, comparison.right))
+
+
+def _solve_exact(comparison: Cmp, variable: Var) -> Bounds | None:
     form = linear_form(Apply("-", (comparison.left, comparison.right)))
     if form is None or variable not in form[0]:
         return None
@@ -58,8 +57,40 @@ def solve(comparison: Cmp, variable: Var, types: Mapping[Var, Type]) -> Bounds |
     return Bounds(low, high)
 
 
-def _exact(comparison: Cmp, types: Mapping[Var, Type]) -> bool:
-    return all(types[v].exact for s in (comparison.left, comparison.right) for v in scalar_variables(s))
+def _solve_double(comparison: Cmp, variable: Var, types: Mapping[Var, Type]) -> Bounds | None:
+    """A key compared, as it is or as a double, with a double that does not depend on it.
+
+    Doubles are ordered as the words that trees keep for them. The conversion of exact keys never
+    falls as the key rises, so that one key is the last whose double is below, or not above, a bound.
+    """
+    op, own, other = comparison.op, comparison.left, comparison.right
+    if variable in scalar_variables(other):
+        op, own, other = MIRRORED[op], other, own
+    if variable in scalar_variables(other):
+        return None
+    scale: Scalar = Const(0)
+    match own:
+        case Apply("double", (inner, scale)):
+            own = inner
+    if own != variable:
+        return None
+    if types[variable].exact:
+        below: Scalar = Apply("last_below", (other, scale))
+        at_most: Scalar = Apply("last_at_most", (other, scale))
+    else:
+        at_most = Apply("ordered_word", (other,))
+        below = _plus(at_most, -1)
+    low = (_plus(at_most if op == ">" else below, 1),) if op in ("=", ">", ">=") else ()
+    high = (below if op == "<" else at_most,) if op in ("=", "<", "<=") else ()
+    return Bounds(low, high)
+
+
+def not_null(factor: Factor, variable: Var) -> Bounds | None:
+    """The bounds of all keys but NULL, whose word is below all others, where the factor says so."""
+    match factor:
+        case Val(Apply("not", (Apply("is_null", (inner,)),))) if inner == variable:
+            return Bounds((Const(-INT64_MAX),))
+    return None
 
 
 def _linear(coefficients: Mapping[Var, int], constant: int) -> Scalar:
@@ -83,78 +114,7 @@ def _plus(scalar: Scalar, constant: int) -> Scalar:
 
 
 def _floor(scalar: Scalar, divisor: int) -> Scalar:
-    return scalar if divisor == 1 else Apply("floor_divide", (scalar, Const(divisor)))
-
-
-def cut(
-    comparison: Cmp,
-    variable: Var,
-    lifts: Mapping[Var, Lift],
-    known: frozenset[Var],
-    types: Mapping[Var, Type],
-    maps: Mapping[str, Type],
-) -> Cut | None:
-    """The comparison as a cut of `variable`, where it compares running sums over it; else None.
-
-    Sums of weights that are proved not to be negative rise along the order, so a linear comparison
-    with one direction in all of them holds on one end of it.
-    """
-    if comparison.op in ("=", "<>") or not _exact(comparison, types):
-        return None
-    form = linear_form(Apply("-", (comparison.left, comparison.right)))
-    if form is None or variable in form[0]:
-        return None
-    running = [v for v in form[0] if v in lifts and variable in variable_set(lifts[v])]
-    if not running or not all(v in known or v in running for v in form[0]):
-        return None
-    sums = [_running_sum(lifts[v], variable, known, types, maps) for v in running]
-    first = sums[0]
-    if first is None or any(s is None or s[1:] != first[1:] for s in sums):
-        return None
-    signs = {form[0][v] > 0 for v in running}
-    if len(signs) != 1:
-        return None
-    holds_when_small = (comparison.op in ("<", "<=")) == signs.pop()
-    _, prefix, position, descending, inclusive = first
-    named = tuple((v, s[0]) for v, s in zip(running, sums, strict=True) if s is not None)
-    return Cut(prefix, position, named, comparison, descending, inclusive, holds_when_small)
-
-
-RunningSum = tuple[str, tuple[Scalar, ...], int, bool, bool]
-
-
-def _running_sum(
-    lift: Lift, variable: Var, known: frozenset[Var], types: Mapping[Var, Type], maps: Mapping[str, Type]
-) -> RunningSum | None:
-    """(map, prefix, position, descending, inclusive) of `m[prefix, q] * {q op variable}`, or None."""
-    if len(lift.body.terms) != 1:
-        return None
-    reads = [f for f in lift.body.terms[0] if isinstance(f, MapRef)]
-    conditions: list[Factor] = [f for f in lift.body.terms[0] if not isinstance(f, MapRef)]
-    if len(reads) != 1 or len(conditions) != 1 or not isinstance(conditions[0], Cmp):
-        return None
-    read, condition = reads[0], conditions[0]
-    local = [k for k in read.keys if isinstance(k, Var) and k not in known and k != variable]
-    if len(local) != 1:
-        return None
-    key = local[0]
-    if (
-        read.keys.count(key) != 1
-        or variable in read.keys
-        or maps[read.name].low < 0
-        or not maps[read.name].exact
-    ):
-        return None
-    prefix, position = tuple(k for k in read.keys if k != key), read.keys.index(key)
-    bounds = solve(condition, key, {**types, key: types[variable]})
-    if bounds is None or len(bounds.low) + len(bounds.high) != 1:
-        return None
-    descending = bool(bounds.low)
-    bound = (bounds.low or bounds.high)[0]
-    strict = Apply("+", (variable, Const(1 if descending else -1)))
-    if bound == variable:
-        return read.name, prefix, position, descending, True
-    return (read.name, prefix, position, descending, False) if bound == strict else None
+    return scalar if divisor == 1 else Apply("floor_div", (scalar, Const(divisor)))
 
 
 def unbound(keys: Sequence[Scalar], known: frozenset[Var]) -> list[Var]:
@@ -163,5 +123,5 @@ def unbound(keys: Sequence[Scalar], known: frozenset[Var]) -> list[Var]:
 
 
 def is_ordered(kind: Type) -> bool:
-    """Whether a key of this type can order a tree: its integers are in the order of its values."""
-    return kind.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.TIMESTAMP, Kind.BOOLEAN)
+    """Whether a key of this type can order a tree: its words are in the order of its values."""
+    return kind.kind is not Kind.TEXT

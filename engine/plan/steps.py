@@ -1,12 +1,30 @@
 """The physical plan of an M3 program: stores, and statements as pipelines of steps."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Union
 
+from engine.maps.dense import Domain
 from views.compiler.calculus import Cmp, Scalar, Var, scalar_variables
 from views.compiler.m3 import Program, Result
 from views.compiler.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place kept at the cut where the running sum of `map` passes `limit`."""
+
+    map: str
+    inclusive: bool
+    limit: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """An array over all keys of a small domain, in place of a tree."""
+
+    domain: Domain
+    cursors: tuple[Cursor, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +32,8 @@ class Store:
     """One physical structure for one or more maps with the same keys, one value column for each.
 
     `prefix` and `ordered` are positions among the keys: an ordered store is a tree over the key at
-    `ordered` for every prefix; a hashed store (`ordered` is None) has `slices`, the sets of key
-    positions by which its entries can be looped over.
+    `ordered` for every prefix, or an array over its domain when `dense`; a hashed store (`ordered` is
+    None) has `slices`, the sets of key positions by which its entries can be looped over.
     """
 
     name: str
@@ -25,6 +43,7 @@ class Store:
     prefix: tuple[int, ...] = ()
     ordered: int | None = None
     slices: tuple[tuple[int, ...], ...] = ()
+    dense: Dense | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +77,7 @@ class Cut:
     `sums` are the variables in `condition` that stand for the sum of a map over the keys before the
     entry at hand (and the entry, when `inclusive`), in descending or ascending order of the key at
     `position`; `prefix` are the other keys. It holds on a leading run of the order, or, not `leading`, on
-    all but such a run.
+    all but such a run. `limit` is the greatest sum for which the run goes on, where one sum decides.
     """
 
     prefix: tuple[Scalar, ...]
@@ -68,39 +87,75 @@ class Cut:
     descending: bool
     inclusive: bool
     leading: bool
+    limit: Scalar | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Keys of a tree, at `position`, from every `low` to every `high`, within every cut.
+
+    Bounds are words as the tree keeps them, see `Apply` "ordered_word" in ranges.py for doubles.
+    """
+
+    position: int
+    low: tuple[Scalar, ...] = ()
+    high: tuple[Scalar, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+
+    @property
+    def everything(self) -> bool:
+        return not (self.low or self.high or self.cuts)
 
 
 @dataclass(frozen=True, slots=True)
 class RangeSum:
-    """Binds `value` to the sum of a map over keys from every `low` to every `high`, within every cut."""
+    """Binds `value` to the sum of a map over a range of one key."""
 
     value: Var
     map: str
     keys: tuple[Scalar, ...]
-    position: int
-    low: tuple[Scalar, ...]
-    high: tuple[Scalar, ...]
-    cuts: tuple[Cut, ...]
+    range: Range
+
+
+@dataclass(frozen=True, slots=True)
+class Extremum:
+    """Binds `value` to the least or `greatest` key in a range; goes on where there is one.
+
+    The other keys are known. Entries whose value is 0 do not count.
+    """
+
+    value: Var
+    map: str
+    keys: tuple[Scalar, ...]
+    range: Range
+    greatest: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
     """Goes on for every entry that agrees with the known keys, binding the others and `value`.
 
-    With `position`, the entries of one tree between `low` and `high`; else those of a slice by the
-    key positions `known` (none: a scan).
+    With `range`, the entries of one tree within it; else those of a slice by the key positions
+    `known` (none: a scan).
     """
 
     value: Var
     map: str
     keys: tuple[Scalar, ...]
     known: tuple[int, ...]
-    position: int | None = None
-    low: tuple[Scalar, ...] = ()
-    high: tuple[Scalar, ...] = ()
+    range: Range | None = None
 
 
-Step = Union[Filter, Lookup, Aggregate, RangeSum, Loop]
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Fills the scratch map with the sum of pipelines for every binding of `keys`, then goes on."""
+
+    map: str
+    keys: tuple[Var, ...]
+    pipelines: tuple["Pipeline", ...]
+
+
+Step = Union[Filter, Lookup, Aggregate, RangeSum, Extremum, Loop, Gather]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +172,7 @@ class StatementPlan:
 
     `types` has the type of every variable in it. Statements that read the state after are run by
     `level`: each reads only what lower ones wrote. Those that read the state before have level 0.
+    `erased` takes away, before a `:=` whose keys the event gives in part, the entries that agree with it.
     """
 
     target: str
@@ -126,6 +182,7 @@ class StatementPlan:
     after: bool
     types: Mapping[Var, Type] = field(compare=False)
     level: int = 0
+    erased: tuple[Pipeline, ...] = ()
 
     def writes_one(self, parameters: Container[Var]) -> bool:
         """Whether the event alone says which entry is written."""
@@ -150,15 +207,66 @@ class ResultPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Directory:
+    """A derived map: how many entries the store of `source` has for each binding of some of its keys.
+
+    `positions` are those keys among the source's. It gives a map's groups without a walk over its
+    entries, and slices of it in the order of a key.
+    """
+
+    name: str
+    source: str
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """A program's plan; a map is held by every store that lists it."""
+    """A program's plan; a map is held by every store that lists it.
+
+    `program` has the derived maps too: directories, and the scratch maps that `Gather` fills.
+    """
 
     program: Program
     stores: tuple[Store, ...]
     initial: tuple[StatementPlan, ...]
     triggers: tuple[TriggerPlan, ...]
     results: tuple[ResultPlan, ...]
+    directories: tuple[Directory, ...] = ()
 
     def stores_of(self, name: str) -> tuple[Store, ...]:
         """The stores that hold a map, hashed ones first."""
         return tuple(s for s in self.stores if name in s.maps)
+
+    @property
+    def statements(self) -> tuple[StatementPlan, ...]:
+        return (*self.initial, *(s for t in self.triggers for s in t.statements))
+
+    @property
+    def scratch(self) -> frozenset[str]:
+        """The maps that `Gather` fills; what they hold between events is of no use."""
+        pipelines = [p for s in self.statements for p in (*s.erased, *s.pipelines)]
+        pipelines += [p for r in self.results for _, ps in r.lets for p in ps]
+        return frozenset(s.map for s in steps_of(pipelines) if isinstance(s, Gather))
+
+    def directories_of(self, name: str) -> tuple[Directory, ...]:
+        """The directories of the entries that a map shares with those of its store."""
+        together = {m for s in self.stores_of(name) for m in s.maps}
+        return tuple(d for d in self.directories if d.source in together)
+
+
+def steps_of(pipelines: Iterable[Pipeline]) -> Iterator[Step]:
+    """All steps, those of nested pipelines included."""
+    for pipeline in pipelines:
+        for step in pipeline.steps:
+            yield step
+            if isinstance(step, Aggregate | Gather):
+                yield from steps_of(step.pipelines)
+
+
+def maps_read(pipelines: Iterable[Pipeline]) -> Iterator[str]:
+    """The maps that pipelines read, those of cuts included; a directory and a scratch map by own name."""
+    for step in steps_of(pipelines):
+        if isinstance(step, Lookup | RangeSum | Extremum | Loop):
+            yield step.map
+            ranges = () if isinstance(step, Lookup) else (step.range,)
+            yield from (name for r in ranges if r for cut in r.cuts for _, name in cut.sums)
