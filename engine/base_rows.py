@@ -41,6 +41,24 @@ class BaseRows:
         # Kinds of the relations that are fed with checked changes, and of a change that is skipped.
         self._trusted = {-1}
 
+    def extend(self, relations: Sequence[Relation]) -> None:
+        """Takes the relations of a program that begins with those known."""
+        added = len(relations) - len(self._rows)
+        self._relations = relations
+        self._rows += [{} for _ in range(added)]
+        self._totals += [0] * added
+        self._fed += [_UNKNOWN] * added
+
+    def holds(self, index: int) -> bool:
+        """Whether all rows of a relation are known: no checked change has been made to it."""
+        return self._fed[index] != _CHECKED
+
+    def rows(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """A relation's rows, int64[n, width], and how often each stands, int64[n]."""
+        held, width = self._rows[index], len(self._relations[index].columns)
+        rows = np.frombuffer(b"".join(held), np.int64).reshape(len(held), width)
+        return rows, np.fromiter(held.values(), np.int64, len(held))
+
     def trusts(self, batch: ChangeBatch) -> bool:
         """Whether all changes are checked ones of relations fed with checked changes only."""
         count = len(batch.flags)

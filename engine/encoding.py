@@ -146,10 +146,13 @@ def pack(word: Word) -> int:
 
 def unpack(relation: Relation, codes: Sequence[int]) -> tuple[Word, ...]:
     """The words of a row of a ChangeBatch; codes past the relation's columns are ignored."""
-    return tuple(_word(column.type, code) for column, code in zip(relation.columns, codes, strict=False))
+    return tuple(
+        unpack_word(column.type, code) for column, code in zip(relation.columns, codes, strict=False)
+    )
 
 
-def _word(kind: Type, code: int) -> Word:
+def unpack_word(kind: Type, code: int) -> Word:
+    """The word of an int64."""
     if code == NULL_CODE:
         return None
     return float(_DOUBLE.unpack(_CODE.pack(code))[0]) if kind.kind is Kind.DOUBLE else code

@@ -1,29 +1,42 @@
 """The engine: applies changes to a compiled program and tells subscribers what became of its views."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from orderbook.dictionary import Dictionary
-from orderbook.errors import DataError, UserError
+from orderbook.errors import DataError
 from orderbook.problems import Problems
-from views.compiler.program import CompiledProgram
-from views.compiler.watch_condition import bind_condition
+from views.compiler.amend import with_views, without_view
+from views.compiler.bind import CLOCK, Parameter
+from views.compiler.program import CompiledProgram, Sql
 
+from .backends import Backend, start_runtime
 from .base_rows import BaseRows
 from .changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
+from .clock import Clock
 from .encoding import encode_row, event_batch
-from .live_view import LiveView, missing_view, view_layout
+from .kept_rows import KeptRows
+from .live_view import LiveView, live_views, missing_view
+from .map_matching import Match
+from .measure import UpdateCounter, statistics_of
+from .measures_text import measures_text
+from .messages import messages, part_of, to_message_end
+from .relation_rows import Rows, rows_of
+from .replacement import Replacement, Replacements
 from .runtime import Firing, Runtime, Watch
-from .subscriptions import Fire, Granularity, Subscription, Version, ViewEvent, log_failure
+from .subscriptions import Fire, Granularity, Subscription, Version, ViewDropped, ViewEvent, log_failure
+from .view_bytes import shared_bytes
+from .watches import rebound, watch_of
 
 if TYPE_CHECKING:
     import polars as pl
 
-Backend = Literal["numba", "interpreter"]
+    from .plan.statistics import Statistics
+
 _INSERT, _DELETE = 0, 1
 _ENDS = END_OF_EVENT | END_OF_MESSAGE
 
@@ -34,6 +47,9 @@ class Engine:
     backend: "numba", or "interpreter", the slow reference.
     check_rows: keep the rows of relations whose changes are not marked CHECKED, so that a delete of a row
         that is not there, or a row beyond `max_rows`, is refused and not applied.
+    keep_rows: keep the rows of all relations, so that any view can be added while the engine runs.
+    statistics: what was measured before; plans are chosen by them.
+    measured: count and time every statement, for `measures`; slower, and for "numba" alone.
     on_error: called with the subscription and the exception when a callback raises; the subscription is
         cancelled and everything else goes on. Logs the traceback by default.
 
@@ -47,17 +63,20 @@ class Engine:
         backend: Backend = "numba",
         *,
         check_rows: bool = True,
+        keep_rows: bool = False,
+        statistics: "Statistics | None" = None,
+        measured: bool = False,
         on_error: Callable[[Subscription, Exception], None] = log_failure,
     ):
         self.program = program
         self.problems = Problems()
-        self._runtime = _runtime(program, backend)
-        keys = {v.name: tuple(k.name for k in v.keys) for v in program.views}
-        self._layouts = {
-            r.name: view_layout(r, keys[r.name], program.dictionary) for r in program.program.results
-        }
-        self._views = {name: LiveView(layout, self._runtime) for name, layout in self._layouts.items()}
-        self._relations = {r.name: (i, r) for i, r in enumerate(program.relations)}
+        self._backend, self._statistics, self._measured = backend, statistics, measured
+        self._runtime = self.start(program)
+        self._views: dict[str, LiveView] = {}
+        self._show(program)
+        self._kept = KeptRows(program.relations) if keep_rows else None
+        self._clock = Clock(program.relations)
+        self._replacements = Replacements(self._replaced)
         self._base_rows = BaseRows(program.relations, program.dictionary) if check_rows else None
         self._on_error = on_error
         self._subscriptions: list[Subscription] = []
@@ -68,6 +87,8 @@ class Engine:
         self._applying = False
         self._message_open = False
         self._sequence = 0
+        self._updates: UpdateCounter | None = None
+        self._note_recorders()
 
     @property
     def dictionary(self) -> Dictionary:
@@ -101,22 +122,89 @@ class Engine:
         """Replaces one row equal to `old` in one event; raises DataError as `delete` does."""
         self._apply_event([self._encoded(relation, _DELETE, old), self._encoded(relation, _INSERT, new)])
 
+    def tick(self, now: int) -> None:
+        """Moves the clock that NOW() reads to `now`, ns since 1970 UTC, as a message of its own.
+
+        Rows of relations declared with RETAIN that are older are deleted with it. Before the first tick
+        NOW() is NULL; a tick to the time that the clock shows does nothing. Raises DataError for an
+        earlier one (called in a callback, that goes to `problems`).
+        """
+        if self._applying:
+            self._queue.append(partial(self._try_tick, now))
+            return
+        if self._replacements:
+            self._advance_replacements()
+        for batch in self._clock.tick(now):
+            self._run(self._admitted(batch))
+
+    def add_view(
+        self, sql: Sql, params: Mapping[str, Parameter] | None = None, *, background: bool = False
+    ) -> Replacement:
+        """Adds the views that `sql` declares to the running program.
+
+        They share the maps that are there; others are filled from the rows of the relations they read:
+        those that `check_rows` keeps of unchecked changes, or of all with `keep_rows`. In the background
+        the engine goes on meanwhile, and the views are there after a later message. Called in a callback,
+        they are there after the message at hand.
+
+        Raises SqlError as `compile` does, DataError where rows are not kept; what fails in the background
+        or after a callback is in the handle's `error`, and in `problems`.
+        """
+        return self._replace(lambda program: with_views(program, sql, params), background)
+
+    def drop_view(self, view: str, *, background: bool = False) -> Replacement:
+        """Takes a view out of the running program, with the maps that no other view reads.
+
+        Its subscriptions end: `on_error` is called with ViewDropped. Raises DataError for a view that is
+        not there or that another view reads; otherwise like `add_view`.
+        """
+        self[view]
+        return self._replace(lambda program: without_view(program, view), background)
+
+    def replan(self, statistics: "Statistics", *, background: bool = False) -> Replacement:
+        """Plans the program again by what was measured, and moves the maps to the new plan's stores."""
+        self._statistics = statistics
+        return self._replace(lambda program: program, background)
+
+    def count_updates(self) -> None:
+        """From now on counts the changes of every relation, for `statistics`."""
+        self._updates = UpdateCounter()
+        self._note_recorders()
+
+    def statistics(self) -> "Statistics":
+        """Entries of maps and mean lengths of loops as they are now, and the changes counted so far."""
+        return statistics_of(self.program.program, self._runtime, self._updates)
+
+    def costs(self) -> str:
+        """What was measured of every statement and map, as text; see `measured`. Raises DataError."""
+        from .numba_runtime import NumbaRuntime
+
+        if not (self._measured and isinstance(self._runtime, NumbaRuntime)):
+            raise DataError('nothing is measured; start with Engine(program, "numba", measured=True)')
+        return measures_text(self._runtime.plan, self._runtime, self.view_bytes())
+
     def apply(self, changes: ChangeBatch) -> None:
         """Applies changes in order, every view refreshed at every event.
 
         `kinds` index `program.relations`. An event that deletes a row that is not there, or is beyond
-        `max_rows`, is left out whole and counted in `problems`, unless its changes are CHECKED.
+        `max_rows`, is left out whole and counted in `problems`, unless its changes are CHECKED. An insert
+        into `clock` is a tick, and a message of its own.
         Raises ExactnessError when a value does not fit 128 bits, which ends the engine's use.
         """
         if self._applying:
-            self._queue.extend(partial(self._apply_queued, m) for m in _messages(changes))
+            self._queue.extend(partial(self._apply_queued, m) for m in messages(changes))
             return
-        if self._base_rows is None or self._base_rows.trusts(changes):
-            self._run(changes)
-            return
-        # Callbacks may queue changes after any message; rows are checked in the order they are applied.
-        for part in [changes] if self._quiet else _messages(changes):
-            self._run(self._admitted(part))
+        if self._replacements:
+            self._advance_replacements()
+        for part in self._clock.cut(changes):
+            if isinstance(part, int):
+                self._try_tick(part)
+            elif self._base_rows is None or self._base_rows.trusts(part):
+                self._run(part)
+            else:
+                # Callbacks may queue changes after any message; rows are checked as they are applied.
+                for message in [part] if self._quiet else messages(part):
+                    self._run(self._admitted(message))
 
     def __getitem__(self, view: str) -> LiveView:
         """The live rows of a view: a read-only mapping of key tuples to rows. Raises DataError."""
@@ -126,7 +214,7 @@ class Engine:
             raise missing_view(view, self._views) from None
 
     def frame(self, view: str) -> "pl.DataFrame":
-        """The rows of a view now, in any order; without aggregates a row stands as often as it occurs.
+        """The rows of a view now, by its ORDER BY; without aggregates a row stands as often as it occurs.
 
         DECIMAL columns are Decimal(38, scale), INTEGER Int64 or, where the bounds of the column need it,
         Int128; TIMESTAMP Datetime("ns") in UTC, DOUBLE Float64, TEXT String. Raises DataError.
@@ -135,7 +223,7 @@ class Engine:
 
         name = self[view].name
         rows = (row for _, row in self._runtime.rows(name))
-        return view_frame(self._layouts[name].result, rows, self.dictionary)
+        return view_frame(self[view].layout.result, rows, self.dictionary, self.program.order(name))
 
     def subscribe(
         self,
@@ -160,11 +248,8 @@ class Engine:
         for name, value, allowed in (("on", on, get_args(Granularity)), ("fire", fire, get_args(Fire))):
             if value not in allowed:
                 raise DataError(f"subscribe: {name}={value!r}; give one of {', '.join(allowed)}")
-        condition = None
-        if when is not None:
-            condition = bind_condition(self.program.program, view, when, self.program.parameters)
-        watch = Watch(view, condition, per_message=on == "message", edge=fire == "edge")
-        subscription = Subscription(self._layouts[view], watch, callback, self._cancel)
+        watch = watch_of(self.program, view, when, on == "message", fire == "edge")
+        subscription = Subscription(self[view].layout, watch, callback, when, self._cancel)
         self._after_message(partial(self._begin, subscription))
         return subscription
 
@@ -176,7 +261,120 @@ class Engine:
         """Bytes held by the program's maps and their indexes."""
         return self._runtime.memory_bytes()
 
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the rows of all relations are kept."""
+        return self._kept is not None
+
+    @property
+    def reads_clock(self) -> bool:
+        """Whether a tick can change anything: a view reads NOW(), or rows expire."""
+        read = any(t.relation == CLOCK for t in self.program.program.triggers)
+        return read or bool(self._clock.retention.relations)
+
+    def view_bytes(self) -> dict[str, int]:
+        """Bytes of every view's maps; a map that several views read is shared among them evenly."""
+        return shared_bytes(self.program.program, self._runtime.map_bytes())
+
+    def start(self, program: CompiledProgram) -> Runtime:
+        """A runtime for a program, as this engine's own."""
+        return start_runtime(program, self._backend, self._statistics, self._measured)
+
+    def watches(self, program: CompiledProgram) -> Sequence[Watch]:
+        """The watches of all subscriptions to views of the program, as it has them."""
+        there = {r.name for r in program.program.results}
+        return [rebound(program, s) for s in list(self._subscriptions) if s.view in there]
+
+    def rows_of(self, relation: str) -> Rows:
+        """The rows of a relation, int64[n, width], and how often each stands. Raises DataError."""
+        if relation == CLOCK:
+            return self._clock.rows()
+        return rows_of(relation, self.program.program, self._runtime, self._kept, self._base_rows)
+
+    def become(self, program: CompiledProgram, runtime: Runtime, matches: Mapping[str, Match]) -> None:
+        """Goes on with a program that begins with the same relations; see Replacement."""
+        before, self._runtime = self._runtime, runtime
+        runtime.adopt(before, matches)
+        self._show(program)
+        before.close()
+        for owner in (self._kept, self._base_rows, self._clock):
+            if owner is not None:
+                owner.extend(program.relations)
+        for subscription in self._subscriptions:
+            if subscription.view in self._views:
+                subscription.follow(self[subscription.view].layout, rebound(program, subscription))
+            else:
+                self._drop(subscription)
+        self._subscriptions = [s for s in self._subscriptions if s.active]
+        self._watched = []
+        self._note_recorders()
+        self._settle()
+
+    def _show(self, program: CompiledProgram) -> None:
+        """Makes a program's views and relations those that users see."""
+        self.program = program
+        self._relations = {r.name: (i, r) for i, r in enumerate(program.relations)}
+        self._views = live_views(program, self._runtime, self._views)
+
+    def _note_recorders(self) -> None:
+        """Who is told of every change that has been applied."""
+        retention = self._clock.retention
+        expiring = retention if retention.relations else None
+        found = [self._kept, expiring, self._updates, self._replacements.first]
+        self._recorders = tuple(r for r in found if r is not None)
+
+    def _replace(
+        self, compiled: Callable[[CompiledProgram], CompiledProgram], background: bool
+    ) -> Replacement:
+        if self._applying and not background:
+            compiled(self.program)
+        replacement = Replacement(self, compiled, background)
+        self._replacements.append(replacement)
+        self._note_recorders()
+        if self._applying or self._message_open:
+            self._queue.append(self._advance_replacements)
+        elif background:
+            self._advance_replacements()
+        else:
+            self.finish(replacement)
+        self._settle()
+        return replacement
+
+    def finish(self, replacement: Replacement) -> None:
+        """Waits for a replacement and those before it; raises what keeps it from taking place."""
+        if self._applying or self._message_open:
+            raise DataError("a view cannot be waited for inside a message; wait after it")
+        self._replacements.finish(replacement)
+
+    def _advance_replacements(self) -> None:
+        if not self._message_open:
+            self._replacements.advance()
+
+    def _replaced(self, replacement: Replacement) -> None:
+        """A replacement has gone a step further."""
+        if replacement.done and replacement.error is not None:
+            where = f"after event {self._sequence}"
+            self.problems.add("program change failed", where, str(replacement.error))
+        self._note_recorders()
+
+    def _drop(self, subscription: Subscription) -> None:
+        subscription.active = False
+        error = ViewDropped(f"view {subscription.view} was dropped; its subscription has ended")
+        self._on_error(subscription, error)
+
+    def _try_tick(self, now: int) -> None:
+        """A tick of a stream: one that goes back is refused and counted."""
+        try:
+            batches = list(self._clock.tick(now))
+        except DataError as error:
+            self.problems.add("tick refused", f"after event {self._sequence}", str(error))
+            return
+        for batch in batches:
+            self._apply_admitted(batch) if self._applying else self._run(self._admitted(batch))
+
     def _encoded(self, relation: str, delete: int, row: Mapping[str, Any]) -> tuple[int, list[int]]:
+        if relation == CLOCK:
+            raise DataError("the engine alone changes clock; call tick(now) instead")
         if relation not in self._relations:
             known = ", ".join(self._relations)
             raise DataError(f"no stream or table {relation!r}; the program has {known}")
@@ -188,6 +386,8 @@ class Engine:
         if self._applying:
             self._queue.append(partial(self._apply_queued, batch))
             return
+        if self._replacements:
+            self._advance_replacements()
         if self._base_rows is not None:
             _, refusals = self._base_rows.admit(batch)
             if refusals:
@@ -207,13 +407,13 @@ class Engine:
         count = len(batch.flags)
         if self._quiet:
             self._runtime.apply(batch, 0)
-            self._advance(batch.flags, 0, count)
+            self._advance(batch, 0, count)
             return
         self._applying = True
         try:
             done = 0
             while done < count:
-                part = _to_message_end(batch, done) if self._queue else batch
+                part = to_message_end(batch, done) if self._queue else batch
                 done = self._step(part, done)
                 if self._queue and not self._message_open:
                     self._drain()
@@ -227,13 +427,14 @@ class Engine:
             self._watched = list(self._subscriptions)
             self._runtime.watch([s.watch for s in self._watched])
         done = self._runtime.apply(batch, start)
-        self._advance(batch.flags, start, done)
+        self._advance(batch, start, done)
         for firing in self._runtime.firings():
             self._deliver(firing)
         return done
 
-    def _advance(self, flags: np.ndarray, start: int, end: int) -> None:
-        """Counts the events of flags[start:end] and notes whether a message is open after them."""
+    def _advance(self, batch: ChangeBatch, start: int, end: int) -> None:
+        """Counts the events of batch[start:end], tells recorders, and notes whether a message is open."""
+        flags = batch.flags
         if end == start + 1:
             last = flags.item(start)
             self._sequence += (last & _ENDS) != 0
@@ -243,6 +444,8 @@ class Engine:
         else:
             return
         self._message_open = not last & END_OF_MESSAGE
+        for recorder in self._recorders:
+            recorder.record(part_of(batch, start, end))
 
     def _deliver(self, firing: Firing) -> None:
         subscription = self._watched[firing.watch]
@@ -262,6 +465,13 @@ class Engine:
             self._queue.popleft()()
 
     def _apply_queued(self, message: ChangeBatch) -> None:
+        for part in self._clock.cut(message):
+            if isinstance(part, int):
+                self._try_tick(part)
+            else:
+                self._apply_admitted(part)
+
+    def _apply_admitted(self, message: ChangeBatch) -> None:
         admitted = self._admitted(message)
         done = 0
         while done < len(admitted):
@@ -287,33 +497,3 @@ class Engine:
 
     def _settle(self) -> None:
         self._quiet = not (self._subscriptions or self._watched or self._queue)
-
-
-def _runtime(program: CompiledProgram, backend: str) -> Runtime:
-    if backend == "interpreter":
-        from .interpreter_runtime import InterpreterRuntime
-
-        return InterpreterRuntime(program.program, program.dictionary)
-    if backend == "numba":
-        from .numba_runtime import NumbaRuntime
-
-        return NumbaRuntime(program.program, program.dictionary)
-    raise UserError(f"backend {backend!r}; give one of {', '.join(get_args(Backend))}")
-
-
-def _messages(batch: ChangeBatch) -> Iterator[ChangeBatch]:
-    """The batch cut at the ends of messages; what follows the last end is a part of its own."""
-    ends = (np.flatnonzero(batch.flags & END_OF_MESSAGE) + 1).tolist()
-    if len(batch) and (not ends or ends[-1] != len(batch)):
-        ends.append(len(batch))
-    for start, end in zip([0, *ends], ends, strict=False):
-        yield ChangeBatch(batch.kinds[start:end], batch.flags[start:end], batch.values[start:end])
-
-
-def _to_message_end(batch: ChangeBatch, start: int) -> ChangeBatch:
-    """The batch up to the end of the message that change `start` belongs to."""
-    ends = np.flatnonzero(batch.flags[start:] & END_OF_MESSAGE)
-    if not len(ends):
-        return batch
-    end = start + int(ends[0]) + 1
-    return ChangeBatch(batch.kinds[:end], batch.flags[:end], batch.values[:end])

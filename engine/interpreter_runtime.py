@@ -1,18 +1,26 @@
 """The reference interpreter as a Runtime: after every event it reads all watched rows again."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
 
 from orderbook.dictionary import Dictionary
+from orderbook.errors import ExactnessError
 from views.compiler.conditions import TRUE
 from views.compiler.m3 import Program, Result, ResultColumn
-from views.compiler.types import BOOLEAN
+from views.compiler.types import BOOLEAN, Kind
 
 from .changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
-from .encoding import unpack
-from .interpreter import Interpreter
-from .runtime import Firing, PlainFiring, PlainRow, Row, Watch, Word
+from .encoding import pack, unpack, unpack_word
+from .exactness import overflow_error, wide_key_error
+from .interpreter import Interpreter, WideKeyError
+from .map_entries import Entries, double_values, double_words, exact_values, exact_words
+from .map_matching import Match
+from .runtime import Firing, PlainFiring, PlainRow, Row, Runtime, Watch, Word
 
 Key = tuple[Word, ...]
 # A watched view's rows at the last look, and whether the condition held.
@@ -24,7 +32,7 @@ class InterpreterRuntime:
 
     def __init__(self, program: Program, dictionary: Dictionary):
         self._program = program
-        self._interpreter = Interpreter(program, dictionary.encode)
+        self._interpreter = Interpreter(program, dictionary)
         self._watches: tuple[Watch, ...] = ()
         self._looks: list[Look] = []
         self._firings: list[Firing] = []
@@ -49,12 +57,23 @@ class InterpreterRuntime:
             if kinds[i] >= 0:
                 relation = self._program.relations[kinds[i] >> 1]
                 row = unpack(relation, batch.values[i].tolist())
-                self._interpreter.change(relation.name, not kinds[i] & 1, row)
+                with self._views_named():
+                    self._interpreter.change(relation.name, not kinds[i] & 1, row)
             if flags[i] & (END_OF_EVENT | END_OF_MESSAGE):
                 self._fire(bool(flags[i] & END_OF_MESSAGE))
                 if self._firings:
                     return i + 1
         return len(kinds)
+
+    @contextmanager
+    def _views_named(self) -> Iterator[None]:
+        """Says of which views a value is that does not fit."""
+        try:
+            yield
+        except WideKeyError:
+            raise wide_key_error(self._program) from None
+        except ExactnessError:
+            raise overflow_error(self._program) from None
 
     def _fire(self, end_of_message: bool) -> None:
         for i, watch in enumerate(self._watches):
@@ -64,7 +83,8 @@ class InterpreterRuntime:
                 self._firings += _firings(i, watch, before, after)
 
     def _look(self, index: int) -> Look:
-        rows = self._interpreter.rows(_watch_name(index))
+        with self._views_named():
+            rows = list(self._interpreter.rows(_watch_name(index)))
         return {key: (PlainRow(count, columns[:-1]), bool(columns[-1])) for key, count, columns in rows}
 
     def firings(self) -> Sequence[Firing]:
@@ -74,7 +94,9 @@ class InterpreterRuntime:
         return next((row for k, row in self.rows(view) if k == key), None)
 
     def rows(self, view: str) -> Iterator[tuple[Key, Row]]:
-        for key, count, columns in self._interpreter.rows(view):
+        with self._views_named():
+            rows = list(self._interpreter.rows(view))
+        for key, count, columns in rows:
             yield key, PlainRow(count, columns)
 
     def map_sizes(self) -> dict[str, int]:
@@ -82,7 +104,39 @@ class InterpreterRuntime:
 
     def memory_bytes(self) -> int:
         """Bytes of the maps' dictionaries, without the keys and values they refer to."""
-        return sum(sys.getsizeof(self._interpreter.map(m.name)) for m in self._program.maps)
+        return sum(self.map_bytes().values())
+
+    def map_bytes(self) -> dict[str, int]:
+        """Bytes of every map's dictionary."""
+        return {m.name: sys.getsizeof(self._interpreter.exact_entries(m.name)) for m in self._program.maps}
+
+    def entries(self, name: str) -> Entries:
+        """A copy of the entries of a map."""
+        declaration, held = self._program.map(name), self._interpreter.exact_entries(name)
+        keys = np.array([[pack(w) for w in key] for key in held], np.int64)
+        if declaration.type.kind is Kind.DOUBLE:
+            words = double_words([Fraction(v) for v in held.values()])
+        else:
+            words = exact_words([int(v) for v in held.values()])
+        return Entries(keys.reshape(len(held), len(declaration.keys)), words)
+
+    def fill(self, maps: Mapping[str, Entries]) -> None:
+        """Replaces the entries of maps."""
+        for name, entries in maps.items():
+            declaration, held = self._program.map(name), self._interpreter.exact_entries(name)
+            double = declaration.type.kind is Kind.DOUBLE
+            values: Sequence[int | Fraction] = (double_values if double else exact_values)(entries.words)
+            held.clear()
+            for codes, value in zip(entries.keys.tolist(), values, strict=True):
+                key = tuple(unpack_word(t, c) for t, c in zip(declaration.key_types, codes, strict=True))
+                held[key] = value
+
+    def adopt(self, other: Runtime, matches: Mapping[str, Match]) -> None:
+        """Replaces the entries of maps by those of another runtime."""
+        self.fill({name: other.entries(m.name).with_keys(m.places) for name, m in matches.items()})
+
+    def close(self) -> None:
+        """There is nothing to give back."""
 
 
 def _watch_name(index: int) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from orderbook.dictionary import Dictionary
 from orderbook.errors import DataError
 from views.compiler.m3 import Result
+from views.compiler.program import CompiledProgram
 from views.compiler.types import Column, Kind
 
 from .encoding import Value, decoder, encode_value
@@ -115,7 +116,26 @@ class LiveView(Mapping[Key, ViewRow]):
 
     def __init__(self, layout: ViewLayout, runtime: Runtime):
         self._layout = layout
-        self._runtime = runtime
+        self._held: Runtime | None = runtime
+
+    @property
+    def layout(self) -> ViewLayout:
+        """How keys and rows are decoded."""
+        return self._layout
+
+    @property
+    def _runtime(self) -> Runtime:
+        if self._held is None:
+            raise DataError(f"view {self.name} was dropped")
+        return self._held
+
+    def follow(self, layout: ViewLayout, runtime: Runtime) -> None:
+        """Goes on with the rows of another runtime."""
+        self._layout, self._held = layout, runtime
+
+    def end(self) -> None:
+        """The view was dropped: reading it raises DataError from now on."""
+        self._held = None
 
     @property
     def name(self) -> str:
@@ -150,6 +170,21 @@ class LiveView(Mapping[Key, ViewRow]):
 
     def __repr__(self) -> str:
         return f"<view {self.name}: {len(self)} rows>"
+
+
+def live_views(
+    program: CompiledProgram, runtime: Runtime, before: Mapping[str, LiveView]
+) -> dict[str, LiveView]:
+    """The views of a program by name; those there before go on or, where the program lacks them, end."""
+    keys = {v.name: tuple(k.name for k in v.keys) for v in program.views}
+    views = {}
+    for result in program.program.results:
+        layout = view_layout(result, keys[result.name], program.dictionary)
+        views[result.name] = before[result.name] if result.name in before else LiveView(layout, runtime)
+        views[result.name].follow(layout, runtime)
+    for name in before.keys() - views.keys():
+        before[name].end()
+    return views
 
 
 class _Items(ItemsView[Key, ViewRow]):

@@ -3,17 +3,18 @@
 import ctypes
 import hashlib
 import struct
+import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import ModuleType
 
 import numpy as np
 
 from orderbook.dictionary import Dictionary
-from orderbook.errors import ExactnessError
 from views.compiler.m3 import Program
 
 from .changes import ChangeBatch
+from .exactness import infinite_error, overflow_error, wide_key_error
 from .generate.layout import (
     ACTIVE,
     CACHE,
@@ -24,49 +25,70 @@ from .generate.layout import (
     FIRED,
     FIRED_CAPACITY,
     FIRED_WORDS,
+    INFINITE,
     LIST,
     LOOK_WORDS,
+    MEASURES,
     ROW,
     TEXTS,
+    WIDE_KEY,
     layout_for,
     row_words,
 )
+from .generate.measured import MeasuredWrites, numbered, read_cycles
 from .generate.support import free
 from .generate.triggers import program_module
 from .generate.watches import Look, looks_of, watch_module
+from .generate.writes import Writes
+from .map_entries import Entries
+from .map_matching import Match
 from .maps.cache import publish
-from .plan.planner import layout_of, maps_read, plan
-from .plan.steps import Store
+from .numba_transfer import counted, entries_of, fill_store, is_moved, keys_of, same_directory
+from .plan.planner import plan
+from .plan.statistics import Statistics
+from .plan.steps import Directory, Store
 from .row_format import RecordFormat, RowFormat, UnpackedFiring, UnpackedRow, unpacker, word_of
-from .runtime import Firing, Row, Watch, Word
+from .runtime import Firing, Row, Runtime, Watch, Word
+from .text_constants import TextConstants
 
 
 class NumbaRuntime:
     """Runs a program as compiled code. One thread owns it; the loop releases the GIL.
 
-    `dictionary` encodes text constants. Generated modules and machine code are kept in the cache
-    folder (see maps/cache.py), so that a second start compiles nothing.
+    `dictionary` encodes text constants; `measured` counts and times every statement, see `measures`.
+    Generated modules and machine code are kept in the cache folder (see maps/cache.py), so that a second
+    start compiles nothing.
     """
 
-    def __init__(self, program: Program, dictionary: Dictionary):
-        self.plan = plan(program)
+    def __init__(
+        self,
+        program: Program,
+        dictionary: Dictionary,
+        statistics: Statistics | None = None,
+        measured: bool = False,
+    ):
+        self.plan = plan(program) if statistics is None else plan(program, statistics)
         self._layout = layout_for(self.plan)
-        self._dictionary = dictionary
-        self._texts: dict[str, int] = {}
-        source = program_module(self.plan, self._texts)
+        self._texts = TextConstants(dictionary)
+        writes = MeasuredWrites if measured else Writes
+        source = program_module(self.plan, self._texts.places, writes)
         self.module = _published("program", source)
         self._state = _Block(self._layout.words)
         self._address = self._state.address
+        self._measures = _Block(2 * len(numbered(self.plan)) if measured else 0)
+        self._state[MEASURES] = self._measures.address
+        self._started = read_cycles(), time.perf_counter_ns()
         self._results = {r.result.name: i for i, r in enumerate(self.plan.results)}
         self._formats = [RowFormat(r.result) for r in self.plan.results]
         self._fired = False
         self._buffer_at = 0
         self._buffer: ctypes.Array[ctypes.c_int64] = (ctypes.c_int64 * 0)()
         self._buffers = [_Block(len(r.result.keys) + row_words(r)) for r in self.plan.results]
-        self._texts_block = _Block(1)
         for s in self.plan.stores:
             self._state[self._layout.handles[s.name]] = self._shape(s).create()
-        weakref.finalize(self, _close, [(self._shape(s).destroy, self._handle(s)) for s in self.plan.stores])
+        # What is left to destroy, by store; a store that another runtime adopts is taken out.
+        self._owned = {s.name: (self._shape(s).destroy, self._handle(s)) for s in self.plan.stores}
+        self._finalizer = weakref.finalize(self, _close, self._owned)
         self._looks: tuple[Look, ...] = ()
         self._blocks: list[_Block] = []
         self.watch(())
@@ -80,9 +102,9 @@ class NumbaRuntime:
         self._watches = tuple(watches)
         self._records = [RecordFormat(self._formats[self._results[w.view]]) for w in watches]
         self._fired = False
-        source = watch_module(self.plan, self.module.__name__, watches, self._texts)
+        source = watch_module(self.plan, self.module.__name__, watches, self._texts.places)
         self.driver = _published("watch", source)
-        self._store_texts()
+        state[TEXTS] = self._texts.store()
         self._looks = looks_of(self.plan, watches)
         for look in self._looks:
             at = layout.look(look.view, look.per_message)
@@ -102,6 +124,7 @@ class NumbaRuntime:
 
     def apply(self, batch: ChangeBatch, start: int = 0) -> int:
         """Applies changes from `start` on; see Runtime."""
+        self._texts.follow()
         stop = self._run(self._address, batch.kinds, batch.flags, batch.values, start, len(batch.kinds))
         if stop >= 0:
             self._fired = False
@@ -141,7 +164,10 @@ class NumbaRuntime:
         number = self._results[view]
         form, block = self._formats[number], self._buffers[number]
         words = [word_of(w, k.type) for w, k in zip(key, self.plan.results[number].result.keys, strict=True)]
-        if not getattr(self.module, f"row_{number}")(self._state.address, *words, block.address):
+        there = getattr(self.module, f"row_{number}")(self._state.address, *words, block.address)
+        if self._state[ERROR]:
+            self._overflow()
+        if not there:
             return None
         return UnpackedRow(unpacker(form.row)(block.words), form.columns)
 
@@ -155,6 +181,8 @@ class NumbaRuntime:
             count = self._shape(held).size(self._handle(held))
         out = np.empty((count, form.key_count + form.words), np.int64)
         written = getattr(self.module, f"rows_{number}")(self._state.address, out.ctypes.data, count)
+        if self._state[ERROR]:
+            self._overflow()
         for values in struct.iter_unpack("<" + form.key + form.row, out[:written].tobytes()):
             yield (
                 form.decoded_key(values[: form.key_count]),
@@ -173,15 +201,88 @@ class NumbaRuntime:
         """Bytes held by all stores."""
         return sum(self._shape(s).memory_bytes(self._handle(s)) for s in self.plan.stores)
 
+    def map_bytes(self) -> dict[str, int]:
+        """Bytes of every map's stores; maps that share one share its bytes evenly."""
+        held = dict.fromkeys((m.name for m in self.plan.program.maps), 0)
+        for s in self.plan.stores:
+            share, rest = divmod(self._shape(s).memory_bytes(self._handle(s)), len(s.maps))
+            for place, name in enumerate(s.maps):
+                held[name] += share + (place < rest)
+        for directory in self.plan.directories:
+            held[directory.source] += held.pop(directory.name)
+        return held
+
+    def measures(self) -> list[tuple[int, float]]:
+        """How often each statement of the plan's triggers ran, and for how many ns altogether."""
+        cycles, elapsed = read_cycles() - self._started[0], time.perf_counter_ns() - self._started[1]
+        words = list(self._measures.words)
+        return [(n, c * elapsed / max(cycles, 1)) for n, c in zip(words[::2], words[1::2], strict=True)]
+
+    def entries(self, name: str) -> Entries:
+        """A copy of the entries of a map."""
+        held = self.plan.stores_of(name)[0]
+        return entries_of(self._shape(held), self._handle(held), held, name)
+
+    def fill(self, maps: Mapping[str, Entries]) -> None:
+        """Replaces the entries of maps in all stores that hold them."""
+        self._fill([s for s in self.plan.stores if not maps.keys().isdisjoint(s.maps)], maps)
+        self._count_keys([d for d in self.plan.directories if self._shares(d, maps)])
+
+    def adopt(self, other: Runtime, matches: Mapping[str, Match]) -> None:
+        """Takes over the stores that are as this plan has them, and the entries of other maps."""
+        assert isinstance(other, NumbaRuntime)
+        stale = [d for d in self.plan.directories if self._shares(d, matches)]
+        alike = {d.name: same_directory(d, other.plan.directories, matches) for d in stale}
+        matches = {**matches, **{name: match for name, match in alike.items() if match is not None}}
+        moved, filled = [], []
+        for s in self.plan.stores:
+            own = [o for o in other.plan.stores if is_moved(s, o, matches)]
+            if own:
+                moved.append((s, own[0]))
+            elif not matches.keys().isdisjoint(s.maps):
+                filled.append(s)
+        named = {n: matches[n] for s in filled for n in s.maps if n in matches}
+        entries = {n: other.entries(m.name).with_keys(m.places) for n, m in named.items()}
+        self._fill(filled, entries)
+        for s, theirs in moved:
+            if theirs.name in other._owned:
+                destroy, handle = self._owned[s.name]
+                destroy(handle)
+                self._owned[s.name] = other._owned.pop(theirs.name)
+                self._state[self._layout.handles[s.name]] = self._owned[s.name][1]
+        self._count_keys([d for d in stale if d.name not in matches])
+
+    def _shares(self, directory: Directory, maps: Collection[str]) -> bool:
+        """Whether one of these maps is among those whose entries the directory counts."""
+        return any(name in maps for name in self.plan.stores_of(directory.source)[0].maps)
+
+    def _count_keys(self, directories: Sequence[Directory]) -> None:
+        for directory in directories:
+            held = self.plan.stores_of(directory.source)[0]
+            keys = keys_of(self._shape(held), self._handle(held), held)
+            entries = {directory.name: counted(keys, directory.positions)}
+            self._fill(self.plan.stores_of(directory.name), entries)
+
+    def close(self) -> None:
+        """Destroys the stores that nobody adopted, and what watches hold."""
+        self._close_looks()
+        free(self._state[FIRED])
+        self._state[FIRED] = self._state[FIRED_CAPACITY] = 0
+        self._finalizer()
+
+    def _fill(self, stores: Sequence[Store], maps: Mapping[str, Entries]) -> None:
+        """Fills stores anew; maps of theirs that are not given keep what they hold."""
+        kept = {n for s in stores for n in s.maps if n not in maps}
+        whole = {**maps, **{n: self.entries(n) for n in kept}}
+        for s in stores:
+            fill_store(self._shape(s), self._handle(s), s, whole)
+
     def _overflow(self) -> None:
-        """Raises for the views whose sums are not proved to fit 128 bits, or for all."""
+        """Raises what the state notes: a value beyond 128 bits, a key beyond 64, or a double beyond all."""
+        noted = self._state[ERROR]
         self._state[ERROR] = 0
-        program = self.plan.program
-        unproved = {m.name for m in program.maps if layout_of(m.type) == "W"}
-        read = {r.result.name: maps_read(p for _, ps in r.lets for p in ps) for r in self.plan.results}
-        views = sorted(v for v, maps in read.items() if not unproved.isdisjoint(maps)) or sorted(read)
-        named = ", ".join(views)
-        raise ExactnessError(f"a value of {named} does not fit 128 bits; declare narrower columns (CHECK)")
+        errors = {INFINITE: infinite_error, WIDE_KEY: wide_key_error}
+        raise errors.get(noted, overflow_error)(self.plan.program)
 
     def _shape(self, held: Store) -> ModuleType:
         return getattr(self.module, held.name)
@@ -204,13 +305,6 @@ class NumbaRuntime:
         self._state[DIRTY] = 0
         self._state[FIRED_WORDS] = 0
 
-    def _store_texts(self) -> None:
-        if len(self._texts):
-            self._texts_block = _Block(len(self._texts))
-            for text, place in self._texts.items():
-                self._texts_block[place] = self._dictionary.encode(text)
-            self._state[TEXTS] = self._texts_block.address
-
 
 class _Block:
     """Zeroed words of raw memory, given back with the object."""
@@ -232,6 +326,6 @@ def _published(kind: str, source: str) -> ModuleType:
     return publish(f"{kind}_{hashlib.sha256(source.encode()).hexdigest()[:16]}", source)
 
 
-def _close(stores: Sequence[tuple[Callable[[int], object], int]]) -> None:
-    for destroy, handle in stores:
+def _close(stores: Mapping[str, tuple[Callable[[int], object], int]]) -> None:
+    for destroy, handle in stores.values():
         destroy(handle)

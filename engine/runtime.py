@@ -1,12 +1,14 @@
 """What every runtime offers the engine: the interpreter and the numba executor are two of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from views.compiler.calculus import Scalar
 
 from .changes import ChangeBatch
+from .map_entries import Entries
+from .map_matching import Match
 
 # An encoded value: a scaled integer, ns, a dictionary code, a float, or None for NULL.
 Word = int | float | None
@@ -101,3 +103,24 @@ class Runtime(Protocol):
 
     def memory_bytes(self) -> int:
         """Bytes held by all maps and their indexes."""
+
+    def map_bytes(self) -> dict[str, int]:
+        """Bytes held for every map, by name; maps that share a structure share its bytes evenly."""
+
+    def entries(self, name: str) -> Entries:
+        """A copy of the entries of a map, as of the last change."""
+
+    def fill(self, maps: Mapping[str, Entries]) -> None:
+        """Replaces the entries of the maps given, by name; rows of views follow, watches do not look.
+
+        Raises ExactnessError when a value does not fit 128 bits.
+        """
+
+    def adopt(self, other: "Runtime", matches: Mapping[str, Match]) -> None:
+        """Replaces the entries of maps by those of another runtime, which is of no more use afterwards.
+
+        `matches` gives for each map, by name, which it is there.
+        """
+
+    def close(self) -> None:
+        """Gives back what the runtime holds; it is of no more use afterwards."""

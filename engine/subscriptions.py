@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable
 from typing import Literal
 
+from orderbook.errors import DataError
+
 from .live_view import Key, ViewLayout, ViewRow
 from .runtime import Firing, Watch
 
@@ -57,21 +59,27 @@ class ViewEvent:
         return f"ViewEvent({self.view!r}, {self.key}, old={self.old}, new={self.new}, version={self.version})"
 
 
-class Subscription:
-    """A handle of `Engine.subscribe`."""
+class ViewDropped(DataError):
+    """A subscription's view was dropped."""
 
-    __slots__ = ("_cancel", "active", "callback", "layout", "watch")
+
+class Subscription:
+    """A handle of `Engine.subscribe`; `when` is the condition's text."""
+
+    __slots__ = ("_cancel", "active", "callback", "layout", "watch", "when")
 
     def __init__(
         self,
         layout: ViewLayout,
         watch: Watch,
         callback: Callable[[ViewEvent], object],
+        when: str | None,
         cancel: "Callable[[Subscription], None]",
     ):
         self.layout = layout
         self.watch = watch
         self.callback = callback
+        self.when = when
         self.active = True
         self._cancel = cancel
 
@@ -79,6 +87,10 @@ class Subscription:
     def view(self) -> str:
         """Name of the view."""
         return self.watch.view
+
+    def follow(self, layout: ViewLayout, watch: Watch) -> None:
+        """Goes on with the view as another program has it."""
+        self.layout, self.watch = layout, watch
 
     def cancel(self) -> None:
         """Ends the subscription: at once, or after the message at hand when called inside one."""
@@ -89,6 +101,9 @@ class Subscription:
 
 
 def log_failure(subscription: Subscription, error: Exception) -> None:
-    """Reports a callback that raised, with its traceback, to the log `orderbook.engine`."""
+    """Reports a callback that raised, with its traceback, or a dropped view to the log `orderbook.engine`."""
+    if isinstance(error, ViewDropped):
+        logging.getLogger("orderbook.engine").warning("%s", error)
+        return
     message = "the callback of a subscription to %s raised and is cancelled"
     logging.getLogger("orderbook.engine").error(message, subscription.view, exc_info=error)

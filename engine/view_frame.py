@@ -1,11 +1,12 @@
 """A view as a polars frame."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 
 from orderbook.dictionary import Dictionary
 from orderbook.errors import DataError
+from views.compiler.bound import ShownBy
 from views.compiler.m3 import Result, ResultColumn
 from views.compiler.types import INT64_MAX, Kind, Type
 
@@ -21,18 +22,28 @@ _DTYPES: dict[Kind, pl.DataType] = {
 }
 
 
-def view_frame(result: Result, rows: Iterable[Row], dictionary: Dictionary) -> pl.DataFrame:
-    """The rows of a view, each as often as it stands, in the order given.
+def view_frame(
+    result: Result, rows: Iterable[Row], dictionary: Dictionary, order: Sequence[ShownBy] = ()
+) -> pl.DataFrame:
+    """The rows of a view, each as often as it stands, sorted by `order`, else in the order given.
 
     DECIMAL becomes Decimal(38, scale), INTEGER Int64 or, where the declared bounds need it, Int128;
     TIMESTAMP becomes Datetime("ns"), in UTC. Raises DataError for a decimal of more than 38 digits.
     """
     words = [row.columns for row in rows for _ in range(row.count)]
-    return pl.DataFrame(
+    frame = pl.DataFrame(
         [
             _series(result.name, column, [w[i] for w in words], dictionary)
             for i, column in enumerate(result.columns)
         ]
+    )
+    if not order:
+        return frame
+    return frame.sort(
+        [item.name for item in order],
+        descending=[item.descending for item in order],
+        nulls_last=[not item.nulls_first for item in order],
+        maintain_order=True,
     )
 
 

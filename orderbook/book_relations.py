@@ -34,13 +34,15 @@ class BookRelations:
     """Translates changes of `books.RELATIONS` to changes of `program.relations`.
 
     Columns are matched by name, whatever their order. Relations that the program does not read are left
-    out. A row outside a column's declared range is never in the relation: its insert is counted in
-    `problems`, and its delete left out.
+    out, unless `every` one is wanted. A row outside a column's declared range is never in the relation: its
+    insert is counted in `problems`, and its delete left out.
 
     Raises UserError where a declared column cannot be filled from a book.
     """
 
-    def __init__(self, program: Program, dictionary: Dictionary, problems: Problems) -> None:
+    def __init__(
+        self, program: Program, dictionary: Dictionary, problems: Problems, every: bool = False
+    ) -> None:
         self._dictionary = dictionary
         self._problems = problems
         read = {trigger.relation for trigger in program.triggers}
@@ -48,7 +50,7 @@ class BookRelations:
         self._kinds = np.full(2 * len(RELATIONS) + 1, -1, np.int16)
         self._fits: dict[int, _Fit] = {}
         for index, relation in enumerate(program.relations):
-            if relation.name in RELATIONS and relation.name in read:
+            if relation.name in RELATIONS and (every or relation.name in read):
                 own = 2 * RELATIONS.index(relation.name)
                 self._kinds[own : own + 2] = 2 * index, 2 * index + 1
                 fit = _fit(relation, books[relation.name])

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from orderbook.errors import OrderbookError
+from orderbook.errors import OrderbookError, UserError
 
 _INTERRUPTED = 130
 
@@ -110,11 +110,32 @@ def replay(
 
 
 @app.command()
+def replan(
+    source: Annotated[
+        list[str], typer.Argument(help="FILE, or KIND:FILE with lobster, binance, record or changes.")
+    ],
+    config: Config = None,
+    view: Views = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where the statistics go.", metavar="FILE.json")
+    ] = None,
+) -> None:
+    """Measure recorded sources, plan the views again by that, and keep the statistics for later starts."""
+    from orderbook.commands.replan import replan as command
+
+    command(source, config, view or (), out)
+
+
+@app.command()
 def explain(
     view: Annotated[str, typer.Argument(help="A view, or a .sql file.")],
     stage: Annotated[
         Stage | None,
         typer.Option("--stage", help="One stage of the compiler; without it, an overview with costs."),
+    ] = None,
+    live: Annotated[
+        list[str] | None,
+        typer.Option("--live", help="Replay this source and show what every statement cost.", metavar="FILE"),
     ] = None,
     config: Config = None,
     parameters: Annotated[
@@ -124,7 +145,13 @@ def explain(
 ) -> None:
     """Show how a view is compiled and what every event costs it."""
     from orderbook.commands.explain import explain as command
+    from orderbook.commands.explain import explain_live
 
+    if live:
+        if stage is not None or parameters:
+            raise UserError("--live takes neither --stage nor --set; put parameters into the configuration")
+        explain_live(view, live, config)
+        return
     command(view, stage.value if stage else None, config, parameters or ())
 
 

@@ -140,12 +140,33 @@ Feed = SimulatedFeed | CoinbaseFeed | FileFeed
 _FEEDS: dict[str, type[_Section]] = {"simulated": SimulatedFeed, "coinbase": CoinbaseFeed, "file": FileFeed}
 
 
+_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+
+
+class ClockOptions(_Section):
+    """How often the clock that NOW() reads moves: an integer and a unit, such as "100ms"."""
+
+    resolution: Annotated[str, _matching(r"0*[1-9]\d{0,8}(ns|us|ms|s|m|h)", "a time such as \"1s\"")] = "1s"
+
+    @property
+    def nanoseconds(self) -> int:
+        """The resolution in ns."""
+        number = self.resolution.rstrip("nsumh")
+        return int(number) * _UNITS[self.resolution.removeprefix(number)]
+
+
 class EngineOptions(_Section):
-    """`batch_size` and `queue_size` count events; `cache` None leaves the folder to the engine."""
+    """`batch_size` and `queue_size` count events; `cache` None leaves the folder to the engine.
+
+    `keep_rows` keeps the rows of all relations for views that are added later; `statistics` is a file of
+    `orderbook replan`.
+    """
 
     batch_size: Annotated[int, Field(ge=1)]
     queue_size: Annotated[int, Field(ge=1)]
     cache: File | None = None
+    keep_rows: bool = False
+    statistics: File | None = None
 
 
 class Configuration(_Section):
@@ -160,6 +181,7 @@ class Configuration(_Section):
         AfterValidator(_filled),
     ]
     strategies: dict[str, Scalars]
+    clock: ClockOptions
     engine: EngineOptions
     _document: TomlDocument = PrivateAttr()
     _overridden: frozenset[KeyPath] = PrivateAttr(frozenset())
@@ -311,6 +333,11 @@ def _anchored(configuration: Configuration, folder: Path) -> Configuration:
             "run": run.model_copy(update={"views": names}),
             "views": views.model_copy(update={"paths": tuple(folder / path for path in views.paths)}),
             "feeds": feeds,
-            "engine": engine.model_copy(update={"cache": folder / engine.cache if engine.cache else None}),
+            "engine": engine.model_copy(
+                update={
+                    "cache": folder / engine.cache if engine.cache else None,
+                    "statistics": folder / engine.statistics if engine.statistics else None,
+                }
+            ),
         }
     )

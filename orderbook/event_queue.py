@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 
-from orderbook.merge import ChangeItem, Item
+from orderbook.merge import ChangeItem, Item, TickItem
 
 
 class EventQueue:
@@ -14,12 +14,12 @@ class EventQueue:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._items: deque[tuple[Item, bool]] = deque()
+        self._items: deque[tuple[Item | TickItem, bool]] = deque()
         self._waiting = 0
         self._closed = False
         self._room, self._arrived = asyncio.Event(), asyncio.Event()
 
-    async def put(self, item: Item, live: bool) -> None:
+    async def put(self, item: Item | TickItem, live: bool) -> None:
         """Append an item, once there is room."""
         size = _size(item)
         while self._waiting and self._waiting + size > self._limit:
@@ -29,7 +29,7 @@ class EventQueue:
         self._waiting += size
         self._arrived.set()
 
-    async def get(self) -> tuple[Item, bool] | None:
+    async def get(self) -> tuple[Item | TickItem, bool] | None:
         """The next item; None when the queue is closed and empty."""
         while not self._items:
             if self._closed:
@@ -47,5 +47,7 @@ class EventQueue:
         self._arrived.set()
 
 
-def _size(item: Item) -> int:
+def _size(item: Item | TickItem) -> int:
+    if isinstance(item, TickItem):
+        return 0
     return len(item.changes) if isinstance(item, ChangeItem) else len(item)

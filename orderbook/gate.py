@@ -7,11 +7,15 @@ from typing import Any
 
 from engine.engine import Engine
 from engine.live_view import Key, ViewRow
+from engine.map_matching import Match
+from engine.relation_rows import Rows, not_kept
+from engine.runtime import Runtime
 from engine.subscriptions import Fire, Granularity, Subscription, Version, ViewEvent
-from orderbook.books import Books
+from orderbook.books import RELATIONS, Books
 from orderbook.events import BookState
 from orderbook.instruments import Instruments
 from orderbook.row_condition import row_condition
+from views.compiler.program import CompiledProgram
 
 _Behind = tuple[str | None, str | None]
 # Keys of equal names are told apart by a number: symbol, symbol_2.
@@ -42,6 +46,7 @@ class GatedEngine(Engine):
     `books_changed` as one event, from the row as it was to the row now, unless the condition does not
     hold any more or nothing has changed. Without books (`watch_books` was not called) nothing is held.
 
+    `on_program` is called when views have been added or dropped.
     `on_callback` is called with each event before its callback, `on_order` with the row of each order that a
     strategy places and of each change of it.
     """
@@ -54,12 +59,8 @@ class GatedEngine(Engine):
         self._instruments = Instruments(())
         self._behind: dict[_Behind, list[int]] = {}
         self._held: dict[tuple[int, object], tuple[_Gated, ViewEvent]] = {}
-        self._key_places = {
-            view.name: [
-                (match[1], i) for i, key in enumerate(view.keys) if (match := _KEY.fullmatch(key.name))
-            ]
-            for view in self.program.views
-        }
+        self.on_program: Callable[[], object] = _ignore
+        self._key_places = _key_places(self.program)
 
     def watch_books(self, books: Books, instruments: Instruments) -> None:
         """From now on callbacks wait for these books."""
@@ -94,6 +95,19 @@ class GatedEngine(Engine):
         super().update(relation, old, new)
         if relation == "orders":
             self.on_order(new)
+
+    def rows_of(self, relation: str) -> Rows:
+        """See `Engine.rows_of`; what books give out and no view reads is not kept unless asked for."""
+        read = any(t.relation == relation for t in self.program.program.triggers)
+        if self._books is not None and relation in RELATIONS and not read and not self.keeps_rows:
+            raise not_kept(relation)
+        return super().rows_of(relation)
+
+    def become(self, program: CompiledProgram, runtime: Runtime, matches: Mapping[str, Match]) -> None:
+        """See `Engine.become`."""
+        super().become(program, runtime, matches)
+        self._key_places = _key_places(program)
+        self.on_program()
 
     def valid(self, event: _Event) -> bool:
         """Whether all books behind the event's row are valid."""
@@ -175,6 +189,14 @@ class _Gated:
         if event.new is None:
             return False
         return row_condition(self._engine.program, event.view, self._when)(event.new)
+
+
+def _key_places(program: CompiledProgram) -> dict[str, list[tuple[str, int]]]:
+    """For each view the keys that name a venue or symbol, and their places."""
+    return {
+        view.name: [(match[1], i) for i, key in enumerate(view.keys) if (match := _KEY.fullmatch(key.name))]
+        for view in program.views
+    }
 
 
 def _ignore(*_: object) -> None:

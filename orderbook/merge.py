@@ -28,6 +28,13 @@ class ChangeItem:
     changes: Sequence[Change]
 
 
+@dataclass(frozen=True, slots=True)
+class TickItem:
+    """A time (ns since 1970 UTC) at which a live source saw nothing happen."""
+
+    time: int
+
+
 Item = np.ndarray | ChangeItem
 
 

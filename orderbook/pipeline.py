@@ -16,8 +16,9 @@ from orderbook.events import EVENT, Action, Flag
 from orderbook.gate import GatedEngine
 from orderbook.instruments import Instruments
 from orderbook.latency import LatencyHistogram
-from orderbook.merge import ChangeItem, Item
+from orderbook.merge import ChangeItem, Item, TickItem
 from orderbook.problems import Problems
+from orderbook.ticks import Ticker
 from strategies.definition import StrategyDefinition
 from strategies.host import StrategyHost
 
@@ -38,14 +39,19 @@ class Pipeline:
     `time` is the time of the message at hand, ns: receive time, else exchange time, else a change's `ts`.
     `events`, `messages` and `changes` count what was applied; `problems` are those of rows. `to_views` and
     `to_callbacks` are latencies from receipt until all views are fresh, and until a strategy is called.
-    `host` runs the strategies, which `start` and `finish` begin and end.
+    `host` runs the strategies, which `start` and `finish` begin and end. Where views read the clock it ticks
+    every `resolution` ns of the events' times, before the first message of a step.
 
     Raises UserError where the program declares relations that books cannot fill, ConfigurationError where
     a strategy does not fit the program.
     """
 
     def __init__(
-        self, engine: GatedEngine, instruments: Instruments, strategies: Sequence[StrategyDefinition] = ()
+        self,
+        engine: GatedEngine,
+        instruments: Instruments,
+        strategies: Sequence[StrategyDefinition] = (),
+        resolution: int = 10**9,
     ) -> None:
         self.engine = engine
         self.instruments = instruments
@@ -56,9 +62,11 @@ class Pipeline:
         self._books: Books | None = None
         self._relations: BookRelations | None = None
         self._receive_time = 0
+        self._ticker = Ticker(resolution)
         if len(instruments):
             self._books = Books(instruments, engine.dictionary)
-            self._relations = BookRelations(engine.program.program, engine.dictionary, self.problems)
+            self._fit_relations()
+            engine.on_program = self._fit_relations
             engine.watch_books(self._books, instruments)
         self.host = StrategyHost(engine, self._books, instruments, strategies, on_callback=self._called_back)
 
@@ -84,18 +92,42 @@ class Pipeline:
         """Tell the strategies that events will come."""
         self.host.start()
 
-    def apply(self, item: Item, pace: Pace = "batch") -> None:
-        """Apply a batch of events, or changes of relations."""
+    def apply(self, item: Item | TickItem, pace: Pace = "batch") -> None:
+        """Apply a batch of events, changes of relations, or the time that has come."""
         self._receive_time = 0
-        if isinstance(item, ChangeItem):
-            for changes in _change_messages(item.changes) if pace == "message" else [item.changes]:
+        if isinstance(item, TickItem):
+            self._tick(item.time)
+        elif isinstance(item, ChangeItem):
+            together = pace != "message" and not self.engine.reads_clock
+            for changes in [item.changes] if together else _change_messages(item.changes):
                 self._apply_changes(item.source, changes)
-            return
-        together = {"batch": len(item), "message": 1, "live": 1 + len(item) // _PARTS}[pace]
-        for part, state in _parts(item, together):
+        elif self.engine.reads_clock and len(item):
+            for tick, part in self._ticker.parts(item):
+                if tick is not None:
+                    self._stamp(tick)
+                self._apply_market(part, pace)
+        else:
+            self._apply_market(item, pace)
+
+    def _apply_market(self, events: np.ndarray, pace: Pace) -> None:
+        together = {"batch": len(events), "message": 1, "live": 1 + len(events) // _PARTS}[pace]
+        for part, state in _parts(events, together):
             self._apply_events(part, state, pace == "live")
-        self.events += len(item)
-        self.messages += int(np.count_nonzero(item["flags"] & _LAST))
+        self.events += len(events)
+        self.messages += int(np.count_nonzero(events["flags"] & _LAST))
+
+    def _tick(self, time: int) -> None:
+        """Moves the clock, where a view reads it and a step of its resolution is over."""
+        tick = self._ticker.due(time) if self.engine.reads_clock else None
+        if tick is not None:
+            self._stamp(tick)
+
+    def _stamp(self, tick: int) -> None:
+        self._receive_time = 0
+        self.time = max(self.time, tick)
+        self.host.begin(self.time)
+        self.engine.tick(tick)
+        self.host.end()
 
     def finish(self) -> None:
         """End a message that is open at the end of all sources, and the strategies."""
@@ -104,6 +136,13 @@ class Pipeline:
             self.engine.apply(self._relations.translate(self._books.flush()))
             self.host.end()
         self.host.stop()
+
+    def _fit_relations(self) -> None:
+        """Fits what books give out to the engine's program, which views may join and leave."""
+        engine = self.engine
+        self._relations = BookRelations(
+            engine.program.program, engine.dictionary, self.problems, engine.keeps_rows
+        )
 
     def _called_back(self) -> None:
         if self._receive_time:
@@ -128,6 +167,8 @@ class Pipeline:
     def _apply_changes(self, source: str, changes: Sequence[Change]) -> None:
         stated = changes[0].row.get("ts")
         self.time = stated if isinstance(stated, int) else self.time
+        if isinstance(stated, int):
+            self._tick(stated)
         relations = self.engine.program.relations
         batch = encode_changes(changes, relations, self.engine.dictionary, source, self.problems)
         self.host.begin(self.time)

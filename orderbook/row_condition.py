@@ -1,14 +1,13 @@
 """Conditions of subscriptions, evaluated on a row that has been read."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from engine.encoding import encode_value
-from engine.interpreter import apply
 from engine.live_view import ViewRow
 from engine.runtime import Word
-from orderbook.dictionary import Dictionary
-from views.compiler.calculus import Apply, Const, Scalar, Var
+from engine.scalar_values import scalar_value
+from views.compiler.calculus import Var
 from views.compiler.program import CompiledProgram
 from views.compiler.types import Column
 from views.compiler.watch_condition import bind_condition
@@ -28,24 +27,10 @@ def row_condition(program: CompiledProgram, view: str, when: str) -> Callable[[V
             value = row[column.name]
             environment[Var(column.name)] = encode_value(column, value, program.dictionary)
             environment[_valid(column.name)] = int(value is not None)
-        return bool(_evaluated(condition, environment, program.dictionary))
+        return bool(scalar_value(condition, environment, program.dictionary))
 
     return holds
 
 
 def _valid(column: str) -> Var:
     return Var(f"{column} is not NULL")
-
-
-def _evaluated(scalar: Scalar, environment: Mapping[Var, Word], dictionary: Dictionary) -> Word:
-    match scalar:
-        case Var():
-            return environment[scalar]
-        case Const(value):
-            return dictionary.encode(value) if isinstance(value, str) else value
-        case Apply("if", (condition, then, otherwise)):
-            chosen = then if _evaluated(condition, environment, dictionary) else otherwise
-            return _evaluated(chosen, environment, dictionary)
-        case Apply(op, args):
-            return apply(op, [_evaluated(a, environment, dictionary) for a in args])
-    raise TypeError(scalar)

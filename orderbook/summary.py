@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from heapq import nsmallest
+from typing import Any
 
 from engine.engine import Engine
 from orderbook.feed_runs import FeedReport
@@ -10,6 +10,7 @@ from orderbook.latency import LatencyHistogram, latency_text
 from orderbook.pipeline import Pipeline
 from orderbook.problems import Problems
 from strategies.summary import StrategySummary
+from views.compiler.bound import ShownBy
 
 # Rows of a view that are shown.
 MOST_ROWS = 5
@@ -77,10 +78,17 @@ def key_text(key: Iterable[object]) -> str:
 
 
 def some_rows(engine: Engine, view: str, most: int = MOST_ROWS) -> Iterator[tuple[str, str]]:
-    """(label, values) of the first rows of a view, by key."""
-    rows = nsmallest(most, engine[view].items(), key=lambda item: [(v is not None, str(v)) for v in item[0]])
-    for _, row in rows:
+    """(label, values) of the first rows of a view, by its ORDER BY, else by key."""
+    items = sorted(engine[view].items(), key=lambda item: [(v is not None, str(v)) for v in item[0]])
+    for shown in reversed(engine.program.order(view)):
+        items.sort(key=lambda item: _place(item[1][shown.name], shown), reverse=shown.descending)
+    for _, row in items[:most]:
         yield label_text(row), values_text(row)
+
+
+def _place(value: Any, shown: ShownBy) -> tuple[bool, Any]:
+    absent = value is None
+    return absent is (shown.descending is shown.nulls_first), 0 if absent else value
 
 
 def _latency_lines(pipeline: Pipeline) -> Iterator[str]:

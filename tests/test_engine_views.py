@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import orderbook
 from orderbook.errors import DataError, UserError
+from orderbook.summary import some_rows
 
 
 @pytest.fixture(params=BACKENDS)
@@ -223,3 +224,23 @@ def test_frames_equal_a_recomputation(steps, backend):
     assert found == expected
     large = Counter(engine.frame("large").rows())
     assert large == Counter(row for row in rows.elements() if row[1] >= 10)
+
+
+ORDERED = """
+CREATE STREAM t (s TEXT NOT NULL, x INTEGER);
+CREATE VIEW plain AS SELECT s, x FROM t ORDER BY x DESC NULLS FIRST, s;
+CREATE VIEW grouped AS SELECT s, SUM(x) AS total FROM t GROUP BY s ORDER BY total, s DESC;
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_rows_are_shown_in_the_order_of_the_view(backend):
+    engine = orderbook.Engine(orderbook.compile(ORDERED), backend)
+    for s, x in (("a", 1), ("b", None), ("c", 5), ("b", 5), ("d", 1), ("d", 6)):
+        engine.insert("t", {"s": s, "x": x})
+    assert engine.frame("plain").rows() == [("b", None), ("d", 6), ("b", 5), ("c", 5), ("a", 1), ("d", 1)]
+    assert engine.frame("grouped").rows() == [("a", 1), ("c", 5), ("b", 5), ("d", 7)]
+    assert [label for label, _ in some_rows(engine, "plain", 3)] == ["b", "d", "b"]
+    engine.insert("t", {"s": "e", "x": None})
+    assert engine.frame("grouped").rows()[-1] == ("e", None)
+    assert [label for label, _ in some_rows(engine, "grouped")] == ["a", "c", "b", "d", "e"]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from engine.plan.statistics import read_statistics
 from orderbook.assembly import Assembly, assemble, leave_out_strategies
 from orderbook.configuration import Configuration, load_configuration
 from orderbook.display import working
@@ -27,12 +28,23 @@ def configured(
     return leave_out_strategies(configuration) if views and not strategies else configuration
 
 
-def assembled(configuration: Configuration, instruments: Instruments) -> tuple[Assembly, Pipeline]:
+def assembled(
+    configuration: Configuration, instruments: Instruments, measured: bool = False
+) -> tuple[Assembly, Pipeline]:
     """The program compiled to M3, its engine and books, its strategies subscribed."""
     with working("compiling views"):
         assembly = assemble(configuration)
-        engine = GatedEngine(assembly.program, configuration.run.backend)
-        return assembly, Pipeline(engine, instruments, assembly.strategies)
+        options = configuration.engine
+        statistics = read_statistics(options.statistics) if options.statistics else None
+        engine = GatedEngine(
+            assembly.program,
+            configuration.run.backend,
+            keep_rows=options.keep_rows,
+            statistics=statistics,
+            measured=measured,
+        )
+        resolution = configuration.clock.nanoseconds
+        return assembly, Pipeline(engine, instruments, assembly.strategies, resolution)
 
 
 def warm_up(pipeline: Pipeline) -> None:

@@ -4,11 +4,15 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+from feeds.source import open_source
 from orderbook.assembly import declared_views, shown_views, view_files
+from orderbook.commands.common import assembled, configured, warm_up
+from orderbook.commands.replay import apply_all
 from orderbook.configuration import Configuration, Scalar, load_configuration
 from orderbook.configuration_errors import suggestion
-from orderbook.errors import ConfigurationError, UserError
+from orderbook.errors import ConfigurationError, OrderbookError, UserError
 from orderbook.explain import explain as explained
+from orderbook.merge import Merger
 from views.compiler.program import compile_views
 
 
@@ -19,6 +23,20 @@ def explain(view: str, stage: str | None, config: Path | None, settings: Sequenc
     file, name = _find(configuration, view)
     text = explained(compile_views([file], parameters), name, stage)
     print(text, end="" if text.endswith("\n") else "\n")
+
+
+def explain_live(view: str, sources: Sequence[str], config: Path | None) -> None:
+    """Replay sources through the view, measured, and print what each of its statements and maps costs."""
+    configuration = configured(config, [view], (), {"run.backend": "numba"})
+    merger = Merger([open_source(source) for source in sources])
+    _, pipeline = assembled(configuration, merger.instruments, measured=True)
+    warm_up(pipeline)
+    if not apply_all(pipeline, merger, "batch"):
+        raise OrderbookError(f"interrupted after {merger.progress:.0%}")
+    pipeline.finish()
+    print(pipeline.engine.costs(), end="")
+    for error in merger.errors:
+        raise error
 
 
 def _find(configuration: Configuration, view: str) -> tuple[Path, str]:

@@ -41,7 +41,7 @@ def replay(
             _write_events(out, assembly, pipeline, stack, failures)
         warm_up(pipeline)
         start = time.monotonic()
-        interrupted = not _apply(pipeline, merger, pace)
+        interrupted = not apply_all(pipeline, merger, pace)
         pipeline.finish()
         seconds = time.monotonic() - start
     reports = [source_report(source) for source in merger.sources]
@@ -52,7 +52,7 @@ def replay(
         raise OrderbookError(f"interrupted after {merger.progress:.0%}")
 
 
-def _apply(pipeline: Pipeline, merger: Merger, pace: Pace) -> bool:
+def apply_all(pipeline: Pipeline, merger: Merger, pace: Pace) -> bool:
     """Apply everything; whether it came to its end, and not to a Ctrl-C."""
     pipeline.start()
     try:

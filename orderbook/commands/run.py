@@ -17,7 +17,7 @@ from orderbook.errors import SourceError
 from orderbook.event_queue import EventQueue
 from orderbook.feed_runs import FeedRun, open_runs
 from orderbook.gate import LaterEvent
-from orderbook.merge import ChangeItem, Item
+from orderbook.merge import ChangeItem, Item, TickItem
 from orderbook.pipeline import Pipeline
 from orderbook.summary import key_text, label_text, some_rows, summary, value_text, values_text
 
@@ -67,6 +67,7 @@ class Session:
         self._duration = configuration.run.duration_seconds
         self._batch_size = configuration.engine.batch_size
         self._queue = EventQueue(configuration.engine.queue_size)
+        self._resolution = configuration.clock.nanoseconds
         self._views = assembly.views
         self._pipeline = pipeline
         self._runs = runs
@@ -83,16 +84,22 @@ class Session:
             consuming = asyncio.create_task(self._consume())
             showing = asyncio.create_task(self._show())
             following = asyncio.create_task(self._follow_all())
+            ticking = self._ticking()
             ends = [consuming, showing, asyncio.create_task(stopped.wait())]
             await asyncio.wait(ends, timeout=self._duration, return_when=asyncio.FIRST_COMPLETED)
-            for task in (*ends, following):
+            for task in (*ends, following, *ticking):
                 task.cancel()
-            results = await asyncio.gather(*ends, following, return_exceptions=True)
+            results = await asyncio.gather(*ends, following, *ticking, return_exceptions=True)
         self._display.close()
         self.errors += [result for result in results if isinstance(result, Exception)]
         if not isinstance(results[0], Exception):
             self._pipeline.finish()
         return time.monotonic() - self._start
+
+    def _ticking(self) -> list[asyncio.Task[None]]:
+        """The task that tells the time, where a live feed sets it."""
+        live = any(run.live for run in self._runs)
+        return [asyncio.create_task(self._stamp_ticks())] if live else []
 
     async def _follow_all(self) -> None:
         """Follow every feed; the queue is closed when all have ended."""
@@ -100,6 +107,13 @@ class Session:
             await asyncio.gather(*(self._follow(run) for run in self._runs))
         finally:
             self._queue.close()
+
+    async def _stamp_ticks(self) -> None:
+        """Tell the time by the clock that stamps what live feeds receive, also while nothing arrives."""
+        while True:
+            now = time.time_ns()
+            await asyncio.sleep((self._resolution - now % self._resolution) / 1e9)
+            await self._queue.put(TickItem(time.time_ns()), True)
 
     async def _follow(self, run: FeedRun) -> None:
         async def put(item: Item) -> None:

@@ -1,0 +1,82 @@
+"""The rows of all relations, kept so that a view added later can be filled from them."""
+
+import weakref
+from collections.abc import Sequence
+from functools import cache
+from types import ModuleType
+
+import numpy as np
+
+from views.compiler.types import Relation
+
+from .changes import ChangeBatch
+from .maps.cache import publish
+from .maps.shapes import hashed
+
+RECORD = '''\
+"""Keeps the rows of a relation of {width} columns in a store that counts them."""
+
+from numba import njit
+from {shape} import add
+
+
+@njit(cache=True, nogil=True)
+def record(H, kinds, values, relation):
+    """Applies the changes of one relation."""
+    for i in range(len(kinds)):
+        if kinds[i] >> 1 == relation:
+            add(H, {columns}, 1 - 2 * (kinds[i] & 1))
+'''
+
+
+class KeptRows:
+    """The multiset of rows of every relation that has changed, in raw memory of its own."""
+
+    def __init__(self, relations: Sequence[Relation]):
+        self._relations = list(relations)
+        self._stores: dict[int, tuple[ModuleType, int]] = {}
+        weakref.finalize(self, _close, self._stores)
+
+    def extend(self, relations: Sequence[Relation]) -> None:
+        """Takes the relations of a program that begins with those known."""
+        self._relations = list(relations)
+
+    def record(self, batch: ChangeBatch) -> None:
+        """Applies changes that the runtime has applied."""
+        if len(batch) == 1:
+            kind = batch.kinds.item(0)
+            changed = [kind >> 1] if kind >= 0 else []
+        else:
+            changed = np.flatnonzero(np.bincount((batch.kinds >> 1) + 1)[1:]).tolist()
+        for index in changed:
+            width = len(self._relations[index].columns)
+            if index not in self._stores:
+                shape = hashed(width, "i", ())
+                self._stores[index] = (shape, shape.create())
+            _recorder(width).record(self._stores[index][1], batch.kinds, batch.values, index)
+
+    def rows(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """A copy of a relation's rows, int64[n, width], and how often each stands, int64[n]."""
+        width = len(self._relations[index].columns)
+        if index not in self._stores:
+            return np.empty((0, width), np.int64), np.empty(0, np.int64)
+        shape, handle = self._stores[index]
+        out = np.empty((shape.size(handle), width + 1), np.int64)
+        shape.export(handle, out)
+        return np.ascontiguousarray(out[:, :width]), out[:, width].copy()
+
+    def memory_bytes(self) -> int:
+        """Bytes held."""
+        return sum(shape.memory_bytes(handle) for shape, handle in self._stores.values())
+
+
+@cache
+def _recorder(width: int) -> ModuleType:
+    columns = ", ".join(f"values[i, {column}]" for column in range(width))
+    shape = hashed(width, "i", ())
+    return publish(f"rows_{width}", RECORD.format(width=width, shape=shape.__name__, columns=columns))
+
+
+def _close(stores: dict[int, tuple[ModuleType, int]]) -> None:
+    for shape, handle in stores.values():
+        shape.destroy(handle)

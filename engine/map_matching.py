@@ -1,0 +1,47 @@
+"""Which maps of two programs hold the same, whatever they are called: by their canonical definitions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from views.compiler.calculus import ZERO, relations
+from views.compiler.canonical import canonical
+from views.compiler.m3 import MapDeclaration, Program
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The map `name` of another program; `places` gives for each own key its place among that map's."""
+
+    name: str
+    places: tuple[int, ...]
+
+
+def matching(old: Program, new: Program) -> dict[str, Match]:
+    """For every map of `new` that `old` has too, by name: which it is there."""
+    known: dict[object, tuple[str, tuple[int, ...]]] = {}
+    for declaration in old.maps:
+        form, places = definition_form(declaration)
+        known.setdefault(form, (declaration.name, places))
+    found = {}
+    for declaration in new.maps:
+        form, places = definition_form(declaration)
+        if form in known:
+            name, old_places = known.pop(form)
+            by_own = dict(zip(places, old_places, strict=True))
+            found[declaration.name] = Match(name, tuple(by_own[i] for i in range(len(places))))
+    return found
+
+
+def definition_form(declaration: MapDeclaration) -> tuple[object, tuple[int, ...]]:
+    """What a map holds, the same for equal maps, and where its canonical keys are among its own."""
+    kind = declaration.type.kind
+    if declaration.definition == ZERO:
+        # Written by hand: only its name says what it holds.
+        return (kind, declaration.name, declaration.key_types), tuple(range(len(declaration.keys)))
+    form, places = canonical(declaration.keys, declaration.definition)
+    return (kind, form), places
+
+
+def relations_to_fill(program: Program, matches: Mapping[str, Match]) -> frozenset[str]:
+    """The relations that the maps without a match are made of."""
+    return frozenset(name for m in program.maps if m.name not in matches for name in relations(m.definition))

@@ -1,0 +1,37 @@
+"""What was measured of a plan's statements and maps, beside what the plan says of them."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from views.compiler.m3_print import scalar_text
+
+from .plan.describe import statement_cost
+from .plan.steps import Plan
+
+
+class Measured(Protocol):
+    """A runtime that measures."""
+
+    def measures(self) -> list[tuple[int, float]]: ...
+
+    def map_sizes(self) -> dict[str, int]: ...
+
+    def map_bytes(self) -> dict[str, int]: ...
+
+
+def measures_text(plan: Plan, runtime: Measured, view_bytes: Mapping[str, int]) -> str:
+    """Statements with their cost class, how often they ran, and the mean time; maps; bytes of views."""
+    measures = iter(runtime.measures())
+    lines = ["measured of every statement:", ""]
+    for trigger in plan.triggers:
+        lines.append(f"  {'insert into' if trigger.insert else 'delete from'} {trigger.relation}")
+        for statement in trigger.statements:
+            count, elapsed = next(measures)
+            cost, mean = str(statement_cost(plan, statement)), elapsed / max(count, 1)
+            written = f"{statement.target}[{', '.join(map(scalar_text, statement.keys))}] {statement.op}"
+            lines.append(f"    {cost:<9} {count:>12,} x {mean:>10,.0f} ns  {written}")
+    lines += ["", "maps:", ""]
+    sizes, held = runtime.map_sizes(), runtime.map_bytes()
+    lines += [f"  {name}: {sizes[name]:,} entries, {held[name]:,} bytes" for name in held]
+    lines += ["", "views:", "", *(f"  {view}: {size:,} bytes" for view, size in view_bytes.items())]
+    return "\n".join(lines) + "\n"

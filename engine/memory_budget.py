@@ -1,0 +1,219 @@
+"""Chooses how much of each view is kept, so that a program's maps stay within a budget of bytes.
+
+What maps hold is estimated from measured statistics; a view's level is lowered where that saves the most
+bytes for the work it adds to an event.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from orderbook.errors import UserError
+from views.compiler.calculus import relations
+from views.compiler.m3 import Program
+from views.compiler.m3_link import is_m3
+from views.compiler.materialisation_level import Level, Levels
+from views.compiler.program import CompiledProgram, compile_texts
+
+from .map_matching import definition_form, matching
+from .plan.memory_estimate import plan_bytes
+from .plan.planner import plan
+from .plan.statistics import Statistics, loop_name
+from .plan.work_estimate import row_work, statement_work
+from .view_bytes import maps_of
+
+Chosen = Mapping[str, Level]
+
+
+@dataclass(frozen=True, slots=True)
+class Budgeted:
+    """A program within its budget; `estimated` are the bytes of its maps, `before` those without a budget.
+
+    `statistics` name the maps as `program` does. `lowered` are the views that keep less than they would.
+    """
+
+    program: CompiledProgram
+    statistics: Statistics
+    budget: int
+    estimated: int
+    before: int
+    lowered: Chosen
+
+    def __str__(self) -> str:
+        kept = ", ".join(f"{view} is kept at {level}" for view, level in self.lowered.items())
+        return f"memory budget {size_text(self.budget)}: maps take about {size_text(self.estimated)}" + (
+            f" instead of {size_text(self.before)}; {kept}" if kept else "; every view is kept in full"
+        )
+
+
+def within_budget(program: CompiledProgram, budget: int, statistics: Statistics | None) -> Budgeted:
+    """The program with the levels of views lowered until its maps are estimated within `budget` bytes.
+
+    Views that say WITH (materialize = ...) stay as they are. Raises UserError without statistics of this
+    program, for M3 written by hand, and for a budget that no choice meets, with the least that one does.
+    """
+    measured = _checked(program, statistics)
+    options = _Options(program, measured)
+    chosen, limit = options.as_compiled(), budget
+    before = options.bytes(chosen)
+    while True:
+        lower = options.lowered(chosen, limit)
+        chosen = lower or options.least(chosen)
+        compiled = _at(program, chosen)
+        named = renamed(program.program, compiled.program, measured)
+        estimated = sum(plan_bytes(plan(compiled.program, named), named).values())
+        if estimated <= budget:
+            changed = {v: level for v, level in chosen.items() if level != program.level(v)}
+            return Budgeted(compiled, named, budget, estimated, before, changed)
+        if lower is None:
+            least = ", ".join(f"{view} {level}" for view, level in chosen.items())
+            raise UserError(
+                f"memory budget {size_text(budget)}: no choice of what to keep meets it; the least is about "
+                f"{size_text(estimated)} ({least}); allow that much or show fewer views"
+            )
+        # Stores that serve several levels hold more than the maps of each do apart.
+        limit = min(limit, options.bytes(chosen)) - max(estimated - options.bytes(chosen), 1)
+
+
+def renamed(old: Program, new: Program, measured: Statistics) -> Statistics:
+    """Statistics of one program's maps as those of another; a map that is new has all rows it could have."""
+    entries: dict[str, int] = {}
+    loops: dict[str, float] = {}
+    lengths = [(name.partition("["), length) for name, length in measured.loops.items()]
+    for name, match in matching(old, new).items():
+        entries[name] = measured.entries.get(match.name, 0)
+        own = {place: i for i, place in enumerate(match.places)}
+        for (known, _, positions), length in lengths:
+            if known == match.name:
+                places = [own[int(p)] for p in positions.rstrip("]").split(",") if p]
+                loops[loop_name(name, sorted(places))] = length
+    for declaration in new.maps:
+        if declaration.name not in entries:
+            rows = [_rows(measured, relation) for relation in relations(declaration.definition)]
+            entries[declaration.name] = prod(rows) if declaration.keys else 1
+    return Statistics(entries, measured.updates, loops)
+
+
+def size_text(size: int) -> str:
+    """Bytes as a person reads them: 1.5 MB."""
+    for unit, power in (("GB", 9), ("MB", 6), ("KB", 3)):
+        if size >= 10**power:
+            return f"{size / 10**power:,.4g} {unit}"
+    return f"{size:,} bytes"
+
+
+def _checked(program: CompiledProgram, statistics: Statistics | None) -> Statistics:
+    how = "run orderbook replan over typical data and name its file in [engine] statistics"
+    if statistics is None:
+        raise UserError(f"a memory budget needs measured statistics to choose by: {how}")
+    missing = [m.name for m in program.program.maps if m.name not in statistics.entries]
+    if missing or (program.program.maps and not statistics.updates):
+        what = f"do not have map {missing[0]}" if missing else "do not count changes"
+        raise UserError(f"the statistics {what}, so a memory budget cannot be planned by them: {how} again")
+    if any(is_m3(*text) for text in program.texts):
+        raise UserError("a memory budget chooses among views in SQL; this program has M3 written by hand")
+    return statistics
+
+
+def _at(program: CompiledProgram, chosen: Chosen) -> CompiledProgram:
+    levels = Levels(program.levels.default, chosen)
+    return compile_texts(program.texts, program.parameters, program.dictionary, levels)
+
+
+def _rows(measured: Statistics, relation: str) -> int:
+    updates = measured.updates
+    return max(updates.get(f"+{relation}", 0) - updates.get(f"-{relation}", 0), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """A view at one level: bytes of each of its maps, by what it holds, and steps of the mean event."""
+
+    bytes: Mapping[object, int]
+    work: float
+
+
+@dataclass(slots=True)
+class _Options:
+    """What every view would hold and cost at the levels that it may have."""
+
+    program: CompiledProgram
+    measured: Statistics
+    _views: dict[str, dict[Level, _Option]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._views = {view.name: {} for view in self.program.catalog.views}
+        for level in Level:
+            self._add(level)
+
+    def as_compiled(self) -> Chosen:
+        return {view: max(options) for view, options in self._views.items()}
+
+    def bytes(self, chosen: Chosen) -> int:
+        """Bytes of all maps, those that views share counted once."""
+        held: dict[object, int] = {}
+        for view, level in chosen.items():
+            for form, size in self._views[view][level].bytes.items():
+                held[form] = max(size, held.get(form, 0))
+        return sum(held.values())
+
+    def lowered(self, chosen: Chosen, limit: int) -> Chosen | None:
+        """Levels lowered one by one until the bytes are within the limit; None where nothing helps."""
+        while self.bytes(chosen) > limit:
+            better = self._best_step(chosen)
+            if better is None:
+                return None
+            chosen = better
+        return chosen
+
+    def least(self, chosen: Chosen) -> Chosen:
+        """Levels lowered as long as that saves bytes."""
+        while (better := self._best_step(chosen)) is not None:
+            chosen = better
+        return chosen
+
+    def _best_step(self, chosen: Chosen) -> Chosen | None:
+        """The step that saves most for the work it adds; None where none saves anything."""
+        best, most = None, 0.0
+        for views in self._together(chosen):
+            for level in Level:
+                step = {
+                    v: level if level in self._views[v] and v in views else own for v, own in chosen.items()
+                }
+                if any(step[v] > own for v, own in chosen.items()):
+                    continue
+                saved = self.bytes(chosen) - self.bytes(step)
+                gain = saved / max(self._work(step) - self._work(chosen), 1e-3)
+                if saved > 0 and gain > most:
+                    best, most = step, gain
+        return best
+
+    def _together(self, chosen: Chosen) -> Iterator[Sequence[str]]:
+        """Views whose levels may have to change together: each alone, the sharers of a map, and all."""
+        sharers: dict[object, list[str]] = {}
+        for view, level in chosen.items():
+            yield (view,)
+            for form in self._views[view][level].bytes:
+                sharers.setdefault(form, []).append(view)
+        yield from {tuple(views): None for views in sharers.values() if len(views) > 1}
+        yield tuple(chosen)
+
+    def _work(self, chosen: Chosen) -> float:
+        return sum(self._views[view][level].work for view, level in chosen.items())
+
+    def _add(self, level: Level) -> None:
+        """Every view at this level, where it may have it."""
+        levels = {v.name: min(level, self.program.levels.of(v)) for v in self.program.catalog.views}
+        program = _at(self.program, levels).program
+        named = renamed(self.program.program, program, self.measured)
+        planned = plan(program, named)
+        held, work = plan_bytes(planned, named), statement_work(planned, named)
+        forms = {m.name: definition_form(m)[0] for m in program.maps}
+        for view in self.program.catalog.views:
+            own = self.program.levels.of(view)
+            if level > own or (view.materialize is not None and level != own):
+                continue
+            maps = maps_of(program, view.name)
+            steps = sum(work.get(name, 0.0) for name in maps)
+            steps += row_work(planned, named, view.name, every=level is Level.NONE)
+            self._views[view.name][level] = _Option({forms[n]: held[n] for n in maps}, steps)

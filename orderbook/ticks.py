@@ -1,0 +1,44 @@
+"""When the clock ticks: before the first event of every step of its resolution, by the events' own times."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from orderbook.events import Flag
+
+_LAST = int(Flag.LAST)
+
+
+class Ticker:
+    """Multiples of `resolution` (ns) as times pass them; the first time given makes the first tick."""
+
+    def __init__(self, resolution: int) -> None:
+        self._resolution = resolution
+        self._last: int | None = None
+        self._message_open = False
+
+    def due(self, time: int) -> int | None:
+        """The tick to stamp before what happens at `time` (ns); None where the clock shows it already."""
+        step = time - time % self._resolution
+        if time <= 0 or (self._last is not None and step <= self._last):
+            return None
+        self._last = step
+        return step
+
+    def parts(self, events: np.ndarray) -> Iterator[tuple[int | None, np.ndarray]]:
+        """EVENT[n], n > 0, cut before messages that ticks are due before: (tick or None, part) each."""
+        times = np.where(events["receive_time"], events["receive_time"], events["exchange_time"])
+        starts = np.flatnonzero(events["flags"][:-1] & _LAST) + 1
+        if not self._message_open:
+            starts = np.concatenate([[0], starts])
+        self._message_open = not events["flags"][-1] & _LAST
+        steps = times[starts] - times[starts] % self._resolution
+        last = np.iinfo(np.int64).min if self._last is None else self._last
+        highest = np.maximum.accumulate(np.maximum(steps, last))
+        moves = np.flatnonzero(highest > np.concatenate([[last], highest[:-1]]))
+        ticking = starts[moves].tolist()
+        if not ticking or ticking[0]:
+            yield None, events[: ticking[0] if ticking else len(events)]
+        for start, end in pairwise([*ticking, len(events)]):
+            yield self.due(int(times[start])), events[start:end]

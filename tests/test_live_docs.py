@@ -1,0 +1,10 @@
+"""The Python of docs/live.md runs as it stands there."""
+
+import re
+
+
+def test_every_block_runs(project):
+    text = (project / "docs" / "live.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 6
+    exec("\n".join(blocks), {})
