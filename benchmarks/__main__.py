@@ -4,6 +4,7 @@ import typer
 
 from .bench_maps import bench_hashed, bench_ordered
 from .calls import one_event
+from .finance import finance
 from .growth import longest_event, memory
 from .joins import joins
 from .measure import CONSOLE, Options
@@ -25,6 +26,7 @@ SECTIONS = {
     "growth": longest_event,
     "memory": memory,
     "joins": joins,
+    "finance": finance,
     "slopes": slopes,
     "start": start,
     "maps": maps,

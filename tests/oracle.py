@@ -55,6 +55,15 @@ class Oracle:
         self._connection.execute(f'CREATE VIEW "{name}" {query}')
         self.views.append(name)
 
+    def replace_views(self, views: Mapping[str, str]) -> None:
+        """Has these views, by their SELECT, in place of all others."""
+        for name in self.views:
+            self._connection.execute(f'DROP VIEW "{name}"')
+        self.views = []
+        for name, query in views.items():
+            self._connection.execute(f'CREATE VIEW "{name}" AS {query}')
+            self.views.append(name)
+
     def insert(self, relation: str, row: Row) -> None:
         """Adds one copy of a row."""
         self._connection.execute(f'INSERT INTO "{relation}" VALUES ({", ".join("?" * len(row))})', row)
