@@ -23,7 +23,7 @@ from .kept_rows import KeptRows
 from .live_view import LiveView, live_views, missing_view
 from .map_matching import Match
 from .measure import UpdateCounter, statistics_of
-from .measures_text import measures_text
+from .measures_text import costs_of
 from .messages import messages, part_of, to_message_end
 from .relation_rows import Rows, rows_of
 from .replacement import Replacement, Replacements
@@ -35,6 +35,7 @@ from .watches import rebound, watch_of
 if TYPE_CHECKING:
     import polars as pl
 
+    from .memory_budget import Budgeted
     from .plan.statistics import Statistics
 
 _INSERT, _DELETE = 0, 1
@@ -49,6 +50,8 @@ class Engine:
         that is not there, or a row beyond `max_rows`, is refused and not applied.
     keep_rows: keep the rows of all relations, so that any view can be added while the engine runs.
     statistics: what was measured before; plans are chosen by them.
+    memory_budget: bytes, or a text such as "512 MB", for all maps: by `statistics`, views are kept at a lower
+        level until the maps are estimated within it. `budgeted` says what was chosen.
     measured: count and time every statement, for `measures`; slower, and for "numba" alone.
     on_error: called with the subscription and the exception when a callback raises; the subscription is
         cancelled and everything else goes on. Logs the traceback by default.
@@ -65,9 +68,16 @@ class Engine:
         check_rows: bool = True,
         keep_rows: bool = False,
         statistics: "Statistics | None" = None,
+        memory_budget: int | str | None = None,
         measured: bool = False,
         on_error: Callable[[Subscription, Exception], None] = log_failure,
     ):
+        self.budgeted: Budgeted | None = None
+        if memory_budget is not None:
+            from .memory_budget import within_budget
+
+            self.budgeted = within_budget(program, memory_budget, statistics)
+            program, statistics = self.budgeted.program, self.budgeted.statistics
         self.program = program
         self.problems = Problems()
         self._backend, self._statistics, self._measured = backend, statistics, measured
@@ -177,11 +187,7 @@ class Engine:
 
     def costs(self) -> str:
         """What was measured of every statement and map, as text; see `measured`. Raises DataError."""
-        from .numba_runtime import NumbaRuntime
-
-        if not (self._measured and isinstance(self._runtime, NumbaRuntime)):
-            raise DataError('nothing is measured; start with Engine(program, "numba", measured=True)')
-        return measures_text(self._runtime.plan, self._runtime, self.view_bytes())
+        return costs_of(self._runtime, self._measured, self.view_bytes())
 
     def apply(self, changes: ChangeBatch) -> None:
         """Applies changes in order, every view refreshed at every event.
@@ -328,8 +334,7 @@ class Engine:
     ) -> Replacement:
         if self._applying and not background:
             compiled(self.program)
-        replacement = Replacement(self, compiled, background)
-        self._replacements.append(replacement)
+        self._replacements.append(replacement := Replacement(self, compiled, background))
         self._note_recorders()
         if self._applying or self._message_open:
             self._queue.append(self._advance_replacements)
@@ -376,8 +381,7 @@ class Engine:
         if relation == CLOCK:
             raise DataError("the engine alone changes clock; call tick(now) instead")
         if relation not in self._relations:
-            known = ", ".join(self._relations)
-            raise DataError(f"no stream or table {relation!r}; the program has {known}")
+            raise DataError(f"no stream or table {relation!r}; the program has {', '.join(self._relations)}")
         index, declared = self._relations[relation]
         return 2 * index + delete, encode_row(declared, row, self.dictionary)
 

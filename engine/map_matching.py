@@ -1,6 +1,6 @@
 """Which maps of two programs hold the same, whatever they are called: by their canonical definitions."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from views.compiler.calculus import ZERO, relations
@@ -16,14 +16,21 @@ class Match:
     places: tuple[int, ...]
 
 
-def matching(old: Program, new: Program) -> dict[str, Match]:
-    """For every map of `new` that `old` has too, by name: which it is there."""
+def matching(old: Program, new: Program, by_hand: Collection[str] = ()) -> dict[str, Match]:
+    """For every map of `new` that `old` has too, by name: which it is there.
+
+    `by_hand` are maps of both that hold what their statements make of them, whatever their definitions.
+    """
     known: dict[object, tuple[str, tuple[int, ...]]] = {}
     for declaration in old.maps:
-        form, places = definition_form(declaration)
-        known.setdefault(form, (declaration.name, places))
+        if declaration.name not in by_hand:
+            form, places = definition_form(declaration)
+            known.setdefault(form, (declaration.name, places))
     found = {}
     for declaration in new.maps:
+        if declaration.name in by_hand:
+            found[declaration.name] = Match(declaration.name, tuple(range(len(declaration.keys))))
+            continue
         form, places = definition_form(declaration)
         if form in known:
             name, old_places = known.pop(form)
@@ -36,7 +43,7 @@ def definition_form(declaration: MapDeclaration) -> tuple[object, tuple[int, ...
     """What a map holds, the same for equal maps, and where its canonical keys are among its own."""
     kind = declaration.type.kind
     if declaration.definition == ZERO:
-        # Written by hand: only its name says what it holds.
+        # Only the name says what it holds.
         return (kind, declaration.name, declaration.key_types), tuple(range(len(declaration.keys)))
     form, places = canonical(declaration.keys, declaration.definition)
     return (kind, form), places

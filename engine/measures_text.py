@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+from orderbook.errors import DataError
 from views.compiler.m3_print import scalar_text
 
 from .plan.describe import statement_cost
+from .plan.map_text import map_text
 from .plan.steps import Plan
+from .runtime import Runtime
 
 
 class Measured(Protocol):
@@ -17,6 +20,15 @@ class Measured(Protocol):
     def map_sizes(self) -> dict[str, int]: ...
 
     def map_bytes(self) -> dict[str, int]: ...
+
+
+def costs_of(runtime: Runtime, measured: bool, view_bytes: Mapping[str, int]) -> str:
+    """`measures_text` of a runtime that measures. Raises DataError for another one."""
+    from .numba_runtime import NumbaRuntime
+
+    if not (measured and isinstance(runtime, NumbaRuntime)):
+        raise DataError('nothing is measured; start with Engine(program, "numba", measured=True)')
+    return measures_text(runtime.plan, runtime, view_bytes)
 
 
 def measures_text(plan: Plan, runtime: Measured, view_bytes: Mapping[str, int]) -> str:
@@ -32,6 +44,6 @@ def measures_text(plan: Plan, runtime: Measured, view_bytes: Mapping[str, int]) 
             lines.append(f"    {cost:<9} {count:>12,} x {mean:>10,.0f} ns  {written}")
     lines += ["", "maps:", ""]
     sizes, held = runtime.map_sizes(), runtime.map_bytes()
-    lines += [f"  {name}: {sizes[name]:,} entries, {held[name]:,} bytes" for name in held]
+    lines += [f"  {map_text(plan, name, sizes, held, '')}" for name in held]
     lines += ["", "views:", "", *(f"  {view}: {size:,} bytes" for view, size in view_bytes.items())]
     return "\n".join(lines) + "\n"

@@ -4,11 +4,13 @@ What maps hold is estimated from measured statistics; a view's level is lowered 
 bytes for the work it adds to an event.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
 from orderbook.errors import UserError
+from orderbook.sizes import size_of, size_text
 from views.compiler.calculus import relations
 from views.compiler.m3 import Program
 from views.compiler.m3_link import is_m3
@@ -46,13 +48,20 @@ class Budgeted:
         )
 
 
-def within_budget(program: CompiledProgram, budget: int, statistics: Statistics | None) -> Budgeted:
-    """The program with the levels of views lowered until its maps are estimated within `budget` bytes.
+def within_budget(program: CompiledProgram, budget: int | str, statistics: Statistics | None) -> Budgeted:
+    """The program with the levels of views lowered until its maps are estimated within `budget`.
 
+    budget: bytes, or a text such as "512 MB". What was chosen is logged to `orderbook.engine`.
     Views that say WITH (materialize = ...) stay as they are. Raises UserError without statistics of this
     program, for M3 written by hand, and for a budget that no choice meets, with the least that one does.
     """
-    measured = _checked(program, statistics)
+    size = size_of(budget) if isinstance(budget, str) else budget
+    found = _chosen(program, size, _checked(program, statistics))
+    logging.getLogger("orderbook.engine").info("%s", found)
+    return found
+
+
+def _chosen(program: CompiledProgram, budget: int, measured: Statistics) -> Budgeted:
     options = _Options(program, measured)
     chosen, limit = options.as_compiled(), budget
     before = options.bytes(chosen)
@@ -92,14 +101,6 @@ def renamed(old: Program, new: Program, measured: Statistics) -> Statistics:
             rows = [_rows(measured, relation) for relation in relations(declaration.definition)]
             entries[declaration.name] = prod(rows) if declaration.keys else 1
     return Statistics(entries, measured.updates, loops)
-
-
-def size_text(size: int) -> str:
-    """Bytes as a person reads them: 1.5 MB."""
-    for unit, power in (("GB", 9), ("MB", 6), ("KB", 3)):
-        if size >= 10**power:
-            return f"{size / 10**power:,.4g} {unit}"
-    return f"{size:,} bytes"
 
 
 def _checked(program: CompiledProgram, statistics: Statistics | None) -> Statistics:
@@ -164,12 +165,20 @@ class _Options:
             if better is None:
                 return None
             chosen = better
-        return chosen
+        return self._raised(chosen, limit)
 
     def least(self, chosen: Chosen) -> Chosen:
         """Levels lowered as long as that saves bytes."""
         while (better := self._best_step(chosen)) is not None:
             chosen = better
+        return self._raised(chosen, self.bytes(chosen))
+
+    def _raised(self, chosen: Chosen, limit: int) -> Chosen:
+        """The levels with those as high again that the limit allows, where that is less work."""
+        for view, options in self._views.items():
+            allowed = [{**chosen, view: level} for level in options if level >= chosen[view]]
+            allowed = [c for c in allowed if self.bytes(c) <= limit]
+            chosen = min(allowed, key=self._work, default=chosen)
         return chosen
 
     def _best_step(self, chosen: Chosen) -> Chosen | None:
@@ -216,4 +225,6 @@ class _Options:
             maps = maps_of(program, view.name)
             steps = sum(work.get(name, 0.0) for name in maps)
             steps += row_work(planned, named, view.name, every=level is Level.NONE)
-            self._views[view.name][level] = _Option({forms[n]: held[n] for n in maps}, steps)
+            own_bytes: dict[object, int] = {forms[name]: held[name] for name in maps}
+            own_bytes[view.name] = held.get(view.name, 0)
+            self._views[view.name][level] = _Option(own_bytes, steps)

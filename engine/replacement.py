@@ -14,6 +14,7 @@ import numpy as np
 
 from orderbook.errors import DataError
 from views.compiler.calculus import relations
+from views.compiler.m3_link import maps_by_hand
 from views.compiler.program import CompiledProgram
 from views.compiler.types import Kind
 
@@ -134,12 +135,13 @@ class Replacement:
             raise DataError("the new program declares the relations of the running one otherwise")
         self._runtime = self._host.start(self._program)
         self._warm_up(self._runtime)
-        matches = matching(self._old.program, self._program.program)
+        by_hand = maps_by_hand(self._old.texts) & maps_by_hand(self._program.texts)
+        matches = matching(self._old.program, self._program.program, by_hand)
         self._needed = relations_to_fill(self._program.program, matches)
         for declaration in self._program.program.maps:
-            # What is filled anew is the same, but for the rounding of doubles.
-            exact = declaration.type.kind is not Kind.DOUBLE
-            if exact and matches and relations(declaration.definition) <= self._needed:
+            # What is filled anew is the same, but for the rounding of doubles and M3 written by hand.
+            same = declaration.type.kind is not Kind.DOUBLE and declaration.name not in by_hand
+            if same and matches and relations(declaration.definition) <= self._needed:
                 matches.pop(declaration.name, None)
         self._matches = matches
 

@@ -48,7 +48,9 @@ def assemble(configuration: Configuration) -> Assembly:
             if not any(watch.view in names for names in declared.values()):
                 file = _view_of_strategy(configuration, strategy.name, watch.view)
                 declared[file] = declared_views(file)
-    program = compile_views(list(declared), configuration.parameters, Dictionary())
+    program = compile_views(
+        list(declared), configuration.parameters, Dictionary(), configuration.engine.materialize
+    )
     conditions = [watch.when for s in strategies for watch in watches_of(s.kind) if watch.when]
     texts = [*(view.sql for view in program.catalog.views), *(f"SELECT {c}" for c in conditions)]
     configuration.check_parameters(parameters_of(texts))

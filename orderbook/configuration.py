@@ -26,6 +26,7 @@ from pydantic_core import PydanticCustomError
 
 from orderbook.configuration_errors import explain, nearest, problem, suggestion
 from orderbook.errors import ConfigurationError
+from orderbook.sizes import SIZE
 from orderbook.toml_document import KeyPath, TomlDocument, parse_toml, read_toml
 
 Scalar = Decimal | int | str | bool
@@ -120,7 +121,9 @@ class CoinbaseFeed(_Section):
     kind: Literal["coinbase"]
     products: Products
     url: Annotated[str, _matching(r"wss?://.+", "a ws(s) address")] = "wss://ws-feed.exchange.coinbase.com"
-    rest_url: Annotated[str, _matching(r"https?://.+", "an http(s) address")] = "https://api.exchange.coinbase.com"
+    rest_url: Annotated[str, _matching(r"https?://.+", "an http(s) address")] = (
+        "https://api.exchange.coinbase.com"
+    )
 
 
 class FileFeed(_Section):
@@ -146,7 +149,7 @@ _UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3
 class ClockOptions(_Section):
     """How often the clock that NOW() reads moves: an integer and a unit, such as "100ms"."""
 
-    resolution: Annotated[str, _matching(r"0*[1-9]\d{0,8}(ns|us|ms|s|m|h)", "a time such as \"1s\"")] = "1s"
+    resolution: Annotated[str, _matching(r"0*[1-9]\d{0,8}(ns|us|ms|s|m|h)", 'a time such as "1s"')] = "1s"
 
     @property
     def nanoseconds(self) -> int:
@@ -159,7 +162,8 @@ class EngineOptions(_Section):
     """`batch_size` and `queue_size` count events; `cache` None leaves the folder to the engine.
 
     `keep_rows` keeps the rows of all relations for views that are added later; `statistics` is a file of
-    `orderbook replan`.
+    `orderbook replan`. `materialize` is how much is kept of views that do not say so, `memory_budget` the
+    size that all maps are to stay within.
     """
 
     batch_size: Annotated[int, Field(ge=1)]
@@ -167,6 +171,8 @@ class EngineOptions(_Section):
     cache: File | None = None
     keep_rows: bool = False
     statistics: File | None = None
+    materialize: Literal["none", "first", "full"] = "full"
+    memory_budget: Annotated[str, _matching(f"(?i:{SIZE})", 'a size such as "512 MB"')] | None = None
 
 
 class Configuration(_Section):

@@ -4,7 +4,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from engine.plan.describe import plan_text, statement_cost, trigger_cost, warnings
-from engine.plan.planner import layout_of, plan
+from engine.plan.map_text import map_text
+from engine.plan.memory_estimate import plan_bytes
+from engine.plan.planner import plan
+from engine.plan.statistics import Statistics
 from engine.plan.steps import Plan
 from views.compiler.bound_print import bound_text
 from views.compiler.calculus import ZERO, Const, Exists, Lift, Poly, maps_read
@@ -13,30 +16,34 @@ from views.compiler.m3_print import factor_text, program_text, scalar_text
 from views.compiler.program import CompiledProgram
 from views.compiler.translate import CalculusView
 
-_WIDTHS = {"i": "64 bits", "w": "128 bits", "W": "128 bits, checked", "d": "double"}
 
-
-def explain(compiled: CompiledProgram, view: str, stage: str | None = None) -> str:
+def explain(
+    compiled: CompiledProgram, view: str, stage: str | None = None, statistics: Statistics | None = None
+) -> str:
     """The text of one stage of STAGES, None for an overview with the cost of every event.
 
-    The program shown is the part that keeps this view fresh.
+    The program shown is the part that keeps this view fresh. With `statistics` of the program, plans are
+    chosen by them, and the overview has the entries of maps and an estimate of their bytes.
     """
-    return (overview if stage is None else STAGES[stage])(compiled, view)
+    return overview(compiled, view, statistics) if stage is None else STAGES[stage](compiled, view)
 
 
-def overview(compiled: CompiledProgram, view: str) -> str:
+def overview(compiled: CompiledProgram, view: str, statistics: Statistics | None = None) -> str:
     """Columns, maps and triggers of a view, with the cost class of every statement."""
     program = part_of(compiled.program, view)
-    planned = plan(program)
+    planned = plan(program, statistics)
     lines = [f"view {view}", ""]
     for column in program.result(view).columns:
         lines.append(f"  {column.name} {column.type}{'' if column.valid == Const(1) else ' or NULL'}")
     keys = ", ".join(key.name for key in program.result(view).keys)
     lines += [f"  one row for each {keys}" if keys else "  one row"]
-    lines += ["", f"kept in {len(program.maps)} maps:", ""]
+    level = compiled.level(view)
+    kept = "" if level is None else f" (materialize = {level})"
+    lines += ["", f"kept in {len(program.maps)} maps{kept}:", ""]
+    entries = {} if statistics is None else statistics.entries
+    held = {} if statistics is None else plan_bytes(planned, statistics)
     for declaration in program.maps:
-        names = ", ".join(key.name for key in declaration.keys)
-        lines.append(f"  {declaration.name}[{names}] {_WIDTHS[layout_of(declaration.type)]}")
+        lines.append(f"  {map_text(planned, declaration.name, entries, held, 'about ')}")
     lines += ["", "cost of an event, with n the entries of a map:", ""]
     lines += _costs(planned)
     warned = warnings(planned)

@@ -6,5 +6,5 @@ import re
 def test_every_block_runs(project):
     text = (project / "docs" / "live.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     exec("\n".join(blocks), {})

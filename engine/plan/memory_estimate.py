@@ -1,7 +1,8 @@
 """How many bytes the stores of a plan will hold, from the entries that were measured.
 
 The numbers follow the structures of engine/maps: whole slabs of entries, segments of hash slots that are
-two thirds empty at worst after growing, tree nodes half full. What deletions leave behind is not counted.
+two thirds empty at worst after growing, tree nodes half full. What deletions leave behind is not
+counted.
 """
 
 from collections import defaultdict
@@ -13,8 +14,9 @@ from engine.maps.dense import block_words
 from engine.maps.header import COLUMN_KINDS, FULL_LOG, SLAB_HEADER_BYTES, SLICES, SLOTS, SMALLEST_LOG
 from engine.maps.ordered import FAN_OUT, node_columns
 
-from .statistics import Statistics
+from .statistics import Statistics, distinct
 from .steps import Plan, Store
+from .work_estimate import scratch_entries
 
 _SLAB = 65536
 
@@ -22,20 +24,27 @@ _SLAB = 65536
 def plan_bytes(plan: Plan, statistics: Statistics) -> dict[str, int]:
     """Bytes of every map of the program; maps that share a store share its bytes evenly.
 
-    What the planner adds to a map (a directory of its keys) is counted with it. Maps that `statistics` do
-    not have are empty.
+    What the planner adds is counted with the map that it is for: directories of keys, and scratch maps,
+    which keep what the last event left in them. Those that only reading a view fills are counted by the
+    view's name. Maps that `statistics` do not have are empty.
     """
-    sources = {d.name: (d.source, d.positions) for d in plan.directories}
+    directories = {d.name: d for d in plan.directories}
+    scratch = scratch_entries(plan, statistics)
     held: defaultdict[str, int] = defaultdict(int)
     for store in plan.stores:
         first = store.maps[0]
-        source, positions = sources.get(first, (first, ()))
-        entries = max(statistics.entries.get(sources.get(n, (n,))[0], 0) for n in store.maps)
-        if first in sources:
-            entries = distinct(statistics, source, entries, positions)
-        share = -(-store_bytes(store, entries, statistics, first in sources) // len(store.maps))
-        for name in store.maps:
-            held[sources.get(name, (name,))[0]] += share
+        if first in directories:
+            owner, positions = directories[first].source, directories[first].positions
+            entries = distinct(statistics, owner, statistics.entries.get(owner, 0), positions)
+            held[owner] += store_bytes(store, entries, statistics, derived=True)
+        elif first in scratch:
+            owner, entries = scratch[first]
+            held[owner] += store_bytes(store, entries, statistics, derived=True)
+        else:
+            entries = max(statistics.entries.get(name, 0) for name in store.maps)
+            share = -(-store_bytes(store, entries, statistics) // len(store.maps))
+            for name in store.maps:
+                held[name] += share
     return dict(held)
 
 
@@ -58,12 +67,6 @@ def store_bytes(store: Store, entries: int, statistics: Statistics, derived: boo
         cells = block_words(store.layout, store.dense.domain, len(store.dense.cursors))
         return index + prefixes * 8 * cells
     return index + 8 * len(columns(store.layout)) + _trees(store.layout, entries, prefixes)
-
-
-def distinct(statistics: Statistics, name: str, entries: int, positions: Sequence[int]) -> int:
-    """How many values the keys at `positions` have among the entries; where not measured, one for each."""
-    length = statistics.loop_length(name, positions)
-    return entries if not length else min(entries, ceil(entries / length))
 
 
 def _hashed(words: int, entries: int) -> int:

@@ -1,8 +1,9 @@
 """What was measured on a source, and the planner chooses by."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import ceil
 from pathlib import Path
 
 from orderbook.errors import SourceError
@@ -33,6 +34,12 @@ class Statistics:
             )
         except OSError as error:
             raise SourceError(f"{path}: cannot write: {error.strerror}; choose another place") from None
+
+
+def distinct(statistics: Statistics, name: str, entries: int, positions: Sequence[int]) -> int:
+    """How many values the keys at `positions` have among the entries; where not measured, one for each."""
+    length = statistics.loop_length(name, positions)
+    return entries if not length else min(entries, ceil(entries / length))
 
 
 def loop_name(name: str, known: Iterable[int]) -> str:

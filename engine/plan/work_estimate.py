@@ -1,15 +1,14 @@
 """How many steps a plan takes an event on the data that was measured: what the cost classes hide.
 
-A step is a look-up in a hash table; in a tree it is as many as the tree is deep. Ranges of unknown
-width count as half of what agrees with the other keys.
+A step is a look-up in a hash table; in a tree it is as many as the tree is deep. A range counts as all
+that agrees with the other keys.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from math import log2
+from math import ceil, log2
 
-from .memory_estimate import distinct
-from .statistics import Statistics
+from .statistics import Statistics, distinct
 from .steps import Aggregate, Extremum, Filter, Gather, Lookup, Loop, Pipeline, Plan, RangeSum, Step
 
 
@@ -25,6 +24,19 @@ def statement_work(plan: Plan, statistics: Statistics) -> dict[str, float]:
             steps, written = counted.pipelines((*statement.erased, *statement.pipelines))
             work[statement.target] += share * (steps + written * counted.depth(statement.target))
     return dict(work)
+
+
+def scratch_entries(plan: Plan, statistics: Statistics) -> dict[str, tuple[str, int]]:
+    """For each scratch map the map or view whose statement fills it, and the most entries it gets."""
+    found: dict[str, tuple[str, int]] = {}
+    statements = [*plan.initial, *(s for t in plan.triggers for s in t.statements)]
+    users = [(s.target, (*s.erased, *s.pipelines)) for s in statements]
+    users += [(r.result.name, pipelines) for r in plan.results for _, pipelines in r.lets]
+    for user, pipelines in users:
+        counted = _Counted(plan, statistics)
+        counted.pipelines(pipelines)
+        found |= {name: (user, ceil(entries)) for name, entries in counted.scratch.items()}
+    return found
 
 
 def row_work(plan: Plan, statistics: Statistics, view: str, every: bool) -> float:
@@ -45,7 +57,7 @@ class _Counted:
         self._directories: Mapping[str, tuple[str, tuple[int, ...]]] = {
             d.name: (d.source, d.positions) for d in plan.directories
         }
-        self._scratch: dict[str, float] = {}
+        self.scratch: dict[str, float] = {}
 
     def pipelines(self, pipelines: Iterable[Pipeline]) -> tuple[float, float]:
         """Steps, and how often the pipelines come to their end, at most."""
@@ -74,8 +86,8 @@ class _Counted:
             case Aggregate(_, pipelines):
                 return self.pipelines(pipelines)[0]
             case Gather(name, _, pipelines):
-                steps, self._scratch[name] = self.pipelines(pipelines)
-                return steps + self._scratch[name]
+                steps, self.scratch[name] = self.pipelines(pipelines)
+                return steps + self.scratch[name]
         raise TypeError(step)
 
     def _length(self, loop: Loop) -> float:
@@ -83,14 +95,14 @@ class _Counted:
         if loop.range is None:
             return entries / max(self._distinct(loop.map, loop.known), 1) if loop.known else entries
         others = tuple(i for i in range(len(loop.keys)) if i != loop.range.position)
-        return entries / max(self._distinct(loop.map, others), 1) / 2 if others else entries / 2
+        return entries / max(self._distinct(loop.map, others), 1) if others else entries
 
     def _entries(self, name: str) -> float:
         if name in self._directories:
             source, positions = self._directories[name]
             return self._distinct(source, positions)
-        if name in self._scratch:
-            return self._scratch[name]
+        if name in self.scratch:
+            return self.scratch[name]
         return self._statistics.entries.get(name, 0)
 
     def _distinct(self, name: str, positions: Collection[int]) -> int:

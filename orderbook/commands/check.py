@@ -25,7 +25,12 @@ def check(config: Path | None) -> None:
     assembly = assemble(configuration)
     print(*_views(assembly.program), sep="\n")
     for file in _other_files(configuration, assembly.files):
-        print(*_views(compile_views([file], configuration.parameters)), sep="\n")
+        print(
+            *_views(
+                compile_views([file], configuration.parameters, materialize=configuration.engine.materialize)
+            ),
+            sep="\n",
+        )
     # Subscribing binds the conditions; the interpreter compiles nothing.
     StrategyHost(GatedEngine(assembly.program, "interpreter"), None, Instruments(()), assembly.strategies)
     for strategy in assembly.strategies:

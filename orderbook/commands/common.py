@@ -1,5 +1,6 @@
 """What `run` and `replay` share: their options, and the engine they start."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -41,8 +42,11 @@ def assembled(
             configuration.run.backend,
             keep_rows=options.keep_rows,
             statistics=statistics,
+            memory_budget=options.memory_budget,
             measured=measured,
         )
+        if engine.budgeted is not None:
+            print(engine.budgeted, file=sys.stderr)
         resolution = configuration.clock.nanoseconds
         return assembly, Pipeline(engine, instruments, assembly.strategies, resolution)
 

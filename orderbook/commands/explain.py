@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+from engine.memory_budget import within_budget
+from engine.plan.statistics import read_statistics
 from feeds.source import open_source
-from orderbook.assembly import declared_views, shown_views, view_files
+from orderbook.assembly import assemble, declared_views, shown_views, view_files
 from orderbook.commands.common import assembled, configured, warm_up
 from orderbook.commands.replay import apply_all
 from orderbook.configuration import Configuration, Scalar, load_configuration
@@ -21,7 +23,17 @@ def explain(view: str, stage: str | None, config: Path | None, settings: Sequenc
     configuration = load_configuration(config)
     parameters = {**configuration.parameters, **dict(map(_setting, settings))}
     file, name = _find(configuration, view)
-    text = explained(compile_views([file], parameters), name, stage)
+    options, note = configuration.engine, ""
+    statistics = None
+    if options.statistics is not None and file in map(configuration.view_file, configuration.run.views):
+        # Statistics name the maps of the whole run's program.
+        program, statistics = assemble(configuration).program, read_statistics(options.statistics)
+        if options.memory_budget is not None:
+            budgeted = within_budget(program, options.memory_budget, statistics)
+            program, statistics, note = budgeted.program, budgeted.statistics, f"\n{budgeted}\n"
+    else:
+        program = compile_views([file], parameters, materialize=options.materialize)
+    text = explained(program, name, stage, statistics) + (note if stage is None else "")
     print(text, end="" if text.endswith("\n") else "\n")
 
 

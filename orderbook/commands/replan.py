@@ -22,9 +22,8 @@ def replan(sources: Sequence[str], config: Path | None, views: Sequence[str], ou
     """
     configuration = configured(config, views, (), {})
     file = out or configuration.engine.statistics or _DEFAULT
-    unmeasured = configuration.model_copy(
-        update={"engine": configuration.engine.model_copy(update={"statistics": None})}
-    )
+    without = {"statistics": None, "memory_budget": None}
+    unmeasured = configuration.model_copy(update={"engine": configuration.engine.model_copy(update=without)})
     merger = Merger([open_source(source) for source in sources])
     assembly, pipeline = assembled(unmeasured, merger.instruments)
     pipeline.engine.count_updates()

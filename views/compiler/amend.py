@@ -9,6 +9,7 @@ from .bind import Parameter
 from .bound import Catalog, Source
 from .declaration_grammar import CreateRelation, CreateView
 from .dialect import parse
+from .m3_link import is_m3
 from .program import CompiledProgram, SourceText, Sql, compile_texts, texts_of
 
 
@@ -29,7 +30,7 @@ def with_views(
     added = texts_of(sql)
     predeclared = {r.name for r in compiled.relations}
     for file, text in added:
-        for statement in parse(file, text):
+        for statement in () if is_m3(file, text) else parse(file, text):
             tree = statement.tree
             if isinstance(tree, CreateRelation) and tree.this.name.lower() in predeclared:
                 raise statement.text.error(f"{tree.this.name} is declared already", tree.this)
@@ -37,7 +38,12 @@ def with_views(
 
 
 def without_view(compiled: CompiledProgram, view: str) -> CompiledProgram:
-    """The program without one of its views. Raises DataError where another view reads it."""
+    """The program without one of its views.
+
+    Raises DataError where another view reads it and for one declared in M3, SqlError where M3 reads its maps.
+    """
+    if not any(v.name == view for v in compiled.catalog.views):
+        raise DataError(f"view {view} is declared in M3, which is not dropped; compile without it")
     readers = [v.name for v in compiled.catalog.views if v.name != view and view in _views_read(v.query)]
     if readers:
         raise DataError(f"view {view} is read by {', '.join(readers)}; drop {readers[0]} first")
@@ -48,6 +54,8 @@ def without_view(compiled: CompiledProgram, view: str) -> CompiledProgram:
 def _without(text: SourceText, view: str, catalog: Catalog) -> list[SourceText]:
     """The text, statement by statement where it declares the view, which is left out."""
     file, sql = text
+    if is_m3(file, sql):
+        return [text]
     statements = list(parse(file, sql))
     own = next(v for v in catalog.views if v.name == view)
     kept: list[SourceText] = []

@@ -21,6 +21,7 @@ from .calculus import (
     Var,
     substitute,
     substitute_factor,
+    variable_set,
     variables,
     with_body,
 )
@@ -59,13 +60,16 @@ def _look(term: Term, texts: "_Texts", seen: dict[Var, list[str]]) -> None:
     """Notes for every variable the factors it stands in, and at which place."""
     for factor in term:
         text = texts.factor(factor)
-        for place, variable in enumerate(variables(factor)):
-            seen[variable].append(text if isinstance(factor, NESTED) else f"{text}@{place}")
+        if not isinstance(factor, NESTED):
+            for place, variable in enumerate(variables(factor)):
+                seen[variable].append(f"{text}@{place}")
+            continue
+        for variable in variable_set(factor):
+            seen[variable].append(text)
         if isinstance(factor, Extreme):
             seen[factor.value].append(f"{text}@value")
-        if isinstance(factor, NESTED):
-            for inner in factor.body.terms:
-                _look(inner, texts, seen)
+        for inner in factor.body.terms:
+            _look(inner, texts, seen)
 
 
 class _Texts:

@@ -20,6 +20,12 @@ def is_m3(file: str | None, text: str) -> bool:
     return (file is not None and file.endswith(".m3")) or M3_TEXT.match(text) is not None
 
 
+def maps_by_hand(texts: Iterable[tuple[str | None, str]]) -> frozenset[str]:
+    """Names of the maps that the M3 among the texts declares."""
+    parsed = [parse_placed(text, file)[0] for file, text in texts if is_m3(file, text)]
+    return frozenset(m.name for program in parsed for m in program.maps)
+
+
 def linked(program: Program, texts: Iterable[tuple[str | None, str]]) -> Program:
     """The program with the maps, triggers and views of M3 texts.
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from .calculus import (
     NESTED,
     Apply,
+    Cmp,
     Const,
     Exists,
     Extreme,
@@ -29,6 +30,7 @@ from .calculus import (
     bound_by,
     relations,
     substitute,
+    substitute_term,
     variable_set,
     with_body,
 )
@@ -36,6 +38,7 @@ from .canonical import Canonical, canonical
 from .intervals import Types, row_types, scalar_type, sum_type
 from .m3 import MapDeclaration
 from .materialisation_level import Upkeep, is_base_map
+from .ranked_groups import ranked_groups
 from .scoping import apart_from, bound_in, used_outside
 from .simplify import simplify
 from .types import Kind, Relation, Type, unscaled
@@ -72,7 +75,7 @@ class Materialiser:
         return MapRef(known, tuple(keys[i] for i in places))
 
     def in_turn(self) -> Iterator[MapDeclaration]:
-        """Every map, those declared meanwhile too; one of a lower level when nothing can raise it any more."""
+        """Every map, those declared meanwhile too; one of a lower level when nothing can raise it now."""
         done: set[str] = set()
         while len(done) < len(self.maps):
             waiting = [m for m in self.maps if m.name not in done]
@@ -152,6 +155,8 @@ class Materialiser:
         self, term: Term, bound: Bound, needed: Bound, apart: str | None, name: str, joined: bool
     ) -> Term:
         """A term over maps: each component of relations becomes one map."""
+        term = self._with_ranked_groups(term, bound, needed)
+        bound |= frozenset(v for f in term if isinstance(f, MapRef) for v in bound_by(f))
         components, outside = _components(term, bound, needed, None, joined)
         if len(components) < 2:
             components, outside = _components(term, bound, needed, apart, joined)
@@ -165,6 +170,15 @@ class Materialiser:
                 factor = self._nested(factor, bound | others | used_outside(outside), bound)
             factors.append(factor)
         return tuple(factors)
+
+    def _with_ranked_groups(self, term: Term, bound: Bound, needed: Bound) -> Term:
+        """The term with groups that are compared by an aggregate read from a map of their own."""
+        while ranked := ranked_groups(term, bound, self.types, self.relations):
+            rest = tuple(f for f in term if not any(f is r for r in ranked))
+            keys = _keys(ranked, rest, bound, needed)
+            values = frozenset(f.var for f in ranked if isinstance(f, Lift)) - bound - needed
+            term = _looked_up((self._map(Poly((ranked,)), keys, bound, "m"), *rest), values)
+        return term
 
     def _nested(self, factor: Lift | Exists | Extreme, around: Bound, bound: Bound) -> Factor:
         """A factor over maps; `around` is what the rest of its term knows, `bound` what is known outside."""
@@ -196,6 +210,16 @@ class Materialiser:
                     self.types[renamed[key]] = types.get(key, unscaled(kind))
         variables = tuple(renamed.get(k, k) for k in keys)
         return self.reference(keys, variables, substitute(body, renamed), name)
+
+
+def _looked_up(term: Term, values: Bound) -> Term:
+    """The term with keys of a map that must equal a variable replaced by it."""
+    for i, factor in enumerate(term):
+        match factor:
+            case Cmp("=", Var() as left, Var() as right) if (left in values) != (right in values):
+                old, new = (left, right) if left in values else (right, left)
+                return _looked_up(substitute_term(term[:i] + term[i + 1 :], {old: new}), values - {old})
+    return term
 
 
 def _columns(term: Iterable[Factor], known: Mapping[str, Relation]) -> Iterable[tuple[Var, Type, Var]]:
@@ -252,10 +276,12 @@ def _separators(term: Term, bound: Bound, joined: bool) -> Bound:
 
 
 def _forced_outside(term: Term, needed: Bound, apart: str | None) -> set[int]:
-    """Lifts to keep apart, lifts whose value the result needs, and all that uses such a value."""
+    """Maps, lifts to keep apart, lifts whose value the result needs, and all that uses such a value."""
     outside: set[int] = set()
     for i, factor in enumerate(term):
         if isinstance(factor, NESTED) and apart is not None and apart in relations(factor):
+            outside.add(i)
+        if isinstance(factor, MapRef):
             outside.add(i)
         if isinstance(factor, Lift | Extreme) and factor.var in needed and relations(factor):
             outside.add(i)
