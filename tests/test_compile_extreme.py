@@ -19,6 +19,7 @@ from views.compiler.calculus import (
     product,
 )
 from views.compiler.canonical import canonical
+from views.compiler.extreme_reach import extreme_limits
 from views.compiler.m3_parse import parse
 from views.compiler.m3_print import factor_text, program_text
 from views.compiler.reach import nested_domains
@@ -131,3 +132,33 @@ def test_no_event_evaluates_a_whole_map_again(sql: str) -> None:
         for statement in trigger.statements:
             free = [k for k in statement.keys if isinstance(k, Var) and k not in trigger.parameters]
             assert statement.op == "+=" or (statement.keys and not free), statement
+
+
+def test_a_row_reaches_only_where_it_is_the_greatest() -> None:
+    later = Cmp("<=", V, Y)
+    term = (Rel("q", (Y,)), Extreme(M, True, V, product(Rel("r", (K, V)), later)), Rel("r", (K, M)))
+    *limits, nothing_beyond = extreme_limits(term, R)
+    assert Cmp("<=", Var("@x"), Y) in limits
+    assert [type(f) for f in limits].count(Lift) == 2
+    assert isinstance(nothing_beyond, Cmp) and nothing_beyond.op == "<"
+
+
+def test_a_sum_beside_the_greatest_row_is_reached_everywhere() -> None:
+    total = Lift(N, product(Rel("r", (W, X)), Val(X)))
+    assert extreme_limits((Rel("q", (Y,)), BEST, total), R) == ()
+
+
+def test_groups_that_are_compared_by_their_sum_are_kept_by_it() -> None:
+    text = "CREATE STREAM r (k INTEGER NOT NULL, x INTEGER NOT NULL);" + (
+        "CREATE VIEW v AS SELECT COUNT(*) AS n FROM (SELECT k, COUNT(*) AS n FROM r GROUP BY k) a, "
+        "(SELECT x, COUNT(*) AS n FROM r GROUP BY x) b WHERE a.n > b.n"
+    )
+    keyed = [m for m in compiled(text).maps if any(k.name.startswith("count") for k in m.keys)]
+    assert keyed
+
+
+def test_a_sum_of_more_than_one_word_is_no_key() -> None:
+    text = "CREATE STREAM r (k INTEGER NOT NULL, x BIGINT NOT NULL);" + (
+        "CREATE VIEW v AS SELECT k FROM r GROUP BY k ORDER BY SUM(x) LIMIT 2"
+    )
+    assert not any(k.name.startswith("sum") for m in compiled(text).maps for k in m.keys)

@@ -78,6 +78,37 @@ CASES = {
         "SELECT AVG(d.v) AS v FROM (SELECT symbol, SUM(volume) AS v FROM bids GROUP BY symbol) d",
         Cost.CONSTANT,
     ),
+    "first rows": ("SELECT price FROM bids ORDER BY price DESC LIMIT 10", Cost.ROWS),
+    "first levels": (
+        "SELECT symbol, price, v FROM (SELECT symbol, price, SUM(volume) AS v FROM bids "
+        "GROUP BY symbol, price) d QUALIFY ROW_NUMBER() OVER (PARTITION BY symbol ORDER BY price DESC) <= 10",
+        Cost.ROWS,
+    ),
+    "first groups": (
+        "SELECT broker_id, COUNT(*) AS n FROM bids GROUP BY broker_id ORDER BY n DESC LIMIT 3",
+        Cost.ROWS,
+    ),
+    "groups above others": (
+        "SELECT COUNT(*) AS n FROM (SELECT symbol, COUNT(*) AS n FROM bids GROUP BY symbol) b, "
+        "(SELECT symbol, COUNT(*) AS n FROM asks GROUP BY symbol) a WHERE b.n > a.n",
+        Cost.LOGARITHMIC,
+    ),
+    "grouping sets": (
+        "SELECT venue, symbol, SUM(volume) AS v FROM bids GROUP BY ROLLUP (venue, symbol)",
+        Cost.CONSTANT,
+    ),
+    "as of": (
+        "SELECT t.id, b.price FROM trades t ASOF JOIN bids b ON t.symbol = b.symbol AND t.ts >= b.ts",
+        Cost.SLICE,
+    ),
+    "as of, summed": (
+        "SELECT COUNT(*) AS n FROM trades t ASOF JOIN bids b ON t.symbol = b.symbol AND t.ts >= b.ts",
+        Cost.ROWS,
+    ),
+    "at a distance": (
+        "SELECT COUNT(*) AS n FROM bids b WHERE EXISTS (SELECT 1 FROM asks a WHERE a.price = b.price + 1)",
+        Cost.LOGARITHMIC,
+    ),
     "rows": ("SELECT symbol, price * volume AS v FROM bids WHERE volume > 3", Cost.CONSTANT),
 }
 

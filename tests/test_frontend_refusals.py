@@ -62,6 +62,10 @@ NOT_SUPPORTED = [
     (KEYED + "SELECT ¦LEAD(j) OVER (ORDER BY i) FROM keyed", "LEAD of or by values that may be NULL"),
     (KEYED + "SELECT ¦FIRST_VALUE(t) OVER (ORDER BY i) FROM keyed", "FIRST_VALUE of TEXT"),
     (KEYED + "SELECT ¦LAST_VALUE(i) OVER (ORDER BY i) FROM keyed", "LAST_VALUE of a part of the partition"),
+    (
+        KEYED + "SELECT ¦LAG(i) OVER (PARTITION BY (SELECT SUM(i) FROM keyed) ORDER BY i) FROM keyed",
+        "subquery in LAG",
+    ),
     (KEYED + "SELECT ¦LAG(i IGNORE NULLS) OVER (ORDER BY i) FROM keyed", "window function LAG"),
     (
         KEYED + "SELECT COUNT(*), ¦LAG(COUNT(*)) OVER (ORDER BY i) FROM keyed GROUP BY i",
@@ -82,12 +86,15 @@ NOT_SUPPORTED = [
         "RANGE over an order that may be NULL",
     ),
     ("SELECT ¦SUM(id) OVER (ORDER BY ts GROUPS 3 PRECEDING) FROM bids", "GROUPS with a distance"),
-    ("SELECT ¦SUM(id) OVER (ORDER BY ts RANGE UNBOUNDED PRECEDING EXCLUDE TIES) FROM bids", "EXCLUDE"),
+    (
+        "SELECT ¦SUM(id) OVER (ORDER BY ts RANGE UNBOUNDED PRECEDING EXCLUDE TIES) FROM bids",
+        "window frame with EXCLUDE",
+    ),
     ("SELECT RANK() OVER (ORDER BY ¦symbol) FROM bids", "ORDER BY of TEXT"),
     ("SELECT 1 FROM bids WHERE ¦RANK() OVER (ORDER BY id) < 3", "window function in WHERE"),
     ("SELECT SUM(¦RANK() OVER (ORDER BY id)) FROM bids", "window function in another function"),
     (
-        "SELECT symbol, RANK() OVER (ORDER BY COUNT(*)) FROM bids GROUP BY ¦ROLLUP (symbol)",
+        "SELECT symbol, RANK() OVER (ORDER BY COUNT(*)) FROM bids ¦GROUP BY ROLLUP (symbol)",
         "window function over GROUPING SETS",
     ),
     ("SELECT ¦CURRENT_DATE FROM bids", "date function CURRENT_DATE"),
@@ -189,7 +196,8 @@ OTHERS = [
     ("¦SELECT FROM bids", "SELECT needs at least one column"),
     ("SELECT ¦* ", "SELECT * needs a FROM"),
     (
-        "CREATE VIEW a AS SELECT * FROM b; CREATE VIEW b AS SELECT * FROM c; CREATE VIEW c AS SELECT * FROM ¦a",
+        "CREATE VIEW a AS SELECT * FROM b; CREATE VIEW b AS SELECT * FROM c; "
+        "CREATE VIEW c AS SELECT * FROM ¦a",
         "views read each other in a cycle: a -> b -> c -> a",
     ),
     ("CREATE VIEW a AS SELECT * FROM ¦a", "views read each other in a cycle: a -> a"),

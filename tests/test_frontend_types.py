@@ -208,7 +208,12 @@ def test_market_streams_are_there_unless_declared() -> None:
     assert [r.name for r in bind([]).relations] == ["bids", "asks", "trades", "orders", "fills", "clock"]
     relations = bind([(None, "CREATE STREAM asks (x INT)")]).relations
     assert [(r.name, len(r.columns)) for r in relations] == [
-        ("bids", 7), ("trades", 7), ("orders", 11), ("fills", 8), ("clock", 1), ("asks", 1),
+        ("bids", 7),
+        ("trades", 7),
+        ("orders", 11),
+        ("fills", 8),
+        ("clock", 1),
+        ("asks", 1),
     ]
     volume = relations[0].column("volume")
     assert volume is not None and volume.type == exact(8, 0, 10**18 - 1)

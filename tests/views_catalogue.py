@@ -16,6 +16,8 @@ from views_catalogue_found import FOUND
 from views_catalogue_language import LANGUAGE
 from views_catalogue_predicates import PREDICATES
 from views_catalogue_queries import QUERIES
+from views_catalogue_trading import TRADING, TRADING_DOMAINS, TRADING_SCHEMA
+from views_catalogue_windows import WINDOWS
 
 BOOKS = """
 CREATE STREAM bids (t TIMESTAMP NOT NULL, symbol TEXT NOT NULL, id INTEGER NOT NULL,
@@ -520,7 +522,7 @@ CATALOGUE: tuple[Entry, ...] = (
             DERIVED,
             VIEWS_ON_VIEWS,
             FINANCE,
-            *map(_queries, (*LANGUAGE, COSTS, PREDICATES, QUERIES, FOUND)),
+            *map(_queries, (*LANGUAGE, COSTS, PREDICATES, QUERIES, WINDOWS, FOUND)),
         )
         for name, query in group.items()
     ),
@@ -533,6 +535,10 @@ CATALOGUE: tuple[Entry, ...] = (
         domains={"r": {"a": (1, None), "c": (None, None, 1)}},
     ),
     *(_entry(LADDER, name, query) for name, query in DENSE.items()),
+    *(
+        _entry(TRADING_SCHEMA, name, query, domains=TRADING_DOMAINS)
+        for name, query in _queries(TRADING).items()
+    ),
     *(_entry(PAPERS, name, query) for name, query in PAPER_QUERIES.items()),
     *(_entry(TABLES, name, query, parameters=parameters) for name, (query, parameters) in PARAMETERS.items()),
 )

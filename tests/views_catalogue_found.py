@@ -7,4 +7,11 @@ SELECT w.n, w.a FROM (SELECT a, COUNT(DISTINCT a) AS n FROM r GROUP BY a) w
 SELECT a, DENSE_RANK() OVER (PARTITION BY a ORDER BY b DESC NULLS LAST) AS place FROM r
 -- doubles_cast_to_whole_decimals
 SELECT k, CAST(x * 0.5 AS DECIMAL(9, 0)) AS d, CAST(x * 0.5 AS INTEGER) AS i FROM u
+-- equal_to_a_count_that_depends_on_it
+SELECT COUNT(*) AS n FROM s x WHERE x.c = (SELECT COUNT(*) FROM s y WHERE x.c + y.c = 1)
+-- slices_by_either_key
+SELECT DISTINCT t1.a AS c1, t1.a AS c2 FROM r t1 RIGHT JOIN s t2 ON t1.b = t2.c JOIN s t3 ON t1.a = t3.c
+-- sources_of_one_name_in_two_views
+CREATE VIEW spreads AS SELECT b, a, STDDEV_SAMP(c * 0.5) AS v FROM r GROUP BY ROLLUP (b, a);
+CREATE VIEW counts AS SELECT b, a, COUNT(DISTINCT c) AS v FROM r GROUP BY ROLLUP (b, a)
 """

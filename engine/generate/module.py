@@ -19,7 +19,7 @@ from engine.generate.order import last_at_most, last_below, ordered_word
 from engine.generate.primitives import calendar, integers, precise, reals
 from engine.generate.support import (
     bits_to_double, checked_finite, checked_word, clamp, double_bits, key_word, matches, push_key,
-    same_integer, wide_null,
+    same_integer, wide_null, widened,
 )
 from engine.maps.doubles import sum_doubles
 from engine.maps.int128 import (

@@ -28,7 +28,7 @@ from views.compiler.types import Type
 from .cut_text import cut_bound
 from .emitter import Emitter, Names, empty, in_order, key_code, tree_word
 from .reads import ends, extremum, is_run, lookup, prefix_words, range_sum
-from .typed_code import STATE, ZERO, Code, held_as, product, truth
+from .typed_code import STATE, ZERO, Code, held_as, number, product, truth
 
 Sink = Callable[[Code, Names], None]
 Types = Mapping[Var, Type]
@@ -85,7 +85,7 @@ def _start_sum(
     if len(wanted.pipelines) == 1 and _straight(wanted.pipelines[0]):
         result: list[Code] = []
         run(emitter, threads(wanted.pipelines, names, wanted.types, lambda value, _: result.append(value)))
-        return Code(held_as(result[0], layout), wanted.kind)
+        return Code(_same_value(result[0], layout), wanted.kind)
     signature = _signature(wanted.pipelines, names)
     total = writer.recall(signature) or pending.get(signature)
     if total is None:
@@ -96,6 +96,13 @@ def _start_sum(
         pending[signature] = total
         started += threads(wanted.pipelines, names, wanted.types, partial(_add, emitter, total, layout))
     return Code(total, wanted.kind)
+
+
+def _same_value(value: Code, layout: str) -> str:
+    """The one value of a sum in the sum's layout: it may be NULL, which has a word in each."""
+    if layout in "wW" and value.kind == "i":
+        return f"widened({number(value).text})"
+    return held_as(value, layout)
 
 
 def _add(emitter: Emitter, total: str, layout: str, value: Code, names: Names) -> None:
@@ -195,7 +202,7 @@ def _loop_text(emitter: Emitter, step: Loop, names: Names) -> str:
     """Equal for loops over the same entries; what it computes is computed before the loop."""
     store = _store_of(emitter, step)
     known = [emitter.key(step.keys[i], store.key_types[i], names) for i in step.known]
-    return f"{store.name} {known} {ends(emitter, step.range, names) if step.range else ''}"
+    return f"{store.name} {step.known} {known} {ends(emitter, step.range, names) if step.range else ''}"
 
 
 def _store_of(emitter: Emitter, step: Loop) -> Store:

@@ -61,6 +61,14 @@ def checked_word(value, S):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
+def widened(word):  # type: ignore[no-untyped-def]
+    """An int64 as an Int128, NULL included."""
+    if word == NULL_CODE:
+        return wide_null()
+    return wide(word)
+
+
+@njit(cache=True)
 def same_integer(value, word):  # type: ignore[no-untyped-def]
     """Whether an Int128 equals an int64, NULL being equal to NULL."""
     if word == NULL_CODE:

@@ -17,7 +17,7 @@ from .writes import Writes
 
 RESERVED = (
     *("S", "load", "store", "row", "out", "wide", "min", "max", "abs", "float", "int"),
-    *("clamp", "matches", "sum_doubles", "checked_finite", "checked_word", "key_word"),
+    *("clamp", "matches", "sum_doubles", "checked_finite", "checked_word", "key_word", "widened"),
     *("same_integer", "wide_null"),
     *("ordered_word", "last_below", "last_at_most", "calendar", "integers", "precise", "reals"),
 )

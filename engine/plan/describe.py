@@ -29,19 +29,22 @@ from .steps import (
 class Cost(IntEnum):
     """What a statement costs an event, in the entries of the maps it reads or writes.
 
-    Groups are those of a view with GROUP BY, or of a map's keys but one. A slice is what agrees with the
-    event, or the rows within a range.
+    Rows are those before a cut, such as the first ten. Groups are those of a view with GROUP BY, or of a
+    map's keys but one. A slice is what agrees with the event, or the rows within a range.
     """
 
     CONSTANT = 0
     LOGARITHMIC = 1
-    GROUPS = 2
-    SLICE = 3
-    LINEAR = 4
-    PRODUCT = 5
+    ROWS = 2
+    GROUPS = 3
+    SLICE = 4
+    LINEAR = 5
+    PRODUCT = 6
 
     def __str__(self) -> str:
-        return ("O(1)", "O(log n)", "O(groups * log n)", "O(slice)", "O(n)", "O(n * m)")[self]
+        return (
+            "O(1)", "O(log n)", "O(log n + rows)", "O(groups * log n)", "O(slice)", "O(n)", "O(n * m)"
+        )[self]  # fmt: skip
 
 
 def plan_text(plan: Plan) -> str:
@@ -105,10 +108,20 @@ def _worst(plan: Plan, pipelines: Iterable[Pipeline]) -> Cost:
 
 
 def _pipeline_cost(plan: Plan, pipeline: Pipeline) -> Cost:
-    """The worst step; what comes inside a loop is done for each of its entries."""
+    """The worst step; what comes inside a loop is done for each of its entries.
+
+    The entries that have the keys of a directory before a cut are themselves before the cut.
+    """
     cost, looping = Cost.CONSTANT, Cost.CONSTANT
+    before_cut: set[str] = set()
     for step in pipeline.steps:
         own = _step_cost(plan, step)
+        if isinstance(step, Loop):
+            if step.map in before_cut and own == Cost.SLICE:
+                own = Cost.ROWS
+                before_cut.remove(step.map)
+            elif own == Cost.ROWS:
+                before_cut |= _behind_directory(plan, step.map)
         if looping == Cost.GROUPS and own >= Cost.GROUPS:
             own = max(own, Cost.LINEAR)
         elif looping >= Cost.SLICE and own >= Cost.SLICE:
@@ -141,11 +154,19 @@ def _loop_cost(plan: Plan, step: Loop) -> Cost:
     directory = any(d.name == step.map for d in plan.directories)
     if step.map in plan.scratch:
         return Cost.LOGARITHMIC
+    if step.range is not None and any(c.leading for c in step.range.cuts):
+        return Cost.ROWS
     if step.range is not None:
         return Cost.LOGARITHMIC if directory else Cost.SLICE
     if directory or step.map in _maps_of_groups(plan):
         return Cost.GROUPS
     return Cost.SLICE if step.known else Cost.LINEAR
+
+
+def _behind_directory(plan: Plan, name: str) -> set[str]:
+    """The maps whose entries a directory counts; none for another map."""
+    sources = [d.source for d in plan.directories if d.name == name]
+    return {m for source in sources for s in plan.stores_of(source) for m in s.maps}
 
 
 def _maps_of_groups(plan: Plan) -> frozenset[str]:

@@ -23,7 +23,7 @@ from views.compiler.calculus import (
     substitute,
     variable_set,
 )
-from views.compiler.intervals import exact, multiply, scalar_type
+from views.compiler.intervals import exact, join, multiply, scalar_type
 from views.compiler.m3 import Program
 from views.compiler.types import DOUBLE, INT64_MAX, Kind, Type
 
@@ -197,7 +197,9 @@ class _Term:
         step = self.steps[-1]
         assert isinstance(step, Aggregate | Extremum)
         self.steps[-1] = replace(step, value=variable)
-        self.lowering.types[variable] = self.lowering.types.pop(value)
+        kind, other = self.lowering.types.pop(value), self.lowering.types.get(variable)
+        # A variable that several terms bind, such as a key of the target, holds what each of them gives.
+        self.lowering.types[variable] = join(kind, other) if other and kind.exact and other.exact else kind
         self.known |= {variable}
 
     def _extreme(self, factor: Extreme) -> Var:

@@ -46,11 +46,12 @@ class Const:
 
 
 class _Remembering:
-    """Nodes that hold much keep their hash and variables once asked for."""
+    """Nodes that hold much keep what they were once asked for."""
 
-    __slots__ = ("_hash", "_size", "_variables")
+    __slots__ = ("_hash", "_relations", "_size", "_variables")
 
     _hash: int
+    _relations: frozenset[str]
     _size: int
     _variables: "frozenset[Var]"
 
@@ -339,7 +340,12 @@ def substitute(poly: Poly, by: Mapping[Var, Scalar]) -> Poly:
 def relations(node: Factor | Term | Poly) -> frozenset[str]:
     """Names of all relations read, at any depth."""
     if isinstance(node, Poly):
-        return frozenset(n for t in node.terms for n in relations(t))
+        try:
+            return node._relations
+        except AttributeError:
+            found = frozenset(n for t in node.terms for n in relations(t))
+            object.__setattr__(node, "_relations", found)
+            return found
     if isinstance(node, tuple):
         return frozenset(n for f in node for n in relations(f))
     if isinstance(node, Rel):

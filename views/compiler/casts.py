@@ -1,8 +1,8 @@
 """CAST, `::`, TRY_CAST, and literals with a type.
 
 A value that the type does not hold is NULL, in CAST as in TRY_CAST. A DECIMAL is rounded to fewer
-places half away from zero, a DOUBLE to the nearest integer or decimal with halves to even. A DATE is
-the TIMESTAMP of its midnight, and a TIMESTAMP as an INTEGER is its ns since 1970 UTC.
+places half away from zero, as is a DOUBLE to a DECIMAL; to an INTEGER its halves go to even. A DATE is the
+TIMESTAMP of its midnight, and a TIMESTAMP as an INTEGER is its ns since 1970 UTC.
 """
 
 from collections.abc import Mapping

@@ -21,6 +21,8 @@ from .calculus import (
     scalar_variables,
 )
 
+# A disjunction of more disjoint terms is evaluated row by row, since each would read maps of its own.
+MOST_TERMS = 8
 TRUE = Const(1)
 FALSE = Const(0)
 # NULL as a key of its own: groups of NULL, never equal in a comparison.
@@ -91,7 +93,9 @@ def choose(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
 
 
 def choose_condition(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
-    """`choose` between two conditions, simplified where one is decided."""
+    """`choose` between two conditions, simplified where one is decided or both are one."""
+    if then == otherwise:
+        return then
     if then in (TRUE, FALSE) or otherwise in (TRUE, FALSE):
         return either(both(condition, then), both(negation(condition), otherwise))
     return choose(condition, then, otherwise)
@@ -113,7 +117,8 @@ def condition_poly(condition: Scalar) -> Poly:
     """The polynomial that is 1 where the condition holds.
 
     A disjunction becomes a sum of disjoint terms, `a + (not a) * b`, so that each comparison can be
-    answered by an index; where it concerns the columns of one source only it stays one factor.
+    answered by an index; where it concerns the columns of one source only, or would become more than
+    `MOST_TERMS`, it stays one factor.
     """
     match condition:
         case Const(value):
@@ -121,10 +126,22 @@ def condition_poly(condition: Scalar) -> Poly:
         case Apply("and", (left, right)):
             return condition_poly(left) * condition_poly(right)
         case Apply("or", (left, right)) if not _of_one_source(condition):
-            return condition_poly(left) + condition_poly(negation(left)) * condition_poly(right)
+            disjoint = _disjunction(left, right)
+            return product(Val(condition)) if disjoint is None else disjoint
         case Apply(op, (left, right)) if op in NEGATED:
             return product(Cmp(op, left, right))
     return product(Val(condition))
+
+
+def _disjunction(left: Scalar, right: Scalar) -> Poly | None:
+    """`left or right` as a sum of disjoint terms; None where these are too many."""
+    first, second = condition_poly(left), condition_poly(right)
+    if len(first.terms) + len(second.terms) > MOST_TERMS:
+        return None
+    opposite = condition_poly(negation(left))
+    if len(first.terms) + len(opposite.terms) * len(second.terms) > MOST_TERMS:
+        return None
+    return first + opposite * second
 
 
 def _of_one_source(condition: Scalar) -> bool:

@@ -13,7 +13,7 @@ from .binder import Binder, refusal
 from .bound import Aggregate, Expression, Literal, OrderItem
 from .building import arithmetic, comparison
 from .over import UNIQUE, Distance, Over, Side
-from .rows_again import RowsAgain, rows_again, stands
+from .rows_again import RowsAgain, check_repeatable, rows_again, stands
 from .scope import Scope
 
 
@@ -22,7 +22,7 @@ def within(binder: Binder, node: exp.Window, spec: Over, scope: Scope, aggregate
     frame, name = spec.frame, f"{spec.frame.kind} with a distance"
     if frame.excludes or frame.kind not in ("RANGE", "ROWS"):
         instead = "aggregate the rows in a correlated scalar subquery"
-        raise refusal(binder, "EXCLUDE" if frame.excludes else name, instead, node)
+        raise refusal(binder, "window frame with EXCLUDE" if frame.excludes else name, instead, node)
     order = spec.total if frame.kind == "ROWS" else spec.order_by
     if order is None:
         instead = f"write RANGE, or {UNIQUE}"
@@ -30,6 +30,8 @@ def within(binder: Binder, node: exp.Window, spec: Over, scope: Scope, aggregate
     if any(i.expression.nullable for i in order):
         instead = "filter the NULLs away in a derived table"
         raise refusal(binder, f"{frame.kind} over an order that may be NULL", instead, node)
+    repeated = (aggregate.argument, *spec.partition_by, *(i.expression for i in order))
+    check_repeatable(binder, name, node, repeated)
     rows = rows_again(binder, name, node, scope)
     ends = _Ends(binder, node, spec.partition_by, order, rows, scope)
     inside = ends.counted if frame.kind == "ROWS" else ends.distant

@@ -13,6 +13,7 @@ from . import refuse
 from .aliases import with_aliases
 from .bound import Expression, Literal, Output
 from .definitions import Queries, RowLimit
+from .implied_ranks import with_implied
 from .row_limits import Limited
 from .scope import Scope, identifier
 from .types import Kind
@@ -133,7 +134,7 @@ class FinalBinder:
     def _qualify(self, clause: exp.Qualify) -> int:
         self.scope.clause = "QUALIFY"
         condition = with_aliases(clause.this, self.known, self.scope)
-        return self._hide(self.queries.expressions.condition(condition, self.scope))
+        return self._hide(with_implied(self.queries.expressions.condition(condition, self.scope)))
 
     def _numbering(self, row_number: Limited) -> Numbering:
         self.scope.clause = "QUALIFY"

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from .bound import ColumnRef, Expression, OrderItem, Output, ScalarSubquery, Select, Source, Top, Window
+from .bound import Expression, OrderItem, ScalarSubquery, Select, Source, Top, Window
 from .building import FALSE
 from .definitions import RowLimit
 from .final_clauses import Final, OrderKey
+from .outputs import outputs_of, with_hidden
 from .walk import has
 
 
@@ -81,23 +82,3 @@ class Finisher:
         columns = outputs_of(id, inner.outputs)
         self.select = Select((Source(id, inner),), None, (), columns[:count], False)
         self.hidden = tuple(o.expression for o in columns[count:])
-
-
-def with_hidden(select: Select, hidden: Iterable[Expression]) -> Select:
-    """The query with more outputs, named apart."""
-    outputs = list(select.outputs)
-    taken = {o.name for o in outputs}
-    for count, expression in enumerate(hidden, 1):
-        name = f"hidden_{count}"
-        while name in taken:
-            name += "_"
-        taken.add(name)
-        outputs.append(Output(name, expression))
-    return replace(select, outputs=tuple(outputs))
-
-
-def outputs_of(id: str, outputs: Iterable[Output]) -> tuple[Output, ...]:
-    """The outputs of a source, selected."""
-    return tuple(
-        Output(o.name, ColumnRef(id, o.name, o.expression.type, o.expression.nullable)) for o in outputs
-    )

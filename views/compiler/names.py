@@ -47,6 +47,14 @@ class Names:
         self.types[variable] = kind
         return variable
 
+    def column(self, source: str, name: str, kind: Type) -> Var:
+        """The variable of a source's column; another view may have a source of that name and other types."""
+        variable, number = Var(f"{source}.{name}"), 1
+        while self.types.get(variable, kind) != kind:
+            number += 1
+            variable = Var(f"{source}#{number}.{name}")
+        return self.variable(variable.name, kind)
+
     def fresh(self, name: str, kind: Type) -> Var:
         """A variable with a name of its own that begins with `name`."""
         self._count += 1

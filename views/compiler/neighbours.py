@@ -12,7 +12,7 @@ from .binder import Binder, refusal
 from .bound import Aggregate, Expression, Literal
 from .building import comparison
 from .over import UNIQUE, Over, Side
-from .rows_again import rows_again, stands
+from .rows_again import check_repeatable, rows_again, stands
 from .scope import Scope
 from .types import Kind
 from .typing_rules import number
@@ -34,6 +34,7 @@ def neighbour(binder: Binder, node: exp.Window, spec: Over, scope: Scope) -> Exp
         raise refusal(binder, f"{name} of or by values that may be NULL", instead, node)
     if value.type.kind is Kind.TEXT:
         raise refusal(binder, f"{name} of TEXT", "take its key, and join the row", node)
+    check_repeatable(binder, name, node, (value, *spec.partition_by, *(i.expression for i in spec.total)))
     if isinstance(call, exp.Lag | exp.Lead):
         return _at_distance(binder, node, spec, value, scope)
     _check_whole(binder, node, spec)

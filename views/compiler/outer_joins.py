@@ -77,7 +77,7 @@ def union(names: Names, source: str, outputs: Sequence[tuple[str, Type]], branch
     columns = {}
     for name, kind in outputs:
         values = [cast(b.columns[source][name], kind) for b in branches]
-        variable = names.variable(f"{source}.{name}", _type_of_all(names, values, kind))
+        variable = names.column(source, name, _type_of_all(names, values, kind))
         names.shown[variable] = kind
         never_null = all(v.valid == TRUE for v in values)
         columns[name] = Value(variable, kind, TRUE if never_null else not_null(variable))

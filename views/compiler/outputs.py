@@ -1,12 +1,12 @@
-"""Names of a query's outputs: given, derived from what is selected, and made distinct."""
+"""A query's outputs: their names, given or derived and made distinct, and more of them."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from .bound import Aggregate, Cast, ColumnRef, Expression, Output, Window
+from .bound import Aggregate, Cast, ColumnRef, Expression, Output, Select, Window
 from .dialect import SqlText
 
 
@@ -55,3 +55,23 @@ def distinct_names(named: Sequence[NamedOutput], text: SqlText) -> tuple[tuple[O
         outputs.append(Output(name, item.output.expression))
     counts = Counter(item.output.name for item in named)
     return tuple(outputs), frozenset(name for name, count in counts.items() if count > 1)
+
+
+def with_hidden(select: Select, hidden: Iterable[Expression]) -> Select:
+    """The query with more outputs, named apart."""
+    outputs = list(select.outputs)
+    taken = {o.name for o in outputs}
+    for count, expression in enumerate(hidden, 1):
+        name = f"hidden_{count}"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        outputs.append(Output(name, expression))
+    return replace(select, outputs=tuple(outputs))
+
+
+def outputs_of(id: str, outputs: Iterable[Output]) -> tuple[Output, ...]:
+    """The outputs of a source, selected."""
+    return tuple(
+        Output(o.name, ColumnRef(id, o.name, o.expression.type, o.expression.nullable)) for o in outputs
+    )

@@ -15,10 +15,11 @@ from .definitions import BoundQuery, Lookup, Named, RowLimits
 from .dialect import SqlText
 from .expressions import ExpressionBinder
 from .final_clauses import CLAUSES, Final, FinalBinder, whole_number
-from .finish import Finisher, outputs_of, with_hidden
+from .finish import Finisher
 from .grouping import Groups, bind_groups, grouping_sets, resolve_grouping
+from .implied_ranks import with_implied_in_sources
 from .joins import JoinBinder
-from .outputs import NamedOutput, default_name, distinct_names
+from .outputs import NamedOutput, default_name, distinct_names, outputs_of, with_hidden
 from .row_limits import Limited, by_source, conjuncts, hidden_limits, is_row_number, limited
 from .scope import MAX_SOURCES, MergedColumn, Scope, SourceNames, identifier
 from .sources import SourceBinder, derived_item
@@ -240,7 +241,7 @@ class QueryBinder:
             remaining = [c for c in conjuncts(where.this) if all(c is not d for d in done)]
             parts = remaining if done else [where.this]
             conditions += [self.expressions.condition(c, scope) for c in parts]
-        return sources, conditions
+        return with_implied_in_sources(sources, conditions)
 
     def _having(self, tree: exp.Select, known: Mapping[str, exp.Expr], scope: Scope) -> Expression | None:
         having = tree.args.get("having")

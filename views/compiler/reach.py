@@ -14,6 +14,7 @@ from .calculus import (
     ZERO,
     Apply,
     Cmp,
+    Const,
     Extreme,
     Lift,
     Poly,
@@ -28,6 +29,7 @@ from .calculus import (
     substitute_scalar,
 )
 from .delta import parameters
+from .linear import linear_form
 from .scoping import used_outside
 from .types import Relation
 
@@ -129,9 +131,19 @@ def _equalities(term: Term) -> Iterator[tuple[Var, Scalar]]:
                     yield left, right
                 if isinstance(right, Var):
                     yield right, left
+                yield from _at_distance(left, right)
             case Lift(var, Poly((values,))) if values and all(isinstance(v, Val) for v in values):
                 scalars = [v.scalar for v in values if isinstance(v, Val)]
                 yield var, reduce(lambda a, b: Apply("*", (a, b)), scalars)
+
+
+def _at_distance(left: Scalar, right: Scalar) -> Iterator[tuple[Var, Scalar]]:
+    """Each of two variables by the other, where they differ by an integer; so they are exact."""
+    coefficients, constant = linear_form(Apply("-", (left, right))) or ({}, 0)
+    if constant and len(coefficients) == 2 and set(coefficients.values()) == {1, -1}:
+        more, less = sorted(coefficients, key=lambda v: -coefficients[v])
+        yield more, Apply("-", (less, Const(constant)))
+        yield less, Apply("+", (more, Const(constant)))
 
 
 def _only(domain: Domain, variables: frozenset[Var]) -> Domain:

@@ -22,7 +22,7 @@ from .bound import (
 from .building import comparison, is_null, logical
 from .scope import Scope
 from .types import Kind, Type
-from .walk import rewritten
+from .walk import has, rewritten
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,15 @@ def rows_again(binder: Binder, name: str, node: exp.Expr, scope: Scope) -> RowsA
     return RowsAgain(
         _with_sources(scope.sources, names), _with_sources(scope.where, names), names, scope.rows
     )
+
+
+def check_repeatable(
+    binder: Binder, name: str, node: exp.Expr, expressions: Iterable[Expression | None]
+) -> None:
+    """Refuses subqueries in what is said again of every row, for the sources of a view are all distinct."""
+    if any(e is not None and has(e, ScalarSubquery) for e in expressions):
+        instead = "compute it in a derived table and use its column"
+        raise refusal(binder, f"subquery in {name}", instead, node)
 
 
 def stands(

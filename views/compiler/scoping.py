@@ -33,40 +33,55 @@ def visible(factor: Factor) -> frozenset[Var]:
 
 def rename_apart(poly: Poly, outer: Iterable[Var] = ()) -> Poly:
     """Gives variables that are local to a nested polynomial names used nowhere else."""
-    return _apart(poly, frozenset(outer), set())
+    return _Renaming().poly(poly, frozenset(outer))
 
 
-def _apart(poly: Poly, outer: frozenset[Var], used: set[Var]) -> Poly:
-    terms = []
-    for term in poly.terms:
-        seen = outer | used_outside(term)
-        terms.append(tuple(_factor_apart(f, seen, used) for f in term))
-    return Poly(tuple(terms))
+class _Renaming:
+    """The names given so far in one polynomial, and for each the number of its last copy."""
+
+    def __init__(self) -> None:
+        self.used: set[Var] = set()
+        self.numbers: dict[Var, int] = {}
+
+    def poly(self, poly: Poly, outer: frozenset[Var]) -> Poly:
+        terms = []
+        for term in poly.terms:
+            seen = outer | used_outside(term)
+            terms.append(tuple(self.factor(f, seen) for f in term))
+        return Poly(tuple(terms))
+
+    def factor(self, factor: Factor, seen: frozenset[Var]) -> Factor:
+        if not isinstance(factor, NESTED):
+            return factor
+        # What is local to factors deeper inside gets its names there.
+        local = frozenset[Var]().union(*map(used_outside, factor.body.terms)) - seen
+        if isinstance(factor, Extreme):
+            local |= {factor.value}
+        taken = self.used | seen | (variable_set(factor.body) - local) if local & self.used else seen
+        names = apart_from(local, taken, self.numbers)
+        self.used |= frozenset(names.values())
+        body = self.poly(substitute(factor.body, {v: n for v, n in names.items() if v != n}), seen)
+        if isinstance(factor, Extreme):
+            return Extreme(factor.var, factor.greatest, names[factor.value], body)
+        return with_body(factor, body)
 
 
-def _factor_apart(factor: Factor, seen: frozenset[Var], used: set[Var]) -> Factor:
-    if not isinstance(factor, NESTED):
-        return factor
-    local = variable_set(factor.body) - seen
-    if isinstance(factor, Extreme):
-        local |= {factor.value}
-    names = apart_from(local, used | seen)
-    used |= frozenset(names.values())
-    body = _apart(substitute(factor.body, {v: n for v, n in names.items() if v != n}), seen, used)
-    if isinstance(factor, Extreme):
-        return Extreme(factor.var, factor.greatest, names[factor.value], body)
-    return with_body(factor, body)
+def apart_from(
+    variables: Iterable[Var], used: Iterable[Var], numbers: dict[Var, int] | None = None
+) -> dict[Var, Var]:
+    """New names for variables that stand in `used`: `source~2.column`, `name~2`.
 
-
-def apart_from(variables: Iterable[Var], used: Iterable[Var]) -> dict[Var, Var]:
-    """New names for variables that stand in `used`: `source~2.column`, `name~2`."""
+    `numbers` remembers those of the last names, so that a search goes on from there.
+    """
     taken = set(used)
+    last = {} if numbers is None else numbers
     names: dict[Var, Var] = {}
     for variable in sorted(variables, key=lambda v: v.name):
         source, dot, column = variable.name.rpartition(".")
         name, number = variable, 1
         while name in taken:
-            number += 1
+            number = max(number, last.get(variable, 1)) + 1
+            last[variable] = number
             name = Var(f"{source}~{number}.{column}" if dot else f"{column}~{number}")
         taken.add(name)
         names[variable] = name

@@ -9,7 +9,7 @@ from . import refuse
 from .bound import Aggregate, Cast, Expression, Literal, Output, Select, Source, UnionAll
 from .building import comparison, logical
 from .definitions import BoundQuery, Queries
-from .finish import outputs_of, with_hidden
+from .outputs import outputs_of, with_hidden
 from .types import Kind, Type
 from .typing_rules import TypingError, adopt, is_null, number, union
 

@@ -125,7 +125,7 @@ class RowTranslator(WindowTranslator):
     def _relation(self, source: str, relation: Relation) -> Rows:
         columns = {}
         for column in relation.columns:
-            variable = self.variable(f"{source}.{column.name}", unscaled(column.type))
+            variable = self.column(source, column.name, unscaled(column.type))
             self.shown[variable] = column.type
             columns[column.name] = Value(
                 variable, column.type, not_null(variable) if column.nullable else TRUE

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from views.compiler.calculus import Term, Var
 
 from .bounds import drop_implied
-from .constants import drop_repeated, fold_constants, split_products
+from .constants import decide_conditions, drop_repeated, fold_constants, split_products
 from .nested import certain_extremes, drop_certain_counts, drop_empty, share_extremes, unlift
 from .variables import substitute_lifts, unify_equalities
 
@@ -22,6 +22,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("fold constants", fold_constants),
     ("unify equalities", unify_equalities),
     ("substitute lifts", substitute_lifts),
+    ("decide conditions", decide_conditions),
     ("unlift", unlift),
     ("share extremes", share_extremes),
     ("certain extremes", certain_extremes),

@@ -11,11 +11,14 @@ from views.compiler.calculus import (
     Cmp,
     Const,
     Factor,
+    Lift,
     Scalar,
     Term,
     Val,
     Var,
     map_scalar,
+    scalar_variables,
+    substitute_scalar,
 )
 from views.compiler.conditions import compare
 from views.scalars.evaluate import evaluate
@@ -101,6 +104,25 @@ def _fold_connective(op: str, left: Scalar, right: Scalar) -> Scalar:
     if left == neutral or left == right:
         return right
     return left if right == neutral else Apply(op, (left, right))
+
+
+def decide_conditions(term: Term, keep: frozenset[Var]) -> list[Term] | None:
+    """(x ^= [constant]) * [c(x)] is (x ^= [constant]) * [c(constant)], where x has to stay."""
+    constants = {
+        f.var: f.body.terms[0][0].scalar
+        for f in term
+        if isinstance(f, Lift) and len(f.body.terms) == 1 and len(f.body.terms[0]) == 1
+        if isinstance(f.body.terms[0][0], Val) and isinstance(f.body.terms[0][0].scalar, Const)
+    }
+    for i, factor in enumerate(term):
+        scalar = factor.scalar if isinstance(factor, Val) else None
+        if (
+            isinstance(scalar, Apply)
+            and scalar.op in CONDITIONS
+            and constants.keys() & set(scalar_variables(scalar))
+        ):
+            return [(*term[:i], Val(substitute_scalar(scalar, constants)), *term[i + 1 :])]
+    return None
 
 
 def drop_repeated(term: Term, keep: frozenset[Var]) -> list[Term] | None:

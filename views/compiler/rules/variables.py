@@ -19,11 +19,15 @@ from views.compiler.calculus import (
     Var,
     bound_by,
     substitute_term,
+    variable_set,
 )
 
 
 def unify_equalities(term: Term, keep: frozenset[Var]) -> list[Term] | None:
-    """{x = y} with an x that no aggregate binds becomes y everywhere in the term."""
+    """{x = y} with an x that no aggregate binds becomes y everywhere in the term.
+
+    Not where y is an aggregate that depends on x, which would then depend on itself.
+    """
     lifted = frozenset(f.var for f in term if isinstance(f, Lift | Extreme))
     for i, factor in enumerate(term):
         if not isinstance(factor, Cmp) or factor.op != "=":
@@ -31,9 +35,23 @@ def unify_equalities(term: Term, keep: frozenset[Var]) -> list[Term] | None:
         for old, new in ((factor.left, factor.right), (factor.right, factor.left)):
             if not isinstance(old, Var) or old.name.startswith("@") or old in keep or old in lifted:
                 continue
+            if new in lifted and old in _inputs(new, term):
+                continue
             if isinstance(new, Var) or (isinstance(new, Const) and old not in set(_binding(term))):
                 return [substitute_term(term[:i] + term[i + 1 :], {old: new})]
     return None
+
+
+def _inputs(variable: Scalar, term: Term) -> frozenset[Var]:
+    """The variables that the aggregates which bind a variable depend on, through others too."""
+    found: frozenset[Var] = frozenset()
+    pending = {variable}
+    while pending:
+        bodies = [f.body for f in term if isinstance(f, Lift | Extreme) and f.var in pending]
+        more = frozenset[Var]().union(*map(variable_set, bodies)) - found
+        found |= more
+        pending = set(more)
+    return found
 
 
 def substitute_lifts(term: Term, keep: frozenset[Var]) -> list[Term] | None:
