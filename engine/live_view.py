@@ -8,7 +8,7 @@ from orderbook.dictionary import Dictionary
 from orderbook.errors import DataError
 from views.compiler.m3 import Result
 from views.compiler.program import CompiledProgram
-from views.compiler.types import Column, Kind
+from views.compiler.types import Column, Kind, Type
 
 from .encoding import Value, decoder, encode_value
 from .runtime import Row, Runtime, Word
@@ -105,6 +105,11 @@ class ViewRow(Mapping[str, Value]):
 
     def __repr__(self) -> str:
         return f"{self._layout.result.name}({', '.join(f'{k}={v!r}' for k, v in self.items())})"
+
+
+def column_types(row: ViewRow) -> Iterator[Type]:
+    """The types of a row's columns, in order."""
+    return (column.type for column in row._layout.result.columns)
 
 
 class LiveView(Mapping[Key, ViewRow]):

@@ -1,16 +1,19 @@
 """The text at the end of a run: what went through, what views hold, what strategies did, what went wrong."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from engine.engine import Engine
+from engine.live_view import ViewRow, column_types
 from orderbook.feed_runs import FeedReport
 from orderbook.latency import LatencyHistogram, latency_text
 from orderbook.pipeline import Pipeline
 from orderbook.problems import Problems
 from strategies.summary import StrategySummary
 from views.compiler.bound import ShownBy
+from views.compiler.types import Kind
 
 # Rows of a view that are shown.
 MOST_ROWS = 5
@@ -53,11 +56,22 @@ def label_text(row: Mapping[str, object]) -> str:
     return " ".join(value for value in row.values() if isinstance(value, str))
 
 
-def values_text(row: Mapping[str, object]) -> str:
+def values_text(row: ViewRow) -> str:
     """The columns of a row that are not texts, and their values."""
-    return " ".join(
-        f"{name}={value_text(value)}" for name, value in row.items() if not isinstance(value, str)
-    )
+    parts = []
+    for (name, value), kind in zip(row.items(), (t.kind for t in column_types(row)), strict=True):
+        if isinstance(value, int) and kind is Kind.TIMESTAMP:
+            parts.append(f"{name}={moment_text(value)}")
+        elif not isinstance(value, str):
+            parts.append(f"{name}={value_text(value)}")
+    return " ".join(parts)
+
+
+def moment_text(ns: int) -> str:
+    """Nanoseconds since 1970 as a date and a time of day in UTC, without trailing zeros."""
+    seconds, rest = divmod(ns, 10**9)
+    moment = datetime(1970, 1, 1) + timedelta(seconds=seconds)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}" + (f".{rest:09d}".rstrip("0") if rest else "")
 
 
 def value_text(value: object) -> str:

@@ -30,7 +30,7 @@ from orderbook.merge import ChangeItem, Merger
 from orderbook.pipeline import Pipeline
 from orderbook.problems import Problems
 from orderbook.row_condition import row_condition
-from orderbook.summary import value_text
+from orderbook.summary import moment_text, value_text
 from views.compiler.program import compile_views
 
 LAST = int(Flag.LAST)
@@ -398,3 +398,17 @@ def test_output_of_several_views_and_wide_numbers(tmp_path: Path, ending: str) -
         assert frame["two.value"].to_list() == [None, 0.5, None]
         assert frame["one.ts"].to_physical().to_list() == [7, None, 7]
         assert frame["ts"].to_physical().to_list() == [42] * 3
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "1970-01-01T00:00:00"),
+        (1_340_285_400_000_000_000, "2012-06-21T13:30:00"),
+        (1_340_285_400_004_241_176, "2012-06-21T13:30:00.004241176"),
+        (-1, "1969-12-31T23:59:59.999999999"),
+        (1_500_000_000, "1970-01-01T00:00:01.5"),
+    ],
+)
+def test_moments_read_as_dates(ns: int, text: str) -> None:
+    assert moment_text(ns) == text
