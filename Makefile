@@ -34,7 +34,7 @@ run: $(STAMP)
 	@$(BIN)/orderbook run --config '$(CONFIG)' $(if $(DURATION),--duration '$(DURATION)')
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest -q tests
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal tests
 
 test-exhaustive: $(STAMP)
 	@$(BIN)/python -m pytest -q --exhaustive --seed $(SEED) --count $(COUNT) tests
