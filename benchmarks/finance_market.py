@@ -43,6 +43,12 @@ class Market(NamedTuple):
         bids, asks = (np.array(list(side.values()), np.int64).reshape(-1, 5) for side in live)
         return bids, asks
 
+    def bids_only(self) -> "Market":
+        """The same changes of bids, without those of asks."""
+        kept = self.ask == 0
+        columns = (column[kept] for column in self[:6])
+        return Market(*columns, self.prices, int(kept[: self.start].sum()))
+
 
 def market(bids: int, asks: int, count: int, seed: int) -> Market:
     """A book that fills to these numbers of levels, then `count` changes that keep it there."""
@@ -102,12 +108,22 @@ def in_duckdb(market: Market, query: str, events: int) -> Callable[[], object]:
     return run
 
 
-def in_polars(market: Market, name: str) -> Callable[[], object]:
-    """What evaluates the query once over frames of the book; changing the frames is not counted."""
+def in_polars(market: Market, name: str) -> Callable[[], "pl.DataFrame | int"]:
+    """What evaluates the query once over frames of the full book; changing the frames is not counted.
+
+    It returns rows of broker and value, or the one value, in a frame or bare.
+    """
     bids, asks = (
         pl.DataFrame(rows, schema=list(_SCHEMA), orient="row") for rows in market.resting(market.start)
     )
     return lambda: POLARS[name](bids, asks)
+
+
+def values(result: "pl.DataFrame | int") -> dict[int, float]:
+    """What `in_polars` evaluated: values by broker, the only value under 0."""
+    if not isinstance(result, pl.DataFrame):
+        return {0: result}
+    return dict(result.rows()) if result.width == 2 else {0: result.item()}
 
 
 _VALUE = pl.col("volume") * pl.col("price")
@@ -120,17 +136,17 @@ def _best(side: pl.DataFrame) -> pl.DataFrame:
     return side.join(levels.filter(4 * pl.col("above") < side["volume"].sum()), on="price")
 
 
-def _vwap(bids: pl.DataFrame, asks: pl.DataFrame) -> object:
+def _vwap(bids: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
     return _best(bids).select(_VALUE.sum())
 
 
-def _axfinder(bids: pl.DataFrame, asks: pl.DataFrame) -> object:
+def _axfinder(bids: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
     pairs = bids.join(asks, on="broker_id", suffix="_ask")
     pairs = pairs.filter((pl.col("price_ask") - pl.col("price")).abs() > 1000)
     return pairs.group_by("broker_id").agg((pl.col("volume_ask") - pl.col("volume")).sum())
 
 
-def _brokerspread(bids: pl.DataFrame, asks: pl.DataFrame) -> object:
+def _brokerspread(bids: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
     """By time, each row against what came before it: no pairs."""
     earlier = bids.sort("t").with_columns(_VALUE.alias("value"))
     earlier = earlier.with_columns(
@@ -140,16 +156,16 @@ def _brokerspread(bids: pl.DataFrame, asks: pl.DataFrame) -> object:
     return earlier.group_by("broker_id").agg((pl.col("rows") * pl.col("value") - pl.col("sum")).sum())
 
 
-def _brokervariance(bids: pl.DataFrame, asks: pl.DataFrame) -> object:
+def _brokervariance(bids: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
     return bids.group_by("broker_id").agg(_VALUE.sum() * _VALUE.sum() * 0.5)
 
 
-def _pricespread(bids: pl.DataFrame, asks: pl.DataFrame) -> object:
+def _pricespread(bids: pl.DataFrame, asks: pl.DataFrame) -> int:
     b, a = (side.filter(pl.col("volume") > 0.0001 * pl.col("volume").sum())["price"] for side in (bids, asks))
     return len(b) * a.sum() - len(a) * b.sum()
 
 
-def _missedtrades(bids: pl.DataFrame, asks: pl.DataFrame) -> object:
+def _missedtrades(bids: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
     best = _best(asks)
     worth = best.select(_VALUE.sum()).item()
     return _best(bids).group_by("broker_id").agg(pl.len() * pl.lit(worth) - pl.lit(len(best)) * _VALUE.sum())

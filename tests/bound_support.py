@@ -36,7 +36,10 @@ from views.compiler.types import Relation
 
 FIXTURES = Path(__file__).parent / "fixtures" / "frontend"
 PARAMETERS: Mapping[str, int | Decimal | float | str] = {
-    "k": 0.25, "n": 3, "exact": Decimal("1.250"), "symbol": "AMZN",
+    "k": 0.25,
+    "n": 3,
+    "exact": Decimal("1.250"),
+    "symbol": "AMZN",
 }
 
 Row = Mapping[str, Any]

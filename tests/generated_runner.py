@@ -79,7 +79,7 @@ def stream(entry: Entry, program: Program, generator: random.Random, length: int
     return list(changes(steps, generator.randrange(2**16)))
 
 
-def check(entry: Entry, seed: int, length: int, materialize: str) -> int:
+def check(entry: Entry, seed: int, length: int, materialize: str = "full") -> int:
     """Compares both runtimes on one stream; how many times they were compared."""
     program = program_of(entry, materialize)
     generator = random.Random(f"{entry.name} {seed}")

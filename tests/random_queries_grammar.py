@@ -1,7 +1,7 @@
 """Random queries in the language of views, valid in DuckDB too and of one meaning in both.
 
-Left out is what the two round differently or leave open: products of decimals, conditions on computed
-doubles, ties in LIMIT. Every query is drawn from `Choices`, the first of each list being the simplest.
+Left out is what the two round differently or leave open: decimals of several scales in one column, ties in
+LIMIT. Every query is drawn from `Choices`, the first of each list being the simplest.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +20,8 @@ CREATE STREAM q (k TEXT NOT NULL, a INTEGER NOT NULL, n INTEGER NOT NULL CHECK (
                  d DECIMAL(9, 2) NOT NULL) WITH (max_rows = 1000);
 """
 INTEGER, DECIMAL, DOUBLE, TEXT = "integer", "decimal", "double", "text"
+# A sum of products of decimals, with more places than DECIMAL.
+PRODUCT = "product"
 KINDS = (INTEGER, TEXT, DECIMAL, DOUBLE)
 # Columns with their kinds, by relation.
 COLUMNS: Mapping[str, Mapping[str, str]] = {
@@ -81,6 +83,10 @@ class Grammar:
             self._set_operation,
             self._window,
             self._grouping_sets,
+            self._row_number,
+            self._distinct_on,
+            self._having_alone,
+            self._asof,
         )
         return self.choices.pick(forms)().sql
 
@@ -158,6 +164,52 @@ class Grammar:
         sql = f"SELECT {_named(outputs)} {text}{where} GROUP BY {sets.format(one, two)}"
         return Output(sql, (INTEGER, INTEGER, aggregate.kind))
 
+    def _row_number(self) -> Output:
+        """Numbers rows that differ in the columns they are ordered by."""
+        inner = self._plain([self.choices.pick((INTEGER, DECIMAL)) for _ in range(2)], "DISTINCT ")
+        direction = self.choices.pick(("", " DESC"))
+        over = f"OVER (PARTITION BY w.c1 ORDER BY w.c2{direction} NULLS LAST)"
+        if self.choices.chance(50):
+            over = f"OVER (ORDER BY w.c1 NULLS LAST, w.c2{direction} NULLS LAST)"
+        if self.choices.chance(50):
+            sql = f"SELECT w.c1, w.c2, ROW_NUMBER() {over} AS c3 FROM ({inner.sql}) w"
+            return Output(sql, (*inner.kinds, INTEGER))
+        last = 1 + self.choices.below(3)
+        sql = f"SELECT w.c1, w.c2 FROM ({inner.sql}) w QUALIFY ROW_NUMBER() {over} <= {last}"
+        return Output(sql, inner.kinds)
+
+    def _distinct_on(self) -> Output:
+        text, scope = self._from()
+        one = self._column(INTEGER, scope)
+        two = self.choices.pick([c.text for c in scope if c.kind in (INTEGER, DECIMAL)])
+        order = f"{one} NULLS LAST, {two} {self.choices.pick(('', 'DESC '))}NULLS LAST"
+        sql = f"SELECT DISTINCT ON ({one}) {_named([one, two])} {text}{self._where(scope)} ORDER BY {order}"
+        return Output(sql, (INTEGER, INTEGER))
+
+    def _having_alone(self) -> Output:
+        text, scope = self._from()
+        where, aggregate = self._where(scope), self.aggregate(scope)
+        condition = f"{self._measure(scope)} {self.choices.pick(COMPARISONS)} {self.choices.below(4)}"
+        sql = f"SELECT {_named([aggregate.text])} {text}{where} HAVING {condition}"
+        return Output(sql, (aggregate.kind,))
+
+    def _asof(self) -> Output:
+        """The latest or next of rows that differ in the columns joined by."""
+        text, scope = self._relation()
+        grouped = ("SELECT b, n AS o FROM r GROUP BY b, n", "SELECT a AS b, n AS o FROM q GROUP BY a, n")
+        inner = self.choices.pick(grouped)
+        join = self.choices.pick(("ASOF JOIN", "ASOF LEFT JOIN"))
+        on = f"{self._column(INTEGER, scope)} {self.choices.pick(('>=', '>', '<=', '<'))} w.o"
+        if self.choices.chance(60):
+            on = f"{self._column(INTEGER, scope)} = w.b AND {on}"
+        else:
+            inner = "SELECT n AS o, COUNT(*) AS b FROM r GROUP BY n"
+        outputs = [self._column(INTEGER, scope), "w.b", "w.o"]
+        if self.choices.chance(40):
+            outputs, kinds = ["SUM(w.o)", "COUNT(*)"], (INTEGER, INTEGER)
+            return Output(f"SELECT {_named(outputs)} FROM {text} {join} ({inner}) w ON {on}", kinds)
+        return Output(f"SELECT {_named(outputs)} FROM {text} {join} ({inner}) w ON {on}", (INTEGER,) * 3)
+
     # FROM and WHERE
 
     def _relation(self) -> tuple[str, list[Column]]:
@@ -169,15 +221,26 @@ class Grammar:
 
     def _from(self) -> tuple[str, list[Column]]:
         text, scope = self._relation()
+        first_joined = False
         while self.relations > 0 and self.choices.chance(30):
             other, columns = self._relation()
             join = self.choices.pick(("JOIN", ",", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"))
             if join == ",":
                 text += f" CROSS JOIN {other}"
+            elif len(scope) <= 5 and not first_joined and self.choices.chance(25):
+                text += self._by_names(join, other, scope, columns)
             else:
                 text += f" {join} {other} ON {self._joins(scope, columns, equal_only=join != 'JOIN')}"
+            first_joined = True
             scope = scope + columns
         return f"FROM {text}", scope
+
+    def _by_names(self, join: str, other: str, left: Scope, right: Scope) -> str:
+        """A join of two relations by columns of one name."""
+        names = [{c.text.partition(".")[2] for c in side} for side in (left, right)]
+        if self.choices.chance(30):
+            return f" NATURAL {join} {other}"
+        return f" {join} {other} USING ({self.choices.pick(sorted(names[0] & names[1]))})"
 
     def _joins(self, left: Scope, right: Scope, equal_only: bool) -> str:
         """A condition between two lists of columns."""
@@ -207,7 +270,9 @@ class Grammar:
             if word == "NOT":
                 return f"NOT ({self.condition(scope, depth - 1)})"
             return f"({self.condition(scope, depth - 1)} {word} {self.condition(scope, depth - 1)})"
-        forms: list[Callable[[Scope], str]] = [self._compared, self._is_null, self._in_list, self._between]
+        forms: list[Callable[[Scope], str]] = [
+            *(self._compared, self._is_null, self._in_list, self._between, self._compared_doubles),
+        ]
         if any(c.kind == TEXT for c in scope):
             forms.append(self._like)
         if self._may_nest():
@@ -218,6 +283,12 @@ class Grammar:
         kind = self.choices.pick((INTEGER, INTEGER, DECIMAL, TEXT))
         operator = self.choices.pick(("=", "<>") if kind == TEXT else COMPARISONS)
         return f"{self.value(kind, scope)} {operator} {self.value(kind, scope)}"
+
+    def _compared_doubles(self, scope: Scope) -> str:
+        """A comparison of values that are exact in binary, or of one rounding."""
+        one, two = self._column(DOUBLE, scope), self._column(DOUBLE, scope)
+        forms = (f"{one} * 2", f"{one} + {two}", f"{one} / {two}", f"FLOOR({one})", f"{one} * {two}")
+        return f"{self.choices.pick(forms)} {self.choices.pick(COMPARISONS)} {self._column(DOUBLE, scope)}"
 
     def _is_null(self, scope: Scope) -> str:
         return f"{self.choices.pick(scope).text} IS {self.choices.pick(('', 'NOT '))}NULL"
@@ -279,6 +350,9 @@ class Grammar:
         """An aggregate whose value is an integer."""
         argument = self._column(INTEGER, scope)
         forms = ("COUNT(*)", "SUM({})", "COALESCE(SUM({}), 0)", "MIN({})", "MAX({})", "COUNT(DISTINCT {})")
+        if self.choices.chance(10):
+            name = self.choices.pick(("ARG_MAX", "ARG_MIN"))
+            return f"{name}({argument}, {argument} % 2 * 10 + {argument})"
         return self.choices.pick(forms).format(argument)
 
     def aggregate(self, scope: Scope) -> Column:
@@ -289,6 +363,8 @@ class Grammar:
         argument = self._column(self.choices.pick((kind, INTEGER)), scope)
         if kind == DECIMAL:
             argument = self._column(DECIMAL, scope)
+            if self.choices.chance(25):
+                return Column(f"SUM({argument} * {self._column(DECIMAL, scope)})", PRODUCT)
             return Column(f"{self.choices.pick(('SUM', 'MIN', 'MAX'))}({argument})", DECIMAL)
         function = self.choices.pick(("AVG", "STDDEV_SAMP", "VAR_POP", "STDDEV_POP", "VAR_SAMP"))
         return Column(f"{function}({argument})", DOUBLE)
@@ -306,7 +382,7 @@ class Grammar:
 
     def value(self, kind: str, scope: Scope) -> str:
         """An expression of the kind over the columns in scope."""
-        if self.choices.chance(60):
+        if kind != PRODUCT and self.choices.chance(60):
             return {
                 INTEGER: self._integer,
                 DECIMAL: self._decimal,

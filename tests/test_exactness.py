@@ -153,7 +153,7 @@ def test_a_key_beyond_64_bits_names_its_view(view: str, backend: str) -> None:
     running.insert("s", {"k": 2, "v": 3})
     (row,) = running["big"].values()
     assert (row.g, row.n) in [(5, 1), (9, 1), (6, 1), (0, 6), (0, 1)]
-    with pytest.raises(ExactnessError, match="value that big groups.* does not fit 64 bits"):
+    with pytest.raises(ExactnessError, match=r"value that big groups.* does not fit 64 bits"):
         running.insert("s", {"k": 2, "v": LARGEST})
 
 

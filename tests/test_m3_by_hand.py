@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import orderbook
-from orderbook.errors import SqlError
+from orderbook.errors import DataError, SqlError
 from views.compiler.m3_parse import parse
 
 SQL = """
@@ -113,3 +113,35 @@ def test_the_example_of_the_manual_runs() -> None:
     engine.delete("fills", {"symbol": "A", "volume": 8})
     row = engine["turnover"]["A",]
     assert (row.volume, row.fills, row.still_there) == (16, 3, 0.5)
+
+
+EVER = """
+MAP ever[symbol TEXT] INTEGER[0..1000000] = fills(symbol, volume, price);
+ON + fills(symbol, volume, price) { ever[symbol] += 1; }
+VIEW counts[symbol TEXT symbol] GROUPS ever { n = ever[symbol]; COLUMN n BIGINT = n; }
+"""
+
+
+def test_what_m3_holds_survives_added_and_dropped_views() -> None:
+    """`ever` is defined as a map of `totals` is, but does not follow deletions."""
+    fill = {"symbol": "A", "volume": 3, "price": 1.5}
+    engine = orderbook.Engine(orderbook.compile([SQL, EVER]), "interpreter")
+    for _ in range(3):
+        engine.insert("fills", fill)
+    engine.delete("fills", fill)
+    engine.add_view("CREATE VIEW most AS SELECT MAX(volume) AS volume FROM fills")
+    assert engine["counts"]["A",].n == 3 and engine["most"][()].volume == 3
+    engine.replan(engine.statistics())
+    engine.drop_view("most")
+    engine.insert("fills", fill)
+    assert engine["counts"]["A",].n == 4 and engine["totals"]["A",].volume == 9
+    with pytest.raises(DataError, match="view counts is declared in M3"):
+        engine.drop_view("counts")
+
+
+def test_m3_is_added_to_a_running_engine() -> None:
+    engine = orderbook.Engine(orderbook.compile(SQL), "interpreter")
+    engine.insert("fills", {"symbol": "A", "volume": 3, "price": 1.5})
+    engine.add_view(EVER)
+    engine.insert("fills", {"symbol": "A", "volume": 4, "price": 1.5})
+    assert engine["counts"]["A",].n == 2

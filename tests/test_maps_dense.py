@@ -10,11 +10,16 @@ from engine.maps.cache import publish
 from engine.maps.dense import Domain, dense_cut_imports, dense_cut_source
 from engine.maps.shapes import dense, rows
 
+# Layout, domain, words of the prefix, and the column that is cut by.
 CASES = [
-    ("ii", Domain(-7, 5)),
-    ("ii", Domain(-100, 700, descending=True)),
-    ("wi", Domain(0, 300)),
-    ("iw", Domain(10, 4200, descending=True)),
+    ("ii", Domain(-7, 5), 0, 1),
+    ("ii", Domain(-7, 5), 1, 0),
+    ("ii", Domain(-100, 700, descending=True), 1, 1),
+    ("ii", Domain(-100, 700, descending=True), 0, 0),
+    ("wi", Domain(0, 300), 0, 0),
+    ("wi", Domain(0, 300), 1, 1),
+    ("iw", Domain(10, 4200, descending=True), 1, 0),
+    ("iw", Domain(10, 4200, descending=True), 0, 1),
 ]
 
 
@@ -41,9 +46,7 @@ def expected_run(entries, domain, column, inclusive, limit):
     return sums
 
 
-@pytest.mark.parametrize("column", [0, 1])
-@pytest.mark.parametrize("prefix_words", [0, 1])
-@pytest.mark.parametrize(("layout", "domain"), CASES, ids=str)
+@pytest.mark.parametrize(("layout", "domain", "prefix_words", "column"), CASES, ids=str)
 def test_a_dense_store_is_a_dictionary_and_its_cuts_are_walks(layout, domain, prefix_words, column):
     shape = dense(prefix_words, layout, domain, 2)
     cuts = compile_cuts(prefix_words, layout, domain, column)

@@ -87,9 +87,9 @@ def test_many_queries_agree_uncompiled(sample_seed: int) -> None:
 
 @pytest.mark.exhaustive
 def test_compiled_queries_agree_and_use_every_step(sample_seed: int) -> None:
-    found = totals(sample_seed + 1, COMPILED, 8, compiled=True)
+    found = totals(sample_seed + 1, COMPILED, 16, compiled=True)
     check(found, COMPILED)
-    wanted = {step.__name__ for step in get_args(steps.Step)} | {"Cut"}
+    wanted = {step.__name__ for step in get_args(steps.Step)} | {"Cut", "Range", "Directory"}
     assert wanted <= set(found.steps), wanted - set(found.steps)
 
 

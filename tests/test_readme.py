@@ -11,6 +11,9 @@ import pytest
 
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 NAME = re.compile(r"(?:--|#) (\S+\.\w+)\n")
+# The files that the README shows, and what its programs print first.
+PROGRAMS = {"example.py": "('AMZN',) 150", "live.py": "223.95000000 placed(orders=2, resting=1)"}
+FILES = {"pressure.sql", "market.sql", "my_strategy.py", "mine.toml", "placed.m3", *PROGRAMS}
 
 
 def blocks(project: Path, kind: str) -> list[str]:
@@ -29,12 +32,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that the README shows, named in their first lines."""
     made = tmp_path_factory.mktemp("readme")
     project = Path(__file__).parents[1]
-    for kind in ("sql", "python", "toml"):
+    for kind in ("sql", "python", "toml", "m3"):
         for body in blocks(project, kind):
             name = NAME.match(body)
             if name:
                 (made / name[1]).write_text(body)
-    assert {p.name for p in made.iterdir()} == {"pressure.sql", "my_strategy.py", "mine.toml", "example.py"}
+    assert {p.name for p in made.iterdir()} == FILES
     return made
 
 
@@ -70,7 +73,8 @@ def test_make_has_the_targets(project: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def test_the_program_in_python_works(folder: Path) -> None:
-    done = run(f"{sys.executable} example.py", folder)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_in_python_print_what_is_said(folder: Path, name: str) -> None:
+    done = run(f"{sys.executable} {name}", folder)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("('AMZN',) 150")
+    assert done.stdout.startswith(PROGRAMS[name])

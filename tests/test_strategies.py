@@ -59,9 +59,12 @@ def test_conditions_granularity_and_edges() -> None:
     assert market.host.failures == []
     assert strategy_of(market).seen == [  # type: ignore[attr-defined]
         ("start", 0),
-        ("each", "AAA", 2), ("many", "AAA", 3), ("each", "AAA", 3),
         ("each", "AAA", 2),
-        ("many", "AAA", 2), ("each", "AAA", 2),
+        ("many", "AAA", 3),
+        ("each", "AAA", 3),
+        ("each", "AAA", 2),
+        ("many", "AAA", 2),
+        ("each", "AAA", 2),
         ("stop", 5_000_000_000),
     ]
     assert market.host.callbacks == 6
@@ -162,7 +165,8 @@ def test_a_strategy_that_raises_is_disabled_and_nothing_is_lost(caplog: pytest.L
     assert strategy_of(both, 1).told == strategy_of(alone).told  # type: ignore[attr-defined]
     # The order that rested is cancelled; the one placed in the callback that raised is refused.
     assert [r for r in both.rows("my_orders") if r[0] == "Broken"] == [
-        ("Broken", "cancelled", 1, 0), ("Broken", "refused", 1, 0),
+        ("Broken", "cancelled", 1, 0),
+        ("Broken", "refused", 1, 0),
     ]
     summary, other = both.host.summary()
     assert (summary.callbacks, summary.orders, summary.refused, summary.fills) == (2, 2, 1, 0)
@@ -181,7 +185,8 @@ def test_every_method_may_raise(method: str) -> None:
     market.host.stop()
     assert [(f.strategy, f.method) for f in market.host.failures] == [("Broken", method)]
     assert [r[:3] for r in market.rows("my_orders") if r[0] == "Buyer"] == [
-        ("Buyer", "filled", 1), ("Buyer", "resting", 1),
+        ("Buyer", "filled", 1),
+        ("Buyer", "resting", 1),
     ]
 
 
@@ -205,8 +210,17 @@ def test_refused_orders_are_rows_with_a_reason() -> None:
     assert sorted(tuple(row.values()) for row in market.engine["all_orders"].values()) == [
         (1, "X", "AAA", "buy", 1, None, 0, "refused", "X:AAA: the book is syncing"),
         (2, "", "NONE", "sell", 0, None, 0, "refused", "no instrument NONE"),
-        (3, "X", "AAA", "sell", Decimal("0.05"), None, 0, "refused",
-         "X:AAA: volume 0.05 is not a multiple of the lot 0.1"),
+        (
+            3,
+            "X",
+            "AAA",
+            "sell",
+            Decimal("0.05"),
+            None,
+            0,
+            "refused",
+            "X:AAA: volume 0.05 is not a multiple of the lot 0.1",
+        ),
     ]
     assert market.host.failures == [] and market.host.summary()[0].refused == 3
 
@@ -316,7 +330,9 @@ def test_watches_of_a_subclass() -> None:
         def each(self, event: ViewEvent) -> None: ...
 
     assert [(w.method, w.view) for w in watches_of(Child)] == [
-        ("many", "bid_depth"), ("more", "ask_depth"), ("more", "bid_depth"),
+        ("many", "bid_depth"),
+        ("more", "ask_depth"),
+        ("more", "bid_depth"),
     ]
 
 

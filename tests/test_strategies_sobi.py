@@ -116,6 +116,9 @@ def test_depth_is_what_rests() -> None:
         rows = books.resting(INSTRUMENTS.index("SIM", row.symbol))
         bids, asks = (rows["volume"][rows["side"] == side].tolist() for side in (Side.BID, Side.ASK))
         assert (row.bid_volume, row.ask_volume, row.bid_orders, row.ask_orders) == (
-            sum(bids), sum(asks), len(bids), len(asks),
+            sum(bids),
+            sum(asks),
+            len(bids),
+            len(asks),
         )
         assert row.imbalance == pytest.approx((sum(bids) - sum(asks)) / (sum(bids) + sum(asks)))
