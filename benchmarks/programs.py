@@ -13,8 +13,8 @@ from orderbook.book_relations import BookRelations
 from orderbook.books import Books
 from orderbook.instruments import Instruments
 from orderbook.problems import Problems
+from views.compiler.binding.watch_condition import bind_condition
 from views.compiler.program import CompiledProgram
-from views.compiler.watch_condition import bind_condition
 
 from .measure import Stopwatch
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from orderbook.errors import DataError
-from views.compiler.bind import CLOCK
+from views.compiler.binding.bind import CLOCK
 from views.compiler.types import Relation
 
 from .changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch

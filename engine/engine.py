@@ -11,7 +11,7 @@ from orderbook.dictionary import Dictionary
 from orderbook.errors import DataError
 from orderbook.problems import Problems
 from views.compiler.amend import with_views, without_view
-from views.compiler.bind import CLOCK, Parameter
+from views.compiler.binding.bind import CLOCK, Parameter
 from views.compiler.program import CompiledProgram, Sql
 
 from .backends import Backend, start_runtime

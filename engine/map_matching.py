@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from views.compiler.calculus import ZERO, relations
-from views.compiler.canonical import canonical
 from views.compiler.m3 import MapDeclaration, Program
+from views.compiler.rewriting.canonical import canonical
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from orderbook.errors import DataError
-from views.compiler.m3_print import scalar_text
+from views.compiler.m3_text.m3_print import scalar_text
 
 from .plan.describe import statement_cost
 from .plan.map_text import map_text

@@ -13,8 +13,8 @@ from orderbook.errors import UserError
 from orderbook.sizes import size_of, size_text
 from views.compiler.calculus import relations
 from views.compiler.m3 import Program
-from views.compiler.m3_link import is_m3
-from views.compiler.materialisation_level import Level, Levels
+from views.compiler.m3_text.m3_link import is_m3
+from views.compiler.maintenance.materialisation_level import Level, Levels
 from views.compiler.program import CompiledProgram, compile_texts
 
 from .map_matching import definition_form, matching

@@ -14,7 +14,7 @@ import numpy as np
 
 from orderbook.errors import DataError
 from views.compiler.calculus import relations
-from views.compiler.m3_link import maps_by_hand
+from views.compiler.m3_text.m3_link import maps_by_hand
 from views.compiler.program import CompiledProgram
 from views.compiler.types import Kind
 

@@ -6,7 +6,7 @@ import polars as pl
 
 from orderbook.dictionary import Dictionary
 from orderbook.errors import DataError
-from views.compiler.bound import ShownBy
+from views.compiler.binding.bound import ShownBy
 from views.compiler.m3 import Result, ResultColumn
 from views.compiler.types import INT64_MAX, Kind, Type
 

@@ -1,7 +1,7 @@
 """Subscriptions as watches of a program."""
 
+from views.compiler.binding.watch_condition import bind_condition
 from views.compiler.program import CompiledProgram
-from views.compiler.watch_condition import bind_condition
 
 from .runtime import Watch
 from .subscriptions import Subscription

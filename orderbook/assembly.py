@@ -13,8 +13,8 @@ from orderbook.dictionary import Dictionary
 from orderbook.errors import ConfigurationError, SourceError
 from strategies.definition import StrategyDefinition, load_strategy
 from strategies.strategy import watches_of
-from views.compiler.declaration_grammar import CreateRelation, CreateView
-from views.compiler.dialect import parse
+from views.compiler.binding.declaration_grammar import CreateRelation, CreateView
+from views.compiler.binding.dialect import parse
 from views.compiler.program import CompiledProgram, compile_views
 
 

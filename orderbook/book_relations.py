@@ -12,7 +12,7 @@ from orderbook.configuration_errors import nearest
 from orderbook.dictionary import Dictionary
 from orderbook.errors import UserError
 from orderbook.problems import Problems
-from views.compiler.bind import bind
+from views.compiler.binding.bind import bind
 from views.compiler.m3 import Program
 from views.compiler.types import Column, Kind, Relation
 

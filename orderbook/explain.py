@@ -9,12 +9,12 @@ from engine.plan.memory_estimate import plan_bytes
 from engine.plan.planner import plan
 from engine.plan.statistics import Statistics
 from engine.plan.steps import Plan
-from views.compiler.bound_print import bound_text
+from views.compiler.binding.bound_print import bound_text
 from views.compiler.calculus import ZERO, Const, Exists, Lift, Poly, maps_read
 from views.compiler.m3 import Program
-from views.compiler.m3_print import factor_text, program_text, scalar_text
+from views.compiler.m3_text.m3_print import factor_text, program_text, scalar_text
 from views.compiler.program import CompiledProgram
-from views.compiler.translate import CalculusView
+from views.compiler.translation.translate import CalculusView
 
 
 def explain(

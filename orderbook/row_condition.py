@@ -7,10 +7,10 @@ from engine.encoding import encode_value
 from engine.live_view import ViewRow
 from engine.runtime import Word
 from engine.scalar_values import scalar_value
+from views.compiler.binding.watch_condition import bind_condition
 from views.compiler.calculus import Var
 from views.compiler.program import CompiledProgram
 from views.compiler.types import Column
-from views.compiler.watch_condition import bind_condition
 
 
 def row_condition(program: CompiledProgram, view: str, when: str) -> Callable[[ViewRow], bool]:

@@ -12,7 +12,7 @@ from orderbook.latency import LatencyHistogram, latency_text
 from orderbook.pipeline import Pipeline
 from orderbook.problems import Problems
 from strategies.summary import StrategySummary
-from views.compiler.bound import ShownBy
+from views.compiler.binding.bound import ShownBy
 from views.compiler.types import Kind
 
 # Rows of a view that are shown.

@@ -10,7 +10,7 @@ from typing import Any
 
 import bound_values
 
-from views.compiler.bound import (
+from views.compiler.binding.bound import (
     Aggregate,
     Arithmetic,
     Case,

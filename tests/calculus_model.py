@@ -20,7 +20,7 @@ from views.compiler.calculus import (
     Val,
     Var,
 )
-from views.compiler.translate import CalculusView
+from views.compiler.translation.translate import CalculusView
 
 Number = int | Fraction
 Environment = Mapping[Var, Word]

@@ -4,7 +4,7 @@ import pytest
 from views_catalogue import CATALOGUE, Entry
 
 from orderbook.errors import SqlError
-from views.compiler.budget import MOST_STEPS, Budget, TooMuchWorkError, spend
+from views.compiler.maintenance.budget import MOST_STEPS, Budget, TooMuchWorkError, spend
 from views.compiler.program import compile_views
 
 TABLES = "".join(

@@ -18,13 +18,13 @@ from views.compiler.calculus import (
     bound_by,
     product,
 )
-from views.compiler.canonical import canonical
-from views.compiler.extreme_reach import extreme_limits
-from views.compiler.m3_parse import parse
-from views.compiler.m3_print import factor_text, program_text
-from views.compiler.reach import nested_domains
-from views.compiler.scoping import rename_apart
-from views.compiler.simplify import simplify
+from views.compiler.m3_text.m3_parse import parse
+from views.compiler.m3_text.m3_print import factor_text, program_text
+from views.compiler.maintenance.extreme_reach import extreme_limits
+from views.compiler.maintenance.reach import nested_domains
+from views.compiler.rewriting.canonical import canonical
+from views.compiler.rewriting.scoping import rename_apart
+from views.compiler.rewriting.simplify import simplify
 from views.compiler.types import INTEGER, Column, Relation
 
 R = Relation("r", (Column("k", INTEGER, nullable=False), Column("x", INTEGER, nullable=False)))

@@ -11,9 +11,9 @@ import duckdb
 import pytest
 from bound_support import FIXTURES, PARAMETERS, Tables, rows_of
 
-from views.compiler.bind import bind
-from views.compiler.bound import Catalog
-from views.compiler.bound_print import bound_text
+from views.compiler.binding.bind import bind
+from views.compiler.binding.bound import Catalog
+from views.compiler.binding.bound_print import bound_text
 from views.compiler.types import Column, Kind, Relation
 
 PAIRS = sorted(FIXTURES.glob("*.sql"))

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 from bound_support import Row, rows_of
 
-from views.compiler.bind import bind
+from views.compiler.binding.bind import bind
 from views.compiler.types import Column, Kind
 
 DECLARED = """

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orderbook.errors import SqlError
-from views.compiler.bind import bind
-from views.compiler.bound_print import bound_text
-from views.compiler.dialect import MAX_PARENTHESES
-from views.compiler.scope import MAX_SOURCES
+from views.compiler.binding.bind import bind
+from views.compiler.binding.bound_print import bound_text
+from views.compiler.binding.dialect import MAX_PARENTHESES
+from views.compiler.binding.scope import MAX_SOURCES
 
 WORDS = [
     "select", "from", "where", "group", "by", "having", "order", "limit", "join", "left", "inner",

@@ -3,10 +3,10 @@
 import pytest
 
 from orderbook.errors import SqlError
-from views.compiler.bind import bind
-from views.compiler.bound import Catalog, ColumnRef, Literal, Select, ShownBy, Top, UnionAll, View
-from views.compiler.bound_print import bound_text
-from views.compiler.scope import MAX_SOURCES
+from views.compiler.binding.bind import bind
+from views.compiler.binding.bound import Catalog, ColumnRef, Literal, Select, ShownBy, Top, UnionAll, View
+from views.compiler.binding.bound_print import bound_text
+from views.compiler.binding.scope import MAX_SOURCES
 from views.compiler.types import Kind
 
 STREAMS = """CREATE STREAM l (a INT, x INT NOT NULL, b INT); CREATE STREAM r (c INT, x INT, d INT NOT NULL);

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orderbook.errors import SqlError
-from views.compiler.bind import bind
+from views.compiler.binding.bind import bind
 
 KEYED = "CREATE STREAM keyed (i INT PRIMARY KEY, j INT, t TEXT NOT NULL); CREATE VIEW v AS "
 

@@ -9,8 +9,8 @@ from bound_support import rows_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from views.compiler.bind import bind
-from views.compiler.bound import Expression, Literal
+from views.compiler.binding.bind import bind
+from views.compiler.binding.bound import Expression, Literal
 from views.compiler.types import (
     BIGINT,
     BOOLEAN,

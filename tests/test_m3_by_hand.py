@@ -7,7 +7,7 @@ import pytest
 
 import orderbook
 from orderbook.errors import DataError, SqlError
-from views.compiler.m3_parse import parse
+from views.compiler.m3_text.m3_parse import parse
 
 SQL = """
 CREATE STREAM fills (symbol TEXT NOT NULL, volume INTEGER NOT NULL, price DOUBLE NOT NULL);

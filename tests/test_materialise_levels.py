@@ -14,7 +14,7 @@ from views_catalogue import CATALOGUE, Entry
 import orderbook
 from orderbook.errors import UserError
 from views.compiler.calculus import maps_read
-from views.compiler.materialisation_level import Level, is_base_map
+from views.compiler.maintenance.materialisation_level import Level, is_base_map
 
 SAMPLE = CATALOGUE[::9]
 LOWER = ("first", "none")

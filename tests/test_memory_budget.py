@@ -12,7 +12,7 @@ from engine.plan.statistics import Statistics
 from orderbook.command_line import status_of
 from orderbook.errors import UserError
 from orderbook.sizes import size_of, size_text
-from views.compiler.materialisation_level import Level
+from views.compiler.maintenance.materialisation_level import Level
 
 # `pairs` has a row for nearly every a and c, from few rows of r and s.
 SQL = """

@@ -18,8 +18,8 @@ from engine.text_constants import PatternTable, TextConstants
 from orderbook.dictionary import Dictionary
 from views.compiler.calculus import Apply
 from views.compiler.function_intervals import function_interval
-from views.compiler.m3_parse import parse
-from views.compiler.m3_print import program_text
+from views.compiler.m3_text.m3_parse import parse
+from views.compiler.m3_text.m3_print import program_text
 from views.scalars.evaluate import evaluate
 from views.scalars.patterns import Pattern
 

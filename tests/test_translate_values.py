@@ -8,9 +8,9 @@ from engine.scalar_values import scalar_value
 from orderbook.dictionary import Dictionary
 from views.compiler.calculus import Apply, Const, Var
 from views.compiler.conditions import FALSE, TRUE, choose_condition, not_null, truth
-from views.compiler.function_values import SECOND, function
+from views.compiler.translation.function_values import SECOND, function
+from views.compiler.translation.values import Value, cast, converted, literal
 from views.compiler.types import BOOLEAN, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type, decimal
-from views.compiler.values import Value, cast, converted, literal
 
 DAY = 86_400 * SECOND
 X = Var("x")

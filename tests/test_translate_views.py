@@ -11,7 +11,7 @@ from views_catalogue import CATALOGUE, Entry
 from orderbook.dictionary import Dictionary
 from views.compiler.calculus import relations
 from views.compiler.program import CompiledProgram, compile_views
-from views.compiler.translate import CalculusView
+from views.compiler.translation.translate import CalculusView
 from views.compiler.types import Relation
 
 STREAMS = 2

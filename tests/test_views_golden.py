@@ -7,8 +7,8 @@ import pytest
 from fuzz import compiled
 
 from views.compiler.m3 import Program
-from views.compiler.m3_parse import parse
-from views.compiler.m3_print import program_text
+from views.compiler.m3_text.m3_parse import parse
+from views.compiler.m3_text.m3_print import program_text
 
 GOLDEN = Path(__file__).parent / "golden"
 

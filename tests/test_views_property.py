@@ -9,8 +9,8 @@ from oracle import Oracle, difference
 from views_catalogue import CATALOGUE, Entry
 
 from views.compiler.m3 import Program
-from views.compiler.m3_parse import parse
-from views.compiler.m3_print import program_text
+from views.compiler.m3_text.m3_parse import parse
+from views.compiler.m3_text.m3_print import program_text
 
 EXAMPLES = 6
 STEPS = 16

@@ -5,7 +5,7 @@ import keyword
 from engine.plan.steps import Plan, TriggerPlan
 from views.compiler.calculus import Var, scalar_variables, variable_set
 from views.compiler.m3 import Statement
-from views.compiler.m3_print import statement_text
+from views.compiler.m3_text.m3_print import statement_text
 from views.compiler.types import Kind, unscaled
 from views.scalars.patterns import Pattern
 

@@ -15,7 +15,7 @@ from views.compiler.calculus import (
     variable_set,
 )
 from views.compiler.intervals import scalar_type
-from views.compiler.linear import linear_form
+from views.compiler.rewriting.linear import linear_form
 from views.compiler.types import Type
 
 from .ranges import is_exact, solve

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
 from views.compiler.calculus import Scalar, Var
-from views.compiler.m3_print import scalar_text
+from views.compiler.m3_text.m3_print import scalar_text
 
 from .steps import (
     Aggregate,

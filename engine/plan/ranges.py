@@ -6,7 +6,7 @@ from math import gcd
 
 from views.compiler.calculus import MIRRORED, Apply, Cmp, Const, Factor, Scalar, Val, Var, scalar_variables
 from views.compiler.intervals import scalar_type
-from views.compiler.linear import linear_form
+from views.compiler.rewriting.linear import linear_form
 from views.compiler.types import INT64_MAX, Kind, Type
 
 

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 
 from orderbook.errors import DataError, UserError
+from views.compiler.binding.bind import Parameter
+from views.compiler.binding.bound import Catalog, Source
+from views.compiler.binding.declaration_grammar import CreateRelation, CreateView
+from views.compiler.binding.dialect import parse
+from views.compiler.m3_text.m3_link import is_m3
 
-from .bind import Parameter
-from .bound import Catalog, Source
-from .declaration_grammar import CreateRelation, CreateView
-from .dialect import parse
-from .m3_link import is_m3
 from .program import CompiledProgram, SourceText, Sql, compile_texts, texts_of
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Union
 
-from .budget import spend
+from views.compiler.maintenance.budget import spend
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 NEGATED = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}

@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 
+from views.compiler.translation.values import Value
+
 from .calculus import (
     Cmp,
     Exists,
@@ -22,7 +24,6 @@ from .calculus import (
 from .conditions import NULL, TRUE, choose, is_condition, not_null
 from .intervals import Types, scalar_type, sum_type
 from .types import Relation, Type
-from .values import Value
 
 # The columns in scope: by the identifier of their source, then by name.
 Scope = Mapping[str, Mapping[str, Value]]

@@ -11,16 +11,16 @@ import numpy as np
 
 from orderbook.dictionary import Dictionary
 from orderbook.errors import SourceError, SqlError
+from views.compiler.binding.bind import Parameter, bind
+from views.compiler.binding.bound import Catalog, ShownBy
+from views.compiler.m3_text.m3_link import is_m3, linked, view_of
+from views.compiler.m3_text.m3_print import program_text
+from views.compiler.maintenance.budget import Budget, TooMuchWorkError
+from views.compiler.maintenance.compile import Compiler
+from views.compiler.maintenance.materialisation_level import Level, Levels, level_of
+from views.compiler.translation.translate import CalculusView, Translator
 
-from .bind import Parameter, bind
-from .bound import Catalog, ShownBy
-from .budget import Budget, TooMuchWorkError
-from .compile import Compiler
 from .m3 import Program
-from .m3_link import is_m3, linked, view_of
-from .m3_print import program_text
-from .materialisation_level import Level, Levels, level_of
-from .translate import CalculusView, Translator
 from .types import Relation
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from functools import reduce
 from typing import Any
 
 from orderbook.errors import ExactnessError
+from views.scalars.patterns import Pattern
 
 from . import calendar, integers, precise, reals
-from .patterns import Pattern
 
 # Functions whose text argument at this place is a constant: a name or a pattern, not a value.
 NAMED = {"date_part": 0, "date_trunc": 0, "like": 1, "ilike": 1}

@@ -1,0 +1,221 @@
+"""Checks M3 written by hand against the program it joins; every error has its line and column."""
+
+from collections.abc import Iterable, Mapping
+
+from views.compiler.calculus import (
+    NESTED,
+    Cmp,
+    Exists,
+    Extreme,
+    Factor,
+    Lift,
+    MapRef,
+    Poly,
+    Rel,
+    Scalar,
+    Term,
+    Val,
+    Var,
+)
+from views.compiler.intervals import exact, scalar_type
+from views.compiler.m3 import MapDeclaration, Program, Result, Statement, Trigger
+from views.compiler.maintenance.ordering import ordered_term
+from views.compiler.types import DOUBLE, Kind, Relation, Type, unscaled
+
+from .m3_parse import Places
+
+
+class M3Check:
+    """Checks the parts of one text; `program` holds what SQL and earlier texts declare."""
+
+    def __init__(self, program: Program, places: Places):
+        self.relations = {r.name: r for r in program.relations}
+        self.maps = {m.name: m for m in program.maps}
+        self.results = {r.name for r in program.results}
+        self.own: set[str] = set()
+        self.places = places
+
+    def relation(self, relation: Relation) -> None:
+        """A stream that M3 declares must be the one that SQL declares."""
+        if self.relations.get(relation.name) != relation:
+            raise self.places.error(
+                f"{relation.name} is not declared so in SQL; declare it with CREATE STREAM or CREATE TABLE",
+                relation,
+            )
+
+    def map(self, declaration: MapDeclaration) -> None:
+        """Declares a map."""
+        self._new(declaration.name, declaration)
+        self._factors(declaration, declaration.definition, reads_maps=False)
+        if declaration.count is not None:
+            count = self._map(declaration.count, len(declaration.keys), declaration)
+            if _class(count.type) != "exact":
+                raise self.places.error(f"map {count.name} does not count: it is of DOUBLE", declaration)
+        elif not declaration.type.exact:
+            raise self.places.error(
+                f"map {declaration.name} of DOUBLE needs COUNT and the map that counts its rows", declaration
+            )
+        self.maps[declaration.name] = declaration
+        self.own.add(declaration.name)
+
+    def trigger(self, trigger: Trigger) -> None:
+        """Every statement of a trigger."""
+        relation = self.relations.get(trigger.relation)
+        if relation is None:
+            raise self.places.error(f"unknown stream {trigger.relation}", trigger)
+        if len(trigger.parameters) != len(relation.columns):
+            raise self.places.error(
+                f"{relation.name} has {len(relation.columns)} columns, not {len(trigger.parameters)}", trigger
+            )
+        columns = zip(trigger.parameters, relation.columns, strict=True)
+        event = {p: unscaled(c.type) for p, c in columns}
+        for statement in trigger.statements:
+            self.statement(statement, event)
+
+    def statement(self, statement: Statement, event: Mapping[Var, Type]) -> None:
+        """A statement of a trigger, or of INITIAL when there is no event."""
+        target = self._map(statement.target, len(statement.keys), statement)
+        if target.name not in self.own:
+            raise self.places.error(
+                f"map {target.name} is not declared in this M3, which may only read it", statement
+            )
+        self._factors(statement, statement.value, reads_maps=True)
+        for term in statement.value.terms:
+            types = dict(event)
+            value = self._term(statement, term, types)
+            if _class(value) != _class(target.type):
+                raise self.places.error(
+                    f"map {target.name} holds {target.type}, the statement adds {value}", statement
+                )
+            for key, kind in zip(statement.keys, target.key_types, strict=True):
+                self._same(self._scalar(statement, key, types), kind, statement, f"a key of {target.name}")
+
+    def result(self, result: Result) -> None:
+        """Declares a view."""
+        self._new(result.name, result)
+        types = {k.variable: unscaled(k.type) for k in result.keys}
+        if result.multiplicity is not None:
+            rows = self._map(result.multiplicity, len(result.keys), result)
+            for key, kind in zip(result.keys, rows.key_types, strict=True):
+                self._same(unscaled(key.type), kind, result, f"key {key.name}")
+        elif result.keys:
+            raise self.places.error(f"view {result.name} needs GROUPS or ROWS and a map for its keys", result)
+        for variable, poly in result.lets:
+            self._factors(result, poly, reads_maps=True)
+            types[variable] = self._sum(result, poly, types)
+        for column in result.columns:
+            self._scalar(result, column.valid, types)
+            self._same(
+                self._scalar(result, column.scalar, types), column.type, result, f"column {column.name}"
+            )
+        self.results.add(result.name)
+
+    def _new(self, name: str, node: object) -> None:
+        for what, names in (("stream", self.relations), ("map", self.maps), ("view", self.results)):
+            if name in names:
+                raise self.places.error(f"{name} is already the name of a {what}; choose another", node)
+
+    def _map(self, name: str, keys: int, node: object) -> MapDeclaration:
+        if name not in self.maps:
+            raise self.places.error(f"unknown map {name}; declare it above its use", node)
+        found = self.maps[name]
+        if len(found.keys) != keys:
+            raise self.places.error(f"map {name} has {len(found.keys)} keys, not {keys}", node)
+        return found
+
+    def _factors(self, owner: object, poly: Poly, reads_maps: bool) -> None:
+        for factor in _factors(poly):
+            if isinstance(factor, Rel):
+                if factor.name not in self.relations:
+                    raise self.places.error(f"unknown stream {factor.name}", factor)
+                if reads_maps:
+                    raise self.places.error(
+                        f"a statement reads maps only; keep the rows of {factor.name} in a map", factor
+                    )
+                columns = len(self.relations[factor.name].columns)
+                if len(factor.args) != columns:
+                    raise self.places.error(
+                        f"{factor.name} has {columns} columns, not {len(factor.args)}", factor
+                    )
+            elif isinstance(factor, MapRef):
+                if not reads_maps:
+                    raise self.places.error("a map's definition reads streams, not maps", factor)
+                self._map(factor.name, len(factor.keys), factor)
+
+    def _term(self, owner: object, term: Term, types: dict[Var, Type]) -> Type:
+        """The type of a term's value; the variables it binds are added to `types`."""
+        try:
+            ordered = ordered_term(term, frozenset(types))
+        except ValueError:
+            raise self.places.error("no factor binds one of the variables that this uses", owner) from None
+        value = exact(1, 1)
+        for factor in ordered:
+            found = self._factor(owner, factor, types)
+            value = DOUBLE if DOUBLE in (value, found) else value
+        return value
+
+    def _factor(self, owner: object, factor: Factor, types: dict[Var, Type]) -> Type:
+        match factor:
+            case MapRef(name, keys):
+                for key, kind in zip(keys, self.maps[name].key_types, strict=True):
+                    if isinstance(key, Var) and key not in types:
+                        types[key] = kind
+                    self._same(self._scalar(owner, key, types), kind, factor, f"a key of {name}")
+                return self.maps[name].type
+            case Val(scalar):
+                kind = self._scalar(owner, scalar, types)
+                if kind.kind is Kind.TEXT:
+                    raise self.places.error("a text is not a value", owner)
+                return kind
+            case Cmp(_, left, right):
+                self._same(
+                    self._scalar(owner, left, types), self._scalar(owner, right, types), owner, "a comparison"
+                )
+            case Lift(var, body):
+                types.setdefault(var, self._sum(owner, body, types))
+            case Exists(group, body):
+                inner = self._inside(owner, body, types)
+                types |= {v: inner[v] for v in group if v in inner}
+            case Extreme(var, _, value, body):
+                inner = self._inside(owner, body, types)
+                if value not in inner:
+                    raise self.places.error(f"nothing binds {value.name}", owner)
+                types.setdefault(var, inner[value])
+        return exact(0, 1)
+
+    def _sum(self, owner: object, poly: Poly, types: Mapping[Var, Type]) -> Type:
+        match poly.terms:
+            case ((Val(scalar),),):
+                return self._scalar(owner, scalar, types)
+        kinds = [self._term(owner, t, dict(types)) for t in poly.terms]
+        return DOUBLE if DOUBLE in kinds else exact(-(2**63) + 1, 2**63 - 1)
+
+    def _inside(self, owner: object, body: Poly, types: Mapping[Var, Type]) -> dict[Var, Type]:
+        inner = dict(types)
+        for term in body.terms:
+            self._term(owner, term, inner)
+        return inner
+
+    def _scalar(self, owner: object, scalar: Scalar, types: Mapping[Var, Type]) -> Type:
+        try:
+            return scalar_type(scalar, types)
+        except KeyError as error:
+            raise self.places.error(f"nothing binds {error.args[0].name}", owner) from None
+        except (ValueError, TypeError, IndexError) as error:
+            raise self.places.error(f"cannot be computed: {error}", owner) from None
+
+    def _same(self, found: Type, expected: Type, node: object, what: str) -> None:
+        if _class(found) != _class(expected):
+            raise self.places.error(f"{what} is {expected}, not {found}", node)
+
+
+def _class(kind: Type) -> str:
+    return {Kind.DOUBLE: "double", Kind.TEXT: "text"}.get(kind.kind, "exact")
+
+
+def _factors(poly: Poly) -> Iterable[Factor]:
+    for term in poly.terms:
+        for factor in term:
+            yield factor
+            if isinstance(factor, NESTED):
+                yield from _factors(factor.body)

@@ -1,0 +1,164 @@
+"""M3 as text; `m3_parse.parse` reads it back to the same program."""
+
+from views.compiler.calculus import (
+    Apply,
+    Cmp,
+    Const,
+    Exists,
+    Extreme,
+    Factor,
+    Lift,
+    MapRef,
+    Poly,
+    Rel,
+    Scalar,
+    Term,
+    Val,
+    Var,
+)
+from views.compiler.m3 import MapDeclaration, Program, Result, Statement, Trigger
+from views.compiler.types import (
+    BIGINT,
+    BOOLEAN,
+    DEFAULT_MAX_ROWS,
+    INTEGER,
+    TEXT,
+    TIMESTAMP,
+    Column,
+    Kind,
+    Relation,
+    Type,
+    decimal,
+)
+
+INFIX = ("+", "-", "*", "/", "=", "<>", "<", "<=", ">", ">=", "and", "or")
+PLAIN = {"INTEGER": INTEGER, "BIGINT": BIGINT, "TEXT": TEXT, "TIMESTAMP": TIMESTAMP, "BOOLEAN": BOOLEAN}
+
+
+def program_text(program: Program) -> str:
+    """The whole program: streams, maps, initial statements, triggers, views."""
+    blocks = ["\n".join(relation_text(r) for r in program.relations)]
+    blocks.append("\n".join(map_text(m) for m in program.maps))
+    if program.initial:
+        blocks.append("INITIAL {\n" + _body(program.initial) + "}")
+    blocks += [trigger_text(t) for t in program.triggers]
+    blocks += [result_text(r) for r in program.results]
+    return "\n\n".join(b for b in blocks if b) + "\n"
+
+
+def relation_text(relation: Relation) -> str:
+    columns = ", ".join(_column(c) for c in relation.columns)
+    rows = "" if relation.max_rows == DEFAULT_MAX_ROWS else f" MAX {relation.max_rows}"
+    source = "" if relation.source is None else f" SOURCE {_quoted(relation.source)}"
+    key = f" PRIMARY KEY ({', '.join(relation.primary_key)})" if relation.primary_key else ""
+    retain = "" if relation.retain is None else f" RETAIN {relation.retain} BY {relation.retain_by}"
+    what = "TABLE" if relation.static else "STREAM"
+    return f"{what} {relation.name}({columns}){rows}{source}{key}{retain};"
+
+
+def _column(column: Column) -> str:
+    return f"{column.name} {type_text(column.type)}{' NULL' if column.nullable else ''}"
+
+
+def type_text(kind: Type) -> str:
+    """The type's SQL name, or its kind with the interval of its scaled integer where no name says it."""
+    if kind.kind is Kind.DOUBLE:
+        return kind.kind.value
+    for name, plain in PLAIN.items():
+        if plain == kind:
+            return name
+    precision = len(str(kind.high))
+    if kind == decimal(precision, kind.scale):
+        return f"DECIMAL({precision}, {kind.scale})"
+    return f"{kind.kind.value}{f'({kind.scale})' if kind.scale else ''}[{kind.low}..{kind.high}]"
+
+
+def map_text(declaration: MapDeclaration) -> str:
+    keys = ", ".join(
+        f"{k.name} {type_text(t)}" for k, t in zip(declaration.keys, declaration.key_types, strict=True)
+    )
+    count = f" COUNT {declaration.count}" if declaration.count else ""
+    head = f"MAP {declaration.name}[{keys}] {type_text(declaration.type)}{count}"
+    return f"{head} =\n  {poly_text(declaration.definition)};"
+
+
+def trigger_text(trigger: Trigger) -> str:
+    """One trigger, `ON + relation(parameters) { statements }`."""
+    parameters = ", ".join(p.name for p in trigger.parameters)
+    head = f"ON {'+' if trigger.insert else '-'} {trigger.relation}({parameters})"
+    return f"{head} {{\n{_body(trigger.statements)}}}"
+
+
+def _body(statements: tuple[Statement, ...]) -> str:
+    return "".join(f"  {statement_text(s)};\n" for s in statements)
+
+
+def statement_text(statement: Statement) -> str:
+    after = "after " if statement.after and statement.op == "+=" else ""
+    keys = ", ".join(scalar_text(k) for k in statement.keys)
+    return f"{after}{statement.target}[{keys}] {statement.op} {poly_text(statement.value)}"
+
+
+def result_text(result: Result) -> str:
+    """How a view is read: its keys, the map that counts its rows, lets, columns."""
+    keys = ", ".join(f"{k.variable.name} {type_text(k.type)} {k.name}" for k in result.keys)
+    head = f"VIEW {result.name}[{keys}]"
+    if result.multiplicity is not None:
+        head += f" {'GROUPS' if result.grouped else 'ROWS'} {result.multiplicity}"
+    lines = [f"  {v.name} = {poly_text(p)};\n" for v, p in result.lets]
+    for column in result.columns:
+        when = "" if column.valid == Const(1) else f" WHEN {scalar_text(column.valid)}"
+        lines.append(
+            f"  COLUMN {column.name} {type_text(column.type)} = {scalar_text(column.scalar)}{when};\n"
+        )
+    return head + " {\n" + "".join(lines) + "}"
+
+
+def poly_text(poly: Poly) -> str:
+    return " + ".join(term_text(t) for t in poly.terms) or "0"
+
+
+def term_text(term: Term) -> str:
+    return " * ".join(factor_text(f) for f in term) or "1"
+
+
+def factor_text(factor: Factor) -> str:
+    match factor:
+        case Rel(name, args):
+            return f"{name}({', '.join(map(scalar_text, args))})"
+        case MapRef(name, keys):
+            return f"{name}[{', '.join(map(scalar_text, keys))}]"
+        case Val(Var() | Const() as scalar):
+            return scalar_text(scalar)
+        case Val(scalar):
+            return f"[{scalar_text(scalar)}]"
+        case Cmp(op, left, right):
+            return f"{{{scalar_text(left)} {op} {scalar_text(right)}}}"
+        case Lift(var, body):
+            return f"({var.name} ^= {poly_text(body)})"
+        case Exists(group, body):
+            return f"EXISTS[{', '.join(v.name for v in group)}]({poly_text(body)})"
+        case Extreme(var, greatest, value, body):
+            return f"({var.name} ^= {'MAX' if greatest else 'MIN'}[{value.name}]({poly_text(body)}))"
+    raise TypeError(factor)
+
+
+def scalar_text(scalar: Scalar) -> str:
+    match scalar:
+        case Var(name):
+            return name
+        case Const(None):
+            return "null"
+        case Const(str() as value):
+            return _quoted(value)
+        case Const(value):
+            return repr(value)
+        case Apply(op, args) if op in INFIX:
+            return "(" + f" {op} ".join(map(scalar_text, args)) + ")"
+        case Apply(op, args):
+            return f"{op}({', '.join(map(scalar_text, args))})"
+    raise TypeError(scalar)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,1 @@
+"""Rewrites of the calculus: simplification rule by rule, names, canonical forms."""
