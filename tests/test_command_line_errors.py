@@ -41,7 +41,7 @@ def one_error(result: Result, status: int, *words: str) -> None:
             "2:7",
             ("volum", "did you mean volume"),
         ),
-        ("SELECT symbol,\n RANK() OVER (ORDER BY price) AS r FROM bids", "2:2", ("not supported",)),
+        ("SELECT symbol,\n RANDOM() AS r FROM bids", "2:2", ("RANDOM is not supported", "as a column")),
         ("SELECT SUM(volume) AS v\nFROM bidz", "2:6", ("unknown relation bidz", "bids")),
     ],
     ids=["broken SQL", "unknown column", "unsupported construct", "unknown relation"],

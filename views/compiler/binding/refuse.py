@@ -47,6 +47,9 @@ _NODES: dict[type[exp.Expr], tuple[str, str]] = {
     exp.Array: ("[ ] (array)", ""),
     exp.DPipe: ("|| (concatenation)", ""),
     exp.Parameter: ("@ parameter", "write :name"),
+    exp.Rand: ("volatile function RANDOM", "draw the number where rows are made, as a column"),
+    exp.Randn: ("volatile function RANDN", "draw the number where rows are made, as a column"),
+    exp.Uuid: ("volatile function UUID", "make it where rows are made, as a column"),
 }
 
 _DATE_FUNCTIONS: dict[type[exp.Expr], str] = {
