@@ -19,6 +19,10 @@ FINANCE = Path(__file__).resolve().parent.parent / "views" / "finance"
 BIDS, ASKS = 550, 1_500
 GROWTH = (100, 1_000, 10_000)
 SAMPLES = 20
+# First-order maintenance joins the whole book again, at some queries for milliseconds an event.
+FIRST_ORDER_EVENTS = 100
+# At first order this one evaluates two nested sums for every pair of orders: the book takes minutes to fill.
+_NOT_AT_FIRST_ORDER = ("missedtrades",)
 COLUMNS = ("executor", "first order", "by hand", "x by hand", "DuckDB", "polars", "DBToaster", "x DBToaster")
 # Events a second of DBToaster's own generated C++, measured elsewhere on such a book.
 DBTOASTER = {
@@ -67,17 +71,18 @@ def _compared(name: str, book: Market, options: Options) -> tuple[str, ...]:
     """One query's line: the executor checked against the loop, then all measured in turn."""
     programs = {"executor": _program(name)}
     first = _program(name, " WITH (materialize = first)")
-    if first.m3 != programs["executor"].m3:
+    if first.m3 != programs["executor"].m3 and name not in _NOT_AT_FIRST_ORDER:
         programs["first order"] = first
     again = 4 if options.quick else 20
-    cases = [_executor_case(label, program, book) for label, program in programs.items()]
+    books = {"executor": book, "first order": book.until(FIRST_ORDER_EVENTS)}
+    cases = [_executor_case(label, program, books[label]) for label, program in programs.items()]
     cases += [
         _loop_case(name, book),
         Case("DuckDB", again, partial(_timed, in_duckdb(book, _select(name), again))),
         Case("polars", 1, partial(_timed, in_polars(book, name))),
     ]
     for label, program in programs.items():
-        _check(f"{name}, {label}", name, program, book)
+        _check(f"{name}, {label}", name, program, books[label])
     (full,) = _by_hand(name, book, np.array([book.start - 1]))
     _same(f"{name}, polars", values(in_polars(book, name)()), full)
     figures = interleaved(cases, options.runs)

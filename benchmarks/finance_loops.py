@@ -93,7 +93,7 @@ def axfinder(ask, delete, broker, volume, price, number, prices, places, seen): 
 
 @njit(cache=True)
 def brokerspread(ask, delete, broker, volume, price, number, prices, places, seen):  # type: ignore[no-untyped-def]
-    tree = np.zeros((BROKERS, len(ask) + 1, 3), np.int64)
+    tree = np.zeros((BROKERS, number.max() + 2, 3), np.int64)
     totals, groups = np.zeros((BROKERS, 2), np.int64), np.zeros((BROKERS, 2), np.int64)
     sample = 0
     for e in range(len(ask)):

@@ -43,6 +43,11 @@ class Market(NamedTuple):
         bids, asks = (np.array(list(side.values()), np.int64).reshape(-1, 5) for side in live)
         return bids, asks
 
+    def until(self, count: int) -> "Market":
+        """The changes up to `count` after the book is full."""
+        columns = (column[: self.start + count] for column in self[:6])
+        return Market(*columns, self.prices, self.start)
+
     def bids_only(self) -> "Market":
         """The same changes of bids, without those of asks."""
         kept = self.ask == 0
