@@ -11,7 +11,7 @@ from engine.plan.statistics import Statistics
 from engine.plan.steps import Plan
 from views.compiler.binding.bound_print import bound_text
 from views.compiler.calculus import ZERO, Const, Exists, Lift, Poly, maps_read
-from views.compiler.m3 import Program
+from views.compiler.m3 import Program, Result
 from views.compiler.m3_text.m3_print import factor_text, program_text, scalar_text
 from views.compiler.program import CompiledProgram
 from views.compiler.translation.translate import CalculusView
@@ -28,6 +28,12 @@ def explain(
     return overview(compiled, view, statistics) if stage is None else STAGES[stage](compiled, view)
 
 
+def _shown_keys(result: Result) -> Iterator[str]:
+    """The keys of a view's rows, those of expressions by the columns that show them."""
+    shown = {column.scalar: column.name for column in reversed(result.columns)}
+    return (shown.get(key.variable, key.name) for key in result.keys)
+
+
 def overview(compiled: CompiledProgram, view: str, statistics: Statistics | None = None) -> str:
     """Columns, maps and triggers of a view, with the cost class of every statement."""
     program = part_of(compiled.program, view)
@@ -35,7 +41,7 @@ def overview(compiled: CompiledProgram, view: str, statistics: Statistics | None
     lines = [f"view {view}", ""]
     for column in program.result(view).columns:
         lines.append(f"  {column.name} {column.type}{'' if column.valid == Const(1) else ' or NULL'}")
-    keys = ", ".join(key.name for key in program.result(view).keys)
+    keys = ", ".join(_shown_keys(program.result(view)))
     lines += [f"  one row for each {keys}" if keys else "  one row"]
     level = compiled.level(view)
     kept = "" if level is None else f" (materialize = {level})"
