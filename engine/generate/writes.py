@@ -80,10 +80,24 @@ class Writes:
             w.line(f"{before} = {size}")
         for store in stores:
             self._store_write(store, function, keys, codes)
+        self._drop_uncounted(target, keys)
         if directories:
             with w.block(f"if {size} != {before}:"):
                 for directory in directories:
                     self._directory_write(directory, keys, f"{size} - {before}")
+
+    def _drop_uncounted(self, count: str, keys: Sequence[str]) -> None:
+        """Drops the entries of doubles whose last row is gone: a change of 0.0 does not reach them."""
+        counted = [m.name for m in self.plan.program.maps if m.count == count]
+        alone = [s for name in counted for s in self.plan.stores_of(name) if len(s.layout) > len(s.maps)]
+        if not alone:
+            return
+        counting = self.plan.stores_of(count)[0]
+        held = self.emitter.call(counting, "get", *in_order(keys, counting))
+        with self.emitter.writer.block(f"if {held}[{counting.maps.index(count)}] == 0:"):
+            for store in alone:
+                words = in_order(keys, store)
+                self.emitter.writer.line(self.emitter.call(store, "assign", *words, "0.0", "0"))
 
     def _directory_write(self, directory: Directory, keys: Sequence[str], change: str) -> None:
         words = [keys[p] for p in directory.positions]
