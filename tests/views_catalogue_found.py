@@ -14,4 +14,11 @@ SELECT DISTINCT t1.a AS c1, t1.a AS c2 FROM r t1 RIGHT JOIN s t2 ON t1.b = t2.c 
 -- sources_of_one_name_in_two_views
 CREATE VIEW spreads AS SELECT b, a, STDDEV_SAMP(c * 0.5) AS v FROM r GROUP BY ROLLUP (b, a);
 CREATE VIEW counts AS SELECT b, a, COUNT(DISTINCT c) AS v FROM r GROUP BY ROLLUP (b, a)
+-- no_double_beside_a_zero_in_an_outer_join
+SELECT u.x, COUNT(*) AS n FROM r FULL JOIN u ON r.b = u.k GROUP BY u.x
+-- deviation_of_doubles_that_go
+SELECT STDDEV_SAMP(y) AS v, MIN(1.00) AS m FROM u WHERE k > 0
+-- sums_with_null_before_they_are_left_out
+SELECT DISTINCT t1.a AS c1, t1.b AS c2 FROM r t1 JOIN r t2 USING (c) RIGHT JOIN r t3 ON t2.a = t3.a
+WHERE t3.a + t1.b BETWEEN 1 AND 1 OR EXISTS (SELECT 1 FROM r t4)
 """

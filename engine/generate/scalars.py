@@ -18,6 +18,7 @@ from .typed_code import (
     TextConstant,
     aligned,
     arithmetic,
+    as_double,
     integer,
     negative,
     truth,
@@ -83,8 +84,19 @@ def _comparison(op: str, one: Code, other: Code) -> Code:
         value, word = (one, other) if one.kind == "w" else (other, one)
         same = f"same_integer({value.text}, {word.text})"
         return Code(same if op == "=" else f"(not {same})", BOOLEAN)
+    sign = "==" if op == "=" else "!=" if op == "<>" else op
+    if op in ("=", "<>") and "d" in (one.kind, other.kind):
+        # As words: NULL is -0.0 among doubles, which compares equal to 0.0.
+        return Code(f"({_double_word(one)} {sign} {_double_word(other)})", BOOLEAN)
     left, right = aligned(one, other)
-    return Code(f"({left.text} {'==' if op == '=' else '!=' if op == '<>' else op} {right.text})", BOOLEAN)
+    return Code(f"({left.text} {sign} {right.text})", BOOLEAN)
+
+
+def _double_word(code: Code) -> str:
+    """The word of a double; NULL, which has no type, is one already."""
+    if code.text == str(NULL_CODE):
+        return code.text
+    return f"double_bits({STATE}, {as_double(code).text})"
 
 
 def _choice(condition: Code, then: Code, otherwise: Code) -> Code:

@@ -1,6 +1,6 @@
 """Text of the statements of a trigger: values read before, loops, writes, then what reads the state after."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import ClassVar
@@ -89,7 +89,8 @@ class Writes:
     def _drop_uncounted(self, count: str, keys: Sequence[str]) -> None:
         """Drops the entries of doubles whose last row is gone: a change of 0.0 does not reach them."""
         counted = [m.name for m in self.plan.program.maps if m.count == count]
-        alone = [s for name in counted for s in self.plan.stores_of(name) if len(s.layout) > len(s.maps)]
+        stores = dict.fromkeys(s for name in counted for s in self.plan.stores_of(name))
+        alone = [s for s in stores if len(s.layout) > len(s.maps)]
         if not alone:
             return
         counting = self.plan.stores_of(count)[0]
@@ -97,7 +98,7 @@ class Writes:
         with self.emitter.writer.block(f"if {held}[{counting.maps.index(count)}] == 0:"):
             for store in alone:
                 words = in_order(keys, store)
-                self.emitter.writer.line(self.emitter.call(store, "assign", *words, "0.0", "0"))
+                self.emitter.writer.line(self.emitter.call(store, "assign", *words, *_zeros(store)))
 
     def _directory_write(self, directory: Directory, keys: Sequence[str], change: str) -> None:
         words = [keys[p] for p in directory.positions]
@@ -118,21 +119,22 @@ class Writes:
             self.emitter.writer.line(self.emitter.call(store, function, *words, *values))
 
     def _double_write(self, store: Store, function: str, keys: Sequence[str], values: list[str]) -> None:
-        """A map of doubles alone: its entry is there while its rows are counted by another map."""
+        """Maps of doubles without what counts them: entries are there while another map counts rows."""
         w, emitter, words = self.emitter.writer, self.emitter, in_order(keys, store)
         if function == "assign":
-            value = w.once("value", values[0])
-            w.line(emitter.call(store, "assign", *words, value, f"1 if {value} != 0.0 else 0"))
+            held = [w.once("value", value) for value in values]
+            there = " or ".join(f"{value} != 0.0" for value in held)
+            w.line(emitter.call(store, "assign", *words, *held, f"1 if {there} else 0"))
             return
         count = self.plan.program.map(store.maps[0]).count
-        there = f"{emitter.call(store, 'get', *words)}[1]"
+        there = f"{emitter.call(store, 'get', *words)}[{len(store.maps)}]"
         if count is None:
             w.line(emitter.call(store, "add", *words, *values, f"1 - {there}"))
             return
         counting = self.plan.stores_of(count)[0]
-        held = emitter.call(counting, "get", *in_order(keys, counting))
-        with w.block(f"if {held}[{counting.maps.index(count)}] == 0:"):
-            w.line(emitter.call(store, "assign", *words, "0.0", "0"))
+        rows = emitter.call(counting, "get", *in_order(keys, counting))
+        with w.block(f"if {rows}[{counting.maps.index(count)}] == 0:"):
+            w.line(emitter.call(store, "assign", *words, *_zeros(store)))
         with w.block("else:"):
             w.line(emitter.call(store, "add", *words, *values, f"1 - {there}"))
 
@@ -193,3 +195,8 @@ class Writes:
             together.append(statement)
         if together:
             yield together
+
+
+def _zeros(store: Store) -> Iterable[str]:
+    """The values of an entry that goes."""
+    return [ZERO[column] for column in store.layout]

@@ -263,7 +263,34 @@ def _components(
         outside |= _dependents(term, outside, needed)
     components = [tuple(g) for g in groups if any(_binds_rows(f) for f in g)]
     rest = tuple(f for f in term if not any(f in c for c in components))
-    return components, rest
+    return _guarded(components, rest)
+
+
+def _guarded(components: list[Term], outside: Term) -> tuple[list[Term], Term]:
+    """What says that a variable is not NULL goes where something is computed from it.
+
+    NULL is a word like others there, of which arithmetic makes nonsense, and not the same in every runtime.
+    """
+    rest: list[Factor] = []
+    for factor in outside:
+        guarded = _not_null(factor)
+        users = [i for i, c in enumerate(components) if any(_computes(f, guarded) for f in c)]
+        for i in users:
+            components[i] = (*components[i], factor)
+        if not users:
+            rest.append(factor)
+    return components, tuple(rest)
+
+
+def _not_null(factor: Factor) -> Var | None:
+    match factor:
+        case Val(Apply("not", (Apply("is_null", (Var() as variable,)),))):
+            return variable
+    return None
+
+
+def _computes(factor: Factor, variable: Var | None) -> bool:
+    return not isinstance(factor, Rel | MapRef) and variable in variable_set(factor)
 
 
 def _binds_rows(factor: Factor) -> bool:
