@@ -1,4 +1,4 @@
-"""Lines of plain, gzip and zstd files, streamed, with an honest end: whole, or cut and where."""
+"""Plain, gzip and zstd files, streamed as blocks or lines, with an honest end: whole, or cut and where."""
 
 import zlib
 from collections.abc import Iterator
@@ -30,23 +30,19 @@ class _Decoder(Protocol):
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
-class Lines:
-    """The lines of a file, as bytes without line ends, in memory bounded by the longest line.
+class Blocks:
+    """The bytes of a file in blocks of no fixed size, decompressed; every iteration starts at the beginning.
 
-    gzip and zstd are recognised by content. `number` is the 1-based number of the line last given.
-    After the last line `cut` says why the file ended early (a compressed frame or a line is not
-    complete), None where it is whole; `raise_if_cut` turns it into a SourceError, so that a reader
-    can first hand on everything before the cut.
+    gzip and zstd are recognised by content. After the last block `cut` says why a compressed file ended
+    early, None where it is whole.
 
     Raises SourceError when the file cannot be opened.
     """
 
     def __init__(self, path: Path):
         self.path = path
-        self.number = 0
         self.cut: str | None = None
         self._bytes_read = 0
-        self._unterminated = False
         try:
             with path.open("rb") as file:
                 self._size = file.seek(0, 2)
@@ -59,38 +55,7 @@ class Lines:
         return self._bytes_read / self._size if self._size else 1.0
 
     def __iter__(self) -> Iterator[bytes]:
-        self.number, self.cut, self._bytes_read, self._unterminated = 0, None, 0, False
-        rest = b""
-        for block in self._blocks():
-            lines = (rest + block).split(b"\n")
-            rest = lines.pop()
-            for line in lines:
-                self.number += 1
-                yield line.rstrip(b"\r")
-            if len(rest) > MAXIMUM_LINE_BYTES:
-                self.cut = f"line {self.number + 1} is longer than {MAXIMUM_LINE_BYTES} bytes"
-                return
-        if rest and self.cut is None:
-            self.number += 1
-            self._unterminated = True
-            yield rest.rstrip(b"\r")
-
-    def malformed(self, problems: Problems, kind: str, detail: str) -> None:
-        """Count the current line as malformed; a last line without its end is where the file was cut."""
-        if self._unterminated:
-            self.cut = f"the last line ({self.number}) is not complete"
-        else:
-            problems.add(kind, f"{self.path.name}:{self.number}", detail)
-
-    def raise_if_cut(self) -> None:
-        """Raise SourceError when the file ended early."""
-        if self.cut is not None:
-            raise SourceError(
-                f"{self.path}: truncated after line {self.number}: {self.cut}; "
-                "everything before it was read; get the whole file again"
-            )
-
-    def _blocks(self) -> Iterator[bytes]:
+        self.cut, self._bytes_read = None, 0
         with self.path.open("rb") as file:
             first = self._read(file)
             if first.startswith((_GZIP, _ZSTD)):
@@ -125,6 +90,63 @@ class Lines:
                 decoder = _decoder(zipped)
         if not decoder.eof:
             self.cut = "the compressed data has no end"
+
+
+class Lines:
+    """The lines of a file, as bytes without line ends, in memory bounded by the longest line.
+
+    Compressed files are read as `Blocks` reads them. `number` is the 1-based number of the line last given.
+    After the last line `cut` says why the file ended early (a compressed frame or a line is not
+    complete), None where it is whole; `raise_if_cut` turns it into a SourceError, so that a reader
+    can first hand on everything before the cut.
+
+    Raises SourceError when the file cannot be opened.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.number = 0
+        self.cut: str | None = None
+        self._blocks = Blocks(path)
+        self._unterminated = False
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the file's bytes read, 0 to 1."""
+        return self._blocks.progress
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.number, self.cut, self._unterminated = 0, None, False
+        rest = b""
+        for block in self._blocks:
+            lines = (rest + block).split(b"\n")
+            rest = lines.pop()
+            for line in lines:
+                self.number += 1
+                yield line.rstrip(b"\r")
+            if len(rest) > MAXIMUM_LINE_BYTES:
+                self.cut = f"line {self.number + 1} is longer than {MAXIMUM_LINE_BYTES} bytes"
+                return
+        self.cut = self._blocks.cut
+        if rest and self.cut is None:
+            self.number += 1
+            self._unterminated = True
+            yield rest.rstrip(b"\r")
+
+    def malformed(self, problems: Problems, kind: str, detail: str) -> None:
+        """Count the current line as malformed; a last line without its end is where the file was cut."""
+        if self._unterminated:
+            self.cut = f"the last line ({self.number}) is not complete"
+        else:
+            problems.add(kind, f"{self.path.name}:{self.number}", detail)
+
+    def raise_if_cut(self) -> None:
+        """Raise SourceError when the file ended early."""
+        if self.cut is not None:
+            raise SourceError(
+                f"{self.path}: truncated after line {self.number}: {self.cut}; "
+                "everything before it was read; get the whole file again"
+            )
 
 
 def _decoder(zipped: bool) -> _Decoder:

@@ -2,8 +2,9 @@
 
     {"stream": "bids", "op": "+", "row": {"ts": 1, "symbol": "AMZN", "price": 223.95}, "last": true}
 
-`last` ends a message and is true when absent. What the rows must hold is up to the program that reads
-them; here they are well-formed JSON with scalar values, and numbers are exact.
+`last` ends a message and is true when absent; `time` is when it happened, ns since 1970 UTC, where the row
+does not say it as `ts`. What the rows must hold is up to the program that reads them; here they are
+well-formed JSON with scalar values, and numbers are exact.
 """
 
 import gzip
@@ -27,13 +28,23 @@ Value = int | Decimal | str | bool | None
 
 
 class Change(NamedTuple):
-    """One inserted ("+") or deleted ("-") row, from line `line` (1-based; 0 where there is none)."""
+    """One inserted ("+") or deleted ("-") row, from line `line` (1-based; 0 where there is none).
+
+    `time` is when it happened, ns since 1970 UTC, where that stands outside of the row.
+    """
 
     line: int
     stream: str
     op: Literal["+", "-"]
     row: Mapping[str, Value]
     last: bool = True
+    time: int | None = None
+
+    @property
+    def stated_time(self) -> int | None:
+        """`time`, else the row's `ts` where that is an integer."""
+        stated = self.row.get("ts") if self.time is None else self.time
+        return stated if isinstance(stated, int) else None
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
@@ -41,6 +52,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     op: Literal["+", "-"]
     row: dict[str, Any]
     last: bool = True
+    time: int | None = None
 
 
 class _WrittenLine(msgspec.Struct, omit_defaults=True):
@@ -48,6 +60,7 @@ class _WrittenLine(msgspec.Struct, omit_defaults=True):
     op: str
     row: Mapping[str, Value]
     last: bool = True
+    time: int | None = None
 
 
 class ChangeStreamSource:
@@ -83,7 +96,8 @@ class ChangeStreamSource:
             except (msgspec.DecodeError, ValueError) as error:
                 self._lines.malformed(self.problems, "malformed change", f"{error}: {shown(line)}")
                 continue
-            batch.append(Change(self._lines.number, change.stream, change.op, change.row, change.last))
+            place = self._lines.number
+            batch.append(Change(place, change.stream, change.op, change.row, change.last, change.time))
             if len(batch) == self._batch_size:
                 yield batch
                 batch = []
@@ -106,7 +120,7 @@ def write_changes(path: Path, changes: Iterable[Change]) -> int:
                 for name, value in change.row.items():
                     if isinstance(value, Decimal) and not value.is_finite():
                         raise DataError(f"{change.stream}.{name}: {value} is not a finite number")
-                line = _WrittenLine(change.stream, change.op, change.row, change.last)
+                line = _WrittenLine(change.stream, change.op, change.row, change.last, change.time)
                 write(encoder.encode(line) + b"\n")
                 count += 1
     except OSError as error:

@@ -12,8 +12,15 @@ import numpy as np
 from feeds.binance_capture import BinanceCaptureSource
 from feeds.byte_stream import first_line
 from feeds.change_stream import Change, ChangeStreamSource
+from feeds.database import TableSource, table_options
+from feeds.databento import DatabentoSource, is_dbn
+from feeds.itch import ItchSource
+from feeds.itch_directory import is_itch
 from feeds.lobster import LobsterSource
 from feeds.parquet_record import RecordSource
+from feeds.source_options import path_of, split_options
+from feeds.tardis import open_tardis
+from feeds.view_events import open_view_events
 from orderbook.errors import SourceError
 from orderbook.instruments import Instruments
 from orderbook.problems import Problems
@@ -61,7 +68,9 @@ def open_source(text: str) -> EventSource | ChangeSource:
     """Open `KIND:PATH` or PATH, whose kind is then found by content and name.
 
     KIND is `lobster` (a message file), `binance` (a raw capture), `record` (Parquet; a glob or a folder
-    is all its files by name) or `changes` (NDJSON). `.gz` and `.zst` files are read as they are.
+    is all its files by name), `changes` (NDJSON), `itch` (NASDAQ), `dbn` (Databento), `tardis` (CSV; a
+    glob or a folder is one source by time), `views` (view events) or `table` (URL#TABLE). `.gz` and `.zst`
+    files are read as they are.
 
     Raises SourceError for an unknown kind, a missing file, or a file of no known kind.
     """
@@ -74,7 +83,8 @@ def open_source(text: str) -> EventSource | ChangeSource:
 
 
 def _detect(text: str) -> str:
-    """The kind of the file at `text`."""
+    """The kind of the file at `text`, a path with or without options."""
+    text = text if Path(text).exists() else path_of(text)
     path = Path(text)
     if path.is_dir() or (has_magic(text) and not path.exists()):
         return "record"
@@ -85,8 +95,16 @@ def _detect(text: str) -> str:
         return "record"
     if "_message_" in path.name or "_orderbook_" in path.name:
         return "lobster"
+    if is_itch(line):
+        return "itch"
+    if is_dbn(path, line):
+        return "dbn"
     if re.match(rb"\d+ \{", line):
         return "binance"
+    if line.startswith(b"exchange,symbol,timestamp,local_timestamp,"):
+        return "tardis"
+    if re.match(rb'\s*\{"view":', line):
+        return "views"
     if re.match(rb"\s*\{", line):
         return "changes"
     raise SourceError(f"{path}: of no kind known by its content; write {_KNOWN} and a colon before the path")
@@ -105,10 +123,26 @@ def _record(text: str) -> RecordSource:
     return RecordSource(paths)
 
 
+def _itch(text: str) -> ItchSource:
+    path, options = split_options(text, ("date", "symbols"))
+    symbols = options.get("symbols")
+    return ItchSource(Path(path), symbols.split(",") if symbols is not None else None, options.get("date"))
+
+
+def _dbn(text: str) -> DatabentoSource:
+    path, options = split_options(text, ("tick",))
+    return DatabentoSource(Path(path), options.get("tick"))
+
+
 _KINDS: dict[str, Callable[[str], EventSource | ChangeSource]] = {
     "lobster": lambda path: LobsterSource(Path(path)),
     "binance": lambda path: BinanceCaptureSource(Path(path)),
     "record": _record,
     "changes": lambda path: ChangeStreamSource(Path(path)),
+    "itch": _itch,
+    "dbn": _dbn,
+    "tardis": open_tardis,
+    "views": open_view_events,
+    "table": lambda text: TableSource(table_options(text)),
 }
 _KNOWN = ", ".join(_KINDS)

@@ -7,13 +7,38 @@ import numpy as np
 from engine.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
 from engine.encoding import encode_row
 from feeds.change_stream import Change
+from feeds.source import ChangeSource, EventSource
+from feeds.view_events import ViewEventSource
 from orderbook.configuration_errors import suggestion
 from orderbook.dictionary import Dictionary
-from orderbook.errors import DataError
+from orderbook.errors import DataError, SourceError
 from orderbook.problems import Problems
 from views.compiler.types import Relation
 
 _ENDS = END_OF_EVENT | END_OF_MESSAGE
+
+
+def check_relations(sources: Sequence[EventSource | ChangeSource], relations: Sequence[Relation]) -> None:
+    """Refuse a source that says the columns of its relations where the program declares others.
+
+    Raises SourceError that names what to declare.
+    """
+    declared = {relation.name: relation for relation in relations}
+    for source in sources:
+        given = source.relations if isinstance(source, ViewEventSource) else {}
+        for name, columns in given.items():
+            if name not in declared:
+                raise SourceError(
+                    f"{source.name}: the program declares no stream {name!r}; {suggestion(name, declared)}; "
+                    f"write CREATE STREAM {name} ({', '.join(columns)}) and its types, or say relation="
+                )
+            own = [column.name for column in declared[name].columns]
+            wrong = [f"lacks {c!r}" for c in columns if c not in own]
+            wrong += [f"has {c!r}, which the file has not" for c in own if c not in columns]
+            if wrong:
+                raise SourceError(
+                    f"{source.name}: the stream {name} {', '.join(wrong)}; correct its declaration"
+                )
 
 
 def encode_changes(

@@ -1,8 +1,8 @@
 """One stream out of several sources: messages in order of time, in bounded memory.
 
 A message's time is its receive time, else its exchange time; that of a change, which has neither, is
-its row's `ts` where that is an integer, else that of the change before (0 at the start, so that
-reference data come first). Times of one source never go back. Ties go by source, then by position.
+the one it states, else that of the change before (0 at the start, so that reference data come first).
+Times of one source never go back. Ties go by source, then by position.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from feeds.change_stream import Change, ChangeStreamSource
+from feeds.change_stream import Change
 from feeds.source import ChangeSource, EventSource
 from orderbook.errors import DataError, SourceError
 from orderbook.events import EVENT, Flag
@@ -56,7 +56,7 @@ def common_instruments(parts: Sequence[tuple[str, Instruments]]) -> tuple[Instru
 
 def is_event_source(source: EventSource | ChangeSource) -> TypeGuard[EventSource]:
     """Whether a source gives market events, not changes of relations."""
-    return not isinstance(source, ChangeStreamSource)
+    return hasattr(source, "instruments")
 
 
 class Merger:
@@ -241,7 +241,7 @@ def _change_part(name: str, changes: list[Change], ends: list[int], time: int) -
     bounds = [0, *ends]
     times = []
     for start in bounds[:-1]:
-        stated = changes[start].row.get("ts")
-        time = stated if isinstance(stated, int) else time
+        stated = changes[start].stated_time
+        time = time if stated is None else stated
         times.append(time)
     return _Part(ChangeItem(name, changes), np.array(times, np.int64), np.array(bounds)), time

@@ -97,6 +97,16 @@ def find(book: Record, order_id: int) -> int:
 
 
 @njit(cache=True)
+def home_of(book: Record, order_id: int) -> int:
+    """The address where the search for an order begins, 0 in a table that has never held one."""
+    if book.directory == 0:
+        return 0
+    h = _hash(order_id)
+    word = load(_entry(book, h))
+    return _row(word & ~_CLASS_BITS, _home(h, _mask(word)))
+
+
+@njit(cache=True)
 def _new_segment(pool: int, size_class: int, depth: int) -> int:
     """The directory word of an empty segment: its address with its size class in the low bits."""
     segment = allocate(pool, size_class)

@@ -9,7 +9,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.subscriptions import ViewEvent
+from engine.live_view import Key, ViewRow
+from engine.subscriptions import Version
+from feeds.view_events import VIEWS_METADATA
 from orderbook.errors import DataError, SourceError, UserError
 from views.compiler.m3 import Result, ResultColumn
 from views.compiler.types import INT64_MAX, Kind
@@ -18,10 +20,26 @@ ROW_GROUP_SIZE = 1 << 16
 _MOST_DIGITS = 38
 
 
+class WrittenEvent(Protocol):
+    """What is written of a view event: see ViewEvent."""
+
+    @property
+    def view(self) -> str: ...
+
+    @property
+    def key(self) -> Key: ...
+
+    @property
+    def new(self) -> ViewRow | None: ...
+
+    @property
+    def version(self) -> Version: ...
+
+
 class ViewOutput(Protocol):
     """Takes view events; the file has its name once the output is closed."""
 
-    def write(self, event: ViewEvent, ts: int) -> None:
+    def write(self, event: WrittenEvent, ts: int) -> None:
         """Append one event of the message of time `ts` (ns since 1970 UTC)."""
 
     def close(self) -> None: ...
@@ -31,9 +49,10 @@ def open_output(path: Path, views: Mapping[str, Result], keys: Mapping[str, Sequ
     """An output of `views`, whose keys users see as `keys`, in the format of the name's ending.
 
     `.ndjson`: one object a line, `{"view", "ts", "version", "key": {…}, "row": {…} or null}`, null where
-    the row is gone; decimals are exact JSON numbers. `.parquet`: columns view, ts, version, key (JSON),
-    gone, then the columns of all views, null where not a view's own or where the row is gone; a column
-    that two views have with different types is called `view.column`.
+    the row is gone, and `"multiplicity"` where the row stands for more than one; decimals are exact JSON
+    numbers. `.parquet`: columns view, ts, version, key (JSON), gone, multiplicity, then the columns of all
+    views, null where not a view's own or where the row is gone; a column that two views have with different
+    types is called `view.column`. The metadata `orderbook.views` say it: {view: {column: name in the file}}.
 
     Raises UserError for another ending, SourceError when the file cannot be created.
     """
@@ -56,7 +75,7 @@ class _Keys:
         self._names = keys
         self.encode = msgspec.json.Encoder(decimal_format="number").encode
 
-    def named(self, event: ViewEvent) -> dict[str, Any]:
+    def named(self, event: WrittenEvent) -> dict[str, Any]:
         return _plain(zip(self._names[event.view], event.key, strict=True))
 
 
@@ -73,7 +92,7 @@ class NdjsonOutput:
         self._keys = _Keys(keys)
         self._file = self._partial.open("wb")
 
-    def write(self, event: ViewEvent, ts: int) -> None:
+    def write(self, event: WrittenEvent, ts: int) -> None:
         """Append one event."""
         line = {
             "view": event.view,
@@ -82,6 +101,8 @@ class NdjsonOutput:
             "key": self._keys.named(event),
             "row": None if event.new is None else _plain(event.new.items()),
         }
+        if event.new is not None and event.new.multiplicity != 1:
+            line["multiplicity"] = event.new.multiplicity
         self._file.write(self._keys.encode(line) + b"\n")
 
     def close(self) -> None:
@@ -103,15 +124,18 @@ class ParquetOutput:
             ("version", pa.list_(pa.int64(), 3)),
             ("key", pa.string()),
             ("gone", pa.bool_()),
+            ("multiplicity", pa.int64()),
         ]
         taken: dict[str, pa.DataType] = {}
         for view, result in views.items():
             taken.update((self._names[view, c.name], _arrow_type(view, c)) for c in result.columns)
-        self._schema = pa.schema([*fields, *taken.items()])
+        columns = {v: {c.name: self._names[v, c.name] for c in r.columns} for v, r in views.items()}
+        metadata = {VIEWS_METADATA: msgspec.json.encode(columns)}
+        self._schema = pa.schema([*fields, *taken.items()], metadata)
         self._rows: list[dict[str, Any]] = []
         self._file = pq.ParquetWriter(self._partial, self._schema, compression="zstd")
 
-    def write(self, event: ViewEvent, ts: int) -> None:
+    def write(self, event: WrittenEvent, ts: int) -> None:
         """Append one event."""
         row = {
             "view": event.view,
@@ -119,6 +143,7 @@ class ParquetOutput:
             "version": event.version,
             "key": self._keys.encode(self._keys.named(event)).decode(),
             "gone": event.new is None,
+            "multiplicity": None if event.new is None else event.new.multiplicity,
         }
         row.update((self._names[event.view, name], value) for name, value in (event.new or {}).items())
         self._rows.append(row)
@@ -150,7 +175,7 @@ def _column_names(views: Mapping[str, Result]) -> dict[tuple[str, str], str]:
     for view, result in views.items():
         for column in result.columns:
             types.setdefault(column.name, set()).add(_arrow_type(view, column))
-    reserved = {"view", "ts", "version", "key", "gone"}
+    reserved = {"view", "ts", "version", "key", "gone", "multiplicity"}
     return {
         (view, c.name): f"{view}.{c.name}" if len(types[c.name]) > 1 or c.name in reserved else c.name
         for view, result in views.items()

@@ -63,7 +63,7 @@ def test_what_cannot_be_opened_is_one_line_that_says_what_to_do(tmp_path: Path) 
         (f"record:{tmp_path}", "no record files there"),
         (f"lobstr:{tmp_path}/prose", "'lobstr'; use lobster, binance, record, changes"),
         (f"{tmp_path}/empty", "empty"),
-        (f"{tmp_path}/prose", "write lobster, binance, record, changes and a colon"),
+        (f"{tmp_path}/prose", "write lobster, binance, record, changes, .* and a colon"),
     ):
         with pytest.raises(SourceError, match=message) as error:
             open_source(text)

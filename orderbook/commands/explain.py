@@ -8,6 +8,7 @@ from engine.memory_budget import within_budget
 from engine.plan.statistics import read_statistics
 from feeds.source import open_source
 from orderbook.assembly import assemble, declared_views, shown_views, view_files
+from orderbook.change_rows import check_relations
 from orderbook.commands.common import assembled, configured, warm_up
 from orderbook.commands.replay import apply_all
 from orderbook.configuration import Configuration, Scalar, load_configuration
@@ -41,7 +42,8 @@ def explain_live(view: str, sources: Sequence[str], config: Path | None) -> None
     """Replay sources through the view, measured, and print what each of its statements and maps costs."""
     configuration = configured(config, [view], (), {"run.backend": "numba"})
     merger = Merger([open_source(source) for source in sources])
-    _, pipeline = assembled(configuration, merger.instruments, measured=True)
+    assembly, pipeline = assembled(configuration, merger.instruments, measured=True)
+    check_relations(merger.sources, assembly.program.relations)
     warm_up(pipeline)
     if not apply_all(pipeline, merger, "batch"):
         raise OrderbookError(f"interrupted after {merger.progress:.0%}")

@@ -6,6 +6,7 @@ from pathlib import Path
 from engine.plan.describe import plan_text
 from engine.plan.planner import plan
 from feeds.source import open_source
+from orderbook.change_rows import check_relations
 from orderbook.commands.common import assembled, configured, warm_up
 from orderbook.commands.replay import apply_all
 from orderbook.errors import OrderbookError
@@ -26,6 +27,7 @@ def replan(sources: Sequence[str], config: Path | None, views: Sequence[str], ou
     unmeasured = configuration.model_copy(update={"engine": configuration.engine.model_copy(update=without)})
     merger = Merger([open_source(source) for source in sources])
     assembly, pipeline = assembled(unmeasured, merger.instruments)
+    check_relations(merger.sources, assembly.program.relations)
     pipeline.engine.count_updates()
     warm_up(pipeline)
     if not apply_all(pipeline, merger, "batch"):

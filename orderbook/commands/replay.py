@@ -8,10 +8,12 @@ from pathlib import Path
 from engine.subscriptions import ViewEvent
 from feeds.source import open_source
 from orderbook.assembly import Assembly
+from orderbook.change_rows import check_relations
 from orderbook.commands.common import assembled, configured, warm_up
 from orderbook.display import progress_bar
 from orderbook.errors import OrderbookError
 from orderbook.feed_runs import source_report
+from orderbook.gate import LaterEvent
 from orderbook.merge import Merger
 from orderbook.pipeline import Pace, Pipeline
 from orderbook.summary import summary
@@ -33,6 +35,7 @@ def replay(
     configuration = configured(config, views, strategies, {})
     merger = Merger([open_source(source) for source in sources])
     assembly, pipeline = assembled(configuration, merger.instruments)
+    check_relations(merger.sources, assembly.program.relations)
     # One message at a time where somebody needs to know which one it is.
     pace: Pace = "message" if out is not None or assembly.strategies else "batch"
     failures: list[Exception] = []
@@ -82,4 +85,7 @@ def _write_events(
             raise
 
     for view in assembly.views:
+        # A view has rows before the first event where it groups by nothing.
+        for key, row in pipeline.engine[view].items():
+            output.write(LaterEvent(view, key, None, row, (0, 0, 0), "committed"), 0)
         pipeline.engine.watch_rows(view, write)

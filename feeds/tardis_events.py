@@ -1,0 +1,233 @@
+"""Compiled making of events from rows that `feeds.tardis_rows` has read: messages, books, trades."""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from feeds.tardis_rows import NOTHING, Status
+from orderbook.events import EVENT, Action, BookState, Flag, Side, StateReason
+
+# Words of a file's open message: its time (ns) and instrument, and how many events are in closed ones.
+TIME, INSTRUMENT, CLOSED = 0, 1, 2
+# Words of a book: whether a snapshot began it, whether its last row was of one, whether it is to be VALID.
+BEGUN, IN_SNAPSHOT, PENDING = 0, 1, 2
+
+# What is wrong with a row that can be read; goes on from Status.
+TICK, LOT, NEGATIVE, UNKNOWN = range(len(Status), len(Status) + 4)
+EARLY = 255
+REASONS = {
+    TICK: "the price is finer than the tick of the file's first rows; write ?scan=all or ?tick=",
+    LOT: "the amount is finer than the lot of the file's first rows; write ?scan=all or ?lot=",
+    NEGATIVE: "the amount is negative",
+    UNKNOWN: "the symbol is not in the file's first rows; write ?scan=all",
+}
+
+_LEVEL, _CLEAR, _TRADE, _STATE = (
+    int(a) for a in (Action.LEVEL, Action.CLEAR, Action.TRADE, Action.STATE)
+)
+_LAST, _SNAPSHOT, _NONE = int(Flag.LAST), int(Flag.SNAPSHOT), int(Side.NONE)
+_VALID, _SYNCHRONISED = int(BookState.VALID), int(StateReason.SYNCHRONISED)
+_NUMBER, _SIDE = int(Status.NUMBER), int(Status.SIDE)
+
+
+def new_message() -> np.ndarray:
+    """int64[3]: no message is open."""
+    return np.array([NOTHING, -1, 0], np.int64)
+
+
+@njit(cache=True, nogil=True)
+def _write(
+    events: np.ndarray,
+    count: int,
+    message: np.ndarray,
+    times: tuple[int, int],
+    action: int,
+    side: int,
+    row: tuple[int, int, int],
+    flags: int,
+) -> int:
+    """Write one event; `row` is (id, price, volume). The new count."""
+    event: Any = events[count]
+    event.exchange_time, event.receive_time = times
+    event.order_id, event.price, event.volume = row
+    event.sequence = 0
+    event.instrument = message[INSTRUMENT]
+    event.broker_id = event.reserved = 0
+    event.action, event.side, event.flags = action, side, flags
+    return count + 1
+
+
+@njit(cache=True, nogil=True)
+def close_message(events: np.ndarray, count: int, message: np.ndarray, books: np.ndarray) -> int:
+    """End the open message: a book that was waiting for it is VALID, and its last event is flagged."""
+    instrument = message[INSTRUMENT]
+    if count > message[CLOSED]:
+        if books[instrument, PENDING]:
+            books[instrument, PENDING] = 0
+            times = events[count - 1].exchange_time, events[count - 1].receive_time
+            count = _write(events, count, message, times, _STATE, _NONE, (_SYNCHRONISED, 0, _VALID), 0)
+        events[count - 1].flags |= _LAST
+    message[CLOSED] = count
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _enter(
+    events: np.ndarray, count: int, message: np.ndarray, books: np.ndarray, time: int, instrument: int
+) -> int:
+    """Be in the message of (time, instrument)."""
+    if time != message[TIME] or instrument != message[INSTRUMENT]:
+        count = close_message(events, count, message, books)
+        message[TIME], message[INSTRUMENT] = time, instrument
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _fault(price: int, amount: int, tick: int, lot: int) -> int:
+    """What is wrong with a price and an amount, both times 10^8."""
+    if price == NOTHING or amount == NOTHING:
+        return _NUMBER
+    if amount < 0:
+        return NEGATIVE
+    if price % tick:
+        return TICK
+    return LOT if amount % lot else 0
+
+
+@njit(cache=True, nogil=True)
+def update_events(
+    values: np.ndarray,
+    status: np.ndarray,
+    instruments: np.ndarray,
+    steps: np.ndarray,
+    columns: np.ndarray,
+    trades: bool,
+    books: np.ndarray,
+    message: np.ndarray,
+    events: np.ndarray,
+    count: int,
+) -> int:
+    """Events of rows of incremental_book_L2, or of trades, after the `count` that there are.
+
+    `instruments` is int32[rows], `steps` int64[instruments, 2] (tick and lot times 10^8), `columns` the
+    places of timestamp, local_timestamp, is_snapshot or id, side, price, amount. A row that is wrong has
+    its reason in `status`, or EARLY where its book has no snapshot yet. At most three events a row.
+    """
+    for row in range(len(status)):
+        instrument = instruments[row]
+        if status[row]:
+            continue
+        price, amount = values[row, columns[4]], values[row, columns[5]]
+        side = values[row, columns[3]]
+        wrong = _fault(price, amount, steps[instrument, 0], steps[instrument, 1])
+        if not trades and side == _NONE:
+            wrong = _SIDE
+        if wrong:
+            status[row] = wrong
+            continue
+        marked = values[row, columns[2]]
+        book = books[instrument]
+        if not trades and not marked and not book[BEGUN]:
+            status[row] = EARLY
+            continue
+        times = values[row, columns[0]] * 1000, values[row, columns[1]] * 1000
+        count = _enter(events, count, message, books, times[1], instrument)
+        number = price // steps[instrument, 0], amount // steps[instrument, 1]
+        if trades:
+            count = _write(events, count, message, times, _TRADE, side, (marked, number[0], number[1]), 0)
+            continue
+        flags = _SNAPSHOT if marked else 0
+        if marked and not book[IN_SNAPSHOT]:
+            count = _write(events, count, message, times, _CLEAR, _NONE, (0, 0, 0), _SNAPSHOT)
+            book[PENDING] = not book[BEGUN]
+            book[BEGUN] = 1
+        book[IN_SNAPSHOT] = marked
+        count = _write(events, count, message, times, _LEVEL, side, (0, number[0], number[1]), flags)
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _amount_at(prices: np.ndarray, amounts: np.ndarray, price: int, likely: int) -> int:
+    """The amount at a price, NOTHING where it is no level; `likely` is where to look first."""
+    if amounts[likely] and prices[likely] == price:
+        return amounts[likely]
+    for i in range(len(prices)):
+        if amounts[i] and prices[i] == price:
+            return amounts[i]
+    return NOTHING
+
+
+@njit(cache=True, nogil=True)
+def _read_levels(
+    values: np.ndarray, places: np.ndarray, steps: np.ndarray, prices: np.ndarray, amounts: np.ndarray
+) -> int:
+    """The levels of a row, [2, depth], in ticks and lots, 0 lots where there is none; what is wrong."""
+    for side in range(2):
+        for k in range(places.shape[1]):
+            price, amount = values[places[side, k, 0]], values[places[side, k, 1]]
+            prices[side, k] = amounts[side, k] = 0
+            if (price == NOTHING or price == 0) and (amount == NOTHING or amount == 0):
+                continue
+            wrong = _fault(price, amount, steps[0], steps[1])
+            if wrong:
+                return wrong
+            prices[side, k], amounts[side, k] = price // steps[0], amount // steps[1]
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def snapshot_events(
+    values: np.ndarray,
+    status: np.ndarray,
+    instruments: np.ndarray,
+    steps: np.ndarray,
+    times_at: np.ndarray,
+    places: np.ndarray,
+    levels: np.ndarray,
+    books: np.ndarray,
+    message: np.ndarray,
+    events: np.ndarray,
+    count: int,
+) -> int:
+    """Events of rows that hold the best levels of a book: what changed since the row before.
+
+    As `update_events`; `times_at` has the places of timestamp and local_timestamp, `places`
+    int64[2, depth, 2] those of the bids' and asks' prices and amounts, `levels`
+    int64[instruments, 2 (price, amount), 2, depth] the row before. At most 4 * depth + 2 events a row.
+    """
+    depth = places.shape[1]
+    prices, amounts = np.zeros((2, depth), np.int64), np.zeros((2, depth), np.int64)
+    for row in range(len(status)):
+        instrument = instruments[row]
+        if status[row]:
+            continue
+        wrong = _read_levels(values[row], places, steps[instrument], prices, amounts)
+        if wrong:
+            status[row] = wrong
+            continue
+        times = values[row, times_at[0]] * 1000, values[row, times_at[1]] * 1000
+        count = _enter(events, count, message, books, times[1], instrument)
+        book = books[instrument]
+        flags = 0
+        if not book[BEGUN]:
+            book[BEGUN] = book[PENDING] = 1
+            flags = _SNAPSHOT
+            count = _write(events, count, message, times, _CLEAR, _NONE, (0, 0, 0), flags)
+        old_prices, old_amounts = levels[instrument, 0], levels[instrument, 1]
+        for side in range(2):
+            for k in range(depth):
+                price, amount = old_prices[side, k], old_amounts[side, k]
+                if amount and _amount_at(prices[side], amounts[side], price, k) == NOTHING:
+                    count = _write(events, count, message, times, _LEVEL, side, (0, price, 0), flags)
+            for k in range(depth):
+                price, amount = prices[side, k], amounts[side, k]
+                if amount and _amount_at(old_prices[side], old_amounts[side], price, k) != amount:
+                    count = _write(events, count, message, times, _LEVEL, side, (0, price, amount), flags)
+        old_prices[:], old_amounts[:] = prices, amounts
+    return count
+
+
+def room(rows: int, waiting: int, depth: int) -> np.ndarray:
+    """EVENT[n]: room for the events of `rows` rows of `depth` levels (0: updates) after those waiting."""
+    return np.empty(waiting + rows * (4 * depth + 2 if depth else 3) + 2, EVENT)

@@ -1,0 +1,286 @@
+"""One Tardis file: what it holds, by its header and first rows, and its events block by block."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+
+from feeds import tardis_events
+from feeds.byte_stream import MAXIMUM_LINE_BYTES, Blocks, shown
+from feeds.tardis_events import close_message, new_message, room, snapshot_events, update_events
+from feeds.tardis_layout import Layout, layout_of
+from feeds.tardis_rows import NOTHING, REASONS, name_hash, read_rows
+from orderbook.errors import SourceError
+from orderbook.events import EVENT
+from orderbook.instruments import FIXED_POINT, SCALE
+from orderbook.problems import KEPT_EXAMPLES, Problems
+
+# Rows that are searched for symbols and decimal places; a file of several symbols is searched whole.
+HEAD_ROWS = 20_000
+BLOCK_BYTES = 1 << 20
+_REASONS = {int(status): reason for status, reason in REASONS.items()} | tardis_events.REASONS
+
+Name = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Steps:
+    """The coarsest tick and lot, times 10^8, that every number seen is a multiple of; at most 1."""
+
+    tick: int = FIXED_POINT
+    lot: int = FIXED_POINT
+
+    def take(self, prices: np.ndarray, amounts: np.ndarray) -> None:
+        """See more numbers, times 10^8."""
+        self.tick = _step(prices, self.tick)
+        self.lot = _step(amounts, self.lot)
+
+
+def _step(numbers: np.ndarray, step: int) -> int:
+    while step > 1 and np.any(numbers % step):
+        step //= 10
+    return step
+
+
+@dataclass(frozen=True, slots=True)
+class FileHead:
+    """What a file holds: exchange and symbol of its instruments, and when it begins (µs)."""
+
+    path: Path
+    layout: Layout
+    names: Mapping[Name, Steps]
+    begin: int
+
+
+@dataclass(slots=True, eq=False)
+class _Rows:
+    """Rows of a block, as `read_rows` leaves them."""
+
+    values: np.ndarray
+    hashes: np.ndarray
+    status: np.ndarray
+    starts: np.ndarray
+    lines: np.ndarray
+
+
+def read_head(path: Path, whole: bool) -> FileHead:
+    """Look at the first HEAD_ROWS rows, or at all of them.
+
+    Raises SourceError when the file is missing or empty, or its header is of no kind known.
+    """
+    blocks = LineBlocks(path)
+    layout: Layout | None = None
+    known: dict[int, Name] = {}
+    names: dict[Name, Steps] = {}
+    begin, count = NOTHING, 0
+    for block in blocks:
+        if layout is None:
+            layout, block = _header(path, block)
+        rows, _ = _read(block, layout)
+        good = rows.status == 0
+        if begin == NOTHING and good.any():
+            begin = int(rows.values[np.argmax(good), layout.times[1]])
+        _, firsts = np.unique(rows.hashes[good], return_index=True)
+        for value in rows.hashes[good][np.sort(firsts)].tolist():
+            chosen = good & (rows.hashes == value)
+            if value not in known:
+                line = _line(block, int(rows.starts[np.argmax(chosen)])).decode("utf-8", "replace")
+                known[value] = layout.name(line)
+            steps = names.setdefault(known[value], Steps())
+            prices, amounts = (rows.values[chosen][:, list(places)] for places in layout.numbers)
+            steps.take(*(n[n != NOTHING] for n in (prices, amounts)))
+        count += len(rows.status)
+        if count >= HEAD_ROWS and not whole and len(names) == 1:
+            break
+    if layout is None:
+        raise SourceError(f"{path}: empty or cut before its first line ends; get the file again")
+    return FileHead(path, layout, names, begin)
+
+
+class LineBlocks:
+    """A file's whole lines in blocks of about 1 MB; `cut` says after the last why the file ended early.
+
+    A last line without its end is not given: nothing tells whether its last number is whole.
+    """
+
+    def __init__(self, path: Path):
+        self.cut: str | None = None
+        self._blocks = Blocks(path)
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the file's bytes read."""
+        return self._blocks.progress
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.cut = None
+        pieces: list[bytes] = []
+        size = 0
+        for piece in self._blocks:
+            pieces.append(piece)
+            size += len(piece)
+            if size < BLOCK_BYTES:
+                continue
+            data = b"".join(pieces)
+            end = data.rfind(b"\n") + 1
+            if end:
+                yield data[:end]
+            elif size > MAXIMUM_LINE_BYTES:
+                self.cut = f"a line is longer than {MAXIMUM_LINE_BYTES} bytes"
+                return
+            pieces, size = [data[end:]], len(data) - end
+        data = b"".join(pieces)
+        end = data.rfind(b"\n") + 1
+        if end:
+            yield data[:end]
+        self.cut = self._blocks.cut
+        if data[end:].strip() and self.cut is None:
+            self.cut = "the last line has no end"
+
+
+@dataclass(slots=True, eq=False)
+class TardisFile:
+    """The events of a file whose instruments have `indexes` and, int64[n, 2], `steps` (times 10^8).
+
+    Iteration gives EVENT arrays of whole messages and counts what it leaves out; where the file is cut it
+    gives the rows before the cut, the last message as far as it goes, and then raises SourceError.
+    """
+
+    head: FileHead
+    indexes: Mapping[Name, int]
+    steps: np.ndarray
+    problems: Problems
+    counts: Counter[str]
+    _blocks: LineBlocks = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._blocks = LineBlocks(self.head.path)
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the file's bytes read."""
+        return self._blocks.progress
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        layout = self.head.layout
+        hashes, places = self._table()
+        message = new_message()
+        books = np.zeros((len(self.steps), 3), np.uint8)
+        levels = np.zeros((len(self.steps), 2, 2, max(layout.depth, 1)), np.int64)
+        waiting = np.empty(0, EVENT)
+        line = 0
+        for block in self._blocks:
+            if not line:
+                _, block = _header(self.head.path, block)
+                line = 1
+            rows, lines = _read(block, layout)
+            found = np.minimum(np.searchsorted(hashes, rows.hashes), len(hashes) - 1)
+            unknown = hashes[found] != rows.hashes
+            rows.status[unknown & (rows.status == 0)] = tardis_events.UNKNOWN
+            events = room(len(rows.status), len(waiting), layout.depth)
+            events[: len(waiting)] = waiting
+            message[tardis_events.CLOSED] = 0
+            count = self._events(rows, places[found], levels, books, message, events, len(waiting))
+            self._count(rows, block, line)
+            line += lines
+            closed = int(message[tardis_events.CLOSED])
+            waiting = events[closed:count].copy()
+            if closed:
+                yield events[:closed]
+        if len(waiting):
+            if self._blocks.cut is not None:
+                # Half a snapshot makes no book.
+                books[:, tardis_events.PENDING] = 0
+            events = room(0, len(waiting), 0)
+            events[: len(waiting)] = waiting
+            message[tardis_events.CLOSED] = 0
+            yield events[: close_message(events, len(waiting), message, books)]
+        if self._blocks.cut is not None:
+            raise SourceError(
+                f"{self.head.path}: truncated after line {line}: {self._blocks.cut}; "
+                "everything before it was read; get the whole file again"
+            )
+
+    def _table(self) -> tuple[np.ndarray, np.ndarray]:
+        """Sorted hashes of names, uint64[n], and their instruments, int32[n]."""
+        table = {name_hash([part.encode() for part in name]): self.indexes[name] for name in self.head.names}
+        # Without any instrument no row is good either.
+        ordered = sorted(table.items()) or [(0, 0)]
+        return (
+            np.array([key for key, _ in ordered], np.uint64),
+            np.array([index for _, index in ordered], np.int32),
+        )
+
+    def _events(
+        self,
+        rows: _Rows,
+        instruments: np.ndarray,
+        levels: np.ndarray,
+        books: np.ndarray,
+        message: np.ndarray,
+        events: np.ndarray,
+        count: int,
+    ) -> int:
+        layout = self.head.layout
+        common = (rows.values, rows.status, instruments, self.steps)
+        if layout.depth:
+            times, places = np.array(layout.times), np.array(layout.levels)
+            return snapshot_events(*common, times, places, levels, books, message, events, count)
+        columns = np.array(layout.updates)
+        return update_events(*common, columns, layout.trades, books, message, events, count)
+
+    def _count(self, rows: _Rows, block: bytes, line: int) -> None:
+        """Count what was left out of a block that `line` lines came before."""
+        codes = np.bincount(rows.status, minlength=256)
+        self.counts["rows"] += len(rows.status)
+        if codes[tardis_events.EARLY]:
+            self.counts["rows before the first snapshot"] += int(codes[tardis_events.EARLY])
+        for code in np.flatnonzero(codes[1 : tardis_events.EARLY]) + 1:
+            places = np.flatnonzero(rows.status == code)
+            kind = _REASONS[int(code)]
+            for row in places[:KEPT_EXAMPLES].tolist():
+                where = f"{self.head.path.name}:{line + int(rows.lines[row]) + 1}"
+                self.problems.add(kind, where, shown(_line(block, int(rows.starts[row]))))
+            self.problems.counts[kind] += len(places[KEPT_EXAMPLES:])
+
+
+def _header(path: Path, block: bytes) -> tuple[Layout, bytes]:
+    """The layout that the first line says, and the other lines."""
+    line, _, rest = block.partition(b"\n")
+    return layout_of(path, line.decode("utf-8", "replace").rstrip("\r").split(",")), rest
+
+
+def _read(block: bytes, layout: Layout) -> tuple[_Rows, int]:
+    """Rows of whole lines, and how many lines there were."""
+    most = block.count(b"\n")
+    rows = _Rows(
+        np.empty((most, len(layout.kinds)), np.int64),
+        np.empty(most, np.uint64),
+        np.empty(most, np.uint8),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+    )
+    count, lines = read_rows(
+        np.frombuffer(block, np.uint8),
+        np.array(layout.kinds, np.int8),
+        rows.values,
+        rows.hashes,
+        rows.status,
+        rows.starts,
+        rows.lines,
+    )
+    return _Rows(
+        rows.values[:count], rows.hashes[:count], rows.status[:count], rows.starts[:count], rows.lines[:count]
+    ), lines
+
+
+def _line(block: bytes, start: int) -> bytes:
+    return block[start : block.index(b"\n", start)]
+
+
+def decimal_step(step: int) -> Decimal:
+    """A tick or lot that is given times 10^8."""
+    return Decimal(step).scaleb(-SCALE).normalize() + 0
