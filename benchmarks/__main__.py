@@ -7,6 +7,7 @@ from .calls import one_event
 from .finance import finance
 from .growth import longest_event, memory
 from .joins import joins
+from .log import log
 from .measure import CONSOLE, Options
 from .slopes import slopes
 from .start import start
@@ -29,6 +30,7 @@ SECTIONS = {
     "finance": finance,
     "slopes": slopes,
     "start": start,
+    "log": log,
     "maps": maps,
 }
 # Compiles more than it measures.
