@@ -10,6 +10,7 @@ from views.compiler.types import Relation
 
 from .changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
 from .encoding import describe_row
+from .row_counts import RowCounts
 
 _ENDS = END_OF_EVENT | END_OF_MESSAGE
 _UNKNOWN, _CHECKED, _UNCHECKED = range(3)
@@ -35,9 +36,13 @@ class BaseRows:
     def __init__(self, relations: Sequence[Relation], dictionary: Dictionary):
         self._relations = relations
         self._dictionary = dictionary
-        self._rows: list[dict[bytes, int]] = [{} for _ in relations]
-        self._totals = [0] * len(relations)
-        self._fed = [_UNKNOWN] * len(relations)
+        self._empty()
+
+    def _empty(self) -> None:
+        """No rows, and no relation fed."""
+        self._rows: list[dict[bytes, int]] = [{} for _ in self._relations]
+        self._totals = [0] * len(self._relations)
+        self._fed = [_UNKNOWN] * len(self._relations)
         # Kinds of the relations that are fed with checked changes, and of a change that is skipped.
         self._trusted = {-1}
 
@@ -58,6 +63,23 @@ class BaseRows:
         held, width = self._rows[index], len(self._relations[index].columns)
         rows = np.frombuffer(b"".join(held), np.int64).reshape(len(held), width)
         return rows, np.fromiter(held.values(), np.int64, len(held))
+
+    def copied(self) -> tuple[RowCounts, ...]:
+        """A copy of the rows of every relation that has been fed."""
+        known = [i for i, fed in enumerate(self._fed) if fed != _UNKNOWN]
+        return tuple(RowCounts(i, *self.rows(i), checked=self._fed[i] == _CHECKED) for i in known)
+
+    def restore(self, relations: Sequence[RowCounts], codes: np.ndarray | None) -> None:
+        """Replaces all rows by a copy; `codes` as in Runtime.restore."""
+        self._empty()
+        for saved in relations:
+            self._feed(saved.relation, _CHECKED if saved.checked else _UNCHECKED)
+            held, size = self._rows[saved.relation], 8 * len(self._relations[saved.relation].columns)
+            for rows, counts in saved.parts(self._relations[saved.relation], codes):
+                data = rows.tobytes()
+                keys = (data[at : at + size] for at in range(0, len(data), size))
+                held.update(zip(keys, counts.tolist(), strict=True))
+                self._totals[saved.relation] += int(counts.sum())
 
     def trusts(self, batch: ChangeBatch) -> bool:
         """Whether all changes are checked ones of relations fed with checked changes only."""

@@ -9,7 +9,7 @@ from views.compiler.binding.bind import CLOCK
 from views.compiler.types import Relation
 
 from .changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
-from .retention import Retention
+from .retention import ExpiringRows, Retention
 
 
 class Clock:
@@ -26,6 +26,13 @@ class Clock:
         added.take(self.retention)
         self.retention = added
         self._index = next((i for i, r in enumerate(relations) if r.name == CLOCK), None)
+
+    def restore(
+        self, now: int | None, expiring: Sequence[ExpiringRows], codes: np.ndarray | None
+    ) -> None:
+        """Goes on at a time, with rows that were copied; `codes` as in Runtime.restore."""
+        self.now = now
+        self.retention.restore(expiring, codes)
 
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
         """The rows of `clock`, int64[n, 1], and how often each stands."""

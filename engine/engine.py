@@ -15,20 +15,21 @@ from views.compiler.binding.bind import CLOCK, Parameter
 from views.compiler.program import CompiledProgram, Sql
 
 from .backends import Backend, start_runtime
-from .base_rows import BaseRows
 from .changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
-from .clock import Clock
+from .checkpoint.state import EngineState
+from .checkpoint.transfer import restore_state, saved_state
 from .encoding import encode_row, event_batch
-from .kept_rows import KeptRows
+from .held_rows import HeldRows
 from .live_view import LiveView, live_views, missing_view
 from .map_matching import Match
 from .measure import UpdateCounter, statistics_of
 from .measures_text import costs_of
 from .messages import messages, part_of, to_message_end
-from .relation_rows import Rows, rows_of
+from .relation_rows import Rows
 from .replacement import Replacement, Replacements
-from .runtime import Firing, Runtime, Watch
-from .subscriptions import Fire, Granularity, Subscription, Version, ViewDropped, ViewEvent, log_failure
+from .runtime import Runtime, Watch
+from .subscribers import Subscribers
+from .subscriptions import Fire, Granularity, Subscription, Version, ViewEvent, log_failure
 from .view_bytes import shared_bytes
 from .watches import rebound, watch_of
 
@@ -84,19 +85,18 @@ class Engine:
         self._runtime = self.start(program)
         self._views: dict[str, LiveView] = {}
         self._show(program)
-        self._kept = KeptRows(program.relations) if keep_rows else None
-        self._clock = Clock(program.relations)
+        self._rows = HeldRows(program.relations, program.dictionary, check_rows, keep_rows)
         self._replacements = Replacements(self._replaced)
-        self._base_rows = BaseRows(program.relations, program.dictionary) if check_rows else None
         self._on_error = on_error
-        self._subscriptions: list[Subscription] = []
-        self._watched: list[Subscription] = []
+        self._subscribers = Subscribers(self.problems, lambda *failed: self._on_error(*failed))
         self._queue: deque[Callable[[], None]] = deque()
         # No watches, none to set, and nothing queued: changes go straight to the runtime.
         self._quiet = True
         self._applying = False
         self._message_open = False
         self._sequence = 0
+        self._stamp: int | None = None
+        self._switch = 0
         self._updates: UpdateCounter | None = None
         self._note_recorders()
 
@@ -108,7 +108,12 @@ class Engine:
     @property
     def version(self) -> Version:
         """The version of the last event applied; its third part counts the events."""
-        return (self._sequence, 0, self._sequence)
+        stamp = self._sequence if self._stamp is None else self._stamp
+        return (stamp, self._switch, self._sequence)
+
+    def at(self, stamp: int, switch: int) -> None:
+        """What is applied from now on was stamped so, ns, by that switch."""
+        self._stamp, self._switch = stamp, switch
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -144,7 +149,7 @@ class Engine:
             return
         if self._replacements:
             self._advance_replacements()
-        for batch in self._clock.tick(now):
+        for batch in self._rows.clock.tick(now):
             self._run(self._admitted(batch))
 
     def add_view(
@@ -202,10 +207,10 @@ class Engine:
             return
         if self._replacements:
             self._advance_replacements()
-        for part in self._clock.cut(changes):
+        for part in self._rows.clock.cut(changes):
             if isinstance(part, int):
                 self._try_tick(part)
-            elif self._base_rows is None or self._base_rows.trusts(part):
+            elif self._rows.checked is None or self._rows.checked.trusts(part):
                 self._run(part)
             else:
                 # Callbacks may queue changes after any message; rows are checked as they are applied.
@@ -256,8 +261,32 @@ class Engine:
                 raise DataError(f"subscribe: {name}={value!r}; give one of {', '.join(allowed)}")
         watch = watch_of(self.program, view, when, on == "message", fire == "edge")
         subscription = Subscription(self[view].layout, watch, callback, when, self._cancel)
-        self._after_message(partial(self._begin, subscription))
+        self._after_message(partial(self._subscribers.begin, subscription))
         return subscription
+
+    def save(self) -> EngineState:
+        """A copy of all that is held, for `load` of another engine. Raises DataError inside a message."""
+        self._between_messages("an engine cannot be saved")
+        at = self._sequence, self._stamp, self._switch
+        return saved_state(self.program, self._runtime, self._rows, at, self.problems)
+
+    def load(self, state: EngineState) -> None:
+        """Becomes as the engine was that was saved, on any backend; subscriptions look at its rows first.
+
+        Raises DataError, and changes nothing, inside a message, for a state of another program, or one
+        without rows that this engine is to keep.
+        """
+        self._between_messages("an engine cannot be loaded")
+        if self._replacements:
+            raise DataError("a state cannot be loaded while views are added or dropped; wait for that first")
+        restore_state(state, self.program, self._runtime, self._rows, self.problems)
+        self._sequence, self._stamp, self._switch = state.sequence, state.stamp, state.switch
+        self._subscribers.look(self._runtime)
+        self._settle()
+
+    def _between_messages(self, refused: str) -> None:
+        if self._applying or self._message_open:
+            raise DataError(f"{refused} inside a message; do it after its last event")
 
     def map_sizes(self) -> dict[str, int]:
         """Entries of every map of the program, by name."""
@@ -270,13 +299,13 @@ class Engine:
     @property
     def keeps_rows(self) -> bool:
         """Whether the rows of all relations are kept."""
-        return self._kept is not None
+        return self._rows.kept is not None
 
     @property
     def reads_clock(self) -> bool:
         """Whether a tick can change anything: a view reads NOW(), or rows expire."""
-        read = any(t.relation == CLOCK for t in self.program.program.triggers)
-        return read or bool(self._clock.retention.relations)
+        expiring = self._rows.clock.retention.relations
+        return bool(expiring) or any(t.relation == CLOCK for t in self.program.program.triggers)
 
     def view_bytes(self) -> dict[str, int]:
         """Bytes of every view's maps; a map that several views read is shared among them evenly."""
@@ -289,13 +318,11 @@ class Engine:
     def watches(self, program: CompiledProgram) -> Sequence[Watch]:
         """The watches of all subscriptions to views of the program, as it has them."""
         there = {r.name for r in program.program.results}
-        return [rebound(program, s) for s in list(self._subscriptions) if s.view in there]
+        return [rebound(program, s) for s in self._subscribers if s.view in there]
 
     def rows_of(self, relation: str) -> Rows:
         """The rows of a relation, int64[n, width], and how often each stands. Raises DataError."""
-        if relation == CLOCK:
-            return self._clock.rows()
-        return rows_of(relation, self.program.program, self._runtime, self._kept, self._base_rows)
+        return self._rows.rows_of(relation, self.program.program, self._runtime)
 
     def become(self, program: CompiledProgram, runtime: Runtime, matches: Mapping[str, Match]) -> None:
         """Goes on with a program that begins with the same relations; see Replacement."""
@@ -303,16 +330,8 @@ class Engine:
         runtime.adopt(before, matches)
         self._show(program)
         before.close()
-        for owner in (self._kept, self._base_rows, self._clock):
-            if owner is not None:
-                owner.extend(program.relations)
-        for subscription in self._subscriptions:
-            if subscription.view in self._views:
-                subscription.follow(self[subscription.view].layout, rebound(program, subscription))
-            else:
-                self._drop(subscription)
-        self._subscriptions = [s for s in self._subscriptions if s.active]
-        self._watched = []
+        self._rows.extend(program.relations)
+        self._subscribers.follow(program, self._views)
         self._note_recorders()
         self._settle()
 
@@ -324,10 +343,8 @@ class Engine:
 
     def _note_recorders(self) -> None:
         """Who is told of every change that has been applied."""
-        retention = self._clock.retention
-        expiring = retention if retention.relations else None
-        found = [self._kept, expiring, self._updates, self._replacements.first]
-        self._recorders = tuple(r for r in found if r is not None)
+        others = (self._updates, self._replacements.first)
+        self._recorders = (*self._rows.recorders(), *(r for r in others if r is not None))
 
     def _replace(
         self, compiled: Callable[[CompiledProgram], CompiledProgram], background: bool
@@ -347,8 +364,7 @@ class Engine:
 
     def finish(self, replacement: Replacement) -> None:
         """Waits for a replacement and those before it; raises what keeps it from taking place."""
-        if self._applying or self._message_open:
-            raise DataError("a view cannot be waited for inside a message; wait after it")
+        self._between_messages("a view cannot be waited for")
         self._replacements.finish(replacement)
 
     def _advance_replacements(self) -> None:
@@ -362,15 +378,10 @@ class Engine:
             self.problems.add("program change failed", where, str(replacement.error))
         self._note_recorders()
 
-    def _drop(self, subscription: Subscription) -> None:
-        subscription.active = False
-        error = ViewDropped(f"view {subscription.view} was dropped; its subscription has ended")
-        self._on_error(subscription, error)
-
     def _try_tick(self, now: int) -> None:
         """A tick of a stream: one that goes back is refused and counted."""
         try:
-            batches = list(self._clock.tick(now))
+            batches = list(self._rows.clock.tick(now))
         except DataError as error:
             self.problems.add("tick refused", f"after event {self._sequence}", str(error))
             return
@@ -392,20 +403,14 @@ class Engine:
             return
         if self._replacements:
             self._advance_replacements()
-        if self._base_rows is not None:
-            _, refusals = self._base_rows.admit(batch)
+        if self._rows.checked is not None:
+            _, refusals = self._rows.checked.admit(batch)
             if refusals:
                 raise DataError(refusals[0].detail)
         self._run(batch)
 
     def _admitted(self, changes: ChangeBatch) -> ChangeBatch:
-        """The changes without events that the base rows refuse, which are counted."""
-        if self._base_rows is None or self._base_rows.trusts(changes):
-            return changes
-        admitted, refusals = self._base_rows.admit(changes)
-        for refusal in refusals:
-            self.problems.add(refusal.kind, f"after event {self._sequence}", refusal.detail)
-        return admitted
+        return self._rows.admitted(changes, self.problems, f"after event {self._sequence}")
 
     def _run(self, batch: ChangeBatch) -> None:
         count = len(batch.flags)
@@ -427,13 +432,12 @@ class Engine:
 
     def _step(self, batch: ChangeBatch, start: int) -> int:
         """Applies changes up to the next firings and delivers them; returns where to go on."""
-        if self._watched != self._subscriptions:
-            self._watched = list(self._subscriptions)
-            self._runtime.watch([s.watch for s in self._watched])
+        self._subscribers.watch(self._runtime)
         done = self._runtime.apply(batch, start)
         self._advance(batch, start, done)
         for firing in self._runtime.firings():
-            self._deliver(firing)
+            if failed := self._subscribers.deliver(firing, self.version):
+                self._queue.append(partial(self._subscribers.end, failed))
         return done
 
     def _advance(self, batch: ChangeBatch, start: int, end: int) -> None:
@@ -451,25 +455,13 @@ class Engine:
         for recorder in self._recorders:
             recorder.record(part_of(batch, start, end))
 
-    def _deliver(self, firing: Firing) -> None:
-        subscription = self._watched[firing.watch]
-        if not subscription.active:
-            return
-        try:
-            subscription.callback(ViewEvent(subscription.layout, firing, self._sequence))
-        except Exception as error:
-            subscription.active = False
-            self._queue.append(partial(self._end, subscription))
-            self.problems.add("callback raised", subscription.view, f"{type(error).__name__}: {error}")
-            self._on_error(subscription, error)
-
     def _drain(self) -> None:
         """Does what is queued, in order; a queued change that leaves its message open ends the turn."""
         while self._queue and not self._message_open:
             self._queue.popleft()()
 
     def _apply_queued(self, message: ChangeBatch) -> None:
-        for part in self._clock.cut(message):
+        for part in self._rows.clock.cut(message):
             if isinstance(part, int):
                 self._try_tick(part)
             else:
@@ -488,16 +480,8 @@ class Engine:
             action()
         self._settle()
 
-    def _begin(self, subscription: Subscription) -> None:
-        self._subscriptions.append(subscription)
-
     def _cancel(self, subscription: Subscription) -> None:
-        self._after_message(partial(self._end, subscription))
-
-    def _end(self, subscription: Subscription) -> None:
-        subscription.active = False
-        if subscription in self._subscriptions:
-            self._subscriptions.remove(subscription)
+        self._after_message(partial(self._subscribers.end, subscription))
 
     def _settle(self) -> None:
-        self._quiet = not (self._subscriptions or self._watched or self._queue)
+        self._quiet = not (self._subscribers or self._queue)

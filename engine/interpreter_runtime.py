@@ -11,14 +11,22 @@ import numpy as np
 from orderbook.dictionary import Dictionary
 from orderbook.errors import ExactnessError
 from views.compiler.conditions import TRUE
-from views.compiler.m3 import Program, Result, ResultColumn
+from views.compiler.m3 import MapDeclaration, Program, Result, ResultColumn
 from views.compiler.types import BOOLEAN, Kind
 
 from .changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
 from .encoding import pack, unpack, unpack_word
 from .exactness import overflow_error, wide_key_error
 from .interpreter import Interpreter, WideKeyError
-from .map_entries import Entries, double_values, double_words, exact_values, exact_words
+from .map_entries import (
+    Entries,
+    MapColumn,
+    MapRows,
+    double_values,
+    double_words,
+    exact_values,
+    exact_words,
+)
 from .map_matching import Match
 from .runtime import Firing, PlainFiring, PlainRow, Row, Runtime, Watch, Word
 
@@ -120,20 +128,38 @@ class InterpreterRuntime:
             words = exact_words([int(v) for v in held.values()])
         return Entries(keys.reshape(len(held), len(declaration.keys)), words)
 
-    def fill(self, maps: Mapping[str, Entries]) -> None:
-        """Replaces the entries of maps."""
-        for name, entries in maps.items():
-            declaration, held = self._program.map(name), self._interpreter.exact_entries(name)
-            double = declaration.type.kind is Kind.DOUBLE
-            values: Sequence[int | Fraction] = (double_values if double else exact_values)(entries.words)
-            held.clear()
-            for codes, value in zip(entries.keys.tolist(), values, strict=True):
-                key = tuple(unpack_word(t, c) for t, c in zip(declaration.key_types, codes, strict=True))
-                held[key] = value
+    def _add(self, name: str, entries: Entries) -> None:
+        declaration, held = self._program.map(name), self._interpreter.exact_entries(name)
+        double = declaration.type.kind is Kind.DOUBLE
+        values: Sequence[int | Fraction] = (double_values if double else exact_values)(entries.words)
+        for codes, value in zip(entries.keys.tolist(), values, strict=True):
+            key = tuple(unpack_word(t, c) for t, c in zip(declaration.key_types, codes, strict=True))
+            held[key] = value
+
+    def copied(self) -> tuple[MapRows, ...]:
+        """A copy of the entries of all maps."""
+        return tuple(self._copied(m) for m in self._program.maps)
+
+    def _copied(self, declaration: MapDeclaration) -> MapRows:
+        entries, width = self.entries(declaration.name), len(declaration.keys)
+        words = entries.words.shape[1]
+        column = MapColumn(declaration.name, width, words, declaration.type.kind is Kind.DOUBLE)
+        return MapRows(np.hstack((entries.keys, entries.words)), tuple(range(width)), (column,))
+
+    def restore(self, maps: Sequence[MapRows], codes: np.ndarray | None) -> None:
+        """Replaces the entries of all maps."""
+        for declaration in self._program.maps:
+            self._interpreter.exact_entries(declaration.name).clear()
+        for rows in maps:
+            for part in rows.parts(codes, self._program.map(rows.maps[0].name).key_types):
+                for name, entries in part.items():
+                    self._add(name, entries)
 
     def adopt(self, other: Runtime, matches: Mapping[str, Match]) -> None:
         """Replaces the entries of maps by those of another runtime."""
-        self.fill({name: other.entries(m.name).with_keys(m.places) for name, m in matches.items()})
+        for name, match in matches.items():
+            self._interpreter.exact_entries(name).clear()
+            self._add(name, other.entries(match.name).with_keys(match.places))
 
     def close(self) -> None:
         """There is nothing to give back."""

@@ -10,8 +10,10 @@ import numpy as np
 from views.compiler.types import Relation
 
 from .changes import ChangeBatch
+from .hashed_copy import copied
 from .maps.cache import publish
 from .maps.shapes import hashed
+from .row_counts import RowCounts
 
 RECORD = '''\
 """Keeps the rows of a relation of {width} columns in a store that counts them."""
@@ -26,6 +28,13 @@ def record(H, kinds, values, relation):
     for i in range(len(kinds)):
         if kinds[i] >> 1 == relation:
             add(H, {columns}, 1 - 2 * (kinds[i] & 1))
+
+
+@njit(cache=True, nogil=True)
+def add_rows(H, values, counts):
+    """Adds rows with how often each stands."""
+    for i in range(len(counts)):
+        add(H, {columns}, counts[i])
 '''
 
 
@@ -50,10 +59,7 @@ class KeptRows:
             changed = np.flatnonzero(np.bincount((batch.kinds >> 1) + 1)[1:]).tolist()
         for index in changed:
             width = len(self._relations[index].columns)
-            if index not in self._stores:
-                shape = hashed(width, "i", ())
-                self._stores[index] = (shape, shape.create())
-            _recorder(width).record(self._stores[index][1], batch.kinds, batch.values, index)
+            _recorder(width).record(self._handle(index), batch.kinds, batch.values, index)
 
     def rows(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """A copy of a relation's rows, int64[n, width], and how often each stands, int64[n]."""
@@ -61,9 +67,28 @@ class KeptRows:
         if index not in self._stores:
             return np.empty((0, width), np.int64), np.empty(0, np.int64)
         shape, handle = self._stores[index]
-        out = np.empty((shape.size(handle), width + 1), np.int64)
-        shape.export(handle, out)
+        out = copied(shape, handle, width + 1)
         return np.ascontiguousarray(out[:, :width]), out[:, width].copy()
+
+    def copied(self) -> tuple[RowCounts, ...]:
+        """A copy of the rows of every relation that has changed."""
+        return tuple(RowCounts(index, *self.rows(index)) for index in sorted(self._stores))
+
+    def restore(self, relations: Sequence[RowCounts], codes: np.ndarray | None) -> None:
+        """Replaces all rows by a copy; `codes` as in Runtime.restore."""
+        for shape, handle in self._stores.values():
+            shape.clear(handle)
+        for saved in relations:
+            relation = self._relations[saved.relation]
+            for rows, counts in saved.parts(relation, codes):
+                _recorder(len(relation.columns)).add_rows(self._handle(saved.relation), rows, counts)
+
+    def _handle(self, index: int) -> int:
+        """The store of a relation, a new one at its first change."""
+        if index not in self._stores:
+            shape = hashed(len(self._relations[index].columns), "i", ())
+            self._stores[index] = (shape, shape.create())
+        return self._stores[index][1]
 
     def memory_bytes(self) -> int:
         """Bytes held."""

@@ -40,10 +40,19 @@ from .generate.support import free
 from .generate.triggers import program_module
 from .generate.watches import Look, looks_of, watch_module
 from .generate.writes import Writes
-from .map_entries import Entries
+from .map_entries import Entries, MapRows
 from .map_matching import Match
 from .maps.cache import publish
-from .numba_transfer import counted, entries_of, fill_store, is_moved, keys_of, same_directory
+from .numba_transfer import (
+    add_entries,
+    counted,
+    entries_of,
+    fill_store,
+    is_moved,
+    keys_of,
+    rows_of_store,
+    same_directory,
+)
 from .plan.planner import plan
 from .plan.statistics import Statistics
 from .plan.steps import Directory, Store
@@ -69,6 +78,7 @@ class NumbaRuntime:
     ):
         self.plan = plan(program) if statistics is None else plan(program, statistics)
         self._layout = layout_for(self.plan)
+        self._maps = tuple(m.name for m in program.maps)
         self._texts = TextConstants(dictionary)
         writes = MeasuredWrites if measured else Writes
         source = program_module(self.plan, self._texts.places, writes)
@@ -223,10 +233,24 @@ class NumbaRuntime:
         held = self.plan.stores_of(name)[0]
         return entries_of(self._shape(held), self._handle(held), held, name)
 
-    def fill(self, maps: Mapping[str, Entries]) -> None:
-        """Replaces the entries of maps in all stores that hold them."""
-        self._fill([s for s in self.plan.stores if not maps.keys().isdisjoint(s.maps)], maps)
-        self._count_keys([d for d in self.plan.directories if self._shares(d, maps)])
+    def copied(self) -> tuple[MapRows, ...]:
+        """A copy of the entries of all maps of the program; what the plan adds is made of them."""
+        stores = {s.name: s for s in (self.plan.stores_of(name)[0] for name in self._maps)}
+        return tuple(rows_of_store(self._shape(s), self._handle(s), s) for s in stores.values())
+
+    def restore(self, maps: Sequence[MapRows], codes: np.ndarray | None) -> None:
+        """Replaces the entries of all maps, in every store that holds them."""
+        self._texts.follow()
+        for s in self.plan.stores:
+            self._shape(s).clear(self._handle(s))
+        # A store's entry is there while an exact map of it holds something, so those come first.
+        for rows in sorted(maps, key=lambda r: all(c.double for c in r.maps)):
+            first = rows.maps[0].name
+            stores = {s.name: s for c in rows.maps for s in self.plan.stores_of(c.name)}
+            for part in rows.parts(codes, self.plan.program.map(first).key_types):
+                for s in stores.values():
+                    add_entries(self._shape(s), self._handle(s), s, part)
+        self._count_keys(self.plan.directories)
 
     def adopt(self, other: Runtime, matches: Mapping[str, Match]) -> None:
         """Takes over the stores that are as this plan has them, and the entries of other maps."""

@@ -15,10 +15,11 @@ from views.compiler.types import Kind
 
 from .changes import NULL_CODE
 from .generate.typed_code import ZERO
-from .map_entries import Entries
+from .hashed_copy import copied
+from .map_entries import Entries, MapColumn, MapRows
 from .map_matching import Match
 from .maps.cache import publish
-from .maps.columns import columns, width
+from .maps.columns import WORDS, columns, width
 from .plan.steps import Directory, Store
 
 HEAD = '''\
@@ -39,33 +40,36 @@ def key_order(store: Store) -> tuple[int, ...]:
 
 def entries_of(shape: ModuleType, handle: int, store: Store, name: str) -> Entries:
     """The entries of one of the maps of a store."""
-    out, count = _exported(shape, handle, store), len(store.key_types)
-    column = columns(store.layout)[store.maps.index(name)]
-    words = np.zeros((len(out), 2), np.int64)
-    at = count + column.offset
-    words[:, 0] = out[:, at]
-    words[:, 1] = out[:, at] >> 63 if column.kind == "i" else out[:, at + 1]
-    there = (words.view(np.float64) if column.kind == "d" else words).any(axis=1)
-    return Entries(_keys(out[there], store), words[there])
+    held = rows_of_store(shape, handle, store)
+    assert isinstance(held.rows, np.ndarray)
+    return held.entries(held.maps[store.maps.index(name)], held.rows)
+
+
+def rows_of_store(shape: ModuleType, handle: int, store: Store) -> MapRows:
+    """The entries of all maps of a store, as it holds them."""
+    rows, keys = _exported(shape, handle, store), key_order(store)
+    if store.ordered is not None:
+        rows[:, len(keys) - 1] = _tree_words(rows[:, len(keys) - 1], store)
+    maps = [
+        MapColumn(name, len(keys) + column.offset, WORDS[column.kind], column.kind == "d")
+        for name, column in zip(store.maps, columns(store.layout), strict=False)
+    ]
+    return MapRows(rows, tuple(keys.index(i) for i in range(len(keys))), tuple(maps))
 
 
 def keys_of(shape: ModuleType, handle: int, store: Store) -> np.ndarray:
     """The keys of all entries of a store, int64[n, k]."""
-    return _keys(_exported(shape, handle, store), store)
+    held = rows_of_store(shape, handle, store)
+    return held.rows[:][:, list(held.keys)]
 
 
 def _exported(shape: ModuleType, handle: int, store: Store) -> np.ndarray:
-    out = np.zeros((shape.size(handle), len(store.key_types) + width(store.layout)), np.int64)
+    words = len(store.key_types) + width(store.layout)
+    if store.ordered is None and store.key_types:
+        return copied(shape, handle, words)
+    out = np.empty((shape.size(handle), words), np.int64)
     shape.export(handle, out)
     return out
-
-
-def _keys(exported: np.ndarray, store: Store) -> np.ndarray:
-    keys = np.empty((len(exported), len(store.key_types)), np.int64)
-    keys[:, list(key_order(store))] = exported[:, : len(store.key_types)]
-    if store.ordered is not None:
-        keys[:, store.ordered] = _tree_words(keys[:, store.ordered], store)
-    return keys
 
 
 def _tree_words(words: np.ndarray, store: Store) -> np.ndarray:
@@ -91,6 +95,11 @@ def counted(keys: np.ndarray, positions: Sequence[int]) -> Entries:
 def fill_store(shape: ModuleType, handle: int, store: Store, maps: Mapping[str, Entries]) -> None:
     """Replaces what a store holds by the entries of its maps; those not given are empty."""
     shape.clear(handle)
+    add_entries(shape, handle, store, maps)
+
+
+def add_entries(shape: ModuleType, handle: int, store: Store, maps: Mapping[str, Entries]) -> None:
+    """Adds entries to those of a store's maps, which have none at these keys."""
     module = _fill_module(shape.__name__, len(store.key_types), store)
     order = list(key_order(store))
     # An entry is there while an exact column holds something, so those come first.
@@ -143,7 +152,8 @@ def _fill_module(shape: str, keys: int, store: Store) -> ModuleType:
             lines.append("            if words[row, part] != 0.0:")
             lines.append(f"                {_add(store, keys, column.number, 'words[row, part]', '0')}")
         else:
-            value = "words[row, 0]" if column.kind == "i" else "words_to_wide(words[row, 0], words[row, 1])"
+            low, high = (f"words[row, {part}]" for part in (0, 1))
+            value = f"int({low})" if column.kind == "i" else f"words_to_wide({low}, {high})"
             lines.append(f"        {_add(store, keys, column.number, value, '0')}")
         lines += ["", ""]
     text = "\n".join(lines)
@@ -156,4 +166,4 @@ def _add(store: Store, keys: int, column: int, value: str, presence: str) -> str
     if len(deltas) > len(store.maps):
         deltas[-1] = presence
     deltas[column] = value
-    return f"add({', '.join(['H', *(f'keys[row, {i}]' for i in range(keys)), *deltas])})"
+    return f"add({', '.join(['H', *(f'int(keys[row, {i}])' for i in range(keys)), *deltas])})"

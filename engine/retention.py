@@ -3,6 +3,7 @@
 import heapq
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy as np
 from views.compiler.types import Relation
 
 from .changes import NULL_CODE, ChangeBatch
+from .map_entries import recode
+from .row_counts import RowCounts, text_columns
 
 
 class Retention:
@@ -26,6 +29,15 @@ class Retention:
         """Goes on with the rows of another one, whose relations come first among its own."""
         self._windows |= other._windows
 
+    def copied(self) -> "tuple[ExpiringRows, ...]":
+        """What is known of every relation's rows; nothing in it changes."""
+        return tuple(window.copied(index) for index, window in self._windows.items())
+
+    def restore(self, relations: "Sequence[ExpiringRows]", codes: np.ndarray | None) -> None:
+        """Goes on with rows that were copied; `codes` as in Runtime.restore."""
+        for saved in relations:
+            self._windows[saved.relation].restore(saved, codes)
+
     def record(self, batch: ChangeBatch) -> None:
         """Notes the rows that a batch inserts and deletes."""
         for index, window in self._windows.items():
@@ -39,12 +51,27 @@ class Retention:
         return [(index, rows) for index, rows in found if len(rows)]
 
 
+@dataclass(frozen=True, slots=True)
+class ExpiringRows:
+    """The rows of a relation, by its index, that have not expired.
+
+    segments: int64[n, width] each, in the order in which they are looked at. fresh: int64[n, width], rows
+    in no segment yet. deleted: rows that were deleted before, and how often.
+    """
+
+    relation: int
+    segments: tuple[np.ndarray, ...]
+    fresh: np.ndarray
+    deleted: RowCounts
+
+
 class _Window:
     """The rows of one relation that have not expired: segments, each in order of time."""
 
     def __init__(self, relation: Relation):
         assert relation.retain is not None
         self._span = relation.retain
+        self._relation = relation
         self._width = len(relation.columns)
         self._column = [c.name for c in relation.columns].index(relation.retain_by or "ts")
         # A heap: the first time of a segment, a number that breaks ties, and its rows.
@@ -61,6 +88,28 @@ class _Window:
             self._deleted.update(row.tobytes() for row in rows[gone])
         if not gone.all():
             self._fresh.append(rows[~gone].copy())
+
+    def copied(self, index: int) -> ExpiringRows:
+        """Segments and fresh rows are never written again, so they are not copied."""
+        segments = tuple(rows for *_, rows in sorted(self._segments, key=lambda s: s[:2]))
+        rows = np.frombuffer(b"".join(self._deleted), np.int64).reshape(-1, self._width)
+        counts = np.fromiter(self._deleted.values(), np.int64, len(rows))
+        fresh = np.concatenate([np.empty((0, self._width), np.int64), *self._fresh])
+        return ExpiringRows(index, segments, fresh, RowCounts(index, rows, counts))
+
+    def restore(self, saved: ExpiringRows, codes: np.ndarray | None) -> None:
+        """Replaces the rows by those saved."""
+        texts = text_columns(self._relation)
+        arrays = [np.array(rows) for rows in (saved.fresh, *saved.segments)]
+        for rows in arrays:
+            recode(rows, texts, codes)
+        self._segments, self._deleted = [], Counter()
+        self._fresh = [rows for rows in arrays[:1] if len(rows)]
+        for segment in arrays[1:]:
+            self._push(segment)
+        for rows, counts in saved.deleted.parts(self._relation, codes):
+            for row, times in zip(rows, counts.tolist(), strict=True):
+                self._deleted[row.tobytes()] = times
 
     def expired(self, now: int) -> np.ndarray:
         """The rows of before now - span, which leave the window."""

@@ -4,10 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from views.compiler.calculus import Scalar
 
 from .changes import ChangeBatch
-from .map_entries import Entries
+from .map_entries import Entries, MapRows
 from .map_matching import Match
 
 # An encoded value: a scaled integer, ns, a dictionary code, a float, or None for NULL.
@@ -110,10 +112,14 @@ class Runtime(Protocol):
     def entries(self, name: str) -> Entries:
         """A copy of the entries of a map, as of the last change."""
 
-    def fill(self, maps: Mapping[str, Entries]) -> None:
-        """Replaces the entries of the maps given, by name; rows of views follow, watches do not look.
+    def copied(self) -> tuple[MapRows, ...]:
+        """A copy of the entries of all maps, as of the last change."""
 
-        Raises ExactnessError when a value does not fit 128 bits.
+    def restore(self, maps: Sequence[MapRows], codes: np.ndarray | None) -> None:
+        """Replaces the entries of all maps by those that a runtime of the same program copied.
+
+        `codes` gives for each dictionary code in the copy what it is now, None where all are the same.
+        Rows of views follow, watches do not look.
         """
 
     def adopt(self, other: "Runtime", matches: Mapping[str, Match]) -> None:

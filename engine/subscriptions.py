@@ -9,8 +9,8 @@ from orderbook.errors import DataError
 from .live_view import Key, ViewLayout, ViewRow
 from .runtime import Firing, Watch
 
-# (stamp, switch, seq). On one node without switches: switch 0, and seq counts the events applied, from
-# 1, refused ones included; the stamp is the seq.
+# (stamp, switch, seq): seq counts the events applied, from 1, refused ones included; without switches the
+# stamp is the seq, and the switch 0.
 Version = tuple[int, int, int]
 Granularity = Literal["message", "event"]
 Fire = Literal["edge", "change"]
@@ -24,12 +24,12 @@ class ViewEvent:
     applied. status: "committed", as every event of a single node is.
     """
 
-    __slots__ = ("_firing", "_layout", "_seq")
+    __slots__ = ("_firing", "_layout", "version")
 
-    def __init__(self, layout: ViewLayout, firing: Firing, seq: int):
+    def __init__(self, layout: ViewLayout, firing: Firing, version: Version):
         self._layout = layout
         self._firing = firing
-        self._seq = seq
+        self.version = version
 
     @property
     def view(self) -> str:
@@ -46,10 +46,6 @@ class ViewEvent:
     @property
     def new(self) -> ViewRow | None:
         return self._layout.row(self._firing.new)
-
-    @property
-    def version(self) -> Version:
-        return (self._seq, 0, self._seq)
 
     @property
     def status(self) -> Literal["tentative", "committed"]:

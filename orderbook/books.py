@@ -7,10 +7,11 @@ import numpy as np
 from engine.changes import END_OF_MESSAGE, ChangeBatch
 from orderbook import ladder, order_table
 from orderbook.book_loop import CHANGES_OF_EVENT, apply_events
+from orderbook.book_snapshot import SAVED_BOOK, BooksState
 from orderbook.book_state import ASK, BID, BOOK, CONTEXT, PROBLEMS, WIDTH, Problem
 from orderbook.dictionary import Dictionary
 from orderbook.errors import DataError
-from orderbook.events import EVENT, BookState, Side
+from orderbook.events import EVENT, Action, BookState, Side
 from orderbook.instruments import Instruments
 from orderbook.memory import Memory
 
@@ -105,6 +106,42 @@ class Books:
         self._context["touched_count"] = 0
         self._context["message"] += 1
         return ChangeBatch(held.kinds, held.flags, held.values)
+
+    def save(self) -> BooksState:
+        """A copy of all books. Raises DataError while a message is open; `flush` ends it."""
+        self._between_messages("saved")
+        saved = np.zeros(len(self._books), SAVED_BOOK)
+        for name in ("tick_scale", "lot_scale", "state"):
+            saved[name] = self._books[name]
+        saved["orders"] = self._books["orders"] > 0
+        saved["rows"] = self._ladders["rows"].reshape(-1, 2).sum(axis=1)
+        names = [(i.venue, i.symbol) for i in self._instruments]
+        rows = [self.resting(index) for index in range(len(saved))]
+        return BooksState(names, saved, rows, self._problems.copy())
+
+    def load(self, state: BooksState) -> None:
+        """Becomes as the books were that were saved; what relations hold is not told to anyone.
+
+        Instruments are found by venue and symbol; those that were not saved are as at the start. Raises
+        DataError, and changes nothing, while a message is open, and for a state that does not fit.
+        """
+        self._between_messages("loaded")
+        places = state.places(self._instruments)
+        clear = np.zeros(len(self._books), EVENT)
+        clear["instrument"], clear["action"], clear["side"] = range(len(clear)), Action.CLEAR, Side.NONE
+        self.apply(clear)
+        self._books["state"] = BookState.SYNCING
+        for number, instrument in enumerate(places):
+            for events in state.events(number, instrument):
+                self.apply(events)
+            self._books["state"][instrument] = state.books["state"][number]
+        self.flush()
+        self._problems[:] = 0
+        self._problems[[*places, -1]] = state.problems
+
+    def _between_messages(self, done: str) -> None:
+        if len(self._held.kinds) or self._context["last_change"] >= 0:
+            raise DataError(f"books cannot be {done} inside a message; do it after its last event")
 
     def state(self, instrument: int) -> BookState:
         """The state of a book."""

@@ -48,6 +48,10 @@ class Dictionary:
             raise DataError(f"no string has code {code}; the dictionary holds {len(self._strings)}")
         return self._strings[code]
 
+    def strings(self) -> tuple[str, ...]:
+        """All strings, by code."""
+        return tuple(self._strings)
+
     def encode_all(self, strings: Iterable[str]) -> np.ndarray:
         """Codes of many strings, int64[n]."""
         return np.fromiter((self.encode(s) for s in strings), np.int64)
