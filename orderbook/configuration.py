@@ -9,24 +9,19 @@ from collections.abc import Collection, Mapping
 from decimal import Decimal
 from functools import cache, reduce
 from importlib import resources
+from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal, LiteralString
+from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    PrivateAttr,
-    ValidationError,
-)
+from pydantic import BeforeValidator, Field, PlainValidator, PrivateAttr, ValidationError
 from pydantic_core import PydanticCustomError
 
 from orderbook.configuration_errors import explain, nearest, problem, suggestion
 from orderbook.errors import ConfigurationError
-from orderbook.sizes import SIZE
+from orderbook.feed_options import FEEDS, CaptureFeed, Feed, FileFeed, TableFeed, feed_table
+from orderbook.operation_options import LoggingOptions, MetricsOptions
+from orderbook.option_types import File, Filled, Real, Section, Text, matching
+from orderbook.sizes import SIZE, size_of
 from orderbook.toml_document import KeyPath, TomlDocument, parse_toml, read_toml
 
 Scalar = Decimal | int | str | bool
@@ -40,52 +35,11 @@ def _scalar(value: object) -> Scalar:
     raise PydanticCustomError("scalar", "a finite number, a string or a boolean")
 
 
-def _matching(pattern: str, expected: LiteralString) -> AfterValidator:
-    def check(text: str) -> str:
-        if re.fullmatch(pattern, text) is None:
-            raise PydanticCustomError("pattern", expected)
-        return text
-
-    return AfterValidator(check)
-
-
-def _filled(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """An AfterValidator, unlike `min_length`, stays silent where the elements already have errors."""
-    if not values:
-        raise PydanticCustomError("too_short", "an array that is not empty")
-    return values
-
-
-def _feed_table(value: object) -> object:
-    """`coinbase:BTC-USD,ETH-USD`, `simulated`, `FORMAT:FILE` or `FILE` as the table it stands for."""
-    if not isinstance(value, str):
-        return value
-    kind, colon, rest = value.partition(":")
-    if kind in ("simulated", "coinbase"):
-        return {"kind": kind, "products": rest.split(",")} if colon else {"kind": kind}
-    if colon:
-        return {"kind": "file", "format": kind, "path": rest}
-    return {"kind": "file", "path": value}
-
-
-# TOML floats arrive as Decimals; keys that need no exact value take them as floats.
-Real = Annotated[
-    float,
-    BeforeValidator(lambda value: float(value) if isinstance(value, Decimal) else value),
-    Field(allow_inf_nan=False),
-]
-Text = Annotated[str, Field(min_length=1)]
-Products = Annotated[tuple[Text, ...], Field(strict=False), AfterValidator(_filled)]
-File = Annotated[Path, Field(strict=False)]
 Scalars = dict[str, Annotated[Scalar, PlainValidator(_scalar)]]
-StrategyName = Annotated[str, _matching(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "MODULE:CLASS")]
+StrategyName = Annotated[str, matching(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "MODULE:CLASS")]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class RunOptions(_Section):
+class RunOptions(Section):
     """What runs: names or .sql paths of views, MODULE:CLASS of strategies, seconds (None: until Ctrl-C)."""
 
     views: Annotated[tuple[Text, ...], Field(strict=False)]
@@ -94,73 +48,86 @@ class RunOptions(_Section):
     duration_seconds: Annotated[Real, Field(gt=0)] | None = None
 
 
-class ViewOptions(_Section):
+class ViewOptions(Section):
     """Folders of .sql files, or files, searched in order before the views that ship."""
 
     paths: Annotated[tuple[File, ...], Field(strict=False)] = ()
 
 
-class SimulatedFeed(_Section):
-    """The simulated exchange and its client.
-
-    `events_per_second` counts order-book messages of all products; `imbalance` in [0, 1] is how
-    hard one side presses, in episodes; `levels` are price levels a side.
-    """
-
-    kind: Literal["simulated"]
-    products: Products = ("BTC-USD", "ETH-USD", "SOL-USD")
-    seed: Annotated[int, Field(ge=0)] = 1
-    events_per_second: Annotated[Real, Field(gt=0)] = 2000.0
-    imbalance: Annotated[Real, Field(ge=0, le=1)] = 0.3
-    levels: Annotated[int, Field(ge=1)] = 200
-
-
-class CoinbaseFeed(_Section):
-    """Coinbase's `full` channel over a websocket at `url`, with snapshots from `rest_url`."""
-
-    kind: Literal["coinbase"]
-    products: Products
-    url: Annotated[str, _matching(r"wss?://.+", "a ws(s) address")] = "wss://ws-feed.exchange.coinbase.com"
-    rest_url: Annotated[str, _matching(r"https?://.+", "an http(s) address")] = (
-        "https://api.exchange.coinbase.com"
-    )
-
-
-class FileFeed(_Section):
-    """A recorded source: `path` read as `format`, or as its name tells where `format` is None."""
-
-    kind: Literal["file"]
-    path: File
-    format: Text | None = None
-
-    @property
-    def source(self) -> str:
-        """The source as the command line writes it: FORMAT:FILE or FILE."""
-        return f"{self.format}:{self.path}" if self.format else str(self.path)
-
-
-Feed = SimulatedFeed | CoinbaseFeed | FileFeed
-_FEEDS: dict[str, type[_Section]] = {"simulated": SimulatedFeed, "coinbase": CoinbaseFeed, "file": FileFeed}
-
-
 _UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_SYNC = r"batch|never|[1-9]\d{0,8}(us|ms|s)"
+_TIME = r"0*[1-9]\d{0,8}(ns|us|ms|s|m|h)"
+_SIZE_OR_TIME = f"(?i:{SIZE})|{_TIME}"
 
 
-class ClockOptions(_Section):
+def nanoseconds(text: str) -> int:
+    """A time such as "100ms" in ns."""
+    number = text.rstrip("nsumh")
+    return int(number) * _UNITS[text.removeprefix(number)]
+
+
+class ClockOptions(Section):
     """How often the clock that NOW() reads moves: an integer and a unit, such as "100ms"."""
 
-    resolution: Annotated[str, _matching(r"0*[1-9]\d{0,8}(ns|us|ms|s|m|h)", 'a time such as "1s"')] = "1s"
+    resolution: Annotated[str, matching(_TIME, 'a time such as "1s"')] = "1s"
 
     @property
     def nanoseconds(self) -> int:
         """The resolution in ns."""
-        number = self.resolution.rstrip("nsumh")
-        return int(number) * _UNITS[self.resolution.removeprefix(number)]
+        return nanoseconds(self.resolution)
 
 
-class EngineOptions(_Section):
+class EpochOptions(Section):
+    """How long an epoch is, of which committed versions are made."""
+
+    length: Annotated[str, matching(_TIME, 'a time such as "1s"')] = "1s"
+
+    @property
+    def nanoseconds(self) -> int:
+        """The length in ns."""
+        return nanoseconds(self.length)
+
+
+class LogOptions(Section):
+    """The durable log of a run: its `folder` (None: no log), and when what is appended is durable.
+
+    `sync` is "batch", "never" or an interval. `segment` is the size of a file; a checkpoint is written every
+    `checkpoint_interval`, and the last `keep` stay; what the log has before them goes, unless `keep_log`.
+    """
+
+    folder: File | None = None
+    sync: Annotated[str, matching(_SYNC, '"batch", "never" or a time such as "100ms"')] = "batch"
+    segment: Annotated[str, matching(f"(?i:{SIZE})", 'a size such as "64 MB"')] = "64 MB"
+    checkpoint_interval: Annotated[str, matching(_TIME, 'a time such as "60s"')] = "60s"
+    keep: Annotated[int, Field(ge=1)] = 2
+    keep_log: bool = False
+
+    @property
+    def checkpoint_seconds(self) -> float:
+        """The interval between checkpoints in seconds."""
+        return nanoseconds(self.checkpoint_interval) / 1e9
+
+
+class RecordOptions(Section):
+    """Recordings of live feeds: their `folder` (None: none), and after what size or time files `rotate`."""
+
+    folder: File | None = None
+    rotate: Annotated[str, matching(_SIZE_OR_TIME, 'a size or time such as "1 GB" or "1h"')] | None = None
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The bytes and seconds of a file."""
+        if self.rotate is None:
+            return inf, inf
+        if re.fullmatch(_TIME, self.rotate):
+            return inf, nanoseconds(self.rotate) / 1e9
+        return size_of(self.rotate), inf
+
+
+class EngineOptions(Section):
     """`batch_size` and `queue_size` count events; `cache` None leaves the folder to the engine.
 
+    `when_behind` says what strategies see while half of the queue waits: every change, or each row's last.
     `keep_rows` keeps the rows of all relations for views that are added later; `statistics` is a file of
     `orderbook replan`. `materialize` is how much is kept of views that do not say so, `memory_budget` the
     size that all maps are to stay within.
@@ -171,23 +138,29 @@ class EngineOptions(_Section):
     cache: File | None = None
     keep_rows: bool = False
     statistics: File | None = None
+    when_behind: Literal["block", "conflate"] = "block"
     materialize: Literal["none", "first", "full"] = "full"
-    memory_budget: Annotated[str, _matching(f"(?i:{SIZE})", 'a size such as "512 MB"')] | None = None
+    memory_budget: Annotated[str, matching(f"(?i:{SIZE})", 'a size such as "512 MB"')] | None = None
 
 
-class Configuration(_Section):
+class Configuration(Section):
     """A validated configuration; `load_configuration` makes them."""
 
     run: RunOptions
     parameters: Scalars
     views: ViewOptions
     feeds: Annotated[
-        tuple[Annotated[Feed, Field(discriminator="kind"), BeforeValidator(_feed_table)], ...],
+        tuple[Annotated[Feed, Field(discriminator="kind"), BeforeValidator(feed_table)], ...],
         Field(strict=False),
-        AfterValidator(_filled),
+        Filled,
     ]
     strategies: dict[str, Scalars]
     clock: ClockOptions
+    epochs: EpochOptions
+    log: LogOptions
+    record: RecordOptions
+    metrics: MetricsOptions
+    logging: LoggingOptions
     engine: EngineOptions
     _document: TomlDocument = PrivateAttr()
     _overridden: frozenset[KeyPath] = PrivateAttr(frozenset())
@@ -298,11 +271,11 @@ def _unknown_key(location: KeyPath) -> str:
     sections = {
         name: field.annotation.model_fields
         for name, field in Configuration.model_fields.items()
-        if isinstance(field.annotation, type) and issubclass(field.annotation, _Section)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
     }
     match location:
         case ("feeds", int(), str(kind), str(key)):
-            known: Collection[str] = _FEEDS[kind].model_fields
+            known: Collection[str] = FEEDS[kind].model_fields
         case (str(section), str(key)):
             known = sections[section]
         case _:
@@ -329,10 +302,18 @@ def _check_strategy_tables(
 def _anchored(configuration: Configuration, folder: Path) -> Configuration:
     """Make relative paths relative to `folder`."""
     run, views, engine = configuration.run, configuration.views, configuration.engine
+    record, logging = configuration.record, configuration.logging
     names = tuple(str(folder / name) if name.endswith(".sql") else name for name in run.views)
+    with_path = FileFeed | CaptureFeed
     feeds = tuple(
-        feed.model_copy(update={"path": folder / feed.path}) if isinstance(feed, FileFeed) else feed
+        feed.model_copy(update={"path": folder / feed.path}) if isinstance(feed, with_path) else feed
         for feed in configuration.feeds
+    )
+    feeds = tuple(
+        feed.model_copy(update={"url": str(folder / feed.url)})
+        if isinstance(feed, TableFeed) and "://" not in feed.url
+        else feed
+        for feed in feeds
     )
     return configuration.model_copy(
         update={
@@ -345,5 +326,10 @@ def _anchored(configuration: Configuration, folder: Path) -> Configuration:
                     "statistics": folder / engine.statistics if engine.statistics else None,
                 }
             ),
+            "log": configuration.log.model_copy(
+                update={"folder": folder / configuration.log.folder if configuration.log.folder else None}
+            ),
+            "record": record.model_copy(update={"folder": folder / record.folder if record.folder else None}),
+            "logging": logging.model_copy(update={"file": folder / logging.file if logging.file else None}),
         }
     )

@@ -1,45 +1,62 @@
-"""What waits between feeds and the engine: items in order of arrival, bounded by their events."""
+"""What waits between feeds and the engine: stamped as it enters, so that its order is that of the stamps."""
 
 import asyncio
 from collections import deque
 
 from orderbook.merge import ChangeItem, Item, TickItem
+from orderbook.switch import HybridClock, Stamped
 
 
 class EventQueue:
-    """A queue of (item, live) of one event loop; putting waits while `limit` events are in it.
+    """The one order of what several switches receive, in one event loop; putting waits while it is full.
 
-    An item of more than `limit` events is taken alone.
+    It is full with `limit` events; an item of more is taken alone. Each item is stamped when there is room
+    for it, so that no switch can hold back the others by what it has not handed over.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._items: deque[tuple[Item | TickItem, bool]] = deque()
+    def __init__(self, limit: int, clock: HybridClock) -> None:
+        self.limit = limit
+        self._most = 0
+        self._clock = clock
+        self._items: deque[Stamped] = deque()
         self._waiting = 0
         self._closed = False
         self._room, self._arrived = asyncio.Event(), asyncio.Event()
 
-    async def put(self, item: Item | TickItem, live: bool) -> None:
-        """Append an item, once there is room."""
+    @property
+    def waiting(self) -> int:
+        """How many events wait."""
+        return self._waiting
+
+    @property
+    def most(self) -> int:
+        """How many events have waited at most."""
+        return max(self._most, self._waiting)
+
+    async def put(self, item: Item | TickItem, live: bool, switch: int = 0) -> int:
+        """Stamp and append an item, once there is room; returns the stamp."""
         size = _size(item)
-        while self._waiting and self._waiting + size > self._limit:
+        while self._waiting and self._waiting + size > self.limit:
             self._room.clear()
             await self._room.wait()
-        self._items.append((item, live))
+        stamped = Stamped(self._clock.stamp(), switch, item, live)
+        self._items.append(stamped)
         self._waiting += size
         self._arrived.set()
+        return stamped.stamp
 
-    async def get(self) -> tuple[Item | TickItem, bool] | None:
-        """The next item; None when the queue is closed and empty."""
+    async def get(self, most: int = 1) -> list[Stamped]:
+        """The next items, at most `most`; none when the queue is closed and empty."""
         while not self._items:
             if self._closed:
-                return None
+                return []
             self._arrived.clear()
             await self._arrived.wait()
-        item, live = self._items.popleft()
-        self._waiting -= _size(item)
+        self._most = max(self._most, self._waiting)
+        taken = [self._items.popleft() for _ in range(min(most, len(self._items)))]
+        self._waiting -= sum(_size(stamped.item) for stamped in taken)
         self._room.set()
-        return item, live
+        return taken
 
     def close(self) -> None:
         """Nothing more will be put."""

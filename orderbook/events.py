@@ -20,7 +20,7 @@ class Action(IntEnum):
     LEVEL = 6     # L2: a price level now has this total volume; 0 removes it
     CLEAR = 7     # the side (or both, Side.NONE) of the book empties: gap, resync, halt
     TRADE = 8     # a trade print that changes no book state; side is the aggressor's
-    STATE = 9     # the book's state becomes `volume`: a BookState
+    STATE = 9     # the book's state becomes `volume`: a BookState; `order_id` is a StateReason
 
 
 class Side(IntEnum):
@@ -33,6 +33,23 @@ class BookState(IntEnum):
     SYNCING = 0
     VALID = 1
     STALE = 2
+
+
+class StateReason(IntEnum):
+    """Why a book has its state."""
+
+    NONE = 0
+    SYNCHRONISED = 1   # valid: it equals the exchange's
+    CONNECTED = 2      # syncing: a connection has begun
+    DISCONNECTED = 3   # stale: the connection ended
+    SILENCE = 4        # stale: nothing was heard for too long
+    GAP = 5            # syncing: messages are missing
+    CHECKSUM = 6       # syncing: the exchange's checksum is another
+    MALFORMED = 7      # syncing: a message could not be used
+    RESET = 8          # syncing: the exchange began again
+    HALTED = 9         # stale: trading is halted or paused
+    CLOSED = 10        # stale: the session is over
+    AUCTION = 11       # stale: orders are collected, and the book may be crossed
 
 
 class Flag(IntFlag):

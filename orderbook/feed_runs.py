@@ -5,20 +5,33 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from feeds.coinbase_feed import CoinbaseFullFeed, coinbase_instruments
+from feeds.backoff import Backoff
+from feeds.capture_player import CapturePlayer
+from feeds.database import TableSource
+from feeds.exchange import Exchange, ExchangeOptions
+from feeds.exchanges.registry import exchange
 from feeds.live import LiveFeed
-from feeds.simulated_exchange import VENUE as SIMULATED
+from feeds.raw_recorder import RawRecorder, Rotation
+from feeds.reference_data import exchange_instruments
 from feeds.simulated_exchange import SimulatedExchange, simulated_instruments
+from feeds.simulated_feed import Simulated
 from feeds.source import ChangeSource, EventSource, open_source
-from orderbook import configuration as options
-from orderbook.errors import UserError
+from feeds.statistics import FeedStatistics
+from orderbook import feed_options as options
+from orderbook.change_rows import check_relations
+from orderbook.errors import SourceError, UserError
 from orderbook.instruments import Instruments
+from orderbook.latency import SignedLatencyHistogram
+from orderbook.logged_run import LoggedRun
 from orderbook.merge import ChangeItem, Item, common_instruments, is_event_source
 from orderbook.problems import Problems
+from orderbook.receipt_delay import ReceiptDelay
+from views.compiler.types import Relation
 
 Put = Callable[[Item], Awaitable[None]]
 _STATISTICS = ("frames", "messages", "events", "gaps", "resyncs", "reconnects", "malformed")
@@ -26,11 +39,16 @@ _STATISTICS = ("frames", "messages", "events", "gaps", "resyncs", "reconnects", 
 
 @dataclass(frozen=True, slots=True)
 class FeedReport:
-    """What a feed or source has seen, and what went wrong in it."""
+    """What a feed or source has seen, and what went wrong in it.
+
+    statistics: those of a live feed. delay: from the exchange to the receipt, where both clocks are told.
+    """
 
     name: str
     counts: Mapping[str, int]
     problems: Problems
+    statistics: FeedStatistics | None = None
+    delay: SignedLatencyHistogram | None = None
 
 
 class FeedRun(ABC):
@@ -58,47 +76,73 @@ class FeedRun(ABC):
 
 
 class LiveRun(FeedRun):
-    """A live feed of an exchange."""
+    """A live feed of an exchange; `protocol` is the exchange's name in the registry, `label` of files."""
 
     live = True
 
-    def __init__(self, name: str, instruments: Instruments) -> None:
+    def __init__(
+        self, name: str, instruments: Instruments, label: str, protocol: str, depth: int | None = None
+    ) -> None:
         self.name = name
         self.instruments = instruments
+        self.label = label
+        self._protocol, self._depth = protocol, depth
         self._feed: LiveFeed | None = None
+        self._delay = ReceiptDelay()
+        self._recorder: RawRecorder | None = None
 
-    async def _follow(self, feed: LiveFeed, put: Put) -> None:
-        self._feed = feed
-        async with feed:
+    def record(self, folder: Path, rotation: Rotation) -> RawRecorder:
+        """Have what will be followed recorded in a folder; whoever asks for it closes the recorder."""
+        self._recorder = RawRecorder(
+            folder,
+            self.label,
+            self._protocol,
+            depth=self._depth,
+            instruments=self.instruments,
+            rotation=rotation,
+        )
+        return self._recorder
+
+    async def _follow(self, kind: type[Exchange], addresses: ExchangeOptions, put: Put) -> None:
+        recorder = self._recorder
+        record = recorder.connection if recorder is not None else None
+        indexes = range(len(self.instruments))
+        self._feed = LiveFeed(kind, self.instruments, indexes, addresses, record)
+        async with self._feed as feed:
             async for events in feed:
-                await put(self._translated(events))
+                if recorder is not None:
+                    recorder.events(events)
+                translated = self._translated(events)
+                self._delay.note(translated)
+                await put(translated)
 
     def report(self) -> FeedReport:
         """Statistics of the feed since it was opened."""
         if self._feed is None:
             return FeedReport(self.name, {}, Problems())
-        statistics = self._feed.statistics
-        counts = {name: getattr(statistics, name) for name in _STATISTICS}
-        return FeedReport(self.name, counts, statistics.problems)
+        return _live_report(self.name, self._feed.statistics, delay=self._delay.histogram)
 
 
-class CoinbaseRun(LiveRun):
-    """Coinbase's `full` channel."""
+class ExchangeRun(LiveRun):
+    """The products of an exchange."""
 
-    def __init__(self, feed: options.CoinbaseFeed, instruments: Instruments) -> None:
-        super().__init__(f"coinbase:{','.join(feed.products)}", instruments)
-        self._options = feed
+    def __init__(self, feed: options.ExchangeFeed, kind: type[Exchange], instruments: Instruments) -> None:
+        name = f"{feed.kind}:{','.join(feed.products)}"
+        super().__init__(name, instruments, feed.kind, feed.kind, feed.depth)
+        self._kind = kind
+        self._options = ExchangeOptions(feed.url, feed.rest_url, feed.depth)
 
     async def follow(self, put: Put) -> None:
         """See FeedRun."""
-        await self._follow(CoinbaseFullFeed(self.instruments, self._options.url, self._options.rest_url), put)
+        await self._follow(self._kind, self._options, put)
 
 
 class SimulatedRun(LiveRun):
     """The simulated exchange on loopback, and the feed that is its client."""
 
     def __init__(self, feed: options.SimulatedFeed) -> None:
-        super().__init__(f"simulated:{','.join(feed.products)}", simulated_instruments(feed.products))
+        name = f"simulated:{','.join(feed.products)}"
+        super().__init__(name, simulated_instruments(feed.products), "simulated", "coinbase_full")
         self._exchange = SimulatedExchange.generated(
             feed.products,
             seed=feed.seed,
@@ -113,8 +157,28 @@ class SimulatedRun(LiveRun):
         """See FeedRun. Raises DataError where the exchange fails."""
         exchange = self._exchange
         async with exchange:
-            client = CoinbaseFullFeed(self.instruments, exchange.url, exchange.rest_url, venue=SIMULATED)
-            await first_to_end(exchange.serve_forever(), self._follow(client, put))
+            addresses = ExchangeOptions(exchange.url, exchange.rest_url)
+            await first_to_end(exchange.serve_forever(), self._follow(Simulated, addresses, put))
+
+
+class CaptureRun(FeedRun):
+    """A recording of raw frames, played as if it happened now."""
+
+    live = True
+
+    def __init__(self, feed: options.CaptureFeed) -> None:
+        self.name = f"capture:{feed.path}"
+        self._player = CapturePlayer(feed.path, feed.exchange, feed.products, feed.speed)
+        self.instruments = self._player.instruments
+
+    async def follow(self, put: Put) -> None:
+        """See FeedRun."""
+        async for events in self._player:
+            await put(self._translated(events))
+
+    def report(self) -> FeedReport:
+        """What was played so far."""
+        return _live_report(self.name, self._player.statistics, self._player.problems)
 
 
 class FileRun(FeedRun):
@@ -125,11 +189,11 @@ class FileRun(FeedRun):
     def __init__(self, source: EventSource | ChangeSource) -> None:
         self.name = source.name
         self.instruments = source.instruments if is_event_source(source) else Instruments(())
-        self._source = source
+        self.source = source
 
     async def follow(self, put: Put) -> None:
         """See FeedRun."""
-        batches: Iterator[Any] = iter(self._source)
+        batches: Iterator[Any] = iter(self.source)
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:
             if isinstance(batch, np.ndarray):
                 await put(self._translated(batch))
@@ -138,10 +202,51 @@ class FileRun(FeedRun):
 
     def report(self) -> FeedReport:
         """What the reader counted so far."""
+        return source_report(self.source)
+
+
+class TableRun(FeedRun):
+    """A database's table, read again and again; where that fails, after a while once more."""
+
+    live = True
+
+    def __init__(self, feed: options.TableFeed) -> None:
+        self._source = TableSource(feed.table_options)
+        self.name = self._source.name
+        self.instruments = Instruments(())
+        self._interval = feed.interval_seconds
+
+    async def follow(self, put: Put) -> None:
+        """See FeedRun; it never ends by itself."""
+        backoff = Backoff(min(1.0, self._interval), 30.0)
+        while True:
+            batches = self._source.reader.read()
+            try:
+                while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+                    await put(ChangeItem(self.name, batch))
+            except SourceError as error:
+                self._source.problems.add("table not read", self.name, str(error))
+                await asyncio.sleep(backoff.delay())
+            else:
+                backoff.reset()
+                await asyncio.sleep(self._interval)
+
+    def report(self) -> FeedReport:
+        """What was read so far."""
         return source_report(self._source)
 
 
-def source_report(source: EventSource | ChangeSource) -> FeedReport:
+def _live_report(
+    name: str,
+    statistics: FeedStatistics,
+    problems: Problems | None = None,
+    delay: SignedLatencyHistogram | None = None,
+) -> FeedReport:
+    counts = {name: getattr(statistics, name) for name in _STATISTICS}
+    return FeedReport(name, counts, problems or statistics.problems, statistics, delay)
+
+
+def source_report(source: EventSource | ChangeSource | LoggedRun) -> FeedReport:
     """What a source has counted so far."""
     return FeedReport(source.name, Counter(source.counts), source.problems)
 
@@ -167,11 +272,22 @@ async def open_runs(feeds: Sequence[options.Feed]) -> tuple[list[FeedRun], Instr
     return runs, instruments
 
 
+def check_runs(runs: Sequence[FeedRun], relations: Sequence[Relation]) -> None:
+    """Raise SourceError where what a feed is known to give does not fit the program's relations."""
+    check_relations([run.source for run in runs if isinstance(run, FileRun)], relations)
+
+
 async def _open(feed: options.Feed) -> FeedRun:
     if isinstance(feed, options.SimulatedFeed):
         return SimulatedRun(feed)
-    if isinstance(feed, options.CoinbaseFeed):
-        return CoinbaseRun(feed, Instruments(await coinbase_instruments(feed.products, feed.rest_url)))
+    if isinstance(feed, options.ExchangeFeed):
+        kind = exchange(feed.kind)
+        found = await exchange_instruments(kind, feed.products, feed.rest_url)
+        return ExchangeRun(feed, kind, Instruments(found))
+    if isinstance(feed, options.CaptureFeed):
+        return CaptureRun(feed)
+    if isinstance(feed, options.TableFeed):
+        return TableRun(feed)
     return FileRun(open_source(feed.source))
 
 

@@ -1,7 +1,7 @@
 """The engine of a run: callbacks fire only while the books behind their row are valid."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from engine.runtime import Runtime
 from engine.subscriptions import Fire, Granularity, Subscription, Version, ViewEvent
 from orderbook.books import RELATIONS, Books
 from orderbook.events import BookState
+from orderbook.exact_messagepack import packed, unpacked
+from orderbook.held_rows import HeldEvent, SavedRow
 from orderbook.instruments import Instruments
 from orderbook.row_condition import row_condition
 from views.compiler.program import CompiledProgram
@@ -28,7 +30,7 @@ class LaterEvent:
 
     view: str
     key: Key
-    old: ViewRow | None
+    old: ViewRow | SavedRow | None
     new: ViewRow | None
     version: Version
     status: str
@@ -58,7 +60,11 @@ class GatedEngine(Engine):
         self._books: Books | None = None
         self._instruments = Instruments(())
         self._behind: dict[_Behind, list[int]] = {}
-        self._held: dict[tuple[int, object], tuple[_Gated, ViewEvent]] = {}
+        self._held: dict[tuple[int, object], tuple[_Gated, _Event]] = {}
+        # In the order of their subscriptions, by which a checkpoint names them.
+        self._gates: list[_Gated] = []
+        # Of several changes of a row only the last is told, when `books_changed` is called.
+        self.conflating = False
         self.on_program: Callable[[], object] = _ignore
         self._key_places = _key_places(self.program)
 
@@ -78,6 +84,7 @@ class GatedEngine(Engine):
         """See `Engine.subscribe`."""
         gated = _Gated(self, callback, when)
         gated.subscription = super().subscribe(view, gated, when, on, fire)
+        self._gates.append(gated)
         return gated.subscription
 
     def watch_rows(self, view: str, callback: _Callback) -> Subscription:
@@ -121,6 +128,28 @@ class GatedEngine(Engine):
     def hold(self, gated: "_Gated", event: ViewEvent) -> None:
         """Keep what happened to a row for `books_changed`."""
         self._held.setdefault((id(gated), event.key), (gated, event))
+
+    def save_held(self) -> list[HeldEvent]:
+        """What is held, for a checkpoint."""
+        return [
+            HeldEvent(
+                self._gates.index(gated),
+                first.view,
+                packed(first.key),
+                None if first.old is None else packed((first.old, first.old.multiplicity)),
+                first.version,
+            )
+            for gated, first in self._held.values()
+        ]
+
+    def load_held(self, saved: Sequence[HeldEvent]) -> None:
+        """Goes on from `save_held`, in an engine with the same subscriptions."""
+        for one in saved:
+            key = tuple(unpacked(one.key))
+            old = None if one.old is None else SavedRow(*unpacked(one.old))
+            gated = self._gates[one.subscription]
+            first = LaterEvent(one.view, key, old, None, one.version, "committed")
+            self._held[id(gated), key] = (gated, first)
 
     def books_changed(self) -> None:
         """Deliver what was held of rows whose books are valid now."""
@@ -167,7 +196,7 @@ class _Gated:
         self._when = when
 
     def __call__(self, event: ViewEvent) -> None:
-        if self._engine.valid(event):
+        if self._engine.valid(event) and not self._engine.conflating:
             self._engine.on_callback(event)
             self._callback(event)
         else:

@@ -5,19 +5,23 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Literal
 
+import msgspec
 import numpy as np
 
 from engine.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
 from feeds.change_stream import Change
 from orderbook.book_relations import BookRelations
+from orderbook.book_states import BookStates, SavedState
 from orderbook.books import Books
 from orderbook.change_rows import encode_changes
 from orderbook.events import EVENT, Action, Flag
 from orderbook.gate import GatedEngine
+from orderbook.held_rows import HeldEvent
 from orderbook.instruments import Instruments
 from orderbook.latency import LatencyHistogram
 from orderbook.merge import ChangeItem, Item, TickItem
 from orderbook.problems import Problems
+from orderbook.switch import Stamped
 from orderbook.ticks import Ticker
 from strategies.definition import StrategyDefinition
 from strategies.host import StrategyHost
@@ -33,10 +37,24 @@ _PARTS = 64
 Pace = Literal["batch", "message", "live"]
 
 
+class SavedPipeline(msgspec.Struct, frozen=True):
+    """A pipeline in a checkpoint, without its engine, books and strategies.
+
+    counts: events, messages, changes. ticked: the last tick. states: rows of `book_states`, by instrument.
+    held: callbacks that wait for their books.
+    """
+
+    time: int
+    counts: tuple[int, int, int]
+    ticked: int | None
+    states: dict[int, SavedState]
+    held: list[HeldEvent]
+
+
 class Pipeline:
     """Applies events of `instruments` and changes to an engine, in the order given. One thread owns it.
 
-    `time` is the time of the message at hand, ns: receive time, else exchange time, else a change's `ts`.
+    `time` is the time of the message at hand, ns: receive time, else exchange time, else a change's own.
     `events`, `messages` and `changes` count what was applied; `problems` are those of rows. `to_views` and
     `to_callbacks` are latencies from receipt until all views are fresh, and until a strategy is called.
     `host` runs the strategies, which `start` and `finish` begin and end. Where views read the clock it ticks
@@ -58,22 +76,25 @@ class Pipeline:
         self.problems = Problems()
         self.events = self.messages = self.changes = 0
         self.time = 0
+        # Whether latencies are measured: of what is received now, not of what is applied again.
+        self.measures = True
         self.to_views, self.to_callbacks = LatencyHistogram(), LatencyHistogram()
-        self._books: Books | None = None
+        self.books: Books | None = None
         self._relations: BookRelations | None = None
         self._receive_time = 0
         self._ticker = Ticker(resolution)
+        self._states = BookStates(engine, instruments)
         if len(instruments):
-            self._books = Books(instruments, engine.dictionary)
+            self.books = Books(instruments, engine.dictionary)
             self._fit_relations()
             engine.on_program = self._fit_relations
-            engine.watch_books(self._books, instruments)
-        self.host = StrategyHost(engine, self._books, instruments, strategies, on_callback=self._called_back)
+            engine.watch_books(self.books, instruments)
+        self.host = StrategyHost(engine, self.books, instruments, strategies, on_callback=self._called_back)
 
     @property
     def book_problems(self) -> dict[str, int]:
         """How many market events had each problem."""
-        return {} if self._books is None else self._books.problems()
+        return {} if self.books is None else self.books.problems()
 
     def warm_up(self) -> None:
         """Compile everything that an event runs through, before the first one comes."""
@@ -85,8 +106,8 @@ class Pipeline:
         self.engine.apply(nothing)
         for view in self.engine.views:
             list(self.engine[view].items())
-        if self._books is not None:
-            self._books.apply(np.empty(0, EVENT))
+        if self.books is not None:
+            self.books.apply(np.empty(0, EVENT))
 
     def start(self) -> None:
         """Tell the strategies that events will come."""
@@ -108,6 +129,34 @@ class Pipeline:
                 self._apply_market(part, pace)
         else:
             self._apply_market(item, pace)
+
+    def apply_stamped(self, stamped: Stamped) -> None:
+        """Apply what a switch has stamped; view events have its version."""
+        engine = self.engine
+        engine.at(stamped.stamp, stamped.switch)
+        engine.conflating = stamped.conflate
+        if stamped.live:
+            self.apply(stamped.item, "live")
+        else:
+            # One message at a time where somebody needs to know which one it is.
+            self.apply(stamped.item, "message" if self.host.watches else "batch")
+        if stamped.conflate:
+            engine.conflating = False
+            engine.books_changed()
+            self.host.end()
+
+    def save(self) -> SavedPipeline:
+        """What the pipeline knows itself, between two items."""
+        counts = (self.events, self.messages, self.changes)
+        held = self.engine.save_held()
+        return SavedPipeline(self.time, counts, self._ticker.last, self._states.save(), held)
+
+    def load(self, saved: SavedPipeline, indexes: Sequence[int]) -> None:
+        """Goes on from `save`; `indexes` are the instruments' in this run."""
+        self.time, self._ticker.last = saved.time, saved.ticked
+        self.events, self.messages, self.changes = saved.counts
+        self._states.load({indexes[index]: row for index, row in saved.states.items()})
+        self.engine.load_held(saved.held)
 
     def _apply_market(self, events: np.ndarray, pace: Pace) -> None:
         together = {"batch": len(events), "message": 1, "live": 1 + len(events) // _PARTS}[pace]
@@ -132,14 +181,15 @@ class Pipeline:
     def finish(self) -> None:
         """End a message that is open at the end of all sources, and the strategies."""
         self._receive_time = 0
-        if self._books is not None and self._relations is not None:
-            self.engine.apply(self._relations.translate(self._books.flush()))
+        if self.books is not None and self._relations is not None:
+            self.engine.apply(self._relations.translate(self.books.flush()))
             self.host.end()
         self.host.stop()
 
     def _fit_relations(self) -> None:
         """Fits what books give out to the engine's program, which views may join and leave."""
         engine = self.engine
+        self._states.fit()
         self._relations = BookRelations(
             engine.program.program, engine.dictionary, self.problems, engine.keeps_rows
         )
@@ -149,25 +199,26 @@ class Pipeline:
             self.to_callbacks.record(time.time_ns() - self._receive_time)
 
     def _apply_events(self, events: np.ndarray, state: bool, live: bool) -> None:
-        assert self._books is not None and self._relations is not None
+        assert self.books is not None and self._relations is not None
         first = events[0]
         self.time = int(first["receive_time"]) or int(first["exchange_time"])
-        if live:
+        if live and self.measures:
             self._receive_time = int(first["receive_time"])
-        changes = self._books.apply(events)
+        changes = self.books.apply(events)
         self.host.begin(self.time, events)
         if len(changes):
             self.engine.apply(self._relations.translate(changes))
         if state:
+            self._states.note(events)
             self.engine.books_changed()
         self.host.end()
         if self._receive_time:
             self.to_views.record(time.time_ns() - self._receive_time)
 
     def _apply_changes(self, source: str, changes: Sequence[Change]) -> None:
-        stated = changes[0].row.get("ts")
-        self.time = stated if isinstance(stated, int) else self.time
-        if isinstance(stated, int):
+        stated = changes[0].stated_time
+        if stated is not None:
+            self.time = stated
             self._tick(stated)
         relations = self.engine.program.relations
         batch = encode_changes(changes, relations, self.engine.dictionary, source, self.problems)

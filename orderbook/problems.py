@@ -24,6 +24,13 @@ class Problems:
         if len(kept) < KEPT_EXAMPLES:
             kept.append(f"{where}: {detail[:KEPT_TEXT]}")
 
+    def extend(self, other: "Problems") -> None:
+        """Count the problems of another, too."""
+        self.counts += other.counts
+        for kind, examples in other.examples.items():
+            kept = self.examples.setdefault(kind, [])
+            kept += examples[: KEPT_EXAMPLES - len(kept)]
+
     def clear(self) -> None:
         self.counts.clear()
         self.examples.clear()

@@ -11,19 +11,19 @@ _LAST = int(Flag.LAST)
 
 
 class Ticker:
-    """Multiples of `resolution` (ns) as times pass them; the first time given makes the first tick."""
+    """Multiples of `resolution` (ns) as times pass them; `last` was the last, None before the first time."""
 
     def __init__(self, resolution: int) -> None:
         self._resolution = resolution
-        self._last: int | None = None
+        self.last: int | None = None
         self._message_open = False
 
     def due(self, time: int) -> int | None:
         """The tick to stamp before what happens at `time` (ns); None where the clock shows it already."""
         step = time - time % self._resolution
-        if time <= 0 or (self._last is not None and step <= self._last):
+        if time <= 0 or (self.last is not None and step <= self.last):
             return None
-        self._last = step
+        self.last = step
         return step
 
     def parts(self, events: np.ndarray) -> Iterator[tuple[int | None, np.ndarray]]:
@@ -34,7 +34,7 @@ class Ticker:
             starts = np.concatenate([[0], starts])
         self._message_open = not events["flags"][-1] & _LAST
         steps = times[starts] - times[starts] % self._resolution
-        last = np.iinfo(np.int64).min if self._last is None else self._last
+        last = np.iinfo(np.int64).min if self.last is None else self.last
         highest = np.maximum.accumulate(np.maximum(steps, last))
         moves = np.flatnonzero(highest > np.concatenate([[last], highest[:-1]]))
         ticking = starts[moves].tolist()

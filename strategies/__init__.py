@@ -7,8 +7,9 @@
 """
 
 from strategies.definition import StrategyDefinition, load_strategy
-from strategies.host import Failure, StrategyHost
+from strategies.host import StrategyHost
 from strategies.orders import Fill, Order
+from strategies.runner import Failure
 from strategies.strategy import Strategy, on_view
 from strategies.summary import PositionSummary, StrategySummary
 

@@ -1,6 +1,6 @@
 """The displayed volume one paper account can still take from the books."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from orderbook.books import Books
 from orderbook.events import Side
@@ -55,6 +55,19 @@ class DisplayedVolume:
                     del taken[price]
                 elif price == best:
                     taken[price] = min(taken[price], displayed)
+
+    def save(self) -> list[tuple[int, int, int, int]]:
+        """What is taken: (instrument, side, price in ticks, lots)."""
+        return [
+            (instrument, int(side), price, lots)
+            for (instrument, side), taken in self._taken.items()
+            for price, lots in taken.items()
+        ]
+
+    def load(self, saved: Iterable[tuple[int, ...]]) -> None:
+        """Goes on from `save`."""
+        for instrument, side, price, lots in saved:
+            self._taken.setdefault((instrument, Side(side)), {})[price] = lots
 
     def _levels(self, instrument: int, side: Side) -> Iterator[tuple[int, int]]:
         """(ticks, lots) of every level, best first."""

@@ -1,49 +1,25 @@
 """Runs strategies beside an engine: delivers view events, fills paper orders, keeps their relations."""
 
-import logging
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
-from functools import partial
-from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from engine.engine import Engine
-from engine.live_view import LiveView
-from engine.subscriptions import Subscription, ViewEvent
 from orderbook.books import Books
-from orderbook.configuration_errors import suggestion
-from orderbook.errors import ConfigurationError, DataError, OrderbookError, SqlError
+from orderbook.errors import ConfigurationError
 from orderbook.events import Action, Flag
 from orderbook.instruments import Instruments
-from strategies.conditions import with_parameters
 from strategies.definition import StrategyDefinition
-from strategies.orders import FILL_COLUMNS, ORDER_COLUMNS, OrderSide, OrderUpdate, row_of
-from strategies.paper import Number, OrderRequest, PaperAccount
-from strategies.strategy import Strategy, ViewWatch, watches_of
+from strategies.orders import FILL_COLUMNS, ORDER_COLUMNS
+from strategies.paper import PaperAccount
+from strategies.requests import LoggedRequest, NoLog, Replayed, RequestLog
+from strategies.runner import Failure, Runner, SavedRunner
 from strategies.summary import StrategySummary
 
 _TRADE = int(Action.TRADE)
 _LAST = int(Flag.LAST)
-# More than any message can call for: a strategy that answers each of its fills with an order never ends.
-MOST_REQUESTS = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a strategy was disabled: in which method, by what, and the traceback as text."""
-
-    strategy: str
-    method: str
-    error: Exception
-    traceback: str
-
-    def __str__(self) -> str:
-        return f"{self.strategy}.{self.method} raised {type(self.error).__name__}: {self.error}"
-
 
 class StrategyHost:
     """The strategies of a run and their paper orders. The engine's thread owns it.
@@ -55,6 +31,10 @@ class StrategyHost:
     books: those that feed the engine, or None; paper orders are then refused.
     strategies: in the order in which they are called.
     on_callback: called before every call of an `on_view` method.
+
+    Requests go to `log` before they take effect. To apply again what a log holds, `begin_item` is given the
+    requests that stand in it: they are performed at their steps, whatever the strategies ask for; where the
+    host is `silent`, no strategy is called at all.
 
     A strategy that raises is reported in `failures` and to the log `orderbook.strategies`, and disabled: its
     subscriptions and resting orders are cancelled, what it asked for and was not done yet is refused.
@@ -74,19 +54,35 @@ class StrategyHost:
     ) -> None:
         self.failures: list[Failure] = []
         self.now = 0
+        self.silent = False
+        self.step = 0
+        self.log: RequestLog = NoLog()
         self.engine = engine
         self.on_callback = on_callback
         self._queue: deque[Callable[[], None]] = deque()
         self._events: list[np.ndarray] = []
+        self._replayed = Replayed()
+        self._performed: set[tuple[str, str, int]] = set()
         _check_relations(engine, strategies)
         self._runners = [
-            _Runner(self, definition, PaperAccount(definition.name, books, instruments))
+            Runner(self, definition, PaperAccount(definition.name, books, instruments))
             for definition in strategies
         ]
+        self._by_name = {runner.name: runner for runner in self._runners}
         for runner in self._runners:
             runner.subscribe()
         for runner in self._runners:
             runner.create()
+
+    @property
+    def watches(self) -> bool:
+        """Whether there are strategies."""
+        return bool(self._runners)
+
+    @property
+    def calls(self) -> int:
+        """Calls of any method of a strategy in this process."""
+        return sum(runner.calls for runner in self._runners)
 
     @property
     def callbacks(self) -> int:
@@ -101,6 +97,40 @@ class StrategyHost:
         """Calls `on_stop` of every strategy; what they order there still meets the books."""
         self._all("on_stop")
 
+    def begin_item(self, replayed: Iterable[LoggedRequest] = ()) -> None:
+        """Begins what a switch has stamped, steps counted from 0; `replayed` is what the log has of it."""
+        self.step = 0
+        self._replayed = Replayed(replayed)
+        self._performed.clear()
+
+    def request(self, request: LoggedRequest) -> None:
+        """Write a request ahead, then perform it, unless the log held it and it was performed."""
+        if _identity(request) not in self._performed:
+            request = replace(request, step=self.step)
+            self.log.request(request)
+            self._by_name[request.strategy].perform(request)
+
+    def take_states(self) -> dict[str, bytes]:
+        """What `on_save` gives of the strategies that were called since the last time."""
+        states = ((runner.name, runner.take_state()) for runner in self._runners)
+        return {name: state for name, state in states if state is not None}
+
+    def restore_states(self, states: Mapping[str, bytes]) -> None:
+        """Hands to strategies what `on_save` gave before."""
+        for name, state in states.items():
+            if name in self._by_name:
+                self._by_name[name].restore_state(state)
+
+    def save(self) -> dict[str, SavedRunner]:
+        """The runners' state between two items."""
+        return {runner.name: runner.save() for runner in self._runners}
+
+    def load(self, saved: Mapping[str, SavedRunner], indexes: Sequence[int]) -> None:
+        """Goes on from `save`; `indexes` are the instruments' in this run."""
+        for name, one in saved.items():
+            if name in self._by_name:
+                self._by_name[name].load(one, indexes)
+
     def begin(self, time: int, events: np.ndarray | None = None) -> None:
         """Sets the clock to a message's time (ns), before its changes reach the engine.
 
@@ -112,6 +142,7 @@ class StrategyHost:
 
     def end(self) -> None:
         """Fills resting orders, then does what strategies asked for, once the engine has the message."""
+        self.step += 1
         if self._events and not self._events[-1]["flags"][-1] & _LAST:
             return
         waiting = [runner for runner in self._runners if not runner.account.idle]
@@ -127,9 +158,12 @@ class StrategyHost:
         """What became of every strategy so far."""
         return tuple(runner.summary() for runner in self._runners)
 
-    def after_message(self, action: Callable[[], None]) -> None:
-        """Does something when the message at hand has ended, after what was asked for before."""
-        self._queue.append(action)
+    def after_message(self, action: Callable[[], None], first: bool = False) -> None:
+        """Does something when the message at hand has ended, after (or before) what was asked for before."""
+        if first:
+            self._queue.appendleft(action)
+        else:
+            self._queue.append(action)
 
     def _all(self, method: str) -> None:
         for runner in self._runners:
@@ -137,139 +171,23 @@ class StrategyHost:
         self._settle()
 
     def _settle(self) -> None:
+        self._perform_replayed()
         while self._queue:
             self._queue.popleft()()
+            self._perform_replayed()
         for runner in self._runners:
             runner.requests = 0
 
+    def _perform_replayed(self) -> None:
+        """Perform what the log holds of this step."""
+        while (request := self._replayed.due(self.step)) is not None:
+            if request.strategy in self._by_name:
+                self._performed.add(_identity(request))
+                self._by_name[request.strategy].perform(request)
 
-class _Runner:
-    """One strategy: its instance (None once it has failed), subscriptions, account and counters."""
 
-    def __init__(self, host: StrategyHost, definition: StrategyDefinition, account: PaperAccount) -> None:
-        self.name = definition.name
-        self.account = account
-        self.parameters: Mapping[str, Any] = {
-            **definition.kind.defaults, **host.engine.program.parameters, **definition.parameters,
-        }
-        self.callbacks = self.orders = self.refused = self.fills = self.requests = 0
-        self._host = host
-        self._kind = definition.kind
-        self._strategy: Strategy | None = None
-        self._subscriptions: list[Subscription] = []
-
-    @property
-    def now(self) -> int:
-        return self._host.now
-
-    def subscribe(self) -> None:
-        """Raises ConfigurationError for what the engine does not take."""
-        for watch in watches_of(self._kind):
-            self._subscriptions.append(self._subscribed(watch))
-
-    def _subscribed(self, watch: ViewWatch) -> Subscription:
-        engine, where = self._host.engine, f"{self.name}.{watch.method}"
-        if watch.view not in engine.views:
-            near = suggestion(watch.view, engine.views)
-            raise ConfigurationError(f"{where}: no view is named {watch.view!r}; {near}")
-        when = None if watch.when is None else with_parameters(watch.when, self.parameters)
-        callback = partial(self._on_view, watch.method)
-        try:
-            return engine.subscribe(watch.view, callback, when, watch.on, watch.fire)
-        except (SqlError, DataError) as error:
-            raise ConfigurationError(f"{where}, on view {watch.view}: {error}") from error
-
-    def create(self) -> None:
-        """Makes the instance; one that raises has failed."""
-        strategy = self._kind.__new__(self._kind)
-        strategy._desk = self
-        self._strategy = strategy
-        self.call("__init__")
-
-    def call(self, method: str, *arguments: Any) -> None:
-        """Calls a method of the strategy unless it has failed; what it raises disables it."""
-        if self._strategy is None:
-            return
-        try:
-            getattr(self._strategy, method)(*arguments)
-        except Exception as error:
-            self._fail(method, error)
-
-    def _on_view(self, method: str, event: ViewEvent) -> None:
-        if self._strategy is not None:
-            self.callbacks += 1
-            self._host.on_callback()
-            self.call(method, event)
-
-    def _fail(self, method: str, error: Exception) -> None:
-        text = "".join(traceback.format_exception(error))
-        failure = Failure(self.name, method, error, text)
-        self._host.failures.append(failure)
-        logging.getLogger("orderbook.strategies").error("%s; it is disabled", failure, exc_info=error)
-        self._strategy = None
-        for subscription in self._subscriptions:
-            subscription.cancel()
-        self._host.after_message(self._cancel_all)
-
-    def _cancel_all(self) -> None:
-        for order_id in self.account.resting():
-            self._cancel(order_id, "the strategy failed")
-
-    def view(self, name: str) -> LiveView:
-        return self._host.engine[name]
-
-    def position(self, symbol: str) -> Decimal:
-        return self.account.position(symbol)
-
-    def place(
-        self, side: OrderSide, symbol: str, volume: Number, price: Number | None, venue: str | None
-    ) -> int:
-        self._count_request()
-        self.orders += 1
-        request = OrderRequest(self.orders, symbol, side, volume, price, venue)
-        self._host.after_message(partial(self._place, request))
-        return request.id
-
-    def cancel(self, order_id: int) -> None:
-        self._count_request()
-        self._host.after_message(partial(self._cancel, order_id, None))
-
-    def _count_request(self) -> None:
-        self.requests += 1
-        if self.requests > MOST_REQUESTS:
-            raise OrderbookError(f"more than {MOST_REQUESTS} orders and cancels in one message")
-
-    def _place(self, request: OrderRequest) -> None:
-        if self._strategy is None:
-            self.publish(self.account.refuse(request, self.now, "the strategy failed"))
-        else:
-            self.publish(self.account.place(request, self.now))
-
-    def _cancel(self, order_id: int, reason: str | None) -> None:
-        update = self.account.cancel(order_id, self.now, reason)
-        if update is not None:
-            self.publish(update)
-
-    def publish(self, update: OrderUpdate) -> None:
-        """Brings a change of an order into the relations, then tells the strategy of its fills."""
-        engine = self._host.engine
-        if update.old is None:
-            self.refused += update.new.status == "refused"
-            engine.insert("orders", row_of(update.new))
-        else:
-            engine.update("orders", row_of(update.old), row_of(update.new))
-        self.fills += len(update.fills)
-        for fill in update.fills:
-            engine.insert("fills", row_of(fill))
-        for fill in update.fills:
-            self._host.after_message(partial(self.call, "on_fill", fill))
-
-    def summary(self) -> StrategySummary:
-        failures = (str(f) for f in self._host.failures if f.strategy == self.name)
-        positions = tuple(self.account.positions())
-        return StrategySummary(
-            self.name, self.callbacks, self.orders, self.refused, self.fills, positions, next(failures, None)
-        )
+def _identity(request: LoggedRequest) -> tuple[str, str, int]:
+    return request.strategy, request.kind, request.id
 
 
 def _check_relations(engine: Engine, strategies: Iterable[StrategyDefinition]) -> None:

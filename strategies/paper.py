@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+import msgspec
+
 from orderbook.books import Books
 from orderbook.errors import DataError
 from orderbook.events import BookState, Side
@@ -45,6 +47,26 @@ class _Working:
     instrument: int
     limit: int | None
     left: int
+
+
+class SavedOrder(msgspec.Struct, frozen=True):
+    """A resting order in a checkpoint, in ticks and lots."""
+
+    order: Order
+    instrument: int
+    limit: int | None
+    left: int
+
+
+class SavedAccount(msgspec.Struct, frozen=True):
+    """An account in a checkpoint; instruments by their indexes in the run that wrote it.
+
+    `positions` are (instrument, lots, cash in ticks times lots), `taken` (instrument, side, price, lots).
+    """
+
+    resting: list[SavedOrder]
+    positions: list[tuple[int, int, int]]
+    taken: list[tuple[int, int, int, int]]
 
 
 class PaperAccount:
@@ -115,6 +137,24 @@ class PaperAccount:
                 if not working.left:
                     del self._resting[working.order.id]
         return updates
+
+    def save(self) -> SavedAccount:
+        """The account between two messages."""
+        return SavedAccount(
+            [SavedOrder(w.order, w.instrument, w.limit, w.left) for w in self._resting.values()],
+            [(index, lots, self._cash[index]) for index, lots in self._positions.items()],
+            [] if self._displayed is None else self._displayed.save(),
+        )
+
+    def load(self, saved: SavedAccount, indexes: Sequence[int]) -> None:
+        """Goes on from `save`; `indexes` are the instruments' in this run."""
+        for one in saved.resting:
+            working = _Working(one.order, indexes[one.instrument], one.limit, one.left)
+            self._resting[one.order.id] = working
+        for index, lots, cash in saved.positions:
+            self._positions[indexes[index]], self._cash[indexes[index]] = lots, cash
+        if self._displayed is not None:
+            self._displayed.load([(indexes[index], *rest) for index, *rest in saved.taken])
 
     def position(self, symbol: str) -> Decimal:
         """Volume held of a symbol on all venues, negative when short."""

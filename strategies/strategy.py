@@ -94,6 +94,13 @@ class Strategy:
     def on_stop(self) -> None:
         """Called after the last event."""
 
+    def on_save(self) -> bytes | None:
+        """What `on_load` needs to go on after a crash; called often, so keep it small. None keeps nothing."""
+        return None
+
+    def on_load(self, state: bytes) -> None:
+        """Called instead of `on_start` after a crash, with what `on_save` gave last."""
+
     @property
     def name(self) -> str:
         """The strategy's name in `orders` and `fills`: its class's."""

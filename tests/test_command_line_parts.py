@@ -26,11 +26,12 @@ from orderbook.events import EVENT, Action, BookState, Flag, Side
 from orderbook.gate import GatedEngine
 from orderbook.instruments import Instrument, Instruments
 from orderbook.latency import LatencyHistogram, latency_text
-from orderbook.merge import ChangeItem, Merger
+from orderbook.merge import Merger
 from orderbook.pipeline import Pipeline
 from orderbook.problems import Problems
 from orderbook.row_condition import row_condition
 from orderbook.summary import moment_text, value_text
+from orderbook.switch import HybridClock, Stamped
 from views.compiler.program import compile_views
 
 LAST = int(Flag.LAST)
@@ -300,8 +301,8 @@ def test_changes_keep_the_ends_of_their_messages_where_rows_are_refused() -> Non
 
 
 def test_an_item_goes_alone_where_the_queue_cannot_hold_it() -> None:
-    async def run() -> list[int]:
-        queue, taken = EventQueue(10), []
+    async def run() -> list[Stamped]:
+        queue, taken = EventQueue(10, HybridClock(lambda: 5)), []
 
         async def feed() -> None:
             for size in (4, 6, 1, 25, 3):
@@ -311,13 +312,14 @@ def test_an_item_goes_alone_where_the_queue_cannot_hold_it() -> None:
         feeding = asyncio.create_task(feed())
         await asyncio.sleep(0.01)
         assert not feeding.done()
-        while (item := await queue.get()) is not None:
-            payload, live = item
-            assert live and not isinstance(payload, ChangeItem)
-            taken.append(len(payload))
+        while stamped := await queue.get(2):
+            taken += stamped
         return taken
 
-    assert asyncio.run(run()) == [4, 6, 1, 25, 3]
+    taken = asyncio.run(run())
+    assert [len(one.item) for one in taken if isinstance(one.item, np.ndarray)] == [4, 6, 1, 25, 3]
+    assert [one.stamp for one in taken] == [5, 6, 7, 8, 9]
+    assert all(one.live for one in taken)
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=200), st.sampled_from([1, 50, 90, 99, 100]))

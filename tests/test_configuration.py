@@ -3,22 +3,22 @@
 import re
 from decimal import Decimal
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from orderbook.configuration import (
-    CoinbaseFeed,
-    FileFeed,
-    SimulatedFeed,
-    load_configuration,
-    packaged_views,
-    strategy_table,
-)
+from orderbook.configuration import load_configuration, packaged_views, strategy_table
 from orderbook.errors import ConfigurationError
+from orderbook.feed_options import FEEDS, ExchangeFeed, Feed, FileFeed, SimulatedFeed
+from orderbook.option_types import Section
 from orderbook.toml_document import parse_toml
+
+KINDS = ", ".join(
+    repr(kind) for feed in get_args(Feed) for kind in get_args(feed.model_fields["kind"].annotation)
+)
 
 
 @pytest.fixture
@@ -58,13 +58,13 @@ def test_every_key_is_documented_with_its_default(project: Path, write) -> None:
     text = (project / "config.toml").read_text()
     text = re.sub(r"^# (?=\[\[feeds\]\]$|[a-z_]+ = )(?!feeds = )", "", text, flags=re.MULTILINE)
     configuration = load_configuration(write(text))
-    simulated, coinbase, file = configuration.feeds
     assert configuration.model_fields_set == set(type(configuration).model_fields)
-    for section in (configuration.run, configuration.views, configuration.engine, simulated, coinbase, file):
-        assert section.model_fields_set == set(type(section).model_fields)
-    assert simulated == SimulatedFeed(kind="simulated")
-    assert coinbase == CoinbaseFeed(kind="coinbase", products=("BTC-USD",))
-    assert isinstance(file, FileFeed)
+    sections = [getattr(configuration, name) for name in type(configuration).model_fields]
+    for section in (*sections, *configuration.feeds):
+        if isinstance(section, Section):
+            assert section.model_fields_set == set(type(section).model_fields)
+    assert {type(feed) for feed in configuration.feeds} == set(FEEDS.values())
+    assert configuration.feeds[0] == SimulatedFeed(kind="simulated")
 
 
 def test_numbers_are_exact_decimals(write) -> None:
@@ -98,7 +98,7 @@ def test_paths_are_relative_to_the_file(write, tmp_path: Path) -> None:
     assert lobster.source == f"lobster:{tmp_path}/day.csv"
     assert isinstance(absolute, FileFeed)
     assert absolute.source == "/data/x.gz"
-    assert isinstance(coinbase, CoinbaseFeed)
+    assert isinstance(coinbase, ExchangeFeed)
     assert coinbase.products == ("BTC-USD", "ETH-USD")
     assert configuration.run.views == ("spread", str(tmp_path / "mine/vwap.sql"))
     assert configuration.views.paths == (tmp_path / "mine",)
@@ -138,8 +138,8 @@ def test_configurations_are_frozen() -> None:
         ("[[feeds]]\nkind = 'simulated'\n[[feeds]]\nkind = 'coinbase'\nproduct = ['BTC-USD']", [
             "my.toml:3: feeds[1].products: this key is required",
             "my.toml:5: feeds[1].product: unknown key; did you mean 'products'?"]),
-        ("[[feeds]]\nkind = 'kraken'", [
-            "my.toml:2: feeds[0].kind: expected 'simulated', 'coinbase', 'file', got the string \"kraken\""]),
+        ("[[feeds]]\nkind = 'krakken'", [
+            f"my.toml:2: feeds[0].kind: expected {KINDS}, got the string \"krakken\""]),
         ("[[feeds]]\nseed = 3", ["my.toml:1: feeds[0].kind: this key is required"]),
         ("feeds = [\n  'simulated',\n  5,\n]", [
             "my.toml:1: feeds[1]: expected a table or a string, got the integer 5"]),

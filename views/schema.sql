@@ -58,5 +58,15 @@ CREATE STREAM fills (
     price    DECIMAL(18, 8) NOT NULL
 );
 
+-- Whether what is shown of a book is the exchange's: state is syncing, valid or stale, reason why. A book has one
+-- row, from the first that is heard of it.
+CREATE STREAM book_states (
+    ts     TIMESTAMP NOT NULL,
+    venue  TEXT      NOT NULL,
+    symbol TEXT      NOT NULL,
+    state  TEXT      NOT NULL,
+    reason TEXT      NOT NULL
+);
+
 -- What NOW() reads: one row, the last tick of the clock. The engine alone changes it.
 CREATE STREAM clock (now TIMESTAMP NOT NULL) WITH (max_rows = 1);

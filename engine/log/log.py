@@ -136,9 +136,9 @@ class Log:
     def append_all(self, records: Sequence[Record], *, durable: bool = True) -> list[Position]:
         """Appends records in order, all or (LogError) none of them, and gives the position of each.
 
-        Durable on return only under the policy "batch", unless `durable` leaves that to the next append. After
-        a crash, some of the first ones of a batch that did not return may be there. Raises ValueError for a
-        record whose fields do not fit.
+        Durable on return only under the policy "batch", unless `durable` leaves that to the next append.
+        After a crash, some of the first ones of a batch that did not return may be there. Raises ValueError
+        for a record whose fields do not fit.
         """
         self._check_usable()
         if not records:

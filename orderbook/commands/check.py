@@ -7,7 +7,8 @@ from engine.plan.describe import warnings
 from engine.plan.planner import plan
 from feeds.source import open_source
 from orderbook.assembly import assemble, view_files
-from orderbook.configuration import Configuration, FileFeed, load_configuration
+from orderbook.configuration import Configuration, load_configuration
+from orderbook.feed_options import FileFeed
 from orderbook.gate import GatedEngine
 from orderbook.instruments import Instruments
 from strategies.host import StrategyHost

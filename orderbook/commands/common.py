@@ -10,6 +10,7 @@ from orderbook.configuration import Configuration, load_configuration
 from orderbook.display import working
 from orderbook.gate import GatedEngine
 from orderbook.instruments import Instruments
+from orderbook.logs import configure_logging
 from orderbook.pipeline import Pipeline
 
 
@@ -26,6 +27,7 @@ def configured(
     if strategies:
         chosen["run.strategies"] = list(strategies)
     configuration = load_configuration(config, chosen)
+    configure_logging(configuration.logging)
     return leave_out_strategies(configuration) if views and not strategies else configuration
 
 
@@ -33,6 +35,12 @@ def assembled(
     configuration: Configuration, instruments: Instruments, measured: bool = False
 ) -> tuple[Assembly, Pipeline]:
     """The program compiled to M3, its engine and books, its strategies subscribed."""
+    assembly, engine = started(configuration, measured)
+    return assembly, piped(configuration, assembly, engine, instruments)
+
+
+def started(configuration: Configuration, measured: bool = False) -> tuple[Assembly, GatedEngine]:
+    """The program compiled to M3, and its engine."""
     with working("compiling views"):
         assembly = assemble(configuration)
         options = configuration.engine
@@ -47,8 +55,15 @@ def assembled(
         )
         if engine.budgeted is not None:
             print(engine.budgeted, file=sys.stderr)
-        resolution = configuration.clock.nanoseconds
-        return assembly, Pipeline(engine, instruments, assembly.strategies, resolution)
+        return assembly, engine
+
+
+def piped(
+    configuration: Configuration, assembly: Assembly, engine: GatedEngine, instruments: Instruments
+) -> Pipeline:
+    """The books before an engine, and the strategies subscribed to it."""
+    with working("compiling views"):
+        return Pipeline(engine, instruments, assembly.strategies, configuration.clock.nanoseconds)
 
 
 def warm_up(pipeline: Pipeline) -> None:

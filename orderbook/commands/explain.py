@@ -47,7 +47,6 @@ def explain_live(view: str, sources: Sequence[str], config: Path | None) -> None
     warm_up(pipeline)
     if not apply_all(pipeline, merger, "batch"):
         raise OrderbookError(f"interrupted after {merger.progress:.0%}")
-    pipeline.finish()
     print(pipeline.engine.costs(), end="")
     for error in merger.errors:
         raise error

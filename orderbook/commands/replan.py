@@ -32,7 +32,6 @@ def replan(sources: Sequence[str], config: Path | None, views: Sequence[str], ou
     warm_up(pipeline)
     if not apply_all(pipeline, merger, "batch"):
         raise OrderbookError(f"interrupted after {merger.progress:.0%}; no statistics are written")
-    pipeline.finish()
     for error in merger.errors:
         raise error
     statistics = pipeline.engine.statistics()

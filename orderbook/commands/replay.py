@@ -1,7 +1,7 @@
 """`orderbook replay`: recorded sources through views and strategies."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -11,13 +11,18 @@ from orderbook.assembly import Assembly
 from orderbook.change_rows import check_relations
 from orderbook.commands.common import assembled, configured, warm_up
 from orderbook.display import progress_bar
-from orderbook.errors import OrderbookError
+from orderbook.errors import OrderbookError, UserError
 from orderbook.feed_runs import source_report
 from orderbook.gate import LaterEvent
+from orderbook.journal import Lifecycle
+from orderbook.logged_run import LoggedRun
 from orderbook.merge import Merger
 from orderbook.pipeline import Pace, Pipeline
 from orderbook.summary import summary
+from orderbook.switch import Stamped
 from orderbook.view_output import open_output
+
+_LOG = "log:"
 
 
 def replay(
@@ -33,9 +38,10 @@ def replay(
     the summary printed; OrderbookError when interrupted, likewise.
     """
     configuration = configured(config, views, strategies, {})
-    merger = Merger([open_source(source) for source in sources])
-    assembly, pipeline = assembled(configuration, merger.instruments)
-    check_relations(merger.sources, assembly.program.relations)
+    played = _opened(sources)
+    assembly, pipeline = assembled(configuration, played.instruments)
+    if isinstance(played, Merger):
+        check_relations(played.sources, assembly.program.relations)
     # One message at a time where somebody needs to know which one it is.
     pace: Pace = "message" if out is not None or assembly.strategies else "batch"
     failures: list[Exception] = []
@@ -44,28 +50,59 @@ def replay(
             _write_events(out, assembly, pipeline, stack, failures)
         warm_up(pipeline)
         start = time.monotonic()
-        interrupted = not apply_all(pipeline, merger, pace)
-        pipeline.finish()
+        interrupted = not apply_all(pipeline, played, pace)
         seconds = time.monotonic() - start
-    reports = [source_report(source) for source in merger.sources]
+    reports = [source_report(one) for one in (played.sources if isinstance(played, Merger) else [played])]
     print(summary(pipeline, seconds, assembly.views, pipeline.host.summary(), reports))
-    for error in (*failures, *merger.errors):
+    for error in (*failures, *(played.errors if isinstance(played, Merger) else ())):
         raise error
     if interrupted:
-        raise OrderbookError(f"interrupted after {merger.progress:.0%}")
+        raise OrderbookError(f"interrupted after {played.progress:.0%}")
 
 
-def apply_all(pipeline: Pipeline, merger: Merger, pace: Pace) -> bool:
-    """Apply everything; whether it came to its end, and not to a Ctrl-C."""
-    pipeline.start()
+def _opened(sources: Sequence[str]) -> Merger | LoggedRun:
+    """The sources; a log has the order and the versions of its run, and so is played alone."""
+    logs = [source for source in sources if source.startswith(_LOG)]
+    if not logs:
+        return Merger([open_source(source) for source in sources])
+    if len(sources) > 1:
+        raise UserError(f"{logs[0]}: a log is replayed alone; replay the other sources apart")
+    return LoggedRun(Path(logs[0].removeprefix(_LOG)))
+
+
+def apply_all(pipeline: Pipeline, played: Merger | LoggedRun, pace: Pace) -> bool:
+    """Apply everything and finish; whether it came to its end, and not to a Ctrl-C."""
     try:
         with progress_bar("replaying") as bar:
-            for item in merger:
-                pipeline.apply(item, pace)
-                bar(merger.progress, f"{pipeline.events + pipeline.changes:,} events")
+            for _ in _applied(pipeline, played, pace):
+                bar(played.progress, f"{pipeline.events + pipeline.changes:,} events")
     except KeyboardInterrupt:
+        pipeline.finish()
         return False
     return True
+
+
+def _applied(pipeline: Pipeline, played: Merger | LoggedRun, pace: Pace) -> Iterator[None]:
+    """Applies one item after another, from the strategies' start to their end."""
+    running = isinstance(played, Merger)
+    pipeline.measures = False
+    if running:
+        pipeline.start()
+    for item in played:
+        if isinstance(item, Lifecycle):
+            running = item.starts
+            if item.starts:
+                pipeline.start()
+            else:
+                pipeline.finish()
+        elif isinstance(item, Stamped):
+            pipeline.host.begin_item()
+            pipeline.apply_stamped(item)
+        else:
+            pipeline.apply(item, pace)
+        yield
+    if running:
+        pipeline.finish()
 
 
 def _write_events(

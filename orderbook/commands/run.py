@@ -10,15 +10,16 @@ from typing import Any
 
 from engine.subscriptions import ViewEvent
 from orderbook.assembly import Assembly
-from orderbook.commands.common import assembled, configured, warm_up
+from orderbook.commands.common import configured, piped, started, warm_up
 from orderbook.configuration import Configuration
 from orderbook.display import Display, open_display
-from orderbook.errors import SourceError
-from orderbook.event_queue import EventQueue
-from orderbook.feed_runs import FeedRun, open_runs
+from orderbook.durable import DurableRun
+from orderbook.feed_runs import FeedRun, check_runs, open_runs
 from orderbook.gate import LaterEvent
-from orderbook.merge import ChangeItem, Item, TickItem
+from orderbook.live_run import LiveRun
+from orderbook.past import open_past
 from orderbook.pipeline import Pipeline
+from orderbook.recordings import recorded
 from orderbook.summary import key_text, label_text, some_rows, summary, value_text, values_text
 
 _TICK = 0.25
@@ -34,104 +35,71 @@ def run(
 ) -> None:
     """Follow the feeds until they end, for `duration` seconds or until Ctrl-C, then print the summary.
 
-    Raises what ended a feed or the run, after everything before that has been applied and the summary
-    printed.
+    With a log, what it holds is applied first. Raises what ended a feed or the run, after everything before
+    that has been applied and the summary printed.
     """
     overrides: dict[str, object] = {"feeds": list(feeds)} if feeds else {}
     if duration is not None:
         overrides["run.duration_seconds"] = duration
     configuration = configured(config, views, strategies, overrides)
     runs, instruments = asyncio.run(open_runs(configuration.feeds))
-    assembly, pipeline = assembled(configuration, instruments)
-    warm_up(pipeline)
-    session = Session(configuration, assembly, pipeline, runs, open_display())
-    seconds = asyncio.run(session.run())
+    assembly, engine = started(configuration)
+    check_runs(runs, assembly.program.relations)
+    with open_past(configuration, engine.program, instruments) as past:
+        pipeline = piped(configuration, assembly, engine, past.instruments)
+        warm_up(pipeline)
+        durable = past.recovered(pipeline)
+        shown = Shown(configuration, assembly, pipeline, durable, runs, open_display())
+        with recorded(runs, configuration.record) as recordings:
+            seconds = asyncio.run(shown.run())
     reports = [run.report() for run in runs]
     print(summary(pipeline, seconds, assembly.views, pipeline.host.summary(), reports))
-    if session.errors:
-        raise session.errors[0]
+    for line in recordings.summary():
+        print(line)
+    for error in (*shown.errors, *recordings.errors):
+        raise error
 
 
-class Session:
-    """One run, from the opening of its feeds to their end. `errors` has what ended feeds."""
+class Shown:
+    """A run and what is shown of it. `errors` has what ended feeds."""
 
     def __init__(
         self,
         configuration: Configuration,
         assembly: Assembly,
         pipeline: Pipeline,
+        durable: DurableRun | None,
         runs: Sequence[FeedRun],
         display: Display,
     ) -> None:
-        self.errors: list[Exception] = []
+        self._live = LiveRun(configuration, pipeline, durable, runs, display)
+        self.errors = self._live.errors
         self._duration = configuration.run.duration_seconds
-        self._batch_size = configuration.engine.batch_size
-        self._queue = EventQueue(configuration.engine.queue_size)
-        self._resolution = configuration.clock.nanoseconds
         self._views = assembly.views
         self._pipeline = pipeline
-        self._runs = runs
+        self._ticking = any(run.live for run in runs)
         self._display = display
         self._start = time.monotonic()
 
     async def run(self) -> float:
         """Run to the end; how many seconds that took."""
-        engine = self._pipeline.engine
+        engine, live = self._pipeline.engine, self._live
         engine.on_callback, engine.on_order = self._note_callback, self._note_order
         self._start = time.monotonic()
-        self._pipeline.start()
+        live.start()
         with stopped_by_signals() as stopped:
-            consuming = asyncio.create_task(self._consume())
-            showing = asyncio.create_task(self._show())
-            following = asyncio.create_task(self._follow_all())
-            ticking = self._ticking()
-            ends = [consuming, showing, asyncio.create_task(stopped.wait())]
-            await asyncio.wait(ends, timeout=self._duration, return_when=asyncio.FIRST_COMPLETED)
-            for task in (*ends, following, *ticking):
+            ends = [live.consume(), self._show(), stopped.wait()]
+            others = [live.follow_all(), live.promise(), *([live.stamp_ticks()] if self._ticking else [])]
+            ending, running = ([asyncio.create_task(one) for one in part] for part in (ends, others))
+            await asyncio.wait(ending, timeout=self._duration, return_when=asyncio.FIRST_COMPLETED)
+            for task in (*ending, *running):
                 task.cancel()
-            results = await asyncio.gather(*ends, following, *ticking, return_exceptions=True)
+            results = await asyncio.gather(*ending, *running, return_exceptions=True)
         self._display.close()
         self.errors += [result for result in results if isinstance(result, Exception)]
         if not isinstance(results[0], Exception):
-            self._pipeline.finish()
+            live.finish()
         return time.monotonic() - self._start
-
-    def _ticking(self) -> list[asyncio.Task[None]]:
-        """The task that tells the time, where a live feed sets it."""
-        live = any(run.live for run in self._runs)
-        return [asyncio.create_task(self._stamp_ticks())] if live else []
-
-    async def _follow_all(self) -> None:
-        """Follow every feed; the queue is closed when all have ended."""
-        try:
-            await asyncio.gather(*(self._follow(run) for run in self._runs))
-        finally:
-            self._queue.close()
-
-    async def _stamp_ticks(self) -> None:
-        """Tell the time by the clock that stamps what live feeds receive, also while nothing arrives."""
-        while True:
-            now = time.time_ns()
-            await asyncio.sleep((self._resolution - now % self._resolution) / 1e9)
-            await self._queue.put(TickItem(time.time_ns()), True)
-
-    async def _follow(self, run: FeedRun) -> None:
-        async def put(item: Item) -> None:
-            for part in _slices(item, self._batch_size):
-                await self._queue.put(part, run.live)
-
-        try:
-            await run.follow(put)
-        except (SourceError, OSError) as error:
-            self.errors.append(error)
-            self._display.say(f"feed {run.name} ended: {error}")
-
-    async def _consume(self) -> None:
-        while (taken := await self._queue.get()) is not None:
-            item, live = taken
-            self._pipeline.apply(item, "live" if live else "batch")
-            # A queue that is never empty must not keep the feeds and the display waiting.
-            await asyncio.sleep(0)
 
     async def _show(self) -> None:
         while True:
@@ -172,15 +140,6 @@ class Session:
 
     def _elapsed(self) -> str:
         return f"{time.monotonic() - self._start:6.1f} s"
-
-
-def _slices(item: Item, size: int) -> Iterator[Item]:
-    if isinstance(item, ChangeItem):
-        for start in range(0, len(item.changes), size):
-            yield ChangeItem(item.source, item.changes[start : start + size])
-    else:
-        for start in range(0, len(item), size):
-            yield item[start : start + size]
 
 
 @contextmanager

@@ -1,0 +1,202 @@
+"""A run whose input is logged before it is applied, and which goes on where it was after a crash.
+
+What was received is appended under the log's policy, then applied; what strategies ask for is appended before
+it takes effect; when an item and its callbacks are done, that is appended too. After a crash the newest
+checkpoint is loaded and the log after it applied again: silently as far as the strategies had completed, with
+their callbacks beyond.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.checkpoint.folder import Checkpoint
+from engine.log.files import Files
+from engine.log.log import Log
+from engine.log.records import Position, Record
+from orderbook import journal
+from orderbook.instruments import Instrument
+from orderbook.journal import Asked, Completed, EpochEnd, Known, Lifecycle
+from orderbook.pipeline import Pipeline
+from orderbook.run_checkpoint import RunCheckpoint, load_checkpoint, save_checkpoint
+from orderbook.switch import HybridClock, Stamped
+from strategies.requests import LoggedRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What was found: the checkpoint, and how much of the log was applied again.
+
+    `items` counts what had been stamped, `repeated` those of them for which strategies were called.
+    `crashed`: the strategies had not been stopped.
+    """
+
+    checkpoint: Path | None
+    items: int
+    repeated: int
+    crashed: bool
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Past:
+    """What the log says of the items, read before they are applied again."""
+
+    completed: int
+    states: dict[str, bytes]
+    requests: dict[int, list[LoggedRequest]] = field(default_factory=dict)
+
+    def read(self, records: Iterator[tuple[Position, Record]]) -> None:
+        for _, record in records:
+            entry = journal.entry_of(record)
+            if isinstance(entry, Asked):
+                self.requests.setdefault(entry.stamp, []).append(entry.request)
+            elif isinstance(entry, Completed):
+                self.completed = max(self.completed, entry.stamp)
+                self.states.update(entry.states)
+
+
+class DurableRun:
+    """Applies what switches stamp to a pipeline, with a log. One thread owns it.
+
+    folder: of the checkpoints, of which the last `keep` stay. program: its hash. The log before the oldest
+    checkpoint goes, unless `keep_log`.
+
+    Raises LogError and CheckpointError where the disk refuses; what was accepted before stays.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        log: Log,
+        folder: Path,
+        program: bytes,
+        *,
+        clock: HybridClock | None = None,
+        keep: int = 2,
+        keep_log: bool = False,
+        files: Files | None = None,
+    ) -> None:
+        self.log, self.pipeline = log, pipeline
+        self.clock = clock or HybridClock()
+        self.epoch = 0
+        self._folder, self._program = folder, program
+        self._keep, self._keep_log, self._files = keep, keep_log, files
+        self._states: dict[str, bytes] = {}
+        self._stamp = 0
+        self._started = False
+        self._kept: list[Position] = []
+        pipeline.host.log = self
+
+    def recover(self, checkpoint: Checkpoint | None) -> Recovery:
+        """Bring the pipeline to where the log ends; the first thing to call."""
+        start = time.monotonic()
+        saved = None if checkpoint is None else load_checkpoint(checkpoint, self.pipeline)
+        first = self.log.start if saved is None else saved.position
+        past = _Past(-1, {}) if saved is None else _Past(saved.stamp, dict(saved.states))
+        past.read(self.log.read(first))
+        self._started = saved is not None and saved.started
+        self.pipeline.measures = False
+        items, repeated = self._repeat(first, () if saved is None else saved.instruments, past)
+        self.pipeline.measures = True
+        crashed = self._started
+        self._append_instruments()
+        path = None if saved is None else saved.path
+        return Recovery(path, items, repeated, crashed, time.monotonic() - start)
+
+    def start(self) -> None:
+        """Tell the strategies that events will come, unless they were told before a crash."""
+        if not self._started:
+            self._live(Lifecycle(self.clock.stamp(), True))
+
+    def stop(self) -> None:
+        """Tell the strategies that no more will come: the run ends in order."""
+        self._live(Lifecycle(self.clock.stamp(), False))
+
+    def accept(self, items: Sequence[Stamped]) -> None:
+        """Log what has been received; durable on return under the policy "batch"."""
+        self.log.append_all([journal.stamped_record(item) for item in items])
+
+    def apply(self, item: Stamped) -> None:
+        """Apply what was accepted, in its order."""
+        self._apply(item, ())
+
+    def request(self, request: LoggedRequest) -> None:
+        """See RequestLog."""
+        self.log.append(journal.request_record(self._stamp, request))
+
+    def end_epoch(self, number: int, stamp: int) -> None:
+        """Log that everything below a stamp is committed."""
+        self.epoch = number
+        self.log.append_all([journal.epoch_record(EpochEnd(stamp, number))], durable=False)
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint, between two items, and let go of the log before the oldest that is kept."""
+        self.log.sync()
+        position, own = self.log.end, tuple(self.pipeline.instruments)
+        run = RunCheckpoint(position, self._stamp, own, self._states, self._started)
+        keep, files = self._keep, self._files
+        save_checkpoint(self._folder, self.pipeline, self._program, run, keep=keep, files=files)
+        # Whoever reads on from here finds out of what the events are.
+        self._append_instruments()
+        self._kept = [*self._kept, position][-self._keep :]
+        if not self._keep_log and len(self._kept) == self._keep:
+            self.log.truncate_before(self._kept[0])
+
+    def _append_instruments(self) -> None:
+        self.log.append(journal.instruments_record(self.clock.stamp(), self.pipeline.instruments))
+
+    def _repeat(self, first: Position, own: Sequence[Instrument], past: _Past) -> tuple[int, int]:
+        """Apply the log again; how many items there were, and how many with callbacks."""
+        host = self.pipeline.host
+        known = {one: index for index, one in enumerate(self.pipeline.instruments)}
+        items = repeated = 0
+        self._states = past.states
+        self.clock.last = self._stamp = max(past.completed, 0)
+        host.silent = True
+        for _, record in self.log.read(first):
+            entry = journal.entry_of(record)
+            self.clock.last = max(self.clock.last, record.stamp)
+            if isinstance(entry, Known):
+                own = entry.instruments
+            elif isinstance(entry, EpochEnd):
+                self.epoch = entry.number
+            elif isinstance(entry, Stamped | Lifecycle):
+                if host.silent and entry.stamp > past.completed:
+                    self._wake(past)
+                items += 1
+                repeated += not host.silent
+                if isinstance(entry, Stamped):
+                    entry = journal.with_instruments(entry, own, known)
+                self._apply(entry, past.requests.get(entry.stamp, ()))
+        if host.silent:
+            self._wake(past)
+        return items, repeated
+
+    def _wake(self, past: _Past) -> None:
+        """From here on strategies are called; they know what they knew when they had completed."""
+        self.pipeline.host.silent = False
+        self.pipeline.host.restore_states(past.states)
+
+    def _live(self, entry: Lifecycle) -> None:
+        self.log.append(journal.lifecycle_record(entry))
+        self._apply(entry, ())
+
+    def _apply(self, entry: Stamped | Lifecycle, replayed: Sequence[LoggedRequest]) -> None:
+        pipeline, host = self.pipeline, self.pipeline.host
+        self._stamp = entry.stamp
+        calls = host.calls
+        host.begin_item(replayed)
+        if isinstance(entry, Stamped):
+            pipeline.apply_stamped(entry)
+        elif entry.starts:
+            pipeline.start()
+        else:
+            pipeline.finish()
+        if isinstance(entry, Lifecycle):
+            self._started = entry.starts
+        if not host.silent and host.calls != calls:
+            states = host.take_states()
+            self._states.update(states)
+            self.log.append_all([journal.completed_record(Completed(entry.stamp, states))], durable=False)

@@ -1,0 +1,212 @@
+"""One run, from the opening of its feeds to their end: feeds, their switches, the log, and the engine."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.epochs import EpochRing
+from orderbook.configuration import Configuration
+from orderbook.display import Display
+from orderbook.durable import DurableRun
+from orderbook.errors import SourceError
+from orderbook.event_queue import EventQueue
+from orderbook.events import EVENT, Action, BookState, Flag, StateReason
+from orderbook.feed_runs import FeedRun
+from orderbook.merge import ChangeItem, Item, TickItem
+from orderbook.pipeline import Pipeline
+from orderbook.switch import HybridClock, Stamped
+
+# Items that are logged and synced together.
+_TOGETHER = 256
+# Seconds between the promises of switches that receive nothing.
+_PROMISE = 0.05
+# A switch that is so many epochs behind the others is reported.
+_EPOCHS_BEHIND = 10
+
+
+@dataclass(slots=True)
+class _Switch:
+    """A feed's switch: whether it waits for room, and so can promise nothing."""
+
+    number: int
+    blocked: bool = False
+    ended: bool = False
+
+
+class LiveRun:
+    """Follows feeds until they end, are told to, or fail. `errors` has what ended feeds.
+
+    durable: keeps the log, or None. Where the strategies fall behind, by half of the queue, and the
+    configuration says so, they see of several changes of a row the last.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        pipeline: Pipeline,
+        durable: DurableRun | None,
+        runs: Sequence[FeedRun],
+        display: Display,
+    ) -> None:
+        self.errors: list[Exception] = []
+        self.conflated = 0
+        self.clock = HybridClock() if durable is None else durable.clock
+        engine = configuration.engine
+        self.queue = EventQueue(engine.queue_size, self.clock)
+        length = configuration.epochs.nanoseconds
+        epoch = 0 if durable is None else durable.epoch
+        self.epochs = EpochRing(max(1, len(runs)), length, self.clock.stamp(), epoch)
+        self._batch_size = engine.batch_size
+        self._conflates = engine.when_behind == "conflate"
+        self._behind = engine.queue_size // 2
+        self._resolution = configuration.clock.nanoseconds
+        self._checkpoint_every = configuration.log.checkpoint_seconds
+        self._pipeline = pipeline
+        self._durable = durable
+        self._runs = runs
+        self._display = display
+        self._switches = [_Switch(number) for number in range(len(runs))]
+        self._length = length
+        self._reported: set[int] = set()
+
+    def start(self) -> None:
+        """Tell the strategies that events will come; books of live feeds are not known any more."""
+        if self._durable is None:
+            self._pipeline.start()
+            return
+        self._durable.start()
+        stale = self._stale()
+        if len(stale):
+            self._apply([Stamped(self.clock.stamp(), 0, stale)])
+
+    async def follow_all(self) -> None:
+        """Follow every feed; the queue is closed when all have ended."""
+        try:
+            pairs = zip(self._runs, self._switches, strict=True)
+            await asyncio.gather(*(self._follow(run, switch) for run, switch in pairs))
+        finally:
+            self.queue.close()
+
+    async def consume(self) -> None:
+        """Log and apply what switches stamp, until the queue is closed and empty."""
+        checkpointed = time.monotonic()
+        while taken := await self.queue.get(_TOGETHER):
+            if self._conflates and self.queue.waiting > self._behind:
+                taken = [Stamped(s.stamp, s.switch, s.item, s.live, True) for s in taken]
+                self.conflated += len(taken)
+            self._apply(taken)
+            if self._durable is not None:
+                due = time.monotonic() - checkpointed >= self._checkpoint_every
+                if due and _whole(taken[-1].item):
+                    self._durable.checkpoint()
+                    checkpointed = time.monotonic()
+            # A queue that is never empty must not keep the feeds and the display waiting.
+            await asyncio.sleep(0)
+
+    def finish(self) -> None:
+        """End in order: the strategies are told, and everything is durable."""
+        if self._durable is None:
+            self._pipeline.finish()
+            return
+        self._durable.stop()
+        self._durable.checkpoint()
+
+    async def promise(self) -> None:
+        """Let every switch that can promise what it will not stamp any more, also while nothing arrives."""
+        while True:
+            await asyncio.sleep(_PROMISE)
+            for switch in self._switches:
+                if not switch.blocked:
+                    self._promise(switch, self.clock.stamp())
+            self._report_stalled()
+            if self._durable is not None:
+                self._durable.log.sync_if_due()
+
+    async def stamp_ticks(self) -> None:
+        """Tell the time by the clock that stamps what live feeds receive, also while nothing arrives."""
+        while True:
+            now = time.time_ns()
+            await asyncio.sleep((self._resolution - now % self._resolution) / 1e9)
+            await self.queue.put(TickItem(time.time_ns()), True)
+
+    def stalled(self) -> list[str]:
+        """The feeds whose switches hold up the commit of epochs."""
+        return [self._runs[s].name for s in self.epochs.stalled(_EPOCHS_BEHIND * self._length) if self._runs]
+
+    def _apply(self, taken: Sequence[Stamped]) -> None:
+        if self._durable is None:
+            for stamped in taken:
+                self._pipeline.host.begin_item()
+                self._pipeline.apply_stamped(stamped)
+            return
+        self._durable.accept(taken)
+        for stamped in taken:
+            self._durable.apply(stamped)
+
+    async def _follow(self, run: FeedRun, switch: _Switch) -> None:
+        async def put(item: Item) -> None:
+            for part in _slices(item, self._batch_size):
+                switch.blocked = True
+                stamp = await self.queue.put(part, run.live, switch.number)
+                switch.blocked = False
+                self._promise(switch, stamp)
+
+        try:
+            await run.follow(put)
+        except (SourceError, OSError) as error:
+            self.errors.append(error)
+            self._display.say(f"feed {run.name} ended: {error}")
+
+    def _promise(self, switch: _Switch, stamp: int) -> None:
+        for epoch in self.epochs.promise(switch.number, stamp):
+            if self._durable is not None:
+                self._durable.end_epoch(epoch.number, epoch.end)
+
+    def _report_stalled(self) -> None:
+        stalled = set(self.epochs.stalled(_EPOCHS_BEHIND * self._length))
+        for number in stalled - self._reported:
+            self._display.say(f"feed {self._runs[number].name} is stalled: no epoch can be committed")
+        self._reported = stalled
+
+    def _stale(self) -> np.ndarray:
+        """Events that make the valid books of live feeds stale: nobody has followed them since the crash."""
+        books = self._pipeline.books
+        live = {int(index) for run in self._runs if run.live for index in run.indexes}
+        known = [] if books is None else [i for i in live if books.state(i) is BookState.VALID]
+        events = np.zeros(len(known), EVENT)
+        events["instrument"], events["action"], events["flags"] = known, Action.STATE, Flag.LAST
+        events["volume"], events["order_id"] = BookState.STALE, StateReason.DISCONNECTED
+        events["receive_time"] = self.clock.stamp()
+        return events
+
+
+def _whole(item: Item | TickItem) -> bool:
+    """Whether no message goes on after an item."""
+    if isinstance(item, np.ndarray):
+        return bool(item["flags"][-1] & int(Flag.LAST))
+    return isinstance(item, TickItem) or item.changes[-1].last
+
+
+def _slices(item: Item, size: int) -> Iterator[Item]:
+    """Parts of about `size`, cut at ends of messages."""
+    if isinstance(item, ChangeItem):
+        ends = np.flatnonzero([change.last for change in item.changes]) + 1
+        for start, end in _cuts(ends, len(item.changes), size):
+            yield ChangeItem(item.source, item.changes[start:end])
+    else:
+        for start, end in _cuts(np.flatnonzero(item["flags"] & int(Flag.LAST)) + 1, len(item), size):
+            yield item[start:end]
+
+
+def _cuts(ends: np.ndarray, length: int, size: int) -> Iterator[tuple[int, int]]:
+    start = 0
+    while start < length:
+        place = int(np.searchsorted(ends, start + size, side="right"))
+        end = int(ends[place - 1]) if place and ends[place - 1] > start else 0
+        if not end:
+            end = int(ends[place]) if place < len(ends) else length
+        yield start, end
+        start = end

@@ -1,0 +1,210 @@
+"""A run with a log on a disk that crashes, and what it must be after that."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar
+
+import numpy as np
+from crash_files import CrashFiles
+
+from engine.checkpoint.folder import newest_checkpoint
+from engine.checkpoint.program_hash import program_hash
+from engine.log.log import Log
+from engine.log.policy import SyncPolicy
+from orderbook import journal
+from orderbook.durable import DurableRun
+from orderbook.events import EVENT, Action, BookState, Flag, Side
+from orderbook.gate import GatedEngine
+from orderbook.generate import generate, synthetic_instruments
+from orderbook.journal import Completed, Known, Lifecycle
+from orderbook.merge import TickItem
+from orderbook.pipeline import Pipeline
+from orderbook.switch import HybridClock, Stamped
+from strategies import Strategy, StrategyDefinition, on_view
+from views.compiler.program import compile_views
+
+FOLDER = Path("/log")
+INSTRUMENTS = synthetic_instruments(2)
+SQL = """
+CREATE VIEW depth AS SELECT symbol, COUNT(*) AS orders, SUM(volume) AS volume FROM bids GROUP BY symbol;
+CREATE VIEW my_orders AS SELECT strategy, status, COUNT(*) AS n, SUM(filled) AS filled
+FROM orders GROUP BY strategy, status;
+CREATE VIEW my_fills AS SELECT strategy, side, COUNT(*) AS n, SUM(volume * price) AS turnover
+FROM fills GROUP BY strategy, side;
+CREATE VIEW books AS SELECT symbol, state, reason, COUNT(*) AS n FROM book_states
+GROUP BY symbol, state, reason;
+CREATE VIEW recent AS SELECT symbol, COUNT(*) AS n FROM trades
+WHERE ts > NOW() - INTERVAL '1 second' GROUP BY symbol;
+"""
+Call = tuple[str, Any]
+
+
+class Trader(Strategy):
+    """Notes every call, and places and cancels orders by a count that it saves."""
+
+    calls: ClassVar[list[Call]] = []
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def on_start(self) -> None:
+        self._note("start", None)
+
+    @on_view("depth", fire="change")
+    def changed(self, event: Any) -> None:
+        self._note(event.key[0], (event.version, self.seen))
+        self.seen += 1
+        symbol = event.key[0]
+        if self.seen % 3 == 0:
+            self.buy(symbol, 30)
+        elif self.seen % 5 == 0:
+            side, offset = (self.buy, -1) if self.seen % 2 else (self.sell, 1)
+            side(symbol, 20, Decimal(100) + offset * Decimal(self.seen % 7 - 2) / 50)
+        elif self.seen % 11 == 0:
+            self.cancel(self.seen // 4)
+
+    def on_fill(self, fill: Any) -> None:
+        self._note("fill", (fill.order_id, fill.volume))
+
+    def on_save(self) -> bytes:
+        return str(self.seen).encode()
+
+    def on_load(self, state: bytes) -> None:
+        self.seen = int(state)
+
+    def _note(self, what: str, detail: Any) -> None:
+        Trader.calls.append((what, detail))
+
+
+def pipeline() -> Pipeline:
+    """A fresh one."""
+    engine = GatedEngine(compile_views(SQL), "interpreter")
+    return Pipeline(engine, INSTRUMENTS, [StrategyDefinition(Trader)])
+
+
+def items(seed: int, count: int) -> list[np.ndarray | TickItem]:
+    """What feeds receive: books become valid, then flow in parts of whole messages, with ticks between."""
+    random = Random(seed)
+    flow = next(generate(count, len(INSTRUMENTS), 12, seed, batch=count))
+    ends = np.flatnonzero(flow["flags"] & int(Flag.LAST)) + 1
+    found: list[np.ndarray | TickItem] = [_states(BookState.VALID)]
+    start, valid = 0, True
+    while start < ends[-1]:
+        end = int(ends[min(np.searchsorted(ends, start, side="right") + random.randrange(6), len(ends) - 1)])
+        found.append(flow[start:end])
+        if random.random() < (0.1 if valid else 0.3):
+            valid = not valid
+            found.append(_states(BookState.VALID if valid else BookState.STALE))
+        if random.random() < 0.1:
+            found.append(TickItem(int(flow["exchange_time"][end - 1])))
+        start = end
+    return [*found, _states(BookState.VALID)]
+
+
+def _states(state: BookState) -> np.ndarray:
+    states = np.zeros(len(INSTRUMENTS), EVENT)
+    states["instrument"], states["action"] = range(len(INSTRUMENTS)), Action.STATE
+    states["side"], states["volume"], states["flags"] = Side.NONE, state, Flag.LAST
+    return states
+
+
+def rows(of: Pipeline) -> dict[str, list[Any]]:
+    """The rows of all views, and of the orders."""
+    return {view: sorted(map(repr, of.engine[view].items())) for view in of.engine.views}
+
+
+@dataclass
+class Process:
+    """One process from its start to its end."""
+
+    run: DurableRun
+    pipeline: Pipeline
+    log: Log
+    completed_before: int
+    calls_before: int
+
+
+class Wall:
+    """A wall clock that moves a little with every look."""
+
+    def __init__(self) -> None:
+        self.now = 1_000
+
+    def __call__(self) -> int:
+        self.now += 7
+        return self.now
+
+
+class World:
+    """A disk, a wall clock, and the processes that use them one after another."""
+
+    def __init__(self, policy: str, seed: int) -> None:
+        self.files = CrashFiles(page=512)
+        self.random = Random(seed)
+        self.wall = Wall()
+        self._policy = SyncPolicy.parse(policy)
+        self._seed = seed
+
+    def start(self) -> Process:
+        """Open the log, recover, and go on."""
+        log = Log.open(
+            FOLDER,
+            journal.IDENTITY,
+            policy=self._policy,
+            segment_bytes=1 << 14,
+            files=self.files,
+            clock=self.wall,
+        )
+        fresh = pipeline()
+        program = program_hash(fresh.engine.program)
+        folder, clock = FOLDER / "checkpoints", HybridClock(self.wall)
+        run = DurableRun(fresh, log, folder, program, clock=clock, keep_log=True, files=self.files)
+        before = len(Trader.calls)
+        entries = [journal.entry_of(record) for _, record in log.read()]
+        completed = max((e.stamp for e in entries if isinstance(e, Completed)), default=-1)
+        run.recover(newest_checkpoint(folder, program, self.files))
+        return Process(run, fresh, log, completed, before)
+
+    def feed(self, process: Process, received: Sequence[np.ndarray | TickItem]) -> None:
+        """Receive, log and apply, in groups, with a checkpoint now and then."""
+        process.run.start()
+        waiting = list(received)
+        while waiting:
+            size = self.random.randrange(1, 5)
+            group, waiting = waiting[:size], waiting[size:]
+            stamped = [Stamped(process.run.clock.stamp(), 0, item, True) for item in group]
+            process.run.accept(stamped)
+            for one in stamped:
+                process.run.apply(one)
+            if self.random.random() < 0.3:
+                process.run.checkpoint()
+
+
+def clean_replay(entries: Sequence[journal.Entry]) -> tuple[Pipeline, list[Call], list[int]]:
+    """What a run that never crashed makes of the log: the pipeline, the calls, and each call's stamp."""
+    fresh, before = pipeline(), len(Trader.calls)
+    stamps: list[int] = []
+    own: tuple[Any, ...] = ()
+    known = {one: index for index, one in enumerate(INSTRUMENTS)}
+    for entry in entries:
+        if isinstance(entry, Known):
+            own = entry.instruments
+            continue
+        if not isinstance(entry, Stamped | Lifecycle):
+            continue
+        count = len(Trader.calls)
+        fresh.host.begin_item()
+        if isinstance(entry, Stamped):
+            fresh.apply_stamped(journal.with_instruments(entry, own, known))
+        elif entry.starts:
+            fresh.start()
+        else:
+            fresh.finish()
+        stamps += [entry.stamp] * (len(Trader.calls) - count)
+    calls = Trader.calls[before:]
+    del Trader.calls[before:]
+    return fresh, calls, stamps
+
