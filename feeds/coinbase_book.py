@@ -12,16 +12,16 @@ from typing import Any
 from uuid import UUID
 
 from feeds import coinbase_messages as wire
-from feeds.event_writer import EventWriter
+from feeds.exchange import Link
+from feeds.feed_book import FeedBook
 from feeds.iso_time import IsoClock
+from feeds.joined_book import JoinedBook
+from feeds.snapshot_join import JoinRule, Span
 from orderbook.errors import DataError
-from orderbook.events import Action, BookState, Flag, Side
-from orderbook.instruments import Instruments
+from orderbook.events import Action, Side
 
 _SIDES = {"buy": Side.BID, "sell": Side.ASK}
 _OPPOSITE = {"buy": Side.ASK, "sell": Side.BID}
-_LAST = int(Flag.LAST)
-_CACHE_SIZE = 1 << 16
 
 
 def order_number(order_id: UUID) -> int:
@@ -33,204 +33,94 @@ def order_number(order_id: UUID) -> int:
     return order_id.int >> 65
 
 
-class _Counts(dict[str, int]):
-    """Wire text to ticks or lots, remembering texts; raises DataError for bad or negative ones."""
-
-    __slots__ = ("_convert",)
-
-    def __init__(self, convert: Callable[[str], int]) -> None:
-        self._convert = convert
-
-    def __missing__(self, text: str) -> int:
-        count = self._convert(text)
-        if count < 0:
-            raise DataError(f"{text} is negative")
-        if len(self) >= _CACHE_SIZE:
-            self.clear()
-        self[text] = count
-        return count
-
-
-class CoinbaseBook:
+class CoinbaseBook(JoinedBook[wire.Sequenced]):
     """One product: its messages become events, each message one unit.
 
     It remembers what is left of each open order (nothing else of the book), because `done` and `change`
     also name orders that do not rest.
     """
 
-    def __init__(
-        self, instruments: Instruments, instrument: int, events: EventWriter, clock: IsoClock
-    ) -> None:
-        self.product = instruments[instrument].native_symbol
-        self._instrument = instrument
-        self._ticks = _Counts(instruments[instrument].ticks)
-        self._lots = _Counts(instruments[instrument].lots)
+    def __init__(self, book: FeedBook, link: Link, clock: IsoClock) -> None:
+        super().__init__(book, link, JoinRule())
         self._left: dict[int, int] = {}
-        self._events = events
         self._clock = clock
-        self._appliers: dict[type, Callable[[Any, int], None]] = {
+        self._appliers: dict[type, Callable[[Any], None]] = {
             wire.Open: self._open,
             wire.Match: self._match,
             wire.Done: self._done,
             wire.Change: self._change,
         }
 
-    def apply(self, message: wire.Sequenced, receive_time: int) -> None:
-        """Add the message's events. Raises DataError or ValueError, adding none, where it cannot be used."""
+    def apply(self, span: Span[wire.Sequenced]) -> None:
+        """See JoinedBook."""
+        message = span.message
         apply = self._appliers.get(type(message))
-        if apply is not None:
-            apply(message, receive_time)
+        if apply is None:
+            self.book.sequence = span.last
+            return
+        time = getattr(message, "time", "")
+        self.book.begin(self._clock.nanoseconds(time), self._link.receive_time, span.last)
+        apply(message)
+        self.book.end()
 
-    def load(self, snapshot: wire.Snapshot, receive_time: int) -> None:
-        """Add the orders of a snapshot as one unit, or raise DataError or ValueError and add nothing."""
-        time = self._clock.nanoseconds(snapshot.time) if snapshot.time else 0
-        rows = [
-            (side, self._ticks[price], self._lots[size], order_number(order_id))
-            for side, orders in ((Side.BID, snapshot.bids), (Side.ASK, snapshot.asks))
-            for price, size, order_id in orders
-        ]
-        for position, (side, price, volume, order_id) in enumerate(rows, 1):
-            self._events.append(
-                self._instrument,
-                Action.ADD,
-                side,
-                exchange_time=time,
-                receive_time=receive_time,
-                sequence=snapshot.sequence,
-                order_id=order_id,
-                price=price,
-                volume=volume,
-                flags=Flag.SNAPSHOT | (_LAST if position == len(rows) else 0),
-            )
-        self._left = {order_id: volume for _, _, volume, order_id in rows}
+    def load(self, snapshot: wire.Snapshot) -> None:
+        """Add the orders of a snapshot. Raises DataError or ValueError."""
+        book = self.book
+        left: dict[int, int] = {}
+        for side, orders in ((Side.BID, snapshot.bids), (Side.ASK, snapshot.asks)):
+            for price, size, order_id in orders:
+                number, volume = order_number(order_id), book.lots[size]
+                book.add(Action.ADD, side, order_id=number, price=book.ticks[price], volume=volume)
+                left[number] = volume
+        self._left = left
 
-    def empty(self, sequence: int, receive_time: int) -> None:
-        """The book is unknown: SYNCING, and cleared."""
-        self._left.clear()
-        self._state(BookState.SYNCING, sequence, receive_time, 0)
-        self._events.append(
-            self._instrument,
-            Action.CLEAR,
-            Side.NONE,
-            receive_time=receive_time,
-            sequence=sequence,
-            flags=_LAST,
-        )
-
-    def validate(self, sequence: int, receive_time: int) -> None:
-        """The book is the exchange's from now on."""
-        self._state(BookState.VALID, sequence, receive_time, _LAST)
-
-    def expire(self, sequence: int, receive_time: int) -> None:
-        """The book keeps its orders and is stale."""
-        self._left.clear()
-        self._state(BookState.STALE, sequence, receive_time, _LAST)
-
-    def _state(self, state: BookState, sequence: int, receive_time: int, flags: int) -> None:
-        self._events.append(
-            self._instrument,
-            Action.STATE,
-            Side.NONE,
-            receive_time=receive_time,
-            sequence=sequence,
-            volume=state,
-            flags=flags,
-        )
-
-    def _open(self, message: wire.Open, receive_time: int) -> None:
+    def _open(self, message: wire.Open) -> None:
         order_id = order_number(message.order_id)
-        volume = self._lots[message.remaining_size]
-        self._events.append(
-            self._instrument,
-            Action.ADD,
-            _SIDES[message.side],
-            exchange_time=self._clock.nanoseconds(message.time),
-            receive_time=receive_time,
-            sequence=message.sequence,
-            order_id=order_id,
-            price=self._ticks[message.price],
-            volume=volume,
-            flags=_LAST,
-        )
+        volume = self.book.lots[message.remaining_size]
+        price = self.book.ticks[message.price]
+        self.book.add(Action.ADD, _SIDES[message.side], order_id=order_id, price=price, volume=volume)
         self._left[order_id] = volume
 
-    def _match(self, message: wire.Match, receive_time: int) -> None:
+    def _match(self, message: wire.Match) -> None:
         order_id = order_number(message.maker_order_id)
-        price = self._ticks[message.price]
-        volume = self._lots[message.size]
-        time = self._clock.nanoseconds(message.time)
-        self._events.append(
-            self._instrument,
-            Action.EXECUTE,
-            _SIDES[message.side],
-            exchange_time=time,
-            receive_time=receive_time,
-            sequence=message.sequence,
-            order_id=order_id,
-            price=price,
-            volume=volume,
-        )
-        self._events.append(
-            self._instrument,
-            Action.TRADE,
-            _OPPOSITE[message.side],
-            exchange_time=time,
-            receive_time=receive_time,
-            sequence=message.sequence,
-            order_id=message.trade_id,
-            price=price,
-            volume=volume,
-            flags=_LAST,
-        )
+        volume, price = self.book.lots[message.size], self.book.ticks[message.price]
+        self.book.add(Action.EXECUTE, _SIDES[message.side], order_id=order_id, price=price, volume=volume)
+        self.book.trade(message.trade_id, _OPPOSITE[message.side], message.price, message.size)
         left = self._left.pop(order_id, 0) - volume
         if left > 0:
             self._left[order_id] = left
 
-    def _done(self, message: wire.Done, receive_time: int) -> None:
+    def _done(self, message: wire.Done) -> None:
         order_id = order_number(message.order_id)
         if order_id in self._left:
-            self._delete(message, order_id, receive_time)
+            self._delete(message, order_id)
 
-    def _change(self, message: wire.Change, receive_time: int) -> None:
+    def _change(self, message: wire.Change) -> None:
         order_id = order_number(message.order_id)
         left = self._left.get(order_id)
         if left is None:
             return
+        ticks = self.book.ticks
         new_price = message.price if message.new_price is None else message.new_price
         if message.new_size is None or new_price is None:
             raise DataError("a change of an open order names no new_size or no price")
-        volume, price = self._lots[message.new_size], self._ticks[new_price]
+        volume, price = self.book.lots[message.new_size], ticks[new_price]
         moved = message.new_price is not None and (
-            message.old_price is None or self._ticks[message.old_price] != price
+            message.old_price is None or ticks[message.old_price] != price
         )
         if volume == 0:
-            self._delete(message, order_id, receive_time)
+            self._delete(message, order_id)
         elif moved or volume != left:
             reduces = volume < left and not moved
-            self._events.append(
-                self._instrument,
+            self.book.add(
                 Action.REDUCE if reduces else Action.MODIFY,
                 _SIDES[message.side],
-                exchange_time=self._clock.nanoseconds(message.time),
-                receive_time=receive_time,
-                sequence=message.sequence,
                 order_id=order_id,
                 price=price,
                 volume=left - volume if reduces else volume,
-                flags=_LAST,
             )
             self._left[order_id] = volume
 
-    def _delete(self, message: wire.Done | wire.Change, order_id: int, receive_time: int) -> None:
-        time = self._clock.nanoseconds(message.time)
-        self._events.append(
-            self._instrument,
-            Action.DELETE,
-            _SIDES[message.side],
-            exchange_time=time,
-            receive_time=receive_time,
-            sequence=message.sequence,
-            order_id=order_id,
-            volume=self._left.pop(order_id),
-            flags=_LAST,
-        )
+    def _delete(self, message: wire.Done | wire.Change, order_id: int) -> None:
+        volume = self._left.pop(order_id)
+        self.book.add(Action.DELETE, _SIDES[message.side], order_id=order_id, volume=volume)

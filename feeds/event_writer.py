@@ -1,22 +1,31 @@
 """Events packed one by one into an EVENT array."""
 
 import struct
+from collections.abc import Iterable
 
 import numpy as np
 
-from orderbook.events import EVENT
+from orderbook.events import EVENT, Action, Flag
 
 _RECORD = struct.Struct("=6q2i2BHI")
+_LAST = int(Flag.LAST)
+# Where, counted from a record's end, the byte of its flags stands that holds LAST.
+_LAST_FROM_END = _RECORD.size - _RECORD.pack(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, _LAST, 0).index(_LAST)
+_LEVEL = int(Action.LEVEL)
 assert _RECORD.size == EVENT.itemsize
 
 
 class EventWriter:
-    """Collects events; `take` hands over all of them as one array and starts afresh."""
+    """Collects events; `take` hands over all of them as one array and starts afresh.
 
-    __slots__ = ("_buffer",)
+    Events since the last `end_unit` are an open unit, which `undo` takes back.
+    """
+
+    __slots__ = ("_buffer", "_closed")
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+        self._closed = 0
 
     def __len__(self) -> int:
         return len(self._buffer) // _RECORD.size
@@ -51,8 +60,39 @@ class EventWriter:
             0,
         )
 
+    def extend_levels(
+        self,
+        levels: Iterable[tuple[int, int]],
+        instrument: int,
+        side: int,
+        flags: int,
+        exchange_time: int,
+        receive_time: int,
+        sequence: int,
+    ) -> None:
+        """Add a LEVEL event for each (price in ticks, volume in lots)."""
+        pack, exchange, receive = _RECORD.pack, exchange_time, receive_time
+        self._buffer += b"".join(
+            [
+                pack(exchange, receive, sequence, 0, price, volume, instrument, 0, _LEVEL, side, flags, 0)
+                for price, volume in levels
+            ]
+        )
+
+    def undo(self) -> None:
+        """Take back the events of the open unit."""
+        del self._buffer[self._closed :]
+
+    def end_unit(self) -> None:
+        """Flag the last event of the open unit LAST; a unit without events leaves no trace."""
+        end = len(self._buffer)
+        if end > self._closed:
+            self._buffer[end - _LAST_FROM_END] |= _LAST
+            self._closed = end
+
     def take(self) -> np.ndarray:
         """EVENT[n], the events since the last call, in order."""
         events = np.frombuffer(self._buffer, EVENT)
         self._buffer = bytearray()
+        self._closed = 0
         return events

@@ -1,131 +1,254 @@
-"""Live feeds: a websocket that is kept alive, its snapshots, and batches of events for one consumer."""
+"""Live feeds: sessions over websockets, and batches of events for one consumer."""
 
 import asyncio
-import logging
-import random
+import contextlib
 import time
-from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidURI, WebSocketException
 
-from feeds.http_get import http_get, is_loopback
+from feeds.exchange import Exchange, ExchangeOptions
+from feeds.http_get import RefusedRequest, http_get, is_loopback
+from feeds.raw_log import RawLog
+from feeds.session import Connect, Disconnect, Get, Send, Session
 from feeds.statistics import FeedStatistics
+from feeds.websocket import FrameConnection
 from orderbook.errors import SourceError
+from orderbook.instruments import Instrument, Instruments
 
 # Frames that may wait for the consumer before the websocket is no longer read.
 MAXIMUM_WAITING = 65_536
-# Frames that websockets keeps before ours; more than one read of the socket brings.
-_QUEUED_FRAMES = 4096
-# Seconds before another connection, and before a snapshot (so that the stream is ahead of it).
-_FIRST_DELAY, _FIRST_SNAPSHOT_DELAY, _LONGEST_DELAY = 0.1, 0.05, 30.0
-_SNAPSHOTS_AT_ONCE = 4
-# Silence is found in several checks, so that one long pause of this program does not count as silence.
-_CHECKS_OF_SILENCE = 4
+_CLOSED, _TOO_BIG = "the connection was closed", 1009
 
-_log = logging.getLogger(__name__)
+Record = Callable[[str, Sequence[Instrument]], RawLog]
+# What happened, product or reason, data (frames: all that came together), receive time in ns.
+_Item = tuple[str, str, Sequence[bytes], int]
 
 
-class Decoder(Protocol):
-    """What an exchange's protocol means; it does no I/O and never raises for bad data."""
+class Shard:
+    """One connection of a feed: a session, what waits for it, and the tasks that do what it says."""
 
-    @property
-    def statistics(self) -> FeedStatistics: ...
+    def __init__(
+        self, session: Session, kind: type[Exchange], arrived: asyncio.Event, raw: RawLog | None
+    ) -> None:
+        self.session = session
+        self.waiting: deque[_Item] = deque()
+        self._frames = 0
+        self._kind = kind
+        self._arrived = arrived
+        self._raw = raw
+        self._reading = asyncio.Event()
+        self._turned = asyncio.Event()
+        self._connection: FrameConnection | None = None
+        self._group: asyncio.TaskGroup | None = None
 
-    @property
-    def subscribed(self) -> bool:
-        """Whether the exchange has acknowledged the subscription of this connection."""
+    def put(self, kind: str, text: str = "", data: bytes = b"") -> None:
+        """What happened now, for the consumer to hand to the session."""
+        self.waiting.append((kind, text, (data,), time.time_ns()))
+        self._arrived.set()
 
-    @property
-    def refusal(self) -> str | None:
-        """Why the exchange refused the subscription, None where it did not."""
+    def put_frames(self, frames: Sequence[bytes], receive_time: int) -> None:
+        """Frames that were read at this time, ns, for the consumer to hand to the session."""
+        self.waiting.append(("frames", "", frames, receive_time))
+        self._frames += len(frames)
+        self._arrived.set()
 
-    def connected(self, receive_time: int) -> None: ...
+    def decode(self) -> None:
+        """Hand what is waiting now to the session, and let its commands be done."""
+        session, waiting = self.session, self.waiting
+        for _ in range(len(waiting)):
+            item = kind, text, data, receive_time = waiting.popleft()
+            if self._raw is not None:
+                self._record(self._raw, item)
+            if kind == "frames":
+                self._take(data, receive_time)
+            elif kind == "connected":
+                session.connected(receive_time)
+            elif kind == "disconnected":
+                session.disconnected(text, receive_time)
+            elif kind == "answered":
+                session.answered(text, data[0], receive_time)
+            elif kind == "wake":
+                session.wake(receive_time)
+            else:
+                session.failed(text, data[0].decode(), receive_time, float(kind.partition(" ")[2]))
+        if not self._reading.is_set():
+            session.resumed()
+            self._reading.set()
+        self._turned.set()
 
-    def disconnected(self, receive_time: int) -> None: ...
+    def _take(self, frames: Sequence[bytes], receive_time: int) -> None:
+        """Hand frames to the session; the recording is told of each just before, unless it is ignored."""
+        session, raw = self.session, self._raw
+        self._frames -= len(frames)
+        if raw is None:
+            session.frames(frames, receive_time)
+            return
+        for frame in frames:
+            if not session.closing:
+                raw.received(frame, receive_time)
+            session.frames((frame,), receive_time)
 
-    def frame(self, data: bytes, receive_time: int) -> None: ...
+    def _record(self, raw: RawLog, item: _Item) -> None:
+        """Tell the recording what the session takes now, so that it replays in that very order."""
+        session = self.session
+        match item:
+            case "connected", url, _, time:
+                raw.connected(url, time)
+            case "disconnected", reason, _, time:
+                raw.disconnected(reason, time, session.end_reason)
+            case "answered", product, data, time:
+                raw.answered(session.snapshot_url(product), data[0], time)
 
-    def snapshot(self, product: str, data: bytes, receive_time: int) -> bool: ...
+    async def run(self) -> None:
+        """Do what the session says, until cancelled."""
+        async with asyncio.TaskGroup() as self._group:
+            while True:
+                self._turned.clear()
+                for command in self.session.commands():
+                    await self._do(command)
+                due = self.session.wake_at - time.monotonic()
+                if due <= 0 and not self.waiting:
+                    self.put("wake")
+                try:
+                    # Not wait_for, which loses a cancellation that comes together with what it waits for.
+                    async with asyncio.timeout(max(due, 0.001) if due < 3600 else None):
+                        await self._turned.wait()
+                except TimeoutError:
+                    self.put("wake")
 
-    def needs_snapshot(self, product: str) -> bool: ...
+    async def _do(self, command: Connect | Disconnect | Send | Get) -> None:
+        assert self._group is not None
+        match command:
+            case Connect(url):
+                self._group.create_task(self._connect(url))
+            case Get(product, url):
+                self._group.create_task(self._get(product, url))
+            case Disconnect():
+                if self._connection is not None:
+                    self._connection.transport.abort()
+            case Send(text):
+                if self._raw is not None:
+                    self._raw.sent(text, time.time_ns())
+                if self._connection is not None:
+                    with contextlib.suppress(ConnectionClosed):
+                        await self._connection.send(text)
 
-    def take(self) -> np.ndarray: ...
+    async def _connect(self, url: str) -> None:
+        """One connection, from its opening to its end."""
+        try:
+            async with connect(
+                url,
+                compression=None,
+                proxy=None if is_loopback(url) else True,
+                max_size=self._kind.largest_frame,
+                ping_interval=None,
+                create_connection=FrameConnection,
+                close_timeout=1,
+            ) as connection:
+                assert isinstance(connection, FrameConnection)
+                self._connection = connection
+                self._reading.set()
+                self.put("connected", url)
+                connection.deliver(self.put_frames)
+                reason = await self._receive(connection)
+        except InvalidURI as error:
+            raise SourceError(str(error)) from None
+        except (OSError, WebSocketException, TimeoutError) as error:
+            reason = f"{type(error).__name__}: {error}"
+        finally:
+            self._connection = None
+        self.put("disconnected", reason)
+
+    async def _receive(self, connection: FrameConnection) -> str:
+        """Leave off reading while there is no room for more, until the connection ends; says why it did."""
+        try:
+            while True:
+                await connection.delivered()
+                if self._raw is None and self._frames < MAXIMUM_WAITING:
+                    continue
+                connection.transport.pause_reading()
+                if self._raw is not None:
+                    await self._raw.room()
+                if self._frames >= MAXIMUM_WAITING:
+                    self._reading.clear()
+                    await self._reading.wait()
+                connection.transport.resume_reading()
+        except ConnectionClosed as error:
+            if error.sent is not None and error.sent.code == _TOO_BIG:
+                self.session.statistics.problems.add("oversized frame", self._kind.venue, str(error))
+            return str(error) or _CLOSED
+
+    async def _get(self, product: str, url: str) -> None:
+        try:
+            data = await http_get(url)
+        except RefusedRequest as error:
+            self.put(f"failed {error.retry_after}", product, str(error).encode())
+        except SourceError as error:
+            self.put("failed 0", product, str(error).encode())
+        else:
+            self.put("answered", product, data)
 
 
-class Backoff:
-    """Delays that double from `first` to `longest` seconds, each shortened at random by up to a half."""
+class LiveFeed:
+    """An endless feed of one exchange's products, over as many connections as the exchange's limits ask for.
 
-    def __init__(self, first: float, longest: float) -> None:
-        self._first, self._longest = first, longest
-        self._random = random.Random()
-        self.reset()
-
-    def reset(self) -> None:
-        self._next = self._first
-
-    def delay(self) -> float:
-        """Seconds to wait now."""
-        delay = self._next
-        self._next = min(self._longest, delay * 2)
-        return delay * self._random.uniform(0.5, 1.0)
-
-
-_Item = tuple[str, str, bytes, int]  # what happened, product, data, receive time in ns
-
-
-class LiveFeed(ABC):
-    """An endless feed of one venue's products; an exchange's own feed says what to send and to ask for.
-
-        async with CoinbaseFullFeed(instruments) as feed:
+        async with LiveFeed(Binance, instruments, range(len(instruments))) as feed:
             async for events in feed:
                 ...
 
-    Each `events` is EVENT[n], n > 0: everything that had arrived, in order of arrival, whole messages
-    only; receive times are when frames were read from the socket. A connection that breaks, or is
-    silent for `silence` seconds, is made again after a growing delay; the books are stale until then, and
-    syncing until their new snapshots. Where the consumer falls behind, the socket is no longer read.
+    Each `events` is EVENT[n], n > 0: everything that had arrived, in order of arrival on each connection,
+    whole messages only; receive times are when frames were read from the socket. What goes wrong is the
+    session's to care for. Where the consumer falls behind, sockets are no longer read.
+
+    `record` gives each connection, by a name for it and its instruments, what its raw frames go to.
 
     Iterating raises SourceError where the exchange refuses the subscription. Leaving the context closes
     the feed; iteration then ends.
     """
 
-    def __init__(self, url: str, products: Sequence[str], decoder: Decoder, silence: float) -> None:
-        self.url = url
-        self.products = tuple(products)
-        self._decoder = decoder
-        self._silence = silence
-        self._waiting: deque[_Item] = deque()
+    def __init__(
+        self,
+        kind: type[Exchange],
+        instruments: Instruments,
+        indexes: Sequence[int],
+        options: ExchangeOptions | None = None,
+        record: Record | None = None,
+    ) -> None:
+        options = options or ExchangeOptions()
+        self.kind = kind
         self._arrived = asyncio.Event()
-        self._reading = asyncio.Event()
-        self._snapshots_wanted = asyncio.Event()
-        self._snapshots_asked: set[str] = set()
-        self._snapshot_delays = {p: Backoff(_FIRST_SNAPSHOT_DELAY, _LONGEST_DELAY) for p in self.products}
-        self._snapshot_slots = asyncio.Semaphore(_SNAPSHOTS_AT_ONCE)
-        self._heard = 0.0
-        self._connections = 0
-        self._task: asyncio.Task[None] | None = None
-
-    @abstractmethod
-    def subscription(self) -> Sequence[str]:
-        """The messages that subscribe to all products."""
-
-    @abstractmethod
-    def snapshot_url(self, product: str) -> str:
-        """Where a GET answers with a product's snapshot."""
+        size = kind.products_per_connection
+        self.shards = [
+            Shard(
+                Session(kind, instruments, indexes[first : first + size], options, time.monotonic),
+                kind,
+                self._arrived,
+                record(
+                    f"{kind.venue}.{number}", [instruments[i] for i in indexes[first : first + size]]
+                )
+                if record is not None
+                else None,
+            )
+            for number, first in enumerate(range(0, len(indexes), size), 1)
+        ]
+        self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def statistics(self) -> FeedStatistics:
-        return self._decoder.statistics
+        """Of all connections together."""
+        return FeedStatistics.total(shard.session.statistics for shard in self.shards)
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._run())
-        self._task.add_done_callback(lambda _: self._arrived.set())
+        for shard in self.shards:
+            task = asyncio.create_task(shard.run())
+            task.add_done_callback(lambda _: self._arrived.set())
+            self._tasks.append(task)
         return self
 
     async def __aexit__(
@@ -134,147 +257,45 @@ class LiveFeed(ABC):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection; iteration ends after what had arrived."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        """Close the connections; iteration ends after what had arrived."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> np.ndarray:
-        if self._task is None:
+        if not self._tasks:
             raise RuntimeError("enter the feed's context before iterating")
         while True:
-            if self._waiting:
-                events = self._decode()
-                if self._decoder.refusal is not None and not self._decoder.subscribed:
-                    raise SourceError(f"{self.url}: {self._decoder.refusal}")
+            for shard in self.shards:
+                if not shard.waiting:
+                    continue
+                shard.decode()
+                session = shard.session
+                if session.refusal is not None:
+                    raise SourceError(f"{self.kind.venue}: {session.refusal}")
+                events = session.take()
                 if len(events):
                     return events
-            elif self._task.done():
-                if not self._task.cancelled():
-                    self._task.result()
+            if any(shard.waiting for shard in self.shards):
+                continue
+            ended = [task for task in self._tasks if task.done()]
+            if ended:
+                for task in ended:
+                    if not task.cancelled():
+                        _raise_first(task)
                 raise StopAsyncIteration
-            else:
-                self._arrived.clear()
-                await self._arrived.wait()
+            self._arrived.clear()
+            await self._arrived.wait()
 
-    def _decode(self) -> np.ndarray:
-        """Decode what is waiting now."""
-        decoder = self._decoder
-        for _ in range(len(self._waiting)):
-            kind, product, data, receive_time = self._waiting.popleft()
-            if kind == "frame":
-                decoder.frame(data, receive_time)
-            elif kind == "connected":
-                decoder.connected(receive_time)
-            elif kind == "disconnected":
-                decoder.disconnected(receive_time)
-            else:
-                self._snapshots_asked.discard(product)
-                if decoder.needs_snapshot(product) and decoder.snapshot(product, data, receive_time):
-                    self._snapshot_delays[product].reset()
-        self._reading.set()
-        if any(map(decoder.needs_snapshot, self.products)):
-            self._snapshots_wanted.set()
-        return decoder.take()
 
-    def _put(self, kind: str, product: str = "", data: bytes = b"") -> None:
-        self._waiting.append((kind, product, data, time.time_ns()))
-        self._arrived.set()
-
-    async def _run(self) -> None:
-        """Keep a connection, until cancelled."""
-        backoff = Backoff(_FIRST_DELAY, _LONGEST_DELAY)
-        while True:
-            start = time.monotonic()
-            try:
-                problem = await self._connect()
-            except InvalidURI as error:
-                raise SourceError(str(error)) from None
-            except (OSError, WebSocketException) as error:
-                problem = f"{type(error).__name__}: {error}"
-            if time.monotonic() - start > _LONGEST_DELAY:
-                backoff.reset()
-            delay = backoff.delay()
-            self.statistics.problems.add("disconnected", self.url, problem)
-            _log.warning("%s: %s; connecting again in %.1f s", self.url, problem, delay)
-            await asyncio.sleep(delay)
-
-    async def _connect(self) -> str:
-        """One connection, from its opening to its end; says why it ended."""
-        async with connect(
-            self.url,
-            compression=None,
-            proxy=None if is_loopback(self.url) else True,
-            max_queue=_QUEUED_FRAMES,
-            ping_interval=None,
-            close_timeout=1,
-        ) as connection:
-            self.statistics.reconnects += self._connections > 0
-            self._connections += 1
-            self._reading.set()
-            self._put("connected")
-            try:
-                async with asyncio.TaskGroup() as group:
-                    companions = [
-                        group.create_task(self._watch(connection)),
-                        group.create_task(self._get_snapshots()),
-                    ]
-                    try:
-                        return await self._receive(connection)
-                    finally:
-                        for companion in companions:
-                            companion.cancel()
-            finally:
-                self._snapshots_asked.clear()
-                self._put("disconnected")
-
-    async def _receive(self, connection: ClientConnection) -> str:
-        """Subscribe and take frames until the connection ends; says why it did."""
-        try:
-            for message in self.subscription():
-                await connection.send(message)
-            while True:
-                # Returns without suspending while frames of the same read are left.
-                self._put("frame", data=await connection.recv(decode=False))
-                self._heard = time.monotonic()
-                if len(self._waiting) >= MAXIMUM_WAITING:
-                    self._reading.clear()
-                    await self._reading.wait()
-        except ConnectionClosed as error:
-            return str(error)
-
-    async def _watch(self, connection: ClientConnection) -> None:
-        """Break a connection on which nothing arrives though it is read."""
-        quiet = 0
-        while quiet < _CHECKS_OF_SILENCE:
-            heard = self._heard
-            await asyncio.sleep(self._silence / _CHECKS_OF_SILENCE)
-            quiet = quiet + 1 if self._heard == heard and self._reading.is_set() else 0
-        self.statistics.problems.add("silence", self.url, f"no frame for {self._silence:g} s")
-        connection.transport.abort()
-
-    async def _get_snapshots(self) -> None:
-        """Ask for a snapshot of every product that needs one."""
-        async with asyncio.TaskGroup() as group:
-            while True:
-                for product in self.products:
-                    if product not in self._snapshots_asked and self._decoder.needs_snapshot(product):
-                        self._snapshots_asked.add(product)
-                        group.create_task(self._get_snapshot(product))
-                await self._snapshots_wanted.wait()
-                self._snapshots_wanted.clear()
-
-    async def _get_snapshot(self, product: str) -> None:
-        await asyncio.sleep(self._snapshot_delays[product].delay())
-        try:
-            async with self._snapshot_slots:
-                data = await http_get(self.snapshot_url(product))
-        except SourceError as error:
-            self.statistics.problems.add("no snapshot", product, str(error))
-            self._snapshots_asked.discard(product)
-            self._snapshots_wanted.set()
-        else:
-            self._put("snapshot", product, data)
+def _raise_first(task: asyncio.Task[None]) -> None:
+    """Raise what ended a task, alone where it was one of a group's."""
+    error: BaseException | None = task.exception()
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if error is not None:
+        raise error

@@ -11,6 +11,7 @@ import numpy as np
 
 from feeds.binance_capture import BinanceCaptureSource
 from feeds.byte_stream import first_line
+from feeds.capture import open_capture
 from feeds.change_stream import Change, ChangeStreamSource
 from feeds.database import TableSource, table_options
 from feeds.databento import DatabentoSource, is_dbn
@@ -67,7 +68,8 @@ class ChangeSource(Source[list[Change]], Protocol):
 def open_source(text: str) -> EventSource | ChangeSource:
     """Open `KIND:PATH` or PATH, whose kind is then found by content and name.
 
-    KIND is `lobster` (a message file), `binance` (a raw capture), `record` (Parquet; a glob or a folder
+    KIND is `lobster` (a message file), `binance` (a capture of hftbacktest), `capture` (recorded raw frames
+    of any exchange; a folder or glob is one feed's files by time), `record` (Parquet; a glob or a folder
     is all its files by name), `changes` (NDJSON), `itch` (NASDAQ), `dbn` (Databento), `tardis` (CSV; a
     glob or a folder is one source by time), `views` (view events) or `table` (URL#TABLE). `.gz` and `.zst`
     files are read as they are.
@@ -87,7 +89,10 @@ def _detect(text: str) -> str:
     text = text if Path(text).exists() else path_of(text)
     path = Path(text)
     if path.is_dir() or (has_magic(text) and not path.exists()):
-        return "record"
+        places = path.iterdir() if path.is_dir() else map(Path, glob(text, recursive=True))
+        names = [place.name for place in places]
+        recorded = any(".jsonl" in name for name in names)
+        return "capture" if recorded and not any(name.endswith(".parquet") for name in names) else "record"
     line = first_line(path)
     if not line:
         raise SourceError(f"{path}: empty; nothing to read")
@@ -103,6 +108,8 @@ def _detect(text: str) -> str:
         return "binance"
     if line.startswith(b"exchange,symbol,timestamp,local_timestamp,"):
         return "tardis"
+    if re.match(rb'\s*\{\s*"t":', line):
+        return "capture"
     if re.match(rb'\s*\{"view":', line):
         return "views"
     if re.match(rb"\s*\{", line):
@@ -137,6 +144,7 @@ def _dbn(text: str) -> DatabentoSource:
 _KINDS: dict[str, Callable[[str], EventSource | ChangeSource]] = {
     "lobster": lambda path: LobsterSource(Path(path)),
     "binance": lambda path: BinanceCaptureSource(Path(path)),
+    "capture": open_capture,
     "record": _record,
     "changes": lambda path: ChangeStreamSource(Path(path)),
     "itch": _itch,

@@ -14,7 +14,12 @@ QUOTES = (
 BINANCE_QUOTES = ("FDUSD", "USDT", "USDC", "TUSD", "BUSD", "USDP", "BNB", *QUOTES[8:])
 
 ALIASES = {"XBT": "BTC", "XDG": "DOGE"}
-VENUE_ALIASES = {"bitfinex": {"UST": "USDT", "UDC": "USDC", "USTF0": "USDT-PERP", "BTCF0": "BTC"}}
+VENUE_ALIASES = {
+    "bitfinex": {
+        "UST": "USDT", "UDC": "USDC", "USTF0": "USDT-PERP", "BTCF0": "BTC",
+        "ALG": "ALGO", "ATO": "ATOM", "DSH": "DASH", "IOT": "IOTA", "MNA": "MANA", "QTM": "QTUM",
+    },
+}
 
 _KRAKEN_LEGACY = re.compile(r"[XZ]([A-Z]{3})[XZ]([A-Z]{3})")
 _BITFINEX_TRADING = re.compile(r"t[A-Z0-9:]+")
@@ -27,7 +32,9 @@ def normalise_symbol(venue: str, native: str) -> str:
     """The normalised symbol of a venue's own: `BASE-QUOTE`, or the ticker itself for equities.
 
     `XBT/USD`, `BTCUSD` and `tBTCUSD` are `BTC-USD`; `BTCUSDT` is `BTC-USDT`; what follows the pair
-    stays (`BTC-USDT-SWAP`). A symbol that ends in no known quote currency stays as it is, in capitals.
+    stays (`BTC-USD-220527`). Perpetuals are told apart: `BTCUSDT` of binance_futures, `BTCUSDT.P` of bybit
+    and `BTC-USDT-SWAP` of okx are `BTC-USDT-PERP`, `BTCPERP.P` is `BTC-USDC-PERP`. A symbol that ends in
+    no known quote currency stays as it is, in capitals.
     """
     venue = venue.lower()
     if venue in EQUITY_VENUES:
@@ -37,12 +44,26 @@ def normalise_symbol(venue: str, native: str) -> str:
     native = native.upper()
     if venue.startswith("kraken") and (legacy := _KRAKEN_LEGACY.fullmatch(native)):
         native = "-".join(legacy.groups())
+    native, suffix = _without_perpetual(venue, native)
     aliases = ALIASES | VENUE_ALIASES.get(venue, {})
     quotes: tuple[str, ...] = BINANCE_QUOTES if venue in ("binance", "binance_futures") else QUOTES
     quotes += tuple(alias for alias in aliases if alias not in quotes)
     first, *rest = _SEPARATORS.split(native)
-    pair = (first,) if rest and rest[0] in quotes else _split_pair(first, quotes)
-    return "-".join(aliases.get(part, part) for part in (*pair, *rest))
+    parted = venue == "okx" or ":" in native or "/" in native or (rest and rest[0] in quotes)
+    pair = (first,) if parted else _split_pair(first, quotes)
+    return "-".join(aliases.get(part, part) for part in (*pair, *rest, *suffix))
+
+
+def _without_perpetual(venue: str, native: str) -> tuple[str, tuple[str, ...]]:
+    """What of a symbol names the pair, and ("PERP",) where it is a perpetual's."""
+    if venue == "binance_futures" and "_" not in native:
+        return native, ("PERP",)
+    if venue == "bybit" and native.endswith(".P"):
+        pair = native.removesuffix(".P")
+        return (pair.removesuffix("PERP") + "USDC" if pair.endswith("PERP") else pair), ("PERP",)
+    if venue == "okx" and native.endswith("-SWAP"):
+        return native.removesuffix("-SWAP"), ("PERP",)
+    return native, ()
 
 
 def _split_pair(text: str, quotes: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A small order flow, a plain book and an order id conversion for the tests of the Coinbase feed."""
+"""A session driven by hand, a small order flow and plain books for the tests of Coinbase's `full` channel."""
 
 import random
 from collections.abc import Iterable, Iterator
@@ -7,6 +7,9 @@ from uuid import UUID
 
 import numpy as np
 
+from feeds.exchange import ExchangeOptions
+from feeds.session import Connect, Disconnect, Get, Session
+from feeds.simulated_feed import Simulated
 from orderbook.events import EVENT, Action, BookState, Flag, Side
 from orderbook.instruments import Instrument, Instruments
 
@@ -32,6 +35,69 @@ def order_id(uuid: str) -> int:
 def truth(book: dict[str, tuple[int, int, int]]) -> Orders:
     """A simulated exchange's book with the ids that events carry."""
     return {order_id(uuid): (int(side), price, volume) for uuid, (side, price, volume) in book.items()}
+
+
+class Client:
+    """A session of Coinbase's `full` channel on a virtual clock; receive times are the caller's."""
+
+    def __init__(self, *products: str) -> None:
+        known = instruments(*products)
+        self.now = 0.0
+        self.session = Session(
+            Simulated, known, range(len(known)), ExchangeOptions(), lambda: self.now, seed=1
+        )
+        self.statistics = self.session.statistics
+        self._asked: set[str] = set()
+
+    @property
+    def problems(self) -> dict[str, int]:
+        return dict(self.statistics.problems.counts)
+
+    def connected(self, receive_time: int) -> None:
+        assert not self.session.open
+        self._asked.clear()
+        self.session.connected(receive_time)
+
+    def disconnected(self, receive_time: int) -> None:
+        self.session.disconnected("closed", receive_time)
+
+    def frame(self, data: bytes | str, receive_time: int) -> None:
+        self.session.frame(data if isinstance(data, bytes) else data.encode(), receive_time)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, and connections break where the session wants it; they are made anew at once."""
+        end, session = self.now + seconds, self.session
+        if not session.open:
+            self.now = end
+            return
+        while True:
+            for command in session.commands():
+                if isinstance(command, Get):
+                    self._asked.add(command.product)
+                elif isinstance(command, Disconnect):
+                    self.disconnected(session.receive_time)
+                elif isinstance(command, Connect):
+                    self._asked.clear()
+                    session.connected(session.receive_time)
+            if session.wake_at > end:
+                break
+            self.now = max(self.now, session.wake_at)
+            session.wake(session.receive_time)
+        self.now = end
+
+    def needs_snapshot(self, product: str) -> bool:
+        """Whether a snapshot has been asked for and not been answered, or is within a second."""
+        self.pass_time(1.0)
+        return product in self._asked
+
+    def snapshot(self, product: str, body: bytes, receive_time: int) -> bool:
+        """Answer a request; whether the book is valid then."""
+        self._asked.discard(product)
+        self.session.answered(product, body, receive_time)
+        return self.session.books[product].state is BookState.VALID
+
+    def take(self) -> np.ndarray:
+        return self.session.take()
 
 
 class PlainBooks:

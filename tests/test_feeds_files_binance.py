@@ -9,6 +9,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from binance_market import Market
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_book import PlainBook, messages
@@ -18,7 +19,7 @@ from feeds.source import open_source
 from orderbook.books import Books
 from orderbook.dictionary import Dictionary
 from orderbook.errors import SourceError
-from orderbook.events import Action, BookState, Side
+from orderbook.events import Action, BookState, Flag, Side
 
 CAPTURES = ("spot_btcusdt_20240808.gz", "usdm_btcusdt_20240808.gz")
 
@@ -80,53 +81,20 @@ def test_recorded_trades_and_times_are_the_wires(name: str, shared_data: Path) -
     ] == trades
 
 
-class Exchange:
-    """The truth of an invented market: the book after each update id, and the wire's messages."""
+class Exchange(Market):
+    """An invented market as the lines of a capture."""
 
-    def __init__(self, random: Random, futures: bool):
-        self.random = random
-        self.futures = futures
-        self.update_id = 1000
-        self.last_sent = 1000
-        self.book: dict[str, dict[str, str]] = {"b": {}, "a": {}}
-        self.history = {1000: self.copy()}
-        self.clock = 10**18
-
-    def copy(self) -> dict[str, dict[str, str]]:
-        return {side: dict(levels) for side, levels in self.book.items()}
+    clock = 10**18
 
     def stamped(self, message: dict[str, object]) -> str:
         self.clock += 1000
         return f"{self.clock} {json.dumps(message)}"
 
     def diff(self) -> str:
-        """A few updates, as one message."""
-        first = self.update_id + (self.random.randint(1, 3) if self.futures else 1)
-        changed: dict[str, dict[str, str]] = {"b": {}, "a": {}}
-        self.update_id = first - 1
-        for _ in range(self.random.randint(1, 4)):
-            self.update_id += 1
-            side = self.random.choice("ba")
-            price = f"{100 + self.random.randint(1, 9) * (0.5 if side == 'a' else -0.5):.2f}"
-            volume = self.random.choice(("0.000", "1.500", "2.250", "0.001"))
-            changed[side][price] = volume
-            self.book[side].pop(price, None)
-            if volume != "0.000":
-                self.book[side][price] = volume
-            self.history[self.update_id] = self.copy()
-        data: dict[str, object] = {
-            "e": "depthUpdate", "E": 1_700_000_000_000, "s": "ABCUSDT", "U": first, "u": self.update_id,
-            "b": list(changed["b"].items()), "a": list(changed["a"].items()),
-        }
-        if self.futures:
-            data["pu"] = self.last_sent
-        self.last_sent = self.update_id
-        return self.stamped({"stream": "abcusdt@depth@100ms", "data": data})
+        return self.stamped(self.depth())
 
     def snapshot(self, update_id: int) -> str:
-        known = self.history[update_id]
-        bids, asks = list(known["b"].items()), list(known["a"].items())
-        return self.stamped({"lastUpdateId": update_id, "bids": bids, "asks": asks})
+        return self.stamped(self.answer(update_id))
 
 
 def capture(path: Path, lines: Iterable[str]) -> Path:
@@ -193,12 +161,13 @@ def test_a_gap_clears_the_book_until_the_next_snapshot(tmp_path: Path) -> None:
         for event in events:
             book.apply(event)
         states.append(book.state)
-        if book.state is BookState.SYNCING and BookState.VALID in states:
+        snapshot = events["flags"][0] & Flag.SNAPSHOT
+        if book.state is BookState.SYNCING and BookState.VALID in states and not snapshot:
             assert book.levels == {Side.BID: {}, Side.ASK: {}}
     assert states[-1] is BookState.VALID
     assert as_text(source, book) == exchange.book
-    assert source.problems.counts == {"gap in the update ids": 1}
-    assert source.problems.examples["gap in the update ids"][0].startswith("capture:7: ")
+    assert source.problems.counts == {"gap": 1}
+    assert source.problems.examples["gap"][0].startswith("capture:7: ")
 
 
 def test_malformed_frames_are_counted_with_their_line(tmp_path: Path) -> None:
@@ -215,15 +184,23 @@ def test_malformed_frames_are_counted_with_their_line(tmp_path: Path) -> None:
         f"{'9' * 19} " + trade % "1",
         f"{number} " + trade % "1.50",
         f'{number} {{"stream":"abcusdt@kline_1m","data":{{}}}}',
+        f'{number} {{"stream":"abcusdt@weather","data":{{}}}}',
     ]
     source = BinanceCaptureSource(capture(tmp_path / "capture", lines))
     events = np.concatenate(list(source))
-    assert source.problems.counts == {"malformed frame": 7}
-    first = source.problems.examples["malformed frame"]
-    assert [place.split(":")[1] for place in first] == ["7", "8", "9", "10", "11"]
-    assert source.counts["messages not read: kline_1m"] == 1
+    assert source.problems.counts == {
+        "malformed line": 2, "malformed JSON": 1, "missing field": 1, "unusable message": 3,
+        "unknown message": 1,
+    }
+    examples = source.problems.examples.items()
+    places = {kind: [place.split(":")[1] for place in places] for kind, places in examples}
+    assert places == {
+        "malformed line": ["7", "13"], "malformed JSON": ["8"], "missing field": ["9"],
+        "unusable message": ["10", "11", "12"], "unknown message": ["16"],
+    }
     assert (events["action"] == Action.TRADE).sum() == 1
-    assert events[events["action"] == Action.STATE]["volume"].tolist() == [BookState.VALID]
+    states = events[events["action"] == Action.STATE]["volume"]
+    assert states.tolist() == [BookState.SYNCING, BookState.VALID]
 
 
 def test_a_cut_gzip_file_gives_what_it_holds(tmp_path: Path) -> None:

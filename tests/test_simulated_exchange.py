@@ -9,17 +9,22 @@ from uuid import UUID
 
 import numpy as np
 import pytest
-from coinbase_support import VENUE, PlainBooks, flow, instruments, truth
+from coinbase_support import PlainBooks, flow, instruments, truth
 from websockets.asyncio.client import connect
 
 from feeds import live, simulated_client, simulated_exchange
-from feeds.coinbase_feed import CoinbaseFullFeed, coinbase_instruments
+from feeds.backoff import Backoff
+from feeds.exchange import ExchangeOptions
 from feeds.http_get import http_get
+from feeds.live import LiveFeed
 from feeds.order_uuids import order_uuids
+from feeds.reference_data import exchange_instruments
 from feeds.simulated_exchange import SimulatedExchange, simulated_instruments
+from feeds.simulated_feed import Simulated
 from feeds.simulated_market import SimulatedMarket
 from orderbook.errors import DataError, SourceError
 from orderbook.events import EVENT, Action, BookState, Flag, Side
+from orderbook.instruments import Instruments
 
 PRODUCTS = ("BTC-USD", "ETH-USD", "SOL-USD")
 KNOWN = instruments(*PRODUCTS)
@@ -41,10 +46,18 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
+def following(
+    exchange: SimulatedExchange, known: Instruments = KNOWN, silence: float = Simulated.silence
+) -> LiveFeed:
+    """A feed of an exchange that gives up a connection after so many seconds of silence."""
+    kind = type("Watched", (Simulated,), {"silence": silence})
+    return LiveFeed(kind, known, range(len(known)), ExchangeOptions(exchange.url, exchange.rest_url))
+
+
 class Follower:
     """A feed whose events go into plain books."""
 
-    def __init__(self, exchange: SimulatedExchange, feed: CoinbaseFullFeed) -> None:
+    def __init__(self, exchange: SimulatedExchange, feed: LiveFeed) -> None:
         self.exchange = exchange
         self.feed = feed
         self.books = PlainBooks(len(PRODUCTS))
@@ -73,7 +86,7 @@ async def pair(silence: float = 10.0, **options: Any) -> AsyncIterator[Follower]
     """An exchange and a feed that follows it, valid."""
     options = {"events_per_second": 4000.0, "snapshot_delay": 0.02, "heartbeat_interval": 0.1} | options
     async with SimulatedExchange(KNOWN, flow(5, len(PRODUCTS)), **options) as exchange:
-        feed = CoinbaseFullFeed(KNOWN, exchange.url, exchange.rest_url, venue=VENUE, silence=silence)
+        feed = following(exchange, silence=silence)
         async with feed:
             follower = Follower(exchange, feed)
             task = asyncio.create_task(follower.follow())
@@ -116,7 +129,7 @@ def test_a_consumer_that_falls_behind(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def test() -> None:
         async with SimulatedExchange(KNOWN, flow(5, 3), events_per_second=None) as exchange:
-            feed = CoinbaseFullFeed(KNOWN, exchange.url, exchange.rest_url, venue=VENUE, silence=0.2)
+            feed = following(exchange, silence=0.2)
             async with feed:
                 follower = Follower(exchange, feed)
                 task = asyncio.create_task(follower.follow())
@@ -136,7 +149,7 @@ def test_a_consumer_that_falls_behind(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_back_off() -> None:
-    backoff = live.Backoff(0.1, 1.0)
+    backoff = Backoff(0.1, 1.0)
     longest = [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
     assert all(limit / 2 <= backoff.delay() <= limit for limit in longest)
     backoff.reset()
@@ -149,7 +162,7 @@ def test_generated_flow() -> None:
         exchange = SimulatedExchange.generated(products, seed=3, levels=50, events_per_second=5000)
         async with exchange:
             known = simulated_instruments(exchange.products)
-            feed = CoinbaseFullFeed(known, exchange.url, exchange.rest_url, venue=simulated_exchange.VENUE)
+            feed = following(exchange, known)
             books = PlainBooks(2)
             truths: list[Any] = []
             async with feed:
@@ -214,7 +227,7 @@ def test_an_exchange_that_restarts() -> None:
         async with SimulatedExchange(KNOWN, flow(1, 3)) as first:
             url, rest_url = first.url, first.rest_url
             port = int(url.rpartition(":")[2])
-            async with CoinbaseFullFeed(KNOWN, url, rest_url, venue=VENUE) as feed:
+            async with LiveFeed(Simulated, KNOWN, range(3), ExchangeOptions(url, rest_url)) as feed:
                 follower = Follower(first, feed)
                 task = asyncio.create_task(follower.follow())
                 await until(follower.valid)
@@ -233,9 +246,12 @@ def test_closing_a_feed_that_cannot_connect() -> None:
     async def test() -> None:
         async with SimulatedExchange(KNOWN, iter(())) as exchange:
             url, rest_url = exchange.url, exchange.rest_url
-        feed = CoinbaseFullFeed(KNOWN, url, rest_url, venue=VENUE)
+        feed = LiveFeed(Simulated, KNOWN, range(3), ExchangeOptions(url, rest_url))
         async with feed:
+            follower = asyncio.create_task(anext(feed))
             await until(lambda: feed.statistics.problems.counts["disconnected"] >= 2)
+        with pytest.raises(StopAsyncIteration):
+            await follower
         assert [events async for events in feed] == []
 
     run(test())
@@ -246,8 +262,8 @@ def test_a_refused_product() -> None:
         others = instruments("BTC-USD", "FOO-BAR")
         async with SimulatedExchange(KNOWN, iter(())) as exchange:
             with pytest.raises(SourceError, match="404"):
-                await coinbase_instruments(["FOO-BAR"], exchange.rest_url, VENUE)
-            async with CoinbaseFullFeed(others, exchange.url, exchange.rest_url, venue=VENUE) as feed:
+                await exchange_instruments(Simulated, ["FOO-BAR"], exchange.rest_url)
+            async with following(exchange, others) as feed:
                 books = await anext(feed)
                 assert set(books["action"].tolist()) == {Action.STATE, Action.CLEAR}
                 with pytest.raises(SourceError, match="FOO-BAR is not a valid product"):
@@ -303,7 +319,7 @@ def test_rest() -> None:
                 ("ETH-USD", "0.05", "0.00000001"),
                 ("SOL-USD", "0.01", "0.00000001"),
             ]
-            assert await coinbase_instruments(PRODUCTS, exchange.rest_url, VENUE) == list(KNOWN)
+            assert await exchange_instruments(Simulated, PRODUCTS, exchange.rest_url) == list(KNOWN)
             body = json.loads(await http_get(f"{exchange.rest_url}/products/BTC-USD/book?level=3"))
             assert body["sequence"] == exchange.sequence("BTC-USD")
             assert len(body["bids"]) + len(body["asks"]) == len(exchange.book("BTC-USD")) > 0

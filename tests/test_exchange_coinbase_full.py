@@ -1,4 +1,4 @@
-"""The Coinbase `full` decoder: message by message, and its synchronisation under faults."""
+"""Coinbase's `full` channel: message by message, and its synchronisation under faults."""
 
 import json
 import random
@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coinbase_support import VENUE, PlainBooks, flow, instruments, order_id, truth
+from coinbase_support import Client, PlainBooks, flow, instruments, order_id, truth
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feeds.coinbase_full import CoinbaseFullDecoder
 from feeds.iso_time import IsoClock
 from feeds.simulated_market import SimulatedMarket
-from orderbook.events import EVENT, Action, BookState, Flag, Side
+from orderbook.events import EVENT, Action, BookState, Flag, Side, StateReason
 
 MAKER = "ac928c66-ca53-498f-9c13-a110027a60e8"
 OTHER = "d50ec984-77a8-460a-b958-66f114b0de9b"
@@ -36,16 +35,16 @@ def snapshot(sequence: int, bids: list[Any] | None = None, asks: list[Any] | Non
     return json.dumps({"sequence": sequence, "bids": bids or [], "asks": asks or []}).encode()
 
 
-def synchronised(*frames: bytes) -> CoinbaseFullDecoder:
-    """A decoder of BTC-USD whose book holds MAKER, 1.5 offered at 200.20, at sequence 10."""
-    decoder = CoinbaseFullDecoder(instruments("BTC-USD"), VENUE)
-    decoder.connected(1)
-    decoder.frame(message("heartbeat", 10, last_trade_id=3), 2)
-    assert decoder.snapshot("BTC-USD", snapshot(10, asks=[["200.20", "1.50", MAKER]]), 3)
-    decoder.take()
+def synchronised(*frames: bytes) -> Client:
+    """A session of BTC-USD whose book holds MAKER, 1.5 offered at 200.20, at sequence 10."""
+    client = Client("BTC-USD")
+    client.connected(1)
+    client.frame(message("heartbeat", 10, last_trade_id=3), 2)
+    assert client.snapshot("BTC-USD", snapshot(10, asks=[["200.20", "1.50", MAKER]]), 3)
+    client.take()
     for frame in frames:
-        decoder.frame(frame, 4)
-    return decoder
+        client.frame(frame, 4)
+    return client
 
 
 def fields(events: np.ndarray, *names: str) -> list[tuple[int, ...]]:
@@ -59,18 +58,18 @@ def changes(events: np.ndarray) -> list[tuple[int, ...]]:
 def test_the_real_messages(shared_data: Path) -> None:
     frames = (shared_data / "coinbase_l3" / "gdax_full_2017-06-25.jsonl").read_bytes().splitlines()
     assert len(frames) == 23
-    decoder = CoinbaseFullDecoder(instruments("BTC-USD", "X", "ETH-USD"), VENUE)
-    decoder.connected(0)
+    client = Client("BTC-USD", "X", "ETH-USD")
+    client.connected(0)
     for frame in frames:
-        decoder.frame(frame, 7)
-    assert set(decoder.take()["action"].tolist()) == {Action.STATE, Action.CLEAR}
+        client.frame(frame, 7)
+    assert set(client.take()["action"].tolist()) == {Action.STATE, Action.CLEAR}
     real_cancel = "28e82f49-407d-4d60-9b98-b914dfa289aa"
-    assert decoder.needs_snapshot("BTC-USD")
-    assert decoder.needs_snapshot("ETH-USD")
-    assert not decoder.needs_snapshot("X")
-    assert decoder.snapshot("BTC-USD", snapshot(3419023014, bids=[["2593.24", "0.2", real_cancel]]), 8)
-    assert decoder.snapshot("ETH-USD", snapshot(617133249), 9)
-    events = decoder.take()
+    assert client.needs_snapshot("BTC-USD")
+    assert client.needs_snapshot("ETH-USD")
+    assert not client.needs_snapshot("X")
+    assert client.snapshot("BTC-USD", snapshot(3419023014, bids=[["2593.24", "0.2", real_cancel]]), 8)
+    assert client.snapshot("ETH-USD", snapshot(617133249), 9)
+    events = client.take()
 
     opens = [json.loads(frame) for frame in frames if b'"type":"open"' in frame]
     adds = events[(events["action"] == Action.ADD) & (events["flags"] == Flag.LAST)]
@@ -89,8 +88,8 @@ def test_the_real_messages(shared_data: Path) -> None:
     assert books.contradictions == []
     assert books.states == [BookState.VALID, BookState.SYNCING, BookState.VALID]
     assert sorted(price for _, price, _ in books.orders[0].values()) == [259325, 259940, 260222]
-    assert decoder.statistics.problems.counts == {}
-    assert decoder.statistics.messages == 23
+    assert client.problems == {}
+    assert client.statistics.messages == 23
 
 
 def test_open() -> None:
@@ -103,13 +102,13 @@ def test_open() -> None:
 def test_match_executes_the_maker_and_prints_the_aggressors_trade() -> None:
     match = {"trade_id": 77, "maker_order_id": MAKER, "taker_order_id": OTHER, "price": "200.2"}
     match["side"] = "sell"
-    decoder = synchronised(
+    client = synchronised(
         message("match", 11, size="0.5", **match),
         message("match", 12, size="1.00000000", **match),
         message("done", 13, order_id=MAKER, side="sell", price="200.2", reason="filled", remaining_size="0"),
         message("done", 14, order_id=OTHER, side="buy", reason="filled"),
     )
-    events = decoder.take()
+    events = client.take()
     assert changes(events) == [
         (Action.EXECUTE, Side.ASK, 20020, 50_000_000, 0),
         (Action.TRADE, Side.BID, 20020, 50_000_000, Flag.LAST),
@@ -117,7 +116,7 @@ def test_match_executes_the_maker_and_prints_the_aggressors_trade() -> None:
         (Action.TRADE, Side.BID, 20020, 100_000_000, Flag.LAST),
     ]
     assert fields(events, "order_id") == [(order_id(MAKER),), (77,), (order_id(MAKER),), (77,)]
-    assert decoder.statistics.problems.counts == {}
+    assert client.problems == {}
 
 
 def test_done_deletes_only_what_rests() -> None:
@@ -146,45 +145,65 @@ def test_done_deletes_only_what_rests() -> None:
     ],
 )
 def test_change(change: dict[str, Any], expected: tuple[int, int, int] | None) -> None:
-    decoder = synchronised(message("change", 11, **({"order_id": MAKER, "side": "sell"} | change)))
-    events = decoder.take()
+    client = synchronised(message("change", 11, **({"order_id": MAKER, "side": "sell"} | change)))
+    events = client.take()
     assert fields(events, "action", "price", "volume") == ([] if expected is None else [expected])
     assert (events["flags"] == Flag.LAST).all()
-    assert decoder.statistics.problems.counts == {}
+    assert client.problems == {}
 
 
 def test_activate_and_the_acknowledgement_leave_books_alone() -> None:
-    decoder = synchronised()
-    assert not decoder.subscribed
-    decoder.frame(b'{"type":"activate","product_id":"BTC-USD","timestamp":"1483736448.299000"}', 4)
+    client = synchronised()
+    client.frame(b'{"type":"activate","product_id":"BTC-USD","timestamp":"1483736448.299000"}', 4)
     channels = [{"name": name, "product_ids": ["BTC-USD"]} for name in ("full", "heartbeat")]
-    decoder.frame(json.dumps({"type": "subscriptions", "channels": channels}), 4)
-    assert decoder.subscribed
-    assert decoder.refusal is None
-    assert len(decoder.take()) == 0
-    assert not decoder.needs_snapshot("BTC-USD")
+    client.frame(json.dumps({"type": "subscriptions", "channels": channels}), 4)
+    assert client.session.refusal is None
+    assert len(client.take()) == 0
+    assert not client.needs_snapshot("BTC-USD")
 
 
 def test_a_refused_subscription() -> None:
-    decoder = CoinbaseFullDecoder(instruments("BTC-USD"), VENUE)
-    decoder.connected(0)
-    decoder.frame(b'{"type":"error","message":"Failed to subscribe","reason":"FOO is not valid"}', 1)
-    assert decoder.refusal == "Failed to subscribe: FOO is not valid"
+    client = Client("BTC-USD")
+    client.connected(0)
+    client.frame(b'{"type":"error","message":"Failed to subscribe","reason":"FOO is not valid"}', 1)
+    assert client.session.refusal == "Failed to subscribe: FOO is not valid"
+
+
+def test_a_product_that_is_missing_in_the_acknowledgement() -> None:
+    client = Client("BTC-USD", "ETH-USD")
+    client.connected(0)
+    channels = [{"name": "full", "product_ids": ["ETH-USD"]}]
+    client.frame(json.dumps({"type": "subscriptions", "channels": channels}), 1)
+    assert client.session.refusal == "not subscribed to BTC-USD"
+    assert client.needs_snapshot("ETH-USD")
+    client.pass_time(9.0)
+    assert not client.needs_snapshot("BTC-USD")
+
+
+def test_no_snapshot_without_a_subscription() -> None:
+    client = Client("BTC-USD")
+    client.connected(0)
+    for _ in range(20):
+        client.frame(b'{"type":"activate","product_id":"BTC-USD"}', 1)
+        assert not client.needs_snapshot("BTC-USD")
+    assert client.problems["no synchronisation"] > 0
+    assert client.session.books["BTC-USD"].state is BookState.SYNCING
 
 
 def test_messages_before_the_snapshot_wait_and_old_ones_are_dropped() -> None:
-    decoder = CoinbaseFullDecoder(instruments("BTC-USD"), VENUE)
-    assert not decoder.needs_snapshot("BTC-USD")
-    decoder.connected(0)
+    client = Client("BTC-USD")
+    assert not client.needs_snapshot("BTC-USD")
+    client.connected(0)
     for sequence in (11, 12, 13):
-        decoder.frame(opened(sequence, f"{sequence:08d}-0000-4000-8000-000000000000"), 1)
-    decoder.take()
-    assert decoder.needs_snapshot("BTC-USD")
-    assert not decoder.snapshot("BTC-USD", snapshot(9), 2)
-    assert decoder.statistics.problems.counts == {"old snapshot": 1}
-    assert decoder.snapshot("BTC-USD", snapshot(12, bids=[["1.01", "2", OTHER]]), 3)
-    events = decoder.take()
+        client.frame(opened(sequence, f"{sequence:08d}-0000-4000-8000-000000000000"), 1)
+    client.take()
+    assert client.needs_snapshot("BTC-USD")
+    assert not client.snapshot("BTC-USD", snapshot(9), 2)
+    assert client.problems == {"old snapshot": 1}
+    assert client.snapshot("BTC-USD", snapshot(12, bids=[["1.01", "2", OTHER]]), 3)
+    events = client.take()
     assert fields(events, "action", "sequence", "flags") == [
+        (Action.CLEAR, 12, Flag.SNAPSHOT),
         (Action.ADD, 12, Flag.SNAPSHOT | Flag.LAST),
         (Action.ADD, 13, Flag.LAST),
         (Action.STATE, 13, Flag.LAST),
@@ -192,17 +211,17 @@ def test_messages_before_the_snapshot_wait_and_old_ones_are_dropped() -> None:
 
 
 def test_a_snapshot_ahead_of_the_stream() -> None:
-    decoder = CoinbaseFullDecoder(instruments("BTC-USD"), VENUE)
-    decoder.connected(0)
-    decoder.frame(opened(11), 1)
-    assert decoder.snapshot("BTC-USD", snapshot(13, asks=[["200.2", "1", MAKER]]), 2)
-    decoder.take()
-    decoder.frame(message("heartbeat", 12), 3)
-    decoder.frame(opened(12, OTHER), 3)
-    decoder.frame(opened(13, OTHER), 3)
-    decoder.frame(opened(14, OTHER), 3)
-    assert fields(decoder.take(), "action", "sequence") == [(Action.ADD, 14)]
-    assert decoder.statistics.problems.counts == {}
+    client = Client("BTC-USD")
+    client.connected(0)
+    client.frame(opened(11), 1)
+    assert client.snapshot("BTC-USD", snapshot(13, asks=[["200.2", "1", MAKER]]), 2)
+    client.take()
+    client.frame(opened(12, OTHER), 3)
+    client.frame(message("heartbeat", 12), 3)
+    client.frame(opened(13, OTHER), 3)
+    client.frame(opened(14, OTHER), 3)
+    assert fields(client.take(), "action", "sequence") == [(Action.ADD, 14)]
+    assert client.problems == {}
 
 
 @pytest.mark.parametrize(
@@ -210,28 +229,28 @@ def test_a_snapshot_ahead_of_the_stream() -> None:
     [
         (opened(12, OTHER), {"gap": 1}),
         (message("heartbeat", 11), {"gap": 1}),
-        (opened(11, OTHER, size="-1"), {"unusable message": 1}),
-        (opened(11, OTHER, price="200.201"), {"unusable message": 1}),
-        (opened(11, OTHER, price="NaN"), {"unusable message": 1}),
-        (opened(11, OTHER, size="99999999999999999999"), {"unusable message": 1}),
-        (opened(11, OTHER).replace(b"2014-11-07T", b"yesterday "), {"unusable message": 1}),
+        (opened(11, OTHER, size="-1"), {"malformed": 1}),
+        (opened(11, OTHER, price="200.201"), {"malformed": 1}),
+        (opened(11, OTHER, price="NaN"), {"malformed": 1}),
+        (opened(11, OTHER, size="99999999999999999999"), {"malformed": 1}),
+        (opened(11, OTHER).replace(b"2014-11-07T", b"yesterday "), {"malformed": 1}),
         (opened(11, "order1"), {"invalid field": 1, "gap": 1}),
         (opened(11, OTHER).replace(b'"side"', b'"edge"'), {"missing field": 1, "gap": 1}),
         (opened(11, OTHER).replace(b'"open"', b'"ajar"'), {"unknown type": 1, "gap": 1}),
     ],
 )
 def test_what_breaks_the_sequence(frame: bytes, kinds: dict[str, int]) -> None:
-    decoder = synchronised(frame)
-    assert changes(decoder.take()) == [
+    client = synchronised(frame)
+    assert changes(client.take()) == [
         (Action.STATE, Side.NONE, 0, BookState.SYNCING, 0),
         (Action.CLEAR, Side.NONE, 0, 0, Flag.LAST),
     ]
-    assert decoder.statistics.problems.counts == kinds
-    assert decoder.statistics.gaps == 1
-    assert decoder.needs_snapshot("BTC-USD")
-    assert not decoder.snapshot("BTC-USD", snapshot(10), 5)
-    assert decoder.snapshot("BTC-USD", snapshot(12), 6)
-    assert decoder.statistics.resyncs == 1
+    assert client.problems == kinds
+    assert client.statistics.gaps == 1
+    assert client.needs_snapshot("BTC-USD")
+    assert not client.snapshot("BTC-USD", snapshot(10), 5)
+    assert client.snapshot("BTC-USD", snapshot(12), 6)
+    assert client.statistics.resyncs == 1
 
 
 @pytest.mark.parametrize(
@@ -247,16 +266,15 @@ def test_what_breaks_the_sequence(frame: bytes, kinds: dict[str, int]) -> None:
         (message("open", -1), "invalid field"),
         (message("open", 2**63), "invalid field"),
         (opened(10, OTHER), "late message"),
+        (opened(9, OTHER), "late message"),
         (opened(11, OTHER).replace(b"BTC", b"FOO"), "unknown product"),
     ],
 )
 def test_what_does_not(frame: bytes, kind: str) -> None:
-    decoder = synchronised(frame, opened(11, OTHER))
-    if kind == "late message":
-        decoder.frame(opened(11, OTHER), 5)
-    assert fields(decoder.take(), "action", "sequence") == [(Action.ADD, 11)]
-    assert decoder.statistics.problems.counts == {kind: 1}
-    assert decoder.statistics.problems.examples[kind][0]
+    client = synchronised(frame, opened(11, OTHER))
+    assert fields(client.take(), "action", "sequence") == [(Action.ADD, 11)]
+    assert client.problems == {kind: 1}
+    assert client.statistics.problems.examples[kind][0]
 
 
 @pytest.mark.parametrize(
@@ -270,53 +288,63 @@ def test_what_does_not(frame: bytes, kind: str) -> None:
     ],
 )
 def test_an_unusable_snapshot(body: bytes) -> None:
-    decoder = synchronised(opened(12, OTHER))
-    decoder.take()
-    assert not decoder.snapshot("BTC-USD", body, 5)
-    assert len(decoder.take()) == 0
-    assert decoder.statistics.problems.counts["unusable snapshot"] == 1
-    assert decoder.needs_snapshot("BTC-USD")
+    client = synchronised(opened(12, OTHER))
+    client.take()
+    assert not client.snapshot("BTC-USD", body, 5)
+    assert len(client.take()) == 0
+    assert client.statistics.problems.counts["unusable snapshot"] == 1
+    assert client.needs_snapshot("BTC-USD")
 
 
 def test_a_held_message_that_cannot_be_used_needs_a_later_snapshot() -> None:
-    decoder = CoinbaseFullDecoder(instruments("BTC-USD"), VENUE)
-    decoder.connected(0)
+    client = Client("BTC-USD")
+    client.connected(0)
     for frame in (opened(11), opened(12, OTHER, price="1.001"), opened(13, OTHER)):
-        decoder.frame(frame, 1)
-    assert not decoder.snapshot("BTC-USD", snapshot(10), 2)
-    assert not decoder.snapshot("BTC-USD", snapshot(11), 2)
-    assert decoder.snapshot("BTC-USD", snapshot(12, asks=[["3", "1", MAKER]]), 3)
+        client.frame(frame, 1)
+    assert not client.snapshot("BTC-USD", snapshot(10), 2)
+    assert not client.snapshot("BTC-USD", snapshot(11), 2)
+    assert client.snapshot("BTC-USD", snapshot(12, asks=[["3", "1", MAKER]]), 3)
     books = PlainBooks(1)
-    books.apply(decoder.take())
+    books.apply(client.take())
     assert books.contradictions == []
     assert books.states == [BookState.VALID]
     assert books.orders[0].keys() == {order_id(MAKER), order_id(OTHER)}
 
 
 def test_a_gap_of_one_product_leaves_the_others_alone() -> None:
-    decoder = CoinbaseFullDecoder(instruments("BTC-USD", "ETH-USD"), VENUE)
-    decoder.connected(0)
-    decoder.frame(opened(11), 1)
-    decoder.frame(opened(21).replace(b"BTC", b"ETH"), 1)
-    assert decoder.snapshot("BTC-USD", snapshot(11), 2)
-    assert decoder.snapshot("ETH-USD", snapshot(21), 2)
-    decoder.take()
-    decoder.frame(opened(13), 3)
-    assert set(decoder.take()["instrument"].tolist()) == {0}
-    assert decoder.needs_snapshot("BTC-USD")
-    assert not decoder.needs_snapshot("ETH-USD")
+    client = Client("BTC-USD", "ETH-USD")
+    client.connected(0)
+    client.frame(opened(11), 1)
+    client.frame(opened(21).replace(b"BTC", b"ETH"), 1)
+    assert client.snapshot("BTC-USD", snapshot(11), 2)
+    assert client.snapshot("ETH-USD", snapshot(21), 2)
+    client.take()
+    client.frame(opened(13), 3)
+    assert set(client.take()["instrument"].tolist()) == {0}
+    assert client.needs_snapshot("BTC-USD")
+    assert not client.needs_snapshot("ETH-USD")
+
+
+def test_a_loss_that_is_not_in_the_messages() -> None:
+    client = synchronised()
+    client.session.lose_all(StateReason.RESET, "for the exchange's own reasons")
+    client.frame(opened(11, OTHER), 5)
+    assert set(client.take()["action"].tolist()) == {Action.STATE, Action.CLEAR}
+    assert client.needs_snapshot("BTC-USD")
+    assert client.snapshot("BTC-USD", snapshot(10, asks=[["200.2", "1", MAKER]]), 6)
+    assert fields(client.take(), "action", "sequence")[-2:] == [(Action.ADD, 11), (Action.STATE, 11)]
 
 
 def test_disconnection_makes_books_stale_and_connection_empties_them() -> None:
-    decoder = synchronised()
-    decoder.disconnected(5)
-    assert changes(decoder.take()) == [(Action.STATE, Side.NONE, 0, BookState.STALE, Flag.LAST)]
-    assert not decoder.needs_snapshot("BTC-USD")
-    decoder.connected(6)
-    assert fields(decoder.take(), "action") == [(Action.STATE,), (Action.CLEAR,)]
-    decoder.frame(opened(3, OTHER), 7)  # a restarted exchange may count anew
-    assert decoder.snapshot("BTC-USD", snapshot(3), 8)
-    assert decoder.statistics.resyncs == 1
+    client = synchronised()
+    client.disconnected(5)
+    assert changes(client.take()) == [(Action.STATE, Side.NONE, 0, BookState.STALE, Flag.LAST)]
+    assert not client.needs_snapshot("BTC-USD")
+    client.connected(6)
+    assert fields(client.take(), "action") == [(Action.STATE,), (Action.CLEAR,)]
+    client.frame(opened(3, OTHER), 7)  # a restarted exchange may count anew
+    assert client.snapshot("BTC-USD", snapshot(3), 8)
+    assert client.statistics.resyncs == 1
 
 
 @pytest.mark.parametrize(
@@ -368,36 +396,39 @@ def faulty(messages: list[tuple[str, bytes]], rng: random.Random, rate: float) -
 @given(seed=st.integers(0, 2**32), rate=st.sampled_from([0.0, 0.002, 0.02, 0.1]), lag=st.integers(0, 3))
 def test_books_equal_the_exchange_after_any_faults(seed: int, rate: float, lag: int) -> None:
     rng = random.Random(seed)
-    known = instruments("BTC-USD", "ETH-USD")
-    market = SimulatedMarket(known, seed)
-    decoder = CoinbaseFullDecoder(known, VENUE)
+    market = SimulatedMarket(instruments("BTC-USD", "ETH-USD"), seed)
+    client = Client("BTC-USD", "ETH-USD")
     books = PlainBooks(2)
-    decoder.connected(0)
+    client.connected(0)
     older: dict[str, list[bytes]] = {product: [] for product in market.books}
     moments = flow(seed, 2)
-    for moment in range(20):
+    for moment in range(60):
         messages = market.apply(next(moments), 10**18 + moment)
-        for frame in faulty(messages, rng, rate if moment < 14 else 0.0):
-            decoder.frame(frame, moment)
+        for frame in faulty(messages, rng, rate if moment < 10 else 0.0):
+            client.frame(frame, moment)
         for product, book in market.books.items():
             older[product].append(book.snapshot("2024-01-01T00:00:00Z"))
-            decoder.frame(book.heartbeat("2024-01-01T00:00:00Z"), moment)
-            if decoder.needs_snapshot(product):
-                decoder.snapshot(product, older[product][max(0, len(older[product]) - 1 - lag)], moment)
-        events = decoder.take()
+            client.frame(book.heartbeat("2024-01-01T00:00:00Z"), moment)
+        client.pass_time(4.0)
+        for product in market.books:
+            if client.needs_snapshot(product):
+                client.snapshot(product, older[product][max(0, len(older[product]) - 1 - lag)], moment)
+        events = client.take()
         assert events.dtype == EVENT
         books.apply(events)
+        if moment >= 13 and books.states == [BookState.VALID] * 2:
+            break
     assert books.contradictions == []
     assert books.states == [BookState.VALID] * 2
     for index, book in enumerate(market.books.values()):
         numbers = np.array(list(book.orders), np.int64)
         assert books.orders[index] == truth(dict(zip(book.uuids(numbers), book.orders.values(), strict=True)))
     if rate == 0.0:
-        assert decoder.statistics.gaps == 0
+        assert client.statistics.gaps == 0
 
 
 @given(st.binary(max_size=300) | st.text(max_size=100).map(str.encode))
 def test_no_frame_raises(data: bytes) -> None:
-    decoder = synchronised(data, opened(11, OTHER))
-    assert fields(decoder.take(), "sequence") == [(11,)]
-    assert decoder.statistics.malformed == 1
+    client = synchronised(data, opened(11, OTHER))
+    assert fields(client.take(), "sequence") == [(11,)]
+    assert client.statistics.malformed == 1

@@ -1,0 +1,85 @@
+"""Recorded sessions of an exchange, replayed through the decoder that takes them live."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from feeds.capture_head import read_head
+from feeds.capture_lines import RecordedLines
+from feeds.capture_sessions import CaptureSessions
+from feeds.message_writer import DEFAULT_BATCH_SIZE
+from feeds.source_options import split_options
+from feeds.statistics import FeedStatistics
+from orderbook.problems import Problems
+
+OPTIONS = ("exchange", "products")
+_COUNTED = ("frames", "gaps", "resyncs")
+
+
+class CaptureSource:
+    """The events of a recorded session, whole messages, with the receive times of the recording.
+
+    path: a recording of ours (its file, its folder, or a glob of its files), or of cryptofeed; for the latter
+        `kind` is the exchange's name in the registry and `products` its names for what to replay, where the
+        recording's own head does not tell.
+
+    Nothing is waited for: snapshots are those of the recording. A file of ours that goes on from one that is
+    missing has books that are SYNCING until the exchange sends a snapshot. Raises SourceError where the head
+    names no exchange or product that is known; iterating, where a file is cut off, after all files were read.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        kind: str | None = None,
+        products: Sequence[str] = (),
+        batch_size: int = DEFAULT_BATCH_SIZE,
+    ) -> None:
+        self.name = f"capture:{path}"
+        self.counts: Counter[str] = Counter()
+        self._head = read_head(path, kind, products)
+        self._sessions = CaptureSessions(self._head)
+        self.instruments = self._sessions.instruments
+        self._lines = RecordedLines(self._head)
+        self._batch_size = batch_size
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the files' bytes read."""
+        return self._lines.progress
+
+    @property
+    def statistics(self) -> FeedStatistics:
+        """What the sessions have counted."""
+        return self._sessions.statistics
+
+    @property
+    def problems(self) -> Problems:
+        found = self.statistics.problems
+        found.extend(self._lines.problems)
+        return found
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        self._sessions = sessions = CaptureSessions(self._head)
+        for line in self._lines:
+            sessions.apply(line)
+            if sessions.waiting_events >= self._batch_size:
+                yield sessions.take()
+        if sessions.waiting_events:
+            yield sessions.take()
+        found = self.statistics
+        self.counts = Counter({name: getattr(found, name) for name in _COUNTED})
+        self._lines.raise_if_cut()
+
+
+def open_capture(text: str) -> CaptureSource:
+    """A recording written as PATH?exchange=NAME&products=A,B."""
+    path, options = split_options(text, OPTIONS)
+    return CaptureSource(Path(path), options.get("exchange"), products_of(options))
+
+
+def products_of(options: dict[str, str]) -> tuple[str, ...]:
+    """The products that an option names."""
+    return tuple(options["products"].split(",")) if "products" in options else ()

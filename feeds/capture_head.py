@@ -1,0 +1,154 @@
+"""What a recording is of: files, exchange and instruments, from first lines or, foreign, from all of it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from glob import glob, has_magic
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from feeds.byte_stream import Lines
+from feeds.exchanges.registry import EXCHANGES, exchange
+from feeds.raw_log import Line
+from orderbook.errors import SourceError
+from orderbook.instruments import Instrument
+
+_decode = msgspec.json.Decoder(Line).decode
+_ENDINGS = ("*.jsonl.zst", "*.jsonl.gz", "*.jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureHead:
+    """`files` are in the order of time, and `kind` names the exchange.
+
+    `connections` are those of a foreign recording, whose `answers` are read beforehand; empty for ours.
+    """
+
+    files: tuple[Path, ...]
+    kind: str
+    instruments: tuple[Instrument, ...]
+    connections: tuple[str, ...] = ()
+    answers: tuple[Line, ...] = ()
+
+
+def read_head(path: Path, kind: str | None, products: Sequence[str]) -> CaptureHead:
+    """Read what a recording is of: a file, a folder of files, or a glob.
+
+    Raises SourceError where it does not tell, is not known, or where its files do not belong together.
+    """
+    files = _files(path)
+    firsts = [_first(file) for file in files]
+    if len(files) == 1 and firsts[0].t == "header":
+        lines = [line for line in _lines(files[0]) if line.t not in ("header", "recv")]
+        return _foreign(files[0], firsts[0], lines, kind, products)
+    for file, first in zip(files, firsts, strict=True):
+        if first.t == "header":
+            raise SourceError(f"{file}: a recording of another program is read alone; name this file")
+        if (first.exchange, first.conn) != (firsts[0].exchange, firsts[0].conn):
+            raise SourceError(
+                f"{files[0]} and {file} are recordings of different feeds; name them as sources of their own"
+            )
+    places = {file: (first.run, first.part) for file, first in zip(files, firsts, strict=True)}
+    return _own(sorted(files, key=lambda file: (places[file], file)))
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        files = sorted(file for ending in _ENDINGS for file in path.glob(ending))
+    elif has_magic(str(path)) and not path.exists():
+        names = sorted(glob(str(path), recursive=True))
+        files = [Path(name) for name in names if not name.endswith((".parquet", ".partial"))]
+    else:
+        return [path]
+    if not files:
+        raise SourceError(f"{path}: no recordings there ({', '.join(_ENDINGS)}); check the path")
+    return files
+
+
+def _first(path: Path) -> Line:
+    first = next(_lines(path), None)
+    if first is None:
+        raise SourceError(f"{path}: no recording of an exchange's frames: empty, or no JSON lines")
+    if first.t not in ("session", "header"):
+        raise SourceError(f"{path}: no recording: its first line is {first.t!r}, not session or header")
+    return first
+
+
+def _lines(path: Path) -> Iterator[Line]:
+    for text in Lines(path):
+        try:
+            yield _decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+
+
+def _own(files: Sequence[Path]) -> CaptureHead:
+    instruments: dict[Instrument, None] = {}
+    kind = ""
+    for file in files:
+        for line in takewhile(lambda line: line.t == "session", _lines(file)):
+            kind = line.exchange
+            if kind not in EXCHANGES:
+                raise SourceError(f"{file}: a recording of {kind!r}, which is no exchange that is known")
+            instruments |= dict.fromkeys(one.instrument for one in line.instruments)
+    return CaptureHead(tuple(files), kind, tuple(instruments))
+
+
+def _foreign(
+    path: Path, header: Line, lines: list[Line], kind: str | None, products: Sequence[str]
+) -> CaptureHead:
+    addresses = [line.addr for line in lines if line.t == "connect"]
+    kind = kind or _kind(path, header.exchange.lower(), addresses)
+    if kind not in EXCHANGES:
+        raise SourceError(f"{path}: no exchange is called {kind!r}; known: {', '.join(EXCHANGES)}")
+    answers = tuple(line for line in lines if line.t == "http")
+    bodies = [line.payload for line in answers]
+    texts = addresses + [line.data for line in lines if line.t == "send"]
+    instruments = []
+    for name in products or dict.fromkeys(name for text in texts for name in _names(text)):
+        try:
+            instruments += exchange(kind).instruments([name], bodies)
+        except SourceError:
+            if products:
+                raise
+    if not instruments:
+        raise SourceError(f"{path}: no product of {kind} is subscribed to in it; name them: ?products=A,B")
+    connections = tuple(dict.fromkeys(line.conn for line in lines if line.t == "connect"))
+    return CaptureHead((path,), kind, tuple(dict.fromkeys(instruments)), connections, answers)
+
+
+def _kind(path: Path, venue: str, addresses: Sequence[str]) -> str:
+    """The exchange whose address was connected to, else the one named so."""
+    own = [name for name in EXCHANGES if name.startswith(venue)]
+    for name in own:
+        if any(address.rstrip("/") == exchange(name).url.rstrip("/") for address in addresses):
+            return name
+    if venue in own:
+        return venue
+    raise SourceError(
+        f"{path}: a recording of {venue!r}, which is no exchange that is known; name one: ?exchange=NAME"
+    )
+
+
+def _names(text: str) -> Iterator[str]:
+    """What may be products among the texts of a subscription, or of an address with streams."""
+    if "streams=" in text:
+        for stream in text.partition("streams=")[2].split("/"):
+            yield stream.partition("@")[0].upper()
+        return
+    try:
+        leaves = _leaves(msgspec.json.decode(text))
+    except msgspec.DecodeError:
+        return
+    for leaf in leaves:
+        yield from dict.fromkeys((leaf, leaf.rpartition("_")[2], leaf.rpartition(".")[2]))
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(inner)

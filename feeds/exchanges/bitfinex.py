@@ -1,0 +1,282 @@
+"""Bitfinex: price levels or orders, and trades.
+
+Source: Bitfinex documentation, "WebSocket General" (configuration flags, info codes, limits), "Public
+Channels" (Books, Raw Books, Trades), "WebSocket Checksum".
+
+    {"event": "subscribed", "channel": "book", "chanId": 232957, "symbol": "tBTCUSD", "prec": "P0"}
+    [232957, [[60400, 1, 0.68826974], [60406, 2, -1.5]], 17]   a snapshot of (price, count, amount)
+    [232957, [60400, 0, 1], 18]                                an update: no orders are left at 60400
+    [232957, "cs", -1432341132, 19]                            the checksum after it
+    [232960, "te", [670002570, 1618677535660, -76.7682617, 0.00002516], 20]   a trade (id, ms, amount, price)
+    [232960, "hb", 21]
+    {"event": "info", "code": 20051, "msg": "…"}
+    {"event": "error", "code": 10300, "symbol": "tFOO", "msg": "…"}
+
+Raw books have rows of (order id, price, amount). Synchronised by the snapshot that a subscription begins
+with. The last element of a frame counts the frames of a connection, over all channels (flag SEQ_ALL): after a
+gap every book is subscribed anew. Checksums (flag OB_CHECKSUM) are signed CRC32s of the 25 best levels of
+both sides, from the numbers' own text. A channel's frame may come before its `subscribed`: it waits.
+
+Limits: 25 channels a connection, so 12 products; pings each 10 s. The exchange states no tick (prices have
+five significant digits) and no lot (8 decimals), so both are 1e-8, the finest that rows can hold: a product
+with a price below 0.0001 may have finer ones, and its book is then lost as malformed. Books have no times.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import ClassVar
+
+import msgspec
+
+from feeds.connection_sequence import ConnectionSequence
+from feeds.exchange import Exchange, ExchangeOptions, Link
+from feeds.exchanges.bitfinex_books import BitfinexBook, LevelBook, OrderBook
+from orderbook.errors import DataError, SourceError
+from orderbook.events import BookState, Side, StateReason
+from orderbook.instruments import Instrument
+from orderbook.symbols import normalise_symbol
+
+SEQ_ALL, OB_CHECKSUM = 65536, 131072
+_STEP = Decimal("0.00000001")
+_LENGTHS = (25, 100, 250)
+_LARGEST_EARLY = 1000
+_RESTART, _MAINTENANCE_BEGINS, _MAINTENANCE_ENDS = 20051, 20060, 20061
+
+
+class _Frame(msgspec.Struct, array_like=True, gc=False, frozen=True):
+    """Data and a number, or a kind, its data and a number; a heartbeat has no data."""
+
+    channel: int
+    first: msgspec.Raw
+    second: msgspec.Raw = msgspec.Raw(b"")
+    third: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Platform(msgspec.Struct, frozen=True):
+    """`status` is 1 while the platform operates, 0 in maintenance."""
+
+    status: int = 1
+
+
+class _Event(msgspec.Struct, frozen=True):
+    event: str
+    channel: str = ""
+    chanId: int = 0
+    symbol: str = ""
+    status: str = ""
+    code: int | None = None
+    msg: str = ""
+    platform: _Platform = _Platform()
+
+
+_RawRow = tuple[msgspec.Raw, msgspec.Raw, msgspec.Raw]
+_decode_frame = msgspec.json.Decoder(_Frame).decode
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_row = msgspec.json.Decoder(_RawRow).decode
+_decode_rows = msgspec.json.Decoder(list[_RawRow]).decode
+_decode_trade = msgspec.json.Decoder(tuple[int, int, msgspec.Raw, msgspec.Raw]).decode
+_decode_trades = msgspec.json.Decoder(list[tuple[int, int, msgspec.Raw, msgspec.Raw]]).decode
+_decode_names = msgspec.json.Decoder(list[list[str]]).decode
+_decode_number = msgspec.json.Decoder(int).decode
+_BAD = (msgspec.DecodeError, UnicodeDecodeError, DataError, ValueError)
+
+
+class Bitfinex(Exchange):
+    """Books of the best 100 price levels, or as many as the depth option says, of 25, 100 and 250."""
+
+    venue: ClassVar[str] = "bitfinex"
+    url = "wss://api-pub.bitfinex.com/ws/2"
+    rest_url = "https://api-pub.bitfinex.com"
+    ping_interval = 10.0
+    products_per_connection = 12
+    precision: ClassVar[str] = "P0"
+    book_kind: ClassVar[type[LevelBook | OrderBook]] = LevelBook
+
+    def __init__(self, link: Link, options: ExchangeOptions) -> None:
+        super().__init__(link, options)
+        wanted = options.depth or 100
+        if wanted > max(_LENGTHS):
+            raise SourceError(f"{self.venue}: no book has {wanted} levels; at most {max(_LENGTHS)}")
+        self._length = min(length for length in _LENGTHS if length >= wanted)
+        self._books: dict[str, BitfinexBook] = {n: self.book_kind(b, link) for n, b in link.books.items()}
+        self._last_trades = dict.fromkeys(self._books, 0)
+        self._sequence = ConnectionSequence(link, self.venue)
+        self._forget()
+
+    def _forget(self) -> None:
+        # Channel numbers that were acknowledged, those that are not read, and frames of others.
+        self._channels: dict[int, tuple[str, str]] = {}
+        self._ignored: set[int] = set()
+        self._early: dict[int, list[tuple[bytes, msgspec.Raw, int]]] = {}
+
+    @classmethod
+    def instrument_urls(cls, products: Sequence[str], rest_url: str) -> Sequence[str]:
+        return [f"{rest_url}/v2/conf/pub:list:pair:{kind}" for kind in ("exchange", "futures")]
+
+    @classmethod
+    def instruments(cls, products: Sequence[str], bodies: Sequence[bytes]) -> list[Instrument]:
+        try:
+            known = {f"t{name}" for body in bodies for names in _decode_names(body) for name in names}
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise SourceError(f"{cls.venue}: no list of pairs: {error}") from None
+        for product in products:
+            if product not in known:
+                raise SourceError(f"{cls.venue}: no product {product!r}; names are as in tBTCUSD")
+        return [Instrument(cls.venue, normalise_symbol(cls.venue, p), p, _STEP, _STEP) for p in products]
+
+    def connected(self) -> None:
+        self._sequence.reset()
+        self._forget()
+
+    def opening(self) -> Sequence[str]:
+        return [_text(event="conf", flags=SEQ_ALL + OB_CHECKSUM)]
+
+    def subscribe(self, products: Sequence[str]) -> Sequence[str]:
+        trades = [_text(event="subscribe", channel="trades", symbol=product) for product in products]
+        return [*map(self._book_request, products), *trades]
+
+    def resubscribe(self, product: str) -> Sequence[str]:
+        requests = []
+        for number in [n for n, place in self._channels.items() if place == ("book", product)]:
+            del self._channels[number]
+            self._ignored.add(number)
+            requests.append(_text(event="unsubscribe", chanId=number))
+        return [*requests, self._book_request(product)]
+
+    def _book_request(self, product: str) -> str:
+        book = {"prec": self.precision, "freq": "F0", "len": str(self._length)}
+        return _text(event="subscribe", channel="book", symbol=product, **book)
+
+    def ping(self) -> str:
+        return '{"event":"ping"}'
+
+    def frame(self, data: bytes) -> None:
+        if data.startswith(b"{"):
+            self._event(_decode_event(data))
+            return
+        frame = _decode_frame(data)
+        kind, body, last = bytes(frame.first), frame.second, frame.third
+        if not kind.startswith(b'"'):
+            kind, body, last = b"", frame.first, frame.second
+        elif kind == b'"hb"':
+            last = frame.second
+        number, gaps = _decode_number(last), self._sequence.gaps
+        if not self._sequence.follows(number):
+            return
+        if self._sequence.gaps != gaps:
+            self._early.clear()
+        if frame.channel in self._channels:
+            self._take(frame.channel, kind, body, number)
+        elif frame.channel not in self._ignored and kind != b'"hb"':
+            self._early.setdefault(frame.channel, []).append((kind, body, number))
+            if sum(map(len, self._early.values())) > _LARGEST_EARLY:
+                self.link.reconnect("unknown channel", f"channel {frame.channel} is not acknowledged")
+
+    def _take(self, channel: int, kind: bytes, body: msgspec.Raw, number: int) -> None:
+        """Take a channel's frame; one that cannot be used loses its book."""
+        name, product = self._channels[channel]
+        if kind == b'"hb"':
+            return
+        if name == "trades":
+            self._trade(product, kind, body, number)
+            return
+        book = self._books[product]
+        try:
+            if kind == b'"cs"':
+                self._check(book, _decode_number(body))
+            elif kind:
+                self.link.statistics.problems.add("unknown message", self.venue, f"a book's {kind!r}")
+            elif _is_list_of_lists(body):
+                book.snapshot([_texts(row) for row in _decode_rows(body)], number)
+            else:
+                book.update(_texts(_decode_row(body)), number)
+        except _BAD as error:
+            self.link.statistics.malformed += 1
+            self.link.lose(book.book, StateReason.MALFORMED, f"sequence {number}: {error}")
+
+    def _check(self, book: BitfinexBook, expected: int) -> None:
+        if book.synchronised and (found := book.checksum()) != expected:
+            self.link.lose(book.book, StateReason.CHECKSUM, f"{found} instead of {expected}")
+
+    def _trade(self, product: str, kind: bytes, body: msgspec.Raw, number: int) -> None:
+        """Write a trade when it executes ("te"); "tu" repeats it, and the first message is of the past."""
+        if kind == b"":
+            found = [trade[0] for trade in _decode_trades(body)]
+            self._last_trades[product] = max(found, default=self._last_trades[product])
+            return
+        if kind != b'"te"':
+            return
+        trade_id, milliseconds, amount, price = _decode_trade(body)
+        if trade_id <= self._last_trades[product]:
+            return
+        book, size = self.link.books[product], bytes(amount).decode()
+        aggressor = Side.ASK if size.startswith("-") else Side.BID
+        book.begin(milliseconds * 1_000_000, self.link.receive_time, number, apart=True)
+        book.trade(trade_id, aggressor, bytes(price).decode(), size.removeprefix("-"))
+        book.end()
+        self._last_trades[product] = trade_id
+
+    def _event(self, event: _Event) -> None:
+        link = self.link
+        match event.event:
+            case "subscribed":
+                self._subscribed(event)
+            case "unsubscribed":
+                self._ignored.discard(event.chanId)
+            case "info":
+                self._informed(event)
+            case "conf" if event.status == "OK":
+                pass
+            case "conf":
+                link.refused(f"sequence numbers and checksums: {event.status}")
+            case "error":
+                link.refused(f"{event.msg} (code {event.code})", event.symbol or None)
+            case "pong":
+                pass
+            case other:
+                link.statistics.problems.add("unknown message", self.venue, f"event {other!r}")
+
+    def _subscribed(self, event: _Event) -> None:
+        number, place = event.chanId, (event.channel, event.symbol)
+        early = self._early.pop(number, [])
+        if event.channel not in ("book", "trades") or self.link.book(event.symbol) is None:
+            self._ignored.add(number)
+            return
+        self._ignored.discard(number)
+        self._channels[number] = place
+        if event.channel == "book":
+            self.link.subscribed(event.symbol)
+        for kind, body, sequence in early:
+            self._take(number, kind, body, sequence)
+
+    def _informed(self, event: _Event) -> None:
+        link = self.link
+        if event.code == _RESTART:
+            link.reconnect("reconnect requested", event.msg)
+        elif event.code == _MAINTENANCE_ENDS:
+            link.reconnect("maintenance ended", event.msg)
+        elif event.code == _MAINTENANCE_BEGINS or event.platform.status == 0:
+            for book in link.books.values():
+                link.hold(book, BookState.STALE, StateReason.HALTED)
+
+
+class BitfinexRaw(Bitfinex):
+    """Books of the best 100 orders of a side, or as many as the depth option says, by order ids."""
+
+    precision = "R0"
+    book_kind = OrderBook
+
+
+def _is_list_of_lists(body: msgspec.Raw) -> bool:
+    items = _decode_items(body)
+    return not items or bytes(items[0]).startswith(b"[")
+
+
+def _texts(row: _RawRow) -> tuple[str, str, str]:
+    first, second, third = row
+    return bytes(first).decode(), bytes(second).decode(), bytes(third).decode()
+
+
+def _text(**request: str | int) -> str:
+    return msgspec.json.encode(request).decode()

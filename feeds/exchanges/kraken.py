@@ -1,0 +1,275 @@
+"""Kraken's spot market, protocol version 2: price levels with checksums, trades, halts.
+
+Source: Kraken API documentation, "Spot WebSocket v2" (Book, Trade, Instrument, Status, Heartbeat), "Book
+checksum (WebSocket v2)", "Rate limits", and REST "Get Tradable Asset Pairs".
+
+    {"channel": "book", "type": "update", "data": [{"symbol": "MATIC/USD", "bids": [{"price": 0.5657,
+     "qty": 1098.3947558}], "asks": [], "checksum": 2114181697, "timestamp": "2023-10-06T17:35:55.440295Z"}]}
+    {"channel": "trade", "type": "update", "data": [{"symbol": "MATIC/USD", "side": "buy", "price": 0.5147,
+     "qty": 6423.46326, "trade_id": 4665846, "timestamp": "2023-09-25T07:48:36.925533Z"}]}
+    {"channel": "instrument", "type": "update", "data": {"pairs": [{"symbol": "MATIC/USD",
+     "status": "online"}]}}
+    {"channel": "status", "type": "update", "data": [{"system": "online", "version": "2.0.0"}]}
+    {"method": "subscribe", "success": true, "result": {"channel": "book", "symbol": "MATIC/USD",
+     "depth": 10}}
+
+Synchronised by the snapshot that follows a subscription; levels beyond the depth subscribed to are dropped
+after every message. There are no sequence numbers: every message has a CRC32 of the 10 best levels of both
+sides, so that a lost message is found out by the next one, or, where it changed deeper levels only, when
+those come among the 10 best. Trades have consecutive numbers; each is passed on once.
+
+Limits: messages are sent 0.1 s apart (Kraken's limit varies with load), connections are made with back-off
+(about 150 in 10 minutes are allowed); a heartbeat comes every second in which nothing else does.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from feeds.exchange import Exchange, ExchangeOptions, Link
+from feeds.exchanges.kraken_shared import (
+    PAIRS_PATH,
+    TradingStates,
+    book_depth,
+    disagreement,
+    kraken_instruments,
+)
+from feeds.iso_time import IsoClock
+from feeds.stream_book import CheckedBook
+from orderbook.events import Side, StateReason
+from orderbook.instruments import Instrument
+from orderbook.symbols import normalise_symbol
+
+_AGGRESSORS = {"buy": Side.BID, "sell": Side.ASK}
+
+
+class _Level(msgspec.Struct, frozen=True, gc=False):
+    # The wire's text, because of `float_hook`; an int where it has neither point nor exponent.
+    price: Any
+    qty: Any
+
+
+class _Book(msgspec.Struct, frozen=True, gc=False):
+    symbol: str
+    bids: list[_Level]
+    asks: list[_Level]
+    checksum: int
+    timestamp: str = ""
+
+
+class _Trade(msgspec.Struct, frozen=True, gc=False):
+    symbol: str
+    side: Literal["buy", "sell"]
+    price: Any
+    qty: Any
+    trade_id: int
+    timestamp: str
+
+
+class _Pair(msgspec.Struct, frozen=True, gc=False):
+    symbol: str
+    status: str
+
+
+class _Pairs(msgspec.Struct, frozen=True, gc=False):
+    pairs: list[_Pair] = []
+
+
+class _System(msgspec.Struct, frozen=True, gc=False):
+    system: str
+
+
+class _BookMessage(msgspec.Struct, frozen=True, gc=False, tag_field="channel", tag="book"):
+    type: str
+    data: list[_Book]
+
+
+class _TradeMessage(msgspec.Struct, frozen=True, gc=False, tag_field="channel", tag="trade"):
+    type: str
+    data: list[_Trade]
+
+
+class _InstrumentMessage(msgspec.Struct, frozen=True, gc=False, tag_field="channel", tag="instrument"):
+    data: _Pairs
+
+
+class _StatusMessage(msgspec.Struct, frozen=True, gc=False, tag_field="channel", tag="status"):
+    data: list[_System]
+
+
+class _Heartbeat(msgspec.Struct, frozen=True, gc=False, tag_field="channel", tag="heartbeat"):
+    pass
+
+
+class _Result(msgspec.Struct, frozen=True, gc=False):
+    channel: str = ""
+    symbol: str = ""
+    depth: int | None = None
+
+
+class _Answer(msgspec.Struct, frozen=True, gc=False):
+    method: str
+    success: bool = True
+    error: str = ""
+    symbol: str | None = None
+    result: _Result = _Result()
+
+
+class _Place(msgspec.Struct, frozen=True, gc=False):
+    channel: str = ""
+    method: str = ""
+    data: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class _Product(msgspec.Struct, frozen=True, gc=False):
+    symbol: str = ""
+
+
+_decode = msgspec.json.Decoder(
+    _BookMessage | _TradeMessage | _InstrumentMessage | _StatusMessage | _Heartbeat, float_hook=str
+).decode
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_place = msgspec.json.Decoder(_Place).decode
+_decode_products = msgspec.json.Decoder(list[_Product]).decode
+_CHANNELS = ("book", "trade", "instrument", "status", "heartbeat")
+
+_level = attrgetter("price", "qty")
+
+
+def _texts(levels: list[_Level]) -> list[tuple[str, str]]:
+    """Levels in the wire's text."""
+    return [
+        pair if type(pair[0]) is str is type(pair[1]) else (str(pair[0]), str(pair[1]))
+        for pair in map(_level, levels)
+    ]
+
+
+class Kraken(Exchange):
+    """Depths are 10 (the default), 25, 100, 500 and 1000 levels a side.
+
+    A book is STALE (HALTED) while its pair or the exchange as a whole does not match orders: in
+    maintenance, cancel-only and post-only.
+    """
+
+    venue: ClassVar[str] = "kraken"
+    url = "wss://ws.kraken.com/v2"
+    rest_url = "https://api.kraken.com"
+    loss_shows = False
+    silence = 10.0
+    send_interval = 0.1
+
+    def __init__(self, link: Link, options: ExchangeOptions) -> None:
+        super().__init__(link, options)
+        self._depth = book_depth(options)
+        self._clock = IsoClock()
+        self._books = {name: CheckedBook(book, link, self._depth) for name, book in link.books.items()}
+        self._last_trades: dict[str, int] = {}
+        self._states = TradingStates(link)
+
+    @classmethod
+    def instrument_urls(cls, products: Sequence[str], rest_url: str) -> Sequence[str]:
+        return [rest_url + PAIRS_PATH]
+
+    @classmethod
+    def instruments(cls, products: Sequence[str], bodies: Sequence[bytes]) -> list[Instrument]:
+        """See `kraken_instruments`; this protocol names currencies as everybody else does (BTC, DOGE)."""
+        return kraken_instruments(products, bodies, _name)
+
+    def connected(self) -> None:
+        self._states.forget()
+
+    def subscribe(self, products: Sequence[str]) -> Sequence[str]:
+        trades = {"channel": "trade", "symbol": products, "snapshot": False}
+        return [
+            _request("subscribe", {"channel": "instrument"}),
+            _request("subscribe", self._book_of(products)),
+            _request("subscribe", trades),
+        ]
+
+    def resubscribe(self, product: str) -> Sequence[str]:
+        book = self._book_of([product])
+        return [_request("unsubscribe", book), _request("subscribe", book)]
+
+    def _book_of(self, products: Sequence[str]) -> dict[str, Any]:
+        return {"channel": "book", "symbol": products, "depth": self._depth}
+
+    def frame(self, data: bytes) -> None:
+        if b'"method"' in data:
+            self._take_answer(_decode_answer(data))
+            return
+        try:
+            message = _decode(data)
+        except msgspec.ValidationError:
+            channel = _decode_place(data).channel
+            if channel in _CHANNELS:
+                raise
+            self.link.statistics.problems.add("unknown type", self.venue, f"channel {channel!r}")
+            return
+        match message:
+            case _BookMessage():
+                for one in message.data:
+                    self._take_book(one, snapshot=message.type == "snapshot")
+            case _TradeMessage():
+                if message.type != "snapshot":
+                    self._take_trades(message.data)
+            case _InstrumentMessage():
+                for pair in message.data.pairs:
+                    self._states.pair(pair.symbol, pair.status)
+            case _StatusMessage():
+                for status in message.data:
+                    self._states.system(status.system)
+
+    def unreadable(self, data: bytes) -> bool:
+        place = _decode_place(data)
+        if place.channel != "book":
+            return bool(place.channel or place.method)
+        products = [one.symbol for one in _decode_products(place.data)]
+        for product in products:
+            if (book := self.link.book(product)) is not None:
+                self.link.lose(book, StateReason.MALFORMED, "a message that cannot be read")
+        return bool(products)
+
+    def _take_book(self, one: _Book, *, snapshot: bool) -> None:
+        if self.link.book(one.symbol) is None:
+            return
+        book = self._books[one.symbol]
+        time = self._clock.nanoseconds(one.timestamp) if one.timestamp else 0
+        take = book.snapshot if snapshot else book.update
+        take(_texts(one.bids), _texts(one.asks), time, check=partial(disagreement, book, one.checksum))
+
+    def _take_trades(self, trades: list[_Trade]) -> None:
+        for product, group in groupby(trades, attrgetter("symbol")):
+            book = self.link.book(product)
+            if book is None:
+                continue
+            for trade in group:
+                if trade.trade_id > self._last_trades.get(product, 0):
+                    self._last_trades[product] = trade.trade_id
+                    time = self._clock.nanoseconds(trade.timestamp)
+                    book.begin(time, self.link.receive_time, trade.trade_id)
+                    book.trade(trade.trade_id, _AGGRESSORS[trade.side], str(trade.price), str(trade.qty))
+            book.end()
+
+    def _take_answer(self, answer: _Answer) -> None:
+        result = answer.result
+        if not answer.success:
+            if answer.method == "subscribe":
+                self.link.refused(answer.error, answer.symbol)
+            else:
+                self.link.statistics.problems.add("refused", answer.symbol or self.venue, answer.error)
+        elif answer.method == "subscribe" and result.channel == "book" and result.symbol in self._books:
+            self._books[result.symbol].depth = result.depth or self._depth
+            self.link.subscribed(result.symbol)
+
+
+def _request(method: str, parameters: dict[str, Any]) -> str:
+    return msgspec.json.encode({"method": method, "params": parameters}).decode()
+
+
+def _name(pair: str) -> str:
+    """A pair's name in this protocol, from its name in the first: BTC/USD for XBT/USD."""
+    return normalise_symbol("kraken", pair).replace("-", "/")

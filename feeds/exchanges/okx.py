@@ -1,0 +1,273 @@
+"""OKX spot, swaps and futures: price levels numbered and with checksums, trades, halts.
+
+Source: OKX API guide v5, "Public data: WS / Order book channel" (books), "WS / Trades channel", "WS /
+Instruments channel", "Get instruments", "WebSocket: Connect, Connection count limit", and the announcement
+"Order book channels checksum field deprecation".
+
+    {"arg": {"channel": "books", "instId": "BTC-USDT"}, "action": "update", "data": [{
+     "asks": [["30249.4", "0", "0", "0"]], "bids": [["30182.6", "452", "0", "1"]],
+     "ts": "1652459225464", "checksum": -914047754, "prevSeqId": 10, "seqId": 15}]}
+    {"arg": {"channel": "trades", "instId": "BTC-USDT"}, "data": [{"instId": "BTC-USDT",
+     "tradeId": "338476308", "px": "30243.5", "sz": "0.1", "side": "buy", "ts": "1652459226050"}]}
+    {"arg": {"channel": "instruments", "instType": "SPOT"}, "data": [{"instId": "BTC-USDT", "state": "live"}]}
+    {"event": "subscribe", "arg": {"channel": "books", "instId": "BTC-USDT"}, "connId": "a4d3ae55"}
+    {"event": "error", "code": "60018", "msg": "Wrong URL or channel:books,instId:X-Y doesn't exist…"}
+    {"event": "notice", "code": "64008", "msg": "The connection will soon be closed for a service upgrade…"}
+
+Synchronised by the snapshot (`prevSeqId` -1) that follows a subscription. Then `prevSeqId` of an update is
+`seqId` of the message before: also where nothing changed for a minute (both are the same and there are no
+levels), and where the exchange begins its numbers anew (`seqId` is below `prevSeqId`, once). Recordings from
+before 2023 have no numbers. The checksum covers the 25 best levels of both sides; since June 2026 it is
+always 0, which is read as none.
+
+Limits: 480 subscriptions and their ends an hour and connection, beyond which books are made anew by a new
+connection (3 a second are allowed); "ping" every 20 s, for OKX closes connections silent for 30 s.
+"""
+
+import re
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import ClassVar, Literal
+
+import msgspec
+
+from feeds.checksums import OKX_LEVELS, okx_checksum
+from feeds.exchange import Exchange, ExchangeOptions, Link
+from feeds.exchanges.okx_instruments import INSTRUMENTS_PATH, instrument_type, okx_instruments
+from feeds.stream_book import CheckedBook
+from orderbook.errors import ConfigurationError, DataError
+from orderbook.events import BookState, Side, StateReason
+from orderbook.instruments import Instrument
+
+_DEPTH = 400
+_AGGRESSORS = {"buy": Side.BID, "sell": Side.ASK}
+_HOUR = 3_600 * 1_000_000_000
+_REQUESTS_PER_HOUR = 480
+_NAMED = re.compile(r"instId:([A-Z0-9-]+)")
+
+
+class _Argument(msgspec.Struct, frozen=True, gc=False):
+    channel: str
+    product: str = msgspec.field(name="instId", default="")
+
+
+class _Message(msgspec.Struct, frozen=True, gc=False):
+    argument: _Argument | None = msgspec.field(name="arg", default=None)
+    action: str = ""
+    data: msgspec.Raw = msgspec.Raw(b"[]")
+    event: str = ""
+    code: str = ""
+    text: str = msgspec.field(name="msg", default="")
+
+
+class _Level(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    price: str
+    size: str
+
+
+class _Book(msgspec.Struct, frozen=True, gc=False):
+    asks: list[_Level]
+    bids: list[_Level]
+    time: str = msgspec.field(name="ts")
+    checksum: int = 0
+    number: int | None = msgspec.field(name="seqId", default=None)
+    previous: int | None = msgspec.field(name="prevSeqId", default=None)
+
+
+class _Trade(msgspec.Struct, frozen=True, gc=False):
+    product: str = msgspec.field(name="instId")
+    number: str = msgspec.field(name="tradeId")
+    price: str = msgspec.field(name="px")
+    size: str = msgspec.field(name="sz")
+    time: str = msgspec.field(name="ts")
+    side: Literal["buy", "sell"]
+
+
+class _State(msgspec.Struct, frozen=True, gc=False):
+    product: str = msgspec.field(name="instId")
+    state: str
+
+
+_decode = msgspec.json.Decoder(_Message).decode
+_decode_books = msgspec.json.Decoder(list[_Book]).decode
+_decode_trades = msgspec.json.Decoder(list[_Trade]).decode
+_decode_states = msgspec.json.Decoder(list[_State]).decode
+_level = attrgetter("price", "size")
+
+
+def _nanoseconds(text: str) -> int:
+    """ns since 1970 UTC of a time in ms."""
+    if not text.isdecimal() or len(text) > 13:
+        raise DataError(f"{text[:40]!r} is not a time in milliseconds")
+    return int(text) * 1_000_000
+
+
+class OkxBook(CheckedBook):
+    """A book of 400 levels a side, and the number of its last message."""
+
+    number: int | None = None
+    # When the first snapshot of the connection was made; trades before it are history.
+    since: int | None = None
+
+    def message(self, one: _Book, *, snapshot: bool) -> None:
+        """Take the next message of the channel."""
+        time = _nanoseconds(one.time)
+        asks, bids = list(map(_level, one.asks)), list(map(_level, one.bids))
+        check = partial(self._disagreement, one.checksum) if one.checksum else None
+        if snapshot:
+            self.since = time if self.since is None else self.since
+            self.number = one.number
+            self.snapshot(bids, asks, time, one.number or 0, check=check)
+        elif self._follows(one):
+            self.number = one.number
+            self.update(bids, asks, time, one.number or 0, check=check)
+
+    def _follows(self, one: _Book) -> bool:
+        if not self.synchronised:
+            return False
+        if one.previous == self.number:
+            return True
+        where = f"seqId {one.number} after {self.number}"
+        if one.number == self.number:
+            self._link.statistics.problems.add("late message", self.book.product, f"{where}: repeated")
+        else:
+            self._link.lose(self.book, StateReason.GAP, f"{where}: its prevSeqId is {one.previous}")
+        return False
+
+    def _disagreement(self, checksum: int) -> str | None:
+        found = okx_checksum(self.best(Side.ASK, OKX_LEVELS), self.best(Side.BID, OKX_LEVELS))
+        return None if found == checksum else f"{found} is not the exchange's {checksum}"
+
+
+class Okx(Exchange):
+    """Volumes of swaps and futures are contracts, as OKX counts them.
+
+    A book is STALE (HALTED) while its instrument's state is another than "live". The first trade that OKX
+    sends after a subscription is an old one: those before a connection's first snapshot are dropped.
+    """
+
+    venue: ClassVar[str] = "okx"
+    url = "wss://ws.okx.com:8443/ws/v5/public"
+    rest_url = "https://www.okx.com"
+    loss_shows = False
+    ping_interval = 20.0
+    send_interval = 0.35
+
+    def __init__(self, link: Link, options: ExchangeOptions) -> None:
+        super().__init__(link, options)
+        if options.depth not in (None, _DEPTH):
+            raise ConfigurationError(f"okx: depth {options.depth} is not offered; it is {_DEPTH}")
+        self._books = {name: OkxBook(book, link) for name, book in link.books.items()}
+        self._last_trades: dict[str, int] = {}
+        self._requests: deque[int] = deque()
+
+    @classmethod
+    def instrument_urls(cls, products: Sequence[str], rest_url: str) -> Sequence[str]:
+        types = dict.fromkeys(map(instrument_type, products))
+        return [f"{rest_url}{INSTRUMENTS_PATH}?instType={one}" for one in types]
+
+    @classmethod
+    def instruments(cls, products: Sequence[str], bodies: Sequence[bytes]) -> list[Instrument]:
+        return okx_instruments(products, bodies)
+
+    def connected(self) -> None:
+        self._requests.clear()
+        for book in self._books.values():
+            book.since = None
+
+    def subscribe(self, products: Sequence[str]) -> Sequence[str]:
+        channels = [{"channel": name, "instId": one} for name in ("books", "trades") for one in products]
+        types = dict.fromkeys(map(instrument_type, products))
+        states = [{"channel": "instruments", "instType": one} for one in types]
+        return [self._request("subscribe", channels + states)]
+
+    def resubscribe(self, product: str) -> Sequence[str]:
+        now = self.link.receive_time
+        while self._requests and self._requests[0] <= now - _HOUR:
+            self._requests.popleft()
+        if len(self._requests) + 2 > _REQUESTS_PER_HOUR:
+            self.link.reconnect("subscription limit", f"{_REQUESTS_PER_HOUR} in an hour")
+            return ()
+        book = [{"channel": "books", "instId": product}]
+        return [self._request("unsubscribe", book), self._request("subscribe", book)]
+
+    def _request(self, operation: str, channels: list[dict[str, str]]) -> str:
+        self._requests.append(self.link.receive_time)
+        return msgspec.json.encode({"op": operation, "args": channels}).decode()
+
+    def ping(self) -> str:
+        return "ping"
+
+    def frame(self, data: bytes) -> None:
+        if data == b"pong":
+            return
+        message = _decode(data)
+        if message.event:
+            self._take_event(message)
+            return
+        match message.argument:
+            case _Argument("books", product):
+                if self.link.book(product) is not None:
+                    for one in _decode_books(message.data):
+                        self._books[product].message(one, snapshot=message.action == "snapshot")
+            case _Argument("trades", _):
+                self._take_trades(_decode_trades(message.data))
+            case _Argument("instruments", _):
+                self._take_states(_decode_states(message.data))
+            case None:
+                raise DataError("a message names no channel")
+            case other:
+                self._unknown(f"channel {other.channel!r}")
+
+    def unreadable(self, data: bytes) -> bool:
+        message = _decode(data)
+        argument = message.argument
+        if argument is not None and argument.channel == "books" and not message.event:
+            if (book := self.link.book(argument.product)) is None:
+                return False
+            self.link.lose(book, StateReason.MALFORMED, "a message that cannot be read")
+        return argument is not None or bool(message.event)
+
+    def _take_trades(self, trades: list[_Trade]) -> None:
+        for product, group in groupby(trades, attrgetter("product")):
+            if self.link.book(product) is None:
+                continue
+            book, since = self._books[product].book, self._books[product].since
+            for trade in group:
+                time, number = _nanoseconds(trade.time), int(trade.number)
+                if since is None or time < since or number <= self._last_trades.get(product, -1):
+                    continue
+                self._last_trades[product] = number
+                book.begin(time, self.link.receive_time, number)
+                book.trade(number, _AGGRESSORS[trade.side], trade.price, trade.size)
+            book.end()
+
+    def _take_states(self, states: list[_State]) -> None:
+        for one in states:
+            if (book := self.link.books.get(one.product)) is not None:
+                if one.state == "live":
+                    self.link.hold(book, BookState.VALID, StateReason.SYNCHRONISED)
+                else:
+                    self.link.hold(book, BookState.STALE, StateReason.HALTED)
+
+    def _take_event(self, message: _Message) -> None:
+        argument, text = message.argument, f"{message.text} (code {message.code})"
+        match message.event:
+            case "subscribe":
+                if argument is not None and argument.channel == "books" and argument.product in self._books:
+                    self.link.subscribed(argument.product)
+            case "error":
+                named = _NAMED.search(message.text)
+                self.link.refused(text, named[1] if named else None)
+            case "notice":
+                self.link.reconnect("notice", text)
+            case "unsubscribe" | "channel-conn-count" | "channel-conn-count-error":
+                pass
+            case other:
+                self._unknown(f"event {other!r}")
+
+    def _unknown(self, what: str) -> None:
+        self.link.statistics.problems.add("unknown type", self.venue, what)

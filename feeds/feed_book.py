@@ -1,0 +1,118 @@
+"""One book of a feed: its messages as units of events, and its state."""
+
+from collections.abc import Iterable
+
+from feeds.event_writer import EventWriter
+from feeds.statistics import FeedStatistics
+from feeds.wire_numbers import WireNumbers
+from orderbook.events import Action, BookState, Flag, Side, StateReason
+from orderbook.instruments import Instruments
+
+_SNAPSHOT = int(Flag.SNAPSHOT)
+# (price, size) as the exchange writes them.
+WireLevels = Iterable[tuple[str, str]]
+
+
+class FeedBook:
+    """What an exchange's protocol says about one book, written as events.
+
+    `begin` opens a unit, the methods after it add events, `end` closes it; `undo` takes back what was added
+    since `begin`, for a message that turns out unusable. `ticks` and `lots` convert wire text and raise
+    DataError. `state` is what the events said last.
+    """
+
+    def __init__(
+        self, instruments: Instruments, instrument: int, events: EventWriter, statistics: FeedStatistics
+    ) -> None:
+        one = instruments[instrument]
+        self.product = one.native_symbol
+        self.ticks = WireNumbers(one.ticks, one.tick_scale)
+        self.lots = WireNumbers(one.lots, one.lot_scale)
+        self.state = BookState.SYNCING
+        self.sequence = 0
+        self._instrument = instrument
+        self._events = events
+        self._statistics = statistics
+        self._latest = self._exchange_time = self._receive_time = self._flags = 0
+
+    def begin(
+        self,
+        exchange_time: int,
+        receive_time: int,
+        sequence: int = 0,
+        *,
+        snapshot: bool = False,
+        apart: bool = False,
+    ) -> None:
+        """Open a unit: times in ns, the exchange's sequence number.
+
+        `apart`: of a stream (trades) whose times the exchange does not order with the book's.
+        """
+        if exchange_time and not snapshot and not apart:
+            if exchange_time < self._latest:
+                behind = f"{self._latest - exchange_time} ns"
+                self._statistics.problems.add("exchange clock backwards", self.product, behind)
+            self._latest = exchange_time
+        self._exchange_time, self._receive_time, self.sequence = exchange_time, receive_time, sequence
+        self._flags = _SNAPSHOT if snapshot else 0
+
+    def end(self) -> None:
+        """Close the unit."""
+        self._events.end_unit()
+
+    def undo(self) -> None:
+        """Take back the unit's events."""
+        self._events.undo()
+
+    def add(
+        self, action: Action, side: Side, *, order_id: int = 0, price: int = 0, volume: int = 0
+    ) -> None:
+        """Add an event; price in ticks, volume in lots."""
+        self._events.append(
+            self._instrument,
+            action,
+            side,
+            exchange_time=self._exchange_time,
+            receive_time=self._receive_time,
+            sequence=self.sequence,
+            order_id=order_id,
+            price=price,
+            volume=volume,
+            flags=self._flags,
+        )
+
+    def levels(self, side: Side, levels: WireLevels) -> None:
+        """Set levels to their new volumes, wire text; "0" removes one. Raises DataError."""
+        ticks, lots = self.ticks, self.lots
+        self._events.extend_levels(
+            [(ticks[price], lots[size]) for price, size in levels],
+            self._instrument,
+            side,
+            self._flags,
+            self._exchange_time,
+            self._receive_time,
+            self.sequence,
+        )
+
+    def trade(self, trade_id: int, aggressor: Side, price: str, size: str) -> None:
+        """Add a trade; price and size in wire text. Raises DataError."""
+        self.add(
+            Action.TRADE, aggressor, order_id=trade_id, price=self.ticks[price], volume=self.lots[size]
+        )
+
+    def clear(self) -> None:
+        """Empty both sides."""
+        self.add(Action.CLEAR, Side.NONE)
+
+    def enter(self, state: BookState, reason: StateReason) -> None:
+        """Add the state that the book has from now on."""
+        self.state = state
+        self.add(Action.STATE, Side.NONE, order_id=reason, volume=state)
+
+    def become(self, state: BookState, reason: StateReason, receive_time: int) -> None:
+        """Enter a state, as a unit of its own; syncing, the book is emptied."""
+        self.begin(0, receive_time, self.sequence)
+        self.enter(state, reason)
+        if state is BookState.SYNCING:
+            self.clear()
+        self.end()

@@ -1,0 +1,101 @@
+"""Raw frames as received: the lines of a recording, which replays through the decoder that took them.
+
+One JSON object a line. `ts` is ns since 1970 UTC by the receiver's clock, `data` the text of a frame or
+answer (`raw` its bytes in base64, where they are no UTF-8), `state` a StateReason:
+
+    {"t": "session", "conn", "exchange", "depth", "instruments", "run", "part", "ts", "open"}
+    {"t": "connect", "conn", "ts", "addr"}
+    {"t": "disconnect", "conn", "ts", "reason", "state"}
+    {"t": "send" | "recv", "conn", "ts", "data"}
+    {"t": "http", "conn", "ts", "url", "data"}
+
+Session lines begin every file, one for each connection. `run` tells recordings apart, `part` counts the
+files of one: a file whose part is above 0 goes on where the one before ended, at `ts`, when the connection
+was `open` or not.
+
+Recordings of cryptofeed are read too: their `ts` is in seconds, they begin with {"t": "header", "exchange"}
+and have no session lines.
+"""
+
+from decimal import Decimal
+from typing import Protocol
+
+import msgspec
+
+from orderbook.instruments import Instrument
+
+
+class RawLog(Protocol):
+    """What a connection tells a recording, in the order in which its session takes it; times are ns.
+
+    Each may raise SourceError where the recording cannot go on.
+    """
+
+    async def room(self) -> None:
+        """Wait until more can be taken."""
+
+    def connected(self, url: str, time: int) -> None: ...
+
+    def disconnected(self, reason: str, time: int, state: int) -> None: ...
+
+    def sent(self, text: str, time: int) -> None: ...
+
+    def received(self, data: bytes, time: int) -> None: ...
+
+    def answered(self, url: str, data: bytes, time: int) -> None: ...
+
+
+class InstrumentText(msgspec.Struct, frozen=True):
+    """An instrument; tick and lot are decimal text."""
+
+    venue: str
+    symbol: str
+    native_symbol: str
+    tick: str
+    lot: str
+
+    @classmethod
+    def of(cls, one: Instrument) -> "InstrumentText":
+        return cls(one.venue, one.symbol, one.native_symbol, str(one.tick), str(one.lot))
+
+    @property
+    def instrument(self) -> Instrument:
+        return Instrument(self.venue, self.symbol, self.native_symbol, Decimal(self.tick), Decimal(self.lot))
+
+
+class Line(msgspec.Struct, omit_defaults=True):
+    """Any line of a recording."""
+
+    t: str
+    conn: str = ""
+    ts: int | float = 0
+    data: str = ""
+    raw: bytes = b""
+    url: str = ""
+    addr: str = ""
+    reason: str = ""
+    state: int = 0
+    exchange: str = ""
+    depth: int | None = None
+    instruments: list[InstrumentText] = []
+    run: int = 0
+    part: int = 0
+    open: bool = False
+
+    @property
+    def time(self) -> int:
+        """ns since 1970 UTC; a recording of cryptofeed rounds to some 100 ns."""
+        return self.ts if isinstance(self.ts, int) else round(self.ts * 1e9)
+
+    @property
+    def payload(self) -> bytes:
+        """The frame or answer as it was received."""
+        return self.raw or self.data.encode()
+
+
+def with_payload(kind: str, conn: str, time: int, payload: bytes, url: str = "") -> Line:
+    """A line of a frame or answer."""
+    try:
+        return Line(kind, conn, time, payload.decode(), url=url)
+    except UnicodeDecodeError:
+        return Line(kind, conn, time, raw=payload, url=url)
