@@ -35,7 +35,7 @@ class EventQueue:
 
     async def put(self, item: Item | TickItem, live: bool, switch: int = 0) -> int:
         """Stamp and append an item, once there is room; returns the stamp."""
-        size = _size(item)
+        size = events_in(item)
         while self._waiting and self._waiting + size > self.limit:
             self._room.clear()
             await self._room.wait()
@@ -54,7 +54,7 @@ class EventQueue:
             await self._arrived.wait()
         self._most = max(self._most, self._waiting)
         taken = [self._items.popleft() for _ in range(min(most, len(self._items)))]
-        self._waiting -= sum(_size(stamped.item) for stamped in taken)
+        self._waiting -= sum(events_in(stamped.item) for stamped in taken)
         self._room.set()
         return taken
 
@@ -64,7 +64,8 @@ class EventQueue:
         self._arrived.set()
 
 
-def _size(item: Item | TickItem) -> int:
+def events_in(item: Item | TickItem) -> int:
+    """How many events or changes an item has."""
     if isinstance(item, TickItem):
         return 0
     return len(item.changes) if isinstance(item, ChangeItem) else len(item)

@@ -1,6 +1,7 @@
 """One run, from the opening of its feeds to their end: feeds, their switches, the log, and the engine."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,10 +10,9 @@ import numpy as np
 
 from engine.epochs import EpochRing
 from orderbook.configuration import Configuration
-from orderbook.display import Display
 from orderbook.durable import DurableRun
 from orderbook.errors import SourceError
-from orderbook.event_queue import EventQueue
+from orderbook.event_queue import EventQueue, events_in
 from orderbook.events import EVENT, Action, BookState, Flag, StateReason
 from orderbook.feed_runs import FeedRun
 from orderbook.merge import ChangeItem, Item, TickItem
@@ -26,6 +26,8 @@ _PROMISE = 0.05
 # A switch that is so many epochs behind the others is reported.
 _EPOCHS_BEHIND = 10
 
+_logger = logging.getLogger("orderbook.feeds")
+
 
 @dataclass(slots=True)
 class _Switch:
@@ -34,6 +36,23 @@ class _Switch:
     number: int
     blocked: bool = False
     ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What happened between the feeds and the engine.
+
+    most_waiting: events in the queue at most, of `queue_size`. conflated: items applied while strategies were
+    behind. epochs: committed by this run. log_bytes, log_segments: of the whole log, None without one.
+    """
+
+    most_waiting: int
+    queue_size: int
+    conflated: int
+    epochs: int
+    checkpoints: int
+    log_bytes: int | None
+    log_segments: int | None
 
 
 class LiveRun:
@@ -49,16 +68,17 @@ class LiveRun:
         pipeline: Pipeline,
         durable: DurableRun | None,
         runs: Sequence[FeedRun],
-        display: Display,
     ) -> None:
         self.errors: list[Exception] = []
-        self.conflated = 0
+        self.conflated = self.checkpoints = 0
+        self.checkpoint_seconds = 0.0
         self.clock = HybridClock() if durable is None else durable.clock
         engine = configuration.engine
         self.queue = EventQueue(engine.queue_size, self.clock)
         length = configuration.epochs.nanoseconds
         epoch = 0 if durable is None else durable.epoch
         self.epochs = EpochRing(max(1, len(runs)), length, self.clock.stamp(), epoch)
+        self.epoch = self._first_epoch = epoch
         self._batch_size = engine.batch_size
         self._conflates = engine.when_behind == "conflate"
         self._behind = engine.queue_size // 2
@@ -67,7 +87,6 @@ class LiveRun:
         self._pipeline = pipeline
         self._durable = durable
         self._runs = runs
-        self._display = display
         self._switches = [_Switch(number) for number in range(len(runs))]
         self._length = length
         self._reported: set[int] = set()
@@ -94,14 +113,15 @@ class LiveRun:
         """Log and apply what switches stamp, until the queue is closed and empty."""
         checkpointed = time.monotonic()
         while taken := await self.queue.get(_TOGETHER):
-            if self._conflates and self.queue.waiting > self._behind:
+            waited = self.queue.waiting + sum(events_in(stamped.item) for stamped in taken)
+            if self._conflates and waited > self._behind:
                 taken = [Stamped(s.stamp, s.switch, s.item, s.live, True) for s in taken]
                 self.conflated += len(taken)
             self._apply(taken)
             if self._durable is not None:
                 due = time.monotonic() - checkpointed >= self._checkpoint_every
                 if due and _whole(taken[-1].item):
-                    self._durable.checkpoint()
+                    self._checkpoint(self._durable)
                     checkpointed = time.monotonic()
             # A queue that is never empty must not keep the feeds and the display waiting.
             await asyncio.sleep(0)
@@ -112,7 +132,7 @@ class LiveRun:
             self._pipeline.finish()
             return
         self._durable.stop()
-        self._durable.checkpoint()
+        self._checkpoint(self._durable)
 
     async def promise(self) -> None:
         """Let every switch that can promise what it will not stamp any more, also while nothing arrives."""
@@ -132,9 +152,29 @@ class LiveRun:
             await asyncio.sleep((self._resolution - now % self._resolution) / 1e9)
             await self.queue.put(TickItem(time.time_ns()), True)
 
-    def stalled(self) -> list[str]:
-        """The feeds whose switches hold up the commit of epochs."""
-        return [self._runs[s].name for s in self.epochs.stalled(_EPOCHS_BEHIND * self._length) if self._runs]
+    @property
+    def stalled(self) -> Sequence[int]:
+        """The switches, numbered as their feeds, that hold up the commit of epochs."""
+        return self.epochs.stalled(_EPOCHS_BEHIND * self._length)
+
+    def report(self) -> RunReport:
+        """What happened so far."""
+        log = None if self._durable is None else self._durable.log
+        return RunReport(
+            self.queue.most,
+            self.queue.limit,
+            self.conflated,
+            self.epoch - self._first_epoch,
+            self.checkpoints,
+            None if log is None else log.bytes,
+            None if log is None else log.segments,
+        )
+
+    def _checkpoint(self, durable: DurableRun) -> None:
+        start = time.monotonic()
+        durable.checkpoint()
+        self.checkpoint_seconds = time.monotonic() - start
+        self.checkpoints += 1
 
     def _apply(self, taken: Sequence[Stamped]) -> None:
         if self._durable is None:
@@ -158,17 +198,19 @@ class LiveRun:
             await run.follow(put)
         except (SourceError, OSError) as error:
             self.errors.append(error)
-            self._display.say(f"feed {run.name} ended: {error}")
+            _logger.warning("feed %s ended: %s", run.name, error, extra={"feed": run.name})
 
     def _promise(self, switch: _Switch, stamp: int) -> None:
         for epoch in self.epochs.promise(switch.number, stamp):
+            self.epoch = epoch.number
             if self._durable is not None:
                 self._durable.end_epoch(epoch.number, epoch.end)
 
     def _report_stalled(self) -> None:
-        stalled = set(self.epochs.stalled(_EPOCHS_BEHIND * self._length))
+        stalled = set(self.stalled)
         for number in stalled - self._reported:
-            self._display.say(f"feed {self._runs[number].name} is stalled: no epoch can be committed")
+            name = self._runs[number].name
+            _logger.warning("feed %s is stalled: no epoch can be committed", name, extra={"feed": name})
         self._reported = stalled
 
     def _stale(self) -> np.ndarray:
