@@ -57,7 +57,7 @@ def within_budget(program: CompiledProgram, budget: int | str, statistics: Stati
     """
     size = size_of(budget) if isinstance(budget, str) else budget
     found = _chosen(program, size, _checked(program, statistics))
-    logging.getLogger("orderbook.engine").info("%s", found)
+    logging.getLogger("orderbook.engine").debug("%s", found)
     return found
 
 

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from maps_models import ALL_KINDS, NO_JIT, Model, all_ordered, ordered_add, ordered_assign, words_of
+from numba import njit
 
-from engine.maps.header import HIGHEST, LOWEST
+from engine.maps.header import COUNT, HIGHEST, LOWEST
+from engine.maps.int128 import words_to_wide
+from engine.maps.memory import _load
 from engine.maps.shapes import ordered, rows
 
 EXAMPLES = 10 if NO_JIT else 60
@@ -149,6 +152,147 @@ def test_deep_trees_grow_and_vanish(layout, prefix_words, fan_out, seed):
         assert shape.lowest(H, *prefix) == (False, 0)
     # One slab each of leaves, inner nodes and, with a prefix, records may stay for the next entries.
     assert shape.memory_bytes(H) <= empty + 3 * 65536
+    shape.destroy(H)
+
+
+EXACT = ordered(1, "iwW", 8)
+
+
+@njit
+def around_then_add(H, asked_prefix, asked, between, prefix, key, i, wl, wh, cl, ch):
+    found = EXACT.around(H, asked_prefix, asked)
+    if between == "r":
+        EXACT.get(H, prefix, asked)
+        EXACT.range_sum(H, asked_prefix, key, asked)
+        EXACT.at_or_above(H, asked_prefix, key)
+        EXACT.at_or_below(H, prefix, asked)
+    elif between == "c":
+        EXACT.clear(H)
+    EXACT.add(H, prefix, key, i, words_to_wide(wl, wh), words_to_wide(cl, ch))
+    return found
+
+
+def check_around(model: Model, prefix: int, key: int, found: tuple) -> None:
+    present = ordered_keys(model, (prefix,))
+    parts = [k for k in present if k < key], [k for k in present if k == key], [k for k in present if k > key]
+    expected = [model.total([(prefix, k) for k in part]) for part in parts]
+    assert found == tuple(v for sums in expected for v in sums)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 1),
+            keys,
+            st.sampled_from("  rc"),
+            st.none() | st.tuples(st.integers(0, 1), keys),
+            deltas,
+        ),
+        max_size=70,
+    )
+)
+def test_sums_around_a_key_and_the_add_that_follows(steps):
+    """The add goes by the path that `around` left, unless key or tree is another one, or all is cleared."""
+    H, model = EXACT.create(), Model("iwW")
+    for prefix, key, between, asked, values in steps:
+        asked = asked or (prefix, key)
+        words = words_of((*values[:3], 0.0))[:-1]
+        check_around(model, *asked, around_then_add(H, *asked, between, prefix, key, *words))
+        if between == "c":
+            model.entries.clear()
+        model.add((prefix, key), values[:3])
+    assert EXACT.size(H) == len(model.entries) and EXACT.error(H) == 0
+    assert rows(EXACT, H) == model.entries
+    EXACT.destroy(H)
+
+
+@pytest.mark.parametrize(("layout", "prefix_words"), [("i", 0), ("ii", 2)])
+@pytest.mark.parametrize("order", ["rising", "falling", "random"])
+def test_sums_around_keys_of_deep_trees(layout, prefix_words, order):
+    """Trees grow, are replaced from end to end, and shrink, each add after `around` at its key."""
+    shape = ordered(prefix_words, layout, 8)
+    H, model, source = shape.create(), Model(layout), random.Random(order)
+    count = 150 if NO_JIT else 1_000
+    prefixes = [(i,) * prefix_words for i in range(2)] if prefix_words else [()]
+    live: list[tuple[int, ...]] = []
+
+    def change(key, values):
+        found = shape.around(H, *key)
+        if source.random() < 0.1 or len(live) < 20:
+            parts = [[], [], []]
+            for k in model.entries:
+                if k[:-1] == key[:-1]:
+                    parts[(k[-1] > key[-1]) + (k[-1] >= key[-1])].append(k)
+            assert found == tuple(v for part in parts for v in model.total(part))
+        shape.add(H, *key, *values)
+        model.add(key, values)
+
+    for step in range(3 * count):
+        if step < 2 * count:
+            place = {"rising": step, "falling": -step, "random": source.randrange(-count, count)}[order]
+            key = (*source.choice(prefixes), place)
+            if key not in model.entries:
+                live.append(key)
+            change(key, tuple(source.randrange(1, 4) for _ in layout))
+        if step >= count and live:
+            key = live.pop(source.randrange(len(live)))
+            change(key, tuple(-v for v in model.get(key)))
+    while live:
+        key = live.pop(source.randrange(len(live)))
+        change(key, tuple(-v for v in model.get(key)))
+    assert shape.size(H) == 0 and rows(shape, H) == {}
+    shape.destroy(H)
+
+
+@pytest.mark.parametrize("fan_out", [8, 16])
+def test_rising_keys_fill_their_leaves(fan_out):
+    """Keys that only rise leave full leaves behind, also while the oldest go; a top that moves does not."""
+    shape = ordered(0, "i", fan_out)
+    H, count = shape.create(), 300 if NO_JIT else 3_000
+
+    def leaves() -> int:
+        leaf, _ = shape.range_first(H, LOWEST)
+        found = 0
+        while leaf:
+            found += 1
+            leaf, _ = shape.range_next(leaf, _load(leaf, COUNT) - 1)
+        return found
+
+    for key in range(count):
+        shape.add(H, key, 1)
+    assert leaves() <= count / (fan_out - 1) + 1
+    for key in range(count):
+        shape.add(H, count + key, 1)
+        shape.add(H, key, -1)
+    assert leaves() <= count / (fan_out - 1) + 2
+    shape.clear(H)
+    for top in range(40):
+        # Wherever the top is: when it rises and falls by three keys, leaves soon neither come nor go.
+        shape.add(H, top, 1)
+        for _ in range(4):
+            low = leaves()
+            for key in range(top + 1, top + 4):
+                shape.add(H, key, 1)
+            high = leaves()
+            for key in range(top + 3, top, -1):
+                shape.add(H, key, -1)
+        assert low == high == leaves()
+    shape.destroy(H)
+
+
+def test_sums_around_a_key_at_the_boundaries():
+    shape = ordered(0, "i", 8)
+    H = shape.create()
+    assert shape.around(H, 5) == (0, 0, 0)
+    for key in [*EDGES, *range(1, 30)]:
+        shape.add(H, key, 1)
+    total = len(EDGES) + 29
+    assert shape.around(H, LOWEST) == (0, 1, total - 1)
+    assert shape.around(H, HIGHEST) == (total - 1, 1, 0)
+    assert shape.around(H, HIGHEST - 1) == (total - 2, 1, 1)
+    shape.add(H, HIGHEST, -1)
+    assert shape.around(H, HIGHEST) == (total - 1, 0, 0)
     shape.destroy(H)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from engine.plan.pivots import Pivot
 from engine.plan.steps import Plan, Store
 from views.compiler.calculus import Scalar, Var
 from views.compiler.types import Kind, Type
@@ -29,13 +30,17 @@ class CutText:
 
 @dataclass(slots=True)
 class Emitter:
-    """Where the text of one function goes; cut functions it needs are collected in `cuts`."""
+    """Where the text of one function goes; cut functions it needs are collected in `cuts`.
+
+    `pivots` are the keys of trees that are looked at once for all that is done there.
+    """
 
     plan: Plan
     writer: Writer
     handles: dict[str, int]
     texts: dict[str | Pattern, int]
     cuts: dict[str, CutText] = field(default_factory=dict)
+    pivots: frozenset[Pivot] = frozenset()
 
     def scalar(self, scalar: Scalar, names: Names) -> Code:
         return scalar_code(scalar, names, self.text_constant)

@@ -110,5 +110,6 @@ def store_imports(stores: Sequence[Store]) -> str:
             lines.append(f"# {', '.join(s.maps)}, in the order of key {s.ordered}")
             lines.append(f"{s.name} = ordered({len(s.prefix)}, {s.layout!r})")
             names = [*ORDERED, *(f"value_{i}_at" for i in range(len(s.layout)))]
+            names += [] if "d" in s.layout else ["around"]
         lines += [f"{s.name}_{n} = {s.name}.{n}" for n in names]
     return "\n".join(lines) + "\n"

@@ -2,13 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 
+from engine.maps.header import LOWEST as NULL_WORD
+from engine.plan.pivots import pivot_of
 from engine.plan.steps import Extremum, Lookup, Range, RangeSum, Store
 from engine.plan.stores import layout_of
 from views.compiler.calculus import Scalar
 
 from .cut_text import HIGHEST, LOWEST, cut_bound, cut_store, cut_sums
 from .emitter import Emitter, Names, in_order, key_code, tree_word
-from .typed_code import ZERO, Code, number
+from .typed_code import STATE, ZERO, Code, number
+
+# Below it there is no key, not even NULL.
+EVERY_LOW = f"({NULL_WORD})"
 
 
 def lookup(emitter: Emitter, step: Lookup, names: Names) -> Code:
@@ -35,11 +40,37 @@ def range_sum(emitter: Emitter, step: RangeSum, names: Names) -> Code:
         return Code(f"{total}[{column}]", kind)
     if is_run(emitter, step):
         return Code(f"{cut_sums(emitter, step.range.cuts[0], names)}[{2 + column}]", kind)
+    beside = _beside_pivot(emitter, store, step, prefix, names)
+    if beside is not None:
+        return Code(beside, kind)
     low, high, inside = ends(emitter, step.range, names)
+    if low == LOWEST and not store.nullable:
+        low = EVERY_LOW
     sums = emitter.writer.once("sums", emitter.call(store, "range_sum", *prefix, low, high))
     if inside:
         return Code(f"({sums}[{column}] if {inside} else {ZERO[layout_of(kind)]})", kind)
     return Code(f"{sums}[{column}]", kind)
+
+
+def _beside_pivot(
+    emitter: Emitter, store: Store, step: RangeSum, prefix: list[str], names: Names
+) -> str | None:
+    """The sum of all keys on one side of a key that is looked at anyway; None for any other range."""
+    found = pivot_of(store, step)
+    if found is None or found[0] not in emitter.pivots:
+        return None
+    key = number(emitter.scalar(found[0].key, names))
+    if key.kind != "i":
+        return None
+    sums = emitter.writer.once("around", emitter.call(store, "around", *prefix, key.text))
+    column, count, op = store.maps.index(step.map), len(store.layout), found[1]
+    side = f"{sums}[{column if op[0] == '<' else column + 2 * count}]"
+    if len(op) == 1:
+        return side
+    at = f"{sums}[{column + count}]"
+    if store.layout[column] == "W":
+        return f"checked_add({side}, {at}, {STATE})"
+    return f"({side} + {at})"
 
 
 def is_run(emitter: Emitter, step: RangeSum) -> bool:

@@ -2,6 +2,7 @@
 
 import keyword
 
+from engine.plan.pivots import shared_pivots
 from engine.plan.steps import Plan, TriggerPlan
 from views.compiler.calculus import Var, scalar_variables, variable_set
 from views.compiler.m3 import Statement
@@ -61,6 +62,7 @@ def _trigger_function(module: ModuleText, trigger: TriggerPlan, writes: type[Wri
                 read = "load_double" if kind.kind is Kind.DOUBLE else "load"
                 emitter.writer.line(f"{name} = {read}(row, {at})")
                 names[parameter] = Code(name, in_word(kind))
+        emitter.pivots = shared_pivots(module.plan, trigger.statements, trigger.parameters)
         writes(emitter, names, module.layout).statements(trigger.statements)
 
 

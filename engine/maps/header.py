@@ -26,7 +26,9 @@ INNER_POOL = 74
 ROOT = 79  # the record (node, height) of the only tree when there is no prefix
 PATH = 81  # (node, position) of the last search, leaf first
 SUM = 161  # a double-double that library functions leave their result in
-COLUMN_KINDS = 163  # one word a column: INTEGER, WIDE or DOUBLE
+AROUND = 163  # the tree's record and the key that `around` has left the path of; 0 when none
+AROUND_KEY = 164
+COLUMN_KINDS = 165  # one word a column: INTEGER, WIDE or DOUBLE
 
 # A slab pool: blocks of one size out of slabs aligned to their size.
 BLOCK_BYTES = 0
@@ -53,11 +55,12 @@ SMALLEST_LOG = 4
 FULL_LOG = 9
 SEED = 0x243F6A8885A308D3
 
-# A tree node of fan-out F: its count and neighbours (leaves), F keys, columns, then F children
+# A tree node of fan-out F: its count, neighbours (leaves) and history, F keys, columns, then F children
 # (inner nodes). See library/tree.py.
 COUNT = 0
 LEFT = 1
 RIGHT = 2
+PEELED = 3  # not 0 after only the last place of a node went to a new one
 KEYS = 8
 # Gap 0 of a column is one word before a cache line, gaps 1 .. F begin it: one update is F / 8 aligned
 # lines. So much more than F is the room of an array of gaps.

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from .around_text import AROUND
 from .columns import Column, all_zero, columns, indent, names, tuple_of
 from .header import COLUMN_KINDS, GAP_ROOM, KEYS
 from .ordered_text import HEAD, NO_PREFIX, PREFIX, STORE, VALUE, WORD
@@ -34,6 +35,11 @@ class NodeColumn:
             return f"load({node}, {self.at} + {gap})"
         return f"load_apart({node}, {self.at} + {gap}, {self.distance})"
 
+    def between(self, node: str, start: str, end: str) -> str:
+        """The sum of places start .. end - 1 of a node (exact kinds)."""
+        before, after = self.gap(node, start), self.gap(node, end)
+        return f"{after} - {before}" if self.kind == "i" else f"wide_difference({after}, {before})"
+
     def value(self, node: str, position: str) -> str:
         """The value at one place of a node."""
         if self.kind == "i":
@@ -41,8 +47,7 @@ class NodeColumn:
         if self.kind == "d":
             pair = [f"load_double({node}, {at} + {position})" for at in (self.at, self.at + self.distance)]
             return " + ".join(pair)
-        before, after = (self.gap(node, p) for p in (position, f"{position} + 1"))
-        return f"wide_difference({after}, {before})"
+        return self.between(node, position, f"{position} + 1")
 
     def plus(self, target: str, value: str) -> str:
         """The statement target += value."""
@@ -117,6 +122,28 @@ def _export(cols: tuple[NodeColumn, ...], prefix_words: int) -> list[str]:
     return lines
 
 
+def _around(cols: tuple[NodeColumn, ...], fan_out: int) -> dict[str, str]:
+    """Pieces of `around`; a<j>, b<j> and c<j> are the sums below, at and above."""
+    below, at, above = ([f"{x}{c.number}" for c in cols] for x in "abc")
+    passed = [c.plus(a, c.gap("node", "position")) for a, c in zip(below, cols, strict=True)]
+    return {
+        "zeros": tuple_of([c.column.zero for _ in range(3) for c in cols]),
+        "tops": indent([f"c{c.number} = {c.gap('node', str(fan_out))}" for c in cols]),
+        "no_sums": indent([f"a{c.number} = {c.column.zero}" for c in cols]),
+        "accumulate": indent(passed, 2),
+        "below": indent(passed),
+        "at": indent([f"b{c.number} = {c.between('node', 'position', 'after')}" for c in cols]),
+        "above": indent(
+            [
+                c.minus(z, part)
+                for a, b, z, c in zip(below, at, above, cols, strict=True)
+                for part in (a, b)
+            ]
+        ),
+        "result": tuple_of([*below, *at, *above]),
+    }
+
+
 def ordered_source(prefix_words: int, layout: str, fan_out: int = FAN_OUT) -> str:
     """The module's text. `fan_out` is the number of places in a node, a power of two from 8 on."""
     cols, children = node_columns(layout, fan_out)
@@ -157,6 +184,9 @@ def ordered_source(prefix_words: int, layout: str, fan_out: int = FAN_OUT) -> st
         "prefix_first": first,
         "comma_prefix": f", {prefix}" if prefix else "",
         "same_prefix": " and ".join(f"load(entry, {i}) == p{i}" for i in range(prefix_words)),
+        "same_record": "".join(
+            f" and load(tree, {i - prefix_words}) == p{i}" for i in range(prefix_words)
+        ),
         "store_prefix": indent([f"store(entry, {i}, p{i})" for i in range(prefix_words)]),
         "header_words": COLUMN_KINDS + len(cols),
         "column_count": len(cols),
@@ -182,7 +212,7 @@ def ordered_source(prefix_words: int, layout: str, fan_out: int = FAN_OUT) -> st
             + [x for c in doubles for x in _shift_double(c, fan_out, -1)]
         ),
         "raise_doubles": indent([x for c in doubles for x in _raise_double(c)]),
-        "sparse": f"4 * count < {fan_out} and (count == 0 or load(tree, 1) > 0)",
+        "sparse": f"4 * count < {fan_out} and (count == 0 or (load(tree, 1) > 0 and joins(H, count)))",
         "sums": indent(
             [
                 f"v{c.number} = checked_add({c.value('leaf', 'position')}, d{c.number}, H + 8 * ERROR)"
@@ -208,5 +238,7 @@ def ordered_source(prefix_words: int, layout: str, fan_out: int = FAN_OUT) -> st
     }
     text = HEAD.substitute(values) + (PREFIX if prefix_words else NO_PREFIX).substitute(values)
     text += STORE.substitute(values)
+    if not doubles:
+        text += AROUND.substitute(values, **_around(cols, fan_out))
     text += "".join(WORD.substitute(number=i) for i in range(prefix_words))
     return text + "".join(VALUE.substitute(number=c.number, read=c.value("leaf", "position")) for c in cols)

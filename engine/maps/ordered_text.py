@@ -7,8 +7,8 @@ HEAD = Template('''\
 
 from engine.maps.doubles import sum_doubles
 from engine.maps.header import (
-    ADDRESS, ADDRESS_BITS, COLUMN_KINDS, COUNT, DIRECTORY, ENTRIES, ERROR, HIGHEST, KEYS, LEFT, LOWEST,
-    PATH, RIGHT, ROOT, SEED, SHIFT, SLOTS, SUM, TAG,
+    ADDRESS, ADDRESS_BITS, AROUND, AROUND_KEY, COLUMN_KINDS, COUNT, DIRECTORY, ENTRIES, ERROR, HIGHEST,
+    KEYS, LEFT, LOWEST, PATH, RIGHT, ROOT, SEED, SHIFT, SLOTS, SUM, TAG,
 )
 from engine.maps.int128 import (
     checked_add, checked_subtract, high_word, load_apart, low_word, wide, wide_difference,
@@ -144,6 +144,7 @@ def clear(H):
     """Remove every entry and give their memory back."""
     tree_close(H)
     tree_open(H, FAN_OUT, $column_count)
+    store(H, AROUND, 0)
 $close_index
 $open_index
 
@@ -163,6 +164,16 @@ def locate(H, tree, key):
     store(H, PATH, node)
     store(H, PATH + 1, position)
     return node, position
+
+
+@njit(cache=True, forceinline=True)
+def seek(tree, key):
+    """What `locate` gives, for a read: the path is not left."""
+    node = load(tree, 0)
+    for _ in range(load(tree, 1)):
+        position = min(count_at_most(node + 8 * KEYS, key, $fan_out), load(node, COUNT)) - 1
+        node = load(node, CHILDREN + position)
+    return node, count_below(node + 8 * KEYS, key, $fan_out)
 
 
 @njit(cache=True)
@@ -200,6 +211,15 @@ $raise_insert
 
 
 @njit(cache=True)
+def joins(H, count):
+    """Whether the leaf of the last search is merged with a neighbour once it holds so few entries."""
+    parent = load(H, PATH + 2)
+    position = load(H, PATH + 3)
+    beside = position + 1 if position + 1 < load(parent, COUNT) else position - 1
+    return beside >= 0 and 4 * (count + load(load(parent, CHILDREN + beside), COUNT)) <= 3 * FAN_OUT
+
+
+@njit(cache=True)
 def remove(H, tree, leaf, position, $deltas):
     """Remove the entry of the last search; the deltas are minus its values."""
     count = load(leaf, COUNT) - 1
@@ -219,12 +239,19 @@ $raise_remove
 @njit(cache=True, forceinline=True)
 def add(H, $prefix_first key, $deltas):
     """Add to the values of a key, which is there afterwards unless its exact values are all zero."""
-    tree = record(H$comma_prefix)
     leaf = position = 0
     found = False
-    if tree != 0:
-        leaf, position = locate(H, tree, key)
+    tree = load(H, AROUND)
+    if tree != 0 and load(H, AROUND_KEY) == key$same_record:
+        leaf = load(H, PATH)
+        position = load(H, PATH + 1)
         found = holds(leaf, position, key)
+    else:
+        tree = record(H$comma_prefix)
+        if tree != 0:
+            leaf, position = locate(H, tree, key)
+            found = holds(leaf, position, key)
+    store(H, AROUND, 0)
     if not found:
         if not ($no_delta):
             insert(H, tree, $prefix_first key, $deltas)
@@ -251,7 +278,7 @@ def get(H, $prefix_first key):
     tree = record(H$comma_prefix)
     if tree == 0:
         return $zeros
-    leaf, position = locate(H, tree, key)
+    leaf, position = seek(tree, key)
     if not holds(leaf, position, key):
         return $zeros
     return $reads
@@ -330,7 +357,7 @@ def range_first(H, $prefix_first low):
     tree = record(H$comma_prefix)
     if tree == 0:
         return 0, 0
-    leaf, position = locate(H, tree, low)
+    leaf, position = seek(tree, low)
     if position < load(leaf, COUNT):
         return leaf, position
     return load(leaf, RIGHT), 0
@@ -350,7 +377,7 @@ def range_last(H, $prefix_first high):
     tree = record(H$comma_prefix)
     if tree == 0:
         return 0, 0
-    leaf, position = locate(H, tree, high)
+    leaf, position = seek(tree, high)
     if holds(leaf, position, high):
         return leaf, position
     return range_previous(leaf, position)

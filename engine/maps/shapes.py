@@ -38,7 +38,8 @@ def ordered(prefix_words: int, layout: str, fan_out: int = FAN_OUT) -> ModuleTyp
 
     create() -> H; destroy(H); clear(H); add(H, p0.., key, d0..); assign(H, p0.., key, v0..);
     get(H, p0.., key) -> values; total(H, p0..) -> sums; range_sum(H, p0.., low, high) -> sums over
-    low <= key <= high; lowest(H, p0..), highest(H, p0..), at_or_above(H, p0.., key),
+    low <= key <= high; around(H, p0.., key) -> sums below, at and above (exact layouts only), after which
+    `add` at that key does not search again; lowest(H, p0..), highest(H, p0..), at_or_above(H, p0.., key),
     at_or_below(H, p0.., key) -> (found, key); range_first(H, p0.., low), range_next(leaf, position),
     range_last(H, p0.., high), range_previous(leaf, position) -> cursor (leaf, position), leaf 0 at the
     end; key_at(leaf, position), value_j_at(leaf, position); prefix_first(H), prefix_next(H, tree) ->

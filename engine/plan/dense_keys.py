@@ -46,6 +46,16 @@ def _bounds(
     relations: Mapping[str, Relation], declaration: MapDeclaration, position: int
 ) -> tuple[int, int] | None:
     """The least and greatest value of a key that is a column which is never NULL in every term."""
+    found = column_types(relations, declaration, position)
+    if not found or not all(kind.exact for kind in found):
+        return None
+    return min(k.low for k in found), max(k.high for k in found)
+
+
+def column_types(
+    relations: Mapping[str, Relation], declaration: MapDeclaration, position: int
+) -> list[Type] | None:
+    """For every term the type of a column that is the key and never NULL; None where one has none."""
     key, found = declaration.keys[position], []
     for term in declaration.definition.terms:
         kinds = [
@@ -54,15 +64,13 @@ def _bounds(
         if not kinds:
             return None
         found.append(kinds[0])
-    if not found:
-        return None
-    return min(k.low for k in found), max(k.high for k in found)
+    return found or None
 
 
 def _columns_of(relation: Relation, arguments: Sequence[object], key: Var) -> Iterable[Type]:
     """The types of the columns that bind `key`."""
     for column, argument in zip(relation.columns, arguments, strict=True):
-        if argument == key and column.type.exact and not column.nullable:
+        if argument == key and not column.nullable:
             yield column.type
 
 

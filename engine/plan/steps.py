@@ -33,7 +33,8 @@ class Store:
 
     `prefix` and `ordered` are positions among the keys: an ordered store is a tree over the key at
     `ordered` for every prefix, or an array over its domain when `dense`; a hashed store (`ordered` is
-    None) has `slices`, the sets of key positions by which its entries can be looped over.
+    None) has `slices`, the sets of key positions by which its entries can be looped over. Not `nullable`:
+    the ordered key is never NULL.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Store:
     ordered: int | None = None
     slices: tuple[tuple[int, ...], ...] = ()
     dense: Dense | None = None
+    nullable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

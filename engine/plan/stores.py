@@ -9,7 +9,7 @@ from views.compiler.calculus import maps_read as maps_in
 from views.compiler.m3 import MapDeclaration, Program, Statement
 from views.compiler.types import INT64_MAX, INT128_MAX, Kind, Relation, Type
 
-from .dense_keys import dense_of
+from .dense_keys import column_types, dense_of
 from .steps import Extremum, Loop, Pipeline, RangeSum, Store, steps_of
 
 
@@ -113,7 +113,8 @@ def stores_for(
         prefix = tuple(i for i in range(len(key_types)) if i != position)
         dense = dense_of(relations, group, position, layout, access.ranged)
         name = f"{names[0]}_by_{position}"
-        stores.append(Store(name, names, key_types, layout, prefix, position, dense=dense))
+        nullable = not all(column_types(relations, d, position) for d in group)
+        stores.append(Store(name, names, key_types, layout, prefix, position, dense=dense, nullable=nullable))
     return stores
 
 

@@ -7,6 +7,11 @@ adding the change keeps them right for ever. A double-double column holds one (h
 child instead, which is recomputed from the child after each change: adding changes would drift, and
 differences of running sums would cancel.
 
+A full node is split in the middle; where the key to come is beyond all others only its last place
+goes to a new node, so that keys that only rise, as times and numbers do, leave full nodes behind. A
+node that is full again after that, all beyond it having gone, is split in the middle: where keys come
+and go at the end, as at the top of a book, nodes would be made and dropped all the time.
+
 Every node but the root has an entry. A node that falls under a quarter is merged with a neighbour
 under the same parent if both fill at most three quarters of one, an empty node always; so a parent
 never has two adjacent children that could be one, and the height stays O(log n). Key c of an inner
@@ -33,6 +38,7 @@ from engine.maps.header import (
     LEFT,
     LOWEST,
     PATH,
+    PEELED,
     RIGHT,
     ROOT,
     SUM,
@@ -155,15 +161,15 @@ def close_place(H, node, position, inner):
 
 
 @njit(cache=True)
-def move_upper_half(H, node, right, inner):
-    """Move the upper half of a full node to an empty one."""
+def move_upper(H, node, right, half, inner):
+    """Move what a full node has from place `half` on to an empty one."""
     fan_out = load(H, FAN_OUT)
-    half = fan_out >> 1
-    for i in range(half):
+    moved = fan_out - half
+    for i in range(moved):
         store(right, KEYS + i, load(node, KEYS + half + i))
         store(node, KEYS + half + i, HIGHEST)
     store(node, COUNT, half)
-    store(right, COUNT, half)
+    store(right, COUNT, moved)
     offset = first_column(H)
     for column in range(load(H, COLUMNS)):
         kind = load(H, COLUMN_KINDS + column)
@@ -183,24 +189,24 @@ def move_upper_half(H, node, right, inner):
                 store_apart(node, offset + i, distance, under)
         else:
             for start in (offset, offset + fan_out + GAP_ROOM):
-                for i in range(half):
+                for i in range(moved):
                     store(right, start + i, load(node, start + half + i))
                     store(node, start + half + i, 0)
         offset += (fan_out + GAP_ROOM) * (1 if kind == INTEGER else 2)
     if inner:
         children = columns_end(H)
-        for i in range(half):
+        for i in range(moved):
             store(right, children + i, load(node, children + half + i))
 
 
 @njit(cache=True)
-def split_child(H, parent, position, inner):
+def split_child(H, parent, position, kept, inner):
     """Split the full child at `position` of a parent with room; `inner`: the child is not a leaf."""
     children = columns_end(H)
     fan_out = load(H, FAN_OUT)
     child = load(parent, children + position)
     right = new_node(H, inner)
-    move_upper_half(H, child, right, inner)
+    move_upper(H, child, right, kept, inner)
     if not inner:
         after = load(child, RIGHT)
         store(right, LEFT, child)
@@ -259,15 +265,26 @@ def child_position(node, key):
 
 
 @njit(cache=True)
-def merge(H, left, right, bound, inner):
-    """Append what `right` holds to `left`, whose keys start at `bound`; both fit into one node."""
+def highest_key(H, record):
+    """The greatest key of a tree that has one."""
+    children = columns_end(H)
+    node = load(record, 0)
+    for _ in range(load(record, 1)):
+        node = load(node, children + load(node, COUNT) - 1)
+    return load(node, KEYS + load(node, COUNT) - 1)
+
+
+@njit(cache=True)
+def merge(H, left, right, bound, level):
+    """Append what `right` holds to `left`, whose keys start at `bound`; both fit into one node.
+
+    `level` is their height over the leaves.
+    """
     fan_out = load(H, FAN_OUT)
     left_count = load(left, COUNT)
     right_count = load(right, COUNT)
     for i in range(right_count):
         store(left, KEYS + left_count + i, load(right, KEYS + i))
-    if inner:
-        store(left, KEYS, bound)
     store(left, COUNT, left_count + right_count)
     offset = first_column(H)
     for column in range(load(H, COLUMNS)):
@@ -287,16 +304,25 @@ def merge(H, left, right, bound, inner):
                 for i in range(right_count):
                     store(left, start + left_count + i, load(right, start + i))
         offset += (fan_out + GAP_ROOM) * (1 if kind == INTEGER else 2)
-    if inner:
+    if level > 0:
         children = columns_end(H)
         for i in range(right_count):
             store(left, children + left_count + i, load(right, children + i))
-    drop_node(H, right, inner)
+        if left_count == 0:
+            # The bound is that of all nodes along the left edge.
+            node = left
+            for _ in range(level):
+                store(node, KEYS, bound)
+                node = load(node, children)
+    drop_node(H, right, level > 0)
 
 
 @njit(cache=True)
-def relieve(H, parent, position, inner):
-    """Merge or free the underfull child at `position`; the place it is in afterwards, or -1."""
+def relieve(H, parent, position, level):
+    """Merge or free the underfull child at `position`; the place it is in afterwards, or -1.
+
+    `level` is the child's height over the leaves.
+    """
     children = columns_end(H)
     child = load(parent, children + position)
     count = load(child, COUNT)
@@ -305,16 +331,22 @@ def relieve(H, parent, position, inner):
     if right_position == 0:
         if count > 0:
             return position
-        drop_node(H, child, inner)
+        drop_node(H, child, level > 0)
         close_place(H, parent, position, True)
         return -1
     left = load(parent, children + right_position - 1)
     right = load(parent, children + right_position)
     if count > 0 and 4 * (load(left, COUNT) + load(right, COUNT)) > 3 * fan_out:
         return position
-    merge(H, left, right, load(parent, KEYS + right_position - 1), inner)
+    merge(H, left, right, load(parent, KEYS + right_position - 1), level)
     close_place(H, parent, right_position, True)
     return right_position - 1
+
+
+@njit(cache=True)
+def block_words(words):
+    """Words of a node's block: nodes of a tree that agree in their place on a page delay each other."""
+    return words + 8 if words & 31 == 0 else words
 
 
 @exported
@@ -327,8 +359,8 @@ def tree_open(H, fan_out, columns):
     store(H, ROOT + 1, 0)
     words = columns_end(H)
     # Closing a place loads one word past the last column.
-    pool_open(H + 8 * LEAF_POOL, words + 8)
-    pool_open(H + 8 * INNER_POOL, words + fan_out)
+    pool_open(H + 8 * LEAF_POOL, block_words(words + 8))
+    pool_open(H + 8 * INNER_POOL, block_words(words + fan_out))
     return 0
 
 
@@ -356,13 +388,17 @@ def tree_make_room(H, record, key):
     fan_out = load(H, FAN_OUT)
     if load(load(record, 0), COUNT) == fan_out:
         grow_root(H, record)
+    last = key > highest_key(H, record)
     node = load(record, 0)
     children = columns_end(H)
     level = load(record, 1)
     while level > 0:
         position = child_position(node, key)
-        if load(load(node, children + position), COUNT) == fan_out:
-            split_child(H, node, position, level > 1)
+        child = load(node, children + position)
+        if load(child, COUNT) == fan_out:
+            peeled = last and load(child, PEELED) == 0
+            store(child, PEELED, 1 if peeled else 0)
+            split_child(H, node, position, fan_out - 1 if peeled else fan_out >> 1, level > 1)
             if load(node, KEYS + position + 1) <= key:
                 position += 1
         node = load(node, children + position)
@@ -390,7 +426,7 @@ def tree_erase(H, record):
         parent = load(H, PATH + 2 * level + 2)
         position = load(H, PATH + 2 * level + 3)
         if 4 * load(load(H, PATH + 2 * level), COUNT) < load(H, FAN_OUT):
-            position = relieve(H, parent, position, level > 0)
+            position = relieve(H, parent, position, level)
         if position >= 0:
             refresh_child(H, parent, position, load(parent, children + position))
     root = load(record, 0)
