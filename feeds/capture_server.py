@@ -40,7 +40,7 @@ class CaptureServer:
         they follow at once, and may overtake it.
 
     Other GETs get what the recording has for their address, else 404. `frames` counts what was sent; `ended`
-    is set when a connection of the recording has been played to its end, or cannot be: `error` says why.
+    is set when the recording has been played to its end, or cannot be: `error` says why.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class CaptureServer:
 
     def _choose(self, message: str | bytes) -> "_Play | None":
         """The connection of the recording that began with a message, else the next that nobody has."""
-        free = [play for play in self._plays if play.free]
+        free = [play for play in self._plays if play.free and not play.through]
         chosen = next((play for play in free if play.first == message), free[0] if free else None)
         if chosen is not None:
             chosen.free = False
@@ -145,7 +145,9 @@ class CaptureServer:
                 if line.t == "disconnect":
                     await connection.close()
                     return
-            self.ended.set()
+            play.through = True
+            if all(play.through for play in self._plays):
+                self.ended.set()
         except ConnectionClosed:
             pass
         except SourceError as error:
@@ -207,6 +209,7 @@ class _Play:
     sessions: CaptureSessions
     first: str
     free: bool = True
+    through: bool = False
 
 
 def _plays(head: CaptureHead) -> list[_Play]:

@@ -2,13 +2,19 @@
 
 import asyncio
 import threading
+import time
 import urllib.error
 import urllib.request
+from http.client import HTTPResponse, IncompleteRead
+from typing import Any
 from urllib.parse import urlsplit
 
 from orderbook.errors import SourceError
 
 LARGEST_ANSWER = 1 << 26
+# So many times as long as one wait on the network an answer may take altogether.
+PATIENCE = 6
+_PIECE = 1 << 16
 _TOO_MANY = (418, 429)
 _HEADERS = {"User-Agent": "orderbook", "Accept": "application/json"}
 
@@ -27,9 +33,10 @@ class RefusedRequest(SourceError):
 
 
 async def http_get(url: str, timeout: float = 10.0) -> bytes:
-    """The body of the answer, with `timeout` seconds for each wait on the network.
+    """The body of the answer: `timeout` seconds for each wait on the network, PATIENCE times that for all.
 
-    Raises SourceError where there is none or its status is not 2xx, RefusedRequest for 418 and 429.
+    Servers of https must prove who they are, and may not redirect to http. Raises SourceError where there is
+    no whole answer or its status is not 2xx, RefusedRequest for 418 and 429.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[bytes] = loop.create_future()
@@ -49,20 +56,31 @@ async def http_get(url: str, timeout: float = 10.0) -> bytes:
 
     # A daemon thread, because an executor's would hold up the end of the program until its timeout.
     threading.Thread(target=run, name="http-get", daemon=True).start()
-    return await answer
+    try:
+        async with asyncio.timeout(PATIENCE * timeout):
+            return await answer
+    except TimeoutError:
+        raise SourceError(f"GET {url}: no whole answer within {PATIENCE * timeout:g} s") from None
+
+
+class _StaysEncrypted(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        if req.type == "https" and urlsplit(newurl).scheme != "https":
+            raise urllib.error.HTTPError(newurl, code, "a redirection away from https", headers, fp)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _opener(url: str) -> urllib.request.OpenerDirector:
     if is_loopback(url):
-        return urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    return urllib.request.build_opener()
+        return urllib.request.build_opener(_StaysEncrypted(), urllib.request.ProxyHandler({}))
+    return urllib.request.build_opener(_StaysEncrypted())
 
 
 def _get(url: str, timeout: float) -> bytes | SourceError:
     try:
         request = urllib.request.Request(url, headers=_HEADERS)
         with _opener(url).open(request, timeout=timeout) as response:
-            body: bytes = response.read(LARGEST_ANSWER + 1)
+            body = _read(response, time.monotonic() + PATIENCE * timeout)
     except urllib.error.HTTPError as error:
         message = f"GET {url}: {error.code} {error.reason}: {error.read(200).decode(errors='replace')}"
         if error.code in _TOO_MANY:
@@ -73,6 +91,18 @@ def _get(url: str, timeout: float) -> bytes | SourceError:
     if len(body) > LARGEST_ANSWER:
         return SourceError(f"GET {url}: the answer is longer than {LARGEST_ANSWER} bytes")
     return body
+
+
+def _read(response: HTTPResponse, deadline: float) -> bytes:
+    """The body, or its beginning where that is longer than LARGEST_ANSWER."""
+    body = bytearray()
+    while len(body) <= LARGEST_ANSWER and (piece := response.read1(_PIECE)):
+        body += piece
+        if time.monotonic() > deadline:
+            raise TimeoutError("the answer takes too long")
+    if len(body) <= LARGEST_ANSWER and response.length:
+        raise IncompleteRead(bytes(body), response.length)
+    return bytes(body)
 
 
 def _seconds(text: str | None) -> float:

@@ -155,7 +155,7 @@ class RawRecorder:
             self._write_all()
             failed = False
         except Exception as error:
-            self._fail(self.counts.files[-1] if self.counts.files else self._folder, error)
+            self._fail(self._folder if self._raw is None else self._raw.path, error)
         finally:
             self._end_files(failed)
 
@@ -215,6 +215,7 @@ class RawRecorder:
         self._rotate_at = time.monotonic() + self._rotation.seconds
         for line in self._sessions.values():
             self._write_session(raw, line)
+        raw.flush()
         if self._instruments is not None:
             beside = path.with_name(path.name.removesuffix(SUFFIX) + ".parquet")
             self._record = RecordWriter(beside, self._instruments)

@@ -144,13 +144,13 @@ def _dbn(text: str) -> DatabentoSource:
 _KINDS: dict[str, Callable[[str], EventSource | ChangeSource]] = {
     "lobster": lambda path: LobsterSource(Path(path)),
     "binance": lambda path: BinanceCaptureSource(Path(path)),
-    "capture": open_capture,
     "record": _record,
     "changes": lambda path: ChangeStreamSource(Path(path)),
     "itch": _itch,
     "dbn": _dbn,
     "tardis": open_tardis,
     "views": open_view_events,
+    "capture": open_capture,
     "table": lambda text: TableSource(table_options(text)),
 }
 _KNOWN = ", ".join(_KINDS)

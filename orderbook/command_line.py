@@ -4,7 +4,6 @@
 line on standard error, or a line for each mistake of a configuration; --debug adds the traceback.
 """
 
-import logging
 import sys
 import traceback
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from typing import Annotated
 import typer
 
 from orderbook.errors import OrderbookError, UserError
+from orderbook.logs import log_to_standard_error
 
 _INTERRUPTED = 130
 
@@ -36,7 +36,7 @@ Feeds = Annotated[
     list[str] | None,
     typer.Option(
         "--feed",
-        help="simulated, coinbase:BTC-USD,ETH-USD, lobster:FILE, binance:FILE, record:FILE or changes:FILE.",
+        help="simulated, coinbase:BTC-USD,ETH-USD, capture:FILE, or what `replay` reads.",
     ),
 ]
 Views = Annotated[
@@ -93,7 +93,7 @@ def run(
 @app.command()
 def replay(
     source: Annotated[
-        list[str], typer.Argument(help="FILE, or KIND:FILE with lobster, binance, record or changes.")
+        list[str], typer.Argument(help="FILE, or KIND:FILE with capture, record, lobster, changes, …")
     ],
     config: Config = None,
     view: Views = None,
@@ -110,9 +110,31 @@ def replay(
 
 
 @app.command()
+def record(
+    config: Config = None,
+    feed: Feeds = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder of the recordings, without it recordings.", metavar="FOLDER"),
+    ] = None,
+    duration: Annotated[
+        float | None, typer.Option("--duration", help="Seconds until it ends; without it, until Ctrl-C.")
+    ] = None,
+    rotate: Annotated[
+        str | None,
+        typer.Option("--rotate", help="A new file after so many bytes or a time: 256MB, 1h.", metavar="SIZE"),
+    ] = None,
+) -> None:
+    """Record live feeds: raw frames as received, and what they mean as a Parquet record."""
+    from orderbook.commands.record import record as command
+
+    command(config, duration, feed or (), out, rotate)
+
+
+@app.command()
 def replan(
     source: Annotated[
-        list[str], typer.Argument(help="FILE, or KIND:FILE with lobster, binance, record or changes.")
+        list[str], typer.Argument(help="FILE, or KIND:FILE with capture, record, lobster, changes, …")
     ],
     config: Config = None,
     view: Views = None,
@@ -188,9 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def status_of(arguments: Sequence[str]) -> int:
     """Run the program; the exit status. `--debug` may stand anywhere."""
     debug = "--debug" in arguments
-    logging.basicConfig(
-        level=logging.WARNING, format="%(message)s", handlers=[_ToStandardError()], force=True
-    )
+    log_to_standard_error()
     try:
         status = app([a for a in arguments if a != "--debug"], prog_name="orderbook", standalone_mode=False)
     except OrderbookError as error:
@@ -212,13 +232,6 @@ def _failed(message: str, status: int, debug: bool) -> int:
         traceback.print_exc()
     print("\n".join(f"orderbook: {line}" for line in message.split("\n")), file=sys.stderr)
     return status
-
-
-class _ToStandardError(logging.Handler):
-    """Writes to what is standard error at the moment, which a live display may have replaced."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr)
 
 
 if __name__ == "__main__":

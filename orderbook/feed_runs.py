@@ -41,7 +41,7 @@ _STATISTICS = ("frames", "messages", "events", "gaps", "resyncs", "reconnects", 
 class FeedReport:
     """What a feed or source has seen, and what went wrong in it.
 
-    statistics: those of a live feed. delay: from the exchange to the receipt, where both clocks are told.
+    statistics, delay: of a live feed, with the times in ns from the exchange to the receipt.
     """
 
     name: str
@@ -169,16 +169,20 @@ class CaptureRun(FeedRun):
     def __init__(self, feed: options.CaptureFeed) -> None:
         self.name = f"capture:{feed.path}"
         self._player = CapturePlayer(feed.path, feed.exchange, feed.products, feed.speed)
+        self._delay = ReceiptDelay()
         self.instruments = self._player.instruments
 
     async def follow(self, put: Put) -> None:
         """See FeedRun."""
         async for events in self._player:
-            await put(self._translated(events))
+            translated = self._translated(events)
+            self._delay.note(translated)
+            await put(translated)
 
     def report(self) -> FeedReport:
         """What was played so far."""
-        return _live_report(self.name, self._player.statistics, self._player.problems)
+        player = self._player
+        return _live_report(self.name, player.statistics, player.problems, self._delay.histogram)
 
 
 class FileRun(FeedRun):

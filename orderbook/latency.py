@@ -1,4 +1,4 @@
-"""A histogram of latencies: fixed memory, percentiles within 3.2 %, the maximum exact."""
+"""Histograms of latencies: fixed memory, percentiles within 3.2 %, the maximum exact."""
 
 import numpy as np
 
@@ -34,6 +34,51 @@ class LatencyHistogram:
         bucket = int(np.searchsorted(np.cumsum(self._counts), rank))
         return min(_highest(bucket), self.maximum)
 
+    def at_most(self, bounds: np.ndarray) -> np.ndarray:
+        """How many latencies lie in buckets that end at or below each bound; both int64[n], in ns."""
+        return _at_most(self._counts, _HIGHEST, bounds)
+
+    @property
+    def total(self) -> float:
+        """The sum in ns of all latencies, each taken for the middle of its bucket."""
+        return float(self._counts @ _MIDDLE)
+
+
+class SignedLatencyHistogram:
+    """Counts times in ns between two clocks, which are below 0 where the first is ahead; buckets likewise."""
+
+    def __init__(self) -> None:
+        # Of values below 0, from the farthest, then of the others.
+        self._counts = np.zeros(2 * _BUCKETS, np.int64)
+        self.count = 0
+        self.minimum = self.maximum = 0
+
+    def record(self, nanoseconds: np.ndarray) -> None:
+        """Count times, int64[n]."""
+        if not len(nanoseconds):
+            return
+        magnitudes = np.minimum(np.abs(nanoseconds), 1 << 62)
+        shifts = np.maximum(np.frexp(magnitudes.astype(np.float64))[1] - _BITS, 0)
+        buckets = np.minimum(shifts * (_STEPS // 2) + (magnitudes >> shifts), _BUCKETS - 1)
+        places = np.where(nanoseconds < 0, _BUCKETS - 1 - buckets, _BUCKETS + buckets)
+        np.add.at(self._counts, places, 1)
+        lowest, highest = int(nanoseconds.min()), int(nanoseconds.max())
+        self.minimum = min(self.minimum, lowest) if self.count else lowest
+        self.maximum = max(self.maximum, highest) if self.count else highest
+        self.count += len(nanoseconds)
+
+    def percentile(self, percent: float) -> int:
+        """The time in ns that `percent` of all do not exceed, rounded up to its bucket; 0 of none."""
+        if not self.count:
+            return 0
+        rank = max(1, int(np.ceil(self.count * percent / 100)))
+        place = int(np.searchsorted(np.cumsum(self._counts), rank))
+        return min(int(_SIGNED_HIGHEST[place]), self.maximum)
+
+    def at_most(self, bounds: np.ndarray) -> np.ndarray:
+        """How many times lie in buckets that end at or below each bound; both int64[n], in ns."""
+        return _at_most(self._counts, _SIGNED_HIGHEST, bounds)
+
 
 def _bucket(nanoseconds: int) -> int:
     shift = max(0, nanoseconds.bit_length() - _BITS)
@@ -48,8 +93,22 @@ def _highest(bucket: int) -> int:
     return ((step + _STEPS // 2 + 1) << shift) - 1
 
 
+def _at_most(counts: np.ndarray, highest: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    below = np.concatenate([[0], np.cumsum(counts)])
+    return below[np.searchsorted(highest, bounds, side="right")]
+
+
+# Buckets beyond 2^63 ns stay empty.
+_HIGHEST = np.array([min(_highest(bucket), 2**63 - 1) for bucket in range(_BUCKETS)], np.int64)
+_LOWEST = np.array([0, *(min(_highest(bucket) + 1, 2**63 - 1) for bucket in range(_BUCKETS - 1))], np.int64)
+_MIDDLE = (_LOWEST + _HIGHEST) / 2
+_SIGNED_HIGHEST = np.concatenate([-_LOWEST[::-1], _HIGHEST])
+
+
 def latency_text(nanoseconds: int) -> str:
-    """A latency with its unit, three digits: `850 ns`, `12.3 µs`, `4.56 ms`, `1.20 s`."""
+    """A latency with its unit, three digits: `850 ns`, `12.3 µs`, `4.56 ms`, `-1.20 s`."""
+    if nanoseconds < 0:
+        return f"-{latency_text(-nanoseconds)}"
     for unit, size in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
         if nanoseconds >= size:
             value = nanoseconds / size

@@ -7,10 +7,14 @@ from typing import Any
 
 from engine.engine import Engine
 from engine.live_view import ViewRow, column_types
+from orderbook.events import StateReason
 from orderbook.feed_runs import FeedReport
 from orderbook.latency import LatencyHistogram, latency_text
+from orderbook.live_run import RunReport
+from orderbook.logs import visible
 from orderbook.pipeline import Pipeline
 from orderbook.problems import Problems
+from orderbook.sizes import size_text
 from strategies.summary import StrategySummary
 from views.compiler.binding.bound import ShownBy
 from views.compiler.types import Kind
@@ -18,6 +22,8 @@ from views.compiler.types import Kind
 # Rows of a view that are shown.
 MOST_ROWS = 5
 _PERCENTILES = (50, 90, 99)
+# What sessions call a loss by a wrong checksum.
+CHECKSUM = StateReason.CHECKSUM.name.lower()
 
 
 def summary(
@@ -26,8 +32,9 @@ def summary(
     views: Sequence[str],
     strategies: Sequence[StrategySummary],
     feeds: Sequence[FeedReport],
+    run: RunReport | None = None,
 ) -> str:
-    """The whole summary; `seconds` is how long events were applied."""
+    """The whole summary; `seconds` is how long events were applied, `run` is of one with switches."""
     lines = [
         "",
         f"summary of {seconds:.1f} s",
@@ -39,16 +46,31 @@ def summary(
             f"  changes     {pipeline.changes:,}, {pipeline.changes / max(seconds, 1e-9):,.0f} a second"
         )
     lines += _latency_lines(pipeline)
+    lines += [] if run is None else _run_lines(run)
     for view in views:
         lines += _view_lines(pipeline.engine, view)
     for strategy in strategies:
         lines += _strategy_lines(strategy)
     for feed in feeds:
-        counted = ", ".join(f"{name} {count:,}" for name, count in feed.counts.items())
-        lines.append(f"  feed {feed.name}: {counted or 'nothing counted'}")
-        lines += _problem_lines(feed.problems)
+        lines += feed_lines(feed)
     lines += _book_lines(pipeline)
     return "\n".join(lines)
+
+
+def feed_lines(feed: FeedReport) -> Iterator[str]:
+    """What a feed counted, and what went wrong in it; of a live feed nothing that is zero."""
+    statistics = feed.statistics
+    parts = [f"{name} {count:,}" for name, count in feed.counts.items() if count or statistics is None]
+    if statistics is not None:
+        if failures := statistics.problems.counts[CHECKSUM]:
+            parts.append(f"checksum failures {failures:,}")
+        if statistics.stale_seconds:
+            parts.append(f"stale {statistics.stale_seconds:.1f} s")
+    yield f"  feed {feed.name}: {', '.join(parts) or 'nothing counted'}"
+    if feed.delay is not None and feed.delay.count:
+        percentiles = (f"p{percent} {latency_text(feed.delay.percentile(percent))}" for percent in (50, 99))
+        yield f"    exchange to receipt: {', '.join(percentiles)} (by both clocks, of {feed.delay.count:,})"
+    yield from _problem_lines(feed.problems)
 
 
 def label_text(row: Mapping[str, object]) -> str:
@@ -114,6 +136,16 @@ def _latency_lines(pipeline: Pipeline) -> Iterator[str]:
         yield "  latency     frame to callback: no callback"
 
 
+def _run_lines(run: RunReport) -> Iterator[str]:
+    conflated = f", {run.conflated:,} items conflated" if run.conflated else ""
+    if run.most_waiting:
+        yield f"  queue       at most {run.most_waiting:,} of {run.queue_size:,} events{conflated}"
+    if run.log_bytes is not None:
+        segments = f"{run.log_segments} segment{'' if run.log_segments == 1 else 's'}"
+        checkpoints = f"{run.checkpoints} checkpoint{'' if run.checkpoints == 1 else 's'}"
+        yield f"  log         {size_text(run.log_bytes)} in {segments}, epochs {run.epochs:,}, {checkpoints}"
+
+
 def _latency_text(histogram: LatencyHistogram) -> str:
     parts = [f"p{percent} {latency_text(histogram.percentile(percent))}" for percent in _PERCENTILES]
     return f"{', '.join(parts)}, max {latency_text(histogram.maximum)} (of {histogram.count:,})"
@@ -145,7 +177,7 @@ def _strategy_lines(strategy: StrategySummary) -> Iterator[str]:
 
 def _problem_lines(problems: Problems) -> Iterator[str]:
     for line in problems.report():
-        yield f"    {line}"
+        yield f"    {visible(line)}"
 
 
 def _book_lines(pipeline: Pipeline) -> Iterator[str]:

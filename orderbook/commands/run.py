@@ -3,8 +3,9 @@
 import asyncio
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ from orderbook.display import Display, open_display
 from orderbook.durable import DurableRun
 from orderbook.feed_runs import FeedRun, check_runs, open_runs
 from orderbook.gate import LaterEvent
-from orderbook.live_run import LiveRun
+from orderbook.live_run import LiveRun, RunReport
+from orderbook.logs import stamped
+from orderbook.metrics import RunMetrics
+from orderbook.metrics_server import served
 from orderbook.past import open_past
 from orderbook.pipeline import Pipeline
 from orderbook.recordings import recorded
@@ -53,7 +57,7 @@ def run(
         with recorded(runs, configuration.record) as recordings:
             seconds = asyncio.run(shown.run())
     reports = [run.report() for run in runs]
-    print(summary(pipeline, seconds, assembly.views, pipeline.host.summary(), reports))
+    print(summary(pipeline, seconds, assembly.views, pipeline.host.summary(), reports, shown.report()))
     for line in recordings.summary():
         print(line)
     for error in (*shown.errors, *recordings.errors):
@@ -72,9 +76,16 @@ class Shown:
         runs: Sequence[FeedRun],
         display: Display,
     ) -> None:
-        self._live = LiveRun(configuration, pipeline, durable, runs, display)
+        self._live = LiveRun(configuration, pipeline, durable, runs)
         self.errors = self._live.errors
         self._duration = configuration.run.duration_seconds
+        # Events of each view that were delivered to callbacks.
+        self._view_events: Counter[str] = Counter()
+        self._serves = configuration.metrics
+        self._metrics = RunMetrics(self._live, pipeline, durable, runs, self._view_events)
+        if self._serves.port:
+            # Compiles what measures maps, for which the run would else wait at the first request.
+            list(self._metrics.collect())
         self._views = assembly.views
         self._pipeline = pipeline
         self._ticking = any(run.live for run in runs)
@@ -86,8 +97,13 @@ class Shown:
         engine, live = self._pipeline.engine, self._live
         engine.on_callback, engine.on_order = self._note_callback, self._note_order
         self._start = time.monotonic()
-        live.start()
-        with stopped_by_signals() as stopped:
+        with (
+            closing(self._display),
+            served(self._serves, self._metrics),
+            stamped(lambda: engine.version[0]),
+            stopped_by_signals() as stopped,
+        ):
+            live.start()
             ends = [live.consume(), self._show(), stopped.wait()]
             others = [live.follow_all(), live.promise(), *([live.stamp_ticks()] if self._ticking else [])]
             ending, running = ([asyncio.create_task(one) for one in part] for part in (ends, others))
@@ -95,11 +111,14 @@ class Shown:
             for task in (*ending, *running):
                 task.cancel()
             results = await asyncio.gather(*ending, *running, return_exceptions=True)
-        self._display.close()
         self.errors += [result for result in results if isinstance(result, Exception)]
         if not isinstance(results[0], Exception):
             live.finish()
         return time.monotonic() - self._start
+
+    def report(self) -> RunReport:
+        """What happened between the feeds and the engine."""
+        return self._live.report()
 
     async def _show(self) -> None:
         while True:
@@ -122,6 +141,7 @@ class Shown:
                 yield f"{view} {label}".rstrip(), values
 
     def _note_callback(self, event: ViewEvent | LaterEvent) -> None:
+        self._view_events[event.view] += 1
         if event.new is None:
             what = f"{key_text(event.key)}: the row is gone"
         else:
