@@ -43,6 +43,10 @@ Views = Annotated[
     list[str] | None, typer.Option("--view", help="A view that ships or is on views.paths, or a .sql file.")
 ]
 Strategies = Annotated[list[str] | None, typer.Option("--strategy", help="MODULE:CLASS of a strategy.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="Write every view event to FILE.ndjson or FILE.parquet.", metavar="FILE"),
+]
 
 
 class Stage(StrEnum):
@@ -83,11 +87,12 @@ def run(
     feed: Feeds = None,
     view: Views = None,
     strategy: Strategies = None,
+    out: Out = None,
 ) -> None:
     """Follow live feeds; without options a simulated exchange on this machine, and no network."""
     from orderbook.commands.run import run as command
 
-    command(config, duration, feed or (), view or (), strategy or ())
+    command(config, duration, feed or (), view or (), strategy or (), out)
 
 
 @app.command()
@@ -98,10 +103,7 @@ def replay(
     config: Config = None,
     view: Views = None,
     strategy: Strategies = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Write every view event to FILE.ndjson or FILE.parquet.", metavar="FILE"),
-    ] = None,
+    out: Out = None,
 ) -> None:
     """Put recorded sources, merged in order of time, through the views and strategies."""
     from orderbook.commands.replay import replay as command

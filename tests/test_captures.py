@@ -289,8 +289,10 @@ def test_two_captures_side_by_side_show_their_arbitrage(orderbook: Program, tmp_
     day = 86_400 * 10**9
     alpha = kraken_recording(tmp_path / "alpha.jsonl", "alpha", 10**18, 10_000, 1, messages=200)
     beta = kraken_recording(tmp_path / "beta.jsonl", "beta", 10**18 - 300 * day, 10_300, 2, messages=200)
-    config = write(tmp_path / "both.toml", ARBITRAGE + toml_feeds([alpha, beta], speed=1))
-    result = orderbook("run", "--config", config)
+    log, live, again = tmp_path / "log", tmp_path / "live.ndjson", tmp_path / "again.ndjson"
+    text = f"{ARBITRAGE}[log]\nfolder = '{log}'\nsync = 'never'\n{toml_feeds([alpha, beta], speed=1)}"
+    config = write(tmp_path / "both.toml", text)
+    result = orderbook("run", "--config", config, "--out", live)
     assert result.status == 0, result.err
     assert f"feed capture:{alpha}: frames 202" in result.out
     shown = [line for line in result.out.splitlines() if "arbitrage BTC-USD" in line]
@@ -298,6 +300,10 @@ def test_two_captures_side_by_side_show_their_arbitrage(orderbook: Program, tmp_
     # While it runs; at the end the books of both are stale, and there is nothing to trade at.
     assert any("arbitrage BTC-USD beta alpha bid=" in line and "spread=" in line for line in shown)
     assert "view arbitrage: 0 rows" in result.out
+    replayed = orderbook("replay", f"log:{log}", "--config", config, "--out", again)
+    assert replayed.status == 0, replayed.err
+    assert again.read_bytes() == live.read_bytes()
+    assert len(live.read_bytes().splitlines()) > 100
 
 
 def test_the_arbitrage_view_equals_the_books_after_every_message(

@@ -2,25 +2,21 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
 from pathlib import Path
 
-from engine.subscriptions import ViewEvent
 from feeds.source import open_source
-from orderbook.assembly import Assembly
 from orderbook.change_rows import check_relations
 from orderbook.commands.common import assembled, configured, warm_up
 from orderbook.display import progress_bar
 from orderbook.errors import OrderbookError, UserError
 from orderbook.feed_runs import source_report
-from orderbook.gate import LaterEvent
 from orderbook.journal import Lifecycle
 from orderbook.logged_run import LoggedRun
 from orderbook.merge import Merger
 from orderbook.pipeline import Pace, Pipeline
 from orderbook.summary import summary
 from orderbook.switch import Stamped
-from orderbook.view_output import open_output
+from orderbook.written_views import written_views
 
 _LOG = "log:"
 
@@ -44,10 +40,7 @@ def replay(
         check_relations(played.sources, assembly.program.relations)
     # One message at a time where somebody needs to know which one it is.
     pace: Pace = "message" if out is not None or assembly.strategies else "batch"
-    failures: list[Exception] = []
-    with ExitStack() as stack:
-        if out is not None:
-            _write_events(out, assembly, pipeline, stack, failures)
+    with written_views(out, assembly, pipeline) as failures:
         warm_up(pipeline)
         start = time.monotonic()
         interrupted = not apply_all(pipeline, played, pace)
@@ -103,26 +96,3 @@ def _applied(pipeline: Pipeline, played: Merger | LoggedRun, pace: Pace) -> Iter
         yield
     if running:
         pipeline.finish()
-
-
-def _write_events(
-    out: Path, assembly: Assembly, pipeline: Pipeline, stack: ExitStack, failures: list[Exception]
-) -> None:
-    """Write every change of the chosen views' rows until the stack is closed, or writing fails."""
-    program = assembly.program
-    results = {name: program.program.result(name) for name in assembly.views}
-    keys = {view.name: [key.name for key in view.keys] for view in program.views}
-    output = stack.enter_context(closing(open_output(out, results, keys)))
-
-    def write(event: ViewEvent) -> None:
-        try:
-            output.write(event, pipeline.time)
-        except Exception as error:
-            failures.append(error)
-            raise
-
-    for view in assembly.views:
-        # A view has rows before the first event where it groups by nothing.
-        for key, row in pipeline.engine[view].items():
-            output.write(LaterEvent(view, key, None, row, (0, 0, 0), "committed"), 0)
-        pipeline.engine.watch_rows(view, write)

@@ -25,6 +25,7 @@ from orderbook.past import open_past
 from orderbook.pipeline import Pipeline
 from orderbook.recordings import recorded
 from orderbook.summary import key_text, label_text, some_rows, summary, value_text, values_text
+from orderbook.written_views import written_views
 
 _TICK = 0.25
 _ROWS_SHOWN = 3
@@ -36,6 +37,7 @@ def run(
     feeds: Sequence[str],
     views: Sequence[str],
     strategies: Sequence[str],
+    out: Path | None = None,
 ) -> None:
     """Follow the feeds until they end, for `duration` seconds or until Ctrl-C, then print the summary.
 
@@ -54,13 +56,14 @@ def run(
         warm_up(pipeline)
         durable = past.recovered(pipeline)
         shown = Shown(configuration, assembly, pipeline, durable, runs, open_display())
-        with recorded(runs, configuration.record) as recordings:
+        recording, writing = recorded(runs, configuration.record), written_views(out, assembly, pipeline)
+        with recording as recordings, writing as failures:
             seconds = asyncio.run(shown.run())
     reports = [run.report() for run in runs]
     print(summary(pipeline, seconds, assembly.views, pipeline.host.summary(), reports, shown.report()))
     for line in recordings.summary():
         print(line)
-    for error in (*shown.errors, *recordings.errors):
+    for error in (*shown.errors, *recordings.errors, *failures):
         raise error
 
 
