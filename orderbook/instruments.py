@@ -1,6 +1,7 @@
 """Instruments: what trades where, and the exact conversion between wire text, ticks and lots."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 
@@ -59,13 +60,14 @@ def _fixed_point_of_unusual(text: str) -> int:
 def _scale(name: str, step: Decimal) -> int:
     if not step.is_finite() or step <= 0:
         raise DataError(f"{name} must be above 0, not {step}")
-    try:
-        return fixed_point(format(step, "f"))
-    except DataError:
-        raise DataError(
-            f"{name} {step} is not a multiple of 1e-{SCALE} below 1e{18 - SCALE}: "
-            f"rows of DECIMAL(18, {SCALE}) cannot hold it exactly"
-        ) from None
+    # Written out only where that is short.
+    if -SCALE <= step.adjusted() < 18 - SCALE:
+        with suppress(DataError):
+            return fixed_point(format(step, "f"))
+    raise DataError(
+        f"{name} {step} is not a multiple of 1e-{SCALE} below 1e{18 - SCALE}: "
+        f"rows of DECIMAL(18, {SCALE}) cannot hold it exactly"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,7 +198,11 @@ class LiveRun:
             await run.follow(put)
         except (SourceError, OSError) as error:
             self.errors.append(error)
-            _logger.warning("feed %s ended: %s", run.name, error, extra={"feed": run.name})
+            # Where no other feed goes on, the run ends with this error.
+            if sum(not one.ended for one in self._switches) > 1:
+                _logger.warning("feed %s ended: %s", run.name, error, extra={"feed": run.name})
+        finally:
+            switch.ended = True
 
     def _promise(self, switch: _Switch, stamp: int) -> None:
         for epoch in self.epochs.promise(switch.number, stamp):

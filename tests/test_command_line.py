@@ -98,7 +98,9 @@ def test_the_default_run_shows_values_callbacks_and_orders(tmp_path: Path) -> No
     assert "view sobi: 3 rows" in summary
     assert number(summary, "callbacks") > 0 and number(summary, "orders") > 0 and number(summary, "fills") > 0
     assert re.search(r"position -?[\d.]+, mark [\d.]+, PnL -?[\d.]+", summary)
-    assert re.search(r"feed simulated:BTC-USD.* gaps 0, resyncs 0, reconnects 0, malformed 0", summary)
+    assert re.search(r"feed simulated:BTC-USD\S* frames [\d,]+, messages [\d,]+, events [\d,]+\n", summary)
+    assert re.search(r"exchange to receipt: p50 .+, p99 .+ \(by both clocks, of [\d,]+\)", summary)
+    assert re.search(r"queue +at most [\d,]+ of 65,536 events", summary)
     assert "problems" not in summary
 
 
@@ -222,6 +224,7 @@ def test_sources_are_merged_in_order_of_time(orderbook: Program, tmp_path: Path)
     assert orderbook("replay", one, two, "--view", view, "--out", out).status == 0
     events = [json.loads(line) for line in out.read_text().splitlines()]
     assert [(event["ts"], event["row"]["pairs"], event["row"]["product"]) for event in events] == [
+        (0, 0, None),
         (2, 1, 20),
         (3, 2, 80),
         (3, 4, 200),

@@ -39,7 +39,7 @@ from orderbook.symbols import normalise_symbol
 SEQ_ALL, OB_CHECKSUM = 65536, 131072
 _STEP = Decimal("0.00000001")
 _LENGTHS = (25, 100, 250)
-_LARGEST_EARLY = 1000
+_LARGEST_EARLY = _MOST_CHANNELS = 1000
 _RESTART, _MAINTENANCE_BEGINS, _MAINTENANCE_ENDS = 20051, 20060, 20061
 
 
@@ -240,6 +240,9 @@ class Bitfinex(Exchange):
     def _subscribed(self, event: _Event) -> None:
         number, place = event.chanId, (event.channel, event.symbol)
         early = self._early.pop(number, [])
+        if len(self._ignored) + len(self._channels) > _MOST_CHANNELS:
+            self.link.reconnect("unknown channel", "channels that were not asked for")
+            return
         if event.channel not in ("book", "trades") or self.link.book(event.symbol) is None:
             self._ignored.add(number)
             return
