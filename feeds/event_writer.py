@@ -1,10 +1,13 @@
 """Events packed one by one into an EVENT array."""
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import chain
 
 import numpy as np
 
+from feeds.level_text import WORDS, write_levels
+from orderbook.errors import DataError
 from orderbook.events import EVENT, Action, Flag
 
 _RECORD = struct.Struct("=6q2i2BHI")
@@ -44,21 +47,24 @@ class EventWriter:
         volume: int = 0,
         flags: int = 0,
     ) -> None:
-        """Add one event; the fields are EVENT's (ns, ticks, lots)."""
-        self._buffer += _RECORD.pack(
-            exchange_time,
-            receive_time,
-            sequence,
-            order_id,
-            price,
-            volume,
-            instrument,
-            0,
-            action,
-            side,
-            flags,
-            0,
-        )
+        """Add one event; the fields are EVENT's (ns, ticks, lots). Raises DataError for one out of range."""
+        try:
+            self._buffer += _RECORD.pack(
+                exchange_time,
+                receive_time,
+                sequence,
+                order_id,
+                price,
+                volume,
+                instrument,
+                0,
+                action,
+                side,
+                flags,
+                0,
+            )
+        except struct.error:
+            raise DataError("a number does not fit 64 bits") from None
 
     def extend_levels(
         self,
@@ -78,6 +84,31 @@ class EventWriter:
                 for price, volume in levels
             ]
         )
+
+    def extend_texts(
+        self,
+        levels: Collection[tuple[str, str]],
+        scales: np.ndarray,
+        instrument: int,
+        side: int,
+        flags: int,
+        exchange_time: int,
+        receive_time: int,
+        sequence: int,
+    ) -> bool:
+        """Add a LEVEL event for each (price, size) of wire text; False, and nothing, where one is unusual.
+
+        scales: int64[2], 10^8 times the tick and the lot.
+        """
+        event = _RECORD.pack(
+            exchange_time, receive_time, sequence, 0, 0, 0, instrument, 0, _LEVEL, side, flags, 0
+        )
+        text = "\n".join([*chain.from_iterable(levels), ""]).encode()
+        records = np.empty((len(levels), WORDS), np.int64)
+        if not write_levels(np.frombuffer(text, np.uint8), scales, np.frombuffer(event, np.int64), records):
+            return False
+        self._buffer += records.data
+        return True
 
     def undo(self) -> None:
         """Take back the events of the open unit."""

@@ -2,13 +2,19 @@
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from feeds.event_writer import EventWriter
 from feeds.statistics import FeedStatistics
 from feeds.wire_numbers import WireNumbers
+from orderbook.errors import DataError
 from orderbook.events import Action, BookState, Flag, Side, StateReason
 from orderbook.instruments import Instruments
 
 _SNAPSHOT = int(Flag.SNAPSHOT)
+_LARGEST = 2**63 - 1
+# With fewer levels the numbers that are remembered are faster than what converts many at once.
+_MANY = 6
 # (price, size) as the exchange writes them.
 WireLevels = Iterable[tuple[str, str]]
 
@@ -28,6 +34,7 @@ class FeedBook:
         self.product = one.native_symbol
         self.ticks = WireNumbers(one.ticks, one.tick_scale)
         self.lots = WireNumbers(one.lots, one.lot_scale)
+        self._scales = np.array([one.tick_scale, one.lot_scale])
         self.state = BookState.SYNCING
         self.sequence = 0
         self._instrument = instrument
@@ -47,7 +54,10 @@ class FeedBook:
         """Open a unit: times in ns, the exchange's sequence number.
 
         `apart`: of a stream (trades) whose times the exchange does not order with the book's.
+        Raises DataError for numbers that events cannot hold.
         """
+        if not (-_LARGEST <= exchange_time <= _LARGEST and -_LARGEST <= sequence <= _LARGEST):
+            raise DataError("a time or sequence number does not fit 64 bits")
         if exchange_time and not snapshot and not apart:
             if exchange_time < self._latest:
                 behind = f"{self._latest - exchange_time} ns"
@@ -83,9 +93,8 @@ class FeedBook:
 
     def levels(self, side: Side, levels: WireLevels) -> None:
         """Set levels to their new volumes, wire text; "0" removes one. Raises DataError."""
-        ticks, lots = self.ticks, self.lots
-        self._events.extend_levels(
-            [(ticks[price], lots[size]) for price, size in levels],
+        levels = levels if isinstance(levels, list) else list(levels)
+        common = (
             self._instrument,
             side,
             self._flags,
@@ -93,6 +102,10 @@ class FeedBook:
             self._receive_time,
             self.sequence,
         )
+        if len(levels) >= _MANY and self._events.extend_texts(levels, self._scales, *common):
+            return
+        ticks, lots = self.ticks, self.lots
+        self._events.extend_levels([(ticks[price], lots[size]) for price, size in levels], *common)
 
     def trade(self, trade_id: int, aggressor: Side, price: str, size: str) -> None:
         """Add a trade; price and size in wire text. Raises DataError."""

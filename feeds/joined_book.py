@@ -11,6 +11,8 @@ from orderbook.errors import DataError
 from orderbook.events import BookState, StateReason
 
 Message = TypeVar("Message")
+# ns that a stream may be behind a snapshot: after more, the snapshot is of numbers before these began again.
+LONGEST_BEHIND = 10 * 10**9
 
 
 class JoinedBook(ABC, Generic[Message]):
@@ -23,6 +25,7 @@ class JoinedBook(ABC, Generic[Message]):
         self.book = book
         self.place: SnapshotJoin[Message] = SnapshotJoin(rule)
         self._link = link
+        self._joined_at = 0
 
     @abstractmethod
     def apply(self, span: Span[Message]) -> None:
@@ -38,7 +41,9 @@ class JoinedBook(ABC, Generic[Message]):
                 self.place.lose()
         elif arrival is Arrival.LATE:
             self._late(last)
-        elif arrival is not Arrival.CONTAINED:
+        elif arrival is Arrival.CONTAINED:
+            self._contained(last)
+        else:
             self._waiting(arrival, last)
 
     def missed(self, number: int) -> None:
@@ -47,7 +52,9 @@ class JoinedBook(ABC, Generic[Message]):
         arrival = self.place.miss(number)
         if arrival is Arrival.LATE:
             self._late(number)
-        elif arrival is not Arrival.CONTAINED:
+        elif arrival is Arrival.CONTAINED:
+            self._contained(number)
+        else:
             self._waiting(arrival, number)
 
     def snapshot(self, number: int, exchange_time: int, load: Callable[[FeedBook], None]) -> bool:
@@ -70,6 +77,7 @@ class JoinedBook(ABC, Generic[Message]):
             if not self._applied(span):
                 self.place.lose(held[position:])
                 return True
+        self._joined_at = link.receive_time
         link.synchronised(book)
         return True
 
@@ -92,6 +100,12 @@ class JoinedBook(ABC, Generic[Message]):
     def _late(self, number: int) -> None:
         where = f"{self.book.product} sequence {number}"
         self._link.statistics.problems.add("late message", where, "repeated or out of order")
+
+    def _contained(self, number: int) -> None:
+        if self._link.receive_time - self._joined_at > LONGEST_BEHIND and self.place.behind(number):
+            self.place.begin_again(number)
+            where = f"sequence {number} stays behind the snapshot's"
+            self._link.lose(self.book, StateReason.RESET, where)
 
     def _waiting(self, arrival: Arrival, number: int) -> None:
         if arrival is Arrival.HELD:

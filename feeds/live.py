@@ -162,6 +162,9 @@ class Shard:
         except (OSError, WebSocketException, TimeoutError) as error:
             reason = f"{type(error).__name__}: {error}"
         finally:
+            if self._connection is not None:
+                # A closing handshake that was interrupted leaves it open.
+                self._connection.transport.abort()
             self._connection = None
         self.put("disconnected", reason)
 

@@ -249,6 +249,8 @@ class Session:
         if self.open:
             for sync in self._syncs.values():
                 sync.wait()
+                if sync.book.state is not BookState.SYNCING and now - sync.changed > WELL:
+                    sync.delays.reset()
                 self._changes(sync, BookState.STALE, self.end_reason)
             if now - self.opened_at > LONGEST_DELAY:
                 self._reconnects.reset()
@@ -283,11 +285,12 @@ class Session:
                 self._events.undo()
                 self._unreadable(data, _kind_of(error), error)
             except Exception as error:
-                # Frames come from outside: one that our code does not stand is bad data until it is looked into.
+                # Frames come from outside: what our code does not stand is bad data until it is looked into.
                 self._events.undo()
                 venue = exchange.venue
                 _log.exception("%s: a frame could not be handled", venue, extra={"venue": venue})
                 self._unreadable(data, "unexpected frame", error)
+                self.lose_all(StateReason.MALFORMED, f"{type(error).__name__}: {error}")
         statistics.messages += messages
 
     def answered(self, product: str, body: bytes, receive_time: int) -> None:
@@ -370,8 +373,9 @@ class Session:
                 sync.delays.reset()
         # Also while it is synchronising: a snapshot's rows may be there already.
         self._changes(sync, BookState.SYNCING, reason)
-        sync.deadline = now + PATIENCE
-        if not sync.asked:
+        # Lost again while it waits, it does not begin to wait anew.
+        sync.deadline = min(sync.deadline, now + PATIENCE)
+        if not sync.asked and sync.due == inf:
             sync.due = now + sync.delays.delay()
 
     def lose_all(self, reason: StateReason, detail: str) -> None:

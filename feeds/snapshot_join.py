@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
+import msgspec
+
 Message = TypeVar("Message")
 # Messages held while there is no snapshot; with more, the oldest go and an older snapshot does not fit.
 MAXIMUM_HELD = 100_000
@@ -30,8 +32,7 @@ class Arrival(Enum):
     RESET = "reset"          # the numbers began again; kept, and a new snapshot is needed
 
 
-@dataclass(frozen=True, slots=True)
-class Span(Generic[Message]):
+class Span(msgspec.Struct, Generic[Message], frozen=True):
     """A message that brings a book from just before `first` to `last`.
 
     `previous` is the `last` of the message before where the exchange says it, else None.
@@ -139,6 +140,14 @@ class SnapshotJoin(Generic[Message]):
             return Arrival.CONTAINED
         known = self.last is not None
         return self._restart(number, (), Arrival.GAP if known else Arrival.HELD)
+
+    def behind(self, number: int) -> bool:
+        """Whether the stream, at this number, has not come up to the snapshot that was joined to it."""
+        return self._fresh and self._snapshot is not None and number < self._snapshot
+
+    def begin_again(self, number: int) -> None:
+        """The numbers have begun again, although they never fell: a new snapshot is needed."""
+        self._restart(number, (), Arrival.RESET)
 
     def lose(self, spans: Iterable[Span[Message]] = ()) -> None:
         """The book cannot be trusted: keep only these, which end at the last, for the next snapshot."""

@@ -40,7 +40,7 @@ class FrameConnection(ClientConnection):
         self._owed = 0
 
     def deliver(self, put: Callable[[list[bytes], int], object]) -> None:
-        """Call `put` with the messages that have come, and from now on with those of every read of the socket.
+        """Call `put` with the messages that have come, and from now on with those of each read of the socket.
 
         Its second argument is when they were read, ns since 1970 UTC.
         """

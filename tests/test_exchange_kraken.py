@@ -132,7 +132,7 @@ def test_trades_are_passed_on_once() -> None:
         (0, Action.TRADE, Side.BID, 452834, 50_000_000, 4),
         (1, Action.TRADE, Side.ASK, 15, 50_000_000, 9),
     ]
-    assert driven.problems == {}
+    assert driven.problems == {"late trade": 2}
 
 
 def test_halts() -> None:

@@ -24,6 +24,9 @@ from orderbook.errors import SourceError
 from orderbook.instruments import Instrument
 from orderbook.symbols import normalise_symbol
 
+# Looked up for every message.
+_decode, _Heartbeat, _Apart = wire.decode_message, wire.Heartbeat, (wire.Subscriptions, wire.Error)
+
 
 class CoinbaseFull(Exchange):
     """The exchange sends a heartbeat for every product each second, which tells its last sequence number.
@@ -76,14 +79,15 @@ class CoinbaseFull(Exchange):
         return joined.snapshot(snapshot.sequence, time, lambda _: joined.load(snapshot))
 
     def frame(self, data: bytes) -> None:
-        message = wire.decode_message(data)
-        if isinstance(message, wire.Subscriptions):
-            self._acknowledged(message)
-        elif isinstance(message, wire.Error):
-            self.link.refused(f"{message.message}: {message.reason}")
-        elif self.link.book(message.product_id) is not None and message.sequence is not None:
-            book, number = self._books[message.product_id], message.sequence
-            if isinstance(message, wire.Heartbeat):
+        message = _decode(data)
+        if isinstance(message, _Apart):
+            self._told(message)
+            return
+        book, number = self._books.get(message.product_id), message.sequence
+        if book is None:
+            self.link.book(message.product_id)
+        elif number is not None:
+            if isinstance(message, _Heartbeat):
                 book.missed(number)
             else:
                 book.message(number, number, message)
@@ -94,6 +98,12 @@ class CoinbaseFull(Exchange):
             return False
         self._books[place.product_id].missed(place.sequence)
         return True
+
+    def _told(self, message: wire.Subscriptions | wire.Error) -> None:
+        if isinstance(message, wire.Error):
+            self.link.refused(f"{message.message}: {message.reason}")
+        else:
+            self._acknowledged(message)
 
     def _acknowledged(self, message: wire.Subscriptions) -> None:
         there = {product for c in message.channels if c.name == "full" for product in c.product_ids}

@@ -16,7 +16,8 @@ checksum (WebSocket v2)", "Rate limits", and REST "Get Tradable Asset Pairs".
 Synchronised by the snapshot that follows a subscription; levels beyond the depth subscribed to are dropped
 after every message. There are no sequence numbers: every message has a CRC32 of the 10 best levels of both
 sides, so that a lost message is found out by the next one, or, where it changed deeper levels only, when
-those come among the 10 best. Trades have consecutive numbers; each is passed on once.
+those come among the 10 best. Trades have consecutive numbers: each is passed on once, and those that are
+missing or come late are counted.
 
 Limits: messages are sent 0.1 s apart (Kraken's limit varies with load), connections are made with back-off
 (about 150 in 10 minutes are allowed); a heartbeat comes every second in which nothing else does.
@@ -247,10 +248,15 @@ class Kraken(Exchange):
             if book is None:
                 continue
             for trade in group:
-                if trade.trade_id > self._last_trades.get(product, 0):
+                last = self._last_trades.get(product, trade.trade_id - 1)
+                if trade.trade_id != last + 1:
+                    kind = "missed trades" if trade.trade_id > last else "late trade"
+                    where = f"{trade.trade_id} comes after {last}"
+                    self.link.statistics.problems.add(kind, product, where)
+                if trade.trade_id > last:
                     self._last_trades[product] = trade.trade_id
                     time = self._clock.nanoseconds(trade.timestamp)
-                    book.begin(time, self.link.receive_time, trade.trade_id)
+                    book.begin(time, self.link.receive_time, trade.trade_id, apart=True)
                     book.trade(trade.trade_id, _AGGRESSORS[trade.side], str(trade.price), str(trade.qty))
             book.end()
 

@@ -1,1 +1,1 @@
-"""A simulated exchange, its network and its faults, on a virtual clock: no sockets, no threads, no waiting."""
+"""A simulated exchange, its network and its faults, on a virtual clock: without sockets or waiting."""

@@ -22,7 +22,7 @@ class BookSums(NamedTuple):
 
 
 class BookRows:
-    """Orders or levels by their key, as (side, price in ticks, volume in lots), and their sums at any time."""
+    """Orders or levels by their key, as (side, price in ticks, volume in lots), with their sums."""
 
     def __init__(self) -> None:
         self.rows: dict[object, tuple[int, int, int]] = {}

@@ -34,8 +34,8 @@ class LevelVenue(Venue):
         for name in self.products:
             self._note(name)
 
-    def step(self, time: int) -> list[Frame]:
-        product = self._random.choice(self.products)
+    def step(self, time: int, product: str | None = None) -> list[Frame]:
+        product = product or self._random.choice(self.products)
         frames = []
         if self._random.random() < 0.3:
             frames.append(self._trade(product, time))
@@ -70,6 +70,8 @@ class LevelVenue(Venue):
             if subscriber.refusing and channel == "book":
                 answer = {"method": method, "success": False, "error": "try again later", "symbol": product}
             elif (product in subscriber.products(channel)) == (method == "subscribe"):
+                if method == "subscribe":
+                    self.violations.append(f"subscribes twice to {channel} of {product}")
                 answer = {"method": method, "success": False, "error": "already so", "symbol": product}
             elif method == "subscribe":
                 subscriber.products(channel).add(product)
@@ -125,10 +127,10 @@ class LevelVenue(Venue):
 
     def _trade(self, product: str, time: int) -> Frame:
         self._trade_ids[product] += 1
-        number = self._trade_ids[product]
+        number, price = self._trade_ids[product], _MIDDLE * TICK
         data = (
             f'{{"channel":"trade","type":"update","data":[{{"symbol":"{product}","side":"buy",'
-            f'"price":{_MIDDLE * TICK},"qty":{number * LOT},"trade_id":{number},"timestamp":"{iso_time(time)}"}}]}}'
+            f'"price":{price},"qty":{number * LOT},"trade_id":{number},"timestamp":"{iso_time(time)}"}}]}}'
         )
         self.trades[product].append(number)
         return Frame("trade", product, number, data.encode(), True)

@@ -3,23 +3,27 @@
 import json
 import random
 from bisect import insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
 import numpy as np
 
 from feeds.exchanges.coinbase_full import CoinbaseFull
-from feeds.simulated_market import SimulatedMarket, iso_time
+from feeds.simulated_market import Order, SimulatedBook, SimulatedMarket, iso_time
 from feeds.simulation.faults import Dialect
 from feeds.simulation.history import BookRows
 from feeds.simulation.venue import LOT, TICK, Frame, Subscriber, Venue
-from orderbook.events import EVENT, Action, Flag, Side
+from orderbook.events import Action, Side
 
 _SIDES = {"buy": Side.BID, "sell": Side.ASK}
 # Numbers that begin again begin so much lower than before, so that none is used twice.
 _STEP_BACK = 50_000
 _MIDDLE, _RESTING = 10_000, 40
+# UUIDs are made for so many orders at a time.
+_TOGETHER = 256
+
+Event = tuple[int, int, int, int, int]  # action, order number, side, price in ticks, volume in lots
 
 
 def order_number(uuid: str) -> int:
@@ -38,15 +42,16 @@ class OrderVenue(Venue):
         super().__init__(products)
         self._random = random.Random(f"orders {seed}")
         self._market = SimulatedMarket(self.instruments, seed)
+        self._uuids: dict[tuple[str, int], str] = {}
         self._told = {name: _ToldBook() for name in self.products}
         self._begins = {name: book.sequence for name, book in self._market.books.items()}
         self._number = 0
-        for index in range(products):
+        for product in self.products:
             for _ in range(_RESTING // 2):
-                self._happen(index, 0)
+                self._happen(product, 0)
 
-    def step(self, time: int) -> list[Frame]:
-        return self._happen(self._random.randrange(len(self.products)), time)
+    def step(self, time: int, product: str | None = None) -> list[Frame]:
+        return self._happen(product or self._random.choice(self.products), time)
 
     def rows(self, product: str) -> dict[object, tuple[int, int, int]]:
         return self._told[product].rows
@@ -86,7 +91,7 @@ class OrderVenue(Venue):
             self.history[product][book.sequence] = told.sums()
             # Some orders come before anybody hears of it.
             for _ in range(3):
-                self._happen(self.products.index(product), 0)
+                self._happen(product, 0)
 
     def unknown(self, time: int) -> bytes:
         return json.dumps({"type": "auction", "state": "collecting", "time": iso_time(time)}).encode()
@@ -100,12 +105,12 @@ class OrderVenue(Venue):
             return json.dumps(message | {"price": self._random.choice(["1e99", "0.001", "-5", "x"])}).encode()
         return None
 
-    def _happen(self, index: int, time: int) -> list[Frame]:
-        book = self._market.books[self.products[index]]
-        rows = self._unit(index, book.orders)
-        told, history = self._told[book.product], self.history[book.product]
+    def _happen(self, product: str, time: int) -> list[Frame]:
+        book = self._market.books[product]
+        rows = [self._row(book, event) for event in self._unit(book.orders)]
+        told, history = self._told[product], self.history[product]
         frames = []
-        for product, data in self._market.apply(np.array(rows, EVENT), time):
+        for data in book.speak(rows, iso_time(time)):
             message = json.loads(data)
             changes = told.take(message)
             history[message["sequence"]] = told.sums()
@@ -115,7 +120,17 @@ class OrderVenue(Venue):
         assert {order[1:] for order in told.rows.values()} == {o[1:] for o in book.orders.values()}
         return frames
 
-    def _unit(self, index: int, orders: Mapping[int, tuple[int, int, int]]) -> list[tuple[int, ...]]:
+    def _row(self, book: SimulatedBook, event: Event) -> tuple[Any, ...]:
+        """An event as `SimulatedBook.speak` takes it."""
+        action, number, side, price, volume = event
+        place = (book.product, number)
+        if place not in self._uuids:
+            numbers = range(number, number + _TOGETHER)
+            texts = book.uuids(np.array(numbers))
+            self._uuids |= zip(((book.product, n) for n in numbers), texts, strict=True)
+        return (0, 0, 0, number, price, volume, 0, 0, action, side, 0, 0, self._uuids[place])
+
+    def _unit(self, orders: Mapping[int, Order]) -> list[Event]:
         chance = self._random
         choice = chance.random() if len(orders) > _RESTING // 2 else 0.0
         side = chance.randrange(2)
@@ -124,24 +139,24 @@ class OrderVenue(Venue):
         volume = chance.randrange(1, 10**6)
         if choice < 0.4 and len(orders) < _RESTING:
             self._number += 1
-            return _rows(index, [(Action.ADD, self._number, side, price, volume)])
+            return [(Action.ADD, self._number, side, price, volume)]
         if choice < 0.65:
-            return _rows(index, self._trades(orders, side))
+            return self._trades(orders, side)
         victim = chance.choice(list(orders))
         side, old_price, left = orders[victim]
         if choice < 0.75 and left > 1:
-            return _rows(index, [(Action.REDUCE, victim, side, old_price, chance.randrange(1, left))])
+            return [(Action.REDUCE, victim, side, old_price, chance.randrange(1, left))]
         if choice < 0.85:
             price = _MIDDLE + (distance if side == Side.ASK else -distance)
-            return _rows(index, [(Action.MODIFY, victim, side, price, volume)])
-        return _rows(index, [(Action.DELETE, victim, side, old_price, left)])
+            return [(Action.MODIFY, victim, side, price, volume)]
+        return [(Action.DELETE, victim, side, old_price, left)]
 
-    def _trades(self, orders: Mapping[int, tuple[int, int, int]], side: int) -> list[tuple[int, ...]]:
+    def _trades(self, orders: Mapping[int, Order], side: int) -> list[Event]:
         """An order that executes up to three others of a side; what is left of some rests."""
         chance = self._random
         makers = [number for number, order in orders.items() if order[0] == side] or [*orders]
         makers = [number for number in makers if orders[number][0] == orders[makers[0]][0]]
-        events = []
+        events: list[Event] = []
         for maker in makers[: chance.randrange(1, 4)]:
             maker_side, price, left = orders[maker]
             events.append((Action.EXECUTE, maker, maker_side, price, left))
@@ -163,8 +178,8 @@ class _ToldBook(BookRows):
             return False
         key = order_number(message["maker_order_id" if kind == "match" else "order_id"])
         if kind == "open":
-            side = _SIDES[message["side"]]
-            self.set(key, side, _count(message["price"], TICK), _count(message["remaining_size"], LOT))
+            price, volume = _count(message["price"], TICK), _count(message["remaining_size"], LOT)
+            self.set(key, _SIDES[message["side"]], price, volume)
             return True
         if key not in self.rows:
             return False
@@ -183,12 +198,3 @@ class _ToldBook(BookRows):
 def _count(text: str, step: Any) -> int:
     return int(type(step)(text) / step)
 
-
-def _rows(index: int, events: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """EVENT rows of one message, from (action, order number, side, price, volume)."""
-    rows = [
-        (0, 0, 0, number, price, volume, index, 0, action, side, 0, 0)
-        for action, number, side, price, volume in events
-    ]
-    rows[-1] = (*rows[-1][:10], int(Flag.LAST), 0)
-    return rows

@@ -1,22 +1,18 @@
 """What a simulated exchange offers to the virtual network: its market, its messages and its history."""
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import ClassVar, Literal, NamedTuple
 
 from feeds.exchange import Exchange
-from feeds.simulated_market import iso_time
 from feeds.simulation.faults import Dialect
 from feeds.simulation.history import BookSums
 from orderbook.instruments import Instrument, Instruments
 from orderbook.symbols import normalise_symbol
 
 TICK, LOT = Decimal("0.01"), Decimal("0.0001")
-_TIME = re.compile(rb'("time(?:stamp)?":")([^"]+)"')
 
 
 class Frame(NamedTuple):
@@ -65,11 +61,13 @@ class Venue(ABC):
         )
         self.products = tuple(names)
         self.history: Mapping[str, dict[int, BookSums]] = {name: {} for name in names}
+        # What a client must not do.
+        self.violations: list[str] = []
         self.trades: Mapping[str, list[int]] = {name: [] for name in names}
 
     @abstractmethod
-    def step(self, time: int) -> list[Frame]:
-        """Something happens; what the exchange says of it."""
+    def step(self, time: int, product: str | None = None) -> list[Frame]:
+        """Something happens, to this product or any; what the exchange says of it."""
 
     @abstractmethod
     def rows(self, product: str) -> dict[object, tuple[int, int, int]]:
@@ -118,13 +116,3 @@ class Venue(ABC):
     def corrupt(self, frame: Frame) -> bytes | None:
         """The message with another checksum, where it has one."""
         return None
-
-
-def earlier(data: bytes, seconds: float) -> bytes:
-    """A message that says it is from so many seconds earlier."""
-
-    def back(match: re.Match[bytes]) -> bytes:
-        moment = datetime.fromisoformat(match[2].decode()) - timedelta(seconds=seconds)
-        return match[1] + iso_time(round(moment.timestamp() * 1e6) * 1000).encode() + b'"'
-
-    return _TIME.sub(back, data)

@@ -2,46 +2,21 @@
 
 import random
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
-
-import numpy as np
 
 from feeds.exchange import ExchangeOptions
-from feeds.session import Command, Connect, Disconnect, Get, Send, Session
+from feeds.session import Connect, Disconnect, Get, Send, Session
 from feeds.simulation.agenda import Agenda
 from feeds.simulation.faults import Faults
-from feeds.simulation.venue import Frame, Subscriber, Venue, earlier
+from feeds.simulation.observer import Observer
+from feeds.simulation.spoilt_frames import spoil
+from feeds.simulation.venue import Frame, Subscriber, Venue
 
 # Seconds: of one way, until a request without an answer is given up, and that a stopped socket still reads.
 _LATENCY, _GET_TIMEOUT, _ABORTING = (0.005, 0.05), 10.0, 0.05
 _MOST_WAKES = 100
-_DEEP = b'{"type":' + b"[" * 100_000
 # Snapshots that an exchange may still give out as its present one.
-_OLD_SNAPSHOTS = 40
-
-
-class Observer(Protocol):
-    """Sees everything that happens to the session, in order."""
-
-    def hands(self, frame: Frame, fault: str | None) -> AbstractContextManager[None]:
-        """A frame reaches the session inside of this, spoilt by a fault or as it was sent."""
-
-    def suffers(self, fault: str, product: str) -> AbstractContextManager[None]:
-        """What a fault does to something else than a frame happens inside of this."""
-
-    def answers(self, product: str, number: int) -> AbstractContextManager[None]:
-        """A whole snapshot of this number reaches the session inside of this."""
-
-    def events(self, events: np.ndarray) -> None:
-        """The session has made events (EVENT[n])."""
-
-    def commanded(self, command: Command) -> None:
-        """The session wants something done, which begins now."""
-
-    def ended(self, product: str | None, retry_after: float = 0.0) -> None:
-        """A GET has ended, told to wait so many seconds, or the connection where no product is named."""
+_OLD_SNAPSHOTS = 20
 
 
 @dataclass(eq=False)
@@ -49,6 +24,8 @@ class _Connection:
     """One websocket; `arrived` is when the last frame on its way arrives."""
 
     subscriber: Subscriber
+    # Until when its subscriptions are refused.
+    refuses: float = 0.0
     arrived: float = 0.0
     stalled: bool = False
     closing: bool = False
@@ -90,6 +67,11 @@ class VirtualNetwork:
     @property
     def now(self) -> float:
         return self.agenda.now
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the connection is silent for ever."""
+        return self._connection is not None and self._connection.stalled
 
     @property
     def receive_time(self) -> int:
@@ -152,9 +134,10 @@ class VirtualNetwork:
         if self._connection is not None:
             self._write(self._connection, self.venue.second(self._connection.subscriber, time))
         if self.venue.dialect == "orders":
-            for product, kept in self._snapshots.items():
-                kept.append((self.venue.last(product), self.venue.snapshot(product, time)))
-                del kept[:-_OLD_SNAPSHOTS]
+            product = self._random.choice(self.venue.products)
+            kept = self._snapshots[product]
+            kept.append((self.venue.last(product), self.venue.snapshot(product, time)))
+            del kept[:-_OLD_SNAPSHOTS]
         self.agenda.after(1.0, self._second)
         self._fault_of_second(self.faults.strikes("second"))
 
@@ -182,11 +165,10 @@ class VirtualNetwork:
 
     def touch(self, product: str) -> None:
         """Something happens to a product, which all its subscribers are told."""
-        for _ in range(50):
-            frames = self.venue.step(self.agenda.nanoseconds)
+        frames: list[Frame] = []
+        while not any(frame.kind == "book" for frame in frames):
+            frames = self.venue.step(self.agenda.nanoseconds, product)
             self._tell(frames)
-            if any(frame.product == product and frame.kind == "book" for frame in frames):
-                return
 
     def _set_clock(self) -> None:
         self._behind = 0
@@ -203,7 +185,9 @@ class VirtualNetwork:
             return
         # What is refused before a book was ever there ends the feed, so that its user sees why.
         refusing = fault == "refused subscription" and self._subscribed_once
-        self._connection = connection = _Connection(Subscriber(refusing=refusing))
+        self._connection = connection = _Connection(Subscriber())
+        if refusing:
+            connection.refuses = self.now + self.faults.random.uniform(0.0, 60.0)
         self.session.connected(self.receive_time)
         self._settle()
         self._write(connection, self.venue.opened(self.agenda.nanoseconds))
@@ -212,6 +196,7 @@ class VirtualNetwork:
         def received() -> None:
             if connection is not None and connection is self._connection:
                 subscriber = connection.subscriber
+                subscriber.refusing = self.now < connection.refuses
                 self._write(connection, self.venue.received(subscriber, text, self.agenda.nanoseconds))
 
         # Messages of one connection arrive in order.
@@ -261,8 +246,7 @@ class VirtualNetwork:
     def _deliver(self, connection: _Connection, frame: Frame) -> None:
         """Hand a frame to the session, with what fault there is of it."""
         fault = self.faults.strikes("frame")
-        chance, data = self.faults.random, frame.data
-        spoilt: bytes | None = None
+        chance = self.faults.random
         match fault:
             case "drop":
                 self.faults.counted(fault)
@@ -272,35 +256,25 @@ class VirtualNetwork:
                 connection.overtaken.append((frame, chance.randrange(1, 4)))
                 return
             case "delay":
-                # All that is on its way, or is written from now on, comes later.
+                # All that is written from now on comes later.
                 self.faults.counted(fault)
-                connection.arrived = self.now + chance.uniform(0.5, 4.0)
+                connection.arrived = max(connection.arrived, self.now + chance.uniform(0.5, 4.0))
             case "duplicate":
                 self._hand(frame)
                 for _ in range(chance.choice((1, 1, 2, 9))):
                     if connection is self._connection:
-                        self._hand(frame, data, fault)
+                        self._hand(frame, frame.data, fault)
                 return
-            case "truncated frame":
-                spoilt = data[: chance.randrange(1, len(data) - 1)]
-            case "malformed JSON":
-                spoilt = chance.choice((b"", b"\xff\xfe{}", data[2:], data + b"}", b"<html>502</html>"))
-            case "nested frame":
-                spoilt = _DEEP
-            case "oversized frame":
-                spoilt = bytes(self.venue.kind.largest_frame + 1)
-            case "wrong field":
-                spoilt = self.venue.wrong(frame)
-            case "corrupt checksum":
-                spoilt = self.venue.corrupt(frame)
-            case "exchange clock backwards":
-                spoilt = earlier(data, chance.uniform(60.0, 3600.0)) if frame.changes else None
             case "unknown message":
                 self._hand(frame, self.venue.unknown(self.agenda.nanoseconds), fault)
             case "unknown product" if frame.kind in ("book", "snapshot"):
                 self._hand(frame, self.venue.stranger(frame), fault)
         if connection is self._connection:
-            self._hand(frame, *((spoilt, fault) if spoilt is not None else ()))
+            spoilt = spoil(fault, frame, self.venue, chance)
+            if spoilt is None:
+                self._hand(frame)
+            else:
+                self._hand(frame, spoilt, fault)
 
     def _hand(self, frame: Frame, data: bytes | None = None, fault: str | None = None) -> None:
         connection = self._connection

@@ -1,0 +1,83 @@
+"""Wire text to ticks, lots and LEVEL events: fast ways agree with the exact one, also about what is wrong."""
+
+from decimal import Decimal
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feeds.event_writer import EventWriter
+from feeds.feed_book import FeedBook
+from feeds.statistics import FeedStatistics
+from feeds.wire_numbers import WireNumbers
+from orderbook.errors import DataError
+from orderbook.events import Side
+from orderbook.instruments import Instrument, Instruments
+
+ONE = Instrument("coinbase", "BTC-USD", "BTC-USD", Decimal("0.05"), Decimal("0.00000002"))
+PLAIN = st.builds(
+    lambda ticks, places: f"{ticks * ONE.tick:.{places}f}", st.integers(0, 10**9), st.integers(2, 8)
+)
+SIZES = st.builds(lambda lots: format(lots * ONE.lot, "f"), st.integers(0, 10**16))
+ODD_TEXTS = [
+    *("", ".", "5.", ".5", "-1", "1e-5", "1E3", "1.2.3", "1_0", "0.051", "9999999999.95", "1\n2", "1\n"),
+    *("99999999999.95", "0.000000001", "1.000000000", "nan", "inf", " 1", "٣", "²", "00000000001", "1/2"),
+    "1:2",
+]
+ODD = st.one_of(st.sampled_from(ODD_TEXTS), st.text(alphabet="0123456789.-e", max_size=22))
+LEVELS = st.lists(st.tuples(PLAIN, SIZES), min_size=6, max_size=30)
+
+
+def exact(convert, text):
+    try:
+        count = convert(text)
+    except DataError:
+        return None
+    return None if count < 0 else count
+
+
+@given(st.one_of(PLAIN, SIZES, ODD))
+def test_numbers_are_those_of_the_instrument(text):
+    for convert, scale in ((ONE.ticks, ONE.tick_scale), (ONE.lots, ONE.lot_scale)):
+        numbers = WireNumbers(convert, scale)
+        assert exact(numbers.__getitem__, text) == exact(convert, text)
+        assert exact(numbers.__getitem__, text) == exact(convert, text)
+
+
+def written(levels, together):
+    """EVENT[n] of levels written together or one by one; None where they are refused."""
+    events = EventWriter()
+    book = FeedBook(Instruments([ONE]), 0, events, FeedStatistics())
+    book.begin(5, 7, 9, snapshot=True)
+    try:
+        for part in [levels] if together else [[level] for level in levels]:
+            book.levels(Side.ASK, part)
+    except DataError:
+        return None
+    book.end()
+    return events.take()
+
+
+def same(levels):
+    together, alone = written(levels, True), written(levels, False)
+    assert (together is None) == (alone is None)
+    if together is not None:
+        np.testing.assert_array_equal(together, alone)
+
+
+def test_each_unusual_text_among_many():
+    for text in ODD_TEXTS:
+        for place in (0, 5):
+            for odd in ((text, "0.5"), ("0.5", text)):
+                levels = [("0.5", "0.5")] * 6
+                levels[place] = odd
+                same(levels)
+
+
+@given(LEVELS, st.lists(st.tuples(st.integers(0, 29), st.booleans(), ODD), max_size=2))
+def test_many_levels_are_as_one_by_one(levels, changes):
+    for place, price, text in changes:
+        level = list(levels[place % len(levels)])
+        level[not price] = text
+        levels[place % len(levels)] = tuple(level)
+    same(levels)
