@@ -13,7 +13,8 @@ BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 NAME = re.compile(r"(?:--|#) (\S+\.\w+)\n")
 # The files that the README shows, and what its programs print first.
 PROGRAMS = {"example.py": "('AMZN',) 150", "live.py": "223.95000000 placed(orders=2, resting=1)"}
-FILES = {"pressure.sql", "market.sql", "my_strategy.py", "mine.toml", "placed.m3", *PROGRAMS}
+CONFIGURATIONS = {"mine.toml", "live.toml", "logged.toml"}
+FILES = {"pressure.sql", "market.sql", "my_strategy.py", "placed.m3", *CONFIGURATIONS, *PROGRAMS}
 
 
 def blocks(project: Path, kind: str) -> list[str]:
