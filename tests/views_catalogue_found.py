@@ -21,4 +21,6 @@ SELECT STDDEV_SAMP(y) AS v, MIN(1.00) AS m FROM u WHERE k > 0
 -- sums_with_null_before_they_are_left_out
 SELECT DISTINCT t1.a AS c1, t1.b AS c2 FROM r t1 JOIN r t2 USING (c) RIGHT JOIN r t3 ON t2.a = t3.a
 WHERE t3.a + t1.b BETWEEN 1 AND 1 OR EXISTS (SELECT 1 FROM r t4)
+-- distinct_count_over_one_row
+SELECT COUNT(DISTINCT w.n) AS c FROM (SELECT COUNT(*) AS n FROM r) w
 """

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from views.compiler.calculus import (
+    NESTED,
     Exists,
     Extreme,
     Factor,
@@ -23,6 +24,7 @@ from views.compiler.calculus import (
     product,
     relations,
     variable_set,
+    with_body,
 )
 from views.compiler.intervals import Types
 from views.compiler.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, Statement, Trigger
@@ -69,7 +71,7 @@ class Compiler:
         for declaration in materialiser.in_turn():
             budget, upkeep = budgets[declaration.name], materialiser.upkeeps[declaration.name]
             with budget.spending(), materialiser.keeping(upkeep):
-                initial += self._initial(declaration, materialiser)
+                initial += self._initial(declaration)
                 for name in sorted(relations(declaration.definition), key=list(self.relations).index):
                     for insert in (True, False):
                         statements[name, insert] += self._maintain(
@@ -132,20 +134,13 @@ class Compiler:
             return over_base_maps(poly, bound, materialiser.upkeep.columns, materialiser)
         return materialiser.poly(split_mixed(poly, bound, joined=True), bound, name=name, joined=True)
 
-    def _initial(self, declaration: MapDeclaration, materialiser: Materialiser) -> list[Statement]:
-        """What the map holds before any event: terms that need no row."""
-        definition = declaration.definition
-        terms = tuple(t for t in definition.terms if not any(_zero_at_first(f) for f in t))
-        if not terms:
+    def _initial(self, declaration: MapDeclaration) -> list[Statement]:
+        """What the map holds before any event."""
+        value = simplify(_at_first(declaration.definition), declaration.keys)
+        if not value.terms:
             return []
-        value = self._over_maps(
-            Poly(terms), frozenset(), frozenset(declaration.keys), None, materialiser, mixed=True
-        )
-        return [
-            Statement(
-                declaration.name, declaration.keys, ":=", ordered_statement(value, frozenset()), after=True
-            )
-        ]
+        ordered = ordered_statement(value, frozenset())
+        return [Statement(declaration.name, declaration.keys, ":=", ordered, after=True)]
 
     def _maintain(
         self, declaration: MapDeclaration, relation: Relation, insert: bool, materialiser: Materialiser
@@ -208,6 +203,16 @@ def _given(term: Term, given: Domain, keys: frozenset[Var]) -> Term:
     """Lifts that bind the given variables which the term or the target's keys use."""
     used = variable_set(term) | keys
     return tuple(Lift(v, product(Val(s))) for v, s in given.items() if v in used)
+
+
+def _at_first(poly: Poly) -> Poly:
+    """The polynomial while there are no rows, which then reads none."""
+    terms = (t for t in poly.terms if not any(_zero_at_first(f) for f in t))
+    return Poly(tuple(tuple(map(_factor_at_first, term)) for term in terms))
+
+
+def _factor_at_first(factor: Factor) -> Factor:
+    return with_body(factor, _at_first(factor.body)) if isinstance(factor, NESTED) else factor
 
 
 def _zero_at_first(factor: Factor) -> bool:
