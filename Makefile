@@ -1,10 +1,13 @@
-# make setup | run [DURATION=seconds] [CONFIG=file] | test | lint | bench | test-exhaustive [SEED=n] [COUNT=n] | clean
+# make setup | run [DURATION=seconds] [CONFIG=file] | test | lint | bench | clean
+#      soak [SECONDS=n] [RATE=messages a second] | test-exhaustive [SEED=n] [COUNT=n]
 SHELL := /bin/sh
 BIN := .venv/bin
 STAMP := .venv/.ready
 CONFIG ?= config.toml
 SEED ?= 1
 COUNT ?= 1000
+SECONDS ?= 600
+RATE ?= 50000
 
 # Scripts in .venv name the folder they were made in, so a moved checkout needs a new one.
 ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
@@ -12,7 +15,7 @@ $(shell rm -f $(STAMP))
 endif
 
 .DEFAULT_GOAL := setup
-.PHONY: setup run test lint bench test-exhaustive clean
+.PHONY: setup run test lint bench soak test-exhaustive clean
 
 setup: $(STAMP)
 
@@ -45,6 +48,9 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	@$(BIN)/python -m benchmarks
+
+soak: $(STAMP)
+	@$(BIN)/python -m benchmarks.soak --seconds $(SECONDS) --rate $(RATE)
 
 clean:
 	@rm -rf .venv .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info

@@ -4,6 +4,7 @@ import typer
 
 from .bench_maps import bench_hashed, bench_ordered
 from .calls import one_event
+from .feeds import feeds
 from .finance import finance
 from .growth import longest_event, memory
 from .joins import joins
@@ -31,6 +32,7 @@ SECTIONS = {
     "slopes": slopes,
     "start": start,
     "log": log,
+    "feeds": feeds,
     "maps": maps,
 }
 # Compiles more than it measures.
