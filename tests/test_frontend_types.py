@@ -205,13 +205,15 @@ def test_declared_relation() -> None:
 
 
 def test_market_streams_are_there_unless_declared() -> None:
-    assert [r.name for r in bind([]).relations] == ["bids", "asks", "trades", "orders", "fills", "clock"]
+    names = ["bids", "asks", "trades", "orders", "fills", "book_states", "clock"]
+    assert [r.name for r in bind([]).relations] == names
     relations = bind([(None, "CREATE STREAM asks (x INT)")]).relations
     assert [(r.name, len(r.columns)) for r in relations] == [
         ("bids", 7),
         ("trades", 7),
         ("orders", 11),
         ("fills", 8),
+        ("book_states", 5),
         ("clock", 1),
         ("asks", 1),
     ]
