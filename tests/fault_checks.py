@@ -82,8 +82,12 @@ class Checks:
                 self._follow(follower, frame, state, new, whole)
         elif whole:
             self._compare(follower, frame, state, new, right)
-        if whole and frame.changes and frame.kind == "book" and follower.state is BookState.VALID:
-            follower.timed = True
+        next_one = follower.book.sequence == frame.number and follower.ahead is None
+        applied = self.venue.dialect == "levels" or next_one
+        applied = applied and whole and frame.kind == "book" and frame.changes
+        if applied and follower.state is BookState.VALID:
+            # After a time that was too early any other is later.
+            follower.timed = fault != "exchange clock backwards"
 
     @contextmanager
     def suffers(self, fault: str, product: str) -> Iterator[None]:

@@ -19,6 +19,8 @@ from feeds.simulation.virtual_network import VirtualNetwork
 
 # Virtual seconds: of all faults, of one alone, until every book must be whole again, and of quiet after it.
 FAULTY, FAULTY_ALONE, RECOVERY, QUIET = 50.0, 20.0, 150.0, 3.0
+# How long silence and numbers that began again may stay unnoticed.
+UNNOTICED = 12.0
 EVENTS_PER_SECOND, EVENTS_AFTER = 8.0, 2.0
 # How much more often all faults strike than in their table, and how probable one is that is alone.
 FACTORS = (0.5, 1.0, 2.0)
@@ -88,9 +90,9 @@ def _run(dialect: Dialect, seed: int, names: Collection[str] | None, backend: Ba
 
 
 def _recover(network: VirtualNetwork, checks: Checks, since: float) -> float:
-    """Wait until all books are valid, and no connection is silent; the seconds that it took."""
+    """Wait until all books are valid, and nothing can be unnoticed; the seconds that it took."""
     wrong = since
-    while network.stalled or not checks.valid():
+    while network.now < since + UNNOTICED or not checks.valid():
         network.run(network.now + 1.0)
         if not checks.valid():
             wrong = network.now

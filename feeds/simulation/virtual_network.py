@@ -69,11 +69,6 @@ class VirtualNetwork:
         return self.agenda.now
 
     @property
-    def stalled(self) -> bool:
-        """Whether the connection is silent for ever."""
-        return self._connection is not None and self._connection.stalled
-
-    @property
     def receive_time(self) -> int:
         """What the receiver's clock says, ns since 1970 UTC."""
         return self.agenda.nanoseconds - self._behind
