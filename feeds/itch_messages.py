@@ -62,9 +62,6 @@ SYMBOL_BYTES = 8
 SYMBOLS = 1 << 16  # locates are two bytes
 
 START_OF_MESSAGES, END_OF_SYSTEM_HOURS, END_OF_MESSAGES = b"OEC"
-# The other codes of S: start of system hours, start and end of market hours.
-OTHER_EVENTS = b"SQM"
-
 
 def mpid_number(mpid: str) -> int:
     """The broker_id of a market participant: its four letters' ASCII codes as one big-endian number.

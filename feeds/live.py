@@ -52,6 +52,18 @@ class Shard:
         self.waiting.append((kind, text, (data,), time.time_ns()))
         self._arrived.set()
 
+    def put_answer(self, product: str, data: bytes) -> None:
+        """A snapshot, which passes the frames that wait: behind a flood of them it would be too old to fit.
+
+        It counts as received with the oldest of them, so that receive times do not go back.
+        """
+        first = next((place for place, item in enumerate(self.waiting) if item[0] == "frames"), None)
+        if first is None:
+            self.put("answered", product, data)
+        else:
+            self.waiting.insert(first, ("answered", product, (data,), self.waiting[first][3]))
+            self._arrived.set()
+
     def put_frames(self, frames: Sequence[bytes], receive_time: int) -> None:
         """Frames that were read at this time, ns, for the consumer to hand to the session."""
         self.waiting.append(("frames", "", frames, receive_time))
@@ -195,7 +207,7 @@ class Shard:
         except SourceError as error:
             self.put("failed 0", product, str(error).encode())
         else:
-            self.put("answered", product, data)
+            self.put_answer(product, data)
 
 
 class LiveFeed:

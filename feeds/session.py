@@ -161,8 +161,11 @@ class Session:
             times.append(self._outgoing.next)
         if self._exchange.ping_interval:
             times.append(self._pinged + self._exchange.ping_interval)
-        for sync in self._syncs.values():
-            times += [sync.deadline, max(sync.due, self._next_get) if self._slot_free else inf]
+        syncs = self._syncs.values()
+        times.append(min(sync.deadline for sync in syncs))
+        due = min(sync.due for sync in syncs)
+        if due < inf and self._slot_free:
+            times.append(max(due, self._next_get))
         return min(times)
 
     @property

@@ -163,9 +163,6 @@ class SimulatedExchange:
         """Stop the flow; heartbeats and snapshots go on."""
         self._running.clear()
 
-    def resume(self) -> None:
-        self._running.set()
-
     def disconnect_clients(self) -> None:
         """Break every connection, without a closing handshake."""
         for client in self._clients:

@@ -75,7 +75,7 @@ class FeedRun(ABC):
         return events
 
 
-class LiveRun(FeedRun):
+class LiveFeedRun(FeedRun):
     """A live feed of an exchange; `protocol` is the exchange's name in the registry, `label` of files."""
 
     live = True
@@ -123,7 +123,7 @@ class LiveRun(FeedRun):
         return _live_report(self.name, self._feed.statistics, delay=self._delay.histogram)
 
 
-class ExchangeRun(LiveRun):
+class ExchangeRun(LiveFeedRun):
     """The products of an exchange."""
 
     def __init__(self, feed: options.ExchangeFeed, kind: type[Exchange], instruments: Instruments) -> None:
@@ -137,7 +137,7 @@ class ExchangeRun(LiveRun):
         await self._follow(self._kind, self._options, put)
 
 
-class SimulatedRun(LiveRun):
+class SimulatedRun(LiveFeedRun):
     """The simulated exchange on loopback, and the feed that is its client."""
 
     def __init__(self, feed: options.SimulatedFeed) -> None:

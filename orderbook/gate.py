@@ -14,7 +14,7 @@ from engine.subscriptions import Fire, Granularity, Subscription, Version, ViewE
 from orderbook.books import RELATIONS, Books
 from orderbook.events import BookState
 from orderbook.exact_messagepack import packed, unpacked
-from orderbook.held_rows import HeldEvent, SavedRow
+from orderbook.held_callbacks import HeldEvent, SavedRow
 from orderbook.instruments import Instruments
 from orderbook.row_condition import row_condition
 from views.compiler.program import CompiledProgram

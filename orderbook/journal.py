@@ -96,7 +96,7 @@ def stamped_record(stamped: Stamped) -> Record:
     if isinstance(item, TickItem):
         kind, payload = Kind.TICK, msgspec.msgpack.encode(item.time)
     elif isinstance(item, ChangeItem):
-        kind, payload = Kind.CHANGES, packed([item.source, [_row(change) for change in item.changes]])
+        kind, payload = Kind.CHANGES, packed([item.source, item.changes])
     else:
         kind, payload = Kind.EVENTS, np.ascontiguousarray(item).tobytes()
     return Record(kind, stamped.stamp, stamped.switch, way, payload)
@@ -140,7 +140,7 @@ def _entry(record: Record) -> Entry:
             return Stamped(stamp, switch, np.frombuffer(payload, EVENT), live, conflate)
         case Kind.CHANGES:
             source, rows = unpacked(payload, tuple[str, list[tuple[Any, ...]]])
-            return Stamped(stamp, switch, ChangeItem(source, [_change(row) for row in rows]), live, conflate)
+            return Stamped(stamp, switch, ChangeItem(source, [Change(*row) for row in rows]), live, conflate)
         case Kind.TICK:
             return Stamped(stamp, switch, TickItem(unpacked(payload, int)), live, conflate)
         case Kind.REQUEST:
@@ -164,12 +164,3 @@ def with_instruments(
     inside = (events["instrument"] >= 0) & (events["instrument"] < len(own))
     events["instrument"] = np.where(inside, indexes[np.where(inside, events["instrument"], 0)], -1)
     return replace(entry, item=events)
-
-
-def _row(change: Change) -> tuple[Any, ...]:
-    return (change.line, change.stream, change.op, change.row, change.last, change.time)
-
-
-def _change(row: tuple[Any, ...]) -> Change:
-    return Change(*row)
-

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -115,7 +115,7 @@ class LiveRun:
         while taken := await self.queue.get(_TOGETHER):
             waited = self.queue.waiting + sum(events_in(stamped.item) for stamped in taken)
             if self._conflates and waited > self._behind:
-                taken = [Stamped(s.stamp, s.switch, s.item, s.live, True) for s in taken]
+                taken = [replace(stamped, conflate=True) for stamped in taken]
                 self.conflated += len(taken)
             self._apply(taken)
             if self._durable is not None:

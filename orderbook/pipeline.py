@@ -16,7 +16,7 @@ from orderbook.books import Books
 from orderbook.change_rows import encode_changes
 from orderbook.events import EVENT, Action, Flag
 from orderbook.gate import GatedEngine
-from orderbook.held_rows import HeldEvent
+from orderbook.held_callbacks import HeldEvent
 from orderbook.instruments import Instruments
 from orderbook.latency import LatencyHistogram
 from orderbook.merge import ChangeItem, Item, TickItem

@@ -8,7 +8,7 @@ from pathlib import Path
 from feeds.raw_recorder import RawRecorder, Rotation
 from orderbook.configuration import RecordOptions
 from orderbook.errors import SourceError
-from orderbook.feed_runs import FeedRun, LiveRun
+from orderbook.feed_runs import FeedRun, LiveFeedRun
 from orderbook.sizes import size_text
 
 
@@ -40,7 +40,7 @@ def recorded(runs: Sequence[FeedRun], options: RecordOptions) -> Iterator[Record
     taken: Counter[str] = Counter()
     try:
         for run in runs if options.folder is not None else ():
-            if isinstance(run, LiveRun):
+            if isinstance(run, LiveFeedRun):
                 taken[run.label] += 1
                 number = taken[run.label]
                 assert options.folder is not None

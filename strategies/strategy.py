@@ -99,7 +99,7 @@ class Strategy:
         return None
 
     def on_load(self, state: bytes) -> None:
-        """Called instead of `on_start` after a crash, with what `on_save` gave last."""
+        """Called with what `on_save` gave last, before `on_start`, or instead of it after a crash."""
 
     @property
     def name(self) -> str:

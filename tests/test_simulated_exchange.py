@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from typing import Any, cast
 from uuid import UUID
 
 import numpy as np
@@ -19,6 +19,7 @@ from feeds.http_get import http_get
 from feeds.live import LiveFeed
 from feeds.order_uuids import order_uuids
 from feeds.reference_data import exchange_instruments
+from feeds.session import Session
 from feeds.simulated_exchange import SimulatedExchange, simulated_instruments
 from feeds.simulated_feed import Simulated
 from feeds.simulated_market import SimulatedMarket
@@ -441,3 +442,43 @@ def test_uuids() -> None:
     assert order_uuids(7, 0, numbers[5:6]) == uuids[5:6]
     several = [order_uuids(seed, stream, numbers) for stream in (0, 1) for seed in (7, 8)]
     assert len({uuid[:18] for uuids in several for uuid in uuids}) == 80_000
+
+
+def test_a_snapshot_passes_the_frames_that_wait() -> None:
+    """Behind a flood of frames it would be too old to fit once its turn came."""
+
+    class Taken:
+        refusal = None
+        closing = False
+
+        def __init__(self) -> None:
+            self.seen: list[tuple[str, int]] = []
+
+        def resumed(self) -> None:
+            pass
+
+        def connected(self, time: int) -> None:
+            self.seen.append(("connected", time))
+
+        def frames(self, frames: Sequence[bytes], time: int) -> None:
+            self.seen += [(frame.decode(), time) for frame in frames]
+
+        def answered(self, product: str, body: bytes, time: int) -> None:
+            self.seen.append((f"{product} {body.decode()}", time))
+
+    async def test() -> None:
+        taken = Taken()
+        shard = live.Shard(cast(Session, taken), Simulated, asyncio.Event(), None)
+        shard.put("connected")
+        shard.put_frames([b"1", b"2"], 2 * 10**18)
+        shard.put_frames([b"3"], 3 * 10**18)
+        shard.put_answer("BTC-USD", b"book")
+        shard.decode()
+        assert [what for what, _ in taken.seen] == ["connected", "BTC-USD book", "1", "2", "3"]
+        times = [time for _, time in taken.seen]
+        assert times == sorted(times)
+        shard.put_answer("BTC-USD", b"later")
+        shard.decode()
+        assert taken.seen[-1][0] == "BTC-USD later"
+
+    run(test())

@@ -27,20 +27,17 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import msgspec
 
-from feeds.exchange import Exchange, ExchangeOptions, Link
+from feeds.exchange import ExchangeOptions, Link
 from feeds.exchanges.kraken_shared import (
-    PAIRS_PATH,
-    TradingStates,
-    book_depth,
+    KrakenProtocol,
     disagreement,
     kraken_instruments,
 )
 from feeds.iso_time import IsoClock
-from feeds.stream_book import CheckedBook
 from orderbook.events import Side, StateReason
 from orderbook.instruments import Instrument
 from orderbook.symbols import normalise_symbol
@@ -149,39 +146,20 @@ def _texts(levels: list[_Level]) -> list[tuple[str, str]]:
     ]
 
 
-class Kraken(Exchange):
-    """Depths are 10 (the default), 25, 100, 500 and 1000 levels a side.
+class Kraken(KrakenProtocol):
+    """See KrakenProtocol."""
 
-    A book is STALE (HALTED) while its pair or the exchange as a whole does not match orders: in
-    maintenance, cancel-only and post-only.
-    """
-
-    venue: ClassVar[str] = "kraken"
     url = "wss://ws.kraken.com/v2"
-    rest_url = "https://api.kraken.com"
-    loss_shows = False
-    silence = 10.0
-    send_interval = 0.1
 
     def __init__(self, link: Link, options: ExchangeOptions) -> None:
         super().__init__(link, options)
-        self._depth = book_depth(options)
         self._clock = IsoClock()
-        self._books = {name: CheckedBook(book, link, self._depth) for name, book in link.books.items()}
         self._last_trades: dict[str, int] = {}
-        self._states = TradingStates(link)
-
-    @classmethod
-    def instrument_urls(cls, products: Sequence[str], rest_url: str) -> Sequence[str]:
-        return [rest_url + PAIRS_PATH]
 
     @classmethod
     def instruments(cls, products: Sequence[str], bodies: Sequence[bytes]) -> list[Instrument]:
         """See `kraken_instruments`; this protocol names currencies as everybody else does (BTC, DOGE)."""
         return kraken_instruments(products, bodies, _name)
-
-    def connected(self) -> None:
-        self._states.forget()
 
     def subscribe(self, products: Sequence[str]) -> Sequence[str]:
         trades = {"channel": "trade", "symbol": products, "snapshot": False}

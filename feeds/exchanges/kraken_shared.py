@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from typing import ClassVar
 
 import msgspec
 
 from feeds.checksums import KRAKEN_LEVELS, kraken_checksum
-from feeds.exchange import ExchangeOptions, Link
+from feeds.exchange import Exchange, ExchangeOptions, Link
 from feeds.stream_book import CheckedBook
 from orderbook.errors import ConfigurationError, SourceError
 from orderbook.events import BookState, Side, StateReason
@@ -37,6 +38,33 @@ def book_depth(options: ExchangeOptions) -> int:
         offered = ", ".join(map(str, DEPTHS))
         raise ConfigurationError(f"kraken: depth {depth} is not offered; choose one of {offered}")
     return depth
+
+
+class KrakenProtocol(Exchange):
+    """What both versions do alike. Depths are 10 (the default), 25, 100, 500 and 1000 levels a side.
+
+    A book is STALE (HALTED) while its pair or the exchange as a whole does not match orders: in
+    maintenance, cancel-only and post-only.
+    """
+
+    venue: ClassVar[str] = "kraken"
+    rest_url = "https://api.kraken.com"
+    loss_shows = False
+    silence = 10.0
+    send_interval = 0.1
+
+    def __init__(self, link: Link, options: ExchangeOptions) -> None:
+        super().__init__(link, options)
+        self._depth = book_depth(options)
+        self._books = {name: CheckedBook(book, link, self._depth) for name, book in link.books.items()}
+        self._states = TradingStates(link)
+
+    @classmethod
+    def instrument_urls(cls, products: Sequence[str], rest_url: str) -> Sequence[str]:
+        return [rest_url + PAIRS_PATH]
+
+    def connected(self) -> None:
+        self._states.forget()
 
 
 def kraken_instruments(

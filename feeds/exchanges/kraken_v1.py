@@ -19,19 +19,15 @@ Kraken no longer develops this version; halts of single pairs are not told. Limi
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
-from feeds.exchange import Exchange, ExchangeOptions, Link
 from feeds.exchanges.kraken_shared import (
-    PAIRS_PATH,
-    TradingStates,
-    book_depth,
+    KrakenProtocol,
     disagreement,
     kraken_instruments,
 )
-from feeds.stream_book import CheckedBook
 from orderbook.errors import DataError
 from orderbook.events import Side, StateReason
 from orderbook.instruments import Instrument
@@ -91,36 +87,15 @@ def _nanoseconds(text: str) -> int:
     return int(whole) * 1_000_000_000 + int(fraction[:9].ljust(9, "0"))
 
 
-class KrakenV1(Exchange):
-    """Depths are 10 (the default), 25, 100, 500 and 1000 levels a side.
+class KrakenV1(KrakenProtocol):
+    """See KrakenProtocol; only the state of the exchange as a whole is told."""
 
-    Books are STALE (HALTED) while the exchange as a whole does not match orders.
-    """
-
-    venue: ClassVar[str] = "kraken"
     url = "wss://ws.kraken.com"
-    rest_url = "https://api.kraken.com"
-    loss_shows = False
-    silence = 10.0
-    send_interval = 0.1
-
-    def __init__(self, link: Link, options: ExchangeOptions) -> None:
-        super().__init__(link, options)
-        self._depth = book_depth(options)
-        self._books = {name: CheckedBook(book, link, self._depth) for name, book in link.books.items()}
-        self._states = TradingStates(link)
-
-    @classmethod
-    def instrument_urls(cls, products: Sequence[str], rest_url: str) -> Sequence[str]:
-        return [rest_url + PAIRS_PATH]
 
     @classmethod
     def instruments(cls, products: Sequence[str], bodies: Sequence[bytes]) -> list[Instrument]:
         """See `kraken_instruments`; this protocol's own names of currencies are XBT and XDG."""
         return kraken_instruments(products, bodies, str)
-
-    def connected(self) -> None:
-        self._states.forget()
 
     def subscribe(self, products: Sequence[str]) -> Sequence[str]:
         return [self._request("subscribe", products, "book"), self._request("subscribe", products, "trade")]

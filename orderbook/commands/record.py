@@ -9,7 +9,7 @@ from orderbook.commands.common import configured
 from orderbook.commands.run import stopped_by_signals
 from orderbook.display import Display, open_display
 from orderbook.errors import SourceError, UserError
-from orderbook.feed_runs import FeedRun, LiveRun, open_runs
+from orderbook.feed_runs import FeedRun, LiveFeedRun, open_runs
 from orderbook.merge import Item
 from orderbook.recordings import Recordings, recorded
 from orderbook.sizes import size_text
@@ -37,7 +37,7 @@ def record(
         options = options.model_copy(update={"folder": Path(_DEFAULT_FOLDER)})
     runs, _ = asyncio.run(open_runs(configuration.feeds))
     for run in runs:
-        if not isinstance(run, LiveRun):
+        if not isinstance(run, LiveFeedRun):
             raise UserError(f"{run.name} is no live feed, so there are no frames to record; leave it out")
     with recorded(runs, options) as recordings:
         following = _Following(runs, recordings, open_display())
