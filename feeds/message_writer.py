@@ -3,7 +3,7 @@
 import numpy as np
 
 from feeds.event_writer import EventWriter
-from orderbook.events import Action, Flag, Side
+from orderbook.events import Action, Side
 
 # Events a source gives at a time: a few milliseconds of work for whoever takes them.
 DEFAULT_BATCH_SIZE = 16_384
@@ -18,7 +18,6 @@ class MessageWriter:
     def __init__(self, instrument: int = 0):
         self._instrument = instrument
         self._events = EventWriter()
-        self._ends: list[int] = []
         self._exchange_time = self._receive_time = self._sequence = 0
 
     def __len__(self) -> int:
@@ -45,13 +44,9 @@ class MessageWriter:
         )
 
     def end(self) -> None:
-        count = len(self._events)
-        if count and (not self._ends or self._ends[-1] != count - 1):
-            self._ends.append(count - 1)
+        """End the message."""
+        self._events.end_unit()
 
     def take(self) -> np.ndarray:
         """EVENT[n], everything since the last call; call it between messages."""
-        events = self._events.take()
-        events["flags"][self._ends] |= int(Flag.LAST)
-        self._ends = []
-        return events
+        return self._events.take()
