@@ -19,10 +19,10 @@ from engine.maps.header import (
     BLOCK_BYTES, CAPACITY, ENTRY_POOL, FREE, FRESH, NEXT, SLAB, SLAB_COUNT, SLAB_HEADER_BYTES
 )
 from engine.maps.memory import load
-from numba import njit
+from orderbook.jit import jit
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def copy(H, out):
     """Copies all entries to int64 out[n, words], the first `words` of each."""
     pool = H + 8 * ENTRY_POOL

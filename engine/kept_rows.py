@@ -18,11 +18,11 @@ from .row_counts import RowCounts
 RECORD = '''\
 """Keeps the rows of a relation of {width} columns in a store that counts them."""
 
-from numba import njit
+from orderbook.jit import jit
 from {shape} import add
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def record(H, kinds, values, relation):
     """Applies the changes of one relation."""
     for i in range(len(kinds)):
@@ -30,7 +30,7 @@ def record(H, kinds, values, relation):
             add(H, {columns}, 1 - 2 * (kinds[i] & 1))
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def add_rows(H, values, counts):
     """Adds rows with how often each stands."""
     for i in range(len(counts)):

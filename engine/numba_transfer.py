@@ -26,7 +26,7 @@ HEAD = '''\
 """Adds entries of one column to a store."""
 
 from engine.maps.int128 import wide, words_to_wide
-from numba import njit
+from orderbook.jit import jit
 from {shape} import add
 
 
@@ -143,7 +143,7 @@ def _fill_module(shape: str, keys: int, store: Store) -> ModuleType:
     """The module that fills stores of a shape, one function for each column."""
     lines = [HEAD.format(shape=shape)]
     for column in columns(store.layout)[: len(store.maps)]:
-        lines += ["@njit(cache=True)", f"def fill_{column.number}(H, keys, words):"]
+        lines += ["@jit()", f"def fill_{column.number}(H, keys, words):"]
         lines += [f'    """Adds entries of column {column.number}."""', "    for row in range(len(keys)):"]
         if column.kind == "d":
             # One part after the other: their sum stays exact.

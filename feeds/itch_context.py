@@ -3,10 +3,10 @@
 from enum import IntEnum
 
 import numpy as np
-from numba import njit
 
 from feeds import itch_messages as wire
 from orderbook.events import EVENT
+from orderbook.jit import jit
 from orderbook.memory import Record, load, record_at, store
 
 
@@ -51,7 +51,7 @@ _EVENT_BYTES = EVENT.itemsize
 _event_at = record_at(EVENT)
 
 
-@njit(cache=True)
+@jit()
 def count(context: Record, what: int) -> None:
     """Counts something about the message at hand."""
     address = context.counts + 8 * what
@@ -61,7 +61,7 @@ def count(context: Record, what: int) -> None:
         store(context.examples + 8 * (EXAMPLES * what + number), context.message + 1)
 
 
-@njit(cache=True)
+@jit()
 def emit(
     context: Record,
     at: int,

@@ -3,13 +3,13 @@
 from enum import IntEnum
 
 import numpy as np
-from numba import njit
 
 from feeds import itch_messages as wire
 from feeds.itch_context import INSTRUMENT, NO_DIRECTORY, Count, count, emit
 from feeds.itch_lookahead import fetch_order
 from feeds.itch_orders import add, cancel, delete, execute, replace
 from orderbook.events import Action, BookState, Flag, Side, StateReason
+from orderbook.jit import jit
 from orderbook.memory import Record, has_reserve, record_at
 
 
@@ -62,7 +62,7 @@ _instrument_at = record_at(INSTRUMENT)
 _index_at = record_at(np.dtype([("index", "i4")]))
 
 
-@njit(cache=True)
+@jit()
 def _print_hidden(context: Record, at: int, instrument: int) -> None:
     """A trade against an order that was not displayed. Its side says nothing: it is B for all."""
     match = wire.number_8(at + wire.TRADE_MATCH)
@@ -70,7 +70,7 @@ def _print_hidden(context: Record, at: int, instrument: int) -> None:
     emit(context, at, instrument, _TRADE, _NO_SIDE, match, price, volume, _LAST)
 
 
-@njit(cache=True)
+@jit()
 def _print_cross(context: Record, at: int, instrument: int) -> None:
     """A cross; one in which nothing traded is announced with 0 shares."""
     volume = wire.number_8(at + wire.CROSS_SHARES)
@@ -81,7 +81,7 @@ def _print_cross(context: Record, at: int, instrument: int) -> None:
     emit(context, at, instrument, _TRADE, _NO_SIDE, match, price, volume, _LAST)
 
 
-@njit(cache=True)
+@jit()
 def _set_status(context: Record, at: int, instrument: int, kind: int) -> None:
     """A halt, pause, quotation period or resumption: the book's state and reason, where they change."""
     record = _instrument_at(context.instruments + _INSTRUMENT_BYTES * instrument)
@@ -103,7 +103,7 @@ def _set_status(context: Record, at: int, instrument: int, kind: int) -> None:
         emit(context, at, instrument, _STATE, _NO_SIDE, reason, 0, book_state, _LAST)
 
 
-@njit(cache=True)
+@jit()
 def _apply(context: Record, at: int, kind: int, instrument: int) -> None:
     if kind == _A:
         add(context, at, instrument, 0)
@@ -129,7 +129,7 @@ _CONCERNS_INSTRUMENT = np.zeros(256, np.bool_)
 _CONCERNS_INSTRUMENT[[_A, _F, _E, _C, _X, _D, _U, _P, _Q, _H, _h]] = True
 
 
-@njit(cache=True)
+@jit()
 def _message(context: Record, at: int, kind: int) -> None:
     if _CONCERNS_INSTRUMENT[kind]:
         locate = wire.number_2(at + wire.LOCATE)
@@ -146,7 +146,7 @@ def _message(context: Record, at: int, kind: int) -> None:
         count(context, _BROKEN_TRADE)
 
 
-@njit(cache=True)
+@jit()
 def _framed(context: Record, base: int, position: int, end: int, room: int) -> int:
     """Why the message framed at a position cannot be decoded now, -1 where it can."""
     if position + wire.FRAME > end:
@@ -168,7 +168,7 @@ def _framed(context: Record, base: int, position: int, end: int, room: int) -> i
     return -1 if has_reserve(context.pool) else _NEEDS_MEMORY
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def decode(
     data: np.ndarray, position: int, end: int, out: np.ndarray, contexts: np.ndarray
 ) -> tuple[int, int]:

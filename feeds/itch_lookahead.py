@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from feeds import itch_messages as wire
+from orderbook.jit import jit
 from orderbook.memory import Record
 from orderbook.order_table import ROW, home_of
 
@@ -31,7 +32,7 @@ def _fetch(typing_context: Any, address: Any) -> Any:
     return types.none(types.int64), generate
 
 
-@njit(cache=True)
+@jit()
 def _fetch_row(context: Record, order_id: int) -> None:
     """Fetches where the search for an order begins, and the row after, which lies in the next line."""
     home = home_of(context, order_id)
@@ -39,7 +40,7 @@ def _fetch_row(context: Record, order_id: int) -> None:
     _fetch(home + _ROW_BYTES)
 
 
-@njit(cache=True)
+@jit()
 def fetch_order(context: Record, at: int) -> None:
     """Fetches what the message at an address will look up; reads no further than a replace does."""
     kind = wire.number_1(at)

@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from orderbook.jit import jit
 
 # Bytes of a message by its type, without the frame's length.
 LENGTHS_BY_TYPE = {
@@ -91,31 +93,31 @@ def _load_big(typing_context: Any, address: Any, size: Any) -> Any:
     return types.int64(types.int64, size), generate
 
 
-@njit(cache=True)
+@jit()
 def number_1(address: int) -> int:
     """The byte at an address."""
     return _load_big(address, 1)
 
 
-@njit(cache=True)
+@jit()
 def number_2(address: int) -> int:
     """The two-byte number at an address."""
     return _load_big(address, 2)
 
 
-@njit(cache=True)
+@jit()
 def number_4(address: int) -> int:
     """The four-byte number at an address."""
     return _load_big(address, 4)
 
 
-@njit(cache=True)
+@jit()
 def number_8(address: int) -> int:
     """The eight-byte number at an address; above 2^63 it is negative."""
     return _load_big(address, 8)
 
 
-@njit(cache=True)
+@jit()
 def time_of(message: int) -> int:
     """The time of the message at an address, ns since midnight."""
     return _load_big(message + TIME - 2, 8) & 0xFFFFFFFFFFFF

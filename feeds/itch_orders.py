@@ -4,12 +4,11 @@ Executions, cancels and deletes name an order by its number alone, so the side, 
 that is in a book are kept, in the same kind of table as books have.
 """
 
-from numba import njit
-
 from feeds import itch_messages as wire
 from feeds.itch_context import Count, count, emit
 from orderbook import order_table
 from orderbook.events import Action, Flag, Side
+from orderbook.jit import jit
 from orderbook.memory import Record
 
 _ADD = int(Action.ADD)
@@ -29,7 +28,7 @@ _insert = order_table.insert
 _remove = order_table.remove
 
 
-@njit(cache=True)
+@jit()
 def _enter(
     context: Record,
     at: int,
@@ -53,7 +52,7 @@ def _enter(
         row.side = side
 
 
-@njit(cache=True)
+@jit()
 def add(context: Record, at: int, instrument: int, broker_id: int) -> None:
     """A new order; its broker_id is 0 where it has no attribution."""
     side = wire.number_1(at + wire.SIDE)
@@ -72,7 +71,7 @@ def add(context: Record, at: int, instrument: int, broker_id: int) -> None:
     )
 
 
-@njit(cache=True)
+@jit()
 def _order(context: Record, at: int) -> int:
     """The address of the row of the message's order; 0, and counted, where it is in no book."""
     address = _find(context, wire.number_8(at + wire.REFERENCE))
@@ -81,7 +80,7 @@ def _order(context: Record, at: int) -> int:
     return address
 
 
-@njit(cache=True)
+@jit()
 def _take(context: Record, address: int, volume: int) -> None:
     """Takes volume from an order; it leaves the table with its last."""
     row = _row_at(address)
@@ -91,7 +90,7 @@ def _take(context: Record, address: int, volume: int) -> None:
         _remove(context, address)
 
 
-@njit(cache=True)
+@jit()
 def execute(context: Record, at: int, instrument: int, other_price: bool) -> None:
     """An order trades: at its own price, or (C) at another, and perhaps not to be printed."""
     address = _order(context, at)
@@ -113,7 +112,7 @@ def execute(context: Record, at: int, instrument: int, other_price: bool) -> Non
     _take(context, address, volume)
 
 
-@njit(cache=True)
+@jit()
 def cancel(context: Record, at: int, instrument: int) -> None:
     """Part of an order is cancelled."""
     address = _order(context, at)
@@ -124,14 +123,14 @@ def cancel(context: Record, at: int, instrument: int) -> None:
         _take(context, address, volume)
 
 
-@njit(cache=True)
+@jit()
 def _leave(context: Record, at: int, instrument: int, address: int, flags: int) -> None:
     row = _row_at(address)
     emit(context, at, instrument, _DELETE, row.side, row.id, row.price, row.volume, flags)
     _remove(context, address)
 
 
-@njit(cache=True)
+@jit()
 def delete(context: Record, at: int, instrument: int) -> None:
     """An order leaves, whatever is left of it."""
     address = _order(context, at)
@@ -139,7 +138,7 @@ def delete(context: Record, at: int, instrument: int) -> None:
         _leave(context, at, instrument, address, _LAST)
 
 
-@njit(cache=True)
+@jit()
 def replace(context: Record, at: int, instrument: int) -> None:
     """An order leaves and another of the same side and participant joins, behind all at its price."""
     address = _order(context, at)

@@ -1,9 +1,9 @@
 """Many price levels at once from wire text to records of LEVEL events."""
 
 import numpy as np
-from numba import njit
 
 from orderbook.instruments import SCALE
+from orderbook.jit import jit
 
 # int64 words of an EVENT, and which of them hold the price and the volume.
 WORDS, _PRICE, _VOLUME = 8, 4, 5
@@ -12,7 +12,7 @@ _POINT, _ZERO, _NINE, _SEPARATOR = ord("."), ord("0"), ord("9"), ord("\n")
 _WHOLE_DIGITS = 10
 
 
-@njit(cache=True)
+@jit()
 def write_levels(text: np.ndarray, scales: np.ndarray, template: np.ndarray, out: np.ndarray) -> bool:
     """Fill `out` (int64[n, WORDS]) with copies of `template` (int64[WORDS]), each with a price and a volume.
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from feeds.tardis_rows import NOTHING, Status
 from orderbook.events import EVENT, Action, BookState, Flag, Side, StateReason
+from orderbook.jit import jit
 
 # Words of a file's open message: its time (ns) and instrument, and how many events are in closed ones.
 TIME, INSTRUMENT, CLOSED = 0, 1, 2
@@ -36,7 +36,7 @@ def new_message() -> np.ndarray:
     return np.array([NOTHING, -1, 0], np.int64)
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def _write(
     events: np.ndarray,
     count: int,
@@ -58,7 +58,7 @@ def _write(
     return count + 1
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def close_message(events: np.ndarray, count: int, message: np.ndarray, books: np.ndarray) -> int:
     """End the open message: a book that was waiting for it is VALID, and its last event is flagged."""
     instrument = message[INSTRUMENT]
@@ -72,7 +72,7 @@ def close_message(events: np.ndarray, count: int, message: np.ndarray, books: np
     return count
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def _enter(
     events: np.ndarray, count: int, message: np.ndarray, books: np.ndarray, time: int, instrument: int
 ) -> int:
@@ -83,7 +83,7 @@ def _enter(
     return count
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def _fault(price: int, amount: int, tick: int, lot: int) -> int:
     """What is wrong with a price and an amount, both times 10^8."""
     if price == NOTHING or amount == NOTHING:
@@ -95,7 +95,7 @@ def _fault(price: int, amount: int, tick: int, lot: int) -> int:
     return LOT if amount % lot else 0
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def update_events(
     values: np.ndarray,
     status: np.ndarray,
@@ -147,7 +147,7 @@ def update_events(
     return count
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def _amount_at(prices: np.ndarray, amounts: np.ndarray, price: int, likely: int) -> int:
     """The amount at a price, NOTHING where it is no level; `likely` is where to look first."""
     if amounts[likely] and prices[likely] == price:
@@ -158,7 +158,7 @@ def _amount_at(prices: np.ndarray, amounts: np.ndarray, price: int, likely: int)
     return NOTHING
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def _read_levels(
     values: np.ndarray, places: np.ndarray, steps: np.ndarray, prices: np.ndarray, amounts: np.ndarray
 ) -> int:
@@ -176,7 +176,7 @@ def _read_levels(
     return 0
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def snapshot_events(
     values: np.ndarray,
     status: np.ndarray,

@@ -4,7 +4,8 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from orderbook.jit import jit
 
 # What an empty field reads as.
 NOTHING = -(2**63)
@@ -57,7 +58,7 @@ _COLUMNS, _TIME, _NUMBER, _FINE, _LARGE, _FLAG, _SIDE = map(int, list(Status)[1:
 _K_SKIPPED, _K_NAME, _K_TIME, _K_NUMBER, _K_FLAG, _K_SIDE, _K_ID = map(int, Kind)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@jit(nogil=True, inline="always")
 def _hash(block: np.ndarray, start: int, end: int, value: np.uint64) -> np.uint64:
     """FNV-1a of bytes, going on from `value`."""
     for i in range(start, end):
@@ -74,7 +75,7 @@ def name_hash(names: list[bytes]) -> int:
     return value
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def _integer(block: np.ndarray, start: int, end: int, largest: int) -> int:
     """Digits as a number up to `largest`; -1 where they are none."""
     if start == end or end - start > 19:
@@ -89,7 +90,7 @@ def _integer(block: np.ndarray, start: int, end: int, largest: int) -> int:
     return value
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def _exponent(block: np.ndarray, start: int, end: int) -> int:
     """The exponent after an e; 10^6 where it is malformed."""
     negative = False
@@ -102,7 +103,7 @@ def _exponent(block: np.ndarray, start: int, end: int) -> int:
     return -value if negative else value
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def _decimal(block: np.ndarray, start: int, end: int) -> tuple[int, int]:
     """(number times 10^8, 0) of decimal text, or (0, status)."""
     negative = block[start] == _MINUS
@@ -146,7 +147,7 @@ def _decimal(block: np.ndarray, start: int, end: int) -> tuple[int, int]:
     return (-value if negative else value), 0
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def _equal(block: np.ndarray, start: int, end: int, text: bytes) -> bool:
     if end - start != len(text):
         return False
@@ -156,7 +157,7 @@ def _equal(block: np.ndarray, start: int, end: int, text: bytes) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def _side(block: np.ndarray, start: int, end: int) -> int:
     if _equal(block, start, end, b"bid") or _equal(block, start, end, b"buy"):
         return 0
@@ -165,7 +166,7 @@ def _side(block: np.ndarray, start: int, end: int) -> int:
     return 2 if start == end or _equal(block, start, end, b"unknown") else -1
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def _id(block: np.ndarray, start: int, end: int) -> int:
     if start == end:
         return 0
@@ -176,7 +177,7 @@ def _id(block: np.ndarray, start: int, end: int) -> int:
     return hashed
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def _field(block: np.ndarray, start: int, end: int, kind: int) -> tuple[int, int]:
     """(value, status) of one field."""
     if kind == _K_NUMBER:
@@ -194,7 +195,7 @@ def _field(block: np.ndarray, start: int, end: int, kind: int) -> tuple[int, int
     return _id(block, start, end), 0
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def read_rows(
     block: np.ndarray,
     kinds: np.ndarray,

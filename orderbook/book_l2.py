@@ -3,8 +3,6 @@
 As in book_l3, an event that is wrong writes nothing and is counted.
 """
 
-from numba import njit
-
 from orderbook import ladder
 from orderbook.book_state import (
     ASK,
@@ -21,6 +19,7 @@ from orderbook.book_state import (
     valid_side,
     valid_volume,
 )
+from orderbook.jit import jit
 from orderbook.memory import Record
 
 _MIXED_DEPTH = int(Problem.MIXED_DEPTH)
@@ -31,12 +30,12 @@ _remove = ladder.remove
 _best_key = ladder.best_key
 
 
-@njit(cache=True)
+@jit()
 def _emit(context: Record, book: Record, kind: int, ts: int, volume: int, price: int) -> None:
     emit_row(context, kind, book, ts, 0, 0, volume, price)
 
 
-@njit(cache=True)
+@jit()
 def level(context: Record, book: Record, event: Record) -> None:
     """A level has a new volume; 0 removes it. The same volume again, or 0 for no level, changes nothing."""
     side = event.side
@@ -72,7 +71,7 @@ def level(context: Record, book: Record, event: Record) -> None:
     _emit(context, book, 2 * side, ts, event.volume, event.price)
 
 
-@njit(cache=True)
+@jit()
 def clear(context: Record, book: Record, side: int) -> None:
     """Every level of a side, or of both, leaves, best first. The output has room for all."""
     for each in range(BID, NO_SIDE):

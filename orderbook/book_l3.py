@@ -4,8 +4,6 @@ Every function handles one event of a known instrument and writes its changes; a
 wrong writes nothing and is counted.
 """
 
-from numba import njit
-
 from orderbook import ladder, order_table
 from orderbook.book_state import (
     ASK,
@@ -22,6 +20,7 @@ from orderbook.book_state import (
     valid_side,
     valid_volume,
 )
+from orderbook.jit import jit
 from orderbook.memory import Record
 
 _UNKNOWN_ORDER = int(Problem.UNKNOWN_ORDER)
@@ -40,12 +39,12 @@ _change_level = ladder.change
 _clear_levels = ladder.clear
 
 
-@njit(cache=True)
+@jit()
 def _emit(context: Record, book: Record, row: Record, kind: int) -> None:
     emit_row(context, kind, book, row.ts, row.id, row.broker_id, row.volume, row.price)
 
 
-@njit(cache=True)
+@jit()
 def _find_order(context: Record, book: Record, order_id: int) -> int:
     address = _find(book, order_id)
     if address == 0:
@@ -53,7 +52,7 @@ def _find_order(context: Record, book: Record, order_id: int) -> int:
     return address
 
 
-@njit(cache=True)
+@jit()
 def add(context: Record, book: Record, event: Record) -> None:
     """A new order rests."""
     side = event.side
@@ -85,7 +84,7 @@ def add(context: Record, book: Record, event: Record) -> None:
     _emit(context, book, row, 2 * side)
 
 
-@njit(cache=True)
+@jit()
 def _leave(context: Record, book: Record, address: int) -> None:
     row = _row_at(address)
     side = row.side
@@ -100,7 +99,7 @@ def _leave(context: Record, book: Record, address: int) -> None:
         _clear_orders(context.pool, book)
 
 
-@njit(cache=True)
+@jit()
 def delete(context: Record, book: Record, event: Record) -> None:
     """An order leaves, whatever is left of it."""
     address = _find_order(context, book, event.order_id)
@@ -108,7 +107,7 @@ def delete(context: Record, book: Record, event: Record) -> None:
         _leave(context, book, address)
 
 
-@njit(cache=True)
+@jit()
 def reduce(context: Record, book: Record, event: Record) -> None:
     """Volume of an order is cancelled or trades; the order leaves when nothing is left."""
     if not valid_volume(context, book, event.volume, 1):
@@ -132,7 +131,7 @@ def reduce(context: Record, book: Record, event: Record) -> None:
     _emit(context, book, row, 2 * side)
 
 
-@njit(cache=True)
+@jit()
 def modify(context: Record, book: Record, event: Record) -> None:
     """An order has a new price and volume."""
     if not (valid_volume(context, book, event.volume, 1) and valid_price(context, book, event.price)):
@@ -153,7 +152,7 @@ def modify(context: Record, book: Record, event: Record) -> None:
     _emit(context, book, row, 2 * side)
 
 
-@njit(cache=True)
+@jit()
 def clear(context: Record, book: Record, side: int) -> None:
     """Every order of a side, or of both, leaves. The output and its scratch have room for all."""
     if side == NO_SIDE:

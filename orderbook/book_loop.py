@@ -1,7 +1,6 @@
 """The compiled loop over a batch of events: dispatch, messages, and the crossed-book check."""
 
 import numpy as np
-from numba import njit
 
 from orderbook import book_l2, book_l3, ladder
 from orderbook.book_state import (
@@ -21,6 +20,7 @@ from orderbook.book_state import (
     valid_volume,
 )
 from orderbook.events import Action, BookState, Flag
+from orderbook.jit import jit
 from orderbook.memory import Record, has_reserve, load, store
 
 _ADD = int(Action.ADD)
@@ -54,7 +54,7 @@ _clear_levels = book_l2.clear
 _best_key = ladder.best_key
 
 
-@njit(cache=True)
+@jit()
 def _trade(context: Record, book: Record, event: Record) -> None:
     if (
         valid_side(context, book, event.side, NO_SIDE)
@@ -64,7 +64,7 @@ def _trade(context: Record, book: Record, event: Record) -> None:
         emit_trade(context, book, time_of(event), event.order_id, event.volume, event.price, event.side)
 
 
-@njit(cache=True)
+@jit()
 def _clear(context: Record, book: Record, event: Record) -> None:
     if not valid_side(context, book, event.side, NO_SIDE):
         return
@@ -74,7 +74,7 @@ def _clear(context: Record, book: Record, event: Record) -> None:
         _clear_levels(context, book, event.side)
 
 
-@njit(cache=True)
+@jit()
 def _set_state(context: Record, book: Record, event: Record) -> None:
     if 0 <= event.volume <= _LAST_STATE:
         book.state = event.volume
@@ -82,7 +82,7 @@ def _set_state(context: Record, book: Record, event: Record) -> None:
         count(context, book.instrument, _BAD_STATE)
 
 
-@njit(cache=True)
+@jit()
 def _apply_event(context: Record, book: Record, event: Record) -> None:
     action = event.action
     if action == _ADD:
@@ -105,7 +105,7 @@ def _apply_event(context: Record, book: Record, event: Record) -> None:
         count(context, book.instrument, _BAD_ACTION)
 
 
-@njit(cache=True)
+@jit()
 def _touch(context: Record, book: Record) -> None:
     """Lists a book among those that the open message has changed."""
     if book.message != context.message:
@@ -114,7 +114,7 @@ def _touch(context: Record, book: Record) -> None:
         context.touched_count += 1
 
 
-@njit(cache=True)
+@jit()
 def _count_crossed(context: Record) -> None:
     """Counts the valid books that the message left crossed."""
     for k in range(context.touched_count):
@@ -124,7 +124,7 @@ def _count_crossed(context: Record) -> None:
             count(context, book.instrument, _CROSSED)
 
 
-@njit(cache=True)
+@jit()
 def _has_room(context: Record, event: Record) -> bool:
     """Whether the output can take whatever an event changes; sets `needed` to that."""
     needed = CHANGES_OF_EVENT
@@ -138,7 +138,7 @@ def _has_room(context: Record, event: Record) -> bool:
     return context.written + needed <= context.room
 
 
-@njit(cache=True)
+@jit()
 def _direct(
     context: Record,
     written: int,
@@ -157,7 +157,7 @@ def _direct(
     context.written = written
 
 
-@njit(cache=True)
+@jit()
 def _apply(events: np.ndarray, first: int, context: Record) -> int:
     for e in range(first, len(events)):
         event = events[e]
@@ -171,6 +171,8 @@ def _apply(events: np.ndarray, first: int, context: Record) -> int:
             book = book_of(context, instrument)
             start = context.written
             _apply_event(context, book, event)
+            if context.counts:
+                store(context.counts + 8 * e, context.written - start)
             if context.written > start:
                 end_event(context, start)
                 if context.track:
@@ -183,7 +185,7 @@ def _apply(events: np.ndarray, first: int, context: Record) -> int:
     return len(events)
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def apply_events(
     events: np.ndarray,
     first: int,

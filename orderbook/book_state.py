@@ -7,10 +7,10 @@ function to function would be reference-counted at every call, which costs more 
 from enum import IntEnum
 
 import numpy as np
-from numba import njit
 
 from engine.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE
 from orderbook.events import Side
+from orderbook.jit import jit
 from orderbook.ladder import LADDER
 from orderbook.memory import Record, load, record_at, store
 
@@ -79,6 +79,7 @@ CONTEXT = np.dtype(
         ("message", "i8"),       # number of the open message
         ("last_change", "i8"),   # of the open message, -1 for none
         ("event_start", "i8"),   # first change of the event of `last_change`
+        ("counts", "i8"),        # int64[events], where to write how many changes each event makes; 0: nowhere
     ]
 )
 
@@ -103,26 +104,26 @@ _book_row_at = record_at(_BOOK_ROW)
 _trade_row_at = record_at(_TRADE_ROW)
 
 
-@njit(cache=True)
+@jit()
 def book_of(context: Record, instrument: int) -> Record:
     """The BOOK of an instrument."""
     return _book_at(context.books + _BOOK_BYTES * instrument)
 
 
-@njit(cache=True)
+@jit()
 def ladder_of(context: Record, book: Record, side: int) -> Record:
     """The LADDER of one side of a book."""
     return _ladder_at(context.ladders + _LADDER_BYTES * (2 * book.instrument + side))
 
 
-@njit(cache=True)
+@jit()
 def count(context: Record, instrument: int, problem: int) -> None:
     """Counts a problem of an instrument."""
     address = context.problems + 8 * (PROBLEMS * instrument + problem)
     store(address, load(address) + 1)
 
 
-@njit(cache=True)
+@jit()
 def _begin_change(context: Record, kind: int) -> int:
     change = context.written
     context.written = change + 1
@@ -131,7 +132,7 @@ def _begin_change(context: Record, kind: int) -> int:
     return context.values + _ROW_BYTES * change
 
 
-@njit(cache=True)
+@jit()
 def emit_row(
     context: Record, kind: int, book: Record, ts: int, order_id: int, broker_id: int, volume: int, price: int
 ) -> None:
@@ -146,7 +147,7 @@ def emit_row(
     row.price = price * book.tick_scale
 
 
-@njit(cache=True)
+@jit()
 def emit_trade(
     context: Record, book: Record, ts: int, trade_id: int, volume: int, price: int, side: int
 ) -> None:
@@ -161,7 +162,7 @@ def emit_trade(
     row.side = load(context.aggressors + 8 * side)
 
 
-@njit(cache=True)
+@jit()
 def end_event(context: Record, start: int) -> None:
     """Ends the event whose changes are those from `start` on, of which there is at least one."""
     context.event_start = start
@@ -169,7 +170,7 @@ def end_event(context: Record, start: int) -> None:
     _flags_at(context.flags + context.last_change).flags = _END_OF_EVENT
 
 
-@njit(cache=True)
+@jit()
 def end_message(context: Record) -> None:
     """Marks the last change of the open message, if it has any."""
     if context.last_change >= 0:
@@ -179,13 +180,13 @@ def end_message(context: Record) -> None:
     context.message += 1
 
 
-@njit(cache=True)
+@jit()
 def time_of(event: Record) -> int:
     """The ts of rows that an event makes: the exchange's clock, else the receiver's."""
     return event.exchange_time if event.exchange_time else event.receive_time
 
 
-@njit(cache=True)
+@jit()
 def valid_volume(context: Record, book: Record, volume: int, least: int) -> bool:
     """Whether a volume is at least `least` and fits its column; counts the problem if not."""
     if volume < least:
@@ -197,7 +198,7 @@ def valid_volume(context: Record, book: Record, volume: int, least: int) -> bool
     return True
 
 
-@njit(cache=True)
+@jit()
 def valid_price(context: Record, book: Record, price: int) -> bool:
     """Whether a price fits its column; counts the problem if not."""
     if price > book.max_ticks or price < -book.max_ticks:
@@ -206,7 +207,7 @@ def valid_price(context: Record, book: Record, price: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@jit()
 def valid_side(context: Record, book: Record, side: int, last: int) -> bool:
     """Whether a side is at most `last`; counts the problem if not."""
     if side > last:
@@ -215,7 +216,7 @@ def valid_side(context: Record, book: Record, side: int, last: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@jit()
 def key_of(side: int, price: int) -> int:
     """The ladder key of a price: greater is better on either side."""
     return price if side == BID else -price

@@ -7,9 +7,9 @@ every order within `levels` of it has its place. Each level is a queue of orders
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from orderbook.events import Action, BookState, Flag, Side
+from orderbook.jit import jit
 from orderbook.memory import Record
 
 _ADD = int(Action.ADD)
@@ -97,7 +97,7 @@ FIRST_NUMBER = ORDER_ID
 COUNTERS = 4
 
 
-@njit(cache=True)
+@jit()
 def _write(
     flow: Flow,
     out: np.ndarray,
@@ -121,13 +121,13 @@ def _write(
     return n + 1
 
 
-@njit(cache=True)
+@jit()
 def _write_order(flow: Flow, out: np.ndarray, n: int, s: int, action: int, slot: int, volume: int) -> int:
     order = flow.orders[s, slot]
     return _write(flow, out, n, s, action, order.id, order.level, volume, order.side, order.broker_id)
 
 
-@njit(cache=True)
+@jit()
 def _enqueue(flow: Flow, s: int, slot: int, level: int) -> None:
     market, order, queue = flow.markets[s], flow.orders[s, slot], flow.queues[s, level]
     order.level = level
@@ -144,7 +144,7 @@ def _enqueue(flow: Flow, s: int, slot: int, level: int) -> None:
         market.best_ask = min(market.best_ask, level)
 
 
-@njit(cache=True)
+@jit()
 def _dequeue(flow: Flow, s: int, slot: int) -> None:
     market, order = flow.markets[s], flow.orders[s, slot]
     queue = flow.queues[s, order.level]
@@ -165,7 +165,7 @@ def _dequeue(flow: Flow, s: int, slot: int) -> None:
             market.best_ask += 1
 
 
-@njit(cache=True)
+@jit()
 def _remove(flow: Flow, s: int, slot: int) -> None:
     _dequeue(flow, s, slot)
     market, order, slots = flow.markets[s], flow.orders[s, slot], flow.slots[s]
@@ -177,17 +177,17 @@ def _remove(flow: Flow, s: int, slot: int) -> None:
     slots[market.live] = slot
 
 
-@njit(cache=True)
+@jit()
 def _orders_of(market: Record, side: int) -> int:
     return market.bids if side == _BID else market.live - market.bids
 
 
-@njit(cache=True)
+@jit()
 def _draw_volume(random: np.random.Generator) -> int:
     return ROUND_LOT * (1 + int(random.exponential(2.0)))
 
 
-@njit(cache=True)
+@jit()
 def _draw_level(flow: Flow, random: np.random.Generator, s: int, side: int) -> int:
     """Where a limit order of a side goes: around the fair price, never through the other side."""
     market = flow.markets[s]
@@ -205,7 +205,7 @@ def _draw_level(flow: Flow, random: np.random.Generator, s: int, side: int) -> i
     return min(max(level, market.best_bid + 1), len(flow.queues[s]) - 1)
 
 
-@njit(cache=True)
+@jit()
 def _add(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s: int, side: int) -> int:
     market = flow.markets[s]
     slot = flow.slots[s, market.live]
@@ -222,12 +222,12 @@ def _add(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s: in
     return _write_order(flow, out, n, s, _ADD, slot, order.volume)
 
 
-@njit(cache=True)
+@jit()
 def _draw_order(flow: Flow, random: np.random.Generator, s: int) -> int:
     return flow.slots[s, random.integers(0, flow.markets[s].live)]
 
 
-@njit(cache=True)
+@jit()
 def _draw_deleted(flow: Flow, random: np.random.Generator, s: int) -> int:
     """An order to delete: any, but in an episode the far ones of one side, the near ones of the other."""
     market = flow.markets[s]
@@ -243,7 +243,7 @@ def _draw_deleted(flow: Flow, random: np.random.Generator, s: int) -> int:
     return slot
 
 
-@njit(cache=True)
+@jit()
 def _delete(flow: Flow, out: np.ndarray, n: int, s: int, slot: int) -> int:
     order = flow.orders[s, slot]
     if _orders_of(flow.markets[s], order.side) <= _FEWEST_ORDERS:
@@ -253,7 +253,7 @@ def _delete(flow: Flow, out: np.ndarray, n: int, s: int, slot: int) -> int:
     return n
 
 
-@njit(cache=True)
+@jit()
 def _reduce(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s: int) -> int:
     slot = _draw_order(flow, random, s)
     order = flow.orders[s, slot]
@@ -264,7 +264,7 @@ def _reduce(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s:
     return _write_order(flow, out, n, s, _REDUCE, slot, volume)
 
 
-@njit(cache=True)
+@jit()
 def _modify(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s: int) -> int:
     slot = _draw_order(flow, random, s)
     order = flow.orders[s, slot]
@@ -275,7 +275,7 @@ def _modify(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s:
     return _write_order(flow, out, n, s, _MODIFY, slot, order.volume)
 
 
-@njit(cache=True)
+@jit()
 def _market_order(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s: int, room: int) -> int:
     """An aggressor trades with the best orders of the other side, each a TRADE and an EXECUTE."""
     market = flow.markets[s]
@@ -302,7 +302,7 @@ def _market_order(flow: Flow, random: np.random.Generator, out: np.ndarray, n: i
     return n
 
 
-@njit(cache=True)
+@jit()
 def _burst(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s: int, room: int) -> int:
     """Quotes are cancelled and replaced in one message."""
     sides = np.empty(_LONGEST_BURST, np.int64)
@@ -318,7 +318,7 @@ def _burst(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s: 
     return n
 
 
-@njit(cache=True)
+@jit()
 def _snapshot(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s: int, room: int) -> int:
     """The first message of a symbol: its book, then STATE VALID."""
     first = n
@@ -331,7 +331,7 @@ def _snapshot(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, 
     return n
 
 
-@njit(cache=True)
+@jit()
 def _walk(flow: Flow, random: np.random.Generator, s: int) -> None:
     """The fair price moves; episodes of pressure begin and end."""
     market = flow.markets[s]
@@ -349,7 +349,7 @@ def _walk(flow: Flow, random: np.random.Generator, s: int) -> None:
             market.pressure = 0 if market.pressure else 2 * random.integers(0, 2) - 1
 
 
-@njit(cache=True)
+@jit()
 def _single(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s: int) -> int:
     """One order added or deleted, whichever brings the book towards its size."""
     market = flow.markets[s]
@@ -365,7 +365,7 @@ def _single(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s:
     return _add(flow, random, out, n, s, side)
 
 
-@njit(cache=True)
+@jit()
 def _message(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s: int, room: int) -> int:
     """One message of a symbol, at most `room` events; room is at least 1. Returns the next position."""
     market = flow.markets[s]
@@ -387,7 +387,7 @@ def _message(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s
     return n if n > start else _single(flow, random, out, n, s)
 
 
-@njit(cache=True)
+@jit()
 def _stamp(flow: Flow, random: np.random.Generator, out: np.ndarray, start: int, end: int) -> None:
     """Gives the events of a message their times and sequence number, and the last its flag."""
     clock, counters = flow.clock, flow.counters
@@ -407,7 +407,7 @@ def _stamp(flow: Flow, random: np.random.Generator, out: np.ndarray, start: int,
     counters[SEQUENCE] += 1
 
 
-@njit(cache=True, nogil=True)
+@jit(nogil=True)
 def fill(flow: Flow, random: np.random.Generator, out: np.ndarray, enough: int, most: int) -> int:
     """Writes messages into `out` until it has `enough` events, never more than `most`; returns how many."""
     n = 0

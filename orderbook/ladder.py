@@ -5,8 +5,8 @@ key: the price of a bid, minus the price of an ask, so that the best level is th
 """
 
 import numpy as np
-from numba import njit
 
+from orderbook.jit import jit
 from orderbook.memory import (
     LADDER_BLOCK,
     LEVELS_OF_BLOCK,
@@ -54,27 +54,27 @@ assert SIZES[LADDER_BLOCK] == BLOCK_BYTES
 level_at = record_at(LEVEL)
 
 
-@njit(cache=True)
+@jit()
 def _address(ladder: Record, block: int) -> int:
     return load(ladder.directory + 16 * block + 8)
 
 
-@njit(cache=True)
+@jit()
 def _key_address(block: int, position: int) -> int:
     return block + _HEADER_BYTES + 8 * position
 
 
-@njit(cache=True)
+@jit()
 def _key(block: int, position: int) -> int:
     return load(_key_address(block, position))
 
 
-@njit(cache=True)
+@jit()
 def _level(block: int, position: int) -> int:
     return block + _LEVELS + _LEVEL_BYTES * position
 
 
-@njit(cache=True)
+@jit()
 def _set_count(block: int, count: int) -> None:
     """Sets the number of levels of a block, and its keys past them."""
     store(block, count)
@@ -82,14 +82,14 @@ def _set_count(block: int, count: int) -> None:
         store(_key_address(block, position), _NO_KEY)
 
 
-@njit(cache=True)
+@jit()
 def _move_levels(source: int, position: int, target: int, to: int, count: int) -> None:
     """Moves keys and levels from a position of one block to a position of the same or another."""
     move(_key_address(source, position), _key_address(target, to), count)
     move(_level(source, position), _level(target, to), _LEVEL_WORDS * count)
 
 
-@njit(cache=True)
+@jit()
 def _block_of(ladder: Record, key: int) -> int:
     """The number of the block a key belongs to; the ladder has at least one."""
     # No branch depends on keys: a mispredicted one costs more than the whole search.
@@ -101,7 +101,7 @@ def _block_of(ladder: Record, key: int) -> int:
     return (entry - ladder.directory) >> 4
 
 
-@njit(cache=True)
+@jit()
 def _position(block: int, key: int) -> int:
     """The number of keys in a block below `key`."""
     keys = words_at(block + _HEADER_BYTES, LEVELS_OF_BLOCK)
@@ -111,7 +111,7 @@ def _position(block: int, key: int) -> int:
     return below
 
 
-@njit(cache=True)
+@jit()
 def find(ladder: Record, key: int) -> int:
     """The address of the level with a key, 0 where there is none."""
     if ladder.blocks == 0:
@@ -123,14 +123,14 @@ def find(ladder: Record, key: int) -> int:
     return 0
 
 
-@njit(cache=True)
+@jit()
 def best_key(ladder: Record) -> int:
     """The key of the best level; the ladder has at least one."""
     block = _address(ladder, ladder.blocks - 1)
     return _key(block, load(block) - 1)
 
 
-@njit(cache=True)
+@jit()
 def _insert_block(pool: int, ladder: Record, block: int, lower: int, address: int) -> None:
     if ladder.directory == 0:
         ladder.capacity = _FIRST_CAPACITY
@@ -148,7 +148,7 @@ def _insert_block(pool: int, ladder: Record, block: int, lower: int, address: in
     ladder.blocks += 1
 
 
-@njit(cache=True)
+@jit()
 def _remove_block(pool: int, ladder: Record, block: int) -> None:
     entry = ladder.directory + 16 * block
     release(pool, load(entry + 8), LADDER_BLOCK)
@@ -159,7 +159,7 @@ def _remove_block(pool: int, ladder: Record, block: int) -> None:
         ladder.directory = 0
 
 
-@njit(cache=True)
+@jit()
 def _cut(pool: int, ladder: Record, number: int, position: int, key: int) -> tuple[int, int]:
     """Cuts a full block in two; gives the block and position where a key belongs after it."""
     block = _address(ladder, number)
@@ -178,7 +178,7 @@ def _cut(pool: int, ladder: Record, number: int, position: int, key: int) -> tup
     return block, position
 
 
-@njit(cache=True)
+@jit()
 def _insert_at(
     pool: int, ladder: Record, number: int, position: int, key: int, volume: int, extra: int
 ) -> None:
@@ -195,7 +195,7 @@ def _insert_at(
     ladder.levels += 1
 
 
-@njit(cache=True)
+@jit()
 def _remove_at(pool: int, ladder: Record, number: int, position: int) -> None:
     block = _address(ladder, number)
     count = load(block) - 1
@@ -214,7 +214,7 @@ def _remove_at(pool: int, ladder: Record, number: int, position: int) -> None:
             _remove_block(pool, ladder, number)
 
 
-@njit(cache=True)
+@jit()
 def _begin(pool: int, ladder: Record, key: int) -> None:
     if ladder.blocks == 0:
         first = allocate(pool, LADDER_BLOCK)
@@ -222,7 +222,7 @@ def _begin(pool: int, ladder: Record, key: int) -> None:
         _insert_block(pool, ladder, 0, key, first)
 
 
-@njit(cache=True)
+@jit()
 def change(pool: int, ladder: Record, key: int, volume: int, orders: int) -> None:
     """Adds signed volume and a signed number of orders to a level, which comes and goes with its orders."""
     _begin(pool, ladder, key)
@@ -239,7 +239,7 @@ def change(pool: int, ladder: Record, key: int, volume: int, orders: int) -> Non
         _remove_at(pool, ladder, number, position)
 
 
-@njit(cache=True)
+@jit()
 def insert(pool: int, ladder: Record, key: int, volume: int, extra: int) -> None:
     """Inserts a level whose key is not there."""
     _begin(pool, ladder, key)
@@ -248,14 +248,14 @@ def insert(pool: int, ladder: Record, key: int, volume: int, extra: int) -> None
     _insert_at(pool, ladder, number, position, key, volume, extra)
 
 
-@njit(cache=True)
+@jit()
 def remove(pool: int, ladder: Record, key: int) -> None:
     """Removes the level with a key, which is there."""
     number = _block_of(ladder, key)
     _remove_at(pool, ladder, number, _position(_address(ladder, number), key))
 
 
-@njit(cache=True)
+@jit()
 def clear(pool: int, ladder: Record) -> None:
     """Removes every level."""
     for block in range(ladder.blocks):
@@ -267,7 +267,7 @@ def clear(pool: int, ladder: Record) -> None:
     ladder.levels = 0
 
 
-@njit(cache=True)
+@jit()
 def copy_best(ladder: Record, out: np.ndarray) -> int:
     """Copies the best levels into `out` (KEYED_LEVEL[n]), best first; returns how many."""
     written = 0

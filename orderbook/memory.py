@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, njit, types
+from numba import carray, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
+
+from orderbook.jit import jit
 
 # A numba record in compiled code: fields are attributes, and it is passed by reference.
 Record = Any
@@ -88,7 +90,7 @@ def _pointer(typing_context: Any, address: Any) -> Any:
     return types.CPointer(types.int64)(types.int64), generate
 
 
-@njit(cache=True)
+@jit()
 def words_at(address: int, count: int) -> np.ndarray:
     """The int64[count] stored at an address."""
     return carray(_pointer(address), count)
@@ -107,7 +109,7 @@ def move(typing_context: Any, source: Any, target: Any, words: Any) -> Any:
     return types.none(types.int64, types.int64, types.int64), generate
 
 
-@njit(cache=True)
+@jit()
 def allocate(pool: int, size_class: int) -> int:
     """The address of a block of a size class; its content is undefined."""
     free = pool + 8 * (FREE + size_class)
@@ -124,7 +126,7 @@ def allocate(pool: int, size_class: int) -> int:
     return address
 
 
-@njit(cache=True)
+@jit()
 def release(pool: int, address: int, size_class: int) -> None:
     """Gives a block back for later use."""
     free = pool + 8 * (FREE + size_class)
@@ -132,7 +134,7 @@ def release(pool: int, address: int, size_class: int) -> None:
     store(free, address)
 
 
-@njit(cache=True)
+@jit()
 def has_reserve(pool: int) -> bool:
     """Whether the chunk in use has room for any one event."""
     return load(pool + 8 * END) - load(pool + 8 * BUMP) >= load(pool + 8 * RESERVE)

@@ -6,8 +6,9 @@ splits alone, at most 1,024 rows, so no single order pays for the growth of the 
 """
 
 import numpy as np
-from numba import njit, uint64
+from numba import uint64
 
+from orderbook.jit import jit
 from orderbook.memory import (
     LARGEST_SEGMENT,
     ROW_BYTES,
@@ -45,35 +46,35 @@ row_at = record_at(ROW)
 header_at = record_at(HEADER)
 
 
-@njit(cache=True)
+@jit()
 def _hash(order_id: int) -> np.uint64:
     z = uint64(order_id) * uint64(0x9E3779B97F4A7C15)
     z ^= z >> uint64(32)
     return z * uint64(0xD6E8FEB86659FD93)
 
 
-@njit(cache=True)
+@jit()
 def _entry(book: Record, h: np.uint64) -> int:
     """The address of the directory's word for a hash."""
     return book.directory + 8 * np.int64((h >> uint64(1)) >> uint64(63 - book.depth))
 
 
-@njit(cache=True)
+@jit()
 def _home(h: np.uint64, mask: int) -> np.int64:
     return np.int64(h >> uint64(20)) & mask
 
 
-@njit(cache=True)
+@jit()
 def _row(segment: int, position: int) -> int:
     return segment + ROW_BYTES * (position + 1)
 
 
-@njit(cache=True)
+@jit()
 def _mask(word: int) -> int:
     return (SMALLEST_SEGMENT << (word & _CLASS_BITS)) - 1
 
 
-@njit(cache=True)
+@jit()
 def _probe(segment: int, mask: int, order_id: int, h: np.uint64) -> int:
     """The address of the order's row, or of the free row where its search ends."""
     position = _home(h, mask)
@@ -85,7 +86,7 @@ def _probe(segment: int, mask: int, order_id: int, h: np.uint64) -> int:
         position = (position + 1) & mask
 
 
-@njit(cache=True)
+@jit()
 def find(book: Record, order_id: int) -> int:
     """The address of an order's row, 0 where it does not rest."""
     if book.directory == 0:
@@ -96,7 +97,7 @@ def find(book: Record, order_id: int) -> int:
     return address if row_at(address).volume else 0
 
 
-@njit(cache=True)
+@jit()
 def home_of(book: Record, order_id: int) -> int:
     """The address where the search for an order begins, 0 in a table that has never held one."""
     if book.directory == 0:
@@ -106,7 +107,7 @@ def home_of(book: Record, order_id: int) -> int:
     return _row(word & ~_CLASS_BITS, _home(h, _mask(word)))
 
 
-@njit(cache=True)
+@jit()
 def _new_segment(pool: int, size_class: int, depth: int) -> int:
     """The directory word of an empty segment: its address with its size class in the low bits."""
     segment = allocate(pool, size_class)
@@ -118,7 +119,7 @@ def _new_segment(pool: int, size_class: int, depth: int) -> int:
     return segment | size_class
 
 
-@njit(cache=True)
+@jit()
 def _place(word: int, source: int, h: np.uint64) -> None:
     """Copies a row into a segment that has room and does not hold its order."""
     segment = word & ~_CLASS_BITS
@@ -126,7 +127,7 @@ def _place(word: int, source: int, h: np.uint64) -> None:
     header_at(segment).count += 1
 
 
-@njit(cache=True)
+@jit()
 def _enlarge(pool: int, entry: int) -> None:
     """Replaces the only segment of a small book by one of twice the size."""
     old = load(entry)
@@ -140,7 +141,7 @@ def _enlarge(pool: int, entry: int) -> None:
     store(entry, new)
 
 
-@njit(cache=True)
+@jit()
 def _double(pool: int, book: Record) -> None:
     directory = allocate(pool, WORDS + book.depth + 1)
     for k in range(1 << book.depth):
@@ -152,7 +153,7 @@ def _double(pool: int, book: Record) -> None:
     book.depth += 1
 
 
-@njit(cache=True)
+@jit()
 def _split(pool: int, book: Record, h: np.uint64) -> None:
     """Splits the full segment of a hash in two, by the next bit."""
     old = load(_entry(book, h))
@@ -174,7 +175,7 @@ def _split(pool: int, book: Record, h: np.uint64) -> None:
         store(book.directory + 8 * (first + k), low if k < span >> 1 else high)
 
 
-@njit(cache=True)
+@jit()
 def insert(pool: int, book: Record, order_id: int) -> int:
     """The address of a row for a new order, which the caller fills; 0 where the order rests already."""
     if book.directory == 0:
@@ -199,7 +200,7 @@ def insert(pool: int, book: Record, order_id: int) -> int:
     return address
 
 
-@njit(cache=True)
+@jit()
 def _close(segment: int, mask: int, hole: int) -> None:
     """Frees a row; the rows behind it move up."""
     position = hole
@@ -216,7 +217,7 @@ def _close(segment: int, mask: int, hole: int) -> None:
     header_at(segment).count -= 1
 
 
-@njit(cache=True)
+@jit()
 def remove(book: Record, address: int) -> None:
     """Removes the order whose row is at an address that `find` gave."""
     word = load(_entry(book, _hash(load(address))))
@@ -224,13 +225,13 @@ def remove(book: Record, address: int) -> None:
     _close(segment, _mask(word), (address - segment) // ROW_BYTES - 1)
 
 
-@njit(cache=True)
+@jit()
 def _span(book: Record, entry: int) -> int:
     """How many words of the directory name the segment of this one."""
     return 1 << (book.depth - header_at(load(book.directory + 8 * entry) & ~_CLASS_BITS).depth)
 
 
-@njit(cache=True)
+@jit()
 def clear(pool: int, book: Record) -> None:
     """Removes every order and gives all memory back to the pool."""
     entry = 0
@@ -244,7 +245,7 @@ def clear(pool: int, book: Record) -> None:
     book.depth = 0
 
 
-@njit(cache=True)
+@jit()
 def take_side(book: Record, side: int, out: int) -> int:
     """Moves the orders of one side to ROW[n] at address `out`, which has room; returns how many."""
     taken = entry = 0
@@ -265,7 +266,7 @@ def take_side(book: Record, side: int, out: int) -> int:
     return taken
 
 
-@njit(cache=True)
+@jit()
 def copy_rows(book: Record, out: int) -> int:
     """Copies every order to ROW[n] at address `out`, which has room, in no order; returns how many."""
     copied = entry = 0

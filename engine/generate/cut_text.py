@@ -115,7 +115,7 @@ def _bound_source(name: str, store: Store, cut: Cut, predicate: str, arguments: 
     onward, backward, step = ("above", "lowest", "+") if cut.descending else ("below", "highest", "-")
     own = ", ".join(["O", *prefix])
     lines = [
-        "@njit(cache=True)",
+        "@jit()",
         f"def {name}_bound({', '.join(['O', *prefix, *arguments])}):",
         f"    run = {call}",
     ]

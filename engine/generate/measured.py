@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 
 from engine.maps.memory import primitive
 from engine.plan.steps import Plan, StatementPlan
+from orderbook.jit import jit
 
 from .layout import MEASURES
 from .pipelines import Sum, sums_of
@@ -36,7 +37,7 @@ def cycles(typing_context):  # type: ignore[no-untyped-def]
     return types.int64(), generate
 
 
-@njit(cache=True)
+@jit()
 def read_cycles():  # type: ignore[no-untyped-def]
     """The counter, from plain Python."""
     return cycles()

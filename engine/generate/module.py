@@ -29,7 +29,7 @@ from engine.maps.int128 import (
 from engine.maps.memory import load, load_double, store, store_double
 from engine.maps.dense import Domain
 from engine.maps.shapes import dense, hashed, ordered
-from numba import njit
+from orderbook.jit import jit
 '''
 
 HASHED = (
@@ -76,7 +76,7 @@ class ModuleText:
     @contextmanager
     def function(self, head: str, description: str, options: str = "") -> Iterator[Emitter]:
         """One function, `def head:`, whose body is written inside the context."""
-        self.writer.line(f"@njit(cache=True, error_model='numpy'{options})")
+        self.writer.line(f"@jit(error_model='numpy'{options})")
         with self.writer.block(f"def {head}:"):
             self.writer.line(f'"""{description}"""')
             yield Emitter(self.plan, self.writer, self.layout.handles, self.texts, self._cuts)

@@ -1,15 +1,14 @@
 """The order of doubles as words of trees, and where it lies among exact keys."""
 
-from numba import njit
-
 from engine.changes import NULL_CODE
+from orderbook.jit import jit
 
 HIGHEST = 2**63 - 1
 # How far, relative to a bound, rounding can carry the key that meets it.
 NEAR = 2.0**-48
 
 
-@njit(cache=True)
+@jit()
 def ordered_word(word):  # type: ignore[no-untyped-def]
     """The 64 bits of a double as an integer in the order of doubles, or back; NULL stays below all."""
     if word >= 0 or word == NULL_CODE:
@@ -17,7 +16,7 @@ def ordered_word(word):  # type: ignore[no-untyped-def]
     return word ^ HIGHEST
 
 
-@njit(cache=True)
+@jit()
 def last_below(bound, divisor):  # type: ignore[no-untyped-def]
     """The greatest int64 n with n / divisor < bound, in doubles; -2^63 where there is none."""
     low, high = _bracket(bound, divisor)
@@ -34,7 +33,7 @@ def last_below(bound, divisor):  # type: ignore[no-untyped-def]
     return low
 
 
-@njit(cache=True)
+@jit()
 def last_at_most(bound, divisor):  # type: ignore[no-untyped-def]
     """The greatest int64 n with n / divisor <= bound, in doubles; -2^63 where there is none."""
     low, high = _bracket(bound, divisor)
@@ -51,7 +50,7 @@ def last_at_most(bound, divisor):  # type: ignore[no-untyped-def]
     return low
 
 
-@njit(cache=True)
+@jit()
 def _bracket(bound, divisor):  # type: ignore[no-untyped-def]
     """Two integers that a bound is very likely between."""
     middle = bound * divisor

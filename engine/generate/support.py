@@ -2,11 +2,10 @@
 
 import math
 
-from numba import njit
-
 from engine.changes import NULL_CODE
 from engine.maps.int128 import low_word, wide, words_to_wide
 from engine.maps.memory import calloc, load, load_double, release, store, store_double
+from orderbook.jit import jit
 
 from .layout import ERROR, FIRED, FIRED_CAPACITY, FIRED_WORDS, INFINITE, SCRATCH, WIDE_KEY
 
@@ -14,21 +13,21 @@ LOWEST = -(2**63) + 1
 HIGHEST = 2**63 - 1
 
 
-@njit(cache=True)
+@jit()
 def double_bits(S, value):  # type: ignore[no-untyped-def]
     """The 64 bits of a double, as the word of a key."""
     store_double(S, SCRATCH, value)
     return load(S, SCRATCH)
 
 
-@njit(cache=True)
+@jit()
 def bits_to_double(S, word):  # type: ignore[no-untyped-def]
     """The double whose 64 bits are `word`."""
     store(S, SCRATCH, word)
     return load_double(S, SCRATCH)
 
 
-@njit(cache=True)
+@jit()
 def clamp(value):  # type: ignore[no-untyped-def]
     """The int64 nearest to an Int128."""
     if value > wide(HIGHEST):
@@ -38,13 +37,13 @@ def clamp(value):  # type: ignore[no-untyped-def]
     return low_word(value)
 
 
-@njit(cache=True)
+@jit()
 def wide_null():  # type: ignore[no-untyped-def]
     """NULL among 128-bit integers, none of which is NULL_CODE."""
     return words_to_wide(0, NULL_CODE)
 
 
-@njit(cache=True)
+@jit()
 def key_word(value):  # type: ignore[no-untyped-def]
     """An Int128 that 64 bits hold, or NULL, as the word of a key."""
     if value == wide_null():
@@ -52,7 +51,7 @@ def key_word(value):  # type: ignore[no-untyped-def]
     return low_word(value)
 
 
-@njit(cache=True)
+@jit()
 def checked_word(value, S):  # type: ignore[no-untyped-def]
     """An Int128 as the word of a key; what 64 bits do not hold is noted in the state."""
     if (value < wide(LOWEST) or value > wide(HIGHEST)) and value != wide_null():
@@ -60,7 +59,7 @@ def checked_word(value, S):  # type: ignore[no-untyped-def]
     return key_word(value)
 
 
-@njit(cache=True)
+@jit()
 def widened(word):  # type: ignore[no-untyped-def]
     """An int64 as an Int128, NULL included."""
     if word == NULL_CODE:
@@ -68,7 +67,7 @@ def widened(word):  # type: ignore[no-untyped-def]
     return wide(word)
 
 
-@njit(cache=True)
+@jit()
 def same_integer(value, word):  # type: ignore[no-untyped-def]
     """Whether an Int128 equals an int64, NULL being equal to NULL."""
     if word == NULL_CODE:
@@ -76,7 +75,7 @@ def same_integer(value, word):  # type: ignore[no-untyped-def]
     return value == wide(word)
 
 
-@njit(cache=True)
+@jit()
 def checked_finite(value, S):  # type: ignore[no-untyped-def]
     """A double as it is; what no double holds is noted in the state."""
     if math.isfinite(value):
@@ -85,7 +84,7 @@ def checked_finite(value, S):  # type: ignore[no-untyped-def]
     return 0.0
 
 
-@njit(cache=True)
+@jit()
 def matches(table, code):  # type: ignore[no-untyped-def]
     """Whether the string of a dictionary code is as a pattern says.
 
@@ -94,7 +93,7 @@ def matches(table, code):  # type: ignore[no-untyped-def]
     return 0 <= code < load(table, 0) and load(table, 1 + (code >> 6)) >> (code & 63) & 1 != 0
 
 
-@njit(cache=True)
+@jit()
 def push_key(S, at, words):  # type: ignore[no-untyped-def]
     """The address for one more key of `words` words in the growing list at state word `at`.
 
@@ -114,7 +113,7 @@ def push_key(S, at, words):  # type: ignore[no-untyped-def]
     return load(S, at) + 8 * words * count
 
 
-@njit(cache=True)
+@jit()
 def fire(S, watch, keys, words, old, new):  # type: ignore[no-untyped-def]
     """Appends a firing to the state's list: watch, room for `keys` words, the old row, the new row."""
     used, size = load(S, FIRED_WORDS), 1 + keys + 2 * words
@@ -135,7 +134,7 @@ def fire(S, watch, keys, words, old, new):  # type: ignore[no-untyped-def]
     store(S, FIRED_WORDS, used + size)
 
 
-@njit(cache=True)
+@jit()
 def free(address):  # type: ignore[no-untyped-def]
     """Gives a block back, from plain Python."""
     release(address)

@@ -4,7 +4,7 @@ from string import Template
 
 AROUND = Template('''
 
-@njit(cache=True, forceinline=True)
+@jit(forceinline=True)
 def around(H, $prefix_first key):
     """The sums over the keys below `key`, at it and above it; what follows at that key is found at once."""
     tree = record(H$comma_prefix)

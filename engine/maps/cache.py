@@ -24,6 +24,7 @@ SOURCES = (
     "engine/maps/**/*.py",
     "engine/generate/primitives.py",
     "engine/generate/support.py",
+    "orderbook/jit.py",
     "views/scalars/*.py",
 )
 

@@ -19,11 +19,11 @@ IMPORTS = (
     "from engine.maps.int128 import load_apart, wide",
     "from engine.maps.memory import load, load_double",
     "from engine.maps.vectors import count_at_most, count_below",
-    "from numba import njit",
+    "from orderbook.jit import jit",
 )
 
 CUT = Template('''\
-@njit(cache=True, forceinline=True)
+@jit(forceinline=True)
 def $name($arguments):
     """(found, key, sums): $what."""
     tree = $name_record(H$prefix)
@@ -85,7 +85,7 @@ def cut_source(
     parameters: tuple[str, ...],
     fan_out: int = FAN_OUT,
 ) -> str:
-    """The source of an njit function `name(H, p0.., *parameters) -> (found, boundary key, sums..)`.
+    """The source of a jitted function `name(H, p0.., *parameters) -> (found, boundary key, sums..)`.
 
     Entries are walked upwards, or downwards when `descending`. `predicate` is a Python expression over
     s0, s1, .. (the column sums over the entries before an entry; with it when `inclusive`) and the

@@ -153,7 +153,7 @@ def dense_cut_source(
     column: int,
     inclusive: bool,
 ) -> str:
-    """The source of an njit function `name(H, p0.., limit) -> (found, boundary key, sums..)`.
+    """The source of a jitted function `name(H, p0.., limit) -> (found, boundary key, sums..)`.
 
     Keys are walked in the domain's order. The run is all cells before which (with which, when
     `inclusive`) column number `column` sums to at most `limit`; returned are whether a cell follows it,
@@ -214,6 +214,6 @@ def dense_cut_imports(
         "from engine.maps.int128 import load_wide, store_wide, wide",
         "from engine.maps.memory import load, store",
         "from engine.maps.shapes import dense",
-        "from numba import njit",
+        "from orderbook.jit import jit",
         f"{name}_record = {shape}.record",
     )

@@ -13,7 +13,7 @@ from engine.maps.memory import calloc, high_bits, load, mix, release, store
 from engine.maps.runtime import (
     index_bytes, index_close, index_first, index_insert, index_next, index_open, index_remove,
 )
-from numba import njit
+from orderbook.jit import jit
 
 PREFIX_WORDS = $prefix_words
 LAYOUT = "$layout"
@@ -22,7 +22,7 @@ WORDS = $words
 ''')
 
 STORE = Template('''\
-@njit(cache=True)
+@jit()
 def create():
     """A new empty store: the address of its header."""
     H = calloc(COLUMN_KINDS, 8)
@@ -30,7 +30,7 @@ def create():
     return H
 
 
-@njit(cache=True)
+@jit()
 def release_blocks(H):
     """Give back the cells of every prefix."""
     tree = prefix_first(H)
@@ -40,7 +40,7 @@ def release_blocks(H):
     store(H, ENTRIES, 0)
 
 
-@njit(cache=True)
+@jit()
 def destroy(H):
     """Give back all memory; the handle is dead."""
     release_blocks(H)
@@ -48,7 +48,7 @@ def destroy(H):
     release(H)
 
 
-@njit(cache=True)
+@jit()
 def clear(H):
     """Remove every entry and give their memory back."""
     release_blocks(H)
@@ -56,7 +56,7 @@ def clear(H):
     $open_index
 
 
-@njit(cache=True)
+@jit()
 def open_block(H$comma_prefix):
     """The record of a prefix that has none, with cells that hold nothing."""
     tree = make_record(H$comma_prefix)
@@ -65,14 +65,14 @@ def open_block(H$comma_prefix):
     return tree
 
 
-@njit(cache=True)
+@jit()
 def close_block(H, tree):
     """Give the cells of an empty prefix back."""
     release(load(tree, 0))
     $forget
 
 
-@njit(cache=True, forceinline=True)
+@jit(forceinline=True)
 def add(H, $prefix_first key, $deltas):
     """Add to the values of a key of the domain, which is there afterwards unless they are all zero."""
     tree = record(H$comma_prefix)
@@ -93,14 +93,14 @@ $raised
             close_block(H, tree)
 
 
-@njit(cache=True)
+@jit()
 def assign(H, $prefix_first key, $values):
     """Set the values of a key; it is removed when they are all zero."""
     $olds = get(H, $prefix_first key)
     add(H, $prefix_first key, $changes)
 
 
-@njit(cache=True)
+@jit()
 def get(H, $prefix_first key):
     """The values of a key, zeros when it is not there."""
     tree = record(H$comma_prefix)
@@ -111,7 +111,7 @@ def get(H, $prefix_first key):
     return $reads
 
 
-@njit(cache=True)
+@jit()
 def total(H$comma_prefix):
     """The sums over all keys of a prefix."""
     tree = record(H$comma_prefix)
@@ -121,19 +121,19 @@ def total(H$comma_prefix):
     return $totals
 
 
-@njit(cache=True)
+@jit()
 def size(H):
     """How many entries there are, over all prefixes."""
     return load(H, ENTRIES)
 
 
-@njit(cache=True)
+@jit()
 def error(H):
     """0: sums of these layouts are proved not to overflow."""
     return 0
 
 
-@njit(cache=True)
+@jit()
 def memory_bytes(H):
     """Bytes of memory held, untouched pages of the cells included."""
     held = 8 * COLUMN_KINDS$index_bytes
@@ -144,7 +144,7 @@ def memory_bytes(H):
     return held
 
 
-@njit(cache=True)
+@jit()
 def export(H, out):
     """Copy the first len(out) entries, $words words each, to int64 out[n, $words]."""
     tree = prefix_first(H)
@@ -162,7 +162,7 @@ $export
 ''')
 
 CUT = Template('''\
-@njit(cache=True)
+@jit()
 def $name($arguments):
     """(found, key, sums): $what, from the cursor at word $cursor."""
     tree = $record

@@ -25,7 +25,7 @@ from engine.maps.runtime import (
     index_bytes, index_close, index_first, index_insert, index_next, index_open, index_remove,
 )
 from engine.maps.shapes import hashed
-from numba import njit
+from orderbook.jit import jit
 
 KEY_WORDS = $key_words
 LAYOUT = "$layout"
@@ -35,7 +35,7 @@ $slice_imports
 ''')
 
 STORE = Template('''\
-@njit(cache=True)
+@jit()
 def create():
     """A new empty store: the address of its header."""
     H = calloc($header_words, 8)
@@ -44,7 +44,7 @@ $create_slices
     return H
 
 
-@njit(cache=True)
+@jit()
 def destroy(H):
     """Give back all memory; the handle is dead."""
 $destroy_slices
@@ -52,7 +52,7 @@ $destroy_slices
     release(H)
 
 
-@njit(cache=True)
+@jit()
 def clear(H):
     """Remove every entry and give their memory back."""
 $clear_slices
@@ -60,7 +60,7 @@ $clear_slices
     index_open(H, $key_words, $entry_words)
 
 
-@njit(cache=True)
+@jit()
 def find(H, $keys):
     """The entry with this key, or 0."""
     h = high_bits($hash, 1)
@@ -79,7 +79,7 @@ def find(H, $keys):
         at = (at + 1) & mask
 
 
-@njit(cache=True)
+@jit()
 def insert(H, $keys):
     """A new entry for a key that is not there; its values must be written next."""
     entry = index_insert(H, high_bits($hash, 1))
@@ -88,14 +88,14 @@ $link
     return entry
 
 
-@njit(cache=True)
+@jit()
 def remove(H, entry):
     """Remove an entry that is there."""
 $unlink
     index_remove(H, entry)
 
 
-@njit(cache=True)
+@jit()
 def add(H, $keys, $deltas):
     """Add to the values of a key: its entry, or 0 when it is not there afterwards."""
     entry = find(H, $keys)
@@ -113,7 +113,7 @@ $write_sums
     return entry
 
 
-@njit(cache=True)
+@jit()
 def assign(H, $keys, $values):
     """Set the values of a key: its entry, or 0 when they are all zero."""
     entry = find(H, $keys)
@@ -127,7 +127,7 @@ $write_values
     return entry
 
 
-@njit(cache=True)
+@jit()
 def get(H, $keys):
     """The values of a key, zeros when it is not there."""
     entry = find(H, $keys)
@@ -136,31 +136,31 @@ def get(H, $keys):
     return $reads
 
 
-@njit(cache=True)
+@jit()
 def size(H):
     """How many entries there are."""
     return load(H, SIZE)
 
 
-@njit(cache=True)
+@jit()
 def error(H):
     """Not 0 after a sum overflowed 128 bits."""
     return load(H, ERROR)
 
 
-@njit(cache=True)
+@jit()
 def memory_bytes(H):
     """Bytes of memory held."""
     return $bytes
 
 
-@njit(cache=True)
+@jit()
 def first(H):
     """Some entry, or 0. Nothing may be inserted or removed during a scan."""
     return index_first(H)
 
 
-@njit(cache=True)
+@jit()
 def next_entry(H, entry):
     """The entry after this one in the scan's order, or 0."""
     return index_next(H, entry)
@@ -172,19 +172,19 @@ SCALAR = Template('''\
 ENTRY = 16
 
 
-@njit(cache=True)
+@jit()
 def create():
     """A new empty store: the address of its header, which holds the only entry."""
     return calloc($header_words, 8)
 
 
-@njit(cache=True)
+@jit()
 def destroy(H):
     """Give back all memory; the handle is dead."""
     release(H)
 
 
-@njit(cache=True)
+@jit()
 def clear(H):
     """Set every value to zero."""
     store(H, SIZE, 0)
@@ -192,13 +192,13 @@ def clear(H):
 $write_zeros
 
 
-@njit(cache=True)
+@jit()
 def find(H):
     """The entry, or 0 when it holds nothing."""
     return H + 8 * ENTRY if load(H, SIZE) else 0
 
 
-@njit(cache=True)
+@jit()
 def add(H, $deltas):
     """Add to the values: the entry, or 0 when it holds nothing afterwards."""
     entry = H + 8 * ENTRY
@@ -211,7 +211,7 @@ $scalar_write_sums
     return entry
 
 
-@njit(cache=True)
+@jit()
 def assign(H, $values):
     """Set the values: the entry, or 0 when they are all zero."""
     entry = H + 8 * ENTRY
@@ -223,38 +223,38 @@ $scalar_write_values
     return entry
 
 
-@njit(cache=True)
+@jit()
 def get(H):
     """The values, zeros when there is no entry."""
     entry = H + 8 * ENTRY
     return $reads
 
 
-@njit(cache=True)
+@jit()
 def size(H):
     """1 when the entry holds anything."""
     return load(H, SIZE)
 
 
-@njit(cache=True)
+@jit()
 def error(H):
     """Not 0 after a sum overflowed 128 bits."""
     return load(H, ERROR)
 
 
-@njit(cache=True)
+@jit()
 def memory_bytes(H):
     """Bytes of memory held."""
     return 8 * $header_words
 
 
-@njit(cache=True)
+@jit()
 def first(H):
     """The entry, or 0."""
     return find(H)
 
 
-@njit(cache=True)
+@jit()
 def next_entry(H, entry):
     """0: there is no other."""
     return 0
@@ -263,7 +263,7 @@ def next_entry(H, entry):
 ''')
 
 EXPORT = Template('''\
-@njit(cache=True)
+@jit()
 def export(H, out):
     """Copy the first len(out) entries of a scan, $words words each, to int64 out[n, $words]."""
     entry = first(H)
@@ -277,7 +277,7 @@ def export(H, out):
 
 KEY = Template('''
 
-@njit(cache=True)
+@jit()
 def key_$number(entry):
     """Key word $number of an entry."""
     return load(entry, $number)
@@ -285,7 +285,7 @@ def key_$number(entry):
 
 VALUE = Template('''
 
-@njit(cache=True)
+@jit()
 def value_$number(entry):
     """Value $number of an entry."""
     return $read
@@ -293,13 +293,13 @@ def value_$number(entry):
 
 SLICE = Template('''
 
-@njit(cache=True)
+@jit()
 def slice_${number}_first(H, $keys):
     """Some entry whose key positions $positions hold these words, or 0."""
     return slice_$number.get(load(H, SLICES + $number), $keys)[0]
 
 
-@njit(cache=True)
+@jit()
 def slice_${number}_next(entry):
     """Another entry of the same slice, or 0."""
     return load(entry, $link)

@@ -25,7 +25,7 @@ from engine.maps.tree_runtime import (
 from engine.maps.vectors import (
     count_at_most, count_below, raise_after, raise_checked_after, raise_wide_after, shift_words,
 )
-from numba import njit
+from orderbook.jit import jit
 
 PREFIX_WORDS = $prefix_words
 LAYOUT = "$layout"
@@ -37,30 +37,30 @@ $offsets
 ''')
 
 NO_PREFIX = Template('''\
-@njit(cache=True)
+@jit()
 def record(H):
     """The address of (root, height), or 0 when there is no tree."""
     return H + 8 * ROOT if load(H, ROOT) != 0 else 0
 
 
-@njit(cache=True)
+@jit()
 def make_record(H):
     """The record of the tree, there or not."""
     return H + 8 * ROOT
 
 
-@njit(cache=True)
+@jit()
 def drop_record(H, tree):
     """Forget an empty tree."""
 
 
-@njit(cache=True)
+@jit()
 def prefix_first(H):
     """The record of some tree, or 0."""
     return record(H)
 
 
-@njit(cache=True)
+@jit()
 def prefix_next(H, tree):
     """0: there is no other tree."""
     return 0
@@ -69,7 +69,7 @@ def prefix_next(H, tree):
 ''')
 
 PREFIX = Template('''\
-@njit(cache=True)
+@jit()
 def record(H, $prefix):
     """The address of (root, height) of a prefix's tree, or 0 when it has none."""
     h = high_bits($hash, 1)
@@ -88,7 +88,7 @@ def record(H, $prefix):
         at = (at + 1) & mask
 
 
-@njit(cache=True)
+@jit()
 def make_record(H, $prefix):
     """A new record for a prefix that has none."""
     entry = index_insert(H, high_bits($hash, 1))
@@ -98,20 +98,20 @@ $store_prefix
     return entry + 8 * PREFIX_WORDS
 
 
-@njit(cache=True)
+@jit()
 def drop_record(H, tree):
     """Forget an empty tree."""
     index_remove(H, tree - 8 * PREFIX_WORDS)
 
 
-@njit(cache=True)
+@jit()
 def prefix_first(H):
     """The record of some tree, or 0. Nothing may be inserted or removed during a scan."""
     entry = index_first(H)
     return entry + 8 * PREFIX_WORDS if entry != 0 else 0
 
 
-@njit(cache=True)
+@jit()
 def prefix_next(H, tree):
     """The record of another tree in the scan's order, or 0."""
     entry = index_next(H, tree - 8 * PREFIX_WORDS)
@@ -121,7 +121,7 @@ def prefix_next(H, tree):
 ''')
 
 STORE = Template('''\
-@njit(cache=True)
+@jit()
 def create():
     """A new empty store: the address of its header."""
     H = calloc($header_words, 8)
@@ -131,7 +131,7 @@ $open_index
     return H
 
 
-@njit(cache=True)
+@jit()
 def destroy(H):
     """Give back all memory; the handle is dead."""
     tree_close(H)
@@ -139,7 +139,7 @@ $close_index
     release(H)
 
 
-@njit(cache=True)
+@jit()
 def clear(H):
     """Remove every entry and give their memory back."""
     tree_close(H)
@@ -149,7 +149,7 @@ $close_index
 $open_index
 
 
-@njit(cache=True, forceinline=True)
+@jit(forceinline=True)
 def locate(H, tree, key):
     """(leaf, position) of the first entry >= key in its leaf; leaves the path in the header."""
     node = load(tree, 0)
@@ -166,7 +166,7 @@ def locate(H, tree, key):
     return node, position
 
 
-@njit(cache=True, forceinline=True)
+@jit(forceinline=True)
 def seek(tree, key):
     """What `locate` gives, for a read: the path is not left."""
     node = load(tree, 0)
@@ -176,13 +176,13 @@ def seek(tree, key):
     return node, count_below(node + 8 * KEYS, key, $fan_out)
 
 
-@njit(cache=True)
+@jit()
 def holds(leaf, position, key):
     """Whether a position found by `locate` is the key's own entry."""
     return position < load(leaf, COUNT) and load(leaf, KEYS + position) == key
 
 
-@njit(cache=True, forceinline=True)
+@jit(forceinline=True)
 def raise_above(H, tree, $deltas):
     """Add to every sum above the entry of the last search."""
     height = load(tree, 1)
@@ -193,7 +193,7 @@ $raise_above
 $refresh
 
 
-@njit(cache=True)
+@jit()
 def insert(H, tree, $prefix_first key, $deltas):
     """Add an entry where the last search ended; its leaf may be full, or no tree there yet."""
     if tree == 0:
@@ -210,7 +210,7 @@ $raise_insert
     raise_above(H, tree, $deltas)
 
 
-@njit(cache=True)
+@jit()
 def joins(H, count):
     """Whether the leaf of the last search is merged with a neighbour once it holds so few entries."""
     parent = load(H, PATH + 2)
@@ -219,7 +219,7 @@ def joins(H, count):
     return beside >= 0 and 4 * (count + load(load(parent, CHILDREN + beside), COUNT)) <= 3 * FAN_OUT
 
 
-@njit(cache=True)
+@jit()
 def remove(H, tree, leaf, position, $deltas):
     """Remove the entry of the last search; the deltas are minus its values."""
     count = load(leaf, COUNT) - 1
@@ -236,7 +236,7 @@ $raise_remove
     raise_above(H, tree, $deltas)
 
 
-@njit(cache=True, forceinline=True)
+@jit(forceinline=True)
 def add(H, $prefix_first key, $deltas):
     """Add to the values of a key, which is there afterwards unless its exact values are all zero."""
     leaf = position = 0
@@ -265,14 +265,14 @@ $raise_doubles
     raise_above(H, tree, $deltas)
 
 
-@njit(cache=True)
+@jit()
 def assign(H, $prefix_first key, $values):
     """Set the values of a key; it is removed when the exact ones are all zero."""
     $olds = get(H, $prefix_first key)
 $assign
 
 
-@njit(cache=True)
+@jit()
 def get(H, $prefix_first key):
     """The values of a key, zeros when it is not there."""
     tree = record(H$comma_prefix)
@@ -284,7 +284,7 @@ def get(H, $prefix_first key):
     return $reads
 
 
-@njit(cache=True)
+@jit()
 def total(H$comma_prefix):
     """The sums over all keys of a prefix."""
     tree = record(H$comma_prefix)
@@ -295,7 +295,7 @@ $total_doubles
     return $totals
 
 
-@njit(cache=True)
+@jit()
 def range_sum(H, $prefix_first low, high):
     """The sums over low <= key <= high; zeros when low > high."""
     tree = record(H$comma_prefix)
@@ -327,7 +327,7 @@ $range_doubles
     return $range_result
 
 
-@njit(cache=True)
+@jit()
 def lowest(H$comma_prefix):
     """(found, key) of the first entry."""
     tree = record(H$comma_prefix)
@@ -339,7 +339,7 @@ def lowest(H$comma_prefix):
     return True, load(node, KEYS)
 
 
-@njit(cache=True)
+@jit()
 def highest(H$comma_prefix):
     """(found, key) of the last entry."""
     tree = record(H$comma_prefix)
@@ -351,7 +351,7 @@ def highest(H$comma_prefix):
     return True, load(node, KEYS + load(node, COUNT) - 1)
 
 
-@njit(cache=True)
+@jit()
 def range_first(H, $prefix_first low):
     """The cursor (leaf, position) of the first entry with key >= low; leaf 0 when there is none."""
     tree = record(H$comma_prefix)
@@ -363,7 +363,7 @@ def range_first(H, $prefix_first low):
     return load(leaf, RIGHT), 0
 
 
-@njit(cache=True)
+@jit()
 def range_next(leaf, position):
     """The cursor after this one, upwards; leaf 0 at the end. Nothing may change during a walk."""
     if position + 1 < load(leaf, COUNT):
@@ -371,7 +371,7 @@ def range_next(leaf, position):
     return load(leaf, RIGHT), 0
 
 
-@njit(cache=True)
+@jit()
 def range_last(H, $prefix_first high):
     """The cursor (leaf, position) of the last entry with key <= high; leaf 0 when there is none."""
     tree = record(H$comma_prefix)
@@ -383,7 +383,7 @@ def range_last(H, $prefix_first high):
     return range_previous(leaf, position)
 
 
-@njit(cache=True)
+@jit()
 def range_previous(leaf, position):
     """The cursor before this one, downwards; leaf 0 at the end."""
     if position > 0:
@@ -394,13 +394,13 @@ def range_previous(leaf, position):
     return before, load(before, COUNT) - 1
 
 
-@njit(cache=True)
+@jit()
 def key_at(leaf, position):
     """The key at a cursor."""
     return load(leaf, KEYS + position)
 
 
-@njit(cache=True)
+@jit()
 def at_or_above(H, $prefix_first key):
     """(found, key) of the first entry whose key is >= key."""
     leaf, position = range_first(H, $prefix_first key)
@@ -409,7 +409,7 @@ def at_or_above(H, $prefix_first key):
     return True, load(leaf, KEYS + position)
 
 
-@njit(cache=True)
+@jit()
 def at_or_below(H, $prefix_first key):
     """(found, key) of the last entry whose key is <= key."""
     leaf, position = range_last(H, $prefix_first key)
@@ -418,25 +418,25 @@ def at_or_below(H, $prefix_first key):
     return True, load(leaf, KEYS + position)
 
 
-@njit(cache=True)
+@jit()
 def size(H):
     """How many entries there are, over all prefixes."""
     return load(H, ENTRIES)
 
 
-@njit(cache=True)
+@jit()
 def error(H):
     """Not 0 after a sum overflowed 128 bits."""
     return load(H, ERROR)
 
 
-@njit(cache=True)
+@jit()
 def memory_bytes(H):
     """Bytes of memory held."""
     return 8 * $header_words + tree_bytes(H)$index_bytes
 
 
-@njit(cache=True)
+@jit()
 def export(H, out):
     """Copy the first len(out) entries, $words words each, to int64 out[n, $words]."""
     tree = prefix_first(H)
@@ -457,7 +457,7 @@ $export
 
 WORD = Template('''
 
-@njit(cache=True)
+@jit()
 def prefix_$number(tree):
     """Prefix word $number of a record."""
     return load(tree, $number - PREFIX_WORDS)
@@ -465,7 +465,7 @@ def prefix_$number(tree):
 
 VALUE = Template('''
 
-@njit(cache=True)
+@jit()
 def value_${number}_at(leaf, position):
     """Value $number at a cursor."""
     return $read

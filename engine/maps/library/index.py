@@ -6,8 +6,6 @@ alone, so the largest pause is one segment or one copy of the directory. Entries
 hashes collide so that splitting would only blow up the directory, the segment grows instead.
 """
 
-from numba import njit
-
 from engine.maps.header import (
     ADDRESS,
     ADDRESS_BITS,
@@ -30,14 +28,15 @@ from engine.maps.header import (
 from engine.maps.linkage import exported
 from engine.maps.memory import abort, calloc, high_bits, load, mix, release, store
 from engine.maps.runtime import pool_bytes, pool_close, pool_give, pool_open, pool_take
+from orderbook.jit import jit
 
 
-@njit(cache=True)
+@jit()
 def add_to(address, index, amount):
     store(address, index, load(address, index) + amount)
 
 
-@njit(cache=True)
+@jit()
 def heap_take(H, words):
     """Zeroed words from the heap, accounted in the header."""
     address = calloc(words, 8)
@@ -47,13 +46,13 @@ def heap_take(H, words):
     return address
 
 
-@njit(cache=True)
+@jit()
 def heap_give(H, address, words):
     release(address)
     add_to(H, HEAP_BYTES, -8 * words)
 
 
-@njit(cache=True)
+@jit()
 def new_segment(H, log, local_depth):
     """An empty segment of 2^log slots; those of the usual full size are pooled."""
     words = SLOTS + (1 << log)
@@ -67,7 +66,7 @@ def new_segment(H, log, local_depth):
     return segment
 
 
-@njit(cache=True)
+@jit()
 def drop_segment(H, segment, log):
     if log == FULL_LOG:
         pool_give(H + 8 * SEGMENT_POOL, segment)
@@ -75,7 +74,7 @@ def drop_segment(H, segment, log):
         heap_give(H, segment, SLOTS + (1 << log))
 
 
-@njit(cache=True)
+@jit()
 def place(segment, log, slot):
     """Write a slot word into the first free slot from its home on."""
     mask = (1 << log) - 1
@@ -86,7 +85,7 @@ def place(segment, log, slot):
     store(segment, 0, load(segment, 0) + 1)
 
 
-@njit(cache=True)
+@jit()
 def entry_hash(H, entry):
     h = SEED
     for i in range(load(H, KEY_WORDS)):
@@ -94,12 +93,12 @@ def entry_hash(H, entry):
     return high_bits(h, 1)
 
 
-@njit(cache=True)
+@jit()
 def segment_word(H, h):
     return load(load(H, DIRECTORY), h >> load(H, SHIFT))
 
 
-@njit(cache=True)
+@jit()
 def set_directory(H, h, local_depth, word):
     """Point all directory places that share the first `local_depth` bits of `h` to one segment."""
     span = 1 << (63 - load(H, SHIFT) - local_depth)
@@ -109,7 +108,7 @@ def set_directory(H, h, local_depth, word):
         store(directory, i, word)
 
 
-@njit(cache=True)
+@jit()
 def resize_directory(H, depth):
     """Double or halve the directory to 2^depth places."""
     old = load(H, DIRECTORY)
@@ -122,7 +121,7 @@ def resize_directory(H, depth):
     store(H, SHIFT, 63 - depth)
 
 
-@njit(cache=True)
+@jit()
 def resize_segment(H, h, new_log):
     word = segment_word(H, h)
     segment = word & ADDRESS
@@ -137,7 +136,7 @@ def resize_segment(H, h, new_log):
     set_directory(H, h, local_depth, (new_log << ADDRESS_BITS) | new)
 
 
-@njit(cache=True)
+@jit()
 def split_segment(H, h):
     """Share a full-size segment's entries out to two by the next bit of their hashes."""
     segment = segment_word(H, h) & ADDRESS
@@ -160,7 +159,7 @@ def split_segment(H, h):
     set_directory(H, h | (1 << bit), local_depth + 1, (FULL_LOG << ADDRESS_BITS) | one)
 
 
-@njit(cache=True)
+@jit()
 def make_room(H, h, segment, log):
     local_depth = load(segment, 1)
     depth = 63 - load(H, SHIFT)
@@ -171,7 +170,7 @@ def make_room(H, h, segment, log):
         resize_segment(H, h, log + 1)
 
 
-@njit(cache=True)
+@jit()
 def merge_segments(H, h, buddy):
     """Merge the segment of `h` with its buddy, then halve the directory as often as possible."""
     segment = segment_word(H, h) & ADDRESS
@@ -192,7 +191,7 @@ def merge_segments(H, h, buddy):
         resize_directory(H, depth)
 
 
-@njit(cache=True)
+@jit()
 def shrink(H, h):
     """Merge or halve the segment of `h` while it is nearly empty."""
     while True:
@@ -218,7 +217,7 @@ def shrink(H, h):
             return
 
 
-@njit(cache=True)
+@jit()
 def scan(H, position, at):
     """The first entry from slot `at` of the segment at a directory position on; 0 at the end."""
     depth = 63 - load(H, SHIFT)
@@ -236,7 +235,7 @@ def scan(H, position, at):
     return 0
 
 
-@njit(cache=True)
+@jit()
 def slot_of(H, h, entry):
     """The slot number of an entry that is there."""
     word = segment_word(H, h)

@@ -4,8 +4,6 @@ Slabs are mapped one by one: freeing a large heap block in one piece can pause f
 The ring of slabs keeps those with a free block first, so taking and giving are O(1).
 """
 
-from numba import njit
-
 from engine.maps.header import (
     BLOCK_BYTES,
     CAPACITY,
@@ -21,6 +19,7 @@ from engine.maps.header import (
 )
 from engine.maps.linkage import exported
 from engine.maps.memory import MAP_FLAGS, PROTECTION, abort, load, memory_map, memory_unmap, store
+from orderbook.jit import jit
 
 
 @exported
@@ -42,7 +41,7 @@ def pool_open(pool, block_words):
     return 0
 
 
-@njit(cache=True)
+@jit()
 def map_aligned(size, hint):
     """`size` fresh bytes aligned to `size`, at `hint` if the system agrees."""
     address = memory_map(hint, size, PROTECTION, MAP_FLAGS, -1, 0)
@@ -62,7 +61,7 @@ def map_aligned(size, hint):
     return aligned
 
 
-@njit(cache=True)
+@jit()
 def link_first(pool, slab):
     """Put a slab at the head of the ring."""
     head = load(pool, SLAB)
@@ -78,7 +77,7 @@ def link_first(pool, slab):
     store(pool, SLAB, slab)
 
 
-@njit(cache=True)
+@jit()
 def unlink_slab(pool, slab):
     """Take a slab, not the only one, out of the ring."""
     after = load(slab, NEXT)

@@ -19,8 +19,6 @@ node is a lower bound of child c, and the first equals the node's own bound in i
 integer along the left edge).
 """
 
-from numba import njit
-
 from engine.maps.doubles import sum_doubles
 from engine.maps.header import (
     COLUMN_KINDS,
@@ -48,15 +46,16 @@ from engine.maps.int128 import load_apart, store_apart
 from engine.maps.linkage import exported
 from engine.maps.memory import load, load_double, memory_move, store, store_double
 from engine.maps.runtime import pool_bytes, pool_close, pool_give, pool_open, pool_take
+from orderbook.jit import jit
 
 
-@njit(cache=True)
+@jit()
 def first_column(H):
     """The word of gap 0 of the first column."""
     return KEYS + load(H, FAN_OUT) + GAP_ROOM - 1
 
 
-@njit(cache=True)
+@jit()
 def columns_end(H):
     """Words of a node before its children."""
     fan_out = load(H, FAN_OUT)
@@ -66,13 +65,13 @@ def columns_end(H):
     return end
 
 
-@njit(cache=True)
+@jit()
 def move(node, target, source, words):
     if words > 0:
         memory_move(node + 8 * target, node + 8 * source, 8 * words)
 
 
-@njit(cache=True)
+@jit()
 def new_node(H, inner):
     """An empty node: unused keys are the highest, so that counting smaller keys never sees them."""
     node = pool_take(H + 8 * (INNER_POOL if inner else LEAF_POOL))
@@ -83,7 +82,7 @@ def new_node(H, inner):
     return node
 
 
-@njit(cache=True)
+@jit()
 def drop_node(H, node, inner):
     """Take a node out of the list of leaves and give it back."""
     before = load(node, LEFT)
@@ -95,7 +94,7 @@ def drop_node(H, node, inner):
     pool_give(H + 8 * (INNER_POOL if inner else LEAF_POOL), node)
 
 
-@njit(cache=True)
+@jit()
 def fold(pairs, distance, start, end):
     """(high, low) sum of the double-doubles start .. end - 1; low words are `distance` words on."""
     high = 0.0
@@ -105,7 +104,7 @@ def fold(pairs, distance, start, end):
     return high, low
 
 
-@njit(cache=True)
+@jit()
 def refresh_child(H, parent, position, child):
     """Recompute the double-double sums of one child."""
     fan_out = load(H, FAN_OUT)
@@ -119,7 +118,7 @@ def refresh_child(H, parent, position, child):
         offset += (fan_out + GAP_ROOM) * (1 if kind == INTEGER else 2)
 
 
-@njit(cache=True)
+@jit()
 def open_place(H, node, position, key):
     """Shift what is from `position` of an inner node on one place up; the new place sums to zero."""
     fan_out = load(H, FAN_OUT)
@@ -139,7 +138,7 @@ def open_place(H, node, position, key):
     move(node, children + position + 1, children + position, count - position)
 
 
-@njit(cache=True)
+@jit()
 def close_place(H, node, position, inner):
     """Remove a place: its sum goes to the place before (and is zero when there is none)."""
     fan_out = load(H, FAN_OUT)
@@ -160,7 +159,7 @@ def close_place(H, node, position, inner):
         move(node, children + position, children + position + 1, count - position)
 
 
-@njit(cache=True)
+@jit()
 def move_upper(H, node, right, half, inner):
     """Move what a full node has from place `half` on to an empty one."""
     fan_out = load(H, FAN_OUT)
@@ -199,7 +198,7 @@ def move_upper(H, node, right, half, inner):
             store(right, children + i, load(node, children + half + i))
 
 
-@njit(cache=True)
+@jit()
 def split_child(H, parent, position, kept, inner):
     """Split the full child at `position` of a parent with room; `inner`: the child is not a leaf."""
     children = columns_end(H)
@@ -232,7 +231,7 @@ def split_child(H, parent, position, kept, inner):
     refresh_child(H, parent, position + 1, right)
 
 
-@njit(cache=True)
+@jit()
 def grow_root(H, record):
     """Put a new root with one child over the root."""
     child = load(record, 0)
@@ -254,7 +253,7 @@ def grow_root(H, record):
     store(record, 1, load(record, 1) + 1)
 
 
-@njit(cache=True)
+@jit()
 def child_position(node, key):
     """The child that a key belongs to."""
     position = 0
@@ -264,7 +263,7 @@ def child_position(node, key):
     return position
 
 
-@njit(cache=True)
+@jit()
 def highest_key(H, record):
     """The greatest key of a tree that has one."""
     children = columns_end(H)
@@ -274,7 +273,7 @@ def highest_key(H, record):
     return load(node, KEYS + load(node, COUNT) - 1)
 
 
-@njit(cache=True)
+@jit()
 def merge(H, left, right, bound, level):
     """Append what `right` holds to `left`, whose keys start at `bound`; both fit into one node.
 
@@ -317,7 +316,7 @@ def merge(H, left, right, bound, level):
     drop_node(H, right, level > 0)
 
 
-@njit(cache=True)
+@jit()
 def relieve(H, parent, position, level):
     """Merge or free the underfull child at `position`; the place it is in afterwards, or -1.
 
@@ -343,7 +342,7 @@ def relieve(H, parent, position, level):
     return right_position - 1
 
 
-@njit(cache=True)
+@jit()
 def block_words(words):
     """Words of a node's block: nodes of a tree that agree in their place on a page delay each other."""
     return words + 8 if words & 31 == 0 else words
@@ -444,7 +443,7 @@ def tree_erase(H, record):
     return 1
 
 
-@njit(cache=True)
+@jit()
 def add_run(H, node, offset, start, end):
     """Add double-doubles start .. end - 1 of a node's column to SUM."""
     high, low = fold(node + 8 * offset, load(H, FAN_OUT) + GAP_ROOM, start, end)
@@ -453,7 +452,7 @@ def add_run(H, node, offset, start, end):
     store_double(H, SUM + 1, low)
 
 
-@njit(cache=True)
+@jit()
 def entries_up_to(leaf, key, inclusive):
     """How many entries of a leaf are < key (or <= key)."""
     count = 0
