@@ -18,7 +18,7 @@ from engine.plan import steps
 
 RUNNER = Path(__file__).with_name("random_queries_runner.py")
 PROCESSES = min(4, os.cpu_count() or 1)
-SAMPLED = 80
+SAMPLED = 48
 UNCOMPILED = 10_000
 COMPILED = 500
 MOST_REFUSED = 0.15
