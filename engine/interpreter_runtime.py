@@ -28,6 +28,7 @@ from .map_entries import (
     exact_words,
 )
 from .map_matching import Match
+from .recorded import FiringRecorder, Recording
 from .runtime import Firing, PlainFiring, PlainRow, Row, Runtime, Watch, Word
 
 Key = tuple[Word, ...]
@@ -51,6 +52,16 @@ class InterpreterRuntime:
         self._interpreter.program = replace(self._program, results=(*self._program.results, *results))
         self._looks = [self._look(i) for i in range(len(results))]
         self._firings = []
+
+    def record(self, recordings: Sequence[Recording]) -> FiringRecorder:
+        """See Runtime."""
+        return FiringRecorder(self, self._program, recordings, self._unlook)
+
+    def _unlook(self, watch: int, rows: Sequence[tuple[Key, Row | None]]) -> None:
+        for key, row in rows:
+            self._looks[watch].pop(key, None)
+            if row is not None:
+                self._looks[watch][key] = row, True
 
     def _watched(self, index: int, watch: Watch) -> Result:
         """The watched view with the condition as one more column."""

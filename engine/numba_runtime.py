@@ -29,6 +29,7 @@ from .generate.layout import (
     LIST,
     LOOK_WORDS,
     MEASURES,
+    RECORDS,
     ROW,
     TEXTS,
     WIDE_KEY,
@@ -36,6 +37,7 @@ from .generate.layout import (
     row_words,
 )
 from .generate.measured import MeasuredWrites, numbered, read_cycles
+from .generate.recorded import record_module
 from .generate.support import free
 from .generate.triggers import program_module
 from .generate.watches import Look, looks_of, watch_module
@@ -43,6 +45,7 @@ from .generate.writes import Writes
 from .map_entries import Entries, MapRows
 from .map_matching import Match
 from .maps.cache import publish
+from .numba_recorder import NumbaRecorder
 from .numba_transfer import (
     add_entries,
     counted,
@@ -56,6 +59,7 @@ from .numba_transfer import (
 from .plan.planner import plan
 from .plan.statistics import Statistics
 from .plan.steps import Directory, Store
+from .recorded import Recording
 from .row_format import RecordFormat, RowFormat, UnpackedFiring, UnpackedRow, unpacker, word_of
 from .runtime import Firing, Row, Runtime, Watch, Word
 from .text_constants import TextConstants
@@ -101,22 +105,48 @@ class NumbaRuntime:
         self._finalizer = weakref.finalize(self, _close, self._owned)
         self._looks: tuple[Look, ...] = ()
         self._blocks: list[_Block] = []
+        self._lists: list[_Block] = []
         self.watch(())
         if self.plan.initial:
             self.module.initialise(self._state.address)
 
     def watch(self, watches: Sequence[Watch]) -> None:
         """Replaces the watches; the driver for a new set of conditions is generated and compiled."""
-        state, layout = self._state, self._layout
-        self._close_looks()
         self._watches = tuple(watches)
         self._records = [RecordFormat(self._formats[self._results[w.view]]) for w in watches]
-        self._fired = False
         source = watch_module(self.plan, self.module.__name__, watches, self._texts.places)
-        self.driver = _published("watch", source)
+        self._drive(_published("watch", source), looks_of(self.plan, watches))
+        if self._looks:
+            self.driver.look(self._address, True, True)
+
+    def record(self, recordings: Sequence[Recording]) -> NumbaRecorder:
+        """See Runtime."""
+        looks = tuple(Look(self._results[r.view], r.per_message, ()) for r in recordings)
+        source = record_module(self.plan, self.module.__name__, looks, self._texts.places)
+        self._drive(_published("record", source), looks)
+        self._lists = [_Block(3) for _ in looks]
+        for look, block in zip(looks, self._lists, strict=True):
+            self._state[self._layout.look(look.view, look.per_message) + RECORDS] = block.address
+        self.driver.look(self._address, True, -1)
+        return NumbaRecorder(self, recordings, [block.words for block in self._lists])
+
+    def look(self) -> None:
+        """Records what became of rows of views at the end of messages, as if one ended here."""
+        self.driver.look(self._address, True, 0)
+
+    def unlook(self, view: str, per_message: bool, rows: np.ndarray) -> None:
+        """Makes int64[n, words of the key and of the row] those that the last look at a recorded view saw."""
+        unlook = getattr(self.driver, f"unlook_{self._results[view]}_{int(per_message)}")
+        unlook(self._address, rows.ctypes.data, len(rows))
+
+    def _drive(self, driver: ModuleType, looks: tuple[Look, ...]) -> None:
+        """Goes on with another driver, whose looks have seen nothing."""
+        state, layout = self._state, self._layout
+        self._close_looks()
+        self._fired = False
+        self.driver, self._looks = driver, looks
         state[TEXTS] = self._texts.store()
-        self._looks = looks_of(self.plan, watches)
-        for look in self._looks:
+        for look in looks:
             at = layout.look(look.view, look.per_message)
             result = self.plan.results[look.view]
             if result.result.keys:
@@ -128,9 +158,7 @@ class NumbaRuntime:
             state[at + ROW] = self._blocks[-1].address
             state[at + COUNT] = -1
             state[at + ACTIVE] = 1
-        self._run = self.driver.run
-        if self._looks:
-            self.driver.look(state.address, True, True)
+        self._run = driver.run
 
     def apply(self, batch: ChangeBatch, start: int = 0) -> int:
         """Applies changes from `start` on; see Runtime."""
@@ -183,6 +211,15 @@ class NumbaRuntime:
 
     def rows(self, view: str) -> Iterator[tuple[tuple[Word, ...], Row]]:
         """All rows of a view, in any order."""
+        form = self._formats[self._results[view]]
+        for values in struct.iter_unpack("<" + form.key + form.row, self.row_words(view).tobytes()):
+            yield (
+                form.decoded_key(values[: form.key_count]),
+                UnpackedRow(values[form.key_count :], form.columns),
+            )
+
+    def row_words(self, view: str) -> np.ndarray:
+        """All rows of a view, in any order: int64[n, words of the key and of the row]; see RowFormat."""
         number = self._results[view]
         form, multiplicity = self._formats[number], self.plan.results[number].result.multiplicity
         count = 1
@@ -193,11 +230,7 @@ class NumbaRuntime:
         written = getattr(self.module, f"rows_{number}")(self._state.address, out.ctypes.data, count)
         if self._state[ERROR]:
             self._overflow()
-        for values in struct.iter_unpack("<" + form.key + form.row, out[:written].tobytes()):
-            yield (
-                form.decoded_key(values[: form.key_count]),
-                UnpackedRow(values[form.key_count :], form.columns),
-            )
+        return out[:written]
 
     def map_sizes(self) -> dict[str, int]:
         """Entries of every map's store; maps that share one are counted together."""
@@ -325,6 +358,9 @@ class NumbaRuntime:
             free(self._state[at + LIST])
             for word in range(LOOK_WORDS):
                 self._state[at + word] = 0
+        for block in self._lists:
+            free(block[0])
+        self._lists = []
         self._blocks.clear()
         self._state[DIRTY] = 0
         self._state[FIRED_WORDS] = 0

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from views.compiler.calculus import Scalar
 from .changes import ChangeBatch
 from .map_entries import Entries, MapRows
 from .map_matching import Match
+
+if TYPE_CHECKING:
+    from .recorded import Recorder, Recording
 
 # An encoded value: a scaled integer, ns, a dictionary code, a float, or None for NULL.
 Word = int | float | None
@@ -93,6 +96,12 @@ class Runtime(Protocol):
 
     def firings(self) -> Sequence[Firing]:
         """The firings at which `apply` stopped, by watch and then by order of change; empty if none."""
+
+    def record(self, recordings: "Sequence[Recording]") -> "Recorder":
+        """What applies changes from now on, and records these views instead of watching.
+
+        Rows as they are now are a first look. The recorder ends with the next call of `watch` or `record`.
+        """
 
     def row(self, view: str, key: tuple[Word, ...]) -> Row | None:
         """One row of a view as of the last change; None where there is none."""

@@ -31,6 +31,7 @@ COUNT = 2
 CAPACITY = 3
 CACHE = 4  # rows as they were at the last look
 ROW = 5  # address of the row at hand
+RECORDS = 6  # of what is recorded: address of a list's address, words used and capacity
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,9 @@ def _count(emitter: Emitter, result: ResultPlan, names: Names) -> str:
     if result.result.multiplicity is None:
         return "1"
     step = Lookup(Var("$count"), result.result.multiplicity, tuple(k.variable for k in result.result.keys))
-    count = emitter.writer.once("count", held_as(lookup(emitter, step, names), "i"))
+    held = lookup(emitter, step, names)
+    # Of a group only whether it is there: a count of 128 bits is not cut to 64.
+    count = emitter.writer.once("count", held.text if result.result.grouped else held_as(held, "i"))
     return f"(1 if {count} != 0 else 0)" if result.result.grouped else count
 
 

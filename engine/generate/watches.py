@@ -4,7 +4,8 @@ At the end of each event (or message) that touched a watched view, the rows touc
 compared with what they were at the last look; the loop returns to Python only when a watch fires.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from engine.changes import END_OF_EVENT, END_OF_MESSAGE
@@ -49,25 +50,32 @@ def watch_module(
             f"watched_{int(look.per_message)}",
         )
         _refresh(module, look, watches)
-        _look(module, look)
+        look_function(module, look)
     _look_all(module, looks)
-    _failed(module)
+    failed_function(module)
     _driver(module, bool(looks))
     names = [trigger_name(t) for t in plan.triggers]
     imports = "from engine.generate.support import fire\n"
     imports += f"from {program_module} import {', '.join(names)}\n" if names else ""
-    return module.text(imports + "".join(_cache_imports(plan, look) for look in looks if _keys(plan, look)))
+    return module.text(imports + cache_imports(plan, looks, 1))
 
 
-def _cache_imports(plan: Plan, look: Look) -> str:
-    name, keys = f"cache_{look.view}_{int(look.per_message)}", _keys(plan, look)
+def cache_imports(plan: Plan, looks: Sequence[Look], more: int) -> str:
+    """The stores of rows at the last look, which have `more` words than rows."""
+    keyed = [look for look in looks if keys_of(plan, look)]
+    return "".join(_cache_import(plan, look, row_words(plan.results[look.view]) + more) for look in keyed)
+
+
+def _cache_import(plan: Plan, look: Look, words: int) -> str:
+    name, keys = f"cache_{look.view}_{int(look.per_message)}", keys_of(plan, look)
     used = ["find", "insert", "remove", "first", "next_entry", *(f"key_{i}" for i in range(keys))]
-    return f"{name} = hashed({keys}, {'i' * _words(plan, look)!r}, ())\n" + "".join(
+    return f"{name} = hashed({keys}, {'i' * words!r}, ())\n" + "".join(
         f"{name}_{u} = {name}.{u}\n" for u in used
     )
 
 
-def _keys(plan: Plan, look: Look) -> int:
+def keys_of(plan: Plan, look: Look) -> int:
+    """How many keys the view has."""
     return len(plan.results[look.view].result.keys)
 
 
@@ -79,7 +87,7 @@ def _words(plan: Plan, look: Look) -> int:
 def _refresh(module: ModuleText, look: Look, watches: Sequence[Watch]) -> None:
     """Compares one row with the last look, fires what fires, and keeps the new one."""
     w, plan = module.writer, module.plan
-    keys = [f"k{i}" for i in range(_keys(plan, look))]
+    keys = [f"k{i}" for i in range(keys_of(plan, look))]
     words = _words(plan, look)
     tag = f"{look.view}_{int(look.per_message)}"
     edges = sum(
@@ -128,14 +136,17 @@ def _refresh(module: ModuleText, look: Look, watches: Sequence[Watch]) -> None:
                 w.line(f"cache_{tag}_remove(last, entry)")
 
 
-def _look(module: ModuleText, look: Look) -> None:
-    """Refreshes the rows touched since the last look; every row where that is not known."""
+def look_function(module: ModuleText, look: Look, told: str = "quiet") -> None:
+    """Refreshes the rows touched since the last look; every row where that is not known.
+
+    told: what the function is told and hands on with every row.
+    """
     w, plan, layout = module.writer, module.plan, module.layout
-    count = _keys(plan, look)
+    count = keys_of(plan, look)
     at = layout.look(look.view, look.per_message)
     tag = f"{look.view}_{int(look.per_message)}"
     result = plan.results[look.view].result
-    with module.function(f"look_{tag}(S, quiet)", f"Looks at the rows of {result.name} that were touched."):
+    with module.function(f"look_{tag}(S, {told})", f"Looks at the rows of {result.name} that were touched."):
         w.line(f"last = load(S, {at + CACHE})")
         w.line(f"touched = load(S, {at + COUNT})")
         w.line(f"new = load(S, {at + ROW})")
@@ -161,11 +172,11 @@ def _look(module: ModuleText, look: Look) -> None:
             w.line(f"place = load(S, {at + LIST})")
             with w.block("for _ in range(touched):"):
                 keys = ", ".join(f"load(place, {i})" for i in range(count))
-                w.line(f"refresh_{tag}(S, last, {keys}, new, quiet)")
+                w.line(f"refresh_{tag}(S, last, {keys}, new, {told})")
                 w.line(f"place += {8 * count}")
         else:
             with w.block("if touched != 0:"):
-                w.line(f"refresh_{tag}(S, last, new, quiet)")
+                w.line(f"refresh_{tag}(S, last, new, {told})")
         w.line(f"store(S, {at + COUNT}, 0)")
 
 
@@ -187,7 +198,8 @@ def _look_all(module: ModuleText, looks: Sequence[Look]) -> None:
         w.line(f"return load(S, {FIRED_WORDS}) != 0")
 
 
-def _failed(module: ModuleText) -> None:
+def failed_function(module: ModuleText) -> None:
+    """`failed(S)`, which the driver asks."""
     w = module.writer
     with module.function("failed(S)", "Whether a product or a sum overflowed 128 bits."):
         with w.block(f"if load(S, {ERROR}) != 0:"):
@@ -200,8 +212,7 @@ def _failed(module: ModuleText) -> None:
 
 
 def _driver(module: ModuleText, watched: bool) -> None:
-    w, plan = module.writer, module.plan
-    names = [r.name for r in plan.program.relations]
+    w = module.writer
     with module.function(
         "run(S, kinds, flags, values, start, stop)",
         "Applies changes start..stop; the index after the last, its complement where watches fired.",
@@ -209,20 +220,29 @@ def _driver(module: ModuleText, watched: bool) -> None:
     ):
         if watched:
             w.line(f"store(S, {FIRED_WORDS}, 0)")
-        w.line("stride = 8 * values.shape[1]")
-        w.line("row = values.ctypes.data + start * stride")
-        with w.block("for i in range(start, stop):"):
-            w.line("kind = kinds[i]")
-            word = "if"
-            for trigger in plan.triggers:
-                kind = 2 * names.index(trigger.relation) + (not trigger.insert)
-                with w.block(f"{word} kind == {kind}:"):
-                    w.line(f"{trigger_name(trigger)}(S, row)")
-                word = "elif"
-            w.line("row += stride")
+        with changes_applied(module):
             if watched:
                 ended = f"load(S, {DIRTY}) != 0 and flags[i] & {END_OF_EVENT | END_OF_MESSAGE}"
                 fired = f"not failed(S) and look(S, flags[i] & {END_OF_MESSAGE} != 0, False)"
                 with w.block(f"if {ended} and {fired}:"):
                     w.line("return ~(i + 1)")
         w.line(f"return {FAILED} if failed(S) else stop")
+
+
+@contextmanager
+def changes_applied(module: ModuleText) -> Iterator[None]:
+    """The loop that calls the trigger of every change i; what is written inside comes after it."""
+    w, plan = module.writer, module.plan
+    names = [r.name for r in plan.program.relations]
+    w.line("stride = 8 * values.shape[1]")
+    w.line("row = values.ctypes.data + start * stride")
+    with w.block("for i in range(start, stop):"):
+        w.line("kind = kinds[i]")
+        word = "if"
+        for trigger in plan.triggers:
+            kind = 2 * names.index(trigger.relation) + (not trigger.insert)
+            with w.block(f"{word} kind == {kind}:"):
+                w.line(f"{trigger_name(trigger)}(S, row)")
+            word = "elif"
+        w.line("row += stride")
+        yield
