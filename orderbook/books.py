@@ -65,7 +65,7 @@ class Books:
         self._context["message"], self._context["last_change"] = 1, -1
         self._held = _NOTHING
 
-    def apply(self, events: np.ndarray) -> ChangeBatch:
+    def apply(self, events: np.ndarray, counts: np.ndarray | None = None) -> ChangeBatch:
         """Applies events (EVENT[n]) in order and returns what changed, as rows of `RELATIONS`.
 
         Every change is CHECKED. One market event is one event of the batch: a fill or resize deletes
@@ -74,6 +74,7 @@ class Books:
         message is open at the end of `events`, the changes of its last event are held back until the
         next call shows whether they are its last (`flush` gives them out without waiting).
 
+        counts: int64[n] of zeros that becomes how many changes each event makes.
         Raises DataError when `events` is not a one-dimensional array of EVENT.
         """
         if events.dtype != EVENT or events.ndim != 1:
@@ -82,6 +83,7 @@ class Books:
             events = events.copy()
         written = len(self._held.kinds)
         room = CHANGES_OF_EVENT * len(events)
+        self._context["counts"] = 0 if counts is None else counts.ctypes.data
         out = self._held.copy(0, written, room) if written else _Output.empty(room)
         if written:
             self._context["event_start"], self._context["last_change"] = 0, written - 1
