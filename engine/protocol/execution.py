@@ -1,0 +1,183 @@
+"""Executing rows in the order of their versions, and again from the base where some came late."""
+
+from typing import Any
+
+import numpy as np
+
+from engine.distribution.block import Block
+from orderbook.errors import OrderbookError
+
+from .logs import OperationLog, WriteLog
+from .messages import BEGINNING, Moment, Rows
+from .operators import Operator, OperatorFactory, Produced
+from .rows import VERSION_COLUMNS, after, difference, matrix, moment, net, place, versions
+from .runs import END
+
+# What is there before any change has this version.
+OPENING: Moment = (0, 0, 0)
+
+Views = dict[str, np.ndarray]
+
+
+class Execution:
+    """A stage's operator at the last commit and as of what was executed since, with the logs between them.
+
+    factory, saved: see operators. ended: where the last committed epoch ended.
+    """
+
+    def __init__(self, factory: OperatorFactory, saved: Any = None):
+        self.write, self.operation = WriteLog(), OperationLog()
+        self.ended = BEGINNING[0]
+        # The first moment whose rows changed since they were executed.
+        self.changed: Moment | None = None
+        # The first moment whose results changed since somebody took note of it.
+        self.corrected: Moment | None = None
+        # Whether the rows as they are cannot be executed; what was produced is then as it was before.
+        self.failed = False
+        self._base: Operator = factory(saved)
+        # As of the head where `_current` says so, else in no particular state.
+        self._live: Operator = factory(None)
+        self._current = False
+
+    def add(self, message: Rows, count: int) -> None:
+        """Adds the uncommitted rows of a message (count 1), or takes them out (count -1)."""
+        committed = (self.ended, -1, -1)
+        for blocks, sign in ((message.asserted, count), (message.retracted, -count)):
+            for found in blocks:
+                rows = matrix(found)
+                rows = rows[place(rows, committed) :]
+                if len(rows):
+                    self.write.add(found.source, rows, sign)
+                    self.changed = earlier(self.changed, moment(rows[0]))
+
+    def execute(self, limit: Moment, final: bool) -> np.ndarray | None:
+        """Executes rows before `limit`; the versions whose rows of views changed, None: nothing to do.
+
+        final: whether the rows will not change. Raises OrderbookError where they are and cannot be executed.
+        """
+        head, changed = self.operation.head, self.changed
+        start = BEGINNING if head is None else after(head)
+        limit = max(limit, start)
+        if changed is None or changed >= limit:
+            return None
+        rewind = changed < start
+        if rewind or not self._current:
+            self._renew()
+        first = changed if rewind else start
+        blocks = self.write.between(BEGINNING if rewind else start, limit)
+        given = versions_of({})
+        if blocks or rewind:
+            try:
+                produced = self._live.apply(blocks, _until(blocks))
+            except OrderbookError:
+                # Rows that will be corrected may make no sense; only what is final must.
+                if final:
+                    raise
+                self._fail()
+                return None
+            given = self._record(first, produced)
+        if rewind:
+            self.corrected = earlier(self.corrected, changed)
+            self.operation.head = None
+        self.failed = False
+        if blocks:
+            self.operation.head = max(_moments(b)[1] for b in blocks)
+        self.changed = self.write.first(limit)
+        return given
+
+    def _fail(self) -> None:
+        self.changed = self.corrected = BEGINNING
+        self._current, self.failed = False, True
+
+    def _renew(self) -> None:
+        self._live.become(self._base)
+        self._current = True
+
+    def _record(self, first: Moment, produced: Produced) -> np.ndarray:
+        """Notes what was produced from `first` on; the versions whose rows of views changed."""
+        before = self.views(first)
+        self.operation.record(first, produced)
+        return _changed_versions(before, self.views(first))
+
+    def views(self, first: Moment = BEGINNING, end: Moment = END) -> Views:
+        """The history of views at or after `first`, and before `end`."""
+        found = {source: runs.between(first, end) for source, runs in self.operation.views.items()}
+        return {source: rows for source, rows in found.items() if len(rows)}
+
+    def pass_time(self, end: int) -> np.ndarray:
+        """All that comes later has stamps of at least `end`; the versions whose rows of views changed."""
+        head = self.operation.head
+        if head is not None and head >= (end, -1, -1):
+            return versions_of({})
+        produced = (self._live if self._current else self._base).apply((), end)
+        starts = [_moments(b)[0] for b in produced.views if len(b)]
+        return self._record(min(starts), produced) if starts else versions_of({})
+
+    def commit(self, end: int) -> None:
+        """Makes everything before `end` part of the base; what was executed is what is final."""
+        bound, head = (end, -1, -1), self.operation.head
+        if head is not None and head >= bound:
+            self._base.apply(self.write.between(BEGINNING, bound), end)
+        elif self._current:
+            self._base, self._live, self._current = self._live, self._base, False
+        self.ended = end
+        self.write.truncate(bound)
+        self.operation.truncate(bound)
+
+    def replay(self, first_epoch: bool) -> None:
+        """Executes again up to a loaded head; in the first epoch also what is there before any row."""
+        head = self.operation.head
+        if head is None and not first_epoch:
+            return
+        if head is None:
+            self.operation.head = OPENING
+        self._renew()
+        blocks = [] if head is None else self.write.between(BEGINNING, after(head))
+        try:
+            self.operation.record(BEGINNING, self._live.apply(blocks, _until(blocks)))
+        except OrderbookError:
+            self._fail()
+
+    def save(self) -> Any:
+        """The operator's state at the last commit."""
+        return self._base.save()
+
+
+def earlier(known: Moment | None, found: Moment) -> Moment:
+    """The earlier of two moments."""
+    return found if known is None else min(known, found)
+
+
+def versions_of(views: Views) -> np.ndarray:
+    """The versions of rows, VERSION[n], each once, in order."""
+    return _distinct([rows[:, :VERSION_COLUMNS] for rows in views.values()])
+
+
+def _changed_versions(before: Views, now: Views) -> np.ndarray:
+    differing = []
+    for source in before.keys() | now.keys():
+        old, new = before.get(source), now.get(source)
+        if old is None or new is None:
+            differing += [rows for rows in (old, new) if rows is not None]
+        else:
+            differing += difference(old, new)
+    return _distinct([rows[:, :VERSION_COLUMNS] for rows in differing])
+
+
+def _distinct(parts: list[np.ndarray]) -> np.ndarray:
+    if len(parts) == 1:
+        # In order already.
+        rows = parts[0]
+        return versions(rows[np.append(True, (rows[1:] != rows[:-1]).any(axis=1))[: len(rows)]])
+    rows = np.concatenate(parts) if parts else np.empty((0, VERSION_COLUMNS), np.int64)
+    return versions(net(rows, np.ones(len(rows), np.int64))[0])
+
+
+def _moments(block: Block) -> tuple[Moment, Moment]:
+    """The first and the last moment of a block that has rows."""
+    (stamp, switch, _, _, last), (later, other, _, _, final) = block.versions[[0, -1]].tolist()
+    return (stamp, switch, last), (later, other, final)
+
+
+def _until(blocks: list[Block]) -> int:
+    return max((_moments(b)[1][0] + 1 for b in blocks), default=BEGINNING[0])

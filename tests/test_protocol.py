@@ -1,0 +1,99 @@
+"""Simulated clusters end as serial execution does, whatever the network does."""
+
+import pickle
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from protocol_mutations import MUTATIONS, without
+from protocol_programs import SQL, sql_program
+from protocol_runner import run_many
+
+from engine.protocol.messages import Message, Output
+from engine.protocol.modes import MODES
+from engine.protocol.node import Links, Node
+from engine.protocol.operators import OperatorFactory, Route
+from engine.protocol.saved import Saved, Tracker
+from engine.protocol.simulator.schedules import run, schedule
+from engine.protocol.simulator.simulation import Step
+from engine.protocol.simulator.toys import TOYS
+
+SAMPLE = 300
+
+
+def test_a_sample_of_schedules_ends_as_serial_execution() -> None:
+    report = run_many(range(SAMPLE), "toys")
+    assert not report.failures
+    assert {s.split(": ")[0] for s in report.schedules} == set(TOYS)
+    assert {s.split(": ")[1] for s in report.schedules} == set(MODES)
+    # The sample contains what it is for.
+    assert report.retracted > 100
+    assert {"Rows", "Marker", "EpochEnd", "EndRequest", "Committed", "Resend"} == set(report.messages)
+
+
+@pytest.mark.parametrize("name", SQL)
+def test_programs_of_sql_end_as_the_undivided_program(name: str) -> None:
+    program = sql_program(name)
+    assert len(program.distribution.stages) >= (3 if name == "two shuffles" else 2)
+    for seed in range(3):
+        run(schedule(seed, program))
+
+
+@pytest.mark.exhaustive
+def test_stages_run_compiled() -> None:
+    run(schedule(1, sql_program("by symbol, then global", "numba")))
+
+
+@pytest.mark.parametrize("part", MUTATIONS)
+def test_every_part_is_needed(part: str) -> None:
+    with without(part):
+        failures = run_many(range(25), "toys", stop_after=25).failures
+    assert any("is not serial" in failure for failure in failures.values())
+
+
+@pytest.mark.exhaustive
+def test_many_schedules(sample_seed: int, sample_count: int) -> None:
+    """A hundred schedules for each example asked for: 100,000 by default."""
+    start = sample_seed * 1_000_000
+    report = run_many(range(start, start + 100 * sample_count))
+    assert not report.failures
+
+
+class _Reloaded(Node):
+    """A node that is read before every message, from what was written of it piece by piece."""
+
+    def __init__(self, links: Links, factory: OperatorFactory, route: Route, *rest: Any) -> None:
+        self._made = factory, route
+        super().__init__(links, factory, route, *rest)
+        self._written = self.save()
+
+    def receive(self, messages: Iterable[Message]) -> list[Message | Output]:
+        return self._call(lambda node: node.receive(messages))
+
+    def advance(self, clock: int) -> list[Message | Output]:
+        return self._call(lambda node: node.advance(clock))
+
+    def _call(self, call: Callable[[Node], list[Message | Output]]) -> list[Message | Output]:
+        found = Node(self.links, *self._made, self.settings, pickle.loads(pickle.dumps(self._written)))
+        out = call(found)
+        written, changed = self._written, Tracker.of(self._written).changed(found)
+        received = {k: m for k, m in written.received.items() if k not in changed.received_dropped}
+        sent = {k: m for k, m in written.sent.items() if k not in changed.sent_dropped}
+        self._written = Saved(
+            changed.base if changed.committed else written.base,
+            changed.status,
+            received | dict(changed.received_added),
+            sent | dict(changed.sent_added),
+            changed.outputs,
+        )
+        self.epoch, self.execution, self.received = found.epoch, found.execution, found.received
+        self.sent, self.pending = found.sent, found.pending
+        return out
+
+
+def test_a_node_is_all_in_what_is_written_of_it() -> None:
+    for seed in range(25):
+        drawn = schedule(seed)
+        steps = tuple(step for step in drawn.steps if isinstance(step, Step))
+        run(replace(drawn, steps=steps), _Reloaded)
