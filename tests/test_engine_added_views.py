@@ -96,8 +96,14 @@ def follow(live, event):
         live.pop(detail % len(live))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", ADDED)
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [
+        pytest.param(name, backend, marks=pytest.mark.exhaustive if backend == "numba" and i % 2 else ())
+        for i, name in enumerate(ADDED)
+        for backend in BACKENDS
+    ],
+)
 def test_an_added_view_equals_one_from_the_start(backend, name):
     whole = program(name)
 

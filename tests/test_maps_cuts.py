@@ -54,7 +54,13 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=[f"{case[0]} {case[2]}" for case in CASES])
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=f"{case[0]} {case[2]}", marks=pytest.mark.exhaustive if i % 2 else ())
+        for i, case in enumerate(CASES)
+    ],
+)
 def test_cuts_match_a_walk(case):
     layout, fan_out, predicate, meaning = case
     shape = ordered(1, layout, fan_out)
