@@ -1,8 +1,10 @@
-"""The stages of a view as text, from the bound query to generated code."""
+"""The stages of a view as text, from the bound query to generated code and partitions."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from engine.distribution.describe import describe
+from engine.distribution.distribute import planned
 from engine.plan.describe import plan_text, statement_cost, trigger_cost, warnings
 from engine.plan.map_text import map_text
 from engine.plan.memory_estimate import plan_bytes
@@ -145,10 +147,19 @@ def _python(compiled: CompiledProgram, view: str) -> str:
     return program_module(plan(part_of(compiled.program, view)), {})
 
 
+# What a distribution is explained for; how many partitions a job has is its own affair.
+_PARTITIONS = 8
+
+
+def _spark(compiled: CompiledProgram, view: str) -> str:
+    return describe(planned(part_of(compiled.program, view), partitions=_PARTITIONS))
+
+
 STAGES: Mapping[str, Callable[[CompiledProgram, str], str]] = {
     "sql": _sql,
     "calculus": _calculus,
     "m3": _m3,
     "plan": _plan,
     "python": _python,
+    "spark": _spark,
 }

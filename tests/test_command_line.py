@@ -280,7 +280,8 @@ def test_explain_shows_each_stage(orderbook: Program, stage: str) -> None:
         "calculus": ("VIEW sobi[", "EXISTS[", "bids("),
         "m3": ("ON + bids(", "ON - asks(", "VIEW sobi["),
         "plan": ("ON + bids: O(log n)", "tree "),
-        "python": ("def ", "njit"),
+        "python": ("def ", "jit("),
+        "spark": ("1 stage over", "partitioned by symbol"),
     }[stage]
     assert all(text in result.out for text in expected)
 

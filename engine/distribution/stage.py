@@ -16,7 +16,9 @@ class Phase(IntEnum):
     """When the rows of an input are applied among those of one version.
 
     A changed row of a relation may come twice: BEFORE for statements that read the state before the change,
-    AFTER for those that read the state after it (`:=` and `after`). CHANGES are what earlier stages made of it.
+    AFTER for those that read the state after it (`:=` and `after`). CHANGES are what earlier stages made of
+    it. Within a phase deletes come first, then rows are applied in the order of the program's relations: a
+    relation may feed several streams, of which those that read an entry come before those that write it.
     """
 
     BEFORE = 0
@@ -38,8 +40,8 @@ class Input:
 
     stream: the relation of the stage's program. source: a relation of the whole program (phase BEFORE or
     AFTER), or the `name` of an earlier stage's Output (phase CHANGES). columns: for each column of the stream
-    its place in the source's row; of an Output that is its keys, then its columns. route: for each axis of the
-    stage the place in the stream's row of what decides the partition; None: along that axis to all of them.
+    its place in the source's row; of an Output that is its keys, then its columns. route: for each axis of
+    the stage the place in the stream's row of what decides the partition; None: along it to all of them.
     """
 
     stream: str
@@ -53,8 +55,8 @@ class Input:
 class Output:
     """Entries of a map that later stages read, as a view of the stage's program.
 
-    Each change of a row is a deleted row (as it was) and an inserted row (as it is) of one version. `partial`:
-    the rows of several partitions with equal keys are to be added up.
+    Each change of a row is a deleted row (as it was) and an inserted row (as it is) of one version.
+    `partial`: the rows of several partitions with equal keys are to be added up.
     """
 
     name: str
