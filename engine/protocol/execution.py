@@ -76,8 +76,10 @@ class Execution:
                 self._fail()
                 return None
             given = self._record(first, produced)
-        if rewind:
+        # While a correction waits, what was sent may reach beyond what is executed now.
+        if rewind or self.corrected is not None:
             self.corrected = earlier(self.corrected, changed)
+        if rewind:
             self.operation.head = None
         self.failed = False
         if blocks:
