@@ -36,11 +36,12 @@ from .generate.layout import (
     layout_for,
     row_words,
 )
+from .generate.looks import Look
 from .generate.measured import MeasuredWrites, numbered, read_cycles
 from .generate.recorded import record_module
 from .generate.support import free
 from .generate.triggers import program_module
-from .generate.watches import Look, looks_of, watch_module
+from .generate.watches import looks_of, watch_module
 from .generate.writes import Writes
 from .map_entries import Entries, MapRows
 from .map_matching import Match

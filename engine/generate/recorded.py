@@ -11,9 +11,19 @@ from engine.plan.steps import Plan
 from views.scalars.patterns import Pattern
 
 from .layout import CACHE, COUNT, DIRTY, FAILED, LIST, RECORDS, row_words
+from .looks import (
+    Look,
+    cache_imports,
+    changes_applied,
+    failed_function,
+    keys_of,
+    look_function,
+    looks_function,
+    refresh_function,
+    tag_of,
+)
 from .module import ModuleText
 from .triggers import trigger_name
-from .watches import Look, cache_imports, changes_applied, failed_function, keys_of, look_function
 
 _IMPORTS = "from engine.maps.memory import calloc, memory_move, release\n"
 _FIRST_WORDS = 1 << 12
@@ -29,7 +39,8 @@ def record_module(
         _refresh(module, look)
         look_function(module, look, "index")
         _unlook(module, look)
-    _look_all(module, looks)
+    with looks_function(module, looks, "index", "Looks at the touched rows after change `index`."):
+        pass
     failed_function(module)
     _driver(module)
     names = [trigger_name(t) for t in plan.triggers]
@@ -54,55 +65,30 @@ def _append(module: ModuleText) -> None:
 
 
 def _refresh(module: ModuleText, look: Look) -> None:
-    """Compares one row with the last look, records it if it is another, and keeps the new one."""
-    w, plan = module.writer, module.plan
-    keys = [f"k{i}" for i in range(keys_of(plan, look))]
-    words = row_words(plan.results[look.view])
-    tag = f"{look.view}_{int(look.per_message)}"
+    """Looks at one row, and records what it was and is if it has become another."""
+    w, keys = module.writer, keys_of(module.plan, look)
+    words = row_words(module.plan.results[look.view])
     at = module.layout.look(look.view, look.per_message)
-    own = ", ".join(keys)
-    with module.function(
-        f"refresh_{tag}({', '.join(['S', 'last', *keys, 'new', 'index'])})",
-        "Looks at one row; records what it was and is, unless `index` is below 0.",
-    ):
-        w.line(f"count = row_{look.view}({', '.join(['S', *keys, 'new'])})")
-        if keys:
-            w.line(f"entry = cache_{tag}_find(last, {own})")
-            with w.block("if entry == 0:"):
-                with w.block("if count == 0:"):
-                    w.line("return")
-                w.line(f"entry = cache_{tag}_insert(last, {own})")
-                with w.block(f"for word in range({words}):"):
-                    w.line(f"store(entry, {len(keys)} + word, 0)")
-            w.line(f"old = entry + {8 * len(keys)}")
-        else:
-            w.line("old = last")
-        with w.block("if count == 0:"), w.block(f"for word in range({words}):"):
-            w.line("store(new, word, 0)")
-        w.line("changed = False")
-        with w.block(f"for word in range({words}):"):
-            w.line("changed = changed or load(new, word) != load(old, word)")
-        with w.block("if changed:"):
-            with w.block("if index >= 0:"):
-                w.line(f"place = append(load(S, {at + RECORDS}), {1 + len(keys) + 2 * words})")
-                w.line("store(place, 0, index)")
-                for i, key in enumerate(keys, 1):
-                    w.line(f"store(place, {i}, {key})")
-                with w.block(f"for word in range({words}):"):
-                    w.line(f"store(place, {1 + len(keys)} + word, load(old, word))")
-                    w.line(f"store(place, {1 + len(keys) + words} + word, load(new, word))")
+
+    def recorded() -> None:
+        with w.block("if index >= 0:"):
+            w.line(f"place = append(load(S, {at + RECORDS}), {1 + keys + 2 * words})")
+            w.line("store(place, 0, index)")
+            for i in range(keys):
+                w.line(f"store(place, {1 + i}, k{i})")
             with w.block(f"for word in range({words}):"):
-                w.line("store(old, word, load(new, word))")
-        if keys:
-            with w.block("if count == 0:"):
-                w.line(f"cache_{tag}_remove(last, entry)")
+                w.line(f"store(place, {1 + keys} + word, load(old, word))")
+                w.line(f"store(place, {1 + keys + words} + word, load(new, word))")
+
+    says = "Looks at one row; records what it was and is, unless `index` is below 0."
+    refresh_function(module, look, words, f"row_{look.view}", "index", says, recorded)
 
 
 def _unlook(module: ModuleText, look: Look) -> None:
     """Makes rows those of the last look, and touches them, so that the next look sees them again."""
     w, plan = module.writer, module.plan
     count, words = keys_of(plan, look), row_words(plan.results[look.view])
-    tag = f"{look.view}_{int(look.per_message)}"
+    tag = tag_of(look)
     at = module.layout.look(look.view, look.per_message)
     with module.function(
         f"unlook_{tag}(S, rows, count)", "Takes back the last look at rows: keys, and rows as they were."
@@ -128,21 +114,6 @@ def _unlook(module: ModuleText, look: Look) -> None:
                 for i in range(count):
                     w.line(f"store(place, {i}, load(rows, {i}))")
             w.line(f"rows += {8 * (count + words)}")
-
-
-def _look_all(module: ModuleText, looks: Sequence[Look]) -> None:
-    w, layout = module.writer, module.layout
-    with module.function("look(S, message_ends, index)", "Looks at the touched rows after change `index`."):
-        w.line(f"store(S, {DIRTY}, 0)")
-        for look in looks:
-            call = f"look_{look.view}_{int(look.per_message)}(S, index)"
-            if look.per_message:
-                with w.block("if message_ends:"):
-                    w.line(call)
-                with w.block(f"elif load(S, {layout.look(look.view, True) + COUNT}) != 0:"):
-                    w.line(f"store(S, {DIRTY}, 1)")
-            else:
-                w.line(call)
 
 
 def _driver(module: ModuleText) -> None:
