@@ -1,14 +1,14 @@
 """The relation `book_states`: for every book its state, why it has it, and since when."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 
-from engine.engine import Engine
 from orderbook.events import Action, BookState, StateReason
 from orderbook.instruments import Instruments
+from views.compiler.program import CompiledProgram
 
 RELATION = "book_states"
 _COLUMNS = ("ts", "venue", "symbol", "state", "reason")
@@ -23,13 +23,27 @@ class SavedState(msgspec.Struct, frozen=True):
     reason: str
 
 
+class _Engine(Protocol):
+    """What takes the rows in: an engine."""
+
+    @property
+    def program(self) -> CompiledProgram: ...
+
+    @property
+    def keeps_rows(self) -> bool: ...
+
+    def insert(self, relation: str, row: Mapping[str, Any]) -> None: ...
+
+    def update(self, relation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None: ...
+
+
 class BookStates:
     """Keeps the relation in step with STATE events, where a view reads it.
 
     A book has a row from its first STATE event on; `ts` is the time of the event that changed it.
     """
 
-    def __init__(self, engine: Engine, instruments: Instruments) -> None:
+    def __init__(self, engine: _Engine, instruments: Instruments) -> None:
         self._engine = engine
         self._instruments = instruments
         self._rows: dict[int, SavedState] = {}

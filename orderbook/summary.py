@@ -50,7 +50,7 @@ def summary(
     for view in views:
         lines += _view_lines(pipeline.engine, view)
     for strategy in strategies:
-        lines += _strategy_lines(strategy)
+        lines += strategy_lines(strategy)
     for feed in feeds:
         lines += feed_lines(feed)
     lines += _book_lines(pipeline)
@@ -160,7 +160,8 @@ def _view_lines(engine: Engine, view: str) -> Iterator[str]:
         yield f"    … and {count - MOST_ROWS:,} more"
 
 
-def _strategy_lines(strategy: StrategySummary) -> Iterator[str]:
+def strategy_lines(strategy: StrategySummary) -> Iterator[str]:
+    """What became of a strategy."""
     refused = f" ({strategy.refused:,} refused)" if strategy.refused else ""
     profit = "unknown" if strategy.profit is None else value_text(strategy.profit)
     yield (

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, ModuleType
+from typing import get_args
 
 from orderbook.configuration_errors import suggestion
 from orderbook.errors import ConfigurationError
-from strategies.strategy import Parameter, Strategy
+from strategies.strategy import Parameter, PartitionBy, Strategy
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -26,6 +27,15 @@ class StrategyDefinition:
     def name(self) -> str:
         """The class's name, which names the strategy everywhere."""
         return self.kind.__name__
+
+    @property
+    def partition_by(self) -> PartitionBy | None:
+        """What the class is partitioned by. Raises ConfigurationError for what it cannot be."""
+        column = self.kind.partition_by
+        if column is not None and column not in get_args(PartitionBy):
+            known = " or ".join(map(repr, get_args(PartitionBy)))
+            raise ConfigurationError(f"{self.name}: partition_by = {column!r}; give {known}, or None")
+        return column
 
 
 def load_strategy(text: str, parameters: Mapping[str, Parameter] | None = None) -> StrategyDefinition:

@@ -12,8 +12,9 @@ from orderbook.errors import ConfigurationError
 from orderbook.events import Action, Flag
 from orderbook.instruments import Instruments
 from strategies.definition import StrategyDefinition
-from strategies.orders import FILL_COLUMNS, ORDER_COLUMNS
+from strategies.orders import FILL_COLUMNS, ORDER_COLUMNS, OrderUpdate
 from strategies.paper import PaperAccount
+from strategies.partitions import keys_of, subscribe_by_key
 from strategies.requests import LoggedRequest, NoLog, Replayed, RequestLog
 from strategies.runner import Failure, Runner, SavedRunner
 from strategies.summary import StrategySummary
@@ -31,6 +32,9 @@ class StrategyHost:
     books: those that feed the engine, or None; paper orders are then refused.
     strategies: in the order in which they are called.
     on_callback: called before every call of an `on_view` method.
+
+    A strategy with `partition_by` has an instance for each symbol or venue of the instruments, which is told
+    of the rows of its own. `on_update` is called with every change of an order, before the relations have it.
 
     Requests go to `log` before they take effect. To apply again what a log holds, `begin_item` is given the
     requests that stand in it: they are performed at their steps, whatever the strategies ask for; where the
@@ -59,18 +63,28 @@ class StrategyHost:
         self.log: RequestLog = NoLog()
         self.engine = engine
         self.on_callback = on_callback
+        self.on_update: Callable[[Runner, OrderUpdate], object] = lambda *_: None
+        # Of the last message of a partition's own, ns: the time at its `on_stop`, where that is known.
+        self.last_times: Mapping[str | None, int] = {}
         self._queue: deque[Callable[[], None]] = deque()
         self._events: list[np.ndarray] = []
         self._replayed = Replayed()
         self._performed: set[tuple[str, str, int]] = set()
         _check_relations(engine, strategies)
-        self._runners = [
-            Runner(self, definition, PaperAccount(definition.name, books, instruments))
+        instances = [
+            [
+                Runner(self, definition, PaperAccount(definition.name, books, instruments), key)
+                for key in keys_of(definition, instruments)
+            ]
             for definition in strategies
         ]
-        self._by_name = {runner.name: runner for runner in self._runners}
-        for runner in self._runners:
-            runner.subscribe()
+        self._runners = [runner for of_one in instances for runner in of_one]
+        self._by_name = {runner.identity: runner for runner in self._runners}
+        for definition, of_one in zip(strategies, instances, strict=True):
+            if definition.partition_by is None:
+                of_one[0].subscribe()
+            else:
+                subscribe_by_key(engine, definition, of_one)
         for runner in self._runners:
             runner.create()
 
@@ -95,6 +109,8 @@ class StrategyHost:
 
     def stop(self) -> None:
         """Calls `on_stop` of every strategy; what they order there still meets the books."""
+        for runner in self._runners:
+            runner.stopped = self.last_times.get(runner.key)
         self._all("on_stop")
 
     def begin_item(self, replayed: Iterable[LoggedRequest] = ()) -> None:
@@ -112,7 +128,7 @@ class StrategyHost:
 
     def take_states(self) -> dict[str, bytes]:
         """What `on_save` gives of the strategies that were called since the last time."""
-        states = ((runner.name, runner.take_state()) for runner in self._runners)
+        states = ((runner.identity, runner.take_state()) for runner in self._runners)
         return {name: state for name, state in states if state is not None}
 
     def restore_states(self, states: Mapping[str, bytes]) -> None:
@@ -123,7 +139,7 @@ class StrategyHost:
 
     def save(self) -> dict[str, SavedRunner]:
         """The runners' state between two items."""
-        return {runner.name: runner.save() for runner in self._runners}
+        return {runner.identity: runner.save() for runner in self._runners}
 
     def load(self, saved: Mapping[str, SavedRunner], indexes: Sequence[int]) -> None:
         """Goes on from `save`; `indexes` are the instruments' in this run."""
@@ -156,7 +172,11 @@ class StrategyHost:
 
     def summary(self) -> tuple[StrategySummary, ...]:
         """What became of every strategy so far."""
-        return tuple(runner.summary() for runner in self._runners)
+        found: dict[str, StrategySummary] = {}
+        for runner in self._runners:
+            own = runner.summary()
+            found[own.name] = found[own.name].joined(own) if own.name in found else own
+        return tuple(found.values())
 
     def after_message(self, action: Callable[[], None], first: bool = False) -> None:
         """Does something when the message at hand has ended, after (or before) what was asked for before."""

@@ -1,5 +1,6 @@
 """One strategy of a run: its instance, subscriptions, account and counters."""
 
+import dataclasses
 import logging
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -12,13 +13,14 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.engine import Engine
-from engine.live_view import LiveView
+from engine.live_view import Key, ViewRow
 from engine.subscriptions import Subscription, ViewEvent
 from orderbook.configuration_errors import suggestion
 from orderbook.errors import ConfigurationError, DataError, OrderbookError, SqlError
 from strategies.conditions import with_parameters
 from strategies.definition import StrategyDefinition
 from strategies.orders import OrderSide, OrderUpdate, row_of
+from strategies.own_rows import OwnRows
 from strategies.paper import Number, OrderRequest, PaperAccount, SavedAccount
 from strategies.requests import LoggedRequest, RequestKind
 from strategies.strategy import Strategy, ViewWatch, watches_of
@@ -49,6 +51,7 @@ class Host(Protocol):
     now: int
     silent: bool
     on_callback: Callable[[], None]
+    on_update: "Callable[[Runner, OrderUpdate], object]"
 
     def after_message(self, action: Callable[[], None], first: bool = False) -> None:
         """Do something when the message at hand has ended."""
@@ -68,36 +71,42 @@ class SavedRunner(msgspec.Struct, frozen=True):
 class Runner:
     """One strategy: its instance (None once it has failed), subscriptions, account and counters."""
 
-    def __init__(self, host: Host, definition: StrategyDefinition, account: PaperAccount) -> None:
+    def __init__(
+        self, host: Host, definition: StrategyDefinition, account: PaperAccount, key: str | None = None
+    ) -> None:
         self.name = definition.name
+        self.key = key
+        # What tells it from others in logs and checkpoints.
+        self.identity = self.name if key is None else f"{self.name}[{key}]"
         self.account = account
         self.parameters: Mapping[str, Any] = {
             **definition.kind.defaults, **host.engine.program.parameters, **definition.parameters,
         }
         self.callbacks = self.orders = self.refused = self.fills = self.requests = 0
         self._host = host
-        self._kind = definition.kind
+        self._kind, self._partition_by = definition.kind, definition.partition_by
         self._strategy: Strategy | None = None
         self._subscriptions: list[Subscription] = []
+        self.stopped: int | None = None
         # Of any method, and of those the ones that `take_state` has seen.
         self.calls = self._saved_calls = 0
 
     @property
     def now(self) -> int:
-        return self._host.now
+        return self._host.now if self.stopped is None else self.stopped
 
     def subscribe(self) -> None:
         """Raises ConfigurationError for what the engine does not take."""
         for watch in watches_of(self._kind):
-            self._subscriptions.append(self._subscribed(watch))
+            self._subscriptions.append(self.subscribed(watch, partial(self.on_view, watch.method)))
 
-    def _subscribed(self, watch: ViewWatch) -> Subscription:
+    def subscribed(self, watch: ViewWatch, callback: Callable[[ViewEvent], object]) -> Subscription:
+        """Raises ConfigurationError for what the engine does not take."""
         engine, where = self._host.engine, f"{self.name}.{watch.method}"
         if watch.view not in engine.views:
             near = suggestion(watch.view, engine.views)
             raise ConfigurationError(f"{where}: no view is named {watch.view!r}; {near}")
         when = None if watch.when is None else with_parameters(watch.when, self.parameters)
-        callback = partial(self._on_view, watch.method)
         try:
             return engine.subscribe(watch.view, callback, when, watch.on, watch.fire)
         except (SqlError, DataError) as error:
@@ -120,7 +129,8 @@ class Runner:
         except Exception as error:
             self._fail(method, error)
 
-    def _on_view(self, method: str, event: ViewEvent) -> None:
+    def on_view(self, method: str, event: ViewEvent) -> None:
+        """Calls a subscribed method unless the strategy has failed."""
         if self._strategy is not None and not self._host.silent:
             self.callbacks += 1
             self._host.on_callback()
@@ -128,7 +138,7 @@ class Runner:
 
     def _fail(self, method: str, error: Exception) -> None:
         text = "".join(traceback.format_exception(error))
-        failure = Failure(self.name, method, error, text)
+        failure = Failure(self.identity, method, error, text)
         self._host.failures.append(failure)
         logging.getLogger("orderbook.strategies").error("%s; it is disabled", failure, exc_info=error)
         self._disable()
@@ -144,8 +154,11 @@ class Runner:
         for order_id in self.account.resting():
             self._cancel(order_id, "the strategy failed")
 
-    def view(self, name: str) -> LiveView:
-        return self._host.engine[name]
+    def view(self, name: str) -> Mapping[Key, ViewRow]:
+        engine = self._host.engine
+        if self.key is None or self._partition_by is None:
+            return engine[name]
+        return OwnRows(engine, engine[name], self._partition_by, self.key)
 
     def position(self, symbol: str) -> Decimal:
         return self.account.position(symbol)
@@ -170,8 +183,9 @@ class Runner:
         match request.kind:
             case "order":
                 self.orders = max(self.orders, request.id)
+                venue = request.venue or (self.key if self._partition_by == "venue" else None)
                 order = OrderRequest(
-                    request.id, request.symbol, request.side, request.volume, request.price, request.venue
+                    request.id, request.symbol, request.side, request.volume, request.price, venue
                 )
                 self._place(order)
             case "cancel":
@@ -181,7 +195,7 @@ class Runner:
                 self._cancel_all()
 
     def _asked(self, kind: RequestKind, order_id: int) -> LoggedRequest:
-        return LoggedRequest(0, self.name, kind, order_id)
+        return LoggedRequest(0, self.identity, kind, order_id)
 
     def _count_request(self) -> None:
         self.requests += 1
@@ -191,8 +205,15 @@ class Runner:
     def _place(self, request: OrderRequest) -> None:
         if self._strategy is None:
             self.publish(self.account.refuse(request, self.now, "the strategy failed"))
+        elif self.key is not None and self.key != self._partition_of(request):
+            refused = self.account.refuse(request, self.now, f"this instance trades {self.key} alone").new
+            # Whether another instance knows the symbol is not for this one to say.
+            self.publish(OrderUpdate(None, dataclasses.replace(refused, venue=request.venue or "")))
         else:
             self.publish(self.account.place(request, self.now))
+
+    def _partition_of(self, request: OrderRequest) -> str | None:
+        return request.symbol if self._partition_by == "symbol" else request.venue
 
     def _cancel(self, order_id: int, reason: str | None) -> None:
         update = self.account.cancel(order_id, self.now, reason)
@@ -202,6 +223,7 @@ class Runner:
     def publish(self, update: OrderUpdate) -> None:
         """Brings a change of an order into the relations, then tells the strategy of its fills."""
         engine = self._host.engine
+        self._host.on_update(self, update)
         if update.old is None:
             self.refused += update.new.status == "refused"
             engine.insert("orders", row_of(update.new))
@@ -241,7 +263,7 @@ class Runner:
             self._disable()
 
     def summary(self) -> StrategySummary:
-        failures = (str(f) for f in self._host.failures if f.strategy == self.name)
+        failures = (str(f) for f in self._host.failures if f.strategy == self.identity)
         positions = tuple(self.account.positions())
         return StrategySummary(
             self.name, self.callbacks, self.orders, self.refused, self.fills, positions, next(failures, None)

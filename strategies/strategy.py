@@ -4,14 +4,15 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
-from engine.live_view import LiveView
+from engine.live_view import Key, ViewRow
 from engine.subscriptions import Fire, Granularity
 from strategies.orders import Fill, OrderSide
 from strategies.paper import Number
 
 Parameter = Decimal | int | float | str | bool
+PartitionBy = Literal["symbol", "venue"]
 Method = TypeVar("Method", bound=Callable[..., object])
 
 _WATCHES = "_on_view"
@@ -57,12 +58,15 @@ class Desk(Protocol):
     def name(self) -> str: ...
 
     @property
+    def key(self) -> str | None: ...
+
+    @property
     def now(self) -> int: ...
 
     @property
     def parameters(self) -> Mapping[str, Any]: ...
 
-    def view(self, name: str) -> LiveView: ...
+    def view(self, name: str) -> Mapping[Key, ViewRow]: ...
 
     def position(self, symbol: str) -> Decimal: ...
 
@@ -82,6 +86,10 @@ class Strategy:
 
     defaults: ClassVar[Mapping[str, Parameter]] = {}
     """Parameters that the configuration may set otherwise."""
+
+    partition_by: ClassVar[PartitionBy | None] = None
+    """With "symbol" or "venue" there is an instance for each one, which sees the rows of its own and trades
+    it alone, and whose orders have ids of their own; so that they can run apart from each other."""
 
     _desk: Desk
 
@@ -121,8 +129,13 @@ class Strategy:
         """The strategy's logger."""
         return logging.getLogger(f"orderbook.strategies.{self.name}")
 
-    def view(self, name: str) -> LiveView:
-        """The live rows of a view, by key. Raises DataError for an unknown one."""
+    @property
+    def partition(self) -> str | None:
+        """The symbol or venue that the instance is for, by `partition_by`."""
+        return self._desk.key
+
+    def view(self, name: str) -> Mapping[Key, ViewRow]:
+        """The live rows of a view, by key; of a partition's own rows. Raises DataError for an unknown one."""
         return self._desk.view(name)
 
     def position(self, symbol: str) -> Decimal:

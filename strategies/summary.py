@@ -1,6 +1,6 @@
 """What became of each strategy, for the end of a run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 
@@ -18,6 +18,13 @@ class PositionSummary:
     cash: Decimal
     mark: Decimal | None
     profit: Decimal | None
+
+    def joined(self, other: "PositionSummary") -> "PositionSummary":
+        """Two positions in the instrument, valued at the one mark."""
+        profits = (self.profit, other.profit)
+        profit = None if None in profits else sum((p for p in profits if p is not None), Decimal(0))
+        position, cash = self.position + other.position, self.cash + other.cash
+        return replace(self, position=position, cash=cash, profit=profit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +45,19 @@ class StrategySummary:
         """Sum over positions; None where one cannot be valued."""
         profits = [p.profit for p in self.positions]
         return None if None in profits else sum((p for p in profits if p is not None), Decimal(0))
+
+    def joined(self, other: "StrategySummary") -> "StrategySummary":
+        """This and another instance of the strategy together; positions in one instrument are added up."""
+        positions = {(p.venue, p.symbol): p for p in self.positions}
+        for p in other.positions:
+            name = (p.venue, p.symbol)
+            positions[name] = positions[name].joined(p) if name in positions else p
+        return StrategySummary(
+            self.name,
+            self.callbacks + other.callbacks,
+            self.orders + other.orders,
+            self.refused + other.refused,
+            self.fills + other.fills,
+            tuple(positions.values()),
+            self.failure or other.failure,
+        )

