@@ -1,4 +1,4 @@
-# make setup | run [DURATION=seconds] [CONFIG=file] | test | lint | bench | clean
+# make setup | run [DURATION=seconds] [CONFIG=file] | test | lint | bench | bench-spark | clean
 #      soak [SECONDS=n] [RATE=messages a second] | test-exhaustive [SEED=n] [COUNT=n]
 SHELL := /bin/sh
 BIN := .venv/bin
@@ -15,7 +15,7 @@ $(shell rm -f $(STAMP))
 endif
 
 .DEFAULT_GOAL := setup
-.PHONY: setup run test lint bench soak test-exhaustive clean
+.PHONY: setup run test lint bench bench-spark soak test-exhaustive clean
 
 setup: $(STAMP)
 
@@ -49,6 +49,9 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	@$(BIN)/python -m benchmarks
+
+bench-spark: $(STAMP)
+	@$(BIN)/python -m benchmarks.spark
 
 soak: $(STAMP)
 	@$(BIN)/python -m benchmarks.soak --seconds $(SECONDS) --rate $(RATE)

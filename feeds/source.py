@@ -117,7 +117,17 @@ def _detect(text: str) -> str:
     raise SourceError(f"{path}: of no kind known by its content; write {_KNOWN} and a colon before the path")
 
 
-def _record(text: str) -> RecordSource:
+def record_files(text: str) -> list[Path] | None:
+    """The files of a source of the kind `record`, by name; None for another kind. Raises as `open_source`."""
+    kind, colon, path = text.partition(":")
+    if colon and kind in _KINDS:
+        return _record_paths(path) if kind == "record" else None
+    if colon and not Path(text).exists():
+        return None
+    return _record_paths(text) if _detect(text) == "record" else None
+
+
+def _record_paths(text: str) -> list[Path]:
     path = Path(text)
     if path.is_dir():
         paths = sorted(path.glob("*.parquet"))
@@ -127,7 +137,7 @@ def _record(text: str) -> RecordSource:
         paths = [Path(name) for name in sorted(glob(text, recursive=True))]
     if not paths:
         raise SourceError(f"{text}: no record files there; check the path")
-    return RecordSource(paths)
+    return paths
 
 
 def _itch(text: str) -> ItchSource:
@@ -144,7 +154,7 @@ def _dbn(text: str) -> DatabentoSource:
 _KINDS: dict[str, Callable[[str], EventSource | ChangeSource]] = {
     "lobster": lambda path: LobsterSource(Path(path)),
     "binance": lambda path: BinanceCaptureSource(Path(path)),
-    "record": _record,
+    "record": lambda path: RecordSource(_record_paths(path)),
     "changes": lambda path: ChangeStreamSource(Path(path)),
     "itch": _itch,
     "dbn": _dbn,

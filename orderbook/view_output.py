@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 from engine.live_view import Key, ViewRow
 from engine.subscriptions import Version
 from feeds.view_events import VIEWS_METADATA
+from orderbook.arrow_types import TIMESTAMP, arrow_type
 from orderbook.errors import DataError, SourceError, UserError
-from views.compiler.m3 import Result, ResultColumn
-from views.compiler.types import INT64_MAX, Kind
+from views.compiler.m3 import Result
+from views.compiler.types import INT64_MAX
 
 ROW_GROUP_SIZE = 1 << 16
-_MOST_DIGITS = 38
 
 
 class WrittenEvent(Protocol):
@@ -120,7 +120,7 @@ class ParquetOutput:
         self._names = _column_names(views)
         fields = [
             ("view", pa.string()),
-            ("ts", pa.timestamp("ns", "UTC")),
+            ("ts", TIMESTAMP),
             ("version", pa.list_(pa.int64(), 3)),
             ("key", pa.string()),
             ("gone", pa.bool_()),
@@ -128,7 +128,9 @@ class ParquetOutput:
         ]
         taken: dict[str, pa.DataType] = {}
         for view, result in views.items():
-            taken.update((self._names[view, c.name], _arrow_type(view, c)) for c in result.columns)
+            for column in result.columns:
+                name = self._names[view, column.name]
+                taken[name] = arrow_type(column.type, f"{view}.{column.name}")
         columns = {v: {c.name: self._names[v, c.name] for c in r.columns} for v, r in views.items()}
         metadata = {VIEWS_METADATA: msgspec.json.encode(columns)}
         self._schema = pa.schema([*fields, *taken.items()], metadata)
@@ -174,29 +176,10 @@ def _column_names(views: Mapping[str, Result]) -> dict[tuple[str, str], str]:
     types: dict[str, set[pa.DataType]] = {}
     for view, result in views.items():
         for column in result.columns:
-            types.setdefault(column.name, set()).add(_arrow_type(view, column))
+            types.setdefault(column.name, set()).add(arrow_type(column.type, f"{view}.{column.name}"))
     reserved = {"view", "ts", "version", "key", "gone", "multiplicity"}
     return {
         (view, c.name): f"{view}.{c.name}" if len(types[c.name]) > 1 or c.name in reserved else c.name
         for view, result in views.items()
         for c in result.columns
     }
-
-
-def _arrow_type(view: str, column: ResultColumn) -> pa.DataType:
-    kind = column.type
-    if kind.kind is Kind.DECIMAL:
-        if kind.scale > _MOST_DIGITS:
-            raise DataError(
-                f"{view}.{column.name} has more than {_MOST_DIGITS} decimal places; write .ndjson"
-            )
-        return pa.decimal128(_MOST_DIGITS, kind.scale)
-    if kind.kind is Kind.INTEGER:
-        fits = max(-kind.low, kind.high) <= INT64_MAX
-        return pa.int64() if fits else pa.decimal128(_MOST_DIGITS, 0)
-    return {
-        Kind.DOUBLE: pa.float64(),
-        Kind.BOOLEAN: pa.bool_(),
-        Kind.TEXT: pa.string(),
-        Kind.TIMESTAMP: pa.timestamp("ns", "UTC"),
-    }[kind.kind]

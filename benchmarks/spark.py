@@ -1,0 +1,176 @@
+"""Backtests on Spark beside a loop in one thread: `python -m benchmarks.spark [--quick] [--events N]`.
+
+Core time is that of all processes, Java's too, over the events read; Spark's start-up is a line of its own.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+
+import typer
+
+import orderbook
+from engine.distribution.history import Granularity
+from engine.spark.batch import SparkExecutor
+from engine.spark.session import spark_session
+from orderbook.backtest.execute import Executor, LocalExecutor
+from orderbook.backtest.job_program import JobProgram
+from orderbook.backtest.run import backtest
+from orderbook.backtest.sources import SourceSpec, source_specs
+from orderbook.backtest.tasks import JobSettings
+from orderbook.gate import GatedEngine
+from orderbook.pipeline import Pipeline
+from orderbook.spark_options import SparkOptions
+
+from .measure import CONSOLE, table
+from .spark_data import core_seconds, write_days
+
+SYMBOLS, DAYS, CORES = 20, 5, 2
+_VIEWS = Path(__file__).parent.parent / "views"
+_BROKERS = "CREATE VIEW brokers AS SELECT broker_id, SUM(volume) AS volume FROM asks GROUP BY broker_id;"
+_LARGEST = "CREATE VIEW largest AS SELECT MAX(b.volume) AS volume, SUM(b.volume) AS total FROM brokers b;"
+
+
+_END, _SECOND = Granularity("end"), Granularity("interval", 10**9)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Views of a backtest, and by which columns it is cut."""
+
+    name: str
+    sql: str
+    views: tuple[str, ...]
+    key: str | None = None
+    granularity: Granularity = _END
+
+    def program(self) -> orderbook.CompiledProgram:
+        """The compiled program."""
+        return orderbook.compile(self.sql, {"k": Decimal("0.25")} if ":k" in self.sql else {})
+
+    def settings(self, folder: Path, partitions: int) -> JobSettings:
+        """The job's settings in a folder of its own."""
+        program = JobProgram.of(self.program())
+        return JobSettings(
+            program, str(folder), self.views, self.granularity, (), None, partitions, "numba", 10**9,
+            self.key if partitions > 1 else None,
+        )  # fmt: skip
+
+
+def _text(name: str) -> str:
+    return (_VIEWS / f"{name}.sql").read_text()
+
+
+LOCAL = (
+    Job("depth, at the end", _text("depth"), ("depth",)),
+    Job("depth, every second", _text("depth"), ("depth",), None, _SECOND),
+    Job("depth, every message", _text("depth"), ("depth",), None, Granularity("message")),
+    Job("sobi, at the end", _text("sobi"), ("sobi",)),
+)
+SHUFFLED = (
+    Job("by symbol", _text("depth"), ("depth",)),
+    Job("and by broker: 1 shuffle", _text("depth") + _BROKERS, ("depth", "brokers"), "symbol,broker_id"),
+    Job(
+        "and of all brokers: 2 shuffles",
+        _text("depth") + _BROKERS + _LARGEST,
+        ("depth", "brokers", "largest"),
+        "symbol,broker_id",
+    ),
+)
+
+
+def main(
+    quick: bool = typer.Option(False, help="Small counts."),
+    events: int = typer.Option(0, help="Events; 10 million unless given."),
+    runs: int = typer.Option(3, help="Runs of each line, after one that is not counted."),
+) -> None:
+    """Measure backtests on Spark."""
+    count = events or (500_000 if quick else 10_000_000)
+    with tempfile.TemporaryDirectory(prefix="orderbook-spark-") as name:
+        folder = Path(name)
+        count = write_days(folder / "days", count, SYMBOLS, DAYS, 1)
+        specs = source_specs([str(folder / "days")])
+        executor = _started()
+        about = f"{count:,} events, {SYMBOLS} symbols, {DAYS} days; core ns an event"
+        columns = [about, "loop", "one process", "ratio", "Spark", "ratio", "Spark, wall s"]
+        for title, jobs in (("stage 1", LOCAL), ("stages after shuffles", SHUFFLED)):
+            table(title, columns, _measure(jobs, 2 * CORES, specs, executor, folder, count, runs))
+
+
+def _started() -> SparkExecutor:
+    """A session, and what starting it takes."""
+    start, core = time.monotonic(), core_seconds()
+    options = SparkOptions(master=f"local[{CORES}]")
+    session = spark_session(options)
+    ready, ready_core = time.monotonic(), core_seconds()
+    session.range(1).mapInArrow(lambda batches: batches, "id bigint").toArrow()
+    rows = [
+        ["session", f"{ready - start:.1f}", f"{ready_core - core:.1f}"],
+        ["first Python task", f"{time.monotonic() - ready:.1f}", f"{core_seconds() - ready_core:.1f}"],
+    ]
+    table("start-up of Spark", ["", "wall s", "core s"], rows)
+    return SparkExecutor(options)
+
+
+def _measure(
+    jobs: Sequence[Job], partitions: int, specs: Sequence[SourceSpec], executor: Executor, folder: Path,
+    count: int, runs: int,
+) -> list[list[str]]:  # fmt: skip
+    """A row for each job: the loop, and the job in one process and on Spark."""
+    rows = []
+    for job in jobs:
+        loop = _measured(partial(_loop, job, specs), runs)
+        alone = _measured(partial(_job, job, specs, LocalExecutor(), folder, 1), runs)
+        spark = _measured(partial(_job, job, specs, executor, folder, partitions), runs)
+        rows.append([job.name, *_columns(count, loop, alone, spark)])
+    return rows
+
+
+# Core and wall seconds.
+Seconds = tuple[float, float]
+
+
+def _columns(count: int, loop: Seconds, alone: Seconds, spark: Seconds) -> list[str]:
+    def each(seconds: Seconds) -> str:
+        return f"{seconds[0] / count * 1e9:,.0f}"
+
+    def ratio(seconds: Seconds) -> str:
+        return f"{seconds[0] / loop[0]:.1f} x"
+
+    return [each(loop), each(alone), ratio(alone), each(spark), ratio(spark), f"{spark[1]:.1f}"]
+
+
+def _measured(run: Callable[[], object], runs: int) -> Seconds:
+    """The run with the least core time, after one that compiles and starts workers."""
+    run()
+    found = []
+    for _ in range(runs):
+        core, wall = core_seconds(), time.monotonic()
+        run()
+        found.append((core_seconds() - core, time.monotonic() - wall))
+    return min(found)
+
+
+def _loop(job: Job, specs: Sequence[SourceSpec]) -> None:
+    """One thread: each source from its beginning to its end, through books and triggers, no history."""
+    program = job.program()
+    for spec in specs:
+        source = spec.open()
+        pipeline = Pipeline(GatedEngine(program, "numba"), source.instruments)  # type: ignore[union-attr]
+        pipeline.measures = False
+        for batch in source:
+            pipeline.apply(batch)  # type: ignore[arg-type]
+        pipeline.finish()
+
+
+def _job(job: Job, specs: Sequence[SourceSpec], executor: Executor, folder: Path, partitions: int) -> None:
+    backtest(job.settings(folder / "job", partitions), specs, executor, "benchmark")
+
+
+if __name__ == "__main__":
+    CONSOLE.rule("Spark")
+    typer.run(main)

@@ -1,0 +1,89 @@
+"""Doing the tasks of a backtest on Spark: a task for each that reads, then a shuffle for each level."""
+
+import pickle
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+from engine.spark.session import is_local, spark_session
+from engine.spark.shuffle import BlockRow, Place, collect_blocks, map_blocks, reduce_blocks
+from engine.spark.task_statistics import TaskStatistics
+from orderbook.backtest.execute import Report, results_of
+from orderbook.backtest.plan import Plan
+from orderbook.backtest.progress import Progress, reported, told_by
+from orderbook.backtest.tasks import JobSettings, ReadTask, TaskResult
+from orderbook.backtest.travel import Sent
+from orderbook.backtest.work import compile_stages, read_task, stage_task
+from orderbook.spark_options import SparkOptions
+
+_SECONDS_BETWEEN_LOOKS = 0.5
+
+
+class SparkExecutor:
+    """Does tasks in the workers of a Spark session; see orderbook.backtest.execute.Executor.
+
+    tasks: what each task of the last run took. Raises UserError where Spark cannot be started.
+    """
+
+    def __init__(self, options: SparkOptions) -> None:
+        self._session = spark_session(options)
+        self._local = is_local(options.master)
+        self.tasks: Sequence[TaskStatistics] = ()
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at a time; 0 where the session does not tell."""
+        try:
+            return int(self._session.sparkContext.defaultParallelism)
+        except Exception:  # Connect has no context, and says so by errors of several classes
+            return 0
+
+    def run(self, settings: JobSettings, plan: Plan, report: Report) -> Iterator[TaskResult]:
+        """See Executor."""
+        if self._local:
+            compile_stages(settings)
+        descriptions = [pickle.dumps(task) for task in plan.tasks]
+        frame = map_blocks(self._session, descriptions, partial(_read, settings))
+        for level in plan.levels:
+            frame = reduce_blocks(frame, partial(_run_level, settings, level), plan.partitions)
+        ended = threading.Event()
+        watcher = threading.Thread(target=_watch, args=(settings.folder, report, ended), daemon=True)
+        watcher.start()
+        try:
+            rows, self.tasks = collect_blocks(frame)
+        finally:
+            ended.set()
+            watcher.join()
+        yield from results_of(_sent(rows))
+
+
+def _read(settings: JobSettings, description: bytes) -> Iterator[BlockRow]:
+    """In a worker: one task that reads."""
+    task: ReadTask = pickle.loads(description)
+    with told_by(settings.folder) as told:
+        yield from map(_row, read_task(settings, task, told))
+
+
+def _run_level(
+    settings: JobSettings, level: int, partition: int, rows: Iterator[BlockRow]
+) -> Iterator[BlockRow]:
+    """In a worker: one partition of the stages of a level."""
+    return map(_row, stage_task(settings, level, partition, _sent(rows)))
+
+
+def _row(sent: Sent) -> BlockRow:
+    first, last = Place(*sent.first), Place(*sent.last)
+    return BlockRow(sent.partition, sent.stage, sent.source, first, last, sent.rows, sent.bytes)
+
+
+def _sent(rows: Iterable[BlockRow]) -> Iterator[Sent]:
+    for row in rows:
+        data = row.bytes if isinstance(row.bytes, bytes) else row.bytes.to_pybytes()
+        yield Sent(row.partition, row.stage, row.source, row.first, row.last, row.rows, data)
+
+
+def _watch(folder: str, report: Report, ended: threading.Event) -> None:
+    """Reports what workers say of their progress until the job ends."""
+    progress = Progress()
+    while not ended.wait(_SECONDS_BETWEEN_LOOKS):
+        report(progress.grown(reported(folder)))

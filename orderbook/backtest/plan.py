@@ -1,0 +1,123 @@
+"""The tasks of a backtest: which sources and instruments each reads, and what it does with them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.distribution.distribute import distribute
+from engine.distribution.routing import StableHash
+from engine.distribution.stage import Stage
+from orderbook.backtest.layout import SYMBOL, Layout, by_symbol, layout_of
+from orderbook.backtest.sources import SourceSpec, run_instruments
+from orderbook.backtest.tasks import JobSettings, ReadTask
+from orderbook.dictionary import Dictionary
+from orderbook.instruments import Instrument
+from strategies.definition import StrategyDefinition
+from views.compiler.types import TEXT
+
+# Names of tasks that together read every event once, if there are any; else those of strategies do.
+READERS = ("all", "symbols", "changes")
+STRATEGIES = "strategies"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Tasks that read, the levels of stages that follow, and what a user should know.
+
+    partitions: the most that one level has.
+    """
+
+    tasks: tuple[ReadTask, ...]
+    levels: tuple[int, ...]
+    partitions: int
+    notes: tuple[str, ...]
+
+
+def planned(
+    settings: JobSettings, specs: Sequence[SourceSpec], strategies: Sequence[StrategyDefinition]
+) -> Plan:
+    """The tasks of a job. Raises SourceError where instruments contradict each other."""
+    layout = layout_of(settings)
+    everything = tuple(enumerate(specs))
+    instruments = tuple(run_instruments(specs))
+    places = tuple(range(len(strategies)))
+    if settings.partitions == 1:
+        one = ReadTask("all", 0, everything, instruments, layout.local, places, frozenset())
+        return Plan((one,), (), 1, ())
+    why = _why_together(settings, strategies)
+    located = places if why is None else ()
+    sends = _sent(layout)
+    tasks = []
+    buckets = _buckets(instruments, settings.partitions) if layout.local or located or sends else {}
+    for number, own in sorted(buckets.items()):
+        sources = tuple((place, spec) for place, spec in everything if not own.isdisjoint(spec.instruments))
+        of_bucket = tuple(one for one in instruments if one in own)
+        tasks.append(ReadTask("symbols", number, sources, of_bucket, layout.local, located, sends))
+    changes = tuple((place, spec) for place, spec in everything if not spec.instruments)
+    if changes and sends:
+        tasks.append(ReadTask("changes", settings.partitions, changes, (), (), (), sends))
+    notes = list(layout.distribution.notes)
+    if buckets:
+        notes.insert(0, _cut(layout, len(buckets), bool(changes and sends)))
+    if located:
+        notes.append("strategies run in the tasks of their symbols")
+    if why is not None:
+        tasks.append(ReadTask(STRATEGIES, 0, everything, instruments, (), places, frozenset()))
+        notes.append(f"strategies run as one task over all sources: {why}")
+    levels = tuple(sorted({level for level in layout.levels.values() if level}))
+    sizes = [layout.router(stage, layout.program.dictionary).count for stage in layout.distribution.stages]
+    return Plan(tuple(tasks), levels, max([settings.partitions, *sizes]), tuple(notes))
+
+
+def _cut(layout: Layout, buckets: int, changes: bool) -> str:
+    """How the views are cut, as a line: which stages run where rows are read, and which after a shuffle."""
+    parts = [f"{buckets} tasks by symbol{' and one of changes' if changes else ''} read the sources"]
+    for level in sorted({*layout.levels.values()}):
+        stages = [s for s in layout.distribution.stages if layout.levels[s.number] == level]
+        own = ", ".join(f"{_shown(layout, s)} {_by(s)}" for s in stages)
+        parts.append(f"after shuffle {level}: {own}" if level else f"they run: {own}")
+    return "; ".join(parts)
+
+
+def _shown(layout: Layout, stage: Stage) -> str:
+    names = [view for view in stage.views if view in layout.settings.views]
+    return ", ".join(names) or "what others need"
+
+
+def _by(stage: Stage) -> str:
+    names = ", ".join(axis.name for axis in stage.axes)
+    return f"by {names}" if names else "in one partition"
+
+
+def _buckets(instruments: Sequence[Instrument], partitions: int) -> Mapping[int, set[Instrument]]:
+    """The instruments of each partition by symbol, as a Router sends their rows."""
+    words = Dictionary()
+    codes = words.encode_all(one.symbol for one in instruments)
+    numbers = StableHash(words).of(codes, TEXT) % np.uint64(partitions)
+    buckets: dict[int, set[Instrument]] = {}
+    for one, number in zip(instruments, numbers.tolist(), strict=True):
+        buckets.setdefault(number, set()).add(one)
+    return buckets
+
+
+def _sent(layout: Layout) -> frozenset[str]:
+    """The relations that stages of later levels read."""
+    later = [stage for stage in layout.distribution.stages if layout.levels[stage.number]]
+    relations = {relation.name for relation in layout.program.relations}
+    return frozenset(entry.source for stage in later for entry in stage.inputs if entry.source in relations)
+
+
+def _why_together(settings: JobSettings, strategies: Sequence[StrategyDefinition]) -> str | None:
+    """Why strategies see more than one symbol at once; None: they can run apart, or there are none."""
+    for strategy in strategies:
+        if strategy.partition_by is None:
+            return f"{strategy.name} has no partition_by"
+        if strategy.partition_by != SYMBOL:
+            return f"tasks are by symbol, and {strategy.name} is partitioned by {strategy.partition_by}"
+    if strategies and settings.strategy_program is not None:
+        program = settings.strategy_program.compiled()
+        stages = distribute(program.program, partitions=settings.partitions, key=SYMBOL).stages
+        if not all(by_symbol(program.program, stage) for stage in stages):
+            return "a view that they see needs rows of several symbols"
+    return None

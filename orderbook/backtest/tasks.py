@@ -1,0 +1,68 @@
+"""What a backtest is cut into: tasks that any process can do, and what they hand back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.distribution.history import Granularity
+from orderbook.backtest.job_program import JobProgram
+from orderbook.backtest.sources import SourceSpec
+from orderbook.instruments import Instrument
+from orderbook.jobs.manifest import DataFile, PartitionStatistics
+from strategies.summary import StrategySummary
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """What all tasks of a job share.
+
+    folder: the job's, as every worker reaches it. views: those whose history is written.
+    strategies: (MODULE:CLASS, parameters); strategy_program has the views that they see.
+    partitions: of each stage that is cut. resolution: of the clock, ns. forced: a column to partition by;
+    compute: where statements are, see distribute.
+    """
+
+    program: JobProgram
+    folder: str
+    views: tuple[str, ...]
+    granularity: Granularity
+    strategies: tuple[tuple[str, Mapping[str, Any]], ...]
+    strategy_program: JobProgram | None
+    partitions: int
+    backend: str
+    resolution: int
+    forced: str | None = None
+    compute: str = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """Reads sources, each with its place, as far as they are of `instruments`.
+
+    stages: numbers of the stages that are run at once, as their partition `number`. strategies: places of
+    those that are run. sends: the relations whose rows go to other stages.
+    """
+
+    name: str
+    number: int
+    sources: tuple[tuple[int, SourceSpec], ...]
+    instruments: tuple[Instrument, ...]
+    stages: tuple[int, ...]
+    strategies: tuple[int, ...]
+    sends: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What a task wrote: files of histories by view, of orders and fills.
+
+    problems: lines for the user. errors: why sources were not read to their end.
+    """
+
+    statistics: PartitionStatistics
+    histories: Mapping[str, tuple[DataFile, ...]] = field(default_factory=dict)
+    orders: tuple[DataFile, ...] = ()
+    fills: tuple[DataFile, ...] = ()
+    summaries: tuple[StrategySummary, ...] = ()
+    problems: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()

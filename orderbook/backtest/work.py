@@ -1,0 +1,201 @@
+"""What tasks do: read sources and run what needs no travelling, or run one partition of a later stage."""
+
+import pickle
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+from engine.distribution.block import Block
+from engine.distribution.runner import StageRunner
+from engine.distribution.stage import Stage
+from orderbook.backtest.layout import Layout, layout_of
+from orderbook.backtest.outputs import HistoryWriters, OrderWriters
+from orderbook.backtest.reading import read_slices
+from orderbook.backtest.relation_rows import RelationRows
+from orderbook.backtest.sources import SourceSpec
+from orderbook.backtest.strategy_run import StrategyRun
+from orderbook.backtest.tasks import JobSettings, ReadTask, TaskResult
+from orderbook.backtest.travel import NOWHERE, RESULT, Sender, Sent, taken_in
+from orderbook.errors import SourceError
+from orderbook.instruments import Instruments
+from orderbook.jobs.manifest import PartitionStatistics
+from strategies.definition import load_strategy
+
+# Told how many events have been read.
+Report = Callable[[int], None]
+
+
+def read_task(settings: JobSettings, task: ReadTask, report: Report = lambda _: None) -> Iterator[Sent]:
+    """Rows for later stages, and at the end the task's TaskResult. Raises OrderbookError."""
+    start = time.monotonic()
+    layout = layout_of(settings)
+    instruments = Instruments(task.instruments)
+    histories = {number: _histories(layout, number) for number in task.stages}
+    strategies = _Strategies(settings, task, instruments) if task.strategies else None
+    sender = Sender(layout, 0, layout.program.dictionary) if task.sends else None
+    if sender is not None:
+        yield from sender.starts()
+    events, problems, errors = 0, list[str](), list[SourceError]()
+    for sources, own in _groups(task, settings.partitions > 1 and strategies is None):
+        rows = RelationRows(layout.program, own, bool(len(own)))
+        runs = [_StageRun(layout, number, task.number, histories[number]) for number in task.stages]
+        for part in read_slices(sources, own, errors):
+            if strategies is not None:
+                strategies.run.apply(part)
+            if runs or sender is not None:
+                blocks = rows.blocks(part)
+                for run in runs:
+                    made = run.apply_relations(blocks, part.until)
+                    if sender is not None:
+                        yield from sender.add(made)
+                if sender is not None:
+                    yield from sender.add(block for block in blocks if block.source in task.sends)
+            events += len(part.events) + sum(map(len, part.changes))
+            report(events)
+        for run in runs:
+            run.close()
+        problems += rows.problems.report()
+        if sender is not None:
+            # Rows of a block are in the order of versions, and other sources begin anew.
+            yield from sender.close()
+    files = {name: tuple(own) for writers in histories.values() for name, own in writers.close().items()}
+    made_rows = sum(writers.rows for writers in histories.values())
+    statistics = PartitionStatistics(task.name, task.number, events, made_rows, time.monotonic() - start)
+    ended = tuple(map(str, errors))
+    result = TaskResult(statistics, files, problems=tuple(dict.fromkeys(problems)), errors=ended)
+    yield _told(task.number, result if strategies is None else strategies.finished(result))
+
+
+def _groups(task: ReadTask, apart: bool) -> list[tuple[Sequence[tuple[int, SourceSpec]], Instruments]]:
+    """The task's sources with their instruments; `apart`: those that share no symbol, one after the other.
+
+    Stages that run where sources are read are cut by symbol, so that nothing needs their common order.
+    """
+    if not apart:
+        return [(task.sources, Instruments(task.instruments))]
+    groups: list[tuple[set[str], list[tuple[int, SourceSpec]]]] = []
+    own = set(task.instruments)
+    for place, spec in task.sources:
+        symbols = {one.symbol for one in spec.instruments if one in own}
+        joined = [group for group in groups if not group[0].isdisjoint(symbols)]
+        groups = [group for group in groups if group[0].isdisjoint(symbols)]
+        sources = [source for group in joined for source in group[1]]
+        groups.append((symbols.union(*(group[0] for group in joined)), [*sources, (place, spec)]))
+    return [
+        (sources, Instruments(one for one in task.instruments if one.symbol in symbols))
+        for symbols, sources in groups
+    ]
+
+
+def stage_task(settings: JobSettings, level: int, partition: int, sent: Iterable[Sent]) -> Iterator[Sent]:
+    """Runs the stages of a level over what was sent to a partition; passes on what is for later levels.
+
+    What was sent comes by stage and first version. Gives rows for later stages, and at the end a TaskResult.
+    """
+    layout = layout_of(settings)
+    words = layout.program.dictionary
+    for number, group in groupby(sent, key=lambda one: one.stage):
+        if layout.levels.get(number) != level or number < 0:
+            yield from group
+            continue
+        start, events = time.monotonic(), 0
+        writers = _histories(layout, number)
+        run, sender = _StageRun(layout, number, partition, writers), Sender(layout, level, words)
+        for blocks, until in taken_in(group, words):
+            events += sum(map(len, blocks))
+            yield from sender.add(run.apply(blocks, until))
+        yield from sender.close()
+        run.close()
+        files = {name: tuple(own) for name, own in writers.close().items()}
+        seconds = time.monotonic() - start
+        statistics = PartitionStatistics(f"stage {number}", partition, events, writers.rows, seconds)
+        yield _told(partition, TaskResult(statistics, files))
+
+
+def _told(partition: int, result: TaskResult) -> Sent:
+    """A result on its way to the driver, before all stages, so that later tasks pass it on first."""
+    return Sent(partition, -1, RESULT, NOWHERE, NOWHERE, 0, pickle.dumps(result))
+
+
+def compile_stages(settings: JobSettings) -> None:
+    """Compile what tasks of this machine run, once for all of them, into the folder of compiled programs."""
+    layout = layout_of(settings)
+    for number in layout.stages:
+        runner = StageRunner(
+            _recorded(layout, number), layout.program.dictionary, settings.backend, settings.granularity
+        )
+        runner.apply([], None)
+        runner.close()
+
+
+def _recorded(layout: Layout, number: int) -> Stage:
+    """A stage that records the views that are wanted, and no others."""
+    stage = layout.stages[number]
+    return replace(stage, views=tuple(view for view in stage.views if view in layout.settings.views))
+
+
+def _histories(layout: Layout, number: int) -> HistoryWriters:
+    """The files of a stage's views."""
+    stage = _recorded(layout, number)
+    keys = {view.name: [key.name for key in view.keys] for view in layout.program.views}
+    results = [stage.program.result(name) for name in stage.views]
+    return HistoryWriters(Path(layout.settings.folder), results, keys, layout.program.dictionary)
+
+
+class _StageRun:
+    """One partition of a stage, whose history goes into given files."""
+
+    def __init__(self, layout: Layout, number: int, partition: int, histories: HistoryWriters) -> None:
+        settings, words = layout.settings, layout.program.dictionary
+        self._stage = stage = _recorded(layout, number)
+        self._partition = partition
+        self._router = layout.router(stage, words)
+        self._runner = StageRunner(stage, words, settings.backend, settings.granularity)
+        self._histories = histories
+
+    def apply_relations(self, blocks: Sequence[Block], until: int | None) -> list[Block]:
+        """Apply rows of relations, all of which are this partition's."""
+        routed = [
+            part
+            for entry in self._stage.inputs
+            for block in blocks
+            if block.source == entry.source
+            for partition, part in self._router.route(block, entry)
+            if partition == self._partition
+        ]
+        return self.apply(routed, until)
+
+    def apply(self, blocks: Sequence[Block], until: int | None) -> list[Block]:
+        """Apply rows of the stage's streams, write histories; what became of the outputs."""
+        result = self._runner.apply(blocks, until)
+        self._histories.write(result.history)
+        return [block for block in result.outputs.values() if len(block)]
+
+    def close(self) -> None:
+        """Give back what the stage holds."""
+        self._runner.close()
+
+
+class _Strategies:
+    """The strategies of a task, and the files of their orders and fills."""
+
+    def __init__(
+        self, settings: JobSettings, task: ReadTask, instruments: Instruments
+    ) -> None:
+        assert settings.strategy_program is not None
+        program = settings.strategy_program.compiled()
+        chosen = [load_strategy(*settings.strategies[place]) for place in task.strategies]
+        self.writers = OrderWriters(Path(settings.folder))
+        self.run = StrategyRun(
+            program, instruments, chosen, self.writers, settings.backend, settings.resolution
+        )
+
+    def finished(self, result: TaskResult) -> TaskResult:
+        """A result with what became of the strategies."""
+        summaries = self.run.finish()
+        files = self.writers.close()
+        return replace(
+            result, orders=tuple(files["orders"]), fills=tuple(files["fills"]), summaries=summaries
+        )

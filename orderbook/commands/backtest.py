@@ -1,0 +1,148 @@
+"""`orderbook backtest`: history through views and strategies into a job's folder, here or on Spark."""
+
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from engine.distribution.history import Granularity
+from orderbook.assembly import assemble
+from orderbook.backtest.execute import Executor, LocalExecutor
+from orderbook.backtest.job_program import JobProgram
+from orderbook.backtest.plan import READERS, STRATEGIES
+from orderbook.backtest.run import Outcome, backtest
+from orderbook.backtest.sources import source_specs
+from orderbook.backtest.tasks import JobSettings
+from orderbook.commands.common import configured
+from orderbook.configuration import Configuration
+from orderbook.display import progress_bar, working
+from orderbook.errors import SourceError, UserError
+from orderbook.summary import strategy_lines
+
+EngineName = Literal["numba", "spark"]
+UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_MOST_NOTES = 5
+
+
+def run_backtest(
+    sources: Sequence[str],
+    config: Path | None,
+    views: Sequence[str],
+    strategies: Sequence[str],
+    engine: EngineName,
+    out: Path | None,
+    granularity: str,
+    partitions: int | None,
+    master: str | None,
+    key: str | None,
+) -> None:
+    """Run a backtest and print its summary. Raises UserError for bad options, OrderbookError if it fails.
+
+    Raises SourceError where a source is damaged, after everything else has been done.
+    """
+    looks = parsed_granularity(granularity)
+    overrides: dict[str, object] = {} if master is None else {"spark.master": master}
+    configuration = configured(config, views, strategies, overrides)
+    if strategies and not views:
+        run = configuration.run.model_copy(update={"views": ()})
+        configuration = configuration.model_copy(update={"run": run})
+    if engine == "numba" and (partitions or key or master):
+        raise UserError("--partitions, --key and --master are for --engine spark")
+    folder = out or Path("backtests") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    with working("looking at the sources"):
+        specs = source_specs(sources)
+    executor, count = _executor(engine, configuration, partitions)
+    settings = settings_of(configuration, folder, looks, count, key)
+    start = time.monotonic()
+    with progress_bar("backtesting") as bar:
+        done = 0
+        rows = sum(spec.rows for spec in specs)
+
+        def report(events: int) -> None:
+            nonlocal done
+            done += events
+            bar(min(1.0, done / rows) if rows else 0.0, f"{done:,} events")
+
+        outcome = backtest(settings, specs, executor, engine, report, lambda note: print(f"  {note}"))
+    print(summary(folder, outcome, time.monotonic() - start))
+    for line in outcome.errors:
+        raise SourceError(line)
+
+
+def settings_of(
+    configuration: Configuration, folder: Path, granularity: Granularity, partitions: int, key: str | None
+) -> JobSettings:
+    """What tasks need of a configuration. Raises as `assemble` does."""
+    with working("compiling views"):
+        shown = assemble(configuration.model_copy(update={"run": _without_strategies(configuration)}))
+        watched = None
+        if configuration.run.strategies:
+            run = configuration.run.model_copy(update={"views": ()})
+            watched = assemble(configuration.model_copy(update={"run": run}))
+    names = configuration.run.strategies
+    parameters: list[tuple[str, Mapping[str, Any]]] = [
+        (name, dict(configuration.strategy_parameters(name))) for name in names
+    ]
+    return JobSettings(
+        JobProgram.of(shown.program),
+        str(folder.resolve()),
+        shown.views,
+        granularity,
+        tuple(parameters),
+        None if watched is None else JobProgram.of(watched.program),
+        partitions,
+        configuration.run.backend,
+        configuration.clock.nanoseconds,
+        key,
+    )
+
+
+def _without_strategies(configuration: Configuration) -> Any:
+    return configuration.run.model_copy(update={"strategies": ()})
+
+
+def _executor(
+    engine: EngineName, configuration: Configuration, partitions: int | None
+) -> tuple[Executor, int]:
+    if engine == "numba":
+        return LocalExecutor(), 1
+    from engine.spark.batch import SparkExecutor
+
+    executor = SparkExecutor(configuration.spark)
+    return executor, partitions or executor.cores or os.cpu_count() or 1
+
+
+def parsed_granularity(text: str) -> Granularity:
+    """event, message, end, or interval:LENGTH with a unit. Raises UserError."""
+    if text in ("event", "message", "end"):
+        return Granularity(text)  # type: ignore[arg-type]
+    match = re.fullmatch(r"interval:(\d+)(ns|us|ms|s|m|h)", text)
+    if match is None or not int(match[1]):
+        raise UserError(f"--granularity {text}: give event, message, end, or a length as in interval:1s")
+    return Granularity("interval", int(match[1]) * UNITS[match[2]])
+
+
+def summary(folder: Path, outcome: Outcome, seconds: float) -> str:
+    """What a backtest did, as text."""
+    manifest = outcome.manifest
+    events = sum(one.events for one in manifest.statistics if one.stage in READERS)
+    events = events or sum(one.events for one in manifest.statistics if one.stage == STRATEGIES)
+    lines = [
+        "",
+        f"summary of {seconds:.1f} s",
+        f"  events      {events:,}, {events / max(seconds, 1e-9):,.0f} a second",
+        f"  engine      {manifest.engine}, {manifest.partitions} partition"
+        f"{'' if manifest.partitions == 1 else 's'}, {len(manifest.statistics)} tasks",
+    ]
+    for name, dataset in manifest.views.items():
+        lines.append(f"  view {name}: {dataset.rows:,} rows of history in {len(dataset.files)} files")
+    for one in outcome.summaries:
+        lines += strategy_lines(one)
+    lines += [f"  problem: {line}" for line in outcome.problems[:_MOST_NOTES]]
+    lines.append(f"  job         {folder}; read it with: orderbook query --job {folder}")
+    return "\n".join(lines)
+
+

@@ -1,0 +1,17 @@
+"""A backtest on Spark in a process of its own: sources, the job's folder, the master, partitions."""
+
+import sys
+from pathlib import Path
+
+from backtest_acceptance import WIDE, settings_for
+
+from engine.spark.batch import SparkExecutor
+from orderbook.backtest.run import backtest
+from orderbook.backtest.sources import source_specs
+from orderbook.spark_options import SparkOptions
+
+if __name__ == "__main__":
+    data, out, master, partitions = sys.argv[1:]
+    settings = settings_for(WIDE, Path(out), int(partitions), "interval:1000000000")
+    executor = SparkExecutor(SparkOptions(master=master, memory="1 GB"))
+    backtest(settings, source_specs([data]), executor, "spark")

@@ -1,0 +1,164 @@
+"""Job folders: what the manifest lists is what readers see, at any version, whatever else lies there."""
+
+from decimal import Context, Decimal
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import orderbook
+from engine.distribution.history import LOOK, History
+from orderbook.errors import DataError, UserError
+from orderbook.jobs import Job, open_job
+from orderbook.jobs.folder import DatasetWriter, create_folder, read_manifest, remove_unlisted, write_manifest
+from orderbook.jobs.history_rows import HistoryTables
+from orderbook.jobs.layout import fills_dataset, history_of, orders_dataset, schema_of
+from orderbook.jobs.manifest import FORMAT_VERSION, DataFile, Dataset, Manifest, ProgramText
+
+PROGRAM = orderbook.compile("""
+CREATE STREAM s (symbol TEXT, side INTEGER, volume DECIMAL(18, 2), at TIMESTAMP);
+CREATE VIEW v AS SELECT symbol AS name, SUM(volume) AS gone, MAX(at) AS latest, AVG(volume) AS mean
+FROM s GROUP BY symbol, side;
+CREATE VIEW rows AS SELECT symbol, volume FROM s;
+""")
+KEYS = {view.name: [key.name for key in view.keys] for view in PROGRAM.views}
+
+
+def dataset(view: str) -> Dataset:
+    return history_of(PROGRAM.program.result(view), KEYS[view])
+
+
+def manifest(**views: Dataset) -> Manifest:
+    text = ProgramText((), {}, "")
+    return Manifest(
+        FORMAT_VERSION, "complete", "numba", "event", 1, (), text, views, orders_dataset(), fills_dataset()
+    )
+
+
+def test_columns_are_named_once() -> None:
+    found = dataset("v")
+    assert [field.name for field in found.fields] == [
+        "stamp", "switch", "sequence", "name", "key.side", "v.gone", "latest", "mean", "gone", "multiplicity",
+    ]  # fmt: skip
+    assert schema_of(found).field("v.gone").type == pa.decimal128(38, 2)
+
+
+def rows_of(names: list[str], counts: list[int]) -> History:
+    """History rows of the view `rows`: one for each name at sequences 1, 2, …; count 0 is gone."""
+    words = PROGRAM.dictionary
+    looks = np.zeros(len(names), LOOK)
+    looks["stamp"], looks["sequence"] = 7, np.arange(1, len(names) + 1)
+    result = PROGRAM.program.result("rows")
+    code = {"symbol": words.encode_all(names), "volume": np.full(len(names), 150)}
+    keys = np.stack([code[key.name] for key in result.keys], axis=1)
+    rows = np.zeros((len(names), 5), np.int64)
+    rows[:, 0], rows[:, 1], rows[:, 2] = counts, 1, words.encode_all(names)
+    rows[:, 3], rows[:, 4] = 1, 150
+    return History("rows", looks, keys, rows)
+
+
+def written(folder: Path, history: History) -> Job:
+    create_folder(folder)
+    tables = HistoryTables(PROGRAM.program.result("rows"), KEYS["rows"], PROGRAM.dictionary)
+    writer = DatasetWriter(folder, "rows", tables.dataset)
+    writer.write(tables.table(history))
+    files = tuple(writer.close())
+    write_manifest(folder, manifest(rows=msgspec.structs.replace(tables.dataset, files=files)))
+    return open_job(folder)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), max_size=12))
+@settings(max_examples=8, deadline=None)
+def test_rows_at_every_version(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, int]]
+) -> None:
+    job = written(tmp_path_factory.mktemp("job"), rows_of([n for n, _ in changes], [c for _, c in changes]))
+    state: dict[str, int] = {}
+    for place, (name, count) in enumerate(changes, 1):
+        state[name] = count
+        expected = sorted((n, Decimal("1.50")) for n, c in state.items() for _ in range(c))
+        if place in (1, len(changes) // 2, len(changes)):
+            assert job.view("rows", (7, 0, place)).rows() == expected
+            found = job.lookup("rows", ("a", Decimal("1.5")), (7, 0, place))
+            assert (found is not None) is bool(state.get("a"))
+    expected = sorted((n, Decimal("1.50")) for n, c in state.items() for _ in range(c))
+    assert job.view("rows").rows() == expected == job.sql("FROM rows ORDER BY ALL").rows()
+    assert len(job.history("rows")) == len(changes) == job.sql("SELECT COUNT(*) FROM history.rows").item()
+
+
+def test_files_that_no_manifest_lists_do_not_count(tmp_path: Path) -> None:
+    job = written(tmp_path / "job", rows_of(["a", "b"], [1, 1]))
+    stray = tmp_path / "job" / "data" / "rows-stray.parquet"
+    stray.write_bytes((tmp_path / "job" / job.manifest.views["rows"].files[0].path).read_bytes())
+    (tmp_path / "job" / "data" / "rows-half.parquet").write_bytes(b"PAR1 half")
+    (tmp_path / "job" / ".job.json.12345678").write_text("{")
+    assert len(open_job(tmp_path / "job").view("rows")) == 2
+    remove_unlisted(tmp_path / "job", job.manifest)
+    assert not stray.exists() and len(open_job(tmp_path / "job").view("rows")) == 2
+
+
+def test_committed_and_tentative(tmp_path: Path) -> None:
+    job = written(tmp_path / "job", rows_of(["a", "b", "c"], [1, 1, 1]))
+    own = job.manifest.views["rows"]
+    split = msgspec.structs.replace(own, files=(), tentative=own.files)
+    write_manifest(tmp_path / "job", msgspec.structs.replace(job.manifest, views={"rows": split}))
+    going = open_job(tmp_path / "job")
+    assert not len(going.view("rows")) and len(going.view("rows", tentative=True)) == 3
+    until = msgspec.structs.replace(job.manifest, committed=(7, 0, 2))
+    write_manifest(tmp_path / "job", until)
+    assert open_job(tmp_path / "job").view("rows")["symbol"].to_list() == ["a", "b"]
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="not a job"):
+        create_folder(tmp_path)
+    with pytest.raises(UserError, match="no job there"):
+        open_job(tmp_path)
+    (tmp_path / "job.json").write_text('{"format": 99}')
+    with pytest.raises(UserError, match="format 99"):
+        read_manifest(tmp_path)
+    (tmp_path / "job.json").write_text("[")
+    with pytest.raises(UserError, match="not a manifest"):
+        read_manifest(tmp_path)
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    job = written(tmp_path / "job", rows_of(["a"], [1]))
+    with pytest.raises(UserError, match="did you mean"):
+        job.view("row")
+    with pytest.raises(UserError, match="keys are symbol, volume"):
+        job.lookup("rows", ("a",))
+    with pytest.raises(UserError, match="query: "):
+        job.sql("SELECT nothing FROM rows")
+    (tmp_path / "job" / job.manifest.views["rows"].files[0].path).unlink()
+    with pytest.raises(DataError, match="damaged or gone"):
+        job.view("rows")
+
+
+def test_numbers_of_128_bits_are_exact_and_more_are_refused() -> None:
+    program = orderbook.compile(
+        "CREATE STREAM s (g INTEGER, x DECIMAL(18, 8)); "
+        "CREATE VIEW v AS SELECT g, SUM(x * x) AS total FROM s GROUP BY g;"
+    )
+    tables = HistoryTables(program.program.result("v"), ["g"], program.dictionary)
+    value = -(10**30) - 7
+    rows = np.array([[1, 1, 5, 1, value & (2**64 - 1), value >> 64]], object)
+    row = np.array([[int(w) - 2**64 if int(w) >= 2**63 else int(w) for w in rows[0]]], np.int64)
+    table = tables.table(History("v", np.zeros(1, LOOK), np.array([[5]]), row))
+    assert table["total"][0].as_py() == Decimal(value).scaleb(-16, Context(prec=40))
+    row[0, 5] = 2**62
+    row[0, 5] += 2**61
+    with pytest.raises(DataError, match="38 digits"):
+        tables.table(History("v", np.zeros(1, LOOK), np.array([[5]]), row))
+
+
+def test_manifest_survives_a_round_trip(tmp_path: Path) -> None:
+    own = msgspec.structs.replace(dataset("rows"), files=(DataFile("data/x", 3, (1, 2, 3), (4, 5, 6)),))
+    said = manifest(rows=own)
+    write_manifest(tmp_path, said)
+    assert read_manifest(tmp_path) == said

@@ -1,0 +1,46 @@
+"""Backtests on a real Spark of this machine: the rows and orders of the run in one process."""
+
+from pathlib import Path
+
+import pytest
+from backtest_support import SEEN, Follower, contents, job_settings, run, write_records
+
+from engine.spark.batch import SparkExecutor
+from orderbook.backtest.run import backtest
+from orderbook.backtest.sources import source_specs
+from orderbook.errors import UserError
+from orderbook.jobs import open_job
+from orderbook.spark_options import SparkOptions
+
+OPTIONS = SparkOptions(master="local[2]")
+SMALL = SEEN + "CREATE VIEW brokers AS SELECT broker_id, SUM(volume) AS volume FROM asks GROUP BY broker_id;"
+
+
+@pytest.mark.spark
+def test_spark_gives_what_one_process_gives(spark: object, tmp_path: Path) -> None:
+    write_records(tmp_path / "flow", 300, 2, 1, 5, apart=True)
+    common = {"strategies": (Follower,), "sql": SMALL, "views": ("seen", "brokers")}
+    single, _ = run(job_settings(tmp_path / "one", 1, **common), [tmp_path / "flow"])
+    expected = contents(single)
+    assert all(expected.values())
+    told: list[int] = []
+    specs = source_specs([str(tmp_path / "flow")])
+    settings = job_settings(tmp_path / "spark", 2, backend="numba", **common)
+    backtest(settings, specs, SparkExecutor(OPTIONS), "spark", told.append)
+    job = open_job(tmp_path / "spark")
+    assert contents(job) == expected
+    assert job.manifest.status == "complete" and job.manifest.engine == "spark"
+    listed = {file.path for dataset in job.manifest.views.values() for file in dataset.files}
+    assert listed <= {f"data/{path.name}" for path in (tmp_path / "spark" / "data").iterdir()}
+
+
+@pytest.mark.spark
+@pytest.mark.exhaustive
+def test_an_error_in_a_worker_is_one_line(spark: object, tmp_path: Path) -> None:
+    write_records(tmp_path / "flow", 400, 1, 2, 5, apart=True)
+    specs = source_specs([str(tmp_path / "flow")])
+    sorted((tmp_path / "flow").iterdir())[-1].unlink()
+    with pytest.raises(UserError, match=r"AAA-USD-1\.parquet: cannot read"):
+        backtest(job_settings(tmp_path / "job", 2), specs, SparkExecutor(OPTIONS), "spark")
+    job = open_job(tmp_path / "job")
+    assert job.manifest.status == "failed" and not len(job.view("depth"))
