@@ -47,6 +47,21 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", help="Write every view event to FILE.ndjson or FILE.parquet.", metavar="FILE"),
 ]
+Sources = Annotated[
+    list[str], typer.Argument(help="FILE, or KIND:FILE with capture, record, lobster, changes, …")
+]
+JobSources = Annotated[
+    list[str], typer.Argument(help="FILE, folder, glob of records, or KIND:FILE, as `replay` takes them.")
+]
+Partitions = Annotated[
+    int | None, typer.Option("--partitions", min=1, help="Into how many the work is cut: the cores.")
+]
+Master = Annotated[
+    str | None, typer.Option("--master", help="Where Spark runs: local[N], spark://HOST:7077, …")
+]
+KeyColumn = Annotated[
+    str | None, typer.Option("--key", help="Partition by this column wherever that can be.")
+]
 
 
 class Stage(StrEnum):
@@ -57,6 +72,14 @@ class Stage(StrEnum):
     M3 = "m3"
     PLAN = "plan"
     PYTHON = "python"
+    SPARK = "spark"
+
+
+class EngineName(StrEnum):
+    """What runs a backtest."""
+
+    NUMBA = "numba"
+    SPARK = "spark"
 
 
 def _version(wanted: bool) -> None:
@@ -97,9 +120,7 @@ def run(
 
 @app.command()
 def replay(
-    source: Annotated[
-        list[str], typer.Argument(help="FILE, or KIND:FILE with capture, record, lobster, changes, …")
-    ],
+    source: Sources,
     config: Config = None,
     view: Views = None,
     strategy: Strategies = None,
@@ -109,6 +130,101 @@ def replay(
     from orderbook.commands.replay import replay as command
 
     command(source, config, view or (), strategy or (), out)
+
+
+@app.command()
+def backtest(
+    source: JobSources,
+    config: Config = None,
+    view: Views = None,
+    strategy: Strategies = None,
+    engine: Annotated[
+        EngineName, typer.Option("--engine", help="numba: this process; spark: as many as there are cores.")
+    ] = EngineName.NUMBA,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder of the job, without it backtests/TIME.", metavar="DIR"),
+    ] = None,
+    granularity: Annotated[
+        str, typer.Option("--granularity", help="History by event, message, interval:1s, or end.")
+    ] = "message",
+    partitions: Partitions = None,
+    master: Master = None,
+    key: KeyColumn = None,
+) -> None:
+    """Put history through views and strategies into a job's folder, in this process or on Spark."""
+    from orderbook.commands.backtest import run_backtest as command
+
+    names = view or (), strategy or ()
+    command(source, config, *names, engine.value, out, granularity, partitions, master, key)
+
+
+@app.command()
+def blocks(
+    source: JobSources,
+    out: Annotated[Path, typer.Option("--out", help="Folder of the logs, empty.", metavar="DIR")],
+    config: Config = None,
+    view: Views = None,
+    switches: Annotated[int, typer.Option("--switches", min=1, help="Of how many switches.")] = 1,
+    epoch: Annotated[str, typer.Option("--epoch", help="How long an epoch lasts, as in 1s.")] = "1s",
+    block: Annotated[
+        str | None, typer.Option("--block", help="How long a block lasts: a quarter of an epoch.")
+    ] = None,
+) -> None:
+    """Cut history into block logs, as `stream` reads them: what switches send, with epochs."""
+    from orderbook.commands.stream import write_blocks as command
+
+    command(source, config, view or (), out, switches, epoch, block)
+
+
+@app.command()
+def stream(
+    logs: Annotated[list[str], typer.Argument(help="Folders of block logs.", metavar="BLOCKS...")],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the job.", metavar="DIR")],
+    config: Config = None,
+    view: Views = None,
+    granularity: Annotated[
+        str, typer.Option("--granularity", help="History by event, message, or interval:1s.")
+    ] = "message",
+    partitions: Partitions = None,
+    master: Master = None,
+    key: KeyColumn = None,
+    once: Annotated[bool, typer.Option("--once", help="End when all that is there is read.")] = False,
+    log_limit: Annotated[
+        int, typer.Option("--log-limit", min=0, help="Rows in a node's logs above which epochs should end.")
+    ] = 0,
+    chain: Annotated[
+        int, typer.Option("--chain", min=0, help="Levels up to which each is an operator of one query.")
+    ] = 2,
+) -> None:
+    """Keep views over block logs on Spark: tentative rows at once, committed ones epoch by epoch."""
+    from orderbook.commands.stream import run_stream as command
+
+    command(logs, config, view or (), out, granularity, partitions, master, key, once, log_limit, chain)
+
+
+@app.command()
+def query(
+    sql: Annotated[str | None, typer.Argument(help="A SELECT over the views, orders and fills.")] = None,
+    job: Annotated[Path, typer.Option("--job", help="Folder of the job.", metavar="DIR")] = Path("."),
+    as_of: Annotated[
+        str | None, typer.Option("--as-of", help="STAMP[,SWITCH,SEQUENCE]; without it, the last.")
+    ] = None,
+    view: Annotated[str | None, typer.Option("--view", help="A view instead of a query.")] = None,
+    key: Annotated[
+        list[str] | None, typer.Option("--key", help="The row of a view with this key; a value each.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write it to FILE.parquet, .csv or .ndjson.", metavar="FILE")
+    ] = None,
+    tentative: Annotated[
+        bool, typer.Option("--tentative", help="Of a stream's view also rows that may still be replaced.")
+    ] = False,
+) -> None:
+    """Look up rows of a backtest or a streaming job, as of any version, by SQL or by key."""
+    from orderbook.commands.query import query as command
+
+    command(job, sql, as_of, view, key or (), out, tentative)
 
 
 @app.command()
@@ -135,9 +251,7 @@ def record(
 
 @app.command()
 def replan(
-    source: Annotated[
-        list[str], typer.Argument(help="FILE, or KIND:FILE with capture, record, lobster, changes, …")
-    ],
+    source: Sources,
     config: Config = None,
     view: Views = None,
     out: Annotated[

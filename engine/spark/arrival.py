@@ -18,12 +18,15 @@ def arrive(archive: str, pickled: bytes) -> Any:
     """What `pickled` holds, imported from the archive of that name, which Spark put on sys.path.
 
     It is unpacked once on a machine, at a path that stays: machine code is cached by the path of its source.
+    A process beside the driver, which Spark gives no archives, has the project as the driver has it.
     """
     digest = archive.removesuffix(".zip")
     root = Path(os.environ.get("ORDERBOOK_CACHE") or Path.home() / ".cache" / "orderbook")
     folder = root / digest
     if not folder.is_dir():
-        zipped = next(entry for entry in sys.path if os.path.basename(entry) == archive)
+        zipped = next((entry for entry in sys.path if os.path.basename(entry) == archive), None)
+        if zipped is None:
+            return pickle.loads(pickled)
         root.mkdir(parents=True, exist_ok=True)
         temporary = tempfile.mkdtemp(prefix=digest, dir=root)
         with zipfile.ZipFile(zipped) as files:

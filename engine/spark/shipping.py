@@ -51,12 +51,17 @@ class Shipped:
         return arrival.arrive, (self._archive, cloudpickle.dumps(self._function))
 
 
+def archive_of(session: SparkSession) -> str:
+    """The name of the archive that a session was sent; empty: workers have the project."""
+    try:
+        return session.conf.get(_ARCHIVE, None) or ""
+    except PySparkException:
+        return ""
+
+
 def for_workers(session: SparkSession, function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` as the workers of this session can import it."""
-    try:
-        archive = session.conf.get(_ARCHIVE, None)
-    except PySparkException:
-        archive = None
+    archive = archive_of(session)
     if not archive:
         return function
     shipped = Shipped(function, archive)

@@ -1,0 +1,200 @@
+"""Block logs: all that a switch sends, as Parquet files that appear whole, one row a message.
+
+A log is of no partitioning: its rows are whole relations, and each of its messages concerns every node. So
+one log serves any program over the same relations, cut into any number of partitions.
+"""
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.distribution.block import Block
+from engine.distribution.ipc import decode_blocks, encode_blocks, text_columns
+from orderbook.dictionary import Dictionary
+from orderbook.errors import SourceError, UserError
+from views.compiler.types import Relation
+
+FORMAT_VERSION = 1
+HEADER = "log.json"
+# Rows of messages have epoch 0; markers have no bytes. Numbers count a switch's messages from 1.
+SCHEMA = pa.schema(
+    [
+        ("switch", pa.int32()),
+        ("number", pa.int64()),
+        ("epoch", pa.int64()),
+        ("end", pa.int64()),
+        ("rows", pa.int64()),
+        ("bytes", pa.binary()),
+    ]
+)
+_FILE_BYTES, _FILE_MESSAGES = 32 * 2**20, 1024
+
+
+class LoggedRelation(msgspec.Struct, frozen=True):
+    """A relation as a log holds it; a column is its name and type as SQL says them."""
+
+    name: str
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, relation: Relation) -> "LoggedRelation":
+        """What a declaration says."""
+        return cls(relation.name, tuple(f"{c.name} {c.type}" for c in relation.columns))
+
+
+class Header(msgspec.Struct, frozen=True):
+    """`log.json`: whose log a folder is, among how many switches, and what its rows are."""
+
+    format: int
+    switch: int
+    switches: int
+    relations: tuple[LoggedRelation, ...]
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A message: blocks of relations as bytes, or the marker of an epoch, which ends at `end` (ns)."""
+
+    switch: int
+    number: int
+    epoch: int = 0
+    end: int = 0
+    rows: int = 0
+    bytes: bytes = b""
+
+
+class BlockLogWriter:
+    """Writes the log of one switch to a folder that is empty or not there yet.
+
+    Files appear whole, each after so many bytes or messages. Raises UserError for a folder that is not empty.
+    """
+
+    def __init__(
+        self, folder: Path, header: Header, file_bytes: int = _FILE_BYTES, file_messages: int = _FILE_MESSAGES
+    ) -> None:
+        self._folder, self._limits = folder, (file_bytes, file_messages)
+        self._held: list[Entry] = []
+        self._bytes = 0
+        with _writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            if any(folder.iterdir()):
+                raise UserError(f"{folder}: not empty; a block log is written once, name another folder")
+            _appear(folder / HEADER, msgspec.json.format(msgspec.json.encode(header), indent=1))
+
+    def append(self, entry: Entry) -> None:
+        """Adds a message. Raises SourceError where it cannot be written."""
+        self._held.append(entry)
+        self._bytes += len(entry.bytes)
+        if self._bytes >= self._limits[0] or len(self._held) >= self._limits[1]:
+            self.flush()
+
+    def flush(self) -> None:
+        """Lets readers see everything so far."""
+        if not self._held:
+            return
+        columns = [[getattr(one, name) for one in self._held] for name in SCHEMA.names]
+        table = pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="none")  # blocks are compressed already
+        with _writing(self._folder):
+            _appear(self._folder / f"{self._held[0].number:012d}.parquet", sink.getvalue().to_pybytes())
+        self._held, self._bytes = [], 0
+
+
+class _writing:
+    """Failures of the file system as errors that name the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise SourceError(f"{self._folder}: cannot write: {error.strerror or error}") from None
+
+
+def _appear(path: Path, data: bytes) -> None:
+    """Readers, Spark among them, pass over names that begin with a dot."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    with partial.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def encoded(blocks: Iterable[Block], relations: Sequence[Relation], words: Dictionary) -> bytes:
+    """Blocks of relations as an entry has them."""
+    return encode_blocks(blocks, text_columns(relations), words).to_pybytes()
+
+
+def decoded(entry: Entry, words: Dictionary) -> list[Block]:
+    """The blocks of an entry. Raises DataError where it is damaged."""
+    return decode_blocks(entry.bytes, words) if entry.bytes else []
+
+
+def log_folders(texts: Sequence[str]) -> list[Path]:
+    """The folders of logs: those given, and those in folders given. Raises UserError where there are none."""
+    found: list[Path] = []
+    for text in texts:
+        folder = Path(text).resolve()
+        inside = [folder] if (folder / HEADER).is_file() else [p.parent for p in folder.glob(f"*/{HEADER}")]
+        if not inside:
+            raise UserError(f"{text}: no block log there (no {HEADER}); `orderbook blocks` writes them")
+        found += inside
+    return sorted(set(found))
+
+
+def read_headers(folders: Sequence[Path]) -> list[Header]:
+    """The headers, of all switches there are, in their order.
+
+    Raises UserError where one is missing, twice, or they are not of one set of relations.
+    """
+    headers = sorted((_header(folder) for folder in folders), key=lambda header: header.switch)
+    switches = headers[0].switches
+    if [h.switch for h in headers] != list(range(switches)) or any(h.switches != switches for h in headers):
+        numbers = ", ".join(str(h.switch) for h in headers)
+        raise UserError(f"block logs of switches {numbers}, of {switches}; give those of all, each once")
+    if any(h.relations != headers[0].relations for h in headers):
+        raise UserError("the block logs hold different relations; write them again by one command")
+    return headers
+
+
+def _header(folder: Path) -> Header:
+    path = folder / HEADER
+    try:
+        header = msgspec.json.decode(path.read_bytes(), type=Header)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UserError(f"{path}: not the header of a block log: {error}") from None
+    if header.format != FORMAT_VERSION:
+        raise UserError(f"{path}: format {header.format}, this program reads {FORMAT_VERSION}")
+    return header
+
+
+def read_entries(folder: Path) -> Iterator[Entry]:
+    """All messages of a log, file by file in the order of their numbers. Raises SourceError."""
+    for path in sorted(folder.glob("[0-9]*.parquet")):
+        try:
+            rows = pq.read_table(path, schema=SCHEMA).to_pylist()
+        except (OSError, pa.ArrowException) as error:
+            raise SourceError(f"{path}: cannot read: {error}") from None
+        for row in rows:
+            yield Entry(**row)
+
+
+def check_relations(header: Header, read: Iterable[Relation]) -> None:
+    """Refuse a program that reads other rows than the logs hold. Raises UserError."""
+    held = {one.name: one for one in header.relations}
+    for relation in read:
+        if held.get(relation.name) != LoggedRelation.of(relation):
+            why = "does not hold" if relation.name not in held else "declares differently"
+            raise UserError(f"a view reads {relation.name}, which the block log {why}; write the log again")

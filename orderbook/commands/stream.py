@@ -1,0 +1,120 @@
+"""`orderbook blocks` and `orderbook stream`: block logs, and views over them on Spark."""
+
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from orderbook.assembly import assemble
+from orderbook.backtest.sources import source_specs
+from orderbook.commands.backtest import UNITS, parsed_granularity, settings_of
+from orderbook.commands.common import configured
+from orderbook.display import progress_bar, working
+from orderbook.errors import UserError
+from orderbook.jobs import open_job
+from orderbook.logged_run import LoggedRun
+from orderbook.streaming.cutting import write_block_logs, write_logged_blocks
+
+_MOST_PROBLEMS = 5
+_LOG = "log:"
+
+
+def write_blocks(
+    sources: Sequence[str],
+    config: Path | None,
+    views: Sequence[str],
+    out: Path,
+    switches: int,
+    epoch: str,
+    block: str | None,
+) -> None:
+    """Write the block logs of switches. Raises UserError for bad options, OrderbookError if it fails."""
+    length = parsed_length("--epoch", epoch)
+    span = max(1, length // 4) if block is None else parsed_length("--block", block)
+    configuration = configured(config, views, (), {})
+    with working("compiling views"):
+        program = assemble(configuration).program
+    logged = [source for source in sources if source.startswith(_LOG)]
+    if logged and len(sources) > 1:
+        raise UserError(f"{logged[0]}: a log is cut alone; cut the other sources apart")
+    options = (program, out, switches, length, span)
+    with progress_bar("writing") as bar:
+        if logged:
+            run = LoggedRun(Path(logged[0].removeprefix(_LOG)))
+            logs, problems = write_logged_blocks(
+                run, *options, lambda events: bar(run.progress, f"{events:,} events")
+            )
+        else:
+            specs = source_specs(sources)
+            total = max(1, sum(spec.rows for spec in specs))
+            logs, problems = write_block_logs(
+                specs, *options, lambda events: bar(min(1.0, events / total), f"{events:,} events")
+            )
+    print(f"{logs.rows:,} rows in {logs.messages:,} messages, {logs.epochs:,} epochs: {out}")
+    for line in problems.report()[:_MOST_PROBLEMS]:
+        print(f"  problem: {line}")
+
+
+def run_stream(
+    logs: Sequence[str],
+    config: Path | None,
+    views: Sequence[str],
+    out: Path,
+    granularity: str,
+    partitions: int | None,
+    master: str | None,
+    key: str | None,
+    once: bool,
+    log_limit: int,
+    chain: int,
+) -> None:
+    """Follow block logs, or with `once` read them. Raises UserError for bad options, OrderbookError."""
+    from engine.spark.session import spark_session
+    from engine.spark.stream_job import run_job
+
+    looks = parsed_granularity(granularity)
+    overrides: dict[str, object] = {} if master is None else {"spark.master": master}
+    configuration = configured(config, views, (), overrides)
+    configuration = configuration.model_copy(
+        update={"run": configuration.run.model_copy(update={"strategies": ()})}
+    )
+    with working("starting Spark"):
+        session = spark_session(configuration.spark)
+    count = partitions or _cores(session)
+    job = settings_of(configuration, out, looks, count, key)
+    start = time.monotonic()
+    try:
+        run_job(session, job, logs, once=once, log_limit=log_limit, chain=chain, told=print)
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on")
+    print(summary(out, time.monotonic() - start))
+
+
+def _cores(session: object) -> int:
+    try:
+        return int(session.sparkContext.defaultParallelism)  # type: ignore[attr-defined]
+    except Exception:  # Connect has no context, and says so by errors of several classes
+        return 1
+
+
+def parsed_length(option: str, text: str) -> int:
+    """A length such as 1s in ns. Raises UserError."""
+    match = re.fullmatch(r"(\d+)(ns|us|ms|s|m|h)", text)
+    if match is None or not int(match[1]):
+        raise UserError(f"{option} {text}: give a length, as in 1s")
+    return int(match[1]) * UNITS[match[2]]
+
+
+def summary(folder: Path, seconds: float) -> str:
+    """What a stream has come to, as text."""
+    manifest = open_job(folder).manifest
+    assert manifest.stream is not None
+    progress = manifest.stream
+    lines = ["", f"summary of {seconds:.1f} s", f"  committed   {progress.epoch:,} epochs"]
+    for name, dataset in manifest.views.items():
+        early = sum(file.rows for file in dataset.tentative)
+        lines.append(f"  view {name}: {dataset.rows:,} rows committed, {early:,} tentative")
+    dead = sum(file.rows for file in progress.dead)
+    lines += [f"  dead letters {dead:,} rows came after the end of their epoch"] if dead else []
+    lines.append(f"  job         {folder}; read it with: orderbook query --job {folder}")
+    return "\n".join(lines)

@@ -1,0 +1,87 @@
+"""What travels between switches, nodes and the sink of a stream: a row for each message or output."""
+
+import builtins
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+# The receiver of outputs; its partition is that of the node that gave them.
+SINK = -2
+ROWS, MARKER = "rows", "marker"
+TENTATIVE, FINAL, DEAD, REQUEST = "tentative", "final", "dead", "request"
+
+SCHEMA = pa.schema(
+    [
+        ("stage", pa.int32()),
+        ("partition", pa.int32()),
+        ("kind", pa.string()),
+        ("sender_stage", pa.int32()),
+        ("sender_partition", pa.int32()),
+        ("number", pa.int64()),
+        ("epoch", pa.int64()),
+        ("end", pa.int64()),
+        ("bytes", pa.binary()),
+        ("more", pa.binary()),
+    ]
+)
+NAMES = tuple(SCHEMA.names)
+_SQL_TYPES = {"int32": "int", "int64": "bigint", "string": "string", "binary": "binary"}
+# Travellers in one batch of Arrow: they may be megabytes.
+_TOGETHER = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Traveller:
+    """A message for partition `partition` of stage `stage`, or an output, for SINK.
+
+    What the rest holds depends on `kind`: see `messages` and `outputs`.
+    """
+
+    stage: int
+    partition: int
+    kind: str
+    sender_stage: int
+    sender_partition: int
+    number: int = 0
+    epoch: int = 0
+    end: int = 0
+    bytes: builtins.bytes = b""
+    more: builtins.bytes = b""
+
+    @property
+    def node(self) -> tuple[int, int]:
+        """The receiver."""
+        return self.stage, self.partition
+
+    @property
+    def values(self) -> tuple[object, ...]:
+        """By the columns of SCHEMA."""
+        return tuple(getattr(self, name) for name in NAMES)
+
+
+def columns_of(schema: pa.Schema) -> str:
+    """A schema as Spark reads it."""
+    return ", ".join(f"`{field.name}` {_SQL_TYPES[str(field.type)]}" for field in schema)
+
+
+COLUMNS = columns_of(SCHEMA)
+
+
+def batches_of(travellers: list[Traveller]) -> Iterator[pa.RecordBatch]:
+    """Travellers as batches of SCHEMA that are not too large."""
+    for start in range(0, len(travellers), _TOGETHER):
+        yield batch_of(travellers[start : start + _TOGETHER])
+
+
+def batch_of(travellers: list[Traveller]) -> pa.RecordBatch:
+    """Travellers as a batch of SCHEMA."""
+    columns = [[getattr(one, name) for one in travellers] for name in NAMES]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def travellers_of(batch: pa.RecordBatch | pa.Table) -> list[Traveller]:
+    """The travellers in a batch of SCHEMA's columns, in that order."""
+    columns = [batch.column(name).to_pylist() for name in NAMES]
+    return [Traveller(*values) for values in zip(*columns, strict=True)]

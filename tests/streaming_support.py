@@ -1,0 +1,198 @@
+"""Streams without Spark: batches of a block log's entries through the functions that Spark's workers run."""
+
+import os
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from backtest_support import job_settings, run, write_records
+
+from engine.protocol.messages import Address
+from orderbook.backtest import job_program
+from orderbook.backtest.sources import source_specs
+from orderbook.backtest.tasks import JobSettings
+from orderbook.block_log import HEADER, SCHEMA, Entry, read_entries
+from orderbook.streaming import node_run, plan
+from orderbook.streaming.coding import routed
+from orderbook.streaming.cutting import write_block_logs
+from orderbook.streaming.job import checkpoint, start_stream
+from orderbook.streaming.node_run import run_level
+from orderbook.streaming.plan import plan_of
+from orderbook.streaming.sink import StreamSink, node_name
+from orderbook.streaming.travel import SINK, Traveller, batch_of, travellers_of
+from views.compiler.program import CompiledProgram
+
+Key = tuple[int, int, int]
+
+
+# By symbol and broker, by broker, and of everything: one level after the other.
+DEEP = """
+CREATE VIEW sides AS SELECT symbol, broker_id, COUNT(*) AS total FROM bids GROUP BY symbol, broker_id;
+CREATE VIEW brokers AS SELECT broker_id, SUM(total * total) AS squares FROM sides GROUP BY broker_id;
+CREATE VIEW largest AS SELECT MAX(squares) AS most FROM brokers;
+"""
+SHOWN = ("sides", "brokers", "largest")
+
+
+class Interrupted(Exception):
+    """A driver that a test ends at a place of its choice."""
+
+
+@dataclass
+class PlainState:
+    """A node's state in dictionaries; Spark's in tests without it."""
+
+    written: str | None = None
+    own_status: bytes = b""
+    own_base: bytes | None = None
+    messages: dict[Key, tuple[bytes, bytes]] = field(default_factory=dict)
+
+    def copy(self) -> "PlainState":
+        return PlainState(self.written, self.own_status, self.own_base, dict(self.messages))
+
+    def mark(self) -> str | None:
+        return self.written
+
+    def status(self) -> bytes:
+        return self.own_status
+
+    def base(self) -> bytes | None:
+        return self.own_base
+
+    def received(self) -> Iterable[tuple[Key, tuple[bytes, bytes]]]:
+        return list(self.messages.items())
+
+    def write(self, mark, status, base, added, dropped) -> None:
+        self.written, self.own_status = mark, status
+        if base is not None:
+            self.own_base = base
+        for key in dropped:
+            del self.messages[key]
+        self.messages.update(added)
+
+
+class LocalStream:
+    """One start of a stream's driver; states outlive it. interrupt: called with the place of each step."""
+
+    def __init__(
+        self,
+        settings: JobSettings,
+        logs: Path,
+        states: dict[tuple[int, Address], PlainState],
+        interrupt: Callable[[str], None] = lambda place: None,
+        log_limit: int = 0,
+    ) -> None:
+        self.settings, _ = start_stream(settings, [str(logs)], log_limit)
+        checkpoint(self.settings).mkdir(parents=True, exist_ok=True)
+        self.plan = plan_of(self.settings)
+        self.sink = StreamSink(Path(settings.folder), [node_name(n) for n in self.plan.shown])
+        self.states, self._interrupt = states, interrupt
+
+    def batch(self, number: int, entries: Sequence[Entry]) -> None:
+        """One batch: nothing of it counts in the states unless it comes to its end."""
+        generation = self.settings.generation
+        changed: dict[tuple[int, Address], PlainState] = {}
+        moving = [t for entry in entries for t in routed(self.plan, entry)]
+        for level in range(self.plan.levels):
+            groups: dict[tuple[int, int], list[Traveller]] = {}
+            for one in travellers_of(batch_of(moving)):
+                groups.setdefault(one.node, []).append(one)
+            moving = []
+            for node, taken in groups.items():
+                place = generation, Address(*node)
+                state = self.states.get(place, PlainState()).copy()
+                changed[place] = state
+                moving += run_level(self.settings, level, node, taken, state)
+                if state.written is None:
+                    del changed[place]
+            self._interrupt(f"level {level}")
+        assert all(one.stage == SINK for one in moving)
+        self._interrupt("before sink")
+        self.states |= changed  # Spark's tasks have stored it when the sink has read all rows
+        self.sink.take(number, moving)
+        self._interrupt("after sink")
+
+
+def forget() -> None:
+    """As in a process of its own."""
+    node_run.forget()
+    plan.forget()
+    job_program.forget()
+
+
+def make_logs(folder: Path, sources: Path, program: CompiledProgram, switches: int, epoch: int) -> Path:
+    """Block logs of a folder of records."""
+    write_block_logs(source_specs([str(sources)]), program, folder, switches, epoch, epoch // 4)
+    return folder
+
+
+def entries_of(logs: Path) -> list[Entry]:
+    """All entries, as they were sent: by switch and number."""
+    return [entry for folder in sorted(logs.iterdir()) for entry in read_entries(folder)]
+
+
+def arrivals(entries: Sequence[Entry], epochs: int, seed: int) -> list[list[Entry]]:
+    """Batches in which entries come: each up to so many epochs late, some twice, in any order."""
+    choose = random.Random(seed)
+    batches: dict[int, list[Entry]] = {}
+    epoch: dict[int, int] = {}
+    for entry in entries:
+        own = epoch.setdefault(entry.switch, 0)
+        if entry.epoch:
+            epoch[entry.switch] = entry.epoch
+        for _ in range(1 + (choose.random() < 0.2)):
+            batches.setdefault(2 * own + choose.randrange(2 * epochs + 1), []).append(entry)
+    for batch in batches.values():
+        choose.shuffle(batch)
+    return [batches[number] for number in sorted(batches)]
+
+
+class Recorded:
+    """One small history: its logs, and the job of a backtest in one process."""
+
+    def __init__(self, folder: Path) -> None:
+        write_records(folder / "flow", 300, 3, 2, 5, apart=True)
+        self.folder = folder
+        self.expected, _ = run(settings(folder / "serial", 1), [folder / "flow"])
+        program = settings(folder / "none", 1).program.compiled()
+        self.logs = make_logs(folder / "logs", folder / "flow", program, 2, 1_000_000)
+        self.entries = entries_of(self.logs)
+        self.epochs = max(entry.epoch for entry in self.entries)
+
+
+def settings(folder: Path, partitions: int, compute: str = "source") -> JobSettings:
+    """Of three levels; two with "auto"."""
+    plain = job_settings(folder, partitions, sql=DEEP, views=SHOWN)
+    return replace(plain, forced="symbol,broker_id", compute=compute)
+
+
+def write_arrivals(logs: Path, folder: Path, batches: Sequence[Sequence[Entry]]) -> Path:
+    """Logs whose files, in the order of their times, hold the entries of each batch."""
+    for log in sorted(logs.iterdir()):
+        own = folder / log.name
+        own.mkdir(parents=True)
+        header = read_headers_of(log)
+        (own / HEADER).write_bytes((log / HEADER).read_bytes())
+        for number, batch in enumerate(batches, 1):
+            rows = [asdict(entry) for entry in batch if entry.switch == header]
+            path = own / f"{number:012d}.parquet"
+            pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path)
+            os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+    return folder
+
+
+def read_headers_of(log: Path) -> int:
+    """The number of a log's switch."""
+    return int(msgspec.json.decode((log / HEADER).read_bytes())["switch"])
+
+
+def grouped(batches: Sequence[list[Entry]], count: int) -> list[list[Entry]]:
+    """The same in fewer batches."""
+    groups: list[list[Entry]] = [[] for _ in range(count)]
+    for number, batch in enumerate(batches):
+        groups[number * count // len(batches)] += batch
+    return groups
