@@ -148,11 +148,11 @@ def _python(compiled: CompiledProgram, view: str) -> str:
 
 
 # What a distribution is explained for; how many partitions a job has is its own affair.
-_PARTITIONS = 8
+SHOWN_PARTITIONS = 8
 
 
 def _spark(compiled: CompiledProgram, view: str) -> str:
-    return describe(planned(part_of(compiled.program, view), partitions=_PARTITIONS))
+    return describe(planned(part_of(compiled.program, view), partitions=SHOWN_PARTITIONS))
 
 
 STAGES: Mapping[str, Callable[[CompiledProgram, str], str]] = {

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.distribution.distribute import distribute
 from engine.distribution.routing import StableHash
 from engine.distribution.stage import Stage
-from orderbook.backtest.layout import SYMBOL, Layout, by_symbol, layout_of
+from orderbook.backtest.layout import Layout, layout_of
 from orderbook.backtest.sources import SourceSpec, run_instruments
 from orderbook.backtest.tasks import JobSettings, ReadTask
+from orderbook.backtest.together import strategies_note, why_together
 from orderbook.dictionary import Dictionary
 from orderbook.instruments import Instrument
 from strategies.definition import StrategyDefinition
@@ -45,7 +45,9 @@ def planned(
     if settings.partitions == 1:
         one = ReadTask("all", 0, everything, instruments, layout.local, places, frozenset())
         return Plan((one,), (), 1, ())
-    why = _why_together(settings, strategies)
+    why = None
+    if settings.strategy_program is not None:
+        why = why_together(strategies, settings.strategy_program.compiled(), settings.partitions)
     located = places if why is None else ()
     sends = _sent(layout)
     tasks = []
@@ -60,11 +62,10 @@ def planned(
     notes = list(layout.distribution.notes)
     if buckets:
         notes.insert(0, _cut(layout, len(buckets), bool(changes and sends)))
-    if located:
-        notes.append("strategies run in the tasks of their symbols")
     if why is not None:
         tasks.append(ReadTask(STRATEGIES, 0, everything, instruments, (), places, frozenset()))
-        notes.append(f"strategies run as one task over all sources: {why}")
+    if strategies:
+        notes.append(strategies_note(why))
     levels = tuple(sorted({level for level in layout.levels.values() if level}))
     sizes = [layout.router(stage, layout.program.dictionary).count for stage in layout.distribution.stages]
     return Plan(tuple(tasks), levels, max([settings.partitions, *sizes]), tuple(notes))
@@ -106,18 +107,3 @@ def _sent(layout: Layout) -> frozenset[str]:
     later = [stage for stage in layout.distribution.stages if layout.levels[stage.number]]
     relations = {relation.name for relation in layout.program.relations}
     return frozenset(entry.source for stage in later for entry in stage.inputs if entry.source in relations)
-
-
-def _why_together(settings: JobSettings, strategies: Sequence[StrategyDefinition]) -> str | None:
-    """Why strategies see more than one symbol at once; None: they can run apart, or there are none."""
-    for strategy in strategies:
-        if strategy.partition_by is None:
-            return f"{strategy.name} has no partition_by"
-        if strategy.partition_by != SYMBOL:
-            return f"tasks are by symbol, and {strategy.name} is partitioned by {strategy.partition_by}"
-    if strategies and settings.strategy_program is not None:
-        program = settings.strategy_program.compiled()
-        stages = distribute(program.program, partitions=settings.partitions, key=SYMBOL).stages
-        if not all(by_symbol(program.program, stage) for stage in stages):
-            return "a view that they see needs rows of several symbols"
-    return None

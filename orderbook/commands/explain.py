@@ -14,8 +14,10 @@ from orderbook.commands.replay import apply_all
 from orderbook.configuration import Configuration, Scalar, load_configuration
 from orderbook.configuration_errors import suggestion
 from orderbook.errors import ConfigurationError, OrderbookError, UserError
+from orderbook.explain import SHOWN_PARTITIONS
 from orderbook.explain import explain as explained
 from orderbook.merge import Merger
+from strategies.strategy import watches_of
 from views.compiler.program import compile_views
 
 
@@ -36,6 +38,20 @@ def explain(view: str, stage: str | None, config: Path | None, settings: Sequenc
         program = compile_views([file], parameters, materialize=options.materialize)
     text = explained(program, name, stage, statistics) + (note if stage is None else "")
     print(text, end="" if text.endswith("\n") else "\n")
+    if stage == "spark" and file in map(configuration.view_file, configuration.run.views):
+        _explain_strategies(configuration, name)
+
+
+def _explain_strategies(configuration: Configuration, view: str) -> None:
+    """Say how the run's strategies that watch a view run on Spark."""
+    from orderbook.backtest.together import strategies_note, why_together
+
+    assembly = assemble(configuration)
+    watching = [s for s in assembly.strategies if any(w.view == view for w in watches_of(s.kind))]
+    if watching:
+        names = ", ".join(strategy.name for strategy in watching)
+        why = why_together(assembly.strategies, assembly.program, SHOWN_PARTITIONS)
+        print(f"\nwatched by {names}; {strategies_note(why)}")
 
 
 def explain_live(view: str, sources: Sequence[str], config: Path | None) -> None:
