@@ -28,12 +28,14 @@ def cut(
     variable: Var,
     lifts: Mapping[Var, Lift],
     known: frozenset[Var],
+    binders: frozenset[Var],
     types: Mapping[Var, Type],
     maps: Mapping[str, Type],
     keys: Mapping[str, tuple[Type, ...]],
 ) -> Cut | None:
     """The comparison as a cut of `variable`, where it compares running sums over it; else None.
 
+    binders: what the term binds outside the sums, known yet or not; a sum runs over none of it.
     Sums of weights that are proved not to be negative rise along the order, so a linear comparison
     with one direction in all of them holds on one end of it.
     """
@@ -45,7 +47,7 @@ def cut(
     running = [v for v in form[0] if v in lifts and variable in variable_set(lifts[v])]
     if not running or not all(v in known or v in running for v in form[0]):
         return None
-    sums = [_running_sum(lifts[v], variable, known, types, maps, keys) for v in running]
+    sums = [_running_sum(lifts[v], variable, known, binders, types, maps, keys) for v in running]
     first = sums[0]
     if first is None or any(s is None or s[1:] != first[1:] for s in sums):
         return None
@@ -84,6 +86,7 @@ def _running_sum(
     lift: Lift,
     variable: Var,
     known: frozenset[Var],
+    binders: frozenset[Var],
     types: Mapping[Var, Type],
     maps: Mapping[str, Type],
     keys: Mapping[str, tuple[Type, ...]],
@@ -97,7 +100,7 @@ def _running_sum(
         return None
     read, condition = reads[0], conditions[0]
     local = [k for k in read.keys if isinstance(k, Var) and k not in known and k != variable]
-    if len(local) != 1:
+    if len(local) != 1 or local[0] in binders:
         return None
     key = local[0]
     if (

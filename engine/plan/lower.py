@@ -282,7 +282,7 @@ class _Term:
         )
 
     def _restriction(self, read: MapRef | Exists, variable: Var, known: frozenset[Var]) -> Restriction:
-        return restriction(self.lowering, self.pending, read, variable, known)
+        return restriction(self.lowering, self.pending, read, variable, known, self.binders)
 
     def _range_sum(self, read: MapRef) -> bool:
         """The read as a sum over a range of its one unknown key, if nothing else needs that key."""

@@ -42,9 +42,17 @@ class Restriction:
 
 
 def restriction(
-    lowering: "Lowering", pending: Sequence[Factor], read: Factor, variable: Var, known: frozenset[Var]
+    lowering: "Lowering",
+    pending: Sequence[Factor],
+    read: Factor,
+    variable: Var,
+    known: frozenset[Var],
+    binders: frozenset[Var],
 ) -> Restriction:
-    """What `pending` says of a key of `read`, if `known` variables were known."""
+    """What `pending` says of a key of `read`, if `known` variables were known.
+
+    binders: all that the term of `pending` binds, known yet or not.
+    """
     lifts = {f.var: f for f in pending if isinstance(f, Lift)}
     types = _types_with(lowering, lifts)
     users = [f for f in pending if f is not read and _uses(f, variable, lifts)]
@@ -59,7 +67,7 @@ def restriction(
             bounds += solved
             taken.append(factor)
         elif isinstance(factor, Cmp) and variable_set(factor) <= known | lifts.keys():
-            found = cut(factor, variable, lifts, known, types, lowering.maps, lowering.keys)
+            found = cut(factor, variable, lifts, known, binders, types, lowering.maps, lowering.keys)
             if found is not None:
                 cuts.append(found)
                 taken.append(factor)
