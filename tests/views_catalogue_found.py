@@ -24,5 +24,6 @@ WHERE t3.a + t1.b BETWEEN 1 AND 1 OR EXISTS (SELECT 1 FROM r t4)
 -- distinct_count_over_one_row
 SELECT COUNT(DISTINCT w.n) AS c FROM (SELECT COUNT(*) AS n FROM r) w
 -- no_running_sum_over_a_key_of_the_row
-SELECT x.k FROM wide x WHERE x.k NOT IN (SELECT y.b FROM s y WHERE x.v >= y.b AND y.c < (SELECT COUNT(*) FROM wide z))
+SELECT x.k FROM wide x
+WHERE x.k NOT IN (SELECT y.b FROM s y WHERE x.v >= y.b AND y.c < (SELECT COUNT(*) FROM wide z))
 """
