@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING, Literal, get_args
 
+from orderbook.dictionary import Dictionary
 from orderbook.errors import UserError
-from views.compiler.program import CompiledProgram
+from views.compiler.m3 import Program
 
 from .runtime import Runtime
 
@@ -14,18 +15,23 @@ Backend = Literal["numba", "interpreter"]
 
 
 def start_runtime(
-    program: CompiledProgram, backend: str, statistics: "Statistics | None" = None, measured: bool = False
+    program: Program,
+    words: Dictionary,
+    backend: str,
+    statistics: "Statistics | None" = None,
+    measured: bool = False,
 ) -> Runtime:
     """A runtime with empty maps; `statistics` are what its plan is chosen by, where it has one.
 
-    `measured` is for NumbaRuntime alone. Raises UserError for a backend that is none.
+    words: the dictionary whose codes its values have. `measured` is for NumbaRuntime alone. Raises UserError
+    for a backend that is none.
     """
     if backend == "interpreter":
         from .interpreter_runtime import InterpreterRuntime
 
-        return InterpreterRuntime(program.program, program.dictionary)
+        return InterpreterRuntime(program, words)
     if backend == "numba":
         from .numba_runtime import NumbaRuntime
 
-        return NumbaRuntime(program.program, program.dictionary, statistics, measured)
+        return NumbaRuntime(program, words, statistics, measured)
     raise UserError(f"backend {backend!r}; give one of {', '.join(get_args(Backend))}")

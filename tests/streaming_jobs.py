@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from spark_jobs import family
 from streaming_support import settings
 
 from engine.spark import stream_job
@@ -28,24 +29,10 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def children(process: int) -> list[int]:
-    """All processes that come from one, with what they run."""
-    parents = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-    found = {process}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return sorted(found - {process})
-
-
 def kill_executor() -> None:
     """Kills one executor of this process's Spark, in the middle of what it does."""
     time.sleep(0.5)
-    for process in children(os.getpid()):
+    for process in sorted(family(os.getpid())):
         try:
             command = Path(f"/proc/{process}/cmdline").read_text()
         except OSError:

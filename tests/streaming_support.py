@@ -2,8 +2,9 @@
 
 import os
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -18,16 +19,15 @@ from orderbook.backtest.tasks import JobSettings
 from orderbook.block_log import HEADER, SCHEMA, Entry, read_entries
 from orderbook.streaming import node_run, plan
 from orderbook.streaming.coding import routed
-from orderbook.streaming.cutting import write_block_logs
+from orderbook.streaming.cutting import CutSettings, write_block_logs
+from orderbook.streaming.end_requests import request_end
 from orderbook.streaming.job import checkpoint, start_stream
 from orderbook.streaming.node_run import run_level
+from orderbook.streaming.node_store import Head, loaded
 from orderbook.streaming.plan import plan_of
 from orderbook.streaming.sink import StreamSink, node_name
 from orderbook.streaming.travel import SINK, Traveller, batch_of, travellers_of
 from views.compiler.program import CompiledProgram
-
-Key = tuple[int, int, int]
-
 
 # By symbol and broker, by broker, and of everything: one level after the other.
 DEEP = """
@@ -44,35 +44,25 @@ class Interrupted(Exception):
 
 @dataclass
 class PlainState:
-    """A node's state in dictionaries; Spark's in tests without it."""
+    """A node's state in memory; Spark's in tests without it."""
 
-    written: str | None = None
-    own_status: bytes = b""
-    own_base: bytes | None = None
-    messages: dict[Key, tuple[bytes, bytes]] = field(default_factory=dict)
+    own_head: bytes | None = None
+    pieces: dict[int, bytes] = field(default_factory=dict)
 
     def copy(self) -> "PlainState":
-        return PlainState(self.written, self.own_status, self.own_base, dict(self.messages))
+        return PlainState(self.own_head, dict(self.pieces))
 
-    def mark(self) -> str | None:
-        return self.written
+    def head(self) -> bytes | None:
+        return self.own_head
 
-    def status(self) -> bytes:
-        return self.own_status
+    def piece(self, number: int) -> bytes:
+        return self.pieces[number]
 
-    def base(self) -> bytes | None:
-        return self.own_base
-
-    def received(self) -> Iterable[tuple[Key, tuple[bytes, bytes]]]:
-        return list(self.messages.items())
-
-    def write(self, mark, status, base, added, dropped) -> None:
-        self.written, self.own_status = mark, status
-        if base is not None:
-            self.own_base = base
-        for key in dropped:
-            del self.messages[key]
-        self.messages.update(added)
+    def write(self, head, number, piece, dropped) -> None:
+        self.own_head = head
+        for one in dropped:
+            del self.pieces[one]
+        self.pieces[number] = piece
 
 
 class LocalStream:
@@ -86,10 +76,11 @@ class LocalStream:
         interrupt: Callable[[str], None] = lambda place: None,
         log_limit: int = 0,
     ) -> None:
-        self.settings, _ = start_stream(settings, [str(logs)], log_limit)
+        self.settings, folders = start_stream(settings, [str(logs)], log_limit)
         checkpoint(self.settings).mkdir(parents=True, exist_ok=True)
         self.plan = plan_of(self.settings)
-        self.sink = StreamSink(Path(settings.folder), [node_name(n) for n in self.plan.shown])
+        shown = [node_name(node) for node in self.plan.shown]
+        self.sink = StreamSink(Path(settings.folder), shown, partial(request_end, folders))
         self.states, self._interrupt = states, interrupt
 
     def batch(self, number: int, entries: Sequence[Entry]) -> None:
@@ -107,7 +98,7 @@ class LocalStream:
                 state = self.states.get(place, PlainState()).copy()
                 changed[place] = state
                 moving += run_level(self.settings, level, node, taken, state)
-                if state.written is None:
+                if state.own_head is None:
                     del changed[place]
             self._interrupt(f"level {level}")
         assert all(one.stage == SINK for one in moving)
@@ -115,6 +106,13 @@ class LocalStream:
         self.states |= changed  # Spark's tasks have stored it when the sink has read all rows
         self.sink.take(number, moving)
         self._interrupt("after sink")
+
+
+    def log_sizes(self) -> list[int]:
+        """How much the logs of each node of this generation hold, as it is stored."""
+        mine = {a: state for (of, a), state in self.states.items() if of == self.settings.generation}
+        nodes = [loaded(self.plan, a, Head.of(state), state).node for a, state in mine.items()]
+        return [sum(node.log_sizes().values()) for node in nodes]
 
 
 def forget() -> None:
@@ -126,7 +124,8 @@ def forget() -> None:
 
 def make_logs(folder: Path, sources: Path, program: CompiledProgram, switches: int, epoch: int) -> Path:
     """Block logs of a folder of records."""
-    write_block_logs(source_specs([str(sources)]), program, folder, switches, epoch, epoch // 4)
+    cut = CutSettings(program, folder, switches, epoch, epoch // 4)
+    write_block_logs(source_specs([str(sources)]), cut)
     return folder
 
 

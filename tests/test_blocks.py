@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,11 +63,12 @@ def shown(block: Block, words: Dictionary) -> list[Any]:
     )
 
 
-@given(st.lists(blocks, max_size=3), st.sampled_from([None, "lz4", "zstd"]))
-def test_bytes_give_the_blocks_to_any_dictionary(sent: list[Block], compression: Any) -> None:
+@given(st.lists(blocks, max_size=3), st.sampled_from([None, "lz4", "zstd"]), st.integers(0, 8))
+def test_bytes_give_the_blocks_to_any_dictionary(sent: list[Block], compression: Any, start: int) -> None:
     words, others = Dictionary(TEXTS), Dictionary(["z", "a"])
     data = encode_blocks(sent, {"s": (0,)}, words, compression)
-    received = decode_blocks(data.to_pybytes(), others)
+    # They may lie anywhere among the bytes of other blocks.
+    received = decode_blocks(pa.py_buffer(bytes(start) + data.to_pybytes()).slice(start), others)
     assert [b.source for b in received] == [b.source for b in sent]
     assert [shown(b, others) for b in received] == [shown(b, words) for b in sent]
     assert all(b.values.flags.c_contiguous and b.values.flags.writeable for b in received)

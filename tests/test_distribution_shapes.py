@@ -12,8 +12,9 @@ from block_distribution import Change, blocks_of, histories
 from plain_distribution import PlainDistribution
 
 from engine.distribution.describe import describe
-from engine.distribution.dispatch import dispatch_table, partitions_of
+from engine.distribution.dispatch import dispatch_table
 from engine.distribution.distribute import COMPUTE, distribute, planned
+from engine.distribution.routing import grid_side
 from engine.distribution.stage import Distribution, Phase
 from engine.interpreter import Interpreter
 from orderbook.dictionary import Dictionary
@@ -172,10 +173,12 @@ def test_a_grid_gives_every_cell_its_rows() -> None:
     assert entry.given == ("symbol", "venue") and entry.writes
 
 
-def test_the_table_of_a_grid_names_the_partitions_along_what_a_row_gives() -> None:
-    assert partitions_of((True, False), (2, 3)) == {(0,): (0, 1, 2), (1,): (3, 4, 5)}
-    assert partitions_of((False, True), (2, 3)) == {(0,): (0, 3), (1,): (1, 4), (2,): (2, 5)}
-    assert partitions_of((), ()) == {(): (0,)}
+def test_a_grid_is_the_largest_that_has_no_more_partitions_than_asked_for() -> None:
+    for partitions in range(1, 300):
+        assert [grid_side(partitions, axes) for axes in (0, 1)] == [1, partitions]
+        for axes in (2, 3):
+            side = grid_side(partitions, axes)
+            assert side**axes <= partitions < (side + 1) ** axes
 
 
 def test_sums_of_more_than_64_bits_travel_in_words() -> None:

@@ -12,7 +12,7 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_book import PlainBook, messages
+from plain_book import PlainBook, messages, read
 
 from feeds.itch import ItchSource
 from feeds.itch_messages import mpid_number, mpid_of
@@ -37,11 +37,6 @@ def written(folder: Path, *body: bytes, head: list[bytes] = HEAD, name: str = NA
     path = folder / name
     path.write_bytes(itch.framed(*head, *body))
     return path
-
-
-def read(source: ItchSource) -> np.ndarray:
-    batches = list(source)
-    return np.concatenate(batches) if batches else np.empty(0, EVENT)
 
 
 def until_error(source: ItchSource) -> tuple[np.ndarray, str]:

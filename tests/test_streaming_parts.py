@@ -26,17 +26,11 @@ from orderbook.jobs import open_job
 from orderbook.jobs.folder import DatasetWriter
 from orderbook.journal import IDENTITY, instruments_record, stamped_record
 from orderbook.logged_run import LoggedRun
-from orderbook.streaming.cutting import write_logged_blocks
+from orderbook.streaming.cutting import CutSettings, write_logged_blocks
 from orderbook.streaming.job import checkpoint, start_stream
 from orderbook.streaming.sink import StreamSink
-from orderbook.streaming.tables import Listing, StoredFiles
 from orderbook.streaming.travel import FINAL, SINK, Traveller
 from orderbook.switch import Stamped
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    return Recorded(tmp_path_factory.mktemp("stream"))
 
 
 def test_what_one_node_commits_waits_for_the_others(recorded: Recorded, tmp_path: Path) -> None:
@@ -100,27 +94,6 @@ def test_streams_that_are_refused(recorded: Recorded, tmp_path: Path) -> None:
         start_stream(foreign, [str(recorded.logs)])
 
 
-def test_states_in_files(tmp_path: Path) -> None:
-    listing, kept = Listing(), {}
-    for batch in range(80):
-        state = StoredFiles(tmp_path, listing.nodes.get("0.0"))
-        if batch:
-            assert dict(state.received()) == kept and state.status() == b"%d" % (batch - 1)
-            assert state.base() == b"%d" % ((batch - 1) // 40 * 40)
-        added = {(0, 0, 2 * batch + i): (b"a%d" % batch, b"") for i in range(2)}
-        dropped = [key for key in kept if key[2] % 3 == 0][:2]
-        base = b"%d" % batch if batch % 40 == 0 else None
-        state.write(str(batch), b"%d" % batch, base, added.items(), dropped)
-        kept = {**{k: v for k, v in kept.items() if k not in dropped}, **added}
-        assert state.written is not None and len(state.written.files) <= 33
-        # A batch that ends here has changed nothing.
-        assert Listing.read(tmp_path) == listing
-        listing = listing.after(batch, {"0.0": state.written})
-        listing.write(tmp_path)
-        assert {p.name for p in tmp_path.glob("*.state")} == set(state.written.files)
-        assert Listing.read(tmp_path) == listing
-
-
 def test_the_log_of_a_run_gives_what_its_sources_give(recorded: Recorded, tmp_path: Path) -> None:
     specs = source_specs([str(recorded.folder / "flow")])
     instruments = run_instruments(specs)
@@ -134,9 +107,8 @@ def test_the_log_of_a_run_gives_what_its_sources_give(recorded: Recorded, tmp_pa
                     switch = int(places["switch"][0])
                     log.append(stamped_record(Stamped(int(places["stamp"][0]), switch, own)))
     program = settings(tmp_path / "none", 1).program.compiled()
-    write_logged_blocks(
-        LoggedRun(tmp_path / "log"), program, tmp_path / "logs", 2, 1_000_000, 250_000
-    )
+    cut = CutSettings(program, tmp_path / "logs", 2, 1_000_000, 250_000)
+    write_logged_blocks(LoggedRun(tmp_path / "log"), cut)
     found, expected = ({}, {})
     for rows, entries in ((found, entries_of(tmp_path / "logs")), (expected, recorded.entries)):
         for block in (b for entry in entries for b in decoded(entry, program.dictionary)):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +11,20 @@ import numpy as np
 VERSION = np.dtype(
     [("stamp", "<i8"), ("switch", "<i4"), ("part", "<i4"), ("sequence", "<i8"), ("last", "<i8")]
 )
+
+
+class Place(NamedTuple):
+    """A version: stamp (ns), switch, sequence of the event, part of the change, in the order they compare."""
+
+    stamp: int
+    switch: int
+    sequence: int
+    part: int
+
+
+def place_of(version: np.void) -> Place:
+    """A VERSION as its place in the order of versions."""
+    return Place(*(int(version[name]) for name in Place._fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +51,12 @@ def taken(block: Block, rows: np.ndarray) -> Block:
     return Block(
         block.source, block.versions.take(rows), block.deletes.take(rows), block.values.take(rows, 0)
     )
+
+
+def rows_between(block: Block, start: int, end: int) -> Block:
+    """The rows from `start` up to `end` of a block, which are not copied."""
+    rows = slice(start, end)
+    return Block(block.source, block.versions[rows], block.deletes[rows], block.values[rows])
 
 
 def joined(blocks: Sequence[Block]) -> Block:

@@ -13,6 +13,7 @@ from views.compiler.calculus import Scalar, Var, scalar_variables
 from .graph import Edge, MapGraph, used_columns
 from .locality import Mode
 from .placing import Draft, Places
+from .routing import grid_side
 from .shipped import words_of
 
 # A row that travels costs as much as this many statements, and this for each of its words: blocks of rows
@@ -53,15 +54,11 @@ class Model:
         total = sum(self.rates.get(n, 1.0) for n in names) or 1.0
         return self.rates.get(relation, 1.0) / total
 
-    def sizes(self, axes: int) -> int:
-        """Partitions along each of so many axes."""
-        return max(1, round(self.partitions ** (1 / axes))) if axes else 1
-
     def cost(self, drafts: Sequence[Draft]) -> float:
         """Statements, and rows by what they are worth, that the mean event costs the mean partition."""
         found = STAGE * len(drafts)
         for number, draft in enumerate(drafts):
-            size = self.sizes(len(draft.axes)) ** len(draft.axes)
+            size = grid_side(self.partitions, len(draft.axes)) ** len(draft.axes)
             for message in self.messages(drafts, number):
                 found += message.rows * (ROW + WORD * message.words) * message.copies / size
             found += sum(self._work(draft, e) for e in self._edges(draft))
@@ -70,7 +67,7 @@ class Model:
     def messages(self, drafts: Sequence[Draft], number: int) -> list[Message]:
         """The rows that travel to one draft."""
         draft = drafts[number]
-        size = self.sizes(len(draft.axes))
+        size = grid_side(self.partitions, len(draft.axes))
         found = []
         edges = self._edges(draft)
         columns = used_columns(edges)
@@ -108,7 +105,7 @@ class Model:
         """Steps that the mean partition makes for a statement at the mean event."""
         assert edge.event is not None
         modes: Sequence[Mode | None] = draft.computed.get(edge.target) or draft.copied.get(edge.target) or ()
-        size = self.sizes(len(draft.axes))
+        size = grid_side(self.partitions, len(draft.axes))
         routes = draft.routes[edge.event.relation, edge.event.insert, edge.number] or ((),)
         sent = max(prod(1.0 if p is None else 1 / size for p in route) for route in routes)
         divided = prod(1.0 if m is None else 1 / size for m in modes)

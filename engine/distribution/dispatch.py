@@ -1,12 +1,6 @@
-"""Where events go: for every stream which axes the row gives, and so which partitions read and write.
+"""Where events go: for every stream which axes the row gives, and so which partitions read and write."""
 
-The table of a grid (Cumulus, figure 4) is made once: from the partitions along the axes that a row gives to
-the numbers of all partitions that it concerns.
-"""
-
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 
 from views.compiler.calculus import maps_read
 from views.compiler.m3 import Program
@@ -39,26 +33,6 @@ def dispatch_table(distribution: Distribution) -> tuple[Dispatch, ...]:
         for entry in stage.inputs
         if entry.phase is not Phase.CHANGES
     )
-
-
-def partitions_of(given: Sequence[bool], sizes: Sequence[int]) -> Mapping[tuple[int, ...], tuple[int, ...]]:
-    """For places along the given axes of a grid the numbers of the partitions concerned, last axis fastest.
-
-    given: which axes the row gives; sizes: partitions along each axis.
-    """
-    table = {}
-    for places in product(*(range(n) for n, own in zip(sizes, given, strict=True) if own)):
-        rest = iter(places)
-        along = [(next(rest),) if own else range(n) for n, own in zip(sizes, given, strict=True)]
-        table[places] = tuple(_number(cell, sizes) for cell in product(*along))
-    return table
-
-
-def _number(cell: Sequence[int], sizes: Sequence[int]) -> int:
-    number = 0
-    for place, size in zip(cell, sizes, strict=True):
-        number = number * size + place
-    return number
 
 
 def _dispatch(stage: Stage, entry: Input) -> Dispatch:

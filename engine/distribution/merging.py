@@ -9,11 +9,11 @@ from engine.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
 from orderbook.errors import DataError
 from views.compiler.m3 import Program
 
-from .block import VERSION, Block
+from .block import VERSION, Block, Place
 from .history import Granularity
 from .stage import Phase, Stage
 
-_FIELDS = ("stamp", "switch", "sequence", "part")
+_FIELDS = Place._fields
 _WORD_BITS = 63
 
 

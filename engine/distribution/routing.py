@@ -69,11 +69,19 @@ def narrowed(block: Block, entry: Input) -> Block:
     return Block(entry.stream, block.versions, block.deletes, values)
 
 
+def grid_side(partitions: int, axes: int) -> int:
+    """Partitions along each of so many axes, in a grid of no more than `partitions`; 1 without axes."""
+    if not axes:
+        return 1
+    side = round(partitions ** (1 / axes))
+    return side if side**axes <= partitions else side - 1
+
+
 class Router:
     """Sends rows to the partitions of one stage.
 
     partitions: how many along each axis; partition numbers run over the grid, the last axis fastest, from 0
-    to their product.
+    to their product (Cumulus, figure 4).
     """
 
     def __init__(self, axes: Sequence[Axis], partitions: Sequence[int], words: Dictionary):

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.backends import start_runtime
 from engine.changes import NULL_CODE
 from engine.map_entries import MapRows
 from engine.recorded import Recorder, Recording, Records, one_word, recoded
 from engine.row_format import RowFormat
-from engine.runtime import Runtime
 from orderbook.dictionary import Dictionary
-from orderbook.errors import DataError, UserError
-from views.compiler.m3 import Program, Result
+from orderbook.errors import DataError
+from views.compiler.m3 import Result
 from views.compiler.types import Kind
 
-from .block import VERSION, Block, joined
+from .block import VERSION, Block, joined, place_of
 from .history import LOOK, Granularity, History
 from .merging import Changes, StreamMerger, batch_of, differs
 from .stage import Output, Stage
@@ -57,7 +57,7 @@ class StageRunner:
         self, stage: Stage, words: Dictionary, backend: str = "numba", granularity: Granularity = _MESSAGE
     ):
         self.stage, self.granularity = stage, granularity
-        self._runtime = _started(stage.program, words, backend)
+        self._runtime = start_runtime(stage.program, words, backend)
         self._merger = StreamMerger(stage)
         self._shapes = [_OutputRows(o, stage.program.result(o.view)) for o in stage.outputs]
         looks = [] if granularity.unit == "end" else [Recording(v, True) for v in stage.views]
@@ -79,7 +79,7 @@ class StageRunner:
         Raises DataError for rows at or before those applied, ExactnessError as Runtime.apply does.
         """
         heads = [block.versions[:1] for block in blocks if len(block)]
-        first = min(heads, key=lambda head: _place(head[0]), default=_NO_VERSION)
+        first = min(heads, key=lambda head: place_of(head[0]), default=_NO_VERSION)
         self._check_later(first)
         opening = self._opening()
         self._opened = True
@@ -93,10 +93,13 @@ class StageRunner:
         return self._result(opening, changes, self._recorder.apply(batch), until)
 
     def _check_later(self, first: np.ndarray) -> None:
-        if len(first) and len(self._latest) and _place(first[0]) <= _place(self._latest[0]):
+        if not len(first) or not len(self._latest):
+            return
+        came, latest = place_of(first[0]), place_of(self._latest[0])
+        if came <= latest:
             raise DataError(
-                f"stage {self.stage.number}: a row of version {_place(first[0])} came after one of "
-                f"{_place(self._latest[0])}; give the rows of one version together, in order"
+                f"stage {self.stage.number}: a row of version {tuple(came)} came after one of "
+                f"{tuple(latest)}; give the rows of one version together, in order"
             )
 
     def _over(self, first: np.ndarray, until: int | None) -> bool:
@@ -169,10 +172,6 @@ class StageRunner:
 _NO_VERSION = np.empty(0, VERSION)
 
 
-def _place(version: np.void) -> tuple[int, int, int, int]:
-    return tuple(int(version[name]) for name in ("stamp", "switch", "sequence", "part"))  # type: ignore[return-value]
-
-
 def _joined(first: History, second: History) -> History:
     if not len(first):
         return second
@@ -221,15 +220,3 @@ class _OutputRows:
         if self._keyless:
             there &= ((values != 0) & (values != NULL_CODE)).any(axis=1)
         return values, there
-
-
-def _started(program: Program, words: Dictionary, backend: str) -> Runtime:
-    if backend == "interpreter":
-        from engine.interpreter_runtime import InterpreterRuntime
-
-        return InterpreterRuntime(program, words)
-    if backend == "numba":
-        from engine.numba_runtime import NumbaRuntime
-
-        return NumbaRuntime(program, words)
-    raise UserError(f"backend {backend!r}; give numba or interpreter")

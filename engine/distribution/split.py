@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from views.compiler.calculus import Poly, Var
 from views.compiler.m3 import MapDeclaration, Program, Statement, Trigger
 from views.compiler.types import Relation
+from views.compiler.unique_names import UniqueNames
 
 from .definitions import over_streams
 from .graph import MapGraph, statement_variables
@@ -19,28 +20,13 @@ from .stage import Input, Output, Phase, Stage
 def stages_of(graph: MapGraph, drafts: Sequence[Draft]) -> tuple[Stage, ...]:
     """The stages of drafts. Raises CyclicRunsError where statements of one event have no right order."""
     taken = {m.name for m in graph.program.maps} | {r.name for r in graph.program.relations}
-    names = _Names(taken | {r.name for r in graph.program.results})
+    names = UniqueNames(taken | {r.name for r in graph.program.results})
     sent = {name for draft in drafts for name in draft.replicas}
     outputs = {name: names.new(f"{name}_changes") for name in sorted(sent)}
-    return tuple(_Split(graph, d, i, outputs, names.copy()).stage() for i, d in enumerate(drafts))
-
-
-class _Names:
-    """Names that nothing else has."""
-
-    def __init__(self, taken: Iterable[str]):
-        self._taken = set(taken)
-
-    def copy(self) -> "_Names":
-        return _Names(self._taken)
-
-    def new(self, wanted: str) -> str:
-        name, number = wanted, 1
-        while name in self._taken:
-            number += 1
-            name = f"{wanted}_{number}"
-        self._taken.add(name)
-        return name
+    return tuple(
+        _Split(graph, draft, number, outputs, UniqueNames(set(names.taken))).stage()
+        for number, draft in enumerate(drafts)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +43,9 @@ class _Stream:
 class _Split:
     """One stage."""
 
-    def __init__(self, graph: MapGraph, draft: Draft, number: int, outputs: Mapping[str, str], names: _Names):
+    def __init__(
+        self, graph: MapGraph, draft: Draft, number: int, outputs: Mapping[str, str], names: UniqueNames
+    ):
         self.graph, self.draft, self.number = graph, draft, number
         self.outputs, self.names = outputs, names
         self.made = {*draft.computed, *draft.copied}

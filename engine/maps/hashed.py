@@ -3,6 +3,7 @@
 from string import Template
 
 from .columns import (
+    Column,
     all_zero,
     columns,
     indent,
@@ -336,20 +337,39 @@ def _unlink(number: int, positions: tuple[int, ...], at: int) -> list[str]:
     ]
 
 
-def hashed_source(key_words: int, layout: str, slices: tuple[tuple[int, ...], ...]) -> str:
-    """The module's text. Entry words: key, values, then (next, previous) for each slice."""
-    cols = columns(layout)
-    words = key_words + width(layout)
-    base, keys = key_words, names("k", key_words)
-    links = [words + 2 * j for j in range(len(slices))]
-    error = "H + 8 * ERROR"
-    scalar = key_words == 0
+def _kept(key_words: int, slices: tuple[tuple[int, ...], ...], links: list[int]) -> dict[str, str]:
+    """Pieces that make a store and keep its keys and slices."""
+    hash_text = "SEED"
+    for i in range(key_words):
+        hash_text = f"mix({hash_text}, k{i})"
 
-    def writes(prefix: str, at: int = base) -> list[str]:
+    def for_slices(text: str) -> list[str]:
+        return [text.format(j=j) for j in range(len(slices))]
+
+    memory = [f"8 * (SLICES + {len(slices)}) + index_bytes(H)"]
+    return {
+        "slice_imports": "\n".join(f'slice_{j} = hashed({len(s)}, "i", ())' for j, s in enumerate(slices)),
+        "create_slices": indent(for_slices("store(H, SLICES + {j}, slice_{j}.create())")),
+        "destroy_slices": indent(for_slices("slice_{j}.destroy(load(H, SLICES + {j}))")),
+        "clear_slices": indent(for_slices("slice_{j}.clear(load(H, SLICES + {j}))")),
+        "bytes": " + ".join(memory + for_slices("slice_{j}.memory_bytes(load(H, SLICES + {j}))")),
+        "hash": hash_text,
+        "keys": names("k", key_words),
+        "same_key": " and ".join(f"load(entry, {i}) == k{i}" for i in range(key_words)),
+        "store_keys": indent([f"store(entry, {i}, k{i})" for i in range(key_words)]),
+        "link": indent([x for j, s in enumerate(slices) for x in _link(j, s, links[j])]),
+        "unlink": indent([x for j, s in enumerate(slices) for x in _unlink(j, s, links[j])]),
+    }
+
+
+def _valued(cols: tuple[Column, ...], layout: str, base: int) -> dict[str, str]:
+    """Pieces that read and write the values of an entry: from word `base`, in a scalar store from 0."""
+
+    def writes(prefix: str, at: int) -> list[str]:
         return [line for c in cols for line in write_entry(c, at, f"{prefix}{c.number}")]
 
     def sums(at: int) -> list[str]:
-        return [line for c in cols if c.counts for line in sum_entry(c, at, error)]
+        return [line for c in cols if c.counts for line in sum_entry(c, at, "H + 8 * ERROR")]
 
     def write_sums(at: int) -> list[str]:
         return [
@@ -362,41 +382,13 @@ def hashed_source(key_words: int, layout: str, slices: tuple[tuple[int, ...], ..
             )
         ]
 
-    def for_slices(text: str) -> list[str]:
-        return [text.format(j=j) for j in range(len(slices))]
-
-    hash_text = "SEED"
-    for i in range(key_words):
-        hash_text = f"mix({hash_text}, k{i})"
-    values = {
-        "title": f"Hashed store: {key_words} key words, values {layout!r}, slices {slices}.",
-        "key_words": key_words,
-        "layout": layout,
-        "words": words,
-        "header_words": (16 + width(layout)) if scalar else f"SLICES + {len(slices)}",
-        "entry_words": max(words + 2 * len(slices), 1),
-        "slice_imports": "\n".join(f'slice_{j} = hashed({len(s)}, "i", ())' for j, s in enumerate(slices)),
-        "create_slices": indent(for_slices("store(H, SLICES + {j}, slice_{j}.create())")),
-        "destroy_slices": indent(for_slices("slice_{j}.destroy(load(H, SLICES + {j}))")),
-        "clear_slices": indent(for_slices("slice_{j}.clear(load(H, SLICES + {j}))")),
-        "bytes": " + ".join(
-            [
-                f"8 * (SLICES + {len(slices)}) + index_bytes(H)",
-                *for_slices("slice_{j}.memory_bytes(load(H, SLICES + {j}))"),
-            ]
-        ),
-        "hash": hash_text,
-        "keys": keys,
-        "same_key": " and ".join(f"load(entry, {i}) == k{i}" for i in range(key_words)),
-        "store_keys": indent([f"store(entry, {i}, k{i})" for i in range(key_words)]),
-        "link": indent([x for j, s in enumerate(slices) for x in _link(j, s, links[j])]),
-        "unlink": indent([x for j, s in enumerate(slices) for x in _unlink(j, s, links[j])]),
+    return {
         "deltas": names("d", len(cols)),
         "values": names("v", len(cols)),
         "no_delta": all_zero(layout, "d"),
         "no_value": all_zero(layout, "v"),
-        "write_deltas": indent(writes("d"), 2),
-        "write_values": indent(writes("v")),
+        "write_deltas": indent(writes("d", base), 2),
+        "write_values": indent(writes("v", base)),
         "sums": indent(sums(base)),
         "write_sums": indent(write_sums(base)),
         "zeros": tuple_of([c.zero for c in cols]),
@@ -406,11 +398,29 @@ def hashed_source(key_words: int, layout: str, slices: tuple[tuple[int, ...], ..
         "scalar_write_values": indent(writes("v", 0)),
         "write_zeros": indent([line for c in cols for line in write_entry(c, 0, c.zero)]),
     }
+
+
+def hashed_source(key_words: int, layout: str, slices: tuple[tuple[int, ...], ...]) -> str:
+    """The module's text. Entry words: key, values, then (next, previous) for each slice."""
+    cols = columns(layout)
+    words = key_words + width(layout)
+    links = [words + 2 * j for j in range(len(slices))]
+    scalar = key_words == 0
+    values = {
+        "title": f"Hashed store: {key_words} key words, values {layout!r}, slices {slices}.",
+        "key_words": key_words,
+        "layout": layout,
+        "words": words,
+        "header_words": (16 + width(layout)) if scalar else f"SLICES + {len(slices)}",
+        "entry_words": max(words + 2 * len(slices), 1),
+        **_kept(key_words, slices, links),
+        **_valued(cols, layout, key_words),
+    }
     text = (
         HEAD.substitute(values) + (SCALAR if scalar else STORE).substitute(values) + EXPORT.substitute(values)
     )
     text += "".join(KEY.substitute(number=i) for i in range(key_words))
-    text += "".join(VALUE.substitute(number=c.number, read=read_entry(c, base)) for c in cols)
+    text += "".join(VALUE.substitute(number=c.number, read=read_entry(c, key_words)) for c in cols)
     for j, positions in enumerate(slices):
         slice_keys = names("k", len(positions))
         text += SLICE.substitute(number=j, keys=slice_keys, positions=positions, link=links[j])

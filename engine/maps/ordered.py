@@ -144,61 +144,41 @@ def _around(cols: tuple[NodeColumn, ...], fan_out: int) -> dict[str, str]:
     }
 
 
-def ordered_source(prefix_words: int, layout: str, fan_out: int = FAN_OUT) -> str:
-    """The module's text. `fan_out` is the number of places in a node, a power of two from 8 on."""
-    cols, children = node_columns(layout, fan_out)
-    exact = [c for c in cols if c.kind != "d"]
-    doubles = [c for c in cols if c.kind == "d"]
+def _prefixed(prefix_words: int) -> dict[str, str]:
+    """Pieces that find and keep the tree of a prefix."""
     prefix = names("p", prefix_words)
-    first = f"{prefix}," if prefix else ""
     hash_text = "SEED"
     for i in range(prefix_words):
         hash_text = f"mix({hash_text}, p{i})"
-    kind_number = {"i": 0, "w": 1, "W": 1, "d": 2}
-    last_sum = "load_double(H, SUM) + load_double(H, SUM + 1)"
 
     def index(lines: list[str]) -> str:
         return indent(lines if prefix_words else [])
 
-    def for_exact(statement: str, gap: str) -> list[str]:
-        return [getattr(c, statement)(f"a{c.number}", c.gap("node", gap)) for c in exact]
-
-    def double_range(low: str, high: str) -> list[str]:
-        return [
-            line
-            for c in doubles
-            for line in (f"tree_range_double(H, tree, {c.at}, {low}, {high})", f"a{c.number} = {last_sum}")
-        ]
-
-    words = prefix_words + 1 + sum(1 if c.kind == "i" else 2 for c in cols)
-    values = {
-        "title": f"Ordered store: {prefix_words} prefix words, values {layout!r}, fan-out {fan_out}.",
-        "prefix_words": prefix_words,
-        "layout": layout,
-        "words": words,
-        "fan_out": fan_out,
-        "children": children,
-        "offsets": "OFFSETS = " + tuple_of([str(c.at) for c in cols]),
+    return {
         "hash": hash_text,
         "prefix": prefix,
-        "prefix_first": first,
+        "prefix_first": _first(prefix_words),
         "comma_prefix": f", {prefix}" if prefix else "",
         "same_prefix": " and ".join(f"load(entry, {i}) == p{i}" for i in range(prefix_words)),
         "same_record": "".join(
             f" and load(tree, {i - prefix_words}) == p{i}" for i in range(prefix_words)
         ),
         "store_prefix": indent([f"store(entry, {i}, p{i})" for i in range(prefix_words)]),
-        "header_words": COLUMN_KINDS + len(cols),
-        "column_count": len(cols),
-        "store_kinds": indent([f"store(H, COLUMN_KINDS + {c.number}, {kind_number[c.kind]})" for c in cols]),
         "open_index": index(["index_open(H, PREFIX_WORDS, PREFIX_WORDS + 2)"]),
         "close_index": index(["index_close(H)"]),
         "index_bytes": " + index_bytes(H)" if prefix_words else "",
-        "deltas": names("d", len(cols)),
-        "values": names("v", len(cols)),
-        "olds": "(" + "".join(f"o{c.number}, " for c in cols).rstrip() + ")",
-        "no_delta": all_zero(layout, "d"),
-        "no_value": all_zero(layout, "v"),
+    }
+
+
+def _first(prefix_words: int) -> str:
+    """The words of a prefix as first arguments."""
+    return f"{names('p', prefix_words)}," if prefix_words else ""
+
+
+def _changed(cols: tuple[NodeColumn, ...], fan_out: int) -> dict[str, str]:
+    """Pieces that change the sums of nodes when a value changes, comes or goes."""
+    exact, doubles = _by_exactness(cols)
+    return {
         "raise_above": indent([_raise(c, fan_out, "node") for c in exact], 2),
         "refresh": indent(["tree_refresh(H, height)"] if doubles else []),
         "raise_leaf": indent([_raise(c, fan_out) for c in exact]),
@@ -212,7 +192,6 @@ def ordered_source(prefix_words: int, layout: str, fan_out: int = FAN_OUT) -> st
             + [x for c in doubles for x in _shift_double(c, fan_out, -1)]
         ),
         "raise_doubles": indent([x for c in doubles for x in _raise_double(c)]),
-        "sparse": f"4 * count < {fan_out} and (count == 0 or (load(tree, 1) > 0 and joins(H, count)))",
         "sums": indent(
             [
                 f"v{c.number} = checked_add({c.value('leaf', 'position')}, d{c.number}, H + 8 * ERROR)"
@@ -221,9 +200,25 @@ def ordered_source(prefix_words: int, layout: str, fan_out: int = FAN_OUT) -> st
                 for c in exact
             ]
         ),
-        "assign": indent(_assign(layout, first, len(cols))),
-        "zeros": tuple_of([c.column.zero for c in cols]),
-        "reads": tuple_of([c.value("leaf", "position") for c in cols]),
+    }
+
+
+def _summed(cols: tuple[NodeColumn, ...], fan_out: int) -> dict[str, str]:
+    """Pieces that sum all values, or those of a range; a<j> are the sums."""
+    exact, doubles = _by_exactness(cols)
+    last_sum = "load_double(H, SUM) + load_double(H, SUM + 1)"
+
+    def for_exact(statement: str, gap: str) -> list[str]:
+        return [getattr(c, statement)(f"a{c.number}", c.gap("node", gap)) for c in exact]
+
+    def double_range(low: str, high: str) -> list[str]:
+        return [
+            line
+            for c in doubles
+            for line in (f"tree_range_double(H, tree, {c.at}, {low}, {high})", f"a{c.number} = {last_sum}")
+        ]
+
+    return {
         "total_doubles": indent(double_range("LOWEST", "HIGHEST")),
         "totals": tuple_of([f"a{c.number}" if c.kind == "d" else c.gap("node", str(fan_out)) for c in cols]),
         "range_totals": indent([f"a{c.number} = {c.gap('node', str(fan_out))}" for c in exact]),
@@ -234,11 +229,45 @@ def ordered_source(prefix_words: int, layout: str, fan_out: int = FAN_OUT) -> st
         "range_reduce_leaf": indent(for_exact("minus", "position"), 2),
         "range_doubles": indent(double_range("low", "high")),
         "range_result": tuple_of([f"a{c.number}" for c in cols]),
+    }
+
+
+def _by_exactness(cols: tuple[NodeColumn, ...]) -> tuple[list[NodeColumn], list[NodeColumn]]:
+    return [c for c in cols if c.kind != "d"], [c for c in cols if c.kind == "d"]
+
+
+def ordered_source(prefix_words: int, layout: str, fan_out: int = FAN_OUT) -> str:
+    """The module's text. `fan_out` is the number of places in a node, a power of two from 8 on."""
+    cols, children = node_columns(layout, fan_out)
+    kind_number = {"i": 0, "w": 1, "W": 1, "d": 2}
+    values = {
+        "title": f"Ordered store: {prefix_words} prefix words, values {layout!r}, fan-out {fan_out}.",
+        "prefix_words": prefix_words,
+        "layout": layout,
+        "words": prefix_words + 1 + sum(1 if c.kind == "i" else 2 for c in cols),
+        "fan_out": fan_out,
+        "children": children,
+        "offsets": "OFFSETS = " + tuple_of([str(c.at) for c in cols]),
+        "header_words": COLUMN_KINDS + len(cols),
+        "column_count": len(cols),
+        "store_kinds": indent([f"store(H, COLUMN_KINDS + {c.number}, {kind_number[c.kind]})" for c in cols]),
+        "deltas": names("d", len(cols)),
+        "values": names("v", len(cols)),
+        "olds": "(" + "".join(f"o{c.number}, " for c in cols).rstrip() + ")",
+        "no_delta": all_zero(layout, "d"),
+        "no_value": all_zero(layout, "v"),
+        "sparse": f"4 * count < {fan_out} and (count == 0 or (load(tree, 1) > 0 and joins(H, count)))",
+        "assign": indent(_assign(layout, _first(prefix_words), len(cols))),
+        "zeros": tuple_of([c.column.zero for c in cols]),
+        "reads": tuple_of([c.value("leaf", "position") for c in cols]),
         "export": indent(_export(cols, prefix_words), 3),
+        **_prefixed(prefix_words),
+        **_changed(cols, fan_out),
+        **_summed(cols, fan_out),
     }
     text = HEAD.substitute(values) + (PREFIX if prefix_words else NO_PREFIX).substitute(values)
     text += STORE.substitute(values)
-    if not doubles:
+    if "d" not in layout:
         text += AROUND.substitute(values, **_around(cols, fan_out))
     text += "".join(WORD.substitute(number=i) for i in range(prefix_words))
     return text + "".join(VALUE.substitute(number=c.number, read=c.value("leaf", "position")) for c in cols)

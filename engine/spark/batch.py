@@ -2,17 +2,17 @@
 
 import pickle
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
-from engine.spark.session import is_local, spark_session
-from engine.spark.shuffle import BlockRow, Place, collect_blocks, map_blocks, reduce_blocks
+from engine.distribution.sent import Sent
+from engine.spark.session import cores, is_local, spark_session
+from engine.spark.shuffle import collect_blocks, map_blocks, reduce_blocks
 from engine.spark.task_statistics import TaskStatistics
 from orderbook.backtest.execute import Report, results_of
 from orderbook.backtest.plan import Plan
 from orderbook.backtest.progress import Progress, reported, told_by
 from orderbook.backtest.tasks import JobSettings, ReadTask, TaskResult
-from orderbook.backtest.travel import Sent
 from orderbook.backtest.work import compile_stages, read_task, stage_task
 from orderbook.spark_options import SparkOptions
 
@@ -33,10 +33,7 @@ class SparkExecutor:
     @property
     def cores(self) -> int:
         """How many tasks run at a time; 0 where the session does not tell."""
-        try:
-            return int(self._session.sparkContext.defaultParallelism)
-        except Exception:  # Connect has no context, and says so by errors of several classes
-            return 0
+        return cores(self._session)
 
     def run(self, settings: JobSettings, plan: Plan, report: Report) -> Iterator[TaskResult]:
         """See Executor."""
@@ -45,7 +42,7 @@ class SparkExecutor:
         descriptions = [pickle.dumps(task) for task in plan.tasks]
         frame = map_blocks(self._session, descriptions, partial(_read, settings))
         for level in plan.levels:
-            frame = reduce_blocks(frame, partial(_run_level, settings, level), plan.partitions)
+            frame = reduce_blocks(frame, partial(stage_task, settings, level), plan.partitions)
         ended = threading.Event()
         watcher = threading.Thread(target=_watch, args=(settings.folder, report, ended), daemon=True)
         watcher.start()
@@ -54,32 +51,14 @@ class SparkExecutor:
         finally:
             ended.set()
             watcher.join()
-        yield from results_of(_sent(rows))
+        yield from results_of(rows)
 
 
-def _read(settings: JobSettings, description: bytes) -> Iterator[BlockRow]:
+def _read(settings: JobSettings, description: bytes) -> Iterator[Sent]:
     """In a worker: one task that reads."""
     task: ReadTask = pickle.loads(description)
     with told_by(settings.folder) as told:
-        yield from map(_row, read_task(settings, task, told))
-
-
-def _run_level(
-    settings: JobSettings, level: int, partition: int, rows: Iterator[BlockRow]
-) -> Iterator[BlockRow]:
-    """In a worker: one partition of the stages of a level."""
-    return map(_row, stage_task(settings, level, partition, _sent(rows)))
-
-
-def _row(sent: Sent) -> BlockRow:
-    first, last = Place(*sent.first), Place(*sent.last)
-    return BlockRow(sent.partition, sent.stage, sent.source, first, last, sent.rows, sent.bytes)
-
-
-def _sent(rows: Iterable[BlockRow]) -> Iterator[Sent]:
-    for row in rows:
-        data = row.bytes if isinstance(row.bytes, bytes) else row.bytes.to_pybytes()
-        yield Sent(row.partition, row.stage, row.source, row.first, row.last, row.rows, data)
+        yield from read_task(settings, task, told)
 
 
 def _watch(folder: str, report: Report, ended: threading.Event) -> None:

@@ -85,6 +85,14 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
+def cores(session: SparkSession) -> int:
+    """How many tasks run at a time; 0 where the session does not tell."""
+    try:
+        return int(session.sparkContext.defaultParallelism)
+    except Exception:  # Connect has no context, and says so by errors of several classes
+        return 0
+
+
 def cache_root() -> Path:
     """The folder of compiled programs on this machine, the same for all workers and applications."""
     return Path(os.environ.get("ORDERBOOK_CACHE") or Path.home() / ".cache" / "orderbook").absolute()

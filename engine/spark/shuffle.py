@@ -5,14 +5,14 @@ partition and to order it there. Single events never are rows: that costs ten ti
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from engine.distribution.block import Place
+from engine.distribution.sent import Sent
 from engine.spark.failures import arriving, transporting
 from engine.spark.shipping import for_workers
 from engine.spark.task_statistics import STATISTICS, TaskClock, TaskStatistics
@@ -42,35 +42,10 @@ _ORDER = ("stage", "first_stamp", "first_switch", "first_sequence", "first_part"
 _TASKS = pa.schema([("task", pa.int32()), ("description", pa.binary())])
 
 
-class Place(NamedTuple):
-    """A version: stamp (ns), switch, sequence of the event, part of the change, in the order they compare."""
-
-    stamp: int
-    switch: int
-    sequence: int
-    part: int
-
-
-@dataclass(frozen=True, slots=True)
-class BlockRow:
-    """A block as it travels: `bytes` (Arrow IPC, strings as text) for `partition` of `stage`.
-
-    source: as in Block. first, last: its first and last version. rows: how many the bytes hold.
-    """
-
-    partition: int
-    stage: int
-    source: str
-    first: Place
-    last: Place
-    rows: int
-    bytes: bytes | pa.Buffer
-
-
 # What a task makes: blocks, and at its end numbers of its own for the statistics (or None).
-Made = Iterable[BlockRow] | Generator[BlockRow, None, Mapping[str, float] | None]
+Made = Iterable[Sent] | Generator[Sent, None, Mapping[str, float] | None]
 MapFunction = Callable[[bytes], Made]
-ReduceFunction = Callable[[int, Iterator[BlockRow]], Made]
+ReduceFunction = Callable[[int, Iterator[Sent]], Made]
 
 
 def map_blocks(session: SparkSession, tasks: Sequence[bytes], function: MapFunction) -> DataFrame:
@@ -103,12 +78,12 @@ def reduce_blocks(frame: DataFrame, function: ReduceFunction, partitions: int) -
     return sent.mapInArrow(for_workers(frame.sparkSession, run), COLUMNS)
 
 
-def collect_blocks(frame: DataFrame) -> tuple[list[BlockRow], list[TaskStatistics]]:
+def collect_blocks(frame: DataFrame) -> tuple[list[Sent], list[TaskStatistics]]:
     """Run a frame of blocks: those it ends with, and the statistics of all tasks.
 
     Raises OrderbookError: a worker's own, or what ended it.
     """
-    blocks: list[BlockRow] = []
+    blocks: list[Sent] = []
     statistics: list[TaskStatistics] = []
     with arriving():
         table = frame.toArrow()
@@ -129,7 +104,7 @@ def mapped(function: MapFunction, batches: Iterator[pa.RecordBatch]) -> Iterator
 
 def reduced(function: ReduceFunction, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """In a worker: what `function` makes of one partition's blocks, as batches of SCHEMA."""
-    passed: list[BlockRow] = []
+    passed: list[Sent] = []
     clock = TaskClock()
     blocks = _counted(_without_statistics(_blocks(batches), passed), clock)
     with transporting("a task of Spark"):
@@ -156,10 +131,10 @@ def _made(kind: str, number: int, make: Callable[[], Made], clock: TaskClock) ->
             yield _batch(block)
         said = clock.ended(kind, number, extra or {}).to_bytes()
     nowhere = Place(0, 0, 0, 0)
-    yield _batch(BlockRow(number, 0, STATISTICS, nowhere, nowhere, 0, said))
+    yield _batch(Sent(number, 0, STATISTICS, nowhere, nowhere, 0, said))
 
 
-def _counted(blocks: Iterator[BlockRow], clock: TaskClock) -> Iterator[BlockRow]:
+def _counted(blocks: Iterator[Sent], clock: TaskClock) -> Iterator[Sent]:
     for block in blocks:
         clock.rows_in += block.rows
         clock.bytes_in += len(block.bytes)
@@ -167,7 +142,7 @@ def _counted(blocks: Iterator[BlockRow], clock: TaskClock) -> Iterator[BlockRow]
         yield block
 
 
-def _without_statistics(blocks: Iterator[BlockRow], passed: list[BlockRow]) -> Iterator[BlockRow]:
+def _without_statistics(blocks: Iterator[Sent], passed: list[Sent]) -> Iterator[Sent]:
     for block in blocks:
         if block.source == STATISTICS:
             passed.append(block)
@@ -175,7 +150,7 @@ def _without_statistics(blocks: Iterator[BlockRow], passed: list[BlockRow]) -> I
             yield block
 
 
-def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[BlockRow]:
+def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[Sent]:
     """Rows of SCHEMA; their bytes are buffers of the batch, not copies."""
     for batch in batches:
         *plain, contents = batch.columns
@@ -183,10 +158,10 @@ def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[BlockRow]:
         for row, values in enumerate(zip(*columns, strict=True)):
             partition, stage, source = values[:3]
             first, last, rows = Place(*values[3:7]), Place(*values[7:11]), values[11]
-            yield BlockRow(partition, stage, source, first, last, rows, contents[row].as_buffer())
+            yield Sent(partition, stage, source, first, last, rows, contents[row].as_buffer())
 
 
-def _batch(block: BlockRow) -> pa.RecordBatch:
+def _batch(block: Sent) -> pa.RecordBatch:
     values = (block.partition, block.stage, block.source, *block.first, *block.last, block.rows)
     arrays = [pa.array([value], field.type) for value, field in zip(values, SCHEMA, strict=False)]
     contents = pa.py_buffer(block.bytes)

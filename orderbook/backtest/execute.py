@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Protocol
 
+from engine.distribution.sent import Sent
 from orderbook.backtest.plan import Plan
+from orderbook.backtest.progress import Progress
 from orderbook.backtest.tasks import JobSettings, TaskResult
-from orderbook.backtest.travel import RESULT, Sent
+from orderbook.backtest.travel import RESULT
 from orderbook.backtest.work import read_task, stage_task
 
 # Told how many events were read, of all sources, since the last time; from any thread.
@@ -15,7 +17,13 @@ Report = Callable[[int], None]
 
 
 class Executor(Protocol):
-    """Does tasks anywhere: those that read, then level after level what their rows are for."""
+    """Does tasks anywhere: those that read, then level after level what their rows are for.
+
+    cores: how many tasks run at a time, 0 where that is not known.
+    """
+
+    @property
+    def cores(self) -> int: ...
 
     def run(
         self, settings: JobSettings, plan: Plan, report: Report
@@ -26,12 +34,13 @@ class Executor(Protocol):
 class LocalExecutor:
     """Does the tasks in the order given; needs no Spark."""
 
+    cores = 1
+
     def run(
         self, settings: JobSettings, plan: Plan, report: Report
     ) -> Iterator[TaskResult]:
         """See Executor."""
-        reading = (read_task(settings, task, _differences(report)) for task in plan.tasks)
-        rows = [row for task in reading for row in self.task(task)]
+        rows = [row for task in plan.tasks for row in read_task(settings, task, _differences(report))]
         for level in plan.levels:
             yield from results_of(rows)
             rows = [row for row in rows if row.source != RESULT]
@@ -39,13 +48,9 @@ class LocalExecutor:
             rows = [
                 made
                 for partition, own in groupby(rows, key=lambda one: one.partition)
-                for made in self.task(stage_task(settings, level, partition, own))
+                for made in stage_task(settings, level, partition, own)
             ]
         yield from results_of(rows)
-
-    def task(self, rows: Iterable[Sent]) -> list[Sent]:
-        """Do one task."""
-        return list(rows)
 
 
 def results_of(rows: Iterable[Sent]) -> Iterator[TaskResult]:
@@ -55,11 +60,5 @@ def results_of(rows: Iterable[Sent]) -> Iterator[TaskResult]:
 
 def _differences(report: Report) -> Report:
     """Tells `report` how much a count has grown."""
-    known = 0
-
-    def told(count: int) -> None:
-        nonlocal known
-        report(count - known)
-        known = count
-
-    return told
+    progress = Progress()
+    return lambda count: report(progress.grown(count))

@@ -1,13 +1,14 @@
 """Rows on their way to other tasks: collected for each partition, sent as bytes, and taken in by version."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
-from engine.distribution.block import Block
+from engine.distribution.block import Block, Place, joined, place_of, rows_between
 from engine.distribution.ipc import decode_blocks, encode_blocks
 from engine.distribution.routing import Router
+from engine.distribution.sent import Sent
+from engine.distribution.stage import Input, Stage
 from orderbook.backtest.layout import Layout
 from orderbook.dictionary import Dictionary
 
@@ -15,21 +16,7 @@ from orderbook.dictionary import Dictionary
 _ROWS, _MOST_ROWS = 1 << 15, 1 << 21
 # Names of rows that are no blocks: that a partition exists, and what a task has to tell.
 STARTS, RESULT = "", "result"
-Place = tuple[int, int, int, int]
-NOWHERE: Place = (-(2**63), 0, 0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """Bytes for one partition of one stage: a block, or what `source` says; first and last are versions."""
-
-    partition: int
-    stage: int
-    source: str
-    first: Place
-    last: Place
-    rows: int
-    bytes: bytes
+NOWHERE = Place(-(2**63), 0, 0, 0)
 
 
 class Sender:
@@ -46,9 +33,7 @@ class Sender:
         """Take blocks in; gives what is due to leave."""
         for block in blocks:
             for stage, entry in self._layout.readers(block.source, self._levels):
-                if stage.number not in self._routers:
-                    self._routers[stage.number] = self._layout.router(stage, self._words)
-                for partition, part in self._routers[stage.number].route(block, entry):
+                for partition, part in self._routed(stage, entry, block):
                     place = (stage.number, partition, part.source)
                     held = self._held.setdefault(place, [])
                     held.append(part)
@@ -58,11 +43,18 @@ class Sender:
         if self._rows > _MOST_ROWS:
             yield from self.close()
 
+    def _routed(self, stage: Stage, entry: Input, block: Block) -> Iterator[tuple[int, Block]]:
+        if stage.number not in self._routers:
+            self._routers[stage.number] = self._layout.router(stage, self._words)
+        for partition, part in self._routers[stage.number].route(block, entry):
+            yield from self._layout.placed(stage, partition, part)
+
     def starts(self) -> Iterator[Sent]:
-        """What makes stages without axes begin, even where no row ever comes."""
+        """What makes stages without axes begin, and the last of their pieces end, even where no row comes."""
         for stage in self._layout.distribution.stages:
             if self._layout.levels[stage.number] in self._levels and not stage.axes:
-                yield Sent(0, stage.number, STARTS, NOWHERE, NOWHERE, 0, b"")
+                for piece in sorted({0, self._layout.pieces(stage) - 1}):
+                    yield Sent(piece, stage.number, STARTS, NOWHERE, NOWHERE, 0, b"")
 
     def close(self) -> Iterator[Sent]:
         """All that is held."""
@@ -74,21 +66,11 @@ class Sender:
         if not blocks:
             return
         stage, partition, source = place
-        one = Block(
-            source,
-            np.concatenate([block.versions for block in blocks]),
-            np.concatenate([block.deletes for block in blocks]),
-            np.concatenate([block.values for block in blocks]),
-        )
+        one = joined(blocks)
         self._rows -= len(one)
         data = encode_blocks([one], self._layout.texts[stage], self._words)
-        first, last = _place(one.versions[0]), _place(one.versions[-1])
+        first, last = place_of(one.versions[0]), place_of(one.versions[-1])
         yield Sent(partition, stage, source, first, last, len(one), data.to_pybytes())
-
-
-def _place(version: np.void) -> Place:
-    stamp, switch, sequence, part = (int(version[n]) for n in ("stamp", "switch", "sequence", "part"))
-    return stamp, switch, sequence, part
 
 
 def taken_in(sent: Iterable[Sent], words: Dictionary) -> Iterator[tuple[list[Block], int | None]]:
@@ -114,12 +96,7 @@ def _cut(blocks: list[Block], until: int) -> tuple[list[Block], list[Block]]:
     for block in blocks:
         count = int(np.searchsorted(block.versions["stamp"], until))
         if count:
-            before.append(_rows(block, 0, count))
+            before.append(rows_between(block, 0, count))
         if count < len(block):
-            after.append(_rows(block, count, len(block)))
+            after.append(rows_between(block, count, len(block)))
     return before, after
-
-
-def _rows(block: Block, start: int, end: int) -> Block:
-    rows = slice(start, end)
-    return Block(block.source, block.versions[rows], block.deletes[rows], block.values[rows])

@@ -23,7 +23,7 @@ from orderbook.errors import SourceError, UserError
 from orderbook.summary import strategy_lines
 
 EngineName = Literal["numba", "spark"]
-UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+from orderbook.durations import DURATION, nanoseconds
 _MOST_NOTES = 5
 
 
@@ -43,12 +43,7 @@ def run_backtest(
 
     Raises SourceError where a source is damaged, after everything else has been done.
     """
-    looks = parsed_granularity(granularity)
-    overrides: dict[str, object] = {} if master is None else {"spark.master": master}
-    configuration = configured(config, views, strategies, overrides)
-    if strategies and not views:
-        run = configuration.run.model_copy(update={"views": ()})
-        configuration = configuration.model_copy(update={"run": run})
+    looks, cut = parsed_granularity(granularity), parsed_cut_time(cut_time)
     if engine == "numba" and (partitions or key or master):
         raise UserError("--partitions, --key and --master are for --engine spark")
     folder = out or Path("backtests") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
@@ -65,6 +60,18 @@ def run_backtest(
             nonlocal done
             done += events
             bar(min(1.0, done / rows) if rows else 0.0, f"{done:,} events")
+    overrides: dict[str, object] = {} if master is None else {"spark.master": master}
+
+    def configuration_with(changes: Mapping[str, object]) -> Configuration:
+        found = configured(config, views, strategies, {**overrides, **changes})
+        return found.with_run(views=()) if strategies and not views else found
+
+    chosen = choice(configuration_with, sets)
+    configuration, swept = chosen.configuration, bool(chosen.values)
+    if swept and configuration.run.views:
+        raise UserError(
+            "--set with several values is for strategies alone; leave --view out, and name a --strategy"
+        )
 
         outcome = backtest(settings, specs, executor, engine, report, lambda note: print(f"  {note}"))
     print(summary(folder, outcome, time.monotonic() - start))
@@ -77,11 +84,10 @@ def settings_of(
 ) -> JobSettings:
     """What tasks need of a configuration. Raises as `assemble` does."""
     with working("compiling views"):
-        shown = assemble(configuration.model_copy(update={"run": _without_strategies(configuration)}))
+        shown = assemble(configuration.with_run(strategies=()))
         watched = None
         if configuration.run.strategies:
-            run = configuration.run.model_copy(update={"views": ()})
-            watched = assemble(configuration.model_copy(update={"run": run}))
+            watched = assemble(configuration.with_run(views=()))
     names = configuration.run.strategies
     parameters: list[tuple[str, Mapping[str, Any]]] = [
         (name, dict(configuration.strategy_parameters(name))) for name in names
@@ -119,10 +125,21 @@ def parsed_granularity(text: str) -> Granularity:
     """event, message, end, or interval:LENGTH with a unit. Raises UserError."""
     if text in ("event", "message", "end"):
         return Granularity(text)  # type: ignore[arg-type]
-    match = re.fullmatch(r"interval:(\d+)(ns|us|ms|s|m|h)", text)
-    if match is None or not int(match[1]):
+    kind, _, length = text.partition(":")
+    if kind != "interval" or re.fullmatch(DURATION, length) is None:
         raise UserError(f"--granularity {text}: give event, message, end, or a length as in interval:1s")
-    return Granularity("interval", int(match[1]) * UNITS[match[2]])
+    return Granularity("interval", nanoseconds(length))
+
+
+def parsed_cut_time(text: str) -> int | Literal["auto", "never"]:
+    """auto, never, or a number of pieces from 1. Raises UserError."""
+    if text == "auto":
+        return "auto"
+    if text == "never":
+        return "never"
+    if not text.isdecimal() or not int(text):
+        raise UserError(f"--cut-time {text}: give auto, never, or into how many pieces")
+    return int(text)
 
 
 def summary(folder: Path, outcome: Outcome, seconds: float) -> str:

@@ -39,13 +39,15 @@ def assembled(
     return assembly, piped(configuration, assembly, engine, instruments)
 
 
-def started(configuration: Configuration, measured: bool = False) -> tuple[Assembly, GatedEngine]:
-    """The program compiled to M3, and its engine."""
+def started(
+    configuration: Configuration, measured: bool = False, kind: type[GatedEngine] = GatedEngine
+) -> tuple[Assembly, GatedEngine]:
+    """The program compiled to M3, and its engine, of this kind."""
     with working("compiling views"):
         assembly = assemble(configuration)
         options = configuration.engine
         statistics = read_statistics(options.statistics) if options.statistics else None
-        engine = GatedEngine(
+        engine = kind(
             assembly.program,
             configuration.run.backend,
             keep_rows=options.keep_rows,
@@ -63,7 +65,13 @@ def piped(
 ) -> Pipeline:
     """The books before an engine, and the strategies subscribed to it."""
     with working("compiling views"):
-        return Pipeline(engine, instruments, assembly.strategies, configuration.clock.nanoseconds)
+        return Pipeline(
+            engine,
+            instruments,
+            assembly.strategies,
+            configuration.clock.nanoseconds,
+            configuration.trading,
+        )
 
 
 def warm_up(pipeline: Pipeline) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from orderbook.assembly import assemble
 from orderbook.backtest.sources import source_specs
-from orderbook.commands.backtest import UNITS, parsed_granularity, settings_of
+from orderbook.commands.backtest import parsed_granularity, settings_of
 from orderbook.commands.common import configured
 from orderbook.display import progress_bar, working
+from orderbook.durations import DURATION, nanoseconds
 from orderbook.errors import UserError
 from orderbook.jobs import open_job
 from orderbook.logged_run import LoggedRun
-from orderbook.streaming.cutting import write_block_logs, write_logged_blocks
+from orderbook.streaming.cutting import CutSettings, write_block_logs, write_logged_blocks
 
 _MOST_PROBLEMS = 5
 _LOG = "log:"
@@ -37,18 +38,18 @@ def write_blocks(
     logged = [source for source in sources if source.startswith(_LOG)]
     if logged and len(sources) > 1:
         raise UserError(f"{logged[0]}: a log is cut alone; cut the other sources apart")
-    options = (program, out, switches, length, span)
+    settings = CutSettings(program, out, switches, length, span)
     with progress_bar("writing") as bar:
         if logged:
             run = LoggedRun(Path(logged[0].removeprefix(_LOG)))
             logs, problems = write_logged_blocks(
-                run, *options, lambda events: bar(run.progress, f"{events:,} events")
+                run, settings, lambda events: bar(run.progress, f"{events:,} events")
             )
         else:
             specs = source_specs(sources)
             total = max(1, sum(spec.rows for spec in specs))
             logs, problems = write_block_logs(
-                specs, *options, lambda events: bar(min(1.0, events / total), f"{events:,} events")
+                specs, settings, lambda events: bar(min(1.0, events / total), f"{events:,} events")
             )
     print(f"{logs.rows:,} rows in {logs.messages:,} messages, {logs.epochs:,} epochs: {out}")
     for line in problems.report()[:_MOST_PROBLEMS]:
@@ -69,18 +70,15 @@ def run_stream(
     chain: int,
 ) -> None:
     """Follow block logs, or with `once` read them. Raises UserError for bad options, OrderbookError."""
-    from engine.spark.session import spark_session
+    from engine.spark.session import cores, spark_session
     from engine.spark.stream_job import run_job
 
     looks = parsed_granularity(granularity)
     overrides: dict[str, object] = {} if master is None else {"spark.master": master}
-    configuration = configured(config, views, (), overrides)
-    configuration = configuration.model_copy(
-        update={"run": configuration.run.model_copy(update={"strategies": ()})}
-    )
+    configuration = configured(config, views, (), overrides).with_run(strategies=())
     with working("starting Spark"):
         session = spark_session(configuration.spark)
-    count = partitions or _cores(session)
+    count = partitions or cores(session) or 1
     job = settings_of(configuration, out, looks, count, key)
     start = time.monotonic()
     try:
@@ -90,19 +88,11 @@ def run_stream(
     print(summary(out, time.monotonic() - start))
 
 
-def _cores(session: object) -> int:
-    try:
-        return int(session.sparkContext.defaultParallelism)  # type: ignore[attr-defined]
-    except Exception:  # Connect has no context, and says so by errors of several classes
-        return 1
-
-
 def parsed_length(option: str, text: str) -> int:
     """A length such as 1s in ns. Raises UserError."""
-    match = re.fullmatch(r"(\d+)(ns|us|ms|s|m|h)", text)
-    if match is None or not int(match[1]):
+    if re.fullmatch(DURATION, text) is None:
         raise UserError(f"{option} {text}: give a length, as in 1s")
-    return int(match[1]) * UNITS[match[2]]
+    return nanoseconds(text)
 
 
 def summary(folder: Path, seconds: float) -> str:

@@ -1,6 +1,5 @@
 """The folder of a job: files under names of their own, and a manifest that is replaced as a whole."""
 
-import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 from orderbook.errors import DataError, SourceError, UserError
 from orderbook.jobs.layout import VERSION_COLUMNS, schema_of
 from orderbook.jobs.manifest import FORMAT_VERSION, DataFile, Dataset, Manifest
+from orderbook.whole_files import replace_file
 
 MANIFEST = "job.json"
 DATA = "data"
@@ -34,16 +34,7 @@ def create_folder(folder: Path) -> None:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest: a reader sees the one before or this one."""
-    text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
-    partial = folder / f".{MANIFEST}.{secrets.token_hex(4)}"
-    try:
-        with partial.open("wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(folder / MANIFEST)
-    except OSError as error:
-        raise SourceError(f"{folder / MANIFEST}: cannot write: {error.strerror or error}") from None
+    replace_file(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -98,14 +89,16 @@ class DatasetWriter:
         except OSError as error:
             raise SourceError(f"{self._folder}: cannot write: {error.strerror or error}") from None
         self._rows += table.num_rows
-        self._versions += _bounds(table)
+        if VERSION_COLUMNS[0] in self._schema.names:
+            self._versions += _bounds(table)
 
     def close(self) -> Sequence[DataFile]:
         """The file, if there were rows."""
         if self._file is None:
             return ()
         self._file.close()
-        return (DataFile(self._path, self._rows, min(self._versions), max(self._versions)),)
+        versions = self._versions or [(0, 0, 0)]
+        return (DataFile(self._path, self._rows, min(versions), max(versions)),)
 
 
 def _bounds(table: pa.Table) -> list[tuple[int, int, int]]:

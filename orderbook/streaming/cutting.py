@@ -1,11 +1,12 @@
 """Writing block logs: sources cut into what several switches would have sent, with epochs."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from engine.distribution.block import Block
+from engine.distribution.block import Block, rows_between, taken
 from engine.protocol.messages import (
     SWITCHES,
     Address,
@@ -25,8 +26,26 @@ from orderbook.block_log import FORMAT_VERSION, BlockLogWriter, Entry, Header, L
 from orderbook.instruments import Instruments
 from orderbook.logged_run import LoggedRun
 from orderbook.problems import Problems
+from orderbook.streaming.end_requests import requested_end
 from orderbook.streaming.logged import logged_slices
 from views.compiler.program import CompiledProgram
+
+Report = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CutSettings:
+    """How sources are cut: rows for `program`, into logs of so many switches in `folder`.
+
+    epoch, span: ns of stamps that epochs and blocks last.
+    """
+
+    program: CompiledProgram
+    folder: Path
+    switches: int
+    epoch: int
+    span: int
+
 
 # All that a switch sends goes to its log.
 _LOG = Address(0, 0)
@@ -44,24 +63,29 @@ class LoggedSwitches:
         self._program = program
         relations = tuple(LoggedRelation.of(relation) for relation in program.relations)
         self._writers, self._switches = [], []
+        self._folders = [folder / f"switch-{number}" for number in range(switches)]
         for number in range(switches):
             header = Header(FORMAT_VERSION, number, switches, relations, tuple(sources))
-            self._writers.append(BlockLogWriter(folder / f"switch-{number}", header))
+            self._writers.append(BlockLogWriter(self._folders[number], header))
             links = SwitchLinks(number, switches, (_LOG,), {_LOG: ()})
             self._switches.append(Switch(links, _everything, length, resends=False))
-        self.messages = self.rows = self.epochs = self.late = 0
+        self.messages = self.rows = self.epochs = self.late = self._asked = 0
 
     def send(self, switch: int, blocks: Sequence[Block]) -> None:
         """Rows of whole messages, none with a stamp below what the switch has promised or sent."""
         self._take(self._switches[switch].send(blocks))
 
     def promise(self, stamp: int) -> None:
-        """No switch will send anything below `stamp`."""
+        """No switch will send anything below `stamp`. An epoch whose end a stream asked for ends with it."""
+        asked = max(map(requested_end, self._folders))
+        if asked > self._asked:
+            self._asked = asked
+            self.end_early(asked)
         for switch in self._switches:
             self._take(switch.promise(stamp))
 
     def end_early(self, epoch: int) -> None:
-        """A node asks for the end of an epoch, see StreamProgress.requested; it ends with what comes next."""
+        """Ends an epoch with what comes next, however short it is; nothing where it has ended."""
         holder = Address(SWITCHES, (epoch - 1) % len(self._switches))
         self._take(self._switches[holder.partition].receive([EndRequest(_LOG, holder, epoch)]))
 
@@ -99,82 +123,51 @@ def _everything(rows: Block) -> Iterator[tuple[Address, Block]]:
 
 
 def write_block_logs(
-    specs: Sequence[SourceSpec],
-    program: CompiledProgram,
-    folder: Path,
-    switches: int,
-    epoch: int,
-    span: int,
-    report: Callable[[int], None] = lambda _: None,
+    specs: Sequence[SourceSpec], settings: CutSettings, report: Report = lambda _: None
 ) -> tuple[LoggedSwitches, Problems]:
-    """Cut sources into the logs of switches; epochs and blocks last `epoch` and `span` ns of stamps.
+    """Cut sources into the logs of switches; `report` is told how many events are done.
 
     Versions are those of a backtest of the same sources. Each source is of one switch; where switches are
     more, its messages go round. Raises SourceError where a source is damaged, and as BlockLogWriter does.
     """
     names = [spec.text for spec in specs]
     slices = read_slices(list(enumerate(specs)), run_instruments(specs))
-    return _written(slices, run_instruments(specs), names, program, folder, switches, epoch, span, report)
+    return _written(slices, run_instruments(specs), names, settings, report)
 
 
 def write_logged_blocks(
-    run: LoggedRun,
-    program: CompiledProgram,
-    folder: Path,
-    switches: int,
-    epoch: int,
-    span: int,
-    report: Callable[[int], None] = lambda _: None,
+    run: LoggedRun, settings: CutSettings, report: Report = lambda _: None
 ) -> tuple[LoggedSwitches, Problems]:
     """The same of a recorded run, under the stamps that its switches gave.
 
     Raises LogError where the log is damaged.
     """
-    slices = logged_slices(run)
-    return _written(slices, run.instruments, [run.name], program, folder, switches, epoch, span, report)
+    return _written(logged_slices(run), run.instruments, [run.name], settings, report)
 
 
 def _written(
     slices: Iterable[Slice],
     instruments: Instruments,
     names: Sequence[str],
-    program: CompiledProgram,
-    folder: Path,
-    switches: int,
-    epoch: int,
-    span: int,
-    report: Callable[[int], None],
+    settings: CutSettings,
+    report: Report,
 ) -> tuple[LoggedSwitches, Problems]:
-    rows = RelationRows(program, instruments, len(instruments) > 0, every=True)
-    logs = LoggedSwitches(program, folder, switches, epoch, names)
-    last = cut_slices(slices, rows, logs, len(names), switches, span, report)
-    # So late a time ends an epoch that holds all that is left.
-    logs.promise(last + epoch + 1)
-    logs.flush()
-    return logs, rows.problems
-
-
-def cut_slices(
-    slices: Iterable[Slice],
-    rows: RelationRows,
-    logs: LoggedSwitches,
-    sources: int,
-    switches: int,
-    span: int,
-    report: Callable[[int], None],
-) -> int:
-    """Sends the rows of slices; the last stamp."""
+    rows = RelationRows(settings.program, instruments, len(instruments) > 0, every=True)
+    logs = LoggedSwitches(settings.program, settings.folder, settings.switches, settings.epoch, names)
     events = last = 0
     for part in slices:
         blocks = [found for found in rows.blocks(part) if len(found)]
-        for end, cut in _cuts(blocks, span):
-            for switch, own in _owned(cut, sources, switches):
+        for end, cut in _cuts(blocks, settings.span):
+            for switch, own in _owned(cut, len(names), settings.switches):
                 logs.send(switch, own)
             last = max(last, *(int(b.versions["stamp"][-1]) for b in cut))
             logs.promise(end)
         events += len(part.events) + sum(map(len, part.changes))
         report(events)
-    return last
+    # So late a time ends an epoch that holds all that is left.
+    logs.promise(last + settings.epoch + 1)
+    logs.flush()
+    return logs, rows.problems
 
 
 def _cuts(blocks: Sequence[Block], span: int) -> Iterator[tuple[int, list[Block]]]:
@@ -188,7 +181,7 @@ def _cuts(blocks: Sequence[Block], span: int) -> Iterator[tuple[int, list[Block]
         for found in blocks:
             low, high = np.searchsorted(found.versions["stamp"], [number * span, bound])
             if low < high:
-                inside.append(_part(found, slice(int(low), int(high))))
+                inside.append(rows_between(found, int(low), int(high)))
         yield int(stamps[stamps < bound].max()), inside
 
 
@@ -200,11 +193,7 @@ def _owned(blocks: Sequence[Block], sources: int, switches: int) -> Iterator[tup
             owner = found.versions["switch"] if sources >= switches else found.versions["last"]
             rows = owner % switches == switch
             if rows.any():
-                own.append(found if rows.all() else _part(found, rows))
+                own.append(found if rows.all() else taken(found, np.flatnonzero(rows)))
         if own:
             yield switch, own
-
-
-def _part(found: Block, rows: slice | np.ndarray) -> Block:
-    return Block(found.source, found.versions[rows], found.deletes[rows], found.values[rows])
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.changes import NULL_CODE
-from engine.distribution.block import VERSION, Block
+from engine.distribution.block import VERSION, Block, place_of
 from engine.distribution.history import LOOK, History
 from engine.encoding import decoder, unpack
 from engine.protocol.messages import Address, DeadLetter
@@ -102,9 +102,8 @@ def dead(plan: StreamPlan, letter: DeadLetter) -> bytes:
                 column.name: None if code == NULL_CODE else decode(word)
                 for column, decode, word, code in zip(relation.columns, decoders, words, codes, strict=True)
             }
-            place = [int(version[name]) for name in ("stamp", "switch", "sequence", "part")]
             row = [str(letter.sender), str(letter.origin), origin[block.source], "-" if deleted else "+"]
-            rows.append([*place, *row, json.dumps(named, default=str)])
+            rows.append([*place_of(version), *row, json.dumps(named, default=str)])
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(DEAD_SCHEMA)
     arrays = [pa.array(c, f.type) for c, f in zip(columns, DEAD_SCHEMA, strict=True)]
     sink = pa.BufferOutputStream()

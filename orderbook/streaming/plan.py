@@ -126,23 +126,19 @@ class StreamPlan:
         return lambda saved: StoredOperator(self.stages[stage], self._running, saved)
 
 
-_plans: dict[tuple[object, ...], StreamPlan] = {}
+_last: StreamPlan | None = None
 
 
 def plan_of(settings: StreamSettings) -> StreamPlan:
     """The plan of a stream, made once in each process."""
-    job = settings.job
-    key = (
-        (job.program.hash, job.folder, job.views, job.granularity, job.partitions, job.backend),
-        (job.forced, job.compute, settings.switches, settings.chain),
-        (settings.generation, settings.log_limit),
-    )
-    if key not in _plans:
-        _plans.clear()
-        _plans[key] = StreamPlan(settings)
-    return _plans[key]
+    global _last
+    plan = _last
+    if plan is None or plan.settings != settings:
+        plan = _last = StreamPlan(settings)
+    return plan
 
 
 def forget() -> None:
     """Plan again at the next use, as a new process does."""
-    _plans.clear()
+    global _last
+    _last = None

@@ -1,31 +1,25 @@
-"""States of nodes as files of a stream's own: what changed in each batch, and which files count.
+"""States of nodes as files of a stream's own, and which of them count.
 
 For programs of more levels than are chained as operators of Spark.
 """
 
-import os
-import pickle
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from orderbook.errors import SourceError
+from orderbook.whole_files import replace_file
 
 _LISTING = "states.json"
-# Changes of a node that are read one after the other, until all of it is written anew.
-_MOST_CHANGES = 32
-Key = tuple[int, int, int]
-Messages = dict[Key, tuple[bytes, bytes]]
 
 
 class NodeFiles(msgspec.Struct, frozen=True):
-    """A node's state: a file with all of it, then changes, in order; `mark` names the last."""
+    """A node's state: see NodeState; the file of each piece."""
 
-    mark: str
-    files: tuple[str, ...]
+    head: bytes
+    pieces: dict[int, str]
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -51,22 +45,11 @@ class Listing(msgspec.Struct, frozen=True):
 
     def write(self, folder: Path) -> None:
         """Replaces the listing as a whole, and removes files that it does not name."""
-        _appear(folder, _LISTING, msgspec.json.encode(self))
-        named = {name for node in self.nodes.values() for name in node.files}
+        replace_file(folder / _LISTING, msgspec.json.encode(self))
+        named = {name for node in self.nodes.values() for name in node.pieces.values()}
         for path in folder.iterdir():
             if path.suffix == ".state" and path.name not in named:
                 path.unlink(missing_ok=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """What a batch wrote of a node. whole: nothing of before counts."""
-
-    status: bytes
-    base: bytes | None
-    added: Messages
-    dropped: tuple[Key, ...]
-    whole: bool = False
 
 
 class StoredFiles:
@@ -76,71 +59,24 @@ class StoredFiles:
         self._folder, self._files = folder, files
         self.written: NodeFiles | None = None
 
-    def mark(self) -> str | None:
+    def head(self) -> bytes | None:
         """See NodeState."""
-        return None if self._files is None else self._files.mark
+        return None if self._files is None else self._files.head
 
-    def status(self) -> bytes:
-        """See NodeState."""
-        return self._whole().status
-
-    def base(self) -> bytes | None:
-        """See NodeState."""
-        return self._whole().base
-
-    def received(self) -> Iterable[tuple[Key, tuple[bytes, bytes]]]:
-        """See NodeState."""
-        return self._whole().added.items()
-
-    def write(
-        self,
-        mark: str,
-        status: bytes,
-        base: bytes | None,
-        added: Iterable[tuple[Key, tuple[bytes, bytes]]],
-        dropped: Iterable[Key],
-    ) -> None:
-        """See NodeState."""
-        change = _Change(status, base, dict(added), tuple(dropped))
-        before = () if self._files is None else self._files.files
-        if base is not None or len(before) >= _MOST_CHANGES:
-            change, before = self._joined(change), ()
-        name = f"{secrets.token_hex(8)}.state"
-        _appear(self._folder, name, pickle.dumps(change, pickle.HIGHEST_PROTOCOL))
-        self.written = NodeFiles(mark, (*before, name))
-
-    def _joined(self, change: _Change) -> _Change:
-        if self._files is None:
-            return _Change(change.status, change.base, change.added, (), True)
-        return _after(self._whole(), change)
-
-    def _whole(self) -> _Change:
-        """All of the state as one change."""
-        found: _Change | None = None
+    def piece(self, number: int) -> bytes:
+        """See NodeState. Raises SourceError where it cannot be read."""
         assert self._files is not None
-        for name in self._files.files:
-            try:
-                change: _Change = pickle.loads((self._folder / name).read_bytes())
-            except (OSError, pickle.UnpicklingError, EOFError) as error:
-                raise SourceError(f"{self._folder / name}: cannot read: {error}") from None
-            found = change if found is None or change.whole else _after(found, change)
-        assert found is not None
-        return found
+        path = self._folder / self._files.pieces[number]
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise SourceError(f"{path}: cannot read: {error.strerror or error}") from None
 
-
-def _after(before: _Change, change: _Change) -> _Change:
-    messages = {key: value for key, value in before.added.items() if key not in change.dropped}
-    base = before.base if change.base is None else change.base
-    return _Change(change.status, base, {**messages, **change.added}, (), True)
-
-
-def _appear(folder: Path, name: str, data: bytes) -> None:
-    partial = folder / f".{name}.{secrets.token_hex(4)}"
-    try:
-        with partial.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(folder / name)
-    except OSError as error:
-        raise SourceError(f"{folder / name}: cannot write: {error.strerror or error}") from None
+    def write(self, head: bytes, number: int, piece: bytes, dropped: Iterable[int]) -> None:
+        """See NodeState."""
+        before = {} if self._files is None else self._files.pieces
+        name = f"{secrets.token_hex(8)}.state"
+        replace_file(self._folder / name, piece)
+        gone = set(dropped)
+        kept = {one: path for one, path in before.items() if one not in gone}
+        self.written = NodeFiles(head, {**kept, number: name})

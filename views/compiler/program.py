@@ -23,6 +23,7 @@ from views.compiler.translation.translate import CalculusView, Translator
 from .m3 import Program
 from .types import Relation
 
+from .unique_names import UniqueNames
 if TYPE_CHECKING:
     import polars as pl
 
@@ -158,16 +159,8 @@ def _too_large(view: str, texts: Sequence[SourceText]) -> SqlError:
 
 def _with_keys_named_apart(view: CalculusView) -> CalculusView:
     """The view with different names for its keys, which the compiler may reorder."""
-    taken: set[str] = set()
-    keys = []
-    for key in view.keys:
-        name, count = key.name, 1
-        while name in taken:
-            count += 1
-            name = f"{key.name}_{count}"
-        taken.add(name)
-        keys.append(replace(key, name=name))
-    return replace(view, keys=tuple(keys))
+    names = UniqueNames()
+    return replace(view, keys=tuple(replace(key, name=names.new(key.name)) for key in view.keys))
 
 
 def texts_of(sql: Sql) -> list[SourceText]:

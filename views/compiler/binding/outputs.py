@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from views.compiler.unique_names import UniqueNames
+
 from .bound import Aggregate, Cast, ColumnRef, Expression, Output, Select, Window
 from .dialect import SqlText
 
@@ -44,15 +46,11 @@ def distinct_names(named: Sequence[NamedOutput], text: SqlText) -> tuple[tuple[O
             raise text.error(f"two outputs are named {item.output.name}", item.node)
         if item.given:
             given.add(item.output.name)
-    taken = set(given)
-    outputs = []
-    for item in named:
-        name, count = item.output.name, 1
-        while not item.given and name in taken:
-            count += 1
-            name = f"{item.output.name}_{count}"
-        taken.add(name)
-        outputs.append(Output(name, item.output.expression))
+    names = UniqueNames(given)
+    outputs = [
+        Output(item.output.name if item.given else names.new(item.output.name), item.output.expression)
+        for item in named
+    ]
     counts = Counter(item.output.name for item in named)
     return tuple(outputs), frozenset(name for name, count in counts.items() if count > 1)
 

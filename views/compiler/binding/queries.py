@@ -7,6 +7,7 @@ from typing import Any
 from sqlglot import exp
 
 from views.compiler.types import Relation
+from views.compiler.unique_names import UniqueNames
 
 from . import refuse, set_operations
 from .aggregates import aggregates_rows
@@ -23,7 +24,7 @@ from .implied_ranks import with_implied_in_sources
 from .joins import JoinBinder
 from .outputs import NamedOutput, default_name, distinct_names, outputs_of, with_hidden
 from .row_limits import Limited, by_source, conjuncts, hidden_limits, is_row_number, limited
-from .scope import MAX_SOURCES, MergedColumn, Scope, SourceNames, identifier
+from .scope import MAX_SOURCES, MergedColumn, Scope, identifier
 from .sources import SourceBinder, derived_item
 from .typing_rules import TypingError
 from .walk import has
@@ -66,7 +67,7 @@ class QueryBinder:
     text: SqlText
     parameters: Mapping[str, Any]
     lookup: Lookup
-    names: SourceNames = field(default_factory=SourceNames)
+    names: UniqueNames = field(default_factory=UniqueNames)
     tables: Mapping[str, CommonTable] = field(default_factory=dict)
 
     @property
@@ -101,7 +102,7 @@ class QueryBinder:
         if len(self.names.taken) >= MAX_SOURCES:
             message = f"the view reads more than {MAX_SOURCES} relations with the views it reads"
             raise self.text.error(message, node)
-        return self.names.unique(alias)
+        return self.names.new(alias)
 
     def _with(self, clause: exp.With, parent: Scope | None) -> "QueryBinder":
         """The binder that sees the common table expressions too; each sees those before it."""

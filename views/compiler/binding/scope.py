@@ -1,4 +1,4 @@
-"""Names in scope while a query is bound: sources of FROM, enclosing queries, unique identifiers."""
+"""Names in scope while a query is bound: sources of FROM, enclosing queries."""
 
 import difflib
 import re
@@ -34,21 +34,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """'; did you mean a or b?' for the known names closest to `name`, or nothing."""
     close = difflib.get_close_matches(name, sorted(set(known)), n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(close)}?" if close else ""
-
-
-@dataclass(slots=True)
-class SourceNames:
-    """Identifiers of sources, unique in one whole view."""
-
-    taken: set[str] = field(default_factory=set)
-
-    def unique(self, alias: str) -> str:
-        name, count = alias, 1
-        while name in self.taken:
-            count += 1
-            name = f"{alias}_{count}"
-        self.taken.add(name)
-        return name
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from views.compiler.calculus import (
     with_body,
 )
 from views.compiler.m3 import MapDeclaration, Program, Result, Statement, Trigger
+from views.compiler.unique_names import UniqueNames
 
 
 def ordered_statement(poly: Poly, bound: frozenset[Var]) -> Poly:
@@ -130,15 +131,10 @@ def _short(variable: Var) -> str:
 
 def _names(variables: Iterable[Var], taken: dict[Var, Var]) -> dict[Var, Var]:
     names = dict(taken)
-    used = {v.name for v in names.values()}
+    unique = UniqueNames({v.name for v in names.values()})
     for variable in variables:
         if variable not in names:
-            name, number = _short(variable), 1
-            while name in used:
-                number += 1
-                name = f"{_short(variable)}_{number}"
-            used.add(name)
-            names[variable] = Var(name)
+            names[variable] = Var(unique.new(_short(variable)))
     return names
 
 
