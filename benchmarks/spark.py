@@ -28,6 +28,7 @@ from orderbook.spark_options import SparkOptions
 
 from .measure import CONSOLE, table
 from .spark_data import core_seconds, write_days
+from .spark_time_cut import time_cuts
 
 SYMBOLS, DAYS, CORES = 20, 5, 2
 _VIEWS = Path(__file__).parent.parent / "views"
@@ -99,6 +100,7 @@ def main(
         columns = [about, "loop", "one process", "ratio", "Spark", "ratio", "Spark, wall s"]
         for title, jobs in (("stage 1", LOCAL), ("stages after shuffles", SHUFFLED)):
             table(title, columns, _measure(jobs, 2 * CORES, specs, executor, folder, count, runs))
+        time_cuts(executor, folder, count // 20, runs)
 
 
 def _started() -> SparkExecutor:

@@ -12,10 +12,12 @@ from orderbook.instruments import Instruments
 DAY = 24 * 3600 * 10**9
 
 
-def write_days(folder: Path, events: int, symbols: int, days: int, seed: int, *, apart: bool = True) -> int:
+def write_days(
+    folder: Path, events: int, symbols: int, days: int, seed: int, *, apart: bool = True, resting: int = 400
+) -> int:
     """Generated flow as records, one for each day or, `apart`, for each symbol and day; events written.
 
-    Every day begins with the snapshots of its symbols.
+    Every day begins with the snapshots of its symbols; `resting` is how many orders a book has.
     """
     folder.mkdir(parents=True, exist_ok=True)
     instruments = synthetic_instruments(symbols)
@@ -26,7 +28,7 @@ def write_days(folder: Path, events: int, symbols: int, days: int, seed: int, *,
         paths = [folder / f"{name}.parquet" for name in names]
         writers = [RecordWriter(path, Instruments(own)) for path, own in zip(paths, groups, strict=True)]
         flow = generate(
-            events // days, symbols, 100, seed + day, resting=400, imbalance=0.5, start=START + day * DAY
+            events // days, symbols, 100, seed + day, resting=resting, imbalance=0.5, start=START + day * DAY
         )
         for batch in flow:
             for index, writer in enumerate(writers):

@@ -155,8 +155,18 @@ def backtest(
     """Put history through views and strategies into a job's folder, in this process or on Spark."""
     from orderbook.commands.backtest import run_backtest as command
 
-    names = view or (), strategy or ()
-    command(source, config, *names, engine.value, out, granularity, partitions, master, key)
+    names, chosen = (view or (), strategy or ()), sets or ()
+    command(source, config, *names, engine.value, out, granularity, partitions, master, key, cut_time, chosen)
+
+
+@app.command()
+def report(
+    job: Annotated[Path, typer.Option("--job", help="Folder of a job.", metavar="DIR")],
+) -> None:
+    """Write the report of a backtest's strategies again, from its folder alone."""
+    from orderbook.report import write_report
+
+    typer.echo(write_report(job))
 
 
 @app.command()
@@ -192,6 +202,13 @@ def stream(
     once: Annotated[bool, typer.Option("--once", help="End when all that is there is read.")] = False,
     log_limit: Annotated[
         int, typer.Option("--log-limit", min=0, help="Rows in a node's logs above which epochs should end.")
+    cut_time: Annotated[
+        str, typer.Option("--cut-time", help="History in pieces of time: auto, never, or how many.")
+    ] = "auto",
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A parameter; of several values each one.", metavar="NAME=VALUE,…"),
+    ] = None,
     ] = 0,
     chain: Annotated[
         int, typer.Option("--chain", min=0, help="Levels up to which each is an operator of one query.")

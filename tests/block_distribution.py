@@ -1,14 +1,16 @@
 """A distribution run by StageRunners over whole blocks, stage after stage, as a batch job does."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
 from engine.distribution.block import VERSION, Block
 from engine.distribution.history import Granularity
+from engine.distribution.net_effect import NetEffect, in_pieces
 from engine.distribution.routing import Router
 from engine.distribution.runner import StageRunner
-from engine.distribution.stage import Distribution
+from engine.distribution.stage import Distribution, Stage
 from engine.encoding import pack
 from orderbook.dictionary import Dictionary
 from views.compiler.m3 import Program
@@ -42,26 +44,61 @@ def histories(
     blocks: Mapping[str, Block],
     partitions: int,
     backend: str,
+    unit: Literal["event", "interval", "end"] = "event",
+    stamps: Sequence[int] = (),
+    cut: Collection[int] = (),
 ) -> dict[str, list[tuple[object, ...]]]:
-    """The history rows of every view of all partitions, in order: look, key and row words."""
+    """The history rows of every view of all partitions, in order: look, key and row words.
+
+    Intervals are of 3 ns. stamps: where pieces of the stages `cut` begin, of which those that read the
+    relations only are run in pieces.
+    """
     sources: dict[str, list[Block]] = {name: [block] for name, block in blocks.items()}
     found: dict[str, list[tuple[object, ...]]] = {}
+    relations = {relation.name for relation in distribution.program.relations}
     for stage in distribution.stages:
         router = Router(stage.axes, [partitions] * len(stage.axes), words)
-        arrived: dict[int, list[Block]] = {}
-        for entry in stage.inputs:
-            for block in sources.get(entry.source, ()):
-                for number, part in router.route(block, entry):
-                    arrived.setdefault(number, []).append(part)
-        for number in range(router.count):
-            runner = StageRunner(stage, words, backend, Granularity("event"))
-            result = runner.apply(arrived.get(number, []))
-            for name, block in result.outputs.items():
-                sources.setdefault(name, []).append(block)
-            for view, history in result.history.items():
-                rows = zip(history.looks.tolist(), history.keys.tolist(), history.rows.tolist(), strict=True)
-                found.setdefault(view, []).extend(
-                    (tuple(look), tuple(key), tuple(row)) for look, key, row in rows
-                )
-            runner.close()
+        pieces = stamps if stage.number in cut and {e.source for e in stage.inputs} <= relations else ()
+        for piece, parts in enumerate(_pieces(distribution.program, sources, pieces)):
+            arrived = [_arrived(stage, router, part) for part in parts]
+            for number in range(router.count):
+                runner = StageRunner(stage, words, backend, Granularity(unit, 3))
+                if piece:
+                    runner.fill(arrived[0].get(number, []))
+                result = runner.apply(arrived[1].get(number, []))
+                runner.close()
+                for name, block in result.outputs.items():
+                    sources.setdefault(name, []).append(block)
+                for view, history in result.history.items():
+                    if unit == "end" and piece < len(pieces):
+                        continue
+                    rows = zip(
+                        history.looks.tolist(), history.keys.tolist(), history.rows.tolist(), strict=True
+                    )
+                    found.setdefault(view, []).extend(
+                        (tuple(look), tuple(key), tuple(row)) for look, key, row in rows
+                    )
     return {view: sorted(rows) for view, rows in found.items()}
+
+
+def _pieces(
+    program: Program, sources: Mapping[str, Sequence[Block]], stamps: Sequence[int]
+) -> Iterator[tuple[list[Block], list[Block]]]:
+    """For each piece the rows that are there when it begins, and its own."""
+    parts = [(piece, part) for own in sources.values() for b in own for piece, part in in_pieces(b, stamps)]
+    for piece in range(1 + len(stamps)):
+        net = NetEffect(program.relations)
+        for number, part in parts:
+            if number < piece:
+                net.add(part)
+        yield net.blocks(0, 0), [part for number, part in parts if number == piece]
+
+
+def _arrived(stage: Stage, router: Router, blocks: Sequence[Block]) -> dict[int, list[Block]]:
+    found: dict[int, list[Block]] = {}
+    for entry in stage.inputs:
+        for block in blocks:
+            if block.source == entry.source:
+                for number, part in router.route(block, entry):
+                    found.setdefault(number, []).append(part)
+    return found

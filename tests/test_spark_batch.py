@@ -1,5 +1,6 @@
 """Backtests on a real Spark of this machine: the rows and orders of the run in one process."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,21 @@ def test_spark_gives_what_one_process_gives(spark: object, tmp_path: Path) -> No
     assert job.manifest.status == "complete" and job.manifest.engine == "spark"
     listed = {file.path for dataset in job.manifest.views.values() for file in dataset.files}
     assert listed <= {f"data/{path.name}" for path in (tmp_path / "spark" / "data").iterdir()}
+
+
+@pytest.mark.spark
+def test_history_in_pieces_of_time(spark: object, tmp_path: Path) -> None:
+    write_records(tmp_path / "flow", 300, 2, 1, 5, apart=True)
+    common = {"sql": SMALL, "views": ("seen", "brokers")}
+    whole, _ = run(job_settings(tmp_path / "one", 1, **common), [tmp_path / "flow"])
+    settings = replace(job_settings(tmp_path / "spark", 2, backend="numba", **common), cut_time=3)
+    notes: list[str] = []
+    specs = source_specs([str(tmp_path / "flow")])
+    backtest(settings, specs, SparkExecutor(OPTIONS), "spark", noted=notes.append)
+    job = open_job(tmp_path / "spark")
+    assert contents(job) == contents(whole)
+    assert notes[-1] == "cut in time into 3 pieces: seen, brokers"
+    assert {s.partition % 3 for s in job.manifest.statistics if s.stage == "stage 0"} == {0, 1, 2}
 
 
 @pytest.mark.spark

@@ -21,6 +21,7 @@ from stage_support import (
 
 from engine.distribution.block import VERSION, Block
 from engine.distribution.history import Granularity
+from engine.distribution.net_effect import NetEffect, in_pieces
 from engine.distribution.runner import StageResult, StageRunner
 from engine.encoding import decoder, unpack_word
 from engine.engine import Engine
@@ -95,6 +96,26 @@ def test_any_cuts_give_the_engine_s_history_and_one_output(
         history, rows = gathered(results)
         assert history == whole
         assert {n: sorted(r) for n, r in rows.items()} == {n: sorted(r) for n, r in outputs.items()}
+
+
+@settings(max_examples=25)
+@given(st.data(), streams(), st.sampled_from(GRANULARITIES[:3]))
+def test_a_filled_stage_goes_on_as_one_that_saw_all(
+    data: st.DataObject, stream: Stream, granularity: Granularity
+) -> None:
+    blocks = stream.blocks(0, len(stream.versions))
+    whole = gathered([compiled(granularity).apply(blocks)])
+    step = granularity.length or 1
+    stamp = data.draw(st.integers(99, 110)) // step * step
+    parts = [(piece, part) for block in blocks for piece, part in in_pieces(block, [stamp])]
+    results = [compiled(granularity).apply([part for piece, part in parts if piece == 0])]
+    net = NetEffect(program().relations)
+    for piece, part in parts:
+        if piece == 0:
+            net.add(part)
+    stage = compiled(granularity)
+    stage.fill(shuffled(data.draw, net.blocks(0, 0)))
+    assert gathered([*results, stage.apply([part for piece, part in parts if piece])]) == whole
 
 
 @settings(max_examples=25)

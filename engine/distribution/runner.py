@@ -92,6 +92,16 @@ class StageRunner:
         batch = batch_of(changes, self.granularity, self._closed)
         return self._result(opening, changes, self._recorder.apply(batch), until)
 
+    def fill(self, blocks: Sequence[Block]) -> None:
+        """Takes in rows that are there before any change: none of outputs and history, now or at `apply`.
+
+        It comes first, at most once. Sources are as in `apply`; versions, which say nothing but which rows
+        of several streams are one, come before all others. Raises ExactnessError as `apply` does.
+        """
+        batch = batch_of(self._merger.merged(blocks, _NO_VERSION), Granularity("end"), ends=True)
+        self._recorder.apply(batch)
+        self._opened = True
+
     def _check_later(self, first: np.ndarray) -> None:
         if not len(first) or not len(self._latest):
             return

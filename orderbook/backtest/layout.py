@@ -1,11 +1,14 @@
 """How a job's program is laid out: its stages, on which level each is run, and which sources feed it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+from engine.distribution.block import Block
+from engine.distribution.distribute import distribute
 from engine.distribution.ipc import text_columns
-from engine.distribution.routing import Router
+from engine.distribution.net_effect import in_pieces
+from engine.distribution.routing import Router, grid_side
 from engine.distribution.stage import Distribution, Input, Phase, Stage
 from orderbook.backtest.tasks import JobSettings
 from orderbook.book_states import RELATION as BOOK_STATES
@@ -55,6 +58,7 @@ class Layout:
         for stage in self.distribution.stages:
             before = [made[entry.source] for entry in stage.inputs if entry.source in made]
             local = self.settings.partitions == 1 or (not before and by_symbol(self.program.program, stage))
+            local = local and stage.number not in self.settings.cuts.stages
             level = 0 if local else 1 + max(before, default=0)
             levels[stage.number] = level
             made.update((output.name, level) for output in stage.outputs)
@@ -67,10 +71,38 @@ class Layout:
 
     def sizes(self, stage: Stage) -> tuple[int, ...]:
         """How many partitions a stage has along each axis."""
-        if not stage.axes:
-            return ()
-        side = int(self.settings.partitions ** (1 / len(stage.axes)) + 1e-9)
-        return tuple(self.settings.partitions if len(stage.axes) == 1 else side for _ in stage.axes)
+        axes = len(stage.axes)
+        return (grid_side(self.settings.partitions, axes),) * axes
+
+    @cached_property
+    def cut_stages(self) -> tuple[Stage, ...]:
+        """The stages whose history is cut in time."""
+        return tuple(s for s in self.distribution.stages if s.number in self.settings.cuts.stages)
+
+    def pieces(self, stage: Stage) -> int:
+        """Into how many pieces a stage's history is cut; piece k of partition p has number p * pieces + k."""
+        return 1 + len(self.settings.cuts.stamps) if stage.number in self.settings.cuts.stages else 1
+
+    def recorded(self, stage: Stage, piece: int = 0) -> Stage:
+        """A stage that records the views that are wanted in a piece of its history, and no others."""
+        unseen = self.settings.granularity.unit == "end" and piece < self.pieces(stage) - 1
+        views = () if unseen else tuple(view for view in stage.views if view in self.settings.views)
+        return replace(stage, views=views)
+
+    def first_piece(self, stage: Stage) -> int:
+        """The first piece of which anybody sees something: at the end, the last one."""
+        unseen = self.settings.granularity.unit == "end" and not stage.outputs
+        return self.pieces(stage) - 1 if unseen else 0
+
+    def placed(self, stage: Stage, partition: int, block: Block) -> Iterator[tuple[int, Block]]:
+        """The rows of one of a stage's partitions by the number of the partition and piece that run them."""
+        pieces = self.pieces(stage)
+        if pieces == 1:
+            yield partition, block
+            return
+        for piece, part in in_pieces(block, self.settings.cuts.stamps):
+            if piece >= self.first_piece(stage):
+                yield partition * pieces + piece, part
 
     def router(self, stage: Stage, words: Dictionary) -> Router:
         """Sends rows to the partitions of a stage."""
@@ -113,8 +145,6 @@ def layout_of(settings: JobSettings) -> Layout:
         return Layout(settings, compiled, Distribution(compiled.program, ()))
     if settings.partitions == 1:
         return Layout(settings, compiled, whole(compiled.program, settings.views))
-    from engine.distribution.distribute import distribute
-
     found = distribute(
         compiled.program, partitions=settings.partitions, key=settings.forced, compute=settings.compute
     )

@@ -9,6 +9,7 @@ from engine.distribution.routing import StableHash
 from engine.distribution.stage import Stage
 from orderbook.backtest.layout import Layout, layout_of
 from orderbook.backtest.sources import SourceSpec, run_instruments
+from orderbook.backtest.sweep import groups
 from orderbook.backtest.tasks import JobSettings, ReadTask
 from orderbook.backtest.together import strategies_note, why_together
 from orderbook.dictionary import Dictionary
@@ -42,16 +43,20 @@ def planned(
     everything = tuple(enumerate(specs))
     instruments = tuple(run_instruments(specs))
     places = tuple(range(len(strategies)))
+    levels = tuple(sorted({level for level in layout.levels.values() if level}))
+    if settings.combinations:
+        return _swept(settings, everything, instruments)
+    sizes = [_size(layout, stage) for stage in layout.distribution.stages]
     if settings.partitions == 1:
-        one = ReadTask("all", 0, everything, instruments, layout.local, places, frozenset())
-        return Plan((one,), (), 1, ())
+        one = ReadTask("all", 0, everything, instruments, layout.local, places, _sent(layout))
+        return Plan((one,), levels, max([1, *sizes]), ())
     why = None
     if settings.strategy_program is not None:
         why = why_together(strategies, settings.strategy_program.compiled(), settings.partitions)
     located = places if why is None else ()
     sends = _sent(layout)
     tasks = []
-    buckets = _buckets(instruments, settings.partitions) if layout.local or located or sends else {}
+    buckets = buckets_of(instruments, settings.partitions) if layout.local or located or sends else {}
     for number, own in sorted(buckets.items()):
         sources = tuple((place, spec) for place, spec in everything if not own.isdisjoint(spec.instruments))
         of_bucket = tuple(one for one in instruments if one in own)
@@ -66,9 +71,25 @@ def planned(
         tasks.append(ReadTask(STRATEGIES, 0, everything, instruments, (), places, frozenset()))
     if strategies:
         notes.append(strategies_note(why))
-    levels = tuple(sorted({level for level in layout.levels.values() if level}))
-    sizes = [layout.router(stage, layout.program.dictionary).count for stage in layout.distribution.stages]
     return Plan(tuple(tasks), levels, max([settings.partitions, *sizes]), tuple(notes))
+
+
+def _swept(
+    settings: JobSettings, sources: tuple[tuple[int, SourceSpec], ...], instruments: tuple[Instrument, ...]
+) -> Plan:
+    """Tasks that each read everything for some combinations of a sweep; the first writes the market."""
+    tasks = tuple(
+        ReadTask(STRATEGIES, number, sources, instruments, (), (), frozenset(), places, number == 0)
+        for number, places in enumerate(groups(settings.combinations, settings.workers))
+    )
+    count = len(settings.combinations)
+    note = f"{count} combinations of parameters in {len(tasks)} task{'' if len(tasks) == 1 else 's'}"
+    return Plan(tasks, (), len(tasks), (note,))
+
+
+def _size(layout: Layout, stage: Stage) -> int:
+    """Into how many partitions and pieces a stage is cut."""
+    return layout.router(stage, layout.program.dictionary).count * layout.pieces(stage)
 
 
 def _cut(layout: Layout, buckets: int, changes: bool) -> str:
@@ -91,7 +112,7 @@ def _by(stage: Stage) -> str:
     return f"by {names}" if names else "in one partition"
 
 
-def _buckets(instruments: Sequence[Instrument], partitions: int) -> Mapping[int, set[Instrument]]:
+def buckets_of(instruments: Sequence[Instrument], partitions: int) -> Mapping[int, set[Instrument]]:
     """The instruments of each partition by symbol, as a Router sends their rows."""
     words = Dictionary()
     codes = words.encode_all(one.symbol for one in instruments)

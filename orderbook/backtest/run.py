@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from engine.distribution.history import Granularity
+from orderbook.backtest.choose_cuts import with_cuts
 from orderbook.backtest.execute import Executor
 from orderbook.backtest.plan import planned
 from orderbook.backtest.progress import forget_progress
@@ -14,9 +15,9 @@ from orderbook.backtest.sources import SourceSpec
 from orderbook.backtest.tasks import JobSettings, TaskResult
 from orderbook.errors import OrderbookError, UserError
 from orderbook.jobs.folder import create_folder, remove_unlisted, write_manifest
-from orderbook.jobs.layout import fills_dataset, history_of, orders_dataset
+from orderbook.jobs.layout import fills_dataset, history_of, market_dataset, orders_dataset, signals_dataset
 from orderbook.jobs.manifest import FORMAT_VERSION, DataFile, Manifest
-from strategies.definition import load_strategy
+from strategies.definition import StrategyDefinition, load_strategy
 from strategies.summary import StrategySummary
 
 # Relations that no source brings to a backtest's views, and why.
@@ -56,13 +57,15 @@ def backtest(
     """
     check_program(settings)
     strategies = [load_strategy(name, parameters) for name, parameters in settings.strategies]
+    strategies += [definition for one in settings.combinations for definition in one.definitions()]
+    settings, notes = with_cuts(settings, specs, executor.cores)
     plan = planned(settings, specs, strategies)
-    for note in plan.notes:
+    for note in (*plan.notes, *notes):
         noted(note)
     folder = Path(settings.folder)
     create_folder(folder)
     forget_progress(folder)
-    manifest = _begun(settings, specs, engine)
+    manifest = _begun(settings, specs, engine, strategies)
     write_manifest(folder, manifest)
     try:
         results = list(executor.run(settings, plan, report))
@@ -93,14 +96,32 @@ def check_program(settings: JobSettings) -> None:
         raise UserError(f"{expiring[0]} is declared with RETAIN, which backtests do not keep; use `replay`")
 
 
-def _begun(settings: JobSettings, specs: Sequence[SourceSpec], engine: str) -> Manifest:
+def _parameters(
+    settings: JobSettings, strategies: Sequence[StrategyDefinition]
+) -> dict[str, dict[str, str]]:
+    """By the names of strategies all that is known to be set of them, and of their combination, as text."""
+    found = {s.name: {**s.kind.defaults, **s.parameters} for s in strategies}
+    for one in settings.combinations:
+        for definition in one.definitions():
+            found[definition.name] |= one.values
+    return {name: {key: str(value) for key, value in own.items()} for name, own in found.items()}
+
+
+def _begun(
+    settings: JobSettings, specs: Sequence[SourceSpec], engine: str, strategies: Sequence[StrategyDefinition]
+) -> Manifest:
     compiled = settings.program.compiled()
     keys = {view.name: [key.name for key in view.keys] for view in compiled.views}
     histories = {name: history_of(compiled.program.result(name), keys[name]) for name in settings.views}
     sources = tuple(spec.text if not spec.paths else ",".join(spec.paths) for spec in specs)
+    seen = settings.combinations[0].program if settings.combinations else settings.strategy_program
     return Manifest(
         FORMAT_VERSION, "running", engine, granularity_text(settings.granularity), settings.partitions,
         sources, settings.program.manifest(), histories, orders_dataset(), fills_dataset(),
+        tables={"market": market_dataset(), "signals": signals_dataset()} if strategies else {},
+        strategies=_parameters(settings, strategies),
+        swept=tuple(settings.combinations[0].values) if settings.combinations else (),
+        strategy_program=None if seen is None else seen.manifest(),
     )  # fmt: skip
 
 
@@ -108,6 +129,10 @@ def _completed(manifest: Manifest, results: Sequence[TaskResult]) -> Manifest:
     views = {
         name: msgspec.structs.replace(dataset, files=_sorted(r.histories.get(name, ()) for r in results))
         for name, dataset in manifest.views.items()
+    }
+    tables = {
+        name: msgspec.structs.replace(dataset, files=_sorted(r.tables.get(name, ()) for r in results))
+        for name, dataset in manifest.tables.items()
     }
     statistics = sorted((r.statistics for r in results), key=lambda s: (s.stage, s.partition))
     return msgspec.structs.replace(
@@ -117,6 +142,7 @@ def _completed(manifest: Manifest, results: Sequence[TaskResult]) -> Manifest:
         orders=msgspec.structs.replace(manifest.orders, files=_sorted(r.orders for r in results)),
         fills=msgspec.structs.replace(manifest.fills, files=_sorted(r.fills for r in results)),
         statistics=tuple(statistics),
+        tables=tables,
     )
 
 

@@ -9,15 +9,17 @@ from pathlib import Path
 
 from engine.distribution.block import Block
 from engine.distribution.runner import StageRunner
-from engine.distribution.stage import Stage
+from engine.distribution.sent import Sent
 from orderbook.backtest.layout import Layout, layout_of
 from orderbook.backtest.outputs import HistoryWriters, OrderWriters
 from orderbook.backtest.reading import read_slices
 from orderbook.backtest.relation_rows import RelationRows
+from orderbook.backtest.signals import signals_of
 from orderbook.backtest.sources import SourceSpec
 from orderbook.backtest.strategy_run import StrategyRun
 from orderbook.backtest.tasks import JobSettings, ReadTask, TaskResult
-from orderbook.backtest.travel import NOWHERE, RESULT, Sender, Sent, taken_in
+from orderbook.backtest.time_cut import Fills, filled
+from orderbook.backtest.travel import NOWHERE, RESULT, Sender, taken_in
 from orderbook.errors import SourceError
 from orderbook.instruments import Instruments
 from orderbook.jobs.manifest import PartitionStatistics
@@ -33,13 +35,15 @@ def read_task(settings: JobSettings, task: ReadTask, report: Report = lambda _: 
     layout = layout_of(settings)
     instruments = Instruments(task.instruments)
     histories = {number: _histories(layout, number) for number in task.stages}
-    strategies = _Strategies(settings, task, instruments) if task.strategies else None
+    strategies = _Strategies(settings, task, instruments) if task.strategies or task.combinations else None
     sender = Sender(layout, 0, layout.program.dictionary) if task.sends else None
     if sender is not None:
         yield from sender.starts()
+    fills = Fills(layout, task.number)
     events, problems, errors = 0, list[str](), list[SourceError]()
     for sources, own in _groups(task, settings.partitions > 1 and strategies is None):
         rows = RelationRows(layout.program, own, bool(len(own)))
+        fills.begin()
         runs = [_StageRun(layout, number, task.number, histories[number]) for number in task.stages]
         for part in read_slices(sources, own, errors):
             if strategies is not None:
@@ -52,6 +56,7 @@ def read_task(settings: JobSettings, task: ReadTask, report: Report = lambda _: 
                         yield from sender.add(made)
                 if sender is not None:
                     yield from sender.add(block for block in blocks if block.source in task.sends)
+                    yield from fills.note(blocks, part.until)
             events += len(part.events) + sum(map(len, part.changes))
             report(events)
         for run in runs:
@@ -101,8 +106,12 @@ def stage_task(settings: JobSettings, level: int, partition: int, sent: Iterable
             yield from group
             continue
         start, events = time.monotonic(), 0
-        writers = _histories(layout, number)
-        run, sender = _StageRun(layout, number, partition, writers), Sender(layout, level, words)
+        piece = partition % layout.pieces(layout.stages[number])
+        writers = _histories(layout, number, piece)
+        run, sender = _StageRun(layout, number, partition, writers, piece), Sender(layout, level, words)
+        if piece:
+            before, group = filled(group, words)
+            run.fill(before)
         for blocks, until in taken_in(group, words):
             events += sum(map(len, blocks))
             yield from sender.add(run.apply(blocks, until))
@@ -122,38 +131,39 @@ def _told(partition: int, result: TaskResult) -> Sent:
 def compile_stages(settings: JobSettings) -> None:
     """Compile what tasks of this machine run, once for all of them, into the folder of compiled programs."""
     layout = layout_of(settings)
-    for number in layout.stages:
-        runner = StageRunner(
-            _recorded(layout, number), layout.program.dictionary, settings.backend, settings.granularity
-        )
+    words = layout.program.dictionary
+    for stage in layout.distribution.stages:
+        runner = StageRunner(layout.recorded(stage), words, settings.backend, settings.granularity)
         runner.apply([], None)
         runner.close()
+    if layout.cut_stages:
+        Fills(layout, 0).compile()
 
 
-def _recorded(layout: Layout, number: int) -> Stage:
-    """A stage that records the views that are wanted, and no others."""
-    stage = layout.stages[number]
-    return replace(stage, views=tuple(view for view in stage.views if view in layout.settings.views))
-
-
-def _histories(layout: Layout, number: int) -> HistoryWriters:
+def _histories(layout: Layout, number: int, piece: int = 0) -> HistoryWriters:
     """The files of a stage's views."""
-    stage = _recorded(layout, number)
+    stage = layout.recorded(layout.stages[number], piece)
     keys = {view.name: [key.name for key in view.keys] for view in layout.program.views}
     results = [stage.program.result(name) for name in stage.views]
     return HistoryWriters(Path(layout.settings.folder), results, keys, layout.program.dictionary)
 
 
 class _StageRun:
-    """One partition of a stage, whose history goes into given files."""
+    """One partition of a stage, or a piece of its history, whose views' history goes into given files."""
 
-    def __init__(self, layout: Layout, number: int, partition: int, histories: HistoryWriters) -> None:
+    def __init__(
+        self, layout: Layout, number: int, partition: int, histories: HistoryWriters, piece: int = 0
+    ) -> None:
         settings, words = layout.settings, layout.program.dictionary
-        self._stage = stage = _recorded(layout, number)
+        self._stage = stage = layout.recorded(layout.stages[number], piece)
         self._partition = partition
         self._router = layout.router(stage, words)
         self._runner = StageRunner(stage, words, settings.backend, settings.granularity)
         self._histories = histories
+
+    def fill(self, blocks: Sequence[Block]) -> None:
+        """Begin with rows of the stage's streams that were there before."""
+        self._runner.fill(blocks)
 
     def apply_relations(self, blocks: Sequence[Block], until: int | None) -> list[Block]:
         """Apply rows of relations, all of which are this partition's."""
@@ -184,18 +194,27 @@ class _Strategies:
     def __init__(
         self, settings: JobSettings, task: ReadTask, instruments: Instruments
     ) -> None:
-        assert settings.strategy_program is not None
-        program = settings.strategy_program.compiled()
+        combinations = [settings.combinations[place] for place in task.combinations]
+        seen = combinations[0].program if combinations else settings.strategy_program
+        assert seen is not None
+        program = seen.compiled()
         chosen = [load_strategy(*settings.strategies[place]) for place in task.strategies]
+        chosen += [definition for one in combinations for definition in one.definitions()]
         self.writers = OrderWriters(Path(settings.folder))
         self.run = StrategyRun(
-            program, instruments, chosen, self.writers, settings.backend, settings.resolution
-        )
+            program, instruments, chosen, self.writers, settings.backend, settings.resolution,
+            settings.trading, signals_of(chosen, program) if task.samples else None,
+        )  # fmt: skip
 
     def finished(self, result: TaskResult) -> TaskResult:
         """A result with what became of the strategies."""
         summaries = self.run.finish()
         files = self.writers.close()
+        tables = {name: tuple(files[name]) for name in ("market", "signals")}
         return replace(
-            result, orders=tuple(files["orders"]), fills=tuple(files["fills"]), summaries=summaries
+            result,
+            orders=tuple(files["orders"]),
+            fills=tuple(files["fills"]),
+            tables=tables,
+            summaries=summaries,
         )

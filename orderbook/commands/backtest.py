@@ -49,6 +49,8 @@ def run_backtest(
     folder = out or Path("backtests") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     with working("looking at the sources"):
         specs = source_specs(sources)
+    cut_time: str,
+    sets: Sequence[str] = (),
     executor, count = _executor(engine, configuration, partitions)
     settings = settings_of(configuration, folder, looks, count, key)
     start = time.monotonic()
@@ -72,9 +74,17 @@ def run_backtest(
         raise UserError(
             "--set with several values is for strategies alone; leave --view out, and name a --strategy"
         )
-
-        outcome = backtest(settings, specs, executor, engine, report, lambda note: print(f"  {note}"))
-    print(summary(folder, outcome, time.monotonic() - start))
+    folder = out or Path("backtests") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    with working("looking at the sources"):
+        specs = source_specs(sources)
+    executor, count = _executor(engine, configuration, partitions, swept)
+    if swept:
+        settings = _sweep_settings(chosen, folder, max(count, executor.cores))
+    else:
+        settings = replace(settings_of(configuration, folder, looks, count, key), cut_time=cut)
+    start = time.monotonic()
+    outcome = _backtested(settings, specs, executor, engine)
+    _report(folder, outcome, time.monotonic() - start)
     for line in outcome.errors:
         raise SourceError(line)
 

@@ -78,13 +78,22 @@ class Job:
         """Every fill of strategies' orders, in the order of versions."""
         return self._placed(self.manifest.fills)
 
+    def table(self, name: str) -> pl.DataFrame:
+        """Every row of one of the manifest's tables, in the order of its columns; empty where there is
+        none."""
+        dataset = self.manifest.tables.get(name)
+        if dataset is None:
+            return pl.DataFrame()
+        return self._frame(f"SELECT * FROM {self._files(dataset, False)} ORDER BY ALL")
+
     def sql(self, query: str, as_of: JobVersion | None = None) -> pl.DataFrame:
         """What a query of DuckDB's SQL gives.
 
-        Tables: the views, `orders` and `fills` as of the version; in the schema `history` every row of each.
+        Tables: the views, `orders` and `fills` as of the version, and others of the manifest; in the schema
+        `history` every row of each.
         Raises UserError with DuckDB's message.
         """
-        with self._connection() as connection:
+        with duckdb.connect() as connection:
             connection.execute("CREATE SCHEMA history")
             for name, dataset in self._datasets().items():
                 rows = self._rows(dataset, as_of)
@@ -99,7 +108,7 @@ class Job:
 
     def _datasets(self) -> dict[str, Dataset]:
         manifest = self.manifest
-        return {**manifest.views, "orders": manifest.orders, "fills": manifest.fills}
+        return {**manifest.tables, **manifest.views, "orders": manifest.orders, "fills": manifest.fills}
 
     def _dataset(self, name: str) -> Dataset:
         views = self.manifest.views
@@ -112,7 +121,7 @@ class Job:
         return self._frame(f"SELECT * FROM {self._files(dataset, False)} ORDER BY {order}")
 
     def _frame(self, query: str, parameters: Sequence[Any] = ()) -> pl.DataFrame:
-        with self._connection() as connection:
+        with duckdb.connect() as connection:
             try:
                 return connection.sql(query, params=list(parameters)).pl()
             except duckdb.ConversionException as error:
@@ -120,9 +129,6 @@ class Job:
                 raise UserError(f"a value does not fit its column: {reason}") from None
             except duckdb.IOException as error:
                 raise DataError(f"{self.folder}: a file of the job is damaged or gone: {error}") from None
-
-    def _connection(self) -> duckdb.DuckDBPyConnection:
-        return duckdb.connect()
 
     def _files(self, dataset: Dataset, tentative: bool) -> str:
         """The rows of a dataset's files as a table of SQL, up to the committed version."""
@@ -142,6 +148,8 @@ class Job:
         """A query for the rows as of a version: of each key the last, unless it is gone."""
         fields = {field.name for field in dataset.fields}
         columns = ", ".join(f"{_quoted(own)} AS {_quoted(name)}" for name, own in dataset.columns.items())
+        if VERSION_COLUMNS[0] not in fields:
+            return f"SELECT {columns} FROM {self._files(dataset, tentative)}"
         until = "true" if as_of is None else f"({_VERSION}) <= {tuple(as_of)}"
         newest = ", ".join(f"{name} DESC" for name in (*VERSION_COLUMNS, PLACE) if name in fields)
         partition = f"PARTITION BY {_names(dataset.keys)} " if dataset.keys else ""

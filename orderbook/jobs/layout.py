@@ -72,9 +72,35 @@ def fills_dataset() -> Dataset:
     text = pa.string()
     own = {
         "ts": TIMESTAMP, "strategy": text, "order_id": pa.int64(), "venue": text, "symbol": text,
-        "side": text, "volume": _DECIMAL, "price": _DECIMAL,
+        "side": text, "volume": _DECIMAL, "price": _DECIMAL, "fee": _DECIMAL, "liquidity": text,
     }
     return _placed(own, ("strategy", PARTITION_KEY, "order_id", *VERSION_COLUMNS, PLACE))
+
+
+def market_dataset() -> Dataset:
+    """The touch of books at times of a grid, `stamp`; null where a side was empty or the book not valid."""
+    text = pa.string()
+    own = {"venue": text, "symbol": text, "bid": _DECIMAL, "ask": _DECIMAL}
+    return _versioned(own, ("venue", "symbol"))
+
+
+def signals_dataset() -> Dataset:
+    """Columns of views that strategies go by, at the times of `market_dataset`."""
+    text = pa.string()
+    own = {"venue": text, "symbol": text, "view": text, "column": text, "value": pa.float64()}
+    return _versioned(own, ("venue", "symbol", "view", "column"))
+
+
+def table_dataset(schema: pa.Schema) -> Dataset:
+    """A table without versions. Raises KeyError for a type that jobs do not hold."""
+    fields = tuple(Field(field.name, str(_type(str(field.type)))) for field in schema)
+    return Dataset(fields, (), {field.name: field.name for field in fields})
+
+
+def _versioned(own: dict[str, pa.DataType], keys: tuple[str, ...]) -> Dataset:
+    types = {**dict.fromkeys(VERSION_COLUMNS, pa.int64()), **own}
+    fields = tuple(Field(name, str(kind)) for name, kind in types.items())
+    return Dataset(fields, keys, {name: name for name in own})
 
 
 def _placed(own: dict[str, pa.DataType], keys: tuple[str, ...]) -> Dataset:

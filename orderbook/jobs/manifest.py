@@ -104,7 +104,12 @@ class StreamProgress(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """See the module. `committed` is the last version that is complete (None: all there is)."""
+    """See the module. `committed` is the last version that is complete (None: all there is).
+
+    tables: what else was written, by name: `market` and `signals` that strategies saw, tables of the report.
+    strategies: by name their parameters, as text; strategy_program has the views that they saw.
+    swept: the parameters that a sweep has combinations of; its strategies are called NUMBER:CLASS.
+    """
 
     format: int
     status: Status
@@ -120,11 +125,15 @@ class Manifest(msgspec.Struct, frozen=True):
     committed: JobVersion | None = None
     failure: str | None = None
     stream: StreamProgress | None = None
+    tables: dict[str, Dataset] = {}
+    strategies: dict[str, dict[str, str]] = {}
+    swept: tuple[str, ...] = ()
+    strategy_program: ProgramText | None = None
 
     @property
     def listed(self) -> frozenset[str]:
         """The paths of all files that count, or will when their epoch is committed."""
-        datasets = (*self.views.values(), self.orders, self.fills)
+        datasets = (*self.views.values(), self.orders, self.fills, *self.tables.values())
         files = [file for dataset in datasets for file in (*dataset.files, *dataset.tentative)]
         if self.stream is not None:
             files += [one.file for one in self.stream.waiting]
