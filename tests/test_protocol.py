@@ -14,7 +14,6 @@ from engine.protocol.messages import Message, Output
 from engine.protocol.modes import MODES
 from engine.protocol.node import Links, Node
 from engine.protocol.operators import OperatorFactory, Route
-from engine.protocol.saved import Saved, Tracker
 from engine.protocol.simulator.schedules import run, schedule
 from engine.protocol.simulator.simulation import Step
 from engine.protocol.simulator.toys import TOYS
@@ -66,15 +65,15 @@ def test_many_schedules(sample_seed: int, sample_count: int) -> None:
 
 
 class _Reloaded(Node):
-    """A node that is read before every message, from what was written of it piece by piece."""
+    """A node that is read before every message, from what was written of it."""
 
     def __init__(self, links: Links, factory: OperatorFactory, route: Route, *rest: Any) -> None:
         self._made = factory, route
         super().__init__(links, factory, route, *rest)
         self._written = self.save()
 
-    def receive(self, messages: Iterable[Message]) -> list[Message | Output]:
-        return self._call(lambda node: node.receive(messages))
+    def receive(self, messages: Iterable[Message], hold: bool = False) -> list[Message | Output]:
+        return self._call(lambda node: node.receive(messages, hold))
 
     def advance(self, clock: int) -> list[Message | Output]:
         return self._call(lambda node: node.advance(clock))
@@ -82,19 +81,22 @@ class _Reloaded(Node):
     def _call(self, call: Callable[[Node], list[Message | Output]]) -> list[Message | Output]:
         found = Node(self.links, *self._made, self.settings, pickle.loads(pickle.dumps(self._written)))
         out = call(found)
-        written, changed = self._written, Tracker.of(self._written).changed(found)
-        received = {k: m for k, m in written.received.items() if k not in changed.received_dropped}
-        sent = {k: m for k, m in written.sent.items() if k not in changed.sent_dropped}
-        self._written = Saved(
-            changed.base if changed.committed else written.base,
-            changed.status,
-            received | dict(changed.received_added),
-            sent | dict(changed.sent_added),
-            changed.outputs,
-        )
+        self._written = found.save()
         self.epoch, self.execution, self.received = found.epoch, found.execution, found.received
         self.sent, self.pending = found.sent, found.pending
         return out
+
+
+class _Holding(Node):
+    """A node that seldom executes what it would have to execute again."""
+
+    def receive(self, messages: Iterable[Message], hold: bool = False) -> list[Message | Output]:
+        return super().receive(messages, hold=True)
+
+
+def test_nodes_that_wait_for_slow_senders() -> None:
+    for seed in range(100):
+        run(schedule(seed), _Holding)
 
 
 def test_a_node_is_all_in_what_is_written_of_it() -> None:

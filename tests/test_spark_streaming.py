@@ -22,11 +22,6 @@ PROGRAM = Path(__file__).with_name("streaming_jobs.py")
 BATCHES = 4
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    return Recorded(tmp_path_factory.mktemp("stream"))
-
-
 def check_ended(folder: Path, recorded: Recorded) -> None:
     """All epochs are committed, once, as a backtest gives them."""
     job = open_job(folder)

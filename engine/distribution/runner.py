@@ -156,6 +156,10 @@ class StageRunner:
             found[view] = History(view, np.zeros(len(keys), LOOK), keys, rows)
         return found
 
+    def size(self) -> int:
+        """How many entries the maps have."""
+        return sum(self._runtime.map_sizes().values())
+
     def copy(self) -> StageState:
         """A copy of the state between two calls; the runner goes on."""
         maps, pending = self._runtime.copied(), () if self._closed else self._recorder.pending()

@@ -14,8 +14,8 @@ class Channel:
     settled: the number of its last committed marker. came: the life of every message above that. through:
     everything up to this number came. rows: by number, messages that hold uncommitted rows. markers: by
     epoch, those not committed. ended: where its last committed epoch ended. promises: by number above
-    `settled`.
-    promised: what it promised that holds. lives: those that began after a restart, in order.
+    `settled`. promised: what it promised that holds. reached: the highest stamp it has sent or ended.
+    lives: those that began after a restart, in order.
     """
 
     settled: int = 0
@@ -26,6 +26,7 @@ class Channel:
     ended: int = BEGINNING[0]
     promises: dict[int, Moment] = field(default_factory=dict)
     promised: Moment = BEGINNING
+    reached: int = BEGINNING[0]
     lives: list[Life] = field(default_factory=list)
 
     def begin(self, life: Life) -> list[Rows]:
@@ -52,6 +53,8 @@ class Channel:
             return False
         self.came[number] = message.life.number
         promise = (message.end, -1, -1) if isinstance(message, Marker) else message.promise
+        sent = message.end if isinstance(message, Marker) else latest(message)
+        self.reached = max(self.reached, sent)
         if promise is not None:
             self.promises[number] = promise
         while self.through + 1 in self.came:
@@ -86,5 +89,5 @@ class Channel:
 
 
 def latest(message: Rows) -> int:
-    """The highest stamp in a message that has rows."""
-    return max(int(b.versions["stamp"][-1]) for b in message.blocks)
+    """The highest stamp in a message; that of BEGINNING where it has no rows."""
+    return max((int(b.versions["stamp"][-1]) for b in message.blocks), default=BEGINNING[0])

@@ -18,6 +18,9 @@ OPENING: Moment = (0, 0, 0)
 
 Views = dict[str, np.ndarray]
 
+# A row takes about as long to execute as so many entries to copy.
+_ROW_COST = 2
+
 
 class Execution:
     """A stage's operator at the last commit and as of what was executed since, with the logs between them.
@@ -118,10 +121,13 @@ class Execution:
     def commit(self, end: int) -> None:
         """Makes everything before `end` part of the base; what was executed is what is final."""
         bound, head = (end, -1, -1), self.operation.head
-        if head is not None and head >= bound:
-            self._base.apply(self.write.between(BEGINNING, bound), end)
-        elif self._current:
+        rows = self.write.between(BEGINNING, bound)
+        executed = head is None or head < bound
+        if executed and self._current and _ROW_COST * sum(map(len, rows)) >= self._base.size():
             self._base, self._live, self._current = self._live, self._base, False
+        elif self._current or not executed:
+            # Costs what came in the epoch, where a copy costs all there is.
+            self._base.apply(rows, end)
         self.ended = end
         self.write.truncate(bound)
         self.operation.truncate(bound)
@@ -139,6 +145,10 @@ class Execution:
             self.operation.record(BEGINNING, self._live.apply(blocks, _until(blocks)))
         except OrderbookError:
             self._fail()
+
+    def size(self) -> int:
+        """How many entries the operator has at the last commit, about."""
+        return self._base.size()
 
     def save(self) -> Any:
         """The operator's state at the last commit."""

@@ -106,6 +106,10 @@ class ReceiveLog:
         """Nothing before this will come from any sender."""
         return min(channel.promised for channel in self.channels.values())
 
+    def reached(self) -> Moment:
+        """Every sender has sent or ended something that is not before this."""
+        return min(channel.reached for channel in self.channels.values()), -1, -1
+
     def truncate(self, epoch: int) -> None:
         """Forgets what is committed with an epoch."""
         for channel in self.channels.values():

@@ -106,11 +106,15 @@ class Node:
 
     # What a driver calls.
 
-    def receive(self, messages: Iterable[Message]) -> list[Message | Output]:
-        """Takes messages in and returns those to send and what to give out, in this order."""
+    def receive(self, messages: Iterable[Message], hold: bool = False) -> list[Message | Output]:
+        """Takes messages in and returns those to send and what to give out, in this order.
+
+        hold: wait with what is later than some sender has come to, since going back to the last commit is
+        dear. The end of an epoch lets it go on at the latest.
+        """
         for message in messages:
             self._take(message)
-        return self._proceed()
+        return self._proceed(hold)
 
     def advance(self, clock: int) -> list[Message | Output]:
         """The time (ns, as the stamps) has come so far; what waited for it goes on."""
@@ -219,9 +223,9 @@ class Node:
 
     # Executing, sending.
 
-    def _proceed(self) -> list[Message | Output]:
+    def _proceed(self, hold: bool = False) -> list[Message | Output]:
         ends = self._ends()
-        limit = self._limit(ends[-1] if ends else None)
+        limit = self._limit(ends[-1] if ends else None, hold)
         changed = self.execution.execute(limit, bool(ends))
         if changed is not None and len(changed):
             self._give(changed)
@@ -240,7 +244,7 @@ class Node:
             ends.append(end)
         return ends
 
-    def _limit(self, ending: int | None) -> Moment:
+    def _limit(self, ending: int | None, hold: bool) -> Moment:
         """Up to where the mode lets rows be executed."""
         mode, limit = self.settings.mode, END
         if mode.barriers:
@@ -249,6 +253,8 @@ class Node:
             limit = (self._clock[0] - self.links.depth * mode.tick, -1, -1)
         elif mode.notices:
             limit = self.pending.blocked() or END
+        if hold:
+            limit = min(limit, self.received.reached())
         return limit if ending is None else max(limit, (ending, -1, -1))
 
     def _give(self, changed: np.ndarray) -> None:

@@ -32,6 +32,9 @@ class Operator(Protocol):
     def become(self, other: Self) -> None:
         """Takes over the state of another operator of the same stage, whatever its own was."""
 
+    def size(self) -> int:
+        """How many entries the state has, about."""
+
     def save(self) -> Any:
         """The state as plain values, from which an operator factory makes an operator."""
 

@@ -46,6 +46,10 @@ class StageOperator:
         """See Operator."""
         self._runner.restore(other._runner.copy())
 
+    def size(self) -> int:
+        """See Operator."""
+        return self._runner.size()
+
     def save(self) -> Any:
         """A StageState."""
         return self._runner.copy()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from engine.distribution.block import VERSION, Block
+from engine.distribution.block import VERSION, Block, taken
 from engine.epochs import Epoch
 
 from .logs import SendLog
@@ -130,8 +130,9 @@ class Switch:
         late = [b.versions["stamp"] < self.promised for b in blocks]
         if not any(which.any() for which in late):
             return list(blocks), []
-        dead = tuple(_chosen(b, which) for b, which in zip(blocks, late, strict=True) if which.any())
-        kept = [_chosen(b, ~which) for b, which in zip(blocks, late, strict=True) if not which.all()]
+        both = list(zip(blocks, late, strict=True))
+        dead = tuple(taken(b, np.flatnonzero(which)) for b, which in both if which.any())
+        kept = [taken(b, np.flatnonzero(~which)) for b, which in both if not which.all()]
         return kept, [DeadLetter(self.links.address, self.links.address, dead)]
 
     def _dispatch(self, blocks: Sequence[Block]) -> list[Message | Output]:
@@ -204,10 +205,6 @@ def _block(relation: str, rows: Sequence[tuple[tuple[int, ...], Change]]) -> Blo
         np.array([change.delete for _, change in rows], bool),
         np.array([change.values for _, change in rows], np.int64),
     )
-
-
-def _chosen(block: Block, which: np.ndarray) -> Block:
-    return Block(block.source, block.versions[which], block.deletes[which], block.values[which])
 
 
 def _first(block: Block) -> Moment:

@@ -1,6 +1,7 @@
 """A stream on Spark from its logs to its job's folder, begun or gone on with."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -8,6 +9,7 @@ from pyspark.sql import SparkSession
 from engine.spark.streaming import start_query, wait
 from orderbook.backtest.tasks import JobSettings
 from orderbook.errors import OrderbookError
+from orderbook.streaming.end_requests import request_end
 from orderbook.streaming.job import checkpoint, ended, start_stream
 from orderbook.streaming.plan import CHAIN, plan_of
 from orderbook.streaming.sink import StreamSink, node_name
@@ -36,7 +38,7 @@ def run_job(
     for note in plan.distribution.notes:
         told(f"  {note}")
     folder = Path(job.folder)
-    sink = StreamSink(folder, [node_name(node) for node in plan.shown])
+    sink = StreamSink(folder, [node_name(node) for node in plan.shown], partial(request_end, folders))
     session.conf.set("spark.sql.shuffle.partitions", str(max(1, min(job.partitions, _MOST_TASKS))))
     query = start_query(session, settings, folders, sink, checkpoint(settings), once, files)
     try:

@@ -1,4 +1,4 @@
-"""The state of a stream's nodes in Spark's state store: each uncommitted message under a key of its own."""
+"""The state of a stream's nodes in Spark's state store: a snapshot and what came since, batch by batch."""
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
@@ -12,58 +12,31 @@ from engine.spark import arrival
 from engine.spark.failures import transporting
 from orderbook.streaming.travel import NAMES, Traveller
 
-_KEY = "stage int, partition int, number long"
-Key = tuple[int, int, int]
-
 
 class StoredNode:
     """See NodeState; the state of the node whose rows are taken in."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
-        self._mark = handle.getValueState("mark", "mark string")
-        self._status = handle.getValueState("status", "status binary")
-        self._base = handle.getValueState("base", "base binary")
-        self._received = handle.getMapState("received", _KEY, "asserted binary, retracted binary")
+        self._head = handle.getValueState("head", "head binary")
+        self._pieces = handle.getMapState("pieces", "number long", "piece binary")
 
-    def mark(self) -> str | None:
+    def head(self) -> bytes | None:
         """See NodeState."""
-        found = self._mark.get()
-        return None if found is None else found[0]
+        found = self._head.get()
+        return None if found is None else bytes(found[0])
 
-    def status(self) -> bytes:
+    def piece(self, number: int) -> bytes:
         """See NodeState."""
-        return _value(self._status.get())
+        found = self._pieces.getValue((number,))
+        assert found is not None
+        return bytes(found[0])
 
-    def base(self) -> bytes | None:
+    def write(self, head: bytes, number: int, piece: bytes, dropped: Iterable[int]) -> None:
         """See NodeState."""
-        return _value(self._base.get())
-
-    def received(self) -> Iterable[tuple[Key, tuple[bytes, bytes]]]:
-        """See NodeState."""
-        found = self._received.iterator()
-        return [(tuple(key), (bytes(value[0]), bytes(value[1]))) for key, value in found]
-
-    def write(
-        self,
-        mark: str,
-        status: bytes,
-        base: bytes | None,
-        added: Iterable[tuple[Key, tuple[bytes, bytes]]],
-        dropped: Iterable[Key],
-    ) -> None:
-        """See NodeState."""
-        self._mark.update((mark,))
-        self._status.update((status,))
-        if base is not None:
-            self._base.update((base,))
-        for key in dropped:
-            self._received.removeKey(key)
-        for key, value in added:
-            self._received.updateValue(key, value)
-
-
-def _value(found: Any) -> bytes:
-    return bytes(found[0])
+        self._head.update((head,))
+        for one in dropped:
+            self._pieces.removeKey((one,))
+        self._pieces.updateValue((number,), (piece,))
 
 
 class LevelProcessor(StatefulProcessor):

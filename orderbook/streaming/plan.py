@@ -24,6 +24,8 @@ Texts = Mapping[str, Sequence[int]]
 
 # Levels that are chained as operators: with more, states in files were quicker.
 CHAIN = 2
+# Of what is stored of nodes, see node_store.
+_STATES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class StreamPlan:
     def digest(self) -> str:
         """Equal for plans of one program whose nodes have the same states, kept in the same way."""
         stages = [(s.number, s.axes, s.inputs, s.outputs, s.views) for s in self.stages]
-        said = repr((self.chained, stages, list(self.nodes.values()), self.settings.job.backend))
+        said = repr((_STATES, self.chained, stages, list(self.nodes.values()), self.settings.job.backend))
         return hashlib.sha256(said.encode()).hexdigest()
 
     @cached_property

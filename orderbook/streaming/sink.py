@@ -1,6 +1,6 @@
 """Where a stream's outputs go: its job's folder, batch by batch, each once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -32,18 +32,24 @@ _DEAD = Dataset(tuple(Field(f.name, str(f.type)) for f in DEAD_SCHEMA), (), {})
 class StreamSink:
     """Takes what the nodes of a stream give out. shown: the names of those that hold views.
 
+    asked: called with an epoch whose end a node asks for.
+
     The manifest names the last batch in it, so that a batch that comes again changes nothing; of a batch that
     was not finished nothing counts. Tentative rows of a node are one file a view; what a node commits waits
     until all nodes have committed the epoch.
     """
 
-    def __init__(self, folder: Path, shown: Sequence[str]) -> None:
-        self._folder, self._shown = folder, tuple(shown)
+    def __init__(
+        self, folder: Path, shown: Sequence[str], asked: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self._folder, self._shown, self._asked = folder, tuple(shown), asked
         self._manifest = read_manifest(folder)
         self._retired: frozenset[str] = frozenset()
         self._tentative: dict[tuple[str, str], pa.Table] = {}
         for one in self.progress.tentative:
             self._tentative[one.node, one.view] = self._read(one.file)
+        # A driver may have ended before it could ask.
+        self._ask(self.progress.epoch)
 
     @property
     def progress(self) -> StreamProgress:
@@ -74,8 +80,15 @@ class StreamSink:
             waiting=tuple(found.waiting), requested=found.requested,
             tentative=self._written(changed), dead=(*self.progress.dead, *self._dead(found.dead)),
         )  # fmt: skip
+        before = self.progress.requested
         self._publish(progress, committed)
+        self._ask(before)
         return True
+
+    def _ask(self, before: int) -> None:
+        """Passes on a request for the end of an epoch that is later than that."""
+        if self.progress.requested > before:
+            self._asked(self.progress.requested)
 
     def _publish(self, progress: StreamProgress, committed: Sequence[WaitingFile]) -> None:
         before = self._manifest

@@ -72,6 +72,9 @@ class ToyOperator:
     def become(self, other: "ToyOperator") -> None:
         self._maps = Maps({name: dict(entries) for name, entries in other._maps.maps.items()})
 
+    def size(self) -> int:
+        return sum(map(len, self._maps.maps.values()))
+
     def save(self) -> Any:
         return {name: dict(entries) for name, entries in self._maps.maps.items()}
 
