@@ -23,6 +23,13 @@ from orderbook.feed_options import FEEDS, CaptureFeed, Feed, FileFeed, TableFeed
 from orderbook.operation_options import LoggingOptions, MetricsOptions
 from orderbook.option_types import File, Filled, Real, Section, Text, matching
 from orderbook.sizes import SIZE, size_of
+from orderbook.simulation_options import (
+    RiskLimits,
+    RiskOptions,
+    SimulationOptions,
+    TradingOptions,
+    VenueFees,
+)
 from orderbook.spark_options import SparkOptions
 from orderbook.toml_document import KeyPath, TomlDocument, parse_toml, read_toml
 
@@ -152,6 +159,8 @@ class Configuration(Section):
     ]
     strategies: dict[str, Scalars]
     clock: ClockOptions
+    simulation: SimulationOptions
+    risk: RiskOptions
     epochs: EpochOptions
     log: LogOptions
     record: RecordOptions
@@ -164,6 +173,15 @@ class Configuration(Section):
 
     def view_file(self, name: str) -> Path:
         """The .sql file of a view named in `run.views` or on the command line.
+    @property
+    def trading(self) -> TradingOptions:
+        """All that decides what becomes of orders."""
+        return TradingOptions(self.simulation, self.risk)
+
+    def with_run(self, **options: object) -> "Configuration":
+        """The same with other options of `run`."""
+        return self.model_copy(update={"run": self.run.model_copy(update=options)})
+
 
         Raises ConfigurationError, with the nearest name, when no folder of the search path has it.
         """
@@ -275,6 +293,10 @@ def _unknown_key(location: KeyPath) -> str:
             known: Collection[str] = FEEDS[kind].model_fields
         case (str(section), str(key)):
             known = sections[section]
+        case ("simulation", "fees", *_, str(key)):
+            known = VenueFees.model_fields
+        case ("risk", "strategies", _, str(key)):
+            known = RiskLimits.model_fields
         case _:
             key, known = str(location[-1]), Configuration.model_fields
     elsewhere = [f"{name}.{key}" for name, fields in sections.items() if key in fields]
@@ -287,10 +309,12 @@ def _check_strategy_tables(
     configuration: Configuration, document: TomlDocument, default: TomlDocument
 ) -> None:
     known = set(default.values["strategies"]).union(map(strategy_table, configuration.run.strategies))
-    unknown = [name for name in configuration.strategies if name not in known]
+    tables: list[tuple[str, ...]] = [("strategies", name) for name in configuration.strategies]
+    tables += [("risk", "strategies", name) for name in configuration.risk.strategies]
     problems = [
-        problem(("strategies", name), f"no strategy has this table; {suggestion(name, known)}", document)
-        for name in unknown
+        problem(path, f"no strategy has this table; {suggestion(path[-1], known)}", document)
+        for path in tables
+        if path[-1] not in known
     ]
     if problems:
         raise ConfigurationError("\n".join(problems))

@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from engine.changes import ChangeBatch
 from engine.engine import Engine
 from engine.live_view import Key, ViewRow
 from engine.map_matching import Match
+from engine.messages import to_message_end
 from engine.relation_rows import Rows, not_kept
 from engine.runtime import Runtime
 from engine.subscriptions import Fire, Granularity, Subscription, Version, ViewEvent
@@ -50,13 +52,15 @@ class GatedEngine(Engine):
 
     `on_program` is called when views have been added or dropped.
     `on_callback` is called with each event before its callback, `on_order` with the row of each order that a
-    strategy places and of each change of it.
+    strategy places and of each change of it, `on_fill` with the row of each fill.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.on_callback: Callable[[_Event], object] = _ignore
         self.on_order: Callable[[Mapping[str, Any]], object] = _ignore
+        self.on_fill: Callable[[Mapping[str, Any]], object] = _ignore
+        self._reached: Callable[[int], object] = _ignore
         self._books: Books | None = None
         self._instruments = Instruments(())
         self._behind: dict[_Behind, list[int]] = {}
@@ -87,6 +91,43 @@ class GatedEngine(Engine):
         self._gates.append(gated)
         return gated.subscription
 
+    def follow(
+        self, view: str, callback: _Callback, when: str | None, on: Granularity, fire: Fire
+    ) -> Subscription:
+        """See `ClientInterface.follow`; it waits for its books like every other, unseen by `on_callback`."""
+        gated = _Gated(self, callback, when, noted=False)
+        gated.subscription = super().subscribe(view, gated, when, on, fire)
+        return gated.subscription
+
+    def apply_to_call(self, changes: ChangeBatch, start: int, reached: Callable[[int], object]) -> int:
+        """Applies changes from `start` to the end of the next message in which a callback is called, or to
+        their end; where to go on.
+
+        changes: of books, whole messages. `reached` is called with how many are applied, before callbacks.
+        """
+        self._applying = True
+        try:
+            self._drain()
+            self._reached = reached
+            done = self._step(changes, start)
+            while self._message_open and done < len(changes):
+                done = self._step(to_message_end(changes, done), done)
+            self._reached = _ignore
+            self._drain()
+        finally:
+            self._applying, self._reached = False, _ignore
+            self._settle()
+        return done
+
+    def become_due(self) -> None:
+        """Go on with another program, if one is ready: between two messages."""
+        if self._replacements:
+            self._advance_replacements()
+
+    def _advance(self, batch: ChangeBatch, start: int, end: int) -> None:
+        super()._advance(batch, start, end)
+        self._reached(end)
+
     def watch_rows(self, view: str, callback: _Callback) -> Subscription:
         """Calls back after every message with each row of a view that it changed, valid books or not."""
         return super().subscribe(view, callback)
@@ -96,6 +137,8 @@ class GatedEngine(Engine):
         super().insert(relation, row)
         if relation == "orders":
             self.on_order(row)
+        elif relation == "fills":
+            self.on_fill(row)
 
     def update(self, relation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         """See `Engine.update`."""
@@ -140,6 +183,7 @@ class GatedEngine(Engine):
                 first.version,
             )
             for gated, first in self._held.values()
+            if gated in self._gates
         ]
 
     def load_held(self, saved: Sequence[HeldEvent]) -> None:
@@ -186,29 +230,35 @@ class GatedEngine(Engine):
 class _Gated:
     """A callback that waits for its row's books."""
 
-    __slots__ = ("_callback", "_engine", "_when", "subscription")
+    __slots__ = ("_callback", "_engine", "_noted", "_when", "subscription")
 
     subscription: Subscription
 
-    def __init__(self, engine: GatedEngine, callback: _Callback, when: str | None) -> None:
+    def __init__(
+        self, engine: GatedEngine, callback: _Callback, when: str | None, noted: bool = True
+    ) -> None:
         self._engine = engine
         self._callback = callback
         self._when = when
+        self._noted = noted
 
     def __call__(self, event: ViewEvent) -> None:
         if self._engine.valid(event) and not self._engine.conflating:
-            self._engine.on_callback(event)
-            self._callback(event)
+            self._call(event)
         else:
             self._engine.hold(self, event)
+
+    def _call(self, event: _Event) -> None:
+        if self._noted:
+            self._engine.on_callback(event)
+        self._callback(event)
 
     def deliver(self, event: LaterEvent) -> None:
         """Call back outside of the engine's own loop, if there still is something to tell."""
         if not self.subscription.active or not self._tells(event):
             return
         try:
-            self._engine.on_callback(event)
-            self._callback(event)
+            self._call(event)
         except Exception as error:
             self._engine.failed(self.subscription, error)
 

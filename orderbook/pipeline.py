@@ -1,7 +1,7 @@
 """The way of one event: from a feed's batch through books and relations into the engine."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -21,10 +21,13 @@ from orderbook.instruments import Instruments
 from orderbook.latency import LatencyHistogram
 from orderbook.merge import ChangeItem, Item, TickItem
 from orderbook.problems import Problems
+from orderbook.simulation_options import TRADING, TradingOptions
 from orderbook.switch import Stamped
 from orderbook.ticks import Ticker
+from orderbook.together import BooksBehind, Together, message_bounds
 from strategies.definition import StrategyDefinition
 from strategies.host import StrategyHost
+from strategies.simulation.market_books import BooksAtHand
 
 _LAST = int(Flag.LAST)
 _STATE = int(Action.STATE)
@@ -57,7 +60,8 @@ class Pipeline:
     `time` is the time of the message at hand, ns: receive time, else exchange time, else a change's own.
     `events`, `messages` and `changes` count what was applied; `problems` are those of rows. `to_views` and
     `to_callbacks` are latencies from receipt until all views are fresh, and until a strategy is called.
-    `host` runs the strategies, which `start` and `finish` begin and end. Where views read the clock it ticks
+    `host` runs the strategies, which `start` and `finish` begin and end; `trading` says how their orders are
+    simulated. Where views read the clock it ticks
     every `resolution` ns of the events' times, before the first message of a step.
 
     Raises UserError where the program declares relations that books cannot fill, ConfigurationError where
@@ -70,6 +74,7 @@ class Pipeline:
         instruments: Instruments,
         strategies: Sequence[StrategyDefinition] = (),
         resolution: int = 10**9,
+        trading: TradingOptions = TRADING,
     ) -> None:
         self.engine = engine
         self.instruments = instruments
@@ -80,6 +85,11 @@ class Pipeline:
         self.measures = True
         self.to_views, self.to_callbacks = LatencyHistogram(), LatencyHistogram()
         self.books: Books | None = None
+        # As orders meet them; see `together`.
+        self._at_hand: BooksAtHand | None = None
+        # Whether the last message goes on; of the item at hand, how far it is, and who is told of messages.
+        self._open, self._place = False, 0
+        self._noted: Callable[[int], object] = lambda _: None
         self._relations: BookRelations | None = None
         self._receive_time = 0
         self._ticker = Ticker(resolution)
@@ -89,12 +99,21 @@ class Pipeline:
             self._fit_relations()
             engine.on_program = self._fit_relations
             engine.watch_books(self.books, instruments)
-        self.host = StrategyHost(engine, self.books, instruments, strategies, on_callback=self._called_back)
+            self._at_hand = BooksAtHand(self.books)
+            self._behind = BooksBehind(self.books, instruments, engine.dictionary)
+            self._together = Together(self, self._at_hand, self.books, self._behind)
+        self.host = StrategyHost(
+            engine, self._at_hand, instruments, strategies, on_callback=self._called_back, trading=trading
+        )
 
     @property
     def book_problems(self) -> dict[str, int]:
         """How many market events had each problem."""
         return {} if self.books is None else self.books.problems()
+
+    def state_of(self, instrument: int) -> SavedState | None:
+        """A book's state, why and since when; None before its first."""
+        return self._states.of(instrument)
 
     def warm_up(self) -> None:
         """Compile everything that an event runs through, before the first one comes."""
@@ -113,9 +132,14 @@ class Pipeline:
         """Tell the strategies that events will come."""
         self.host.start()
 
-    def apply(self, item: Item | TickItem, pace: Pace = "batch") -> None:
-        """Apply a batch of events, changes of relations, or the time that has come."""
-        self._receive_time = 0
+    def apply(
+        self, item: Item | TickItem, pace: Pace = "batch", noted: Callable[[int], object] = lambda _: None
+    ) -> None:
+        """Apply a batch of events, changes of relations, or the time that has come.
+
+        noted: called with the place of an event in the batch before its message can be told to anyone.
+        """
+        self._receive_time, self._place, self._noted = 0, 0, noted
         if isinstance(item, TickItem):
             self._tick(item.time)
         elif isinstance(item, ChangeItem):
@@ -125,6 +149,7 @@ class Pipeline:
         elif self.engine.reads_clock and len(item):
             for tick, part in self._ticker.parts(item):
                 if tick is not None:
+                    noted(self._place)
                     self._stamp(tick)
                 self._apply_market(part, pace)
         else:
@@ -159,9 +184,16 @@ class Pipeline:
         self.engine.load_held(saved.held)
 
     def _apply_market(self, events: np.ndarray, pace: Pace) -> None:
-        together = {"batch": len(events), "message": 1, "live": 1 + len(events) // _PARTS}[pace]
-        for part, state in _parts(events, together):
-            self._apply_events(part, state, pace == "live")
+        live = pace == "live"
+        self.host.passed(events)
+        exactly = pace != "batch" and self.host.watches and not self.engine.conflating
+        single = 1 if pace == "message" and not exactly else len(events)
+        for part, state in _parts(events, 1 + len(events) // _PARTS if live else single):
+            if exactly and not state:
+                self._apply_messages(part, live)
+            else:
+                self._apply_events(part, state, live)
+            self._place += len(part)
         self.events += len(events)
         self.messages += int(np.count_nonzero(events["flags"] & _LAST))
 
@@ -198,14 +230,48 @@ class Pipeline:
         if self._receive_time:
             self.to_callbacks.record(time.time_ns() - self._receive_time)
 
-    def _apply_events(self, events: np.ndarray, state: bool, live: bool) -> None:
-        assert self.books is not None and self._relations is not None
+    def _apply_messages(self, events: np.ndarray, live: bool) -> None:
+        """Applies events, none of which is a STATE, as if one message after the other."""
+        bounds = message_bounds(events)
+        alone = 1 if self._open and len(bounds) > 1 else 0
+        if alone:
+            self._apply_events(events, False, live, 0, bounds[1])
+        whole = bounds[alone:]
+        if len(whole) > 1:
+            received = int(events[whole[0]]["receive_time"]) if live and self.measures else 0
+            self._receive_time = received
+            self._together.apply(
+                events, whole, lambda n: self._apply_events(events, False, live, whole[n], whole[n + 1])
+            )
+            if received:
+                self.to_views.record(time.time_ns() - received)
+        if bounds[-1] < len(events):
+            self._apply_events(events, False, live, bounds[-1])
+
+    def at_message(self, start: int, events: np.ndarray) -> None:
+        """A message is at hand, which begins there in what is applied; see `together.Feed`."""
         first = events[0]
         self.time = int(first["receive_time"]) or int(first["exchange_time"])
-        if live and self.measures:
-            self._receive_time = int(first["receive_time"])
-        changes = self.books.apply(events)
+        self._noted(self._place + start)
         self.host.begin(self.time, events)
+
+    def translated(self, changes: ChangeBatch) -> ChangeBatch:
+        """Changes of books as those of the engine's relations."""
+        assert self._relations is not None
+        return self._relations.translate(changes)
+
+    def _apply_events(
+        self, events: np.ndarray, state: bool, live: bool, start: int = 0, end: int | None = None
+    ) -> None:
+        """Applies events start … end - 1 as one message."""
+        assert self.books is not None and self._relations is not None
+        events = events[start:end]
+        if live and self.measures:
+            self._receive_time = int(events[0]["receive_time"])
+        self.at_message(start, events)
+        self._behind.note(events)
+        self._open = not events[-1]["flags"] & _LAST
+        changes = self.books.apply(events)
         if len(changes):
             self.engine.apply(self._relations.translate(changes))
         if state:

@@ -8,12 +8,14 @@
 
 from strategies.definition import StrategyDefinition, load_strategy
 from strategies.host import StrategyHost
+from strategies.market_news import BookStateChange, Trade
 from strategies.orders import Fill, Order
 from strategies.runner import Failure
-from strategies.strategy import Strategy, on_view
+from strategies.strategy import Strategy, on_timer, on_view
 from strategies.summary import PositionSummary, StrategySummary
 
 __all__ = [
+    "BookStateChange",
     "Failure",
     "Fill",
     "Order",
@@ -22,6 +24,8 @@ __all__ = [
     "StrategyDefinition",
     "StrategyHost",
     "StrategySummary",
+    "Trade",
     "load_strategy",
+    "on_timer",
     "on_view",
 ]

@@ -18,15 +18,17 @@ _PACKAGE = __name__.partition(".")[0]
 
 @dataclass(frozen=True, slots=True)
 class StrategyDefinition:
-    """A strategy to run: its class, and the parameters that its configuration sets."""
+    """A strategy to run: its class, the parameters that its configuration sets, and what it is called where
+    one class runs several times."""
 
     kind: type[Strategy]
     parameters: Mapping[str, Parameter] = field(default_factory=lambda: MappingProxyType({}))
+    label: str | None = None
 
     @property
     def name(self) -> str:
-        """The class's name, which names the strategy everywhere."""
-        return self.kind.__name__
+        """What names the strategy everywhere: its label, else the class's name."""
+        return self.label or self.kind.__name__
 
     @property
     def partition_by(self) -> PartitionBy | None:

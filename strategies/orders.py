@@ -5,17 +5,18 @@ from decimal import Decimal
 from typing import Any, Literal
 
 OrderSide = Literal["buy", "sell"]
-OrderStatus = Literal["resting", "filled", "cancelled", "refused"]
+Liquidity = Literal["maker", "taker"]
+OrderStatus = Literal["sent", "resting", "filled", "cancelled", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A paper order as it stands: a row of the relation `orders`, whose key is (strategy, id).
+    """An order as it stands: a row of the relation `orders`, whose key is (strategy, id).
 
     ts: ns of its last change, by the event clock. id: the strategy's own count, from 1. venue: "" where
     none was found. volume, price, filled: in the relation's units; volume is 0 and price None where what
-    was asked for is not one (the reason quotes it); price is None for a market order. reason: why it
-    was refused or cancelled.
+    was asked for is not one (the reason quotes it); price is None for a market order. status: "sent" while
+    the exchange has not answered. reason: why it was refused or cancelled, or could not be modified.
     """
 
     ts: int
@@ -33,7 +34,10 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """An execution of a paper order: a row of the relation `fills`. Units are those of `Order`."""
+    """An execution of an order: a row of the relation `fills`. Units are those of `Order`.
+
+    fee: in the quote currency, below 0 a rebate. liquidity: "maker" where the order rested, else "taker".
+    """
 
     ts: int
     strategy: str
@@ -43,6 +47,8 @@ class Fill:
     side: OrderSide
     volume: Decimal
     price: Decimal
+    fee: Decimal = Decimal(0)
+    liquidity: Liquidity = "taker"
 
 
 @dataclass(frozen=True, slots=True)

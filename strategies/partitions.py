@@ -9,7 +9,7 @@ from orderbook.instruments import Instruments
 from strategies.definition import StrategyDefinition
 from strategies.own_rows import key_place
 from strategies.runner import Runner
-from strategies.strategy import watches_of
+from strategies.strategy import ViewWatch, watches_of
 
 
 def keys_of(definition: StrategyDefinition, instruments: Instruments) -> Sequence[str | None]:
@@ -37,9 +37,9 @@ def subscribe_by_key(engine: Engine, definition: StrategyDefinition, runners: Se
                 f"{watch.view} are not told apart by one {column}; group by it, or leave partition_by out"
             )
 
-        def deliver(event: ViewEvent, method: str = watch.method, place: int = place) -> None:
+        def deliver(event: ViewEvent, watch: ViewWatch = watch, place: int = place) -> None:
             runner = by_key.get(str(event.key[place]))
             if runner is not None:
-                runner.on_view(method, event)
+                runner.on_view(watch, event)
 
         runners[0].subscribed(watch, deliver)

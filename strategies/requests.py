@@ -6,15 +6,15 @@ from typing import Literal, Protocol
 
 import msgspec
 
-RequestKind = Literal["order", "cancel", "failed"]
+RequestKind = Literal["order", "modify", "cancel", "failed"]
 
 
 class LoggedRequest(msgspec.Struct, frozen=True):
-    """An order of a strategy, the cancelling of one, or the strategy's end because it failed.
+    """An order of a strategy, the modifying or cancelling of one, or the strategy's end because it failed.
 
     `id` is the order's, counted from 1 in the order in which the strategy asks; `step` counts the steps of
-    what the switch has stamped. Volume and price are text in the relation's units; without a price it is a
-    market order.
+    what the switch has stamped, `number` the strategy's requests there. Volume and price are text in the
+    relation's units; an order without a price is a market order, and what is modified stays as it is without.
     """
 
     step: int
@@ -23,9 +23,12 @@ class LoggedRequest(msgspec.Struct, frozen=True):
     id: int
     symbol: str = ""
     side: Literal["buy", "sell"] = "buy"
-    volume: str = ""
+    volume: str | None = None
     price: str | None = None
     venue: str | None = None
+    time_in_force: str = "gtc"
+    post_only: bool = False
+    number: int = 0
 
 
 class RequestLog(Protocol):
@@ -46,6 +49,9 @@ class Replayed:
 
     def __init__(self, requests: Iterable[LoggedRequest] = ()) -> None:
         self._waiting = deque(requests)
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
 
     def due(self, step: int) -> LoggedRequest | None:
         """The next request of a step."""

@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -17,12 +17,16 @@ from engine.live_view import Key, ViewRow
 from engine.subscriptions import Subscription, ViewEvent
 from orderbook.configuration_errors import suggestion
 from orderbook.errors import ConfigurationError, DataError, OrderbookError, SqlError
+from orderbook.instruments import Instrument, Instruments
+from strategies.clock import RunnerClock, SavedClock
 from strategies.conditions import with_parameters
 from strategies.definition import StrategyDefinition
+from strategies.market_news import BookStateChange, NewsWanted, Trade
 from strategies.orders import OrderSide, OrderUpdate, row_of
 from strategies.own_rows import OwnRows
-from strategies.paper import Number, OrderRequest, PaperAccount, SavedAccount
 from strategies.requests import LoggedRequest, RequestKind
+from strategies.simulation.client import ExecutionClient, Number, OrderRequest, TimeInForce
+from strategies.simulation.saved import SavedAccount
 from strategies.strategy import Strategy, ViewWatch, watches_of
 from strategies.summary import StrategySummary
 
@@ -48,6 +52,7 @@ class Host(Protocol):
 
     failures: list[Failure]
     engine: Engine
+    instruments: Instruments
     now: int
     silent: bool
     on_callback: Callable[[], None]
@@ -61,24 +66,32 @@ class Host(Protocol):
 
 
 class SavedRunner(msgspec.Struct, frozen=True):
-    """A runner in a checkpoint: callbacks, orders, refused and fills so far, and the account."""
+    """A runner in a checkpoint: callbacks, orders, refused and fills so far, what its client knows, and the
+    time of the last message that was its own, where it is partitioned."""
 
     failed: bool
     counts: tuple[int, int, int, int]
     account: SavedAccount
+    clock: SavedClock = SavedClock()
+    last: int = 0
+
+
+def identity_of(strategy: str, key: str | None) -> str:
+    """What tells an instance of a strategy from others; `key`: what it is partitioned by."""
+    return strategy if key is None else f"{strategy}[{key}]"
 
 
 class Runner:
-    """One strategy: its instance (None once it has failed), subscriptions, account and counters."""
+    """One strategy: its instance (None once it has failed), subscriptions, execution client and counters."""
 
     def __init__(
-        self, host: Host, definition: StrategyDefinition, account: PaperAccount, key: str | None = None
+        self, host: Host, definition: StrategyDefinition, client: ExecutionClient, key: str | None = None
     ) -> None:
         self.name = definition.name
         self.key = key
         # What tells it from others in logs and checkpoints.
-        self.identity = self.name if key is None else f"{self.name}[{key}]"
-        self.account = account
+        self.identity = identity_of(self.name, key)
+        self.client = client
         self.parameters: Mapping[str, Any] = {
             **definition.kind.defaults, **host.engine.program.parameters, **definition.parameters,
         }
@@ -86,7 +99,14 @@ class Runner:
         self._host = host
         self._kind, self._partition_by = definition.kind, definition.partition_by
         self._strategy: Strategy | None = None
+        self._follows_orders = definition.kind.on_order_update is not Strategy.on_order_update
+        # Requests since the last item began, by which a log tells them apart.
+        self.asked = 0
         self._subscriptions: list[Subscription] = []
+        self.news = NewsWanted.of(definition.kind)
+        self.clock = RunnerClock(
+            host.engine, definition.kind, lambda when: with_parameters(when, self.parameters), self._on_view
+        )
         self.stopped: int | None = None
         # Of any method, and of those the ones that `take_state` has seen.
         self.calls = self._saved_calls = 0
@@ -98,7 +118,7 @@ class Runner:
     def subscribe(self) -> None:
         """Raises ConfigurationError for what the engine does not take."""
         for watch in watches_of(self._kind):
-            self._subscriptions.append(self.subscribed(watch, partial(self.on_view, watch.method)))
+            self._subscriptions.append(self.subscribed(watch, partial(self.on_view, watch)))
 
     def subscribed(self, watch: ViewWatch, callback: Callable[[ViewEvent], object]) -> Subscription:
         """Raises ConfigurationError for what the engine does not take."""
@@ -129,8 +149,14 @@ class Runner:
         except Exception as error:
             self._fail(method, error)
 
-    def on_view(self, method: str, event: ViewEvent) -> None:
-        """Calls a subscribed method unless the strategy has failed."""
+    def on_view(self, watch: ViewWatch, event: ViewEvent) -> None:
+        """Calls a subscribed method unless the strategy has failed, or not yet where it is throttled."""
+        if watch.every:
+            self.clock.offer(watch, event, self.now)
+        else:
+            self._on_view(watch.method, event)
+
+    def _on_view(self, method: str, event: ViewEvent) -> None:
         if self._strategy is not None and not self._host.silent:
             self.callbacks += 1
             self._host.on_callback()
@@ -151,8 +177,8 @@ class Runner:
             subscription.cancel()
 
     def _cancel_all(self) -> None:
-        for order_id in self.account.resting():
-            self._cancel(order_id, "the strategy failed")
+        for order_id in self.client.open_orders():
+            self._publish(self.client.cancel(order_id, self.now, "the strategy failed"))
 
     def view(self, name: str) -> Mapping[Key, ViewRow]:
         engine = self._host.engine
@@ -161,18 +187,45 @@ class Runner:
         return OwnRows(engine, engine[name], self._partition_by, self.key)
 
     def position(self, symbol: str) -> Decimal:
-        return self.account.position(symbol)
+        return self.client.position(symbol)
+
+    def instrument(self, symbol: str, venue: str | None) -> Instrument:
+        found = [one for one in self._host.instruments if one.symbol == symbol and venue in (None, one.venue)]
+        if len(found) != 1:
+            where = f" on {venue}" if venue else ""
+            what = "no instrument" if not found else f"{len(found)} venues, name one, for"
+            raise DataError(f"{what} {symbol}{where}")
+        return found[0]
 
     def place(
-        self, side: OrderSide, symbol: str, volume: Number, price: Number | None, venue: str | None
+        self,
+        side: OrderSide,
+        symbol: str,
+        volume: Number,
+        price: Number | None,
+        venue: str | None,
+        time_in_force: TimeInForce,
+        post_only: bool,
     ) -> int:
         self._count_request()
         self.orders += 1
-        request = self._asked("order", self.orders)
-        text = None if price is None else str(price)
-        request = replace(request, symbol=str(symbol), side=side, volume=str(volume), price=text, venue=venue)
+        request = replace(
+            self._asked("order", self.orders),
+            symbol=str(symbol),
+            side=side,
+            volume=str(volume),
+            price=_text(price),
+            venue=venue,
+            time_in_force=str(time_in_force),
+            post_only=bool(post_only),
+        )
         self._host.after_message(partial(self._host.request, request))
         return request.id
+
+    def modify(self, order_id: int, volume: Number | None, price: Number | None) -> None:
+        self._count_request()
+        request = replace(self._asked("modify", order_id), volume=_text(volume), price=_text(price))
+        self._host.after_message(partial(self._host.request, request))
 
     def cancel(self, order_id: int) -> None:
         self._count_request()
@@ -183,55 +236,84 @@ class Runner:
         match request.kind:
             case "order":
                 self.orders = max(self.orders, request.id)
-                venue = request.venue or (self.key if self._partition_by == "venue" else None)
-                order = OrderRequest(
-                    request.id, request.symbol, request.side, request.volume, request.price, venue
-                )
-                self._place(order)
+                self._place(request)
+            case "modify":
+                self._publish(self.client.modify(request.id, request.volume, request.price, self.now))
             case "cancel":
-                self._cancel(request.id, None)
+                self._publish(self.client.cancel(request.id, self.now))
             case "failed":
                 self._disable()
                 self._cancel_all()
 
     def _asked(self, kind: RequestKind, order_id: int) -> LoggedRequest:
-        return LoggedRequest(0, self.identity, kind, order_id)
+        self.asked += 1
+        return LoggedRequest(0, self.identity, kind, order_id, number=self.asked)
 
     def _count_request(self) -> None:
         self.requests += 1
         if self.requests > MOST_REQUESTS:
             raise OrderbookError(f"more than {MOST_REQUESTS} orders and cancels in one message")
 
-    def _place(self, request: OrderRequest) -> None:
+    def _place(self, asked: LoggedRequest) -> None:
+        venue = asked.venue or (self.key if self._partition_by == "venue" else None)
+        request = OrderRequest(
+            asked.id, asked.symbol, asked.side, asked.volume or "", asked.price, venue,
+            asked.time_in_force, asked.post_only,  # type: ignore[arg-type]
+        )  # fmt: skip
         if self._strategy is None:
-            self.publish(self.account.refuse(request, self.now, "the strategy failed"))
+            self._publish(self.client.refuse(request, self.now, "the strategy failed"))
         elif self.key is not None and self.key != self._partition_of(request):
-            refused = self.account.refuse(request, self.now, f"this instance trades {self.key} alone").new
-            # Whether another instance knows the symbol is not for this one to say.
-            self.publish(OrderUpdate(None, dataclasses.replace(refused, venue=request.venue or "")))
+            for update in self.client.refuse(request, self.now, f"this instance trades {self.key} alone"):
+                # Whether another instance knows the symbol is not for this one to say.
+                self.publish(OrderUpdate(None, dataclasses.replace(update.new, venue=request.venue or "")))
         else:
-            self.publish(self.account.place(request, self.now))
+            self._publish(self.client.place(request, self.now))
+
+    def sees(self, one: Instrument) -> bool:
+        """Whether messages of an instrument are its own."""
+        return self.key is None or self.key == (one.symbol if self._partition_by == "symbol" else one.venue)
 
     def _partition_of(self, request: OrderRequest) -> str | None:
         return request.symbol if self._partition_by == "symbol" else request.venue
 
-    def _cancel(self, order_id: int, reason: str | None) -> None:
-        update = self.account.cancel(order_id, self.now, reason)
-        if update is not None:
+    def market(self, trades: Iterable[Trade], states: Iterable[BookStateChange]) -> None:
+        """Tell the strategy of a message of its own: what it printed, then what the clock has for it."""
+        after = self._host.after_message
+        for trade in trades:
+            after(partial(self.call, "on_trade", trade))
+        for state in states:
+            after(partial(self.call, "on_book_state", state))
+        if self.clock.runs:
+            for method in self.clock.due(self.now):
+                after(partial(self.call, method))
+            after(partial(self.clock.look, self.now))
+
+    def told(self) -> None:
+        """Publish what the client knows by now."""
+        self._publish(self.client.told(self.now))
+
+    def end(self) -> None:
+        """Publish what has become of everything: no message follows."""
+        self._publish(self.client.end(self.now))
+
+    def _publish(self, updates: Iterable[OrderUpdate]) -> None:
+        for update in updates:
             self.publish(update)
 
     def publish(self, update: OrderUpdate) -> None:
-        """Brings a change of an order into the relations, then tells the strategy of its fills."""
+        """Brings a change of an order into the relations, then tells the strategy of it and of its fills."""
         engine = self._host.engine
         self._host.on_update(self, update)
+        self.refused += update.new.status == "refused"
         if update.old is None:
-            self.refused += update.new.status == "refused"
             engine.insert("orders", row_of(update.new))
         else:
             engine.update("orders", row_of(update.old), row_of(update.new))
         self.fills += len(update.fills)
         for fill in update.fills:
             engine.insert("fills", row_of(fill))
+        if self._follows_orders:
+            self._host.after_message(partial(self.call, "on_order_update", update.new))
         for fill in update.fills:
             self._host.after_message(partial(self.call, "on_fill", fill))
 
@@ -253,18 +335,23 @@ class Runner:
     def save(self) -> SavedRunner:
         """Everything but what the strategy itself knows."""
         counts = (self.callbacks, self.orders, self.refused, self.fills)
-        return SavedRunner(self._strategy is None, counts, self.account.save())
+        return SavedRunner(self._strategy is None, counts, self.client.save(), self.clock.save())
 
     def load(self, saved: SavedRunner, indexes: Sequence[int]) -> None:
         """Goes on from `save`; `indexes` are the instruments' in this run."""
         self.callbacks, self.orders, self.refused, self.fills = saved.counts
-        self.account.load(saved.account, indexes)
+        self.client.load(saved.account, indexes)
+        self.clock.load(saved.clock)
         if saved.failed:
             self._disable()
 
     def summary(self) -> StrategySummary:
         failures = (str(f) for f in self._host.failures if f.strategy == self.identity)
-        positions = tuple(self.account.positions())
+        positions = tuple(self.client.positions())
         return StrategySummary(
             self.name, self.callbacks, self.orders, self.refused, self.fills, positions, next(failures, None)
         )
+
+
+def _text(value: Number | None) -> str | None:
+    return None if value is None else str(value)

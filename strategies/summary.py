@@ -8,8 +8,9 @@ from decimal import Decimal
 class PositionSummary:
     """One instrument: volume held (negative: short), cash paid and received, both valued at `mark`.
 
-    mark: the mid price now; None, as is `profit`, where a side of the book is empty. Cash, mark and
-    profit are in the quote currency.
+    mark: the mid price now; None, as is `profit`, where a side of the book is empty. fees: paid, below 0 when
+    rebates are more; cash is before fees, profit after them. realised: profit of what was closed, the oldest
+    first, before fees. All are in the quote currency.
     """
 
     venue: str
@@ -18,13 +19,21 @@ class PositionSummary:
     cash: Decimal
     mark: Decimal | None
     profit: Decimal | None
+    fees: Decimal = Decimal(0)
+    realised: Decimal = Decimal(0)
+
+    @property
+    def unrealised(self) -> Decimal | None:
+        """Profit of what is held, at the mark; None where there is none."""
+        return None if self.profit is None else self.profit + self.fees - self.realised
 
     def joined(self, other: "PositionSummary") -> "PositionSummary":
         """Two positions in the instrument, valued at the one mark."""
         profits = (self.profit, other.profit)
         profit = None if None in profits else sum((p for p in profits if p is not None), Decimal(0))
         position, cash = self.position + other.position, self.cash + other.cash
-        return replace(self, position=position, cash=cash, profit=profit)
+        fees, realised = self.fees + other.fees, self.realised + other.realised
+        return replace(self, position=position, cash=cash, profit=profit, fees=fees, realised=realised)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import orderbook
 from orderbook.books import Books
 from orderbook.events import EVENT, Action, BookState, Flag, Side
 from orderbook.instruments import Instrument, Instruments
+from orderbook.simulation_options import TradingOptions
 from strategies import Strategy, StrategyDefinition, StrategyHost
 
 INSTRUMENTS = Instruments([
@@ -75,12 +76,15 @@ class Market:
         backend: str = "interpreter",
         instruments: Instruments = INSTRUMENTS,
         params: dict | None = None,
+        trading: TradingOptions | None = None,
     ):
         self.program = orderbook.compile(sql, params=params or {})
         self.engine = orderbook.Engine(self.program, backend)  # type: ignore[arg-type]
         self.books = Books(instruments, self.program.dictionary)
         definitions = [k if isinstance(k, StrategyDefinition) else StrategyDefinition(k) for k in kinds]
-        self.host = StrategyHost(self.engine, self.books, instruments, definitions)
+        self.host = StrategyHost(
+            self.engine, self.books, instruments, definitions, trading=trading or TradingOptions()
+        )
         self.time = 0
 
     def open(self, *rows: Row) -> "Market":

@@ -212,7 +212,7 @@ def test_market_streams_are_there_unless_declared() -> None:
         ("bids", 7),
         ("trades", 7),
         ("orders", 11),
-        ("fills", 8),
+        ("fills", 10),
         ("book_states", 5),
         ("clock", 1),
         ("asks", 1),

@@ -1,4 +1,4 @@
-"""Paper orders against books written by hand: what fills, at which price, and what is refused."""
+"""Orders without latency against books written by hand: what fills, at which price, and what is refused."""
 
 from decimal import Decimal
 from typing import Any
@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategy_support import INSTRUMENTS, Row, ask, bid, events, gone, state
+from simulation_support import client_of, trading
+from strategy_support import INSTRUMENTS, Row, ask, bid, event, events, gone, state
 
 from orderbook.books import Books
 from orderbook.dictionary import Dictionary
-from orderbook.events import BookState, Side
+from orderbook.events import Action, BookState, Side
 from strategies.orders import OrderUpdate
-from strategies.paper import OrderRequest, PaperAccount
+from strategies.simulation.client import MarketEvent, OrderRequest
 
 VALID = state(BookState.VALID)
 BOOK = (bid(1, 9998, 50), bid(2, 9999, 20), ask(3, 10001, 10), ask(4, 10001, 5), ask(5, 10003, 40), VALID)
@@ -24,7 +25,7 @@ class Paper:
 
     def __init__(self, *rows: Row):
         self.books = Books(INSTRUMENTS, Dictionary())
-        self.account = PaperAccount("S", self.books, INSTRUMENTS)
+        self.account = client_of(self.books, trading())
         self.books.apply(events(rows, 1))
         self.placed = 0
 
@@ -32,12 +33,16 @@ class Paper:
         self, side: Any, volume: Any, price: Any = None, symbol: str = "AAA", venue: str | None = None
     ) -> OrderUpdate:
         self.placed += 1
-        return self.account.place(OrderRequest(self.placed, symbol, side, volume, price, venue), 7)
+        request = OrderRequest(self.placed, symbol, side, volume, price, venue)
+        (update,) = self.account.place(request, 7)
+        return update
 
     def message(self, *rows: Row, trades: list[tuple[int, int]] | None = None) -> list[OrderUpdate]:
+        rows = (*rows, *(event(Action.TRADE, Side.NONE, 0, *trade) for trade in trades or ()))
         if rows:
             self.books.apply(events(rows, 2))
-        return self.account.message(0, trades or [], 8)
+        self.account.after(0, [MarketEvent(*row[:5]) for row in rows], 8, 8)
+        return self.account.told(8)
 
 
 def fills(update: OrderUpdate) -> list[tuple[str, str]]:
@@ -86,11 +91,11 @@ def test_a_marketable_limit_order_fills_to_its_limit_and_rests() -> None:
     assert fills(update) == [("1.5", "100.01")]
     assert (update.new.status, str(update.new.filled)) == ("resting", "1.5")
     assert update.new.price == Decimal("100.02")
-    assert paper.account.resting() == [1]
+    assert paper.account.open_orders() == [1]
     assert paper.message() == []
     (filled,) = paper.message(ask(6, 10002, 30))
     assert (filled.old, filled.new.status, fills(filled)) == (update.new, "filled", [("0.5", "100.02")])
-    assert paper.account.resting() == []
+    assert paper.account.open_orders() == []
 
 
 def test_a_resting_order_fills_at_its_own_price_up_to_what_is_displayed() -> None:
@@ -103,12 +108,14 @@ def test_a_resting_order_fills_at_its_own_price_up_to_what_is_displayed() -> Non
     assert fills(second) == [("3.0", "100.00")] and second.new.status == "filled"
 
 
-def test_trades_fill_what_they_print_through_and_not_what_they_reach() -> None:
+def test_trades_fill_what_they_print_through_and_at_the_price_what_is_ahead_first() -> None:
     paper = Paper(*BOOK)
     paper.place("sell", 2, "100.01")
-    assert paper.message(trades=[(10001, 100)]) == []
-    (update,) = paper.message(trades=[(10001, 100), (10002, 7), (10003, 6)])
+    assert paper.message(trades=[(10001, 15)]) == []
+    (update,) = paper.message(trades=[(10002, 7), (10003, 6)])
     assert fills(update) == [("1.3", "100.01")]
+    (update,) = paper.message(trades=[(10001, 18)])
+    assert fills(update) == [("0.3", "100.01")]
 
 
 def test_orders_share_what_was_printed_best_price_first() -> None:
@@ -131,10 +138,10 @@ def test_nothing_fills_while_the_book_is_not_valid() -> None:
 def test_cancelling() -> None:
     paper = Paper(*BOOK)
     order = paper.place("buy", 1, "99").new
-    update = paper.account.cancel(order.id, 9)
-    assert update is not None and update.old == order
+    (update,) = paper.account.cancel(order.id, 9)
+    assert update.old == order
     assert (update.new.status, update.new.ts) == ("cancelled", 9)
-    assert paper.account.cancel(order.id, 9) is None
+    assert paper.account.cancel(order.id, 9) == []
     assert paper.message(ask(6, 9800, 20)) == []
 
 

@@ -31,7 +31,7 @@ CREATE STREAM trades (
 );
 
 -- What strategies ask for and get. An order's row changes with it; ts is the event clock at its last change.
--- (strategy, id) is an order's key, status one of resting, filled, cancelled, refused; price is NULL for a
+-- (strategy, id) is an order's key, status one of sent, resting, filled, cancelled, refused; price is NULL for a
 -- market order, venue '' and volume 0 where a refused order named none that there is.
 CREATE STREAM orders (
     ts       TIMESTAMP      NOT NULL,
@@ -47,15 +47,18 @@ CREATE STREAM orders (
     reason   TEXT
 );
 
+-- fee is in the quote currency, below 0 a rebate; liquidity is maker where the order rested, else taker.
 CREATE STREAM fills (
-    ts       TIMESTAMP      NOT NULL,
-    strategy TEXT           NOT NULL,
-    order_id BIGINT         NOT NULL,
-    venue    TEXT           NOT NULL,
-    symbol   TEXT           NOT NULL,
-    side     TEXT           NOT NULL,
-    volume   DECIMAL(18, 8) NOT NULL CHECK (volume >= 0),
-    price    DECIMAL(18, 8) NOT NULL
+    ts        TIMESTAMP      NOT NULL,
+    strategy  TEXT           NOT NULL,
+    order_id  BIGINT         NOT NULL,
+    venue     TEXT           NOT NULL,
+    symbol    TEXT           NOT NULL,
+    side      TEXT           NOT NULL,
+    volume    DECIMAL(18, 8) NOT NULL CHECK (volume >= 0),
+    price     DECIMAL(18, 8) NOT NULL,
+    fee       DECIMAL(18, 8) NOT NULL,
+    liquidity TEXT           NOT NULL
 );
 
 -- Whether what is shown of a book is the exchange's: state is syncing, valid or stale, reason why. A book has one

@@ -2,14 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from engine.distribution.history import Granularity
 from orderbook.backtest.job_program import JobProgram
 from orderbook.backtest.sources import SourceSpec
+from orderbook.backtest.sweep import Combination
 from orderbook.instruments import Instrument
 from orderbook.jobs.manifest import DataFile, PartitionStatistics
+from orderbook.simulation_options import TradingOptions
 from strategies.summary import StrategySummary
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """Stages, by number, whose history is cut in time: a piece begins at each stamp, which increase."""
+
+    stamps: tuple[int, ...] = ()
+    stages: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +29,9 @@ class JobSettings:
     folder: the job's, as every worker reaches it. views: those whose history is written.
     strategies: (MODULE:CLASS, parameters); strategy_program has the views that they see.
     partitions: of each stage that is cut. resolution: of the clock, ns. forced: a column to partition by;
-    compute: where statements are, see distribute.
+    compute: where statements are, see distribute. cut_time: into how many pieces history is cut in time, see
+    orderbook.backtest.choose_cuts; cuts: where it is cut. trading: how orders are simulated.
+    combinations: of a sweep, in place of strategies; workers: how many tasks they should be.
     """
 
     program: JobProgram
@@ -33,6 +45,11 @@ class JobSettings:
     resolution: int
     forced: str | None = None
     compute: str = "auto"
+    cut_time: int | Literal["auto", "never"] = "never"
+    cuts: Cuts = Cuts()
+    trading: TradingOptions = field(default_factory=TradingOptions)
+    combinations: tuple[Combination, ...] = ()
+    workers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +57,8 @@ class ReadTask:
     """Reads sources, each with its place, as far as they are of `instruments`.
 
     stages: numbers of the stages that are run at once, as their partition `number`. strategies: places of
-    those that are run. sends: the relations whose rows go to other stages.
+    those that are run. sends: the relations whose rows go to other stages. combinations: places of those of a
+    sweep that are run; samples: whether the market that strategies see is written.
     """
 
     name: str
@@ -50,11 +68,13 @@ class ReadTask:
     stages: tuple[int, ...]
     strategies: tuple[int, ...]
     sends: frozenset[str]
+    combinations: tuple[int, ...] = ()
+    samples: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What a task wrote: files of histories by view, of orders and fills.
+    """What a task wrote: files of histories by view, of orders and fills, and of other tables by name.
 
     problems: lines for the user. errors: why sources were not read to their end.
     """
@@ -63,6 +83,7 @@ class TaskResult:
     histories: Mapping[str, tuple[DataFile, ...]] = field(default_factory=dict)
     orders: tuple[DataFile, ...] = ()
     fills: tuple[DataFile, ...] = ()
+    tables: Mapping[str, tuple[DataFile, ...]] = field(default_factory=dict)
     summaries: tuple[StrategySummary, ...] = ()
     problems: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from orderbook.books import Books
 from orderbook.events import Side
+from strategies.simulation.market_books import MarketBooks
 
 _FIRST_DEPTH = 8
 
@@ -16,7 +16,7 @@ class DisplayedVolume:
     is taken to be what was filled, so that fills are understated rather than overstated.
     """
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, books: MarketBooks) -> None:
         self._books = books
         self._taken: dict[tuple[int, Side], dict[int, int]] = {}
 
@@ -42,6 +42,16 @@ class DisplayedVolume:
                 found.append((price, lots))
                 volume -= lots
         return found
+
+    def reaches(self, instrument: int, side: Side, limit: int | None) -> bool:
+        """Whether there is volume to take at a limit or better."""
+        taken = self._taken.get((instrument, side), {})
+        for price, displayed in self._levels(instrument, side):
+            if limit is not None and _worse(side, price, limit):
+                return False
+            if displayed > taken.get(price, 0):
+                return True
+        return False
 
     def refresh(self, instrument: int) -> None:
         """Forgets what was taken where the market has moved on; to be called when a message has ended."""

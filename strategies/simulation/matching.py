@@ -1,0 +1,243 @@
+"""The simulated exchange's side of one account: orders that rest, and what the market does to them.
+
+The market's book stays as it was recorded: own orders are not in it, what they take is taken once only
+(see `displayed`), and accounts do not meet. An order that arrives takes displayed volume from the best price
+to its limit. One that rests fills at its own price: by trades that reach it (see `queue`), then, when a
+message has ended, by displayed volume of the other side at its price or beyond. Nothing fills while a book is
+not valid.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from orderbook.events import Action, BookState, Side
+from orderbook.instruments import Instruments
+from orderbook.simulation_options import SimulationOptions
+from strategies.orders import Fill, Order
+from strategies.simulation import queue
+from strategies.simulation.client import MarketEvent
+from strategies.simulation.displayed import DisplayedVolume
+from strategies.simulation.fees import Fees
+from strategies.simulation.ledger import Execution, fee_amount
+from strategies.simulation.market_books import MarketBooks
+from strategies.simulation.sessions import Sessions
+from strategies.simulation.working import Working
+
+_EXECUTE, _TRADE, _LEVEL, _CLEAR = (
+    int(action) for action in (Action.EXECUTE, Action.TRADE, Action.LEVEL, Action.CLEAR)
+)
+_REDUCE, _DELETE, _MODIFY = (int(action) for action in (Action.REDUCE, Action.DELETE, Action.MODIFY))
+_BID, _ASK, _NONE = int(Side.BID), int(Side.ASK), int(Side.NONE)
+
+
+class Change(NamedTuple):
+    """What has become of an order: the order, and the executions by which it did."""
+
+    order: Order
+    fills: tuple[Fill, ...] = ()
+    executions: tuple[Execution, ...] = ()
+
+
+class Matching:
+    """The orders of one account at the exchange. `executes`: see `queue`."""
+
+    def __init__(self, books: MarketBooks, instruments: Instruments, options: SimulationOptions) -> None:
+        self._books, self._instruments = books, instruments
+        self._proportional = options.queue == "proportional"
+        self._fees, self._sessions = Fees(options.fees), Sessions(options.sessions)
+        self.displayed = DisplayedVolume(books)
+        # By instrument and id, in the order in which they queued up.
+        self.resting: dict[int, dict[int, Working]] = {}
+        self.executes: set[int] = set()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no message can concern it."""
+        return not self.resting and self.displayed.untouched
+
+    def orders(self) -> Iterator[Working]:
+        """All that rest."""
+        return (order for own in self.resting.values() for order in own.values())
+
+    def place(self, order: Working, time: int) -> Change:
+        """An order arrives: it fills, rests, or is refused."""
+        row = replace(order.order, ts=time, status="resting")
+        reason = self._refusal(order, time)
+        if reason is not None:
+            return Change(replace(row, status="refused", reason=reason))
+        order.order = row
+        return self._enter(order, time)
+
+    def cancel(self, instrument: int, order_id: int, time: int, reason: str | None) -> Change | None:
+        """Cancels what rests of an order; None where nothing does."""
+        order = self._taken(instrument, order_id)
+        if order is None:
+            return None
+        return Change(replace(order.order, ts=time, status="cancelled", reason=reason))
+
+    def modify(
+        self, instrument: int, order_id: int, lots: int | None, limit: int | None, time: int
+    ) -> Change | None:
+        """Gives an order another volume or limit; None where nothing of it rests.
+
+        lots: of the whole order, what is filled included. It keeps its place only if nothing but volume goes.
+        """
+        order = self.resting.get(instrument, {}).get(order_id)
+        if order is None:
+            return None
+        one = self._instruments[instrument]
+        filled = one.lots(str(order.order.filled))
+        left = order.left if lots is None else lots - filled
+        changed = replace(order, left=left, limit=order.limit if limit is None else limit)
+        if left > 0:
+            reason = self._refusal(changed, time)
+            if reason is not None:
+                order.order = replace(order.order, ts=time, reason=f"not modified: {reason}")
+                return Change(order.order)
+        assert changed.limit is not None
+        row = replace(
+            order.order, ts=time, volume=one.volume(filled + max(left, 0)), price=one.price(changed.limit),
+            reason=None,
+        )  # fmt: skip
+        if left <= 0:
+            self._taken(instrument, order_id)
+            return Change(replace(row, status="cancelled", reason="modified to what is filled"))
+        if changed.limit == order.limit and left <= order.left:
+            order.order, order.left = row, left
+            return Change(row)
+        self._taken(instrument, order_id)
+        changed.order = row
+        return self._enter(changed, time)
+
+    def message(self, instrument: int, events: Sequence[MarketEvent], now: int) -> list[Change]:
+        """What a message does to the orders that rest, once the book has it: best price first, then
+        oldest."""
+        self.displayed.refresh(instrument)
+        own = self.resting.get(instrument)
+        if not own:
+            return []
+        sides = {side: sorted(_of(own.values(), side), key=_worst_last) for side in (_BID, _ASK)}
+        state = self._books.state(instrument)
+        for orders in sides.values():
+            queue.begin(orders)
+        self._follow(instrument, sides, events)
+        if state is not BookState.VALID:
+            for order in own.values():
+                order.hit = 0
+                order.requeue |= state is BookState.SYNCING
+            return []
+        changes = []
+        for order in (*sides[_BID], *sides[_ASK]):
+            if order.requeue:
+                queue.rejoin(self._books, order)
+            order.fill(sum(lots for _, lots in self._take(order, order.open)))
+            if order.hit:
+                assert order.limit is not None
+                lots, order.hit = order.hit, 0
+                changes.append(self._filled(order, [(order.limit, lots)], now, maker=True))
+                if not order.left:
+                    self._taken(instrument, order.order.id)
+        return changes
+
+    def _follow(
+        self, instrument: int, sides: dict[int, list[Working]], events: Sequence[MarketEvent]
+    ) -> None:
+        """Lets events of a message act on places in queues, and fill."""
+        if any(event.action == _EXECUTE for event in events):
+            self.executes.add(instrument)
+        prints = instrument not in self.executes
+        for action, side, order_id, price, volume in events:
+            if action == _TRADE:
+                if prints and volume > 0:
+                    queue.printed(sides[_BID], price, volume, side != _BID)
+                    queue.printed(sides[_ASK], -price, volume, side != _ASK)
+            elif action == _EXECUTE:
+                if side < _NONE and volume > 0:
+                    queue.executed(sides[side], order_id, price if side == _BID else -price, volume)
+            elif action == _LEVEL:
+                for order in sides.get(side, ()):
+                    if order.limit == price and not order.requeue:
+                        queue.displayed(order, volume, self._proportional)
+            elif action == _CLEAR:
+                for order in (o for s in (_BID, _ASK) if side in (s, _NONE) for o in sides[s]):
+                    order.requeue = True
+            elif action == _DELETE or (action in (_REDUCE, _MODIFY) and volume > 0):
+                for order in (*sides[_BID], *sides[_ASK]):
+                    if action == _MODIFY:
+                        queue.modified(order, order_id, price, volume)
+                    else:
+                        queue.gone(order, order_id, volume if action == _REDUCE else None)
+
+    def _refusal(self, order: Working, time: int) -> str | None:
+        """Why the exchange does not take an order."""
+        one = self._instruments[order.instrument]
+        state = self._books.state(order.instrument)
+        if state is not BookState.VALID:
+            return f"{one}: the book is {state.name.lower()}"
+        if not self._sessions.open(time):
+            return f"{one}: outside the trading hours"
+        if order.post_only and self.displayed.reaches(order.instrument, _other(order), order.limit):
+            return f"{one}: it is post-only, and would take"
+        return None
+
+    def _enter(self, order: Working, time: int) -> Change:
+        """Takes what is displayed, and lets what is left rest, or cancels it."""
+        taken = self._take(order, order.left)
+        change = self._filled(order, taken, time, maker=False)
+        if not order.left:
+            return change
+        if order.limit is None or order.ioc:
+            why = "the rest could not be filled at once"
+            if order.limit is None:
+                why = "no more volume is displayed"
+            return change._replace(order=replace(change.order, status="cancelled", reason=why))
+        queue.join(self._books, order)
+        self.resting.setdefault(order.instrument, {})[order.order.id] = order
+        return change
+
+    def _take(self, order: Working, lots: int) -> list[tuple[int, int]]:
+        """Takes displayed volume for an order; (ticks, lots) of each level."""
+        return self.displayed.take(order.instrument, _other(order), order.limit, lots)
+
+    def _taken(self, instrument: int, order_id: int) -> Working | None:
+        """Takes an order out of those that rest."""
+        own = self.resting.get(instrument, {})
+        order = own.pop(order_id, None)
+        if not own:
+            self.resting.pop(instrument, None)
+        return order
+
+    def _filled(
+        self, order: Working, parts: Iterable[tuple[int, int]], time: int, *, maker: bool
+    ) -> Change:
+        """Books executions of (ticks, lots) on the order."""
+        row, one = order.order, self._instruments[order.instrument]
+        fills, executions = [], []
+        for ticks, lots in parts:
+            fee = self._fees.of(one, ticks, lots, maker)
+            order.left -= lots
+            volume = one.volume(lots)
+            status = row.status if order.left else "filled"
+            row = replace(row, ts=time, filled=row.filled + volume, status=status)
+            fills.append(
+                Fill(
+                    time, row.strategy, row.id, one.venue, one.symbol, row.side, volume, one.price(ticks),
+                    fee_amount(fee), "maker" if maker else "taker",
+                )
+            )  # fmt: skip
+            executions.append(Execution(order.instrument, lots if row.side == "buy" else -lots, ticks, fee))
+        order.order = row
+        return Change(row, tuple(fills), tuple(executions))
+
+
+def _other(order: Working) -> Side:
+    return Side.ASK if order.order.side == "buy" else Side.BID
+
+
+def _of(orders: Iterable[Working], side: int) -> list[Working]:
+    return [order for order in orders if order.side == side]
+
+
+def _worst_last(order: Working) -> int:
+    return -order.key

@@ -1,0 +1,354 @@
+"""The execution client that ships: orders to a simulated exchange, over a simulated line.
+
+What happens when is in the docstring of `strategies.simulation`.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Literal
+
+from orderbook.errors import DataError
+from orderbook.events import Side
+from orderbook.instruments import Instruments
+from orderbook.simulation_options import RiskLimits, SimulationOptions
+from strategies.orders import Fill, Order, OrderUpdate
+from strategies.simulation.client import MarketEvent, Number, OrderRequest
+from strategies.simulation.latency import Delays
+from strategies.simulation.ledger import EXACT, Execution, Ledger
+from strategies.simulation.market_books import MarketBooks
+from strategies.simulation.matching import Change, Matching
+from strategies.simulation.requests import Requests
+from strategies.simulation.risk import Exposure, Risk
+from strategies.simulation.saved import SavedAccount, SavedMessage, SavedReport
+from strategies.simulation.working import Working
+from strategies.summary import PositionSummary
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is on its way to the exchange: an order, or another volume (lots) or limit for one, or its end.
+
+    arrival: ns. reason: why the order is cancelled.
+    """
+
+    arrival: int
+    kind: Literal["order", "modify", "cancel"]
+    order_id: int
+    instrument: int
+    order: Working | None = None
+    lots: int | None = None
+    limit: int | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What is on its way back, and when (ns) the strategy can know it."""
+
+    due: int
+    order: Order
+    fills: Sequence[Fill]
+    executions: Sequence[Execution]
+
+
+class PaperClient:
+    """One strategy's orders, positions and cash; see ExecutionClient.
+
+    line: names what latencies are drawn for, the same in every run. Without books every order is refused.
+    """
+
+    def __init__(
+        self,
+        strategy: str,
+        books: MarketBooks | None,
+        instruments: Instruments,
+        options: SimulationOptions,
+        limits: RiskLimits,
+        line: str,
+    ) -> None:
+        self._books, self._instruments = books, instruments
+        self._requests, self._ledger = Requests(strategy, instruments), Ledger(instruments)
+        self._risk = Risk(limits)
+        self._matching = None if books is None else Matching(books, instruments, options)
+        self._to, self._back, self._feed = (
+            Delays(option, options.seed, line, kind)
+            for option, kind in (
+                (options.order_latency, "order"),
+                (options.response_latency, "response"),
+                (options.feed_latency, "feed"),
+            )
+        )
+        self._arrives_at_once = self._to.zero and self._feed.zero
+        self._instant = self._arrives_at_once and self._back.zero
+        self._messages: dict[int, deque[Message]] = {}
+        self._reports: deque[Report] = deque()
+        # Orders that are not done, as far as was told: as they stand in the relation, and their instruments.
+        self._known: dict[int, tuple[int, Order]] = {}
+        # How many messages were sent either way; the last arrival by instrument; when the last report is due.
+        self._numbers, self._due = 0, 0
+        self._arrivals: dict[int, int] = {}
+
+    @property
+    def working(self) -> bool:
+        """See ExecutionClient."""
+        if self._messages or self._reports:
+            return True
+        if self._matching is not None and not self._matching.idle:
+            return True
+        return self._risk.watches_drawdown and any(holding.lots for _, holding in self._ledger)
+
+    def place(self, request: OrderRequest, now: int) -> list[OrderUpdate]:
+        """See ExecutionClient."""
+        order = self._requests.unchecked(request, now)
+        try:
+            working = self._requests.checked(order, request)
+            if self._matching is None:
+                raise DataError(f"{self._instruments[working.instrument]}: the book is absent")
+            self._check_risk(working.instrument, order, working.left, working.limit, now)
+        except DataError as error:
+            return [OrderUpdate(None, replace(order, status="refused", reason=str(error)))]
+        told = []
+        if not self._instant:
+            working.order = sent = replace(order, status="sent")
+            self._known[order.id] = (working.instrument, sent)
+            told.append(OrderUpdate(None, sent))
+        return told + self._send(Message(0, "order", order.id, working.instrument, working), now)
+
+    def refuse(self, request: OrderRequest, now: int, reason: str) -> list[OrderUpdate]:
+        """See ExecutionClient."""
+        order = self._requests.unchecked(request, now)
+        return [OrderUpdate(None, replace(order, status="refused", reason=reason))]
+
+    def modify(
+        self, order_id: int, volume: Number | None, price: Number | None, now: int
+    ) -> list[OrderUpdate]:
+        """See ExecutionClient."""
+        if order_id not in self._known:
+            return []
+        index, order = self._known[order_id]
+        try:
+            lots = None if volume is None else self._requests.lots(index, volume)
+            limit = None if price is None else self._requests.ticks(index, price)
+            one = self._instruments[index]
+            if order.price is None:
+                raise DataError(f"{one}: a market order cannot be modified")
+            left = (one.lots(str(order.volume)) if lots is None else lots) - one.lots(str(order.filled))
+            own = one.ticks(str(order.price)) if limit is None else limit
+            if left > 0:
+                self._check_risk(index, order, left, own, now)
+        except DataError as error:
+            row = replace(order, ts=now, reason=f"not modified: {error}")
+            self._known[order_id] = (index, row)
+            return [OrderUpdate(order, row)]
+        return self._send(Message(0, "modify", order_id, index, None, lots, limit), now)
+
+    def cancel(self, order_id: int, now: int, reason: str | None = None) -> list[OrderUpdate]:
+        """See ExecutionClient."""
+        if order_id not in self._known:
+            return []
+        index = self._known[order_id][0]
+        return self._send(Message(0, "cancel", order_id, index, reason=reason), now)
+
+    def before(self, instrument: int, time: int) -> None:
+        """See ExecutionClient."""
+        waiting = self._messages.get(instrument)
+        while waiting and waiting[0].arrival < time:
+            message = waiting.popleft()
+            self._act(message, message.arrival)
+        if waiting is not None and not waiting:
+            del self._messages[instrument]
+
+    def after(self, instrument: int, events: Sequence[MarketEvent], time: int, now: int) -> None:
+        """See ExecutionClient."""
+        if self._matching is None:
+            return
+        for change in self._matching.message(instrument, events, now):
+            self._report(change, time)
+        if self._risk.watches_drawdown:
+            self._mark()
+
+    def told(self, now: int) -> list[OrderUpdate]:
+        """See ExecutionClient."""
+        updates = []
+        while self._reports and self._reports[0].due <= now:
+            updates.append(self._tell(self._reports.popleft()))
+        return updates
+
+    def end(self, now: int) -> list[OrderUpdate]:
+        """See ExecutionClient."""
+        updates = [self._tell(report) for report in self._reports]
+        self._reports.clear()
+        for message in (message for own in self._messages.values() for message in own):
+            if message.kind == "order" and message.order_id in self._known:
+                row = self._known[message.order_id][1]
+                lost = replace(row, ts=now, status="cancelled", reason="the run ended before it arrived")
+                updates.append(self._tell(Report(now, lost, (), ())))
+        self._messages.clear()
+        return updates
+
+    def open_orders(self) -> list[int]:
+        """See ExecutionClient."""
+        return sorted(self._known)
+
+    def position(self, symbol: str) -> Decimal:
+        """See ExecutionClient."""
+        return self._ledger.position(symbol)
+
+    def positions(self) -> Iterator[PositionSummary]:
+        """See ExecutionClient; valued at the mid of the book."""
+        for index, holding in self._ledger:
+            one = self._instruments[index]
+            position = one.volume(holding.lots)
+            cash, fees = self._ledger.cash(index), self._ledger.fees(index)
+            mark = self._mid(index)
+            worth = None if mark is None else EXACT.add(cash, EXACT.multiply(position, mark))
+            profit = None if worth is None else EXACT.subtract(worth, fees)
+            realised = self._ledger.realised(index)
+            yield PositionSummary(one.venue, one.symbol, position, cash, mark, profit, fees, realised)
+
+    def places(self, instrument: int) -> Iterable[Mapping[str, object]]:
+        """See ExecutionClient."""
+        if self._matching is None:
+            return
+        for order in self._matching.resting.get(instrument, {}).values():
+            ahead = order.front if order.ahead is None else sum(order.ahead.values())
+            row = order.order
+            yield {"id": row.id, "side": row.side, "price": order.limit, "left": order.left, "ahead": ahead}
+
+    def save(self) -> SavedAccount:
+        """See ExecutionClient."""
+        matching = self._matching
+        return SavedAccount(
+            [] if matching is None else [order.save() for order in matching.orders()],
+            [] if matching is None else matching.displayed.save(),
+            [] if matching is None else sorted(matching.executes),
+            [_saved(message) for own in self._messages.values() for message in own],
+            [SavedReport(r.due, r.order, list(r.fills), list(r.executions)) for r in self._reports],
+            list(self._known.values()),
+            self._ledger.save(),
+            self._numbers,
+            dict(self._arrivals),
+            self._due,
+            list(self._risk.sent),
+            str(self._risk.worth),
+            str(self._risk.peak),
+        )
+
+    def load(self, saved: SavedAccount, indexes: Sequence[int]) -> None:
+        """See ExecutionClient."""
+        if self._matching is not None:
+            for one in saved.resting:
+                order = Working.load(one, indexes[one.instrument])
+                self._matching.resting.setdefault(order.instrument, {})[order.order.id] = order
+            self._matching.displayed.load([(indexes[index], *rest) for index, *rest in saved.taken])
+            self._matching.executes = {indexes[index] for index in saved.executes}
+        for message in saved.messages:
+            own = _loaded(message, indexes)
+            self._messages.setdefault(own.instrument, deque()).append(own)
+        for report in saved.reports:
+            executions = [_moved(one, indexes) for one in report.executions]
+            self._reports.append(Report(report.due, report.order, report.fills, executions))
+        self._known = {row.id: (indexes[index], row) for index, row in saved.known}
+        self._ledger.load(saved.holdings, indexes)
+        self._numbers, self._due = saved.numbers, saved.due
+        self._arrivals = {indexes[index]: time for index, time in saved.arrivals.items()}
+        self._risk.sent = deque(saved.sent)
+        self._risk.worth, self._risk.peak = Decimal(saved.worth), Decimal(saved.peak)
+
+    def _send(self, message: Message, now: int) -> list[OrderUpdate]:
+        """Sends a message; what is told of it at once."""
+        index, order_id = message.instrument, message.order_id
+        self._numbers += 1
+        if self._arrives_at_once:
+            self._act(message, now)
+            return self.told(now) if self._instant else []
+        arrival = now + self._feed.of(order_id, self._numbers) + self._to.of(order_id, self._numbers)
+        # One line to each instrument: what is sent later does not arrive earlier.
+        arrival = self._arrivals[index] = max(arrival, self._arrivals.get(index, arrival))
+        self._messages.setdefault(index, deque()).append(replace(message, arrival=arrival))
+        return []
+
+    def _act(self, message: Message, time: int) -> None:
+        """A message has arrived."""
+        matching, index, order_id = self._matching, message.instrument, message.order_id
+        if matching is None:
+            return
+        if message.order is not None:
+            change: Change | None = matching.place(message.order, time)
+        elif message.kind == "modify":
+            change = matching.modify(index, order_id, message.lots, message.limit, time)
+        else:
+            change = matching.cancel(index, order_id, time, message.reason)
+        if change is not None:
+            self._report(change, time)
+
+    def _report(self, change: Change, time: int) -> None:
+        """Sends back what has become of an order."""
+        due = 0
+        if not self._instant:
+            self._numbers += 1
+            due = self._due = max(time + self._back.of(change.order.id, self._numbers), self._due)
+        self._reports.append(Report(due, change.order, change.fills, change.executions))
+
+    def _tell(self, report: Report) -> OrderUpdate:
+        """The strategy is told: its positions have what was executed."""
+        row = report.order
+        index, before = self._known.pop(row.id, (-1, None))
+        for execution in report.executions:
+            self._ledger.trade(execution)
+        if row.status in ("sent", "resting"):
+            if before is None:
+                index = self._instruments.index(row.venue, row.symbol)
+            self._known[row.id] = (index, row)
+        return OrderUpdate(before, row, tuple(report.fills))
+
+    def _check_risk(self, index: int, order: Order, lots: int, limit: int | None, now: int) -> None:
+        """Raises DataError with the reason for a refusal."""
+        one, buys = self._instruments[index], order.side == "buy"
+        known = (row for i, row in self._known.values() if i == index and row.side == order.side)
+        waiting = sum((row.volume - row.filled for row in known if row.id != order.id), Decimal(0))
+        price = limit
+        if price is None and self._books is not None:
+            price = self._books.best(index)[Side.ASK if buys else Side.BID]
+        volume = one.volume(lots)
+        exposure = Exposure(
+            volume if buys else -volume,
+            None if price is None else one.price(price),
+            one.volume(self._ledger.held(index)),
+            waiting,
+        )
+        reason = self._risk.refusal(exposure, now)
+        if reason is not None:
+            raise DataError(f"{one}: {reason}")
+
+    def _mark(self) -> None:
+        """Tells the risk check what the account is worth, where every book has a mid."""
+        profits = [position.profit for position in self.positions()]
+        if None not in profits:
+            self._risk.mark(sum((p for p in profits if p is not None), Decimal(0)))
+
+    def _mid(self, instrument: int) -> Decimal | None:
+        bid, ask = (None, None) if self._books is None else self._books.best(instrument)
+        return None if bid is None or ask is None else self._instruments[instrument].tick * (bid + ask) / 2
+
+
+def _saved(message: Message) -> SavedMessage:
+    order = None if message.order is None else message.order.save()
+    return SavedMessage(
+        message.arrival, message.kind, message.order_id, message.instrument, order, message.lots,
+        message.limit, message.reason,
+    )  # fmt: skip
+
+
+def _loaded(saved: SavedMessage, indexes: Sequence[int]) -> Message:
+    index = indexes[saved.instrument]
+    order = None if saved.order is None else Working.load(saved.order, index)
+    return Message(
+        saved.arrival, saved.kind, saved.order_id, index, order, saved.lots, saved.limit, saved.reason  # type: ignore[arg-type]
+    )
+
+
+def _moved(one: Execution, indexes: Sequence[int]) -> Execution:
+    return Execution(indexes[one.instrument], one.lots, one.ticks, one.fee)
