@@ -18,6 +18,7 @@ from .backends import Backend, start_runtime
 from .changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
 from .checkpoint.state import EngineState
 from .checkpoint.transfer import restore_state, saved_state
+from .clients.interface import ClientInterface
 from .encoding import encode_row, event_batch
 from .held_rows import HeldRows
 from .live_view import LiveView, live_views, missing_view
@@ -43,7 +44,7 @@ _INSERT, _DELETE = 0, 1
 _ENDS = END_OF_EVENT | END_OF_MESSAGE
 
 
-class Engine:
+class Engine(ClientInterface):
     """Keeps the views of a program fresh at every event. One thread owns an engine.
 
     backend: "numba", or "interpreter", the slow reference.
@@ -89,7 +90,7 @@ class Engine:
         self._replacements = Replacements(self._replaced)
         self._on_error = on_error
         self._subscribers = Subscribers(self.problems, lambda *failed: self._on_error(*failed))
-        self._queue: deque[Callable[[], None]] = deque()
+        self._queue: deque[Callable[[], object]] = deque()
         # No watches, none to set, and nothing queued: changes go straight to the runtime.
         self._quiet = True
         self._applying = False
@@ -285,7 +286,7 @@ class Engine:
         self._settle()
 
     def _between_messages(self, refused: str) -> None:
-        if self._applying or self._message_open:
+        if not self.between_messages:
             raise DataError(f"{refused} inside a message; do it after its last event")
 
     def map_sizes(self) -> dict[str, int]:
@@ -300,6 +301,11 @@ class Engine:
     def keeps_rows(self) -> bool:
         """Whether the rows of all relations are kept."""
         return self._rows.kept is not None
+
+    @property
+    def between_messages(self) -> bool:
+        """Whether no message is open, so that views are as of the end of one."""
+        return not (self._applying or self._message_open)
 
     @property
     def reads_clock(self) -> bool:
@@ -415,12 +421,14 @@ class Engine:
 
     def _run(self, batch: ChangeBatch) -> None:
         count = len(batch.flags)
-        if self._quiet:
+        if self._quiet and not self._queue:
             self._runtime.apply(batch, 0)
             self._advance(batch, 0, count)
             return
         self._applying = True
         try:
+            if not self._message_open:
+                self._drain()
             done = 0
             while done < count:
                 part = to_message_end(batch, done) if self._queue else batch

@@ -28,7 +28,7 @@ from .map_entries import (
     exact_words,
 )
 from .map_matching import Match
-from .recorded import FiringRecorder, Recording
+from .recorded import FiringRecorder, Recording, words_of
 from .runtime import Firing, PlainFiring, PlainRow, Row, Runtime, Watch, Word
 
 Key = tuple[Word, ...]
@@ -37,11 +37,14 @@ Look = dict[Key, tuple[Row, bool]]
 
 
 class InterpreterRuntime:
-    """Implements `Runtime` as its documentation reads; `dictionary` encodes the text constants."""
+    """Implements `Runtime` as its documentation reads; `dictionary` encodes the text constants.
 
-    def __init__(self, program: Program, dictionary: Dictionary):
+    interpreter: of the same program, which runs it; one of its own unless given.
+    """
+
+    def __init__(self, program: Program, dictionary: Dictionary, interpreter: Interpreter | None = None):
         self._program = program
-        self._interpreter = Interpreter(program, dictionary)
+        self._interpreter = interpreter or Interpreter(program, dictionary)
         self._watches: tuple[Watch, ...] = ()
         self._looks: list[Look] = []
         self._firings: list[Firing] = []
@@ -117,6 +120,10 @@ class InterpreterRuntime:
             rows = list(self._interpreter.rows(view))
         for key, count, columns in rows:
             yield key, PlainRow(count, columns)
+
+    def row_words(self, view: str) -> np.ndarray:
+        """All rows of a view, encoded as one array."""
+        return words_of(self._program.result(view), self.rows(view))
 
     def map_sizes(self) -> dict[str, int]:
         return {m.name: len(self._interpreter.map(m.name)) for m in self._program.maps}

@@ -4,8 +4,11 @@ from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from orderbook.dictionary import Dictionary
 from orderbook.errors import DataError
+from views.compiler.binding.bound import ShownBy
 from views.compiler.m3 import Result
 from views.compiler.program import CompiledProgram
 from views.compiler.types import Column, Kind, Type
@@ -20,7 +23,8 @@ Key = tuple[Value, ...]
 class ViewLayout:
     """How one view's keys and rows are decoded.
 
-    `order` gives, for each key column as users see it, its place in the runtime's keys.
+    `order` gives, for each key column as users see it, its place in the runtime's keys; `shown_by` is the
+    view's ORDER BY.
     """
 
     result: Result
@@ -30,6 +34,7 @@ class ViewLayout:
     index: Mapping[str, int]
     decoders: tuple[Callable[[Any], Value], ...]
     dictionary: Dictionary
+    shown_by: tuple[ShownBy, ...] = ()
 
     def key(self, key: tuple[Word, ...]) -> Key:
         """A runtime's key as users see it."""
@@ -54,8 +59,13 @@ class ViewLayout:
         return None if row is None else ViewRow(self, row)
 
 
-def view_layout(result: Result, key_names: tuple[str, ...], dictionary: Dictionary) -> ViewLayout:
-    """The layout of a view; `key_names` are its keys in the order users see."""
+def view_layout(
+    result: Result,
+    key_names: tuple[str, ...],
+    dictionary: Dictionary,
+    shown_by: tuple[ShownBy, ...] = (),
+) -> ViewLayout:
+    """The layout of a view; `key_names` are its keys in the order users see, `shown_by` its ORDER BY."""
     places = {key.name: place for place, key in enumerate(result.keys)}
     order = tuple(places[name] for name in key_names)
     keys = [result.keys[place] for place in order]
@@ -67,6 +77,7 @@ def view_layout(result: Result, key_names: tuple[str, ...], dictionary: Dictiona
         {c.name: i for i, c in enumerate(result.columns)},
         tuple(decoder(c.type, dictionary) for c in result.columns),
         dictionary,
+        shown_by,
     )
 
 
@@ -113,7 +124,7 @@ def column_types(row: ViewRow) -> Iterator[Type]:
 
 
 class LiveView(Mapping[Key, ViewRow]):
-    """The rows of a view as of the last change applied, by key.
+    """The rows of a view as of the last change applied, by key; in the view's ORDER BY, if it has one.
 
     A key is the tuple of the GROUP BY values in their order, `()` for a view of one row; without
     aggregates, of the columns that its rows are made from. A key of one column may be given bare.
@@ -151,9 +162,33 @@ class LiveView(Mapping[Key, ViewRow]):
         return tuple(self._layout.index)
 
     def pairs(self) -> Iterator[tuple[Key, ViewRow]]:
-        """Keys and rows in any order, all as of the moment the first is asked for."""
-        for key, row in list(self._runtime.rows(self.name)):
-            yield self._layout.key(key), ViewRow(self._layout, row)
+        """Keys and rows, all as of the moment the first is asked for."""
+        layout = self._layout
+        if not layout.shown_by:
+            for key, row in list(self._runtime.rows(self.name)):
+                yield layout.key(key), ViewRow(layout, row)
+            return
+        found = [(layout.key(key), ViewRow(layout, row)) for key, row in self._runtime.rows(self.name)]
+        for item in reversed(layout.shown_by):
+            found.sort(key=lambda pair: _place(pair[1][item.name], item), reverse=item.descending)
+        yield from found
+
+    def first(self, count: int = 1) -> list[ViewRow]:
+        """The first rows by the view's ORDER BY. Raises DataError for a view without one."""
+        return self._ordered()[:count]
+
+    def last(self, count: int = 1) -> list[ViewRow]:
+        """The last rows by the view's ORDER BY, the last one first. Raises DataError as `first`."""
+        return self._ordered()[::-1][:count]
+
+    def _ordered(self) -> list[ViewRow]:
+        if not self._layout.shown_by:
+            raise DataError(f"view {self.name} has no ORDER BY, so no row of it is the first")
+        return list(self.values())
+
+    def row_words(self) -> np.ndarray:
+        """All rows encoded, in any order: int64[n, words of the key and of the row]; see RowFormat."""
+        return self._runtime.row_words(self.name)
 
     def __getitem__(self, key: object) -> ViewRow:
         row = self._runtime.row(self.name, self._layout.encode_key(key))
@@ -184,12 +219,20 @@ def live_views(
     keys = {v.name: tuple(k.name for k in v.keys) for v in program.views}
     views = {}
     for result in program.program.results:
-        layout = view_layout(result, keys[result.name], program.dictionary)
+        name = result.name
+        layout = view_layout(result, keys[name], program.dictionary, program.order(name))
         views[result.name] = before[result.name] if result.name in before else LiveView(layout, runtime)
         views[result.name].follow(layout, runtime)
     for name in before.keys() - views.keys():
         before[name].end()
     return views
+
+
+def _place(value: Any, item: ShownBy) -> tuple[bool, Any]:
+    """What a row is sorted by; NULL has a place before or after all values."""
+    if value is None:
+        return item.nulls_first == item.descending, 0
+    return item.nulls_first != item.descending, value
 
 
 class _Items(ItemsView[Key, ViewRow]):

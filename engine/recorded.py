@@ -1,7 +1,7 @@
 """Changes of rows of watched views as arrays, recorded while changes are applied."""
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Protocol
@@ -94,12 +94,9 @@ class FiringRecorder:
 
     def rows(self, view: str) -> tuple[np.ndarray, np.ndarray]:
         """See Recorder."""
-        result = self._program.result(view)
-        pairs = list(self._runtime.rows(view))
-        keys = [_key_words(result, key) for key, _ in pairs]
-        rows = [_row_words(result, row) for _, row in pairs]
-        return _matrix(keys, len(result.keys)), _matrix(rows, RowFormat(result).words)
-
+        words = self._runtime.row_words(view)
+        count = len(self._program.result(view).keys)
+        return words[:, :count], words[:, count:]
 
     def pending(self) -> tuple[Records, ...]:
         """See Recorder."""
@@ -126,6 +123,12 @@ def unpacked(
         (form.decoded_key(key), UnpackedRow(row, form.columns))
         for key, row in zip(key_values, row_values, strict=False)
     ]
+
+
+def words_of(result: Result, pairs: Iterable[tuple[tuple[Word, ...], Row]]) -> np.ndarray:
+    """Keys and rows, as runtimes have them, as words: int64[n, words of the key and of the row]."""
+    rows = [_key_words(result, key) + _row_words(result, row) for key, row in pairs]
+    return _matrix(rows, len(result.keys) + RowFormat(result).words)
 
 
 def _records(result: Result, found: Sequence[tuple[int, Firing]]) -> Records:

@@ -109,6 +109,9 @@ class Runtime(Protocol):
     def rows(self, view: str) -> Iterator[tuple[tuple[Word, ...], Row]]:
         """All rows of a view as of the last change, in any order."""
 
+    def row_words(self, view: str) -> np.ndarray:
+        """All rows of a view, in any order: int64[n, words of the key and of the row]; see RowFormat."""
+
     def map_sizes(self) -> dict[str, int]:
         """Entries of every map, by name."""
 

@@ -78,3 +78,4 @@ class Subscribers:
         subscription.active = False
         error = ViewDropped(f"view {subscription.view} was dropped; its subscription has ended")
         self._on_error(subscription, error)
+        subscription.ended()

@@ -60,9 +60,9 @@ class ViewDropped(DataError):
 
 
 class Subscription:
-    """A handle of `Engine.subscribe`; `when` is the condition's text."""
+    """A handle of `Engine.subscribe`; `when` is the condition's text, `ended` is called if the view goes."""
 
-    __slots__ = ("_cancel", "active", "callback", "layout", "watch", "when")
+    __slots__ = ("_cancel", "active", "callback", "ended", "layout", "watch", "when")
 
     def __init__(
         self,
@@ -77,6 +77,7 @@ class Subscription:
         self.callback = callback
         self.when = when
         self.active = True
+        self.ended: Callable[[], object] = lambda: None
         self._cancel = cancel
 
     @property

@@ -228,9 +228,7 @@ def query(
         str | None, typer.Option("--as-of", help="STAMP[,SWITCH,SEQUENCE]; without it, the last.")
     ] = None,
     view: Annotated[str | None, typer.Option("--view", help="A view instead of a query.")] = None,
-    key: Annotated[
-        list[str] | None, typer.Option("--key", help="The row of a view with this key; a value each.")
-    ] = None,
+    key: RowKey = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Write it to FILE.parquet, .csv or .ndjson.", metavar="FILE")
     ] = None,
@@ -241,7 +239,7 @@ def query(
     """Look up rows of a backtest or a streaming job, as of any version, by SQL or by key."""
     from orderbook.commands.query import query as command
 
-    command(job, sql, as_of, view, key or (), out, tentative)
+    command(QuerySource(None, log, None, config), view, at, key or ())
 
 
 @app.command()
@@ -281,9 +279,26 @@ def replan(
     command(source, config, view or (), out)
 
 
+    config: Config = None,
 @app.command()
 def explain(
     view: Annotated[str, typer.Argument(help="A view, or a .sql file.")],
+    from orderbook.commands.query_source import QuerySource
+
+    command(QuerySource(job, log, url, config), sql, at, view, key or (), out, tentative)
+
+
+@app.command()
+def why(
+    view: Annotated[str, typer.Argument(help="A view of the run.")],
+    at: Annotated[str, typer.Option("--at", help="STAMP,SWITCH,SEQUENCE of one event.")],
+    key: RowKey = None,
+    log: LogFolder = None,
+    config: Config = None,
+) -> None:
+    """Show what one event of a run's log did to a view, statement by statement, and what followed from it."""
+    from orderbook.commands.query_source import QuerySource
+    from orderbook.commands.why import why as command
     stage: Annotated[
         Stage | None,
         typer.Option("--stage", help="One stage of the compiler; without it, an overview with costs."),

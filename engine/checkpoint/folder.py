@@ -93,8 +93,12 @@ def _publish(
     files.sync_folder(path.parent)
 
 
-def newest_checkpoint(folder: Path, program: bytes, files: Files | None = None) -> Checkpoint | None:
+def newest_checkpoint(
+    folder: Path, program: bytes, files: Files | None = None, *, before: int | None = None
+) -> Checkpoint | None:
     """The newest checkpoint of a program whose whole file verifies; None where there is none.
+
+    before: only of those whose last event has an earlier stamp, ns.
 
     A file that is torn, damaged, of another format or of another program is passed over with a warning
     that names it and says why.
@@ -110,6 +114,8 @@ def newest_checkpoint(folder: Path, program: bytes, files: Files | None = None) 
             header, sections = read_file(files, path)
             if header.program != program:
                 raise CheckpointError(path, "it is of another program")
+            if before is not None and header.stamp >= before:
+                continue
             return Checkpoint(path, program, header.position, header.stamp, sections)
         except CheckpointError as error:
             _LOG.warning("%s; an older checkpoint or the log is used instead", error)

@@ -1,21 +1,22 @@
-"""`orderbook query`: rows of a job's views as of a version, by key or by SQL."""
+"""`orderbook query`: rows of views as of a version, by key or by SQL: of a job, a run's log or a monitor."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 
+from orderbook.commands.query_source import QuerySource, query_log, remote_query
 from orderbook.errors import UserError
-from orderbook.jobs import open_job
+from orderbook.jobs.job import Job
 from orderbook.jobs.manifest import JobVersion
 
 _SHOWN_ROWS = 50
 
 
 def query(
-    job: Path,
+    source: QuerySource,
     sql: str | None,
-    as_of: str | None,
+    at: str | None,
     view: str | None,
     key: Sequence[str],
     out: Path | None,
@@ -23,23 +24,52 @@ def query(
 ) -> None:
     """Print what a query, a view or one of its rows is; with `out` all of it goes to a file.
 
-    Raises UserError where neither or both of SQL and a view are given, and as `Job` does.
+    Raises UserError where neither or both of SQL and a view are given, and as what is asked does.
     """
     if (sql is None) is (view is None):
         raise UserError('give one: "SELECT …" over the views, or --view VIEW')
-    if tentative and view is None:
-        raise UserError("--tentative is for a view; give --view VIEW")
     if key and view is None:
         raise UserError("--key names a row of a view; give --view VIEW")
-    opened, version = open_job(job), None if as_of is None else parsed_version(as_of)
-    if sql is not None:
-        frame = opened.sql(sql, version)
-    elif key and view is not None:
-        row = opened.lookup(view, key, version, tentative=tentative)
-        frame = opened.view(view, version).clear() if row is None else pl.DataFrame([row])
+    job = source.opened_job()
+    if tentative and (view is None or job is None):
+        raise UserError("--tentative is for a view of a job; give --view VIEW and --job DIR")
+    version = None if at is None else parsed_version(at)
+    if job is not None:
+        _show(_of_job(job, sql, version, view, key, tentative), out)
+    elif source.url is not None:
+        if version is not None:
+            raise UserError("--at is of a log or a job; a running monitor has its state now")
+        _show(remote_query(source.url, sql or _select(view, key)), out)
     else:
-        assert view is not None
-        frame = opened.view(view, version, tentative=tentative)
+        frame, note = query_log(source.configuration(), sql, view, key, version)
+        _show(frame, out)
+        print(note)
+
+
+def _of_job(
+    job: Job,
+    sql: str | None,
+    version: JobVersion | None,
+    view: str | None,
+    key: Sequence[str],
+    tentative: bool,
+) -> pl.DataFrame:
+    if sql is not None:
+        return job.sql(sql, version)
+    assert view is not None
+    if not key:
+        return job.view(view, version, tentative=tentative)
+    row = job.lookup(view, key, version, tentative=tentative)
+    return job.view(view, version).clear() if row is None else pl.DataFrame([row])
+
+
+def _select(view: str | None, key: Sequence[str]) -> str:
+    if key:
+        raise UserError('--key is of a job or a log; ask "SELECT … WHERE …"')
+    return f'SELECT * FROM "{view}"'
+
+
+def _show(frame: pl.DataFrame, out: Path | None) -> None:
     if out is not None:
         _write(frame, out)
         return
@@ -55,7 +85,7 @@ def parsed_version(text: str) -> JobVersion:
     parts = text.split(",")
     if not (1 <= len(parts) <= 3 and all(part.strip().lstrip("-").isdecimal() for part in parts)):
         raise UserError(
-            f"--as-of {text}: expected STAMP, or STAMP,SWITCH,SEQUENCE, as the history's columns have it"
+            f"--at {text}: expected STAMP, or STAMP,SWITCH,SEQUENCE, as the history's columns have it"
         )
     last = 2**63 - 1
     stamp, switch, sequence = [int(part) for part in parts] + [last] * (3 - len(parts))

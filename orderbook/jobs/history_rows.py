@@ -8,11 +8,11 @@ import pyarrow as pa
 from engine.changes import NULL_CODE
 from engine.distribution.history import History
 from engine.row_format import RowFormat
+from orderbook.arrow_columns import column_array
 from orderbook.dictionary import Dictionary
-from orderbook.errors import DataError
 from orderbook.jobs.layout import GONE, MULTIPLICITY, VERSION_COLUMNS, history_of, schema_of
 from views.compiler.m3 import Result
-from views.compiler.types import Kind, Type
+from views.compiler.types import Type
 
 
 class HistoryTables:
@@ -53,36 +53,4 @@ class HistoryTables:
     def _array(
         self, name: str, kind: Type, values: np.ndarray, there: np.ndarray, high: np.ndarray | None = None
     ) -> pa.Array:
-        form = self._schema.field(name).type
-        if kind.kind is Kind.TEXT:
-            return self._texts(values, there)
-        if pa.types.is_decimal(form):
-            return _decimals(name, form, values, high, there)
-        if kind.kind is Kind.DOUBLE:
-            return pa.array(values.view(np.float64), form, mask=~there)
-        if kind.kind is Kind.BOOLEAN:
-            return pa.array(values != 0, form, mask=~there)
-        return pa.array(values, pa.int64(), mask=~there).cast(form)
-
-    def _texts(self, codes: np.ndarray, there: np.ndarray) -> pa.Array:
-        found, places = np.unique(codes[there], return_inverse=True)
-        indices = np.zeros(len(codes), np.int32)
-        indices[there] = places
-        strings = pa.array(self._words.decode_all(found), pa.string())
-        return pa.DictionaryArray.from_arrays(pa.array(indices, mask=~there), strings).cast(pa.string())
-
-
-def _decimals(
-    name: str, form: pa.DataType, low: np.ndarray, high: np.ndarray | None, there: np.ndarray
-) -> pa.Array:
-    """128-bit integers, as low and high words, as decimals; a value of 64 bits has its sign as high word."""
-    words = np.empty((len(low), 2), np.int64)
-    words[:, 0], words[:, 1] = low, low >> 63 if high is None else high
-    words[~there] = 0
-    bits = pa.array(there).buffers()[1]
-    array = pa.Array.from_buffers(form, len(low), [bits, pa.py_buffer(words)])
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        raise DataError(f"{name}: a value has more than {form.precision} digits; none is kept") from None
-    return array
+        return column_array(name, self._schema.field(name).type, kind, self._words, values, there, high)

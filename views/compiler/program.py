@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -20,16 +20,17 @@ from views.compiler.maintenance.compile import Compiler
 from views.compiler.maintenance.materialisation_level import Level, Levels, level_of
 from views.compiler.translation.translate import CalculusView, Translator
 
+from .ibis_text import IbisExpression, ibis_text, is_ibis
 from .m3 import Program
 from .types import Relation
-
 from .unique_names import UniqueNames
 if TYPE_CHECKING:
     import polars as pl
 
     from engine.changes import ChangeBatch
 
-Sql = str | Path | Sequence[str | Path] | Mapping[str, str]
+Text = str | Path | IbisExpression
+Sql = Text | Sequence[Text] | Mapping[str, str | IbisExpression]
 # The file that SQL stands in, None for text given in code, and the SQL.
 SourceText = tuple[str | None, str]
 
@@ -100,9 +101,10 @@ def compile_views(
 ) -> CompiledProgram:
     """Compiles CREATE STREAM, CREATE TABLE and CREATE VIEW statements, and M3, into one program.
 
-    sql: SQL text; a path of a .sql file (one line that ends in .sql); a list of texts and paths; or a
-        mapping of file names to their SQL. M3 written by hand is a file that ends in .m3, or a text that
-        begins as M3 does; it may read the maps of all SQL beside it.
+    sql: SQL text; a path of a .sql file (one line that ends in .sql); an expression of ibis; a list of
+        these; or a mapping of file names, of which a query without a name takes its own, to SQL or ibis.
+        M3 written by hand is a file that ends in .m3, or a text that begins as M3 does; it may read the
+        maps of all SQL beside it.
     params: what `:name` stands for; a float is the decimal that its repr shows.
     dictionary: shared with other programs; a new one unless given.
     materialize: "none", "first" or "full", how much of a view is kept that does not say so itself.
@@ -166,13 +168,16 @@ def _with_keys_named_apart(view: CalculusView) -> CalculusView:
 def texts_of(sql: Sql) -> list[SourceText]:
     """The SQL of what `compile_views` takes. Raises SourceError for a file that cannot be read."""
     if isinstance(sql, Mapping):
-        return list(sql.items())
-    if isinstance(sql, str | Path):
+        return [(name, one if isinstance(one, str) else ibis_text(one)) for name, one in sql.items()]
+    if isinstance(sql, str | Path) or is_ibis(sql):
         return [_text(sql)]
-    return [_text(item) for item in sql]
+    return [_text(item) for item in cast(Sequence[Text], sql)]
 
 
-def _text(sql: str | Path) -> SourceText:
+def _text(sql: Text) -> SourceText:
+    if is_ibis(sql):
+        return None, ibis_text(sql)
+    assert isinstance(sql, str | Path)
     if isinstance(sql, str) and ("\n" in sql or not sql.endswith((".sql", ".m3"))):
         return None, sql
     try:

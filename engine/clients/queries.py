@@ -1,0 +1,56 @@
+"""Ad-hoc SQL over what an engine holds at one moment."""
+
+import asyncio
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from views.compiler.program import CompiledProgram
+
+from .duckdb_run import Running, run
+from .ibis_sql import Question, question_text
+from .query_plan import QueryPlan, QueryPlanner
+from .snapshot import Snapshot, snapshot
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+
+def query(engine: "Engine", sql: Question) -> pl.DataFrame:
+    """See `ClientInterface.query`."""
+    plan = planned(engine.program, sql)
+    return answered(plan, snapshot(engine, plan.reads))
+
+
+async def query_async(engine: "Engine", sql: Question) -> pl.DataFrame:
+    """See `ClientInterface.query_async`."""
+    plan = await asyncio.to_thread(planned, engine.program, sql)
+    taken, running = snapshot(engine, plan.reads), Running()
+    try:
+        return await asyncio.to_thread(answered, plan, taken, running)
+    except asyncio.CancelledError:
+        running.stop()
+        raise
+
+
+def planned(program: CompiledProgram, sql: Question) -> QueryPlan:
+    """How a query is answered; in any thread. Raises SqlError with line and column."""
+    return _planner(program).plan(question_text(sql))
+
+
+def answered(plan: QueryPlan, taken: Snapshot, running: Running | None = None) -> pl.DataFrame:
+    """The answer over a snapshot of what the plan reads; in any thread. Raises SqlError, DataError."""
+    return run(plan.sql, taken.tables(), plan.parameters, plan.columns, running or Running())
+
+
+_lock = Lock()
+# The planner of the program that was asked last.
+_last: list[tuple[CompiledProgram, QueryPlanner]] = []
+
+
+def _planner(program: CompiledProgram) -> QueryPlanner:
+    with _lock:
+        if not _last or _last[0][0] is not program:
+            _last[:] = [(program, QueryPlanner(program))]
+        return _last[0][1]

@@ -1,0 +1,120 @@
+"""Rows of views and relations at one moment: copied on the engine's thread, made tables in any other."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from engine.changes import NULL_CODE
+from engine.relation_rows import Rows
+from engine.row_format import RowFormat
+from engine.subscriptions import Version
+from orderbook.arrow_columns import column_array
+from orderbook.arrow_types import MOST_DIGITS, arrow_type
+from orderbook.dictionary import Dictionary
+from orderbook.errors import DataError
+from views.compiler.m3 import Result
+from views.compiler.types import Kind, Relation, Type
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+_TIMESTAMP = pa.timestamp("ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What an engine held after one event.
+
+    views: by name, how rows are read, and int64[n, words of the key and of the row]. relations: by name, the
+    declaration, and the rows with how often each stands.
+    """
+
+    version: Version
+    views: Mapping[str, tuple[Result, np.ndarray]]
+    relations: Mapping[str, tuple[Relation, Rows]]
+    dictionary: Dictionary
+
+    def tables(self) -> dict[str, pa.Table]:
+        """All rows by name, each as often as it stands; may be called in any thread.
+
+        Types are those of `table_schema`. Raises DataError for a value of more than 38 digits.
+        """
+        words = self.dictionary
+        views = {name: view_table(result, rows, words) for name, (result, rows) in self.views.items()}
+        relations = {name: relation_table(one, rows, words) for name, (one, rows) in self.relations.items()}
+        return views | relations
+
+
+def snapshot(engine: "Engine", names: Iterable[str]) -> Snapshot:
+    """Copies what the views and relations of these names hold after the last event applied.
+
+    On the engine's thread. Raises DataError for a relation whose rows are not kept, saying what to do.
+    """
+    views, relations = {}, {}
+    declared = {relation.name: relation for relation in engine.program.relations}
+    for name in names:
+        if name in engine.views:
+            view = engine[name]
+            views[name] = view.layout.result, view.row_words()
+        else:
+            relations[name] = declared[name], _kept_rows(engine, name)
+    return Snapshot(engine.version, views, relations, engine.dictionary)
+
+
+def _kept_rows(engine: "Engine", relation: str) -> Rows:
+    try:
+        return engine.rows_of(relation)
+    except DataError:
+        raise DataError(
+            f"the rows of {relation} are not kept, so they cannot be queried; query a view "
+            f"({', '.join(engine.views) or 'there is none'}), or what a view's definition says of "
+            f"{relation}, or start with Engine(keep_rows=True), or keep_rows = true in [engine]"
+        ) from None
+
+
+def view_table(result: Result, rows: np.ndarray, words: Dictionary) -> pa.Table:
+    """Rows of a view as a table, from words laid out as `RowFormat` says."""
+    form = RowFormat(result)
+    own = rows[:, form.key_count :]
+    if len(own) and own[:, 0].max() > 1:
+        own = np.repeat(own, own[:, 0], axis=0)
+    arrays = []
+    for column, (at, wide) in zip(result.columns, form.columns, strict=True):
+        values = np.ascontiguousarray(own[:, at + 1])
+        high = np.ascontiguousarray(own[:, at + 2]) if wide else None
+        what = f"{result.name}.{column.name}"
+        type_ = table_type(column.type, what)
+        arrays.append(column_array(what, type_, column.type, words, values, own[:, at] != 0, high))
+    return pa.table(arrays, names=[column.name for column in result.columns])
+
+
+def relation_table(relation: Relation, rows: Rows, words: Dictionary) -> pa.Table:
+    """Rows of a relation as a table, each as often as it stands."""
+    values, counts = rows
+    own = np.repeat(values, np.maximum(counts, 0), axis=0)
+    arrays = []
+    for place, column in enumerate(relation.columns):
+        codes = np.ascontiguousarray(own[:, place])
+        what = f"{relation.name}.{column.name}"
+        type_ = table_type(column.type, what)
+        arrays.append(column_array(what, type_, column.type, words, codes, codes != NULL_CODE))
+    return pa.table(arrays, names=[column.name for column in relation.columns])
+
+
+def table_schema(of: Result | Relation) -> pa.Schema:
+    """The columns of a view or relation as tables have them.
+
+    DECIMAL is decimal128(38, scale), INTEGER int64 or, beyond its range, decimal128(38, 0); TIMESTAMP
+    is timestamp("ns"), in UTC. Raises DataError for a column of more than 38 decimal places.
+    """
+    return pa.schema([(c.name, table_type(c.type, f"{of.name}.{c.name}")) for c in of.columns])
+
+
+def table_type(kind: Type, what: str) -> pa.DataType:
+    """The Arrow type of a column named `what`; see `table_schema`."""
+    if kind.kind is Kind.DECIMAL and kind.scale > MOST_DIGITS:
+        raise DataError(f"{what} has more than {MOST_DIGITS} decimal places; read it with engine[…]")
+    return _TIMESTAMP if kind.kind is Kind.TIMESTAMP else arrow_type(kind, what)

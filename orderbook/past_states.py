@@ -1,0 +1,174 @@
+"""What a run was at any version that its log still holds, from the nearest checkpoint; neither is touched."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.checkpoint.folder import Checkpoint, newest_checkpoint
+from engine.checkpoint.program_hash import program_hash
+from engine.log.files import OsFiles
+from engine.log.reader import LogReader
+from engine.log.records import Position, Record
+from engine.log.segments import bases
+from engine.subscriptions import Version
+from orderbook import journal
+from orderbook.commands.common import piped, started, warm_up
+from orderbook.configuration import Configuration
+from orderbook.errors import DataError, SourceError, UserError
+from orderbook.instruments import Instrument, Instruments
+from orderbook.journal import Asked, Kind, Known, Lifecycle
+from orderbook.past import checkpoints_of
+from orderbook.pipeline import Pipeline
+from orderbook.run_checkpoint import instruments_of, load_checkpoint
+from orderbook.stopping import Reached, StoppingEngine
+from orderbook.switch import Stamped
+from strategies.requests import LoggedRequest
+from views.compiler.program import CompiledProgram
+
+LAST = 2**63 - 1
+# Books' states reach an engine where a view reads them, or all rows are kept.
+_STATES = "book_states"
+
+
+@dataclass(slots=True)
+class PastRun:
+    """A log on its way to a version: strategies are silent, what they asked for then is done again.
+
+    `requests` are those of the log, by the stamp of what they answer.
+    """
+
+    configuration: Configuration
+    engine: StoppingEngine
+    pipeline: Pipeline
+    requests: dict[int, list[LoggedRequest]]
+    checkpoint: Path | None
+    first: Position | None
+    own: Sequence[Instrument]
+    item: Stamped | Lifecycle | None = field(default=None)
+
+    def go_to(self, version: Version) -> None:
+        """Apply every event up to this version; the engine is of no more use than to be read then."""
+        for entry in self.items(version):
+            if self.place(entry) == version[:2] and version[2] != LAST:
+                if self.engine.version[2] >= version[2]:
+                    return
+                self.engine.stop_after(version[2])
+            try:
+                self.apply(entry)
+            except Reached:
+                return
+
+    def apply(self, entry: Stamped | Lifecycle) -> None:
+        """Apply an item. Raises Reached where the engine was to stop in it."""
+        host = self.pipeline.host
+        self.item = entry
+        host.begin_item(self.requests.get(entry.stamp, ()))
+        if isinstance(entry, Stamped):
+            self.pipeline.apply_stamped(entry)
+        elif entry.starts:
+            self.pipeline.start()
+        else:
+            self.pipeline.finish()
+
+    def items(self, version: Version) -> Iterator[Stamped | Lifecycle]:
+        """What was stamped up to a version, to be applied by `apply`."""
+        known = {one: index for index, one in enumerate(self.pipeline.instruments)}
+        own = self.own
+        for _, record in _reader(self.configuration, self.first).read():
+            entry = journal.entry_of(record)
+            if isinstance(entry, Known):
+                own = entry.instruments
+            elif isinstance(entry, Stamped | Lifecycle):
+                if self.place(entry) > version[:2]:
+                    return
+                yield journal.with_instruments(entry, own, known) if isinstance(entry, Stamped) else entry
+
+    @staticmethod
+    def place(entry: Stamped | Lifecycle) -> tuple[int, int]:
+        """Stamp and switch."""
+        return entry.stamp, entry.switch if isinstance(entry, Stamped) else 0
+
+
+def open_past_run(configuration: Configuration, version: Version | None, keep_rows: bool = False) -> PastRun:
+    """The run that the configuration's log holds, at the nearest checkpoint before a version (None: the end).
+
+    keep_rows: the rows of all relations are kept, for which the log is applied from its beginning, unless
+    the run keeps them itself. Nothing is locked, and the run may go on meanwhile.
+
+    Raises SourceError where there is no log, UserError for a version before what is kept, LogError.
+    """
+    folder = log_folder(configuration)
+    again = keep_rows and not configuration.engine.keep_rows
+    if again:
+        kept = configuration.engine.model_copy(update={"keep_rows": True})
+        configuration = configuration.model_copy(update={"engine": kept})
+    assembly, engine = started(configuration, kind=StoppingEngine)
+    assert isinstance(engine, StoppingEngine)
+    checkpoint = None if again else _checkpoint(folder, engine.program, version)
+    if checkpoint is None:
+        _check_beginning(folder, version, again)
+    first = None if checkpoint is None else Position(int(checkpoint.position))
+    requests: dict[int, list[LoggedRequest]] = defaultdict(list)
+    found = [] if checkpoint is None else list(instruments_of(checkpoint))
+    for record in _records(configuration, first):
+        entry = journal.entry_of(record)
+        if isinstance(entry, Known):
+            found += entry.instruments
+        elif isinstance(entry, Asked):
+            requests[entry.stamp].append(entry.request)
+    try:
+        instruments = Instruments(dict.fromkeys(found))
+    except DataError as error:
+        raise SourceError(f"{folder}: an instrument's tick or lot changed in the log: {error}") from error
+    pipeline = piped(configuration, assembly, engine, instruments)
+    warm_up(pipeline)
+    pipeline.measures, pipeline.host.silent = False, True
+    if again and all(t.relation != _STATES for t in engine.program.program.triggers):
+        engine.unnumbered = frozenset({_STATES})
+    own = () if checkpoint is None else load_checkpoint(checkpoint, pipeline).instruments
+    path = None if checkpoint is None else checkpoint.path
+    return PastRun(configuration, engine, pipeline, requests, path, first, own)
+
+
+def log_folder(configuration: Configuration) -> Path:
+    """The folder of the log. Raises UserError where none is configured, SourceError where there is none."""
+    folder = configuration.log.folder
+    if folder is None:
+        raise UserError("no log is configured; give --log FOLDER, or log.folder in the configuration")
+    if not folder.is_dir() or not bases(OsFiles(), folder):
+        raise SourceError(f"{folder}: no log there; name the folder of [log] in the run's configuration")
+    return folder
+
+
+def _checkpoint(folder: Path, program: CompiledProgram, version: Version | None) -> Checkpoint | None:
+    before = None if version is None else version[0]
+    return newest_checkpoint(checkpoints_of(folder), program_hash(program), before=before)
+
+
+def _check_beginning(folder: Path, version: Version | None, again: bool) -> None:
+    start = min(bases(OsFiles(), folder))
+    if not start:
+        return
+    if again:
+        raise DataError(
+            f"{folder}: the rows of relations are not kept, and the log's beginning is gone; query views, "
+            "or run with keep_rows = true in [engine]"
+        )
+    what = "is of this program" if version is None else f"of this program is older than {version[0]}"
+    raise UserError(
+        f"{folder}: the log's beginning is gone and no checkpoint {what}; ask for a later version, and with "
+        "the configuration of the run; keep_log = true in [log] keeps everything"
+    )
+
+
+def _reader(configuration: Configuration, first: Position | None) -> LogReader:
+    assert configuration.log.folder is not None
+    return LogReader(configuration.log.folder, journal.IDENTITY, start=first)
+
+
+def _records(configuration: Configuration, first: Position | None) -> Iterator[Record]:
+    """Instruments and requests, which are needed before what they belong to."""
+    for _, record in _reader(configuration, first).read():
+        if record.kind in (Kind.INSTRUMENTS, Kind.REQUEST):
+            yield record

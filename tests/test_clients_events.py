@@ -1,0 +1,296 @@
+"""Streams of view events and futures: in a loop, from other threads, bounds, ends, nothing left behind."""
+
+import asyncio
+import gc
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from engine.clients.streams import EventStream, StreamOverflow
+from engine.engine import Engine
+from engine.subscriptions import ViewDropped
+from orderbook.books import Books
+from orderbook.errors import DataError, SqlError
+from orderbook.events import EVENT, Action, BookState, Flag, Side
+from orderbook.gate import GatedEngine
+from orderbook.generate import synthetic_instruments
+from views.compiler.program import compile_views
+
+VIEWS = """
+CREATE STREAM t (k TEXT NOT NULL, v INTEGER NOT NULL CHECK (v BETWEEN -1000000 AND 1000000));
+CREATE VIEW sums AS SELECT k, SUM(v) AS total FROM t GROUP BY k;
+CREATE VIEW counts AS SELECT COUNT(*) AS n FROM t;
+"""
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine(compile_views(VIEWS), "interpreter")
+
+
+def put(engine: Engine, key: str, value: int) -> None:
+    engine.insert("t", {"k": key, "v": value})
+
+
+def subscriptions(engine: Engine) -> int:
+    return len(list(engine._subscribers))
+
+
+async def taken(stream: EventStream, count: int) -> list[tuple[str, object]]:
+    async with asyncio.timeout(20):
+        return [(e.view, e.key) for e in [await anext(stream) for _ in range(count)]]
+
+
+def test_events_of_several_views_come_in_order_and_views_come_and_go(engine: Engine) -> None:
+    async def main() -> None:
+        stream = engine.events("sums")
+        put(engine, "a", 1)
+        stream.add("counts")
+        put(engine, "b", 1)
+        assert stream.views == ("sums", "counts")
+        assert await taken(stream, 3) == [("sums", ("a",)), ("sums", ("b",)), ("counts", ())]
+        put(engine, "c", 1)
+        stream.remove("sums")
+        put(engine, "d", 1)
+        assert await taken(stream, 2) == [("counts", ()), ("counts", ())]
+        with pytest.raises(DataError, match="no events of sums"):
+            stream.remove("sums")
+        with pytest.raises(DataError, match="already"):
+            stream.add("counts")
+
+    asyncio.run(main())
+
+
+def test_conditions_are_for_all_views_or_for_each(engine: Engine) -> None:
+    async def main() -> None:
+        stream = engine.events("sums", "counts", when={"sums": "total > 5"})
+        put(engine, "a", 6)
+        put(engine, "a", 1)
+        assert await taken(stream, 3) == [("sums", ("a",)), ("counts", ()), ("counts", ())]
+        with pytest.raises(SqlError, match="nope"):
+            engine.events("counts", "sums", when="nope > 5")
+        with pytest.raises(DataError, match="no view 'x'"):
+            engine.events("counts", "x")
+        stream.close()
+        assert subscriptions(engine) == 0
+
+    asyncio.run(main())
+
+
+def test_the_loop_wakes_a_reader_that_waits(engine: Engine) -> None:
+    async def main() -> None:
+        seen = []
+
+        async def read(stream: EventStream) -> None:
+            async for event in stream:
+                seen.append(event.new["n"])
+
+        stream = engine.events("counts")
+        reader = asyncio.create_task(read(stream))
+        for _ in range(3):
+            await asyncio.sleep(0)
+            put(engine, "a", 1)
+        await asyncio.sleep(0)
+        stream.close()
+        async with asyncio.timeout(20):
+            await reader
+        assert seen == [1, 2, 3]
+
+    asyncio.run(main())
+
+
+def test_a_full_buffer_raises_or_leaves_out_or_conflates(engine: Engine) -> None:
+    async def main() -> None:
+        strict = engine.events("sums", buffer=2)
+        oldest = engine.events("sums", buffer=2, overflow="oldest")
+        last = engine.events("sums", buffer=2, overflow="conflate")
+        for key, value in (("a", 1), ("b", 2), ("a", 3), ("b", 4)):
+            put(engine, key, value)
+        assert await taken(strict, 2) == [("sums", ("a",)), ("sums", ("b",))]
+        with pytest.raises(StreamOverflow, match="more than 2 events behind"):
+            await anext(strict)
+        with pytest.raises(StopAsyncIteration):
+            await anext(strict)
+        assert oldest.dropped == last.dropped == 2
+        for stream in (oldest, last):
+            totals = [(await anext(stream)).new["total"] for _ in range(2)]
+            assert totals == [4, 6]
+        put(engine, "c", 1)
+        put(engine, "d", 1)
+        put(engine, "e", 1)
+        assert await taken(last, 2) == [("sums", ("d",)), ("sums", ("e",))]
+        for wrong in ({"buffer": 0}, {"overflow": "wait"}):
+            with pytest.raises(DataError, match="events: "):
+                engine.events("sums", **wrong)
+
+    asyncio.run(main())
+
+
+def test_conflating_keeps_every_row_while_there_is_room_for_all(engine: Engine) -> None:
+    async def main() -> None:
+        stream = engine.events("sums", buffer=3, overflow="conflate")
+        for i in range(20):
+            put(engine, "abc"[i % 3], 1)
+        found = {e.key[0]: e.new["total"] for e in [await anext(stream) for _ in range(3)]}
+        assert found == {"a": 7, "b": 7, "c": 6}
+
+    asyncio.run(main())
+
+
+def test_a_stream_ends_with_its_last_view_and_gives_out_what_it_holds(engine: Engine) -> None:
+    async def main() -> None:
+        stream = engine.events("sums", "counts")
+        put(engine, "a", 1)
+        engine.drop_view("sums")
+        engine.drop_view("counts")
+        assert [e.view async for e in stream] == ["sums", "counts"]
+        with pytest.raises(DataError, match="closed"):
+            stream.add("counts")
+
+    asyncio.run(main())
+
+
+def test_a_stream_that_nobody_holds_unsubscribes(engine: Engine) -> None:
+    async def main() -> None:
+        put(engine, "a", 1)
+        stream = engine.events("sums")
+        put(engine, "a", 1)
+        async for _ in stream:
+            break
+        assert subscriptions(engine) == 1
+        del stream
+        gc.collect()
+        assert subscriptions(engine) == 0
+
+    asyncio.run(main())
+
+
+def test_one_task_reads_a_stream(engine: Engine) -> None:
+    async def main() -> None:
+        stream = engine.events("sums")
+        first = asyncio.create_task(anext(stream))
+        await asyncio.sleep(0)
+        with pytest.raises(DataError, match="two tasks"):
+            await anext(stream)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        put(engine, "a", 1)
+        assert await taken(stream, 1) == [("sums", ("a",))]
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def feeding(engine: Engine) -> Iterator[threading.Thread]:
+    """Another thread that owns the engine and puts rows until the test ends."""
+    ended = threading.Event()
+
+    def feed() -> None:
+        while not ended.is_set():
+            put(engine, "a", 1)
+            ended.wait(0.001)
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    yield thread
+    ended.set()
+    thread.join()
+
+
+def test_events_and_futures_of_an_engine_in_another_thread(
+    engine: Engine, feeding: threading.Thread
+) -> None:
+    async def main() -> None:
+        with pytest.raises(SqlError, match="nope"):
+            engine.events("sums", when="nope", other_thread=True)
+        stream = engine.events("sums", other_thread=True)
+        async with asyncio.timeout(20):
+            counts = [(await anext(stream)).new["total"] for _ in range(30)]
+        assert counts == list(range(counts[0], counts[0] + 30))
+        stream.add("counts")
+        async with asyncio.timeout(20):
+            while (await anext(stream)).view != "counts":
+                pass
+        stream.close()
+        more = await engine.next("counts", timeout=20, other_thread=True)
+        assert more.new["n"] > counts[-1]
+        done = threading.Event()
+        engine.post(done.set)
+        assert await asyncio.to_thread(done.wait, 20)
+        assert subscriptions(engine) == 0
+
+    asyncio.run(main())
+
+
+def test_a_future_is_the_next_event_of_which_the_condition_comes_to_hold(engine: Engine) -> None:
+    async def main() -> None:
+        put(engine, "a", 9)
+        future = engine.next("sums", where="total > 5")
+        put(engine, "a", 1)
+        assert not future.done()
+        put(engine, "b", 6)
+        put(engine, "c", 7)
+        event = await future
+        assert (event.key, event.new["total"], event.old) == (("b",), 6, None)
+        assert subscriptions(engine) == 0
+
+    asyncio.run(main())
+
+
+def test_futures_compose_with_asyncio_and_leave_nothing_behind(engine: Engine) -> None:
+    async def main() -> None:
+        both = asyncio.gather(engine.next("sums"), engine.next("counts", where="n >= 2"))
+        put(engine, "a", 1)
+        put(engine, "b", 1)
+        assert [e.view for e in await both] == ["sums", "counts"]
+        with pytest.raises(TimeoutError, match=r"no event of sums where total > 99 within 0\.01 s"):
+            await engine.next("sums", where="total > 99", timeout=0.01)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(engine.next("sums"), 0.01)
+        cancelled = engine.next("sums")
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        await asyncio.sleep(0)
+        assert subscriptions(engine) == 0
+        dropped = engine.next("sums")
+        engine.drop_view("sums")
+        with pytest.raises(ViewDropped, match="sums was dropped"):
+            await dropped
+        with pytest.raises(DataError, match="no view"):
+            engine.next("sums")
+        with pytest.raises(SqlError, match="nope"):
+            engine.next("counts", where="nope > 1")
+
+    asyncio.run(main())
+
+
+def test_clients_of_a_gated_engine_wait_for_books_and_leave_no_trace_in_checkpoints() -> None:
+    program = compile_views("CREATE VIEW n AS SELECT symbol, COUNT(*) AS n FROM bids GROUP BY symbol")
+    engine = GatedEngine(program, "interpreter")
+    instruments = synthetic_instruments(1)
+    books = Books(instruments, engine.dictionary)
+    noted: list[object] = []
+    engine.on_callback = noted.append
+    engine.watch_books(books, instruments)
+    one = next(iter(instruments))
+    row = {"ts": 1, "venue": one.venue, "symbol": one.symbol, "id": 1, "broker_id": 1}
+    row |= {"volume": 1, "price": 1}
+
+    async def main() -> None:
+        stream, future = engine.events("n"), engine.next("n")
+        engine.insert("bids", row)
+        await asyncio.sleep(0)
+        assert not future.done() and engine.save_held() == []
+        state = np.zeros(1, EVENT)
+        state["action"], state["side"] = Action.STATE, Side.NONE
+        state["volume"], state["flags"] = BookState.VALID, Flag.LAST
+        books.apply(state)
+        engine.books_changed()
+        assert (await anext(stream)).new["n"] == (await future).new["n"] == 1
+        assert noted == []
+
+    asyncio.run(main())
