@@ -1,4 +1,4 @@
-# make setup | run [DURATION=seconds] [CONFIG=file] | test | lint | bench | bench-spark | clean
+# make setup | run [DURATION=seconds] [CONFIG=file] | test | test-browser | lint | bench | bench-spark | bench-monitor | clean
 #      soak [SECONDS=n] [RATE=messages a second] | test-exhaustive [SEED=n] [COUNT=n]
 SHELL := /bin/sh
 BIN := .venv/bin
@@ -15,7 +15,7 @@ $(shell rm -f $(STAMP))
 endif
 
 .DEFAULT_GOAL := setup
-.PHONY: setup run test lint bench bench-spark soak test-exhaustive clean
+.PHONY: setup run test test-browser lint bench bench-spark bench-monitor soak test-exhaustive clean
 
 setup: $(STAMP)
 
@@ -37,11 +37,16 @@ run: $(STAMP)
 	@$(BIN)/orderbook run --config '$(CONFIG)' $(if $(DURATION),--duration '$(DURATION)')
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'not spark' tests
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'not spark and not browser' tests
 	@$(BIN)/python -m pytest -q -m spark tests
 
+# Screenshots go to out/monitor.
+test-browser: $(STAMP)
+	@$(BIN)/python tests/browser/chromium.py
+	@$(BIN)/python -m pytest -q -m browser tests/browser
+
 test-exhaustive: $(STAMP)
-	@$(BIN)/python -m pytest -q --exhaustive --seed $(SEED) --count $(COUNT) tests
+	@$(BIN)/python -m pytest -q -m 'not browser' --exhaustive --seed $(SEED) --count $(COUNT) tests
 
 lint: $(STAMP)
 	@$(BIN)/ruff check --quiet .
@@ -52,6 +57,10 @@ bench: $(STAMP)
 
 bench-spark: $(STAMP)
 	@$(BIN)/python -m benchmarks.spark
+	@$(BIN)/python -m benchmarks.spark_streaming
+
+bench-monitor: $(STAMP)
+	@$(BIN)/python -m benchmarks.monitor
 
 soak: $(STAMP)
 	@$(BIN)/python -m benchmarks.soak --seconds $(SECONDS) --rate $(RATE)

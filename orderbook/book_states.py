@@ -78,6 +78,10 @@ class BookStates:
             else:
                 self._engine.update(RELATION, self._row(index, old), self._row(index, row))
 
+    def of(self, instrument: int) -> SavedState | None:
+        """The row of one book; None before its first STATE event."""
+        return self._rows.get(instrument)
+
     def save(self) -> dict[int, SavedState]:
         """The rows by instrument."""
         return dict(self._rows)

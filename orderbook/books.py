@@ -169,6 +169,10 @@ class Books:
         out["orders"] = found["extra"] if book["orders"] else 1
         return out
 
+    def counts_orders(self, instrument: int) -> bool:
+        """Whether a book is L3, with orders in it now."""
+        return bool(self._book(instrument)["orders"])
+
     def best(self, instrument: int) -> tuple[int | None, int | None]:
         """The best bid and the best ask in ticks, None where a side is empty."""
         bids, asks = (self.levels(instrument, side, 1)["price"].tolist() for side in (Side.BID, Side.ASK))

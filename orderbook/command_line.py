@@ -119,13 +119,46 @@ def run(
 
 
 @app.command()
+    monitor: Annotated[
+        bool | None, typer.Option("--monitor/--no-monitor", help="Serve the monitor's page, or do not.")
+    ] = None,
 def replay(
     source: Sources,
     config: Config = None,
     view: Views = None,
+    command(config, duration, feed or (), view or (), strategy or (), out, monitor)
+
+
+@app.command()
+def serve(
+    config: Config = None,
+    duration: Annotated[
+        float | None, typer.Option("--duration", help="Seconds until it ends; without it, until Ctrl-C.")
+    ] = None,
+    feed: Feeds = None,
+    view: Views = None,
     strategy: Strategies = None,
     out: Out = None,
 ) -> None:
+    """Follow live feeds for websocket clients and the monitor's page, with nothing shown here."""
+    from orderbook.commands.serve import serve as command
+
+    strategy: Strategies = None,
+    out: Out = None,
+) -> None:
+@app.command()
+def top(
+    url: Annotated[
+        str, typer.Option("--url", help="Of a run's monitor.", metavar="URL")
+    ] = "http://127.0.0.1:8799/",
+    token: Annotated[str, typer.Option("--token", help="Where the monitor needs one.")] = "",
+) -> None:
+    """Show a running engine's feeds, views and strategies in this terminal."""
+    from orderbook.commands.top import top as command
+
+    command(url, token)
+
+
     """Put recorded sources, merged in order of time, through the views and strategies."""
     from orderbook.commands.replay import replay as command
 
@@ -223,9 +256,12 @@ def stream(
 @app.command()
 def query(
     sql: Annotated[str | None, typer.Argument(help="A SELECT over the views, orders and fills.")] = None,
-    job: Annotated[Path, typer.Option("--job", help="Folder of the job.", metavar="DIR")] = Path("."),
-    as_of: Annotated[
-        str | None, typer.Option("--as-of", help="STAMP[,SWITCH,SEQUENCE]; without it, the last.")
+    job: Annotated[Path | None, typer.Option("--job", help="Folder of a job.", metavar="DIR")] = None,
+    log: LogFolder = None,
+    url: Annotated[str | None, typer.Option("--url", help="A running monitor.", metavar="URL")] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", "--as-of", help="STAMP[,SWITCH,SEQUENCE]; without it, the last."),
     ] = None,
     view: Annotated[str | None, typer.Option("--view", help="A view instead of a query.")] = None,
     key: RowKey = None,
@@ -236,7 +272,7 @@ def query(
         bool, typer.Option("--tentative", help="Of a stream's view also rows that may still be replaced.")
     ] = False,
 ) -> None:
-    """Look up rows of a backtest or a streaming job, as of any version, by SQL or by key."""
+    """Look up rows of views, by SQL or by key: of a job or a run's log as of any version, or of a monitor."""
     from orderbook.commands.query import query as command
 
     command(QuerySource(None, log, None, config), view, at, key or ())

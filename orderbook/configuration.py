@@ -20,6 +20,7 @@ from orderbook.configuration_errors import explain, nearest, problem, suggestion
 from orderbook.durations import DURATION, nanoseconds
 from orderbook.errors import ConfigurationError
 from orderbook.feed_options import FEEDS, CaptureFeed, Feed, FileFeed, TableFeed, feed_table
+from orderbook.monitor_options import MonitorOptions
 from orderbook.operation_options import LoggingOptions, MetricsOptions
 from orderbook.option_types import File, Filled, Real, Section, Text, matching
 from orderbook.sizes import SIZE, size_of
@@ -165,6 +166,7 @@ class Configuration(Section):
     log: LogOptions
     record: RecordOptions
     metrics: MetricsOptions
+    monitor: MonitorOptions
     logging: LoggingOptions
     engine: EngineOptions
     spark: SparkOptions

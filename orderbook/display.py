@@ -125,6 +125,23 @@ class PlainDisplay:
             self.say(line)
 
 
+class QuietDisplay:
+    """Lines on standard output, without values and notes."""
+
+    def say(self, line: str) -> None:
+        """See Display."""
+        print(line, flush=True)
+
+    def note(self, kind: str, line: str) -> None:
+        """Nothing is shown."""
+
+    def refresh(self, status: str, rows: list[tuple[str, str]]) -> None:
+        """Nothing is shown."""
+
+    def close(self) -> None:
+        """See Display."""
+
+
 class LiveDisplay:
     """A table that is redrawn in place, with lines passing above it."""
 

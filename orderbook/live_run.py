@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -70,6 +70,8 @@ class LiveRun:
         runs: Sequence[FeedRun],
     ) -> None:
         self.errors: list[Exception] = []
+        # Told of items before they are applied.
+        self.on_items: Callable[[Sequence[Stamped]], object] = lambda _: None
         self.conflated = self.checkpoints = 0
         self.checkpoint_seconds = 0.0
         self.clock = HybridClock() if durable is None else durable.clock
@@ -157,6 +159,10 @@ class LiveRun:
         """The switches, numbered as their feeds, that hold up the commit of epochs."""
         return self.epochs.stalled(_EPOCHS_BEHIND * self._length)
 
+    def ended(self, number: int) -> bool:
+        """Whether a feed has ended, by its number."""
+        return self._switches[number].ended
+
     def report(self) -> RunReport:
         """What happened so far."""
         log = None if self._durable is None else self._durable.log
@@ -177,6 +183,7 @@ class LiveRun:
         self.checkpoints += 1
 
     def _apply(self, taken: Sequence[Stamped]) -> None:
+        self.on_items(taken)
         if self._durable is None:
             for stamped in taken:
                 self._pipeline.host.begin_item()

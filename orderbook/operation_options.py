@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from orderbook.option_types import File, Section, Text, matching
 
-_TOKEN = r"[!-~]*"
+TOKEN = r"[!-~]*"
 
 
 class MetricsOptions(Section):
@@ -16,7 +16,7 @@ class MetricsOptions(Section):
 
     port: Annotated[int, Field(ge=0, le=65535)] = 0
     host: Text = "127.0.0.1"
-    token: Annotated[str, matching(_TOKEN, "visible ASCII characters without spaces"), Field(repr=False)] = ""
+    token: Annotated[str, matching(TOKEN, "visible ASCII characters without spaces"), Field(repr=False)] = ""
 
     @field_validator("token")
     @classmethod

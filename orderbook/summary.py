@@ -7,8 +7,10 @@ from typing import Any
 
 from engine.engine import Engine
 from engine.live_view import ViewRow, column_types
+from engine.subscriptions import ViewEvent
 from orderbook.events import StateReason
 from orderbook.feed_runs import FeedReport
+from orderbook.gate import LaterEvent
 from orderbook.latency import LatencyHistogram, latency_text
 from orderbook.live_run import RunReport
 from orderbook.logs import visible
@@ -106,6 +108,32 @@ def value_text(value: object) -> str:
         text = f"{value:f}"
         return text.rstrip("0").rstrip(".") if "." in text else text
     return str(value)
+
+
+def callback_text(event: ViewEvent | LaterEvent) -> str:
+    """A line about a view event that a strategy is called with."""
+    if event.new is None:
+        return f"{event.view} {key_text(event.key)}: the row is gone"
+    return f"{event.view} {label_text(event.new)} {values_text(event.new)}"
+
+
+def order_text(row: Mapping[str, Any]) -> str:
+    """A line about a row of `orders`."""
+    price = "market" if row["price"] is None else value_text(row["price"])
+    filled = f" {value_text(row['filled'])}" if row["filled"] else ""
+    reason = f": {row['reason']}" if row["reason"] else ""
+    return (
+        f"{row['strategy']} {row['id']}: {row['side']} {value_text(row['volume'])} {row['symbol']} "
+        f"at {price}, {row['status']}{filled}{reason}"
+    )
+
+
+def fill_text(row: Mapping[str, Any]) -> str:
+    """A line about a row of `fills`."""
+    return (
+        f"{row['strategy']} {row['order_id']}: {row['side']} {value_text(row['volume'])} {row['symbol']} "
+        f"at {value_text(row['price'])}"
+    )
 
 
 def key_text(key: Iterable[object]) -> str:

@@ -120,6 +120,7 @@ def test_a_signal_ends_a_run_with_its_summary(number_sent: signal.Signals) -> No
     command = [sys.executable, "-m", "orderbook.command_line", "run", "--view", "depth"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None and running.stderr is not None
+        assert running.stdout.readline().startswith("monitor: http://127.0.0.1:")
         assert re.search(r"\d events, .* depth BTC-USD bid_volume=", running.stdout.readline())
         running.send_signal(number_sent)
         rest, errors = running.stdout.read(), running.stderr.read()

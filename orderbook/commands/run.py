@@ -4,10 +4,10 @@ import asyncio
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.subscriptions import ViewEvent
 from orderbook.assembly import Assembly
@@ -24,8 +24,11 @@ from orderbook.metrics_server import served
 from orderbook.past import open_past
 from orderbook.pipeline import Pipeline
 from orderbook.recordings import recorded
-from orderbook.summary import key_text, label_text, some_rows, summary, value_text, values_text
+from orderbook.summary import callback_text, order_text, some_rows, summary
 from orderbook.written_views import written_views
+
+if TYPE_CHECKING:
+    from orderbook.monitor.run_monitor import RunMonitor
 
 _TICK = 0.25
 _ROWS_SHOWN = 3
@@ -38,24 +41,30 @@ def run(
     views: Sequence[str],
     strategies: Sequence[str],
     out: Path | None = None,
+    monitor: bool | None = None,
+    display: Callable[[], Display] = open_display,
 ) -> None:
     """Follow the feeds until they end, for `duration` seconds or until Ctrl-C, then print the summary.
 
-    With a log, what it holds is applied first. Raises what ended a feed or the run, after everything before
-    that has been applied and the summary printed.
+    monitor: whether it is served; None as the configuration says. With a log, what that holds is applied
+    first. Raises what ended a feed or the run, after everything before that has been applied and the summary
+    printed.
     """
     overrides: dict[str, object] = {"feeds": list(feeds)} if feeds else {}
     if duration is not None:
         overrides["run.duration_seconds"] = duration
+    if monitor is not None:
+        overrides["monitor.enabled"] = monitor
     configuration = configured(config, views, strategies, overrides)
     runs, instruments = asyncio.run(open_runs(configuration.feeds))
     assembly, engine = started(configuration)
     check_runs(runs, assembly.program.relations)
     with open_past(configuration, engine.program, instruments) as past:
         pipeline = piped(configuration, assembly, engine, past.instruments)
+        monitored = monitor_of(configuration, pipeline, runs)
         warm_up(pipeline)
         durable = past.recovered(pipeline)
-        shown = Shown(configuration, assembly, pipeline, durable, runs, open_display())
+        shown = Shown(configuration, assembly, pipeline, durable, runs, display(), monitored)
         recording, writing = recorded(runs, configuration.record), written_views(out, assembly, pipeline)
         with recording as recordings, writing as failures:
             seconds = asyncio.run(shown.run())
@@ -78,6 +87,7 @@ class Shown:
         durable: DurableRun | None,
         runs: Sequence[FeedRun],
         display: Display,
+        monitor: "RunMonitor | None" = None,
     ) -> None:
         self._live = LiveRun(configuration, pipeline, durable, runs)
         self.errors = self._live.errors
@@ -93,22 +103,26 @@ class Shown:
         self._pipeline = pipeline
         self._ticking = any(run.live for run in runs)
         self._display = display
+        self._monitor = monitor
         self._start = time.monotonic()
 
     async def run(self) -> float:
         """Run to the end; how many seconds that took."""
         engine, live = self._pipeline.engine, self._live
         engine.on_callback, engine.on_order = self._note_callback, self._note_order
+        engine.on_fill = self._note_fill
         self._start = time.monotonic()
         with (
             closing(self._display),
             served(self._serves, self._metrics),
             stamped(lambda: engine.version[0]),
             stopped_by_signals() as stopped,
+            self._monitored() as publishing,
         ):
             live.start()
             ends = [live.consume(), self._show(), stopped.wait()]
             others = [live.follow_all(), live.promise(), *([live.stamp_ticks()] if self._ticking else [])]
+            others += publishing
             ending, running = ([asyncio.create_task(one) for one in part] for part in (ends, others))
             await asyncio.wait(ending, timeout=self._duration, return_when=asyncio.FIRST_COMPLETED)
             for task in (*ending, *running):
@@ -145,24 +159,43 @@ class Shown:
 
     def _note_callback(self, event: ViewEvent | LaterEvent) -> None:
         self._view_events[event.view] += 1
-        if event.new is None:
-            what = f"{key_text(event.key)}: the row is gone"
-        else:
-            what = f"{label_text(event.new)} {values_text(event.new)}"
-        self._display.note("callbacks", f"{self._elapsed()}  callback {event.view} {what}")
+        self._display.note("callbacks", f"{self._elapsed()}  callback {callback_text(event)}")
+        if self._monitor is not None:
+            self._monitor.notes.callback(event)
 
     def _note_order(self, row: Mapping[str, Any]) -> None:
-        price = "market" if row["price"] is None else value_text(row["price"])
-        filled = f" {value_text(row['filled'])}" if row["filled"] else ""
-        reason = f": {row['reason']}" if row["reason"] else ""
-        self._display.note(
-            "orders",
-            f"{self._elapsed()}  order {row['strategy']} {row['id']}: {row['side']} "
-            f"{value_text(row['volume'])} {row['symbol']} at {price}, {row['status']}{filled}{reason}",
-        )
+        self._display.note("orders", f"{self._elapsed()}  order {order_text(row)}")
+        if self._monitor is not None:
+            self._monitor.notes.order(row)
+
+    def _note_fill(self, row: Mapping[str, Any]) -> None:
+        if self._monitor is not None:
+            self._monitor.notes.fill(row)
+            self._monitor.orders.fill(row)
+
+    @contextmanager
+    def _monitored(self) -> Iterator[list[Coroutine[Any, Any, None]]]:
+        """What is to run for the monitor, which is served meanwhile."""
+        if self._monitor is None:
+            yield []
+            return
+        with self._monitor.serving(self._live) as (server, publisher):
+            self._display.say(f"monitor: {server.url}")
+            yield [publisher.publish()]
 
     def _elapsed(self) -> str:
         return f"{time.monotonic() - self._start:6.1f} s"
+
+
+def monitor_of(
+    configuration: Configuration, pipeline: Pipeline, runs: Sequence[FeedRun]
+) -> "RunMonitor | None":
+    """The monitor that the configuration asks for."""
+    if not configuration.monitor.enabled:
+        return None
+    from orderbook.monitor.run_monitor import RunMonitor
+
+    return RunMonitor(configuration.monitor, pipeline, runs)
 
 
 @contextmanager

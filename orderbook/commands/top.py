@@ -1,0 +1,117 @@
+"""`orderbook top`: the essentials of a running engine in a terminal, from its monitor's websocket."""
+
+import asyncio
+import json
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+
+from orderbook.commands.run import stopped_by_signals
+from orderbook.errors import SourceError, UserError
+from orderbook.latency import latency_text
+from orderbook.logs import visible
+from orderbook.sizes import size_text
+
+_NOTES = 5
+_PATIENCE = 5.0
+_STYLES = {"valid": "green", "syncing": "yellow", "stale": "red", "ended": "red"}
+
+
+def top(url: str, token: str) -> None:
+    """Show until Ctrl-C or the run's end. Raises UserError for a URL that is none, SourceError."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise UserError(f"--url {url}: expected http://HOST:PORT/, as `orderbook run` prints it")
+    query = f"?token={quote(token, safe='')}" if token else ""
+    console = Console()
+    asyncio.run(_top(f"ws{parts.scheme[4:]}://{parts.netloc}/ws{query}", url, console))
+
+
+async def _top(address: str, url: str, console: Console) -> None:
+    try:
+        async with connect(address, max_size=None, compression=None, open_timeout=_PATIENCE) as socket:
+            for number, topic in enumerate(("status", "notes"), 1):
+                await socket.send(json.dumps({"id": number, "op": "subscribe", "topic": topic}))
+            with Live(console=console, auto_refresh=False) as live, stopped_by_signals() as stopped:
+                showing = asyncio.create_task(_show(socket, live))
+                ending = asyncio.create_task(stopped.wait())
+                await asyncio.wait((showing, ending), return_when=asyncio.FIRST_COMPLETED)
+                for task in (showing, ending):
+                    task.cancel()
+                await asyncio.gather(showing, ending, return_exceptions=True)
+    except (OSError, TimeoutError, InvalidHandshake, InvalidURI) as error:
+        raise SourceError(f"no monitor at {url}: {error}; start `orderbook run`, or give --url") from None
+
+
+async def _show(socket: Any, live: Live) -> None:
+    """Draw every status until the connection ends."""
+    notes: list[dict[str, Any]] = []
+    try:
+        async for text in socket:
+            message = json.loads(text)
+            if message["type"] == "notes":
+                notes = [*notes, *message["notes"]][-_NOTES:]
+            elif message["type"] == "status":
+                live.update(screen(message, notes), refresh=True)
+    except ConnectionClosed:
+        return
+
+
+def screen(status: dict[str, Any], notes: list[dict[str, Any]]) -> Group:
+    """What is shown of a status and the last notes."""
+    engine = status["engine"]
+    to_views = engine["to_views"]
+    latency = f"  to views p99 {latency_text(to_views['p99'])}" if to_views else ""
+    head = Text(
+        f"{engine['events']:,} events  {engine['events_per_second']:,.0f}/s  queue {engine['queue']:,}  "
+        f"epoch {engine['epoch']:,}  maps {size_text(engine['bytes'])}{latency}",
+        style="bold",
+    )
+    # What a monitor elsewhere sends must not steer this terminal.
+    lines = [Text(visible(f"{note['kind']}  {note['text']}")) for note in notes]
+    return Group(head, _feeds(status), _views(engine), _strategies(status), *lines)
+
+
+def _feeds(status: dict[str, Any]) -> Table:
+    table = Table("feed", "state", "books", "gaps", "reconnects", "last", "p99", box=None, header_style="dim")
+    for feed in status["feeds"]:
+        last, delay = feed["last_message_seconds"], feed["latency"]
+        table.add_row(
+            Text(visible(feed["name"])),
+            Text(visible(f"{feed['state']} {feed['reason']}"), style=_STYLES.get(feed["state"], "")),
+            f"{feed['books']['valid']}/{sum(feed['books'].values())}",
+            f"{feed['gaps']:,}",
+            f"{feed['reconnects']:,}",
+            "" if last is None else f"{last:.1f} s",
+            "" if delay is None else latency_text(delay["p99"]),
+        )
+    return table
+
+
+def _views(engine: dict[str, Any]) -> Table:
+    table = Table("view", "rows", "bytes", box=None, header_style="dim")
+    for view in engine["views"]:
+        size = "" if view["bytes"] is None else size_text(view["bytes"])
+        table.add_row(Text(visible(view["view"])), str(view["rows"]), size)
+    return table
+
+
+def _strategies(status: dict[str, Any]) -> Table:
+    names = ("callbacks", "orders", "fills", "refused")
+    table = Table("strategy", *names, "profit", box=None, header_style="dim")
+    for one in status["strategies"]:
+        known = [p for p in one["positions"] if p["profit"] is not None]
+        profits = ", ".join(f"{p['symbol']} {p['profit']}" for p in known)
+        note, style = (" FAILED", "red") if one["failed"] else ("", "")
+        table.add_row(
+            Text(visible(one["name"]) + note, style=style),
+            *(f"{one[name]:,}" for name in names),
+            Text(visible(profits)),
+        )
+    return table

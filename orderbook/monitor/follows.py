@@ -1,0 +1,206 @@
+"""Continuous queries in the run's thread: what changes in a view from one look to the next.
+
+A look takes the view's rows as words between two messages and compares them with those of the last. So a
+query costs the engine nothing for a message, whatever is followed, and a look that nobody could take is made
+up for by the next.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from engine.changes import ChangeBatch
+from engine.live_view import LiveView
+from engine.replacement import Replacement
+from orderbook.errors import DataError, OrderbookError
+from orderbook.gate import GatedEngine
+from orderbook.monitor.mailbox import Answer, Changes, FollowEnded, Frame, Mailbox, Snapshot, body_of
+from orderbook.monitor.requests import Follow
+from orderbook.monitor.values import columns_of, converters, row_values, wire_version
+from orderbook.monitor.view_rows import RowReader, differences
+from orderbook.monitor.view_topic import shown_keys
+from views.compiler.binding.declaration_grammar import CreateRelation, CreateView
+from views.compiler.binding.dialect import parse
+
+# Rows of a view that can be followed.
+MOST_ROWS = 20_000
+_PREFIX = "followed_"
+_NO_CHANGES = ChangeBatch(np.empty(0, np.int16), np.empty(0, np.uint8), np.empty((0, 1), np.int64))
+# Seconds between two marks of progress where nothing changes.
+_PROGRESS_SECONDS = 0.5
+
+
+def is_followed(view: str) -> bool:
+    """Whether a view was added for a continuous query, and so is nobody's own."""
+    return view.startswith(_PREFIX)
+
+
+class Followed:
+    """One continuous query; a TopicSource that posts letters instead of frames."""
+
+    def __init__(self, name: str, view: str, engine: GatedEngine, mailbox: Mailbox) -> None:
+        self.view = view
+        self.adding: Replacement | None = None
+        self._name, self._engine, self._mailbox = name, engine, mailbox
+        self._waiting: list[tuple[int, int]] = []
+        self._words: np.ndarray | None = None
+        self._reader: RowReader | None = None
+        self._told_at = 0.0
+
+    def ask(self, client: int, number: int) -> None:
+        """A client is to have a snapshot."""
+        self._waiting.append((client, number))
+
+    def frame(self) -> Frame | None:
+        """See TopicSource. Raises DataError where the view is gone or too large."""
+        engine = self._engine
+        if self.adding is not None:
+            if not self.adding.done:
+                return None
+            if self.adding.error is not None:
+                raise DataError(str(self.adding.error))
+            self.adding = None
+        if not engine.between_messages:
+            return None
+        view = engine[self.view]
+        now = view.row_words()
+        if len(now) > MOST_ROWS:
+            raise DataError(f"{self.view} has {len(now):,} rows; at most {MOST_ROWS:,} can be followed")
+        reader = self._reader if self._reader and self._reader.layout is view.layout else RowReader(view)
+        if self._words is not None and self._reader is not None:
+            self._post_changes(view, reader, now)
+        else:
+            self._words = now
+        self._reader = reader
+        while self._waiting and self._words is now:
+            self._post_snapshot(view, reader, now, *self._waiting.pop())
+        return None
+
+    def _post_changes(self, view: LiveView, reader: RowReader, now: np.ndarray) -> None:
+        assert self._words is not None and self._reader is not None
+        version = self._engine.version
+        gone, come = differences(self._words, now)
+        body = b""
+        if len(gone) or len(come):
+            columns = converters(view)
+            changes = [[-row.multiplicity, *row_values(row, columns)] for _, row in self._reader.rows(gone)]
+            changes += [[row.multiplicity, *row_values(row, columns)] for _, row in reader.rows(come)]
+            body = body_of({"type": "changes", "version": wire_version(version), "changes": changes})
+        elif not self._waiting and time.monotonic() - self._told_at < _PROGRESS_SECONDS:
+            self._words = now
+            return
+        # What has no room now is in the next look's changes.
+        if self._mailbox.post(Changes(self._name, version, body)):
+            self._words = now
+            self._told_at = time.monotonic()
+
+    def _post_snapshot(
+        self, view: LiveView, reader: RowReader, now: np.ndarray, client: int, number: int
+    ) -> None:
+        columns = converters(view)
+        rows = [row for _, row in reader.rows(now)]
+        version = self._engine.version
+        message: dict[str, Any] = {
+            "type": "snapshot",
+            "version": wire_version(version),
+            "keys": list(shown_keys(view)),
+            "columns": columns_of(view),
+            "rows": [row_values(row, columns) for row in rows],
+        }
+        counts = [row.multiplicity for row in rows]
+        if any(count != 1 for count in counts):
+            message["counts"] = counts
+        if not self._mailbox.post(Snapshot(self._name, client, number, version, body_of(message))):
+            error = {"type": "error", "error": "the server is too busy for a snapshot; follow again"}
+            self._mailbox.post(Answer(client, number, body_of(error)))
+
+    def close(self) -> None:
+        """See TopicSource."""
+
+
+class Replacing:
+    """Lets views come and go while no changes do, with which they would; a TopicSource without frames."""
+
+    def __init__(self, engine: GatedEngine) -> None:
+        self._engine = engine
+        self._waiting: list[Replacement] = []
+
+    def wait(self, replacement: Replacement) -> Replacement:
+        """See to it that this one is done."""
+        self._waiting.append(replacement)
+        return replacement
+
+    def frame(self) -> Frame | None:
+        """See TopicSource."""
+        self._waiting = [one for one in self._waiting if not one.done]
+        if self._waiting and self._engine.between_messages:
+            self._engine.apply(_NO_CHANGES)
+        return None
+
+    def close(self) -> None:
+        """See TopicSource."""
+
+
+class Follows:
+    """Opens and closes continuous queries; `add` and `remove` give and take their turns."""
+
+    def __init__(
+        self,
+        engine: GatedEngine,
+        mailbox: Mailbox,
+        replacing: Replacing,
+        add: Callable[[str, Followed], object],
+        remove: Callable[[str], object],
+    ) -> None:
+        self._engine, self._mailbox, self._replacing = engine, mailbox, replacing
+        self._add, self._remove = add, remove
+        self._open: dict[str, Followed] = {}
+
+    def open(self, name: str, client: int, request: Follow) -> None:
+        """Begin a query where it is not under way, and have a snapshot given."""
+        if name not in self._open:
+            try:
+                followed = self._begin(name, request)
+            except OrderbookError as error:
+                self._mailbox.post(FollowEnded(name, str(error)))
+                return
+            self._open[name] = followed
+            self._add(name, followed)
+        self._open[name].ask(client, request.id)
+
+    def close(self, name: str) -> None:
+        """End a query; a view that was added for it goes."""
+        followed = self._open.pop(name, None)
+        if followed is not None:
+            self._remove(name)
+            self._drop(followed)
+
+    def failed(self, name: str, error: OrderbookError) -> None:
+        """A query cannot go on."""
+        followed = self._open.pop(name, None)
+        self._mailbox.post(FollowEnded(name, str(error)))
+        if followed is not None:
+            self._drop(followed)
+
+    def _begin(self, name: str, request: Follow) -> Followed:
+        if request.view is not None:
+            self._engine[request.view]
+            return Followed(name, request.view, self._engine, self._mailbox)
+        assert request.sql is not None
+        sql = request.sql
+        trees = [statement.tree for statement in parse(None, sql)]
+        if len(trees) != 1 or isinstance(trees[0], CreateRelation | CreateView):
+            raise DataError("one SELECT can be followed; views are added with add_view")
+        view = _PREFIX + hashlib.sha256(sql.encode()).hexdigest()[:12]
+        followed = Followed(name, view, self._engine, self._mailbox)
+        if view not in self._engine.views:
+            adding = self._engine.add_view({f"{view}.sql": sql}, background=True)
+            followed.adding = self._replacing.wait(adding)
+        return followed
+
+    def _drop(self, followed: Followed) -> None:
+        if is_followed(followed.view) and followed.view in self._engine.views:
+            self._replacing.wait(self._engine.drop_view(followed.view, background=True))

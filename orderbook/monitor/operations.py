@@ -1,0 +1,196 @@
+"""What clients ask of the run once: SQL, explain, views added and dropped, rules."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+
+from engine.replacement import Replacement
+from orderbook.errors import DataError, OrderbookError
+from orderbook.gate import GatedEngine
+from orderbook.monitor.alerts import Alerts, RuleLook
+from orderbook.monitor.follows import Replacing, is_followed
+from orderbook.monitor.hub import Ask
+from orderbook.monitor.mailbox import Answer, Mailbox, body_of
+from orderbook.monitor.requests import AddView, DropView, Explain, QuerySql, Rules, SetRule
+from orderbook.monitor.values import wire_value, wire_version
+from views.compiler.program import CompiledProgram
+
+# Rows of an answer to SQL.
+MOST_ROWS = 1_000
+_REPLACED_SECONDS = 0.02
+
+
+class Operations:
+    """Answers requests in the run's event loop; what takes long goes on beside it.
+
+    add, remove: give and take the turn of a rule.
+    """
+
+    def __init__(
+        self,
+        engine: GatedEngine,
+        mailbox: Mailbox,
+        alerts: Alerts,
+        replacing: Replacing,
+        add: Callable[[str, RuleLook], object],
+        remove: Callable[[str], object],
+    ) -> None:
+        self._engine, self._mailbox, self._alerts, self._replacing = engine, mailbox, alerts, replacing
+        self._add, self._remove = add, remove
+        self._tasks: set[asyncio.Task[None]] = set()
+        # One query and one explanation at a time, whoever asks.
+        self._querying, self._explaining = asyncio.Lock(), asyncio.Lock()
+        self._explained: dict[str, tuple[CompiledProgram, dict[str, Any]]] = {}
+
+    def ask(self, ask: Ask) -> None:
+        """Answer a request, now or later."""
+        request = ask.request
+        match request:
+            case QuerySql():
+                self._later(ask, self._query(request.sql))
+            case Explain():
+                self._later(ask, self._explain(request.view))
+            case AddView():
+                self._now(ask, lambda: self._replaced(ask, self._add_view(request.sql)))
+            case DropView():
+                self._now(ask, lambda: self._replaced(ask, self._drop(request.view)))
+            case Rules():
+                self._answer(ask, {"type": "rules", "rules": self._alerts.told()})
+            case SetRule():
+                self._now(ask, lambda: self._set_rule(ask, request))
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _add_view(self, sql: str) -> Replacement:
+        return self._engine.add_view(sql, background=True)
+
+    def _drop(self, view: str) -> Replacement:
+        if is_followed(view):
+            raise DataError(f"{view} belongs to a continuous query; unsubscribe that")
+        return self._engine.drop_view(view, background=True)
+
+    def _set_rule(self, ask: Ask, request: SetRule) -> None:
+        rule = request.rule
+        if rule.when is None:
+            self._alerts.end(rule.name)
+            self._remove(rule.name)
+        else:
+            self._add(rule.name, self._alerts.begin(rule))
+        self._answer(ask, {"type": "done"})
+
+    def _replaced(self, ask: Ask, replacement: Replacement) -> None:
+        self._replacing.wait(replacement)
+
+        async def done() -> dict[str, Any]:
+            while not replacement.done:
+                await asyncio.sleep(_REPLACED_SECONDS)
+            if replacement.error is not None:
+                raise replacement.error
+            return {"type": "done", "views": [v for v in self._engine.views if not is_followed(v)]}
+
+        self._later(ask, done())
+
+    async def _query(self, sql: str) -> dict[str, Any]:
+        run: Callable[[str], Awaitable[pl.DataFrame]] | None = getattr(self._engine, "query_async", None)
+        if run is None:
+            raise DataError("ad-hoc SQL is not available")
+        async with self._querying:
+            start, version = time.monotonic(), self._engine.version
+            frame = await run(sql)
+        return {
+            "type": "table",
+            "columns": [(name, _type_name(kind)) for name, kind in frame.schema.items()],
+            "rows": _rows(frame.head(MOST_ROWS)),
+            "count": len(frame),
+            "truncated": len(frame) > MOST_ROWS,
+            "version": wire_version(version),
+            "seconds": round(time.monotonic() - start, 6),
+        }
+
+    async def _explain(self, view: str) -> dict[str, Any]:
+        self._engine[view]
+        async with self._explaining:
+            program = self._engine.program
+            known = self._explained.get(view)
+            if known is None or known[0] is not program:
+                known = program, await asyncio.to_thread(_explanation, program, view)
+                self._explained = {v: k for v, k in self._explained.items() if k[0] is program}
+                self._explained[view] = known
+        return known[1]
+
+    def _now(self, ask: Ask, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except OrderbookError as error:
+            self._answer(ask, {"type": "error", "error": str(error)})
+
+    def _later(self, ask: Ask, answer: Coroutine[Any, Any, dict[str, Any]]) -> None:
+        async def answered() -> None:
+            try:
+                message = await answer
+            except OrderbookError as error:
+                message = {"type": "error", "error": str(error)}
+            except Exception as error:
+                message = {"type": "error", "error": f"{type(error).__name__}: {error}"}
+            self._answer(ask, message)
+            self._mailbox.flush()
+
+        task = asyncio.get_running_loop().create_task(answered())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _answer(self, ask: Ask, message: dict[str, Any]) -> None:
+        # A client whose answer finds no room is too far behind to wait for it.
+        self._mailbox.post(Answer(ask.client, ask.request.id, body_of(message)))
+
+
+def _explanation(program: CompiledProgram, view: str) -> dict[str, Any]:
+    """The stages of a view as text, made in a thread."""
+    from engine.plan.map_text import map_text
+    from engine.plan.planner import plan
+    from orderbook.explain import STAGES, overview, part_of
+
+    part = part_of(program.program, view)
+    planned = plan(part)
+    return {
+        "type": "explain",
+        "view": view,
+        "sql": STAGES["sql"](program, view),
+        "calculus": STAGES["calculus"](program, view),
+        "m3": STAGES["m3"](program, view),
+        "plan": STAGES["plan"](program, view),
+        "overview": overview(program, view),
+        "maps": [map_text(planned, declaration.name, {}, {}, "about ") for declaration in part.maps],
+    }
+
+
+def _type_name(kind: pl.DataType) -> str:
+    if kind.is_decimal():
+        return "decimal"
+    if kind.is_integer():
+        return "integer"
+    if kind.is_float():
+        return "double"
+    if kind == pl.Boolean:
+        return "boolean"
+    return "timestamp" if isinstance(kind, pl.Datetime) else "text"
+
+
+def _rows(frame: pl.DataFrame) -> list[list[Any]]:
+    """Rows as messages have them; times as text of ns."""
+    names = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Datetime)]
+    times = [pl.col(name).dt.epoch("ns").cast(pl.String) for name in names]
+    plain = frame.with_columns(times) if times else frame
+    return [[wire_value(_plain(value)) for value in row] for row in plain.rows()]
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON has, or a decimal."""
+    return value if value is None or isinstance(value, bool | int | float | str | Decimal) else str(value)

@@ -1,0 +1,87 @@
+/** Puts the page together. */
+import { Alerts } from "./core/alerts.js";
+import { Connection } from "./core/connection.js";
+import { help, listenForKeys } from "./core/keys.js";
+import { Layout } from "./core/layout.js";
+import { drawTimes } from "./core/scheduler.js";
+import { keyOf, Store } from "./core/store.js";
+import { bannerIn, Strip } from "./core/strip.js";
+import { askToken, knownToken } from "./core/token.js";
+import { HeatPane } from "./heatmap/pane.js";
+import { LadderPane } from "./ladder/pane.js";
+import { AlertsPane } from "./panes/alerts.js";
+import { DepthPane } from "./panes/depth.js";
+import { ExplainPane } from "./panes/explain.js";
+import { HealthPane } from "./panes/health.js";
+import { LogPane } from "./panes/log.js";
+import { SqlPane } from "./panes/sql.js";
+import { StrategiesPane } from "./panes/strategies.js";
+import { TradesPane } from "./panes/trades.js";
+import { ViewsPane } from "./panes/views.js";
+
+/** The websocket beside the page; beyond loopback the server needs the token for reading too. */
+function address() {
+  const url = new URL("ws", location.href);
+  url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+  url.search = url.hash = "";
+  if (knownToken()) url.searchParams.set("token", knownToken());
+  return url.href;
+}
+
+const byId = (id) => document.getElementById(id);
+const connection = new Connection(address);
+const store = new Store(connection);
+const alerts = new Alerts(connection, store);
+
+const ladder = new LadderPane(store);
+const heat = new HeatPane(store);
+const views = new ViewsPane(store, connection);
+const sql = new SqlPane(store, connection, (view) => {
+  views.choose(view);
+  layout.reveal("views");
+});
+const inOrder = [
+  ladder, heat, new DepthPane(store), new TradesPane(store), views, new StrategiesPane(store), new LogPane(store),
+  new AlertsPane(store, connection, alerts), sql, new ExplainPane(store, connection), new HealthPane(store, connection),
+];
+const panes = new Map(inOrder.map((pane) => [pane.id, pane]));
+const layout = new Layout(byId("desk"), byId("tabs"), panes);
+const strip = new Strip(byId("strip"), store, connection, { layout, panes, help });
+alerts.on("alert", bannerIn(byId("banner"), () => layout.reveal("alerts")));
+
+const reveal = (id) => () => layout.reveal(id, true);
+listenForKeys(
+  {
+    " ": () => ladder.recentre(), c: () => ladder.recentre(), a: () => ladder.toggleAuto(), n: () => ladder.toggleEmpty(),
+    g: () => ladder.regroup(1), G: () => ladder.regroup(-1), f: () => heat.freeze(), t: () => strip.nextTheme(), "?": help,
+    l: reveal("ladder"), h: reveal("heatmap"), d: reveal("depth"), s: reveal("trades"), v: reveal("views"), q: reveal("sql"),
+    x: reveal("explain"), p: reveal("strategies"), o: reveal("log"), r: reveal("alerts"), e: reveal("health"),
+    z: () => {
+      const focused = document.activeElement?.closest(".pane")?.dataset.testid?.slice("pane-".length);
+      layout.enlarge(focused ?? "ladder");
+    },
+  },
+  (number) => store.instruments[number - 1] && store.select(keyOf(store.instruments[number - 1])),
+);
+
+// Beyond loopback nothing is told without the token, and a refusal cannot be told from a server that is away.
+const local = /^(localhost|127\.[\d.]+|\[::1\])$/.test(location.hostname);
+let asked = local || knownToken() !== "";
+connection.on("state", (state) => {
+  if (asked || state !== "disconnected" || connection.messages) return;
+  asked = true;
+  askToken();
+});
+
+/** What tests and the curious may read; nothing can be changed through it. */
+window.orderbook = Object.freeze({
+  ladder: () => ladder.shownRows,
+  book: () => {
+    const { book } = store;
+    return book && { venue: book.venue, symbol: book.symbol, time: book.timeText, state: book.state, frames: book.frames, trades: book.trades.length };
+  },
+  connection: () => ({ state: connection.state, silence: connection.silence, messages: connection.messages, bytes: connection.bytes }),
+  drawTimes,
+  doubt: () => store.doubt,
+  views: () => [...store.views],
+});

@@ -1,0 +1,49 @@
+/** Builds elements without markup in text, so that no value can become markup. */
+
+/** `make("button.small", {title: "…"}, "text", child)`; properties named on… listen, aria-… and data-… are attributes. */
+export function make(selector, properties = {}, ...children) {
+  const [tag, ...classes] = selector.split(".");
+  const element = document.createElement(tag || "div");
+  if (classes.length) element.className = classes.join(" ");
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === undefined || value === null) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name.includes("-") || name === "role" || name === "for" || name === "list") element.setAttribute(name, value);
+    else element[name] = value;
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Sets the text only where it changed, which spares the browser a layout. */
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** A <select> of [value, label] pairs or plain values. */
+export function choice(label, options, value, changed, testId) {
+  const select = make("select", { title: label, "aria-label": label, "data-testid": testId });
+  fillChoice(select, options, value);
+  select.addEventListener("change", () => changed(select.value));
+  return select;
+}
+
+/** Replaces the options of a <select>, where they differ. */
+export function fillChoice(select, options, value) {
+  const pairs = options.map((option) => (Array.isArray(option) ? option : [option, option]));
+  const key = JSON.stringify(pairs);
+  if (select.dataset.options !== key) {
+    select.dataset.options = key;
+    select.replaceChildren(...pairs.map(([given, text]) => make("option", { value: String(given) }, String(text))));
+  }
+  if (value !== undefined && select.value !== String(value)) select.value = String(value);
+}
+
+/** A button that is pressed or not. */
+export function toggle(text, title, pressed, changed, testId) {
+  const button = make("button.toggle", { type: "button", title, "aria-label": title, "data-testid": testId }, text);
+  const show = (value) => button.setAttribute("aria-pressed", String(value));
+  show(pressed);
+  button.addEventListener("click", () => changed(button.getAttribute("aria-pressed") !== "true"));
+  return { element: button, show };
+}

@@ -1,0 +1,52 @@
+/** What every pane has: an id, a title, a bar of controls, a body, and a drawing in animation frames. */
+import { make } from "./dom.js";
+import { redraw } from "./scheduler.js";
+
+export class Pane {
+  constructor(id, title) {
+    this.id = id;
+    this.title = title;
+    this.visible = false;
+    /** Whether its controls have room beside its title. */
+    this.slim = false;
+    this.bar = make("div.pane-bar", { role: "toolbar", "aria-label": title });
+    this.body = make("div.pane-body");
+    this.element = make("section.pane", { "aria-label": title, "data-testid": `pane-${id}` }, this.bar, this.body);
+  }
+
+  /** Has the pane drawn in the next animation frame. */
+  changed() {
+    redraw(this);
+  }
+
+  /** Shown or hidden by the layout. */
+  show(visible) {
+    if (visible === this.visible) return;
+    this.visible = visible;
+    if (visible) this.changed();
+    this.shown(visible);
+  }
+
+  /** For panes that receive only while they are seen. */
+  shown() {}
+
+  /** Draws; `now` is performance.now(). */
+  draw() {}
+
+  /** Puts the keyboard into the pane. */
+  focus() {
+    this.body.querySelector("canvas, textarea, input, select, [tabindex]")?.focus();
+  }
+}
+
+/** Covers a canvas while its prices are not to be trusted, and says why. */
+export class Doubt {
+  constructor() {
+    this.element = make("div.doubt", { role: "status", hidden: true, "data-testid": "doubt" });
+  }
+
+  show(text) {
+    if (this.element.hidden !== !text) this.element.hidden = !text;
+    if (this.element.textContent !== text) this.element.textContent = text;
+  }
+}

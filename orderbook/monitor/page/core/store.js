@@ -1,0 +1,110 @@
+/** What the page knows: instruments, the chosen one's book, the latest status, notes and alerts. */
+import { Book } from "./book.js";
+import { Emitter } from "./emitter.js";
+import { load, save } from "./storage.js";
+
+const DEPTH = 200;
+const NOTES = 1000;
+/** Books whose past is kept while another is shown. */
+const BOOKS = 4;
+
+export const keyOf = ({ venue, symbol }) => `${venue}\u0000${symbol}`;
+
+/** Emits "instruments", "select", "book", "status", "notes". */
+export class Store extends Emitter {
+  #connection;
+  #subscription = null;
+  #books = new Map();
+  #wanted = load("instrument", null);
+
+  constructor(connection) {
+    super();
+    this.#connection = connection;
+    this.instruments = [];
+    this.selected = null;
+    this.book = null;
+    this.status = null;
+    this.notes = [];
+    this.noteCount = 0;
+    this.problem = "";
+    connection.subscribe({ topic: "instruments" }, (frame) => this.#instruments(frame.instruments));
+    connection.subscribe({ topic: "status" }, (frame) => {
+      this.status = frame;
+      this.emit("status", frame);
+    });
+    connection.subscribe({ topic: "notes" }, (frame) => this.#notes(frame.notes));
+  }
+
+  /** The names of all views, as the engine tells them. */
+  get views() {
+    return (this.status?.engine.views ?? []).map(({ view }) => view);
+  }
+
+  /** Shows the instrument of this key in every pane. */
+  select(key) {
+    const instrument = this.instruments.find((given) => keyOf(given) === key);
+    if (!instrument || key === this.selected) return;
+    this.selected = key;
+    this.#wanted = key;
+    save("instrument", key);
+    this.#subscription?.cancel();
+    this.book = this.#bookOf(instrument, key);
+    const book = this.book;
+    const { venue, symbol } = instrument;
+    this.problem = "";
+    this.#subscription = this.#connection.subscribe(
+      { topic: "book", venue, symbol, depth: DEPTH },
+      (frame, first) => {
+        book.take(frame, performance.now(), first);
+        this.emit("book", book);
+      },
+      (problem) => {
+        this.problem = problem;
+        this.emit("book", book);
+      },
+    );
+    this.emit("select", instrument);
+    this.emit("book", book);
+  }
+
+  /** The best reason why prices are not to be trusted now, or "" where they are. */
+  get doubt() {
+    const { state, silence } = this.#connection;
+    const seconds = `${(silence / 1000).toFixed(1)} s`;
+    if (state === "connecting") return "connecting";
+    if (state === "disconnected") return `disconnected ${seconds}`;
+    if (state === "stale") return `no frames for ${seconds}`;
+    if (this.problem) return this.problem;
+    if (!this.book) return this.instruments.length ? "no instrument" : "no instruments yet";
+    if (this.book.state !== "valid") return `${this.book.state}${this.book.reason ? `: ${this.book.reason}` : ""}`;
+    return "";
+  }
+
+  #instruments(instruments) {
+    this.instruments = instruments;
+    this.emit("instruments", instruments);
+    const known = instruments.some((given) => keyOf(given) === this.selected);
+    if (known || !instruments.length) return;
+    const wanted = instruments.find((given) => keyOf(given) === this.#wanted) ?? instruments[0];
+    this.select(keyOf(wanted));
+  }
+
+  #bookOf(instrument, key) {
+    const book = this.#books.get(key) ?? new Book(instrument);
+    this.#books.delete(key);
+    this.#books.set(key, book);
+    if (this.#books.size > BOOKS) this.#books.delete(this.#books.keys().next().value);
+    return book;
+  }
+
+  #notes(given) {
+    // A new connection begins with all notes that the server kept, of which some are here already.
+    const known = new Set(this.notes.slice(-NOTES).map((note) => JSON.stringify(note)));
+    const notes = given.filter((note) => !known.has(JSON.stringify(note)));
+    if (!notes.length) return;
+    this.noteCount += notes.length;
+    this.notes.push(...notes);
+    if (this.notes.length > NOTES) this.notes.splice(0, this.notes.length - NOTES);
+    this.emit("notes", notes);
+  }
+}

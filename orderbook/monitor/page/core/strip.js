@@ -1,0 +1,140 @@
+/** The header: instruments, health that is always in sight, and what concerns the whole page. */
+import { fillChoice, make, setText, toggle } from "./dom.js";
+import { bytes, count, duration } from "./format.js";
+import { keyOf } from "./store.js";
+import { chooseTheme, chosenTheme } from "./theme.js";
+
+/** Milliseconds between two looks at how long nothing has arrived. */
+const LOOK = 250;
+/** Instruments that have a button each; more are in a list. */
+const BUTTONS = 5;
+const THEMES = ["system", "light", "dark"];
+const THEME_SIGNS = { system: "◐", light: "○", dark: "●" };
+
+export class Strip {
+  #store;
+  #connection;
+  #instruments = make("div.instruments", { role: "group", "aria-label": "Instrument" });
+  #link = make("span.badge", { role: "status", "data-testid": "connection" });
+  #feeds = make("div.feeds", { "data-testid": "feeds-strip" });
+  #engine = make("span.engine", { "data-testid": "engine-strip" });
+  #menu = make("div.menu-body.right");
+  #theme;
+
+  /** acts: layout, help() and reset(). */
+  constructor(element, store, connection, { layout, panes, help }) {
+    this.#store = store;
+    this.#connection = connection;
+    this.#theme = make("button.plain", { type: "button", onclick: () => this.nextTheme(), "data-testid": "theme" });
+    const menu = make("details.menu", {}, make("summary", { title: "Show and hide panes" }, "Panes"), this.#menu);
+    menu.addEventListener("toggle", () => menu.open && this.#fillMenu(layout, panes));
+    const explain = make("button.plain", { type: "button", title: "Keys (?)", "aria-label": "Keys", onclick: help }, "?");
+    element.append(
+      this.#instruments, make("div.health", {}, this.#link, this.#feeds), this.#engine, make("div.acts", {}, menu, this.#theme, explain),
+    );
+    this.#showTheme();
+    store.on("instruments", () => this.#showInstruments());
+    store.on("select", () => this.#showInstruments());
+    store.on("status", (status) => this.#showStatus(status));
+    connection.on("state", () => this.#look());
+    setInterval(() => this.#look(), LOOK);
+    this.#look();
+  }
+
+  nextTheme() {
+    chooseTheme(THEMES[(THEMES.indexOf(chosenTheme()) + 1) % THEMES.length]);
+    this.#showTheme();
+  }
+
+  #showTheme() {
+    const name = chosenTheme();
+    setText(this.#theme, THEME_SIGNS[name]);
+    this.#theme.title = `Theme: ${name} (T)`;
+    this.#theme.setAttribute("aria-label", this.#theme.title);
+  }
+
+  #showInstruments() {
+    const { instruments, selected } = this.#store;
+    const several = new Set(instruments.map(({ venue }) => venue)).size > 1;
+    const name = ({ venue, symbol }) => (several ? `${symbol} ${venue}` : symbol);
+    if (instruments.length > BUTTONS || document.documentElement.classList.contains("phone")) {
+      let select = this.#instruments.querySelector("select");
+      if (!select) {
+        select = make("select", { "aria-label": "Instrument", "data-testid": "instrument", onchange: () => this.#store.select(select.value) });
+        this.#instruments.replaceChildren(select);
+      }
+      fillChoice(select, instruments.map((given) => [keyOf(given), `${name(given)}${given.state === "valid" ? "" : ` · ${given.state}`}`]), selected);
+      return;
+    }
+    this.#instruments.replaceChildren(...instruments.map((given, at) => {
+      const key = keyOf(given);
+      const button = make("button.instrument", {
+        type: "button", "aria-pressed": String(key === selected), title: `${given.venue} ${given.symbol}, ${given.state} (${at + 1})`, onclick: () => this.#store.select(key), "data-testid": `instrument-${given.symbol}`,
+      }, make("kbd", {}, String(at + 1)), name(given));
+      if (given.state !== "valid") button.append(make("span.badge.bad", {}, given.state));
+      return button;
+    }));
+  }
+
+  #look() {
+    const { state, silence } = this.#connection;
+    const seconds = `${(silence / 1000).toFixed(silence < 10_000 ? 1 : 0)} s`;
+    const text = { live: "live", connecting: "connecting", stale: `stale ${seconds}`, disconnected: `disconnected ${seconds}` }[state];
+    setText(this.#link, text);
+    this.#link.className = `badge ${state === "live" ? "good" : state === "connecting" ? "" : "bad"}`;
+    this.#link.title = state === "live" ? "Frames arrive" : "What is shown is not now; the page keeps trying";
+    document.documentElement.dataset.connection = state;
+    document.title = state === "live" || state === "connecting" ? `${this.#store.book?.symbol ?? ""} Orderbook`.trim() : `⚠ ${state} Orderbook`;
+    if (state !== "live") this.#store.emit("book", this.#store.book);
+  }
+
+  #showStatus({ feeds, engine }) {
+    if (this.#feeds.children.length !== feeds.length) this.#feeds.replaceChildren(...feeds.map(() => chip()));
+    feeds.forEach((feed, at) => fillChip(this.#feeds.children[at], feed));
+    setText(this.#engine, `${count(engine.events_per_second)} ev/s · fresh p99 ${duration(engine.to_views?.p99)} · ${bytes(engine.bytes)}`);
+    this.#engine.title = `events a second; receipt to fresh views, 99th percentile; memory of all views; ${count(engine.events)} events, ${count(engine.queue)} wait`;
+  }
+
+  #fillMenu(layout, panes) {
+    const boxes = [...panes].map(([id, { title }]) => {
+      const box = make("input", { type: "checkbox", checked: !layout.hidden.has(id), onchange: () => layout.toggle(id) });
+      return make("label", {}, box, title);
+    });
+    const reset = make("button", { type: "button", onclick: () => {
+      layout.reset();
+      this.#fillMenu(layout, panes);
+    }, "data-testid": "reset-layout" }, "Reset layout");
+    this.#menu.replaceChildren(...boxes, reset);
+  }
+}
+
+function chip() {
+  return make("div.feed", {}, make("span.badge"), make("span.feed-name"), make("span.feed-numbers"));
+}
+
+function fillChip(element, { name, state, reason, books, gaps, reconnects, latency, last_message_seconds: last }) {
+  const [badge, label, numbers] = element.children;
+  setText(badge, state);
+  badge.className = `badge ${state === "valid" ? "good" : state === "ended" ? "" : "bad"}`;
+  setText(label, name);
+  setText(numbers, `${gaps} ${gaps === 1 ? "gap" : "gaps"} · p99 ${duration(latency?.p99)}`);
+  const quiet = last === null ? "nothing received yet" : `last message ${last.toFixed(1)} s ago`;
+  element.title = `${reason ? `${reason}; ` : ""}books: ${books.valid} valid, ${books.syncing} syncing, ${books.stale} stale; ${reconnects} reconnections; ${quiet}`;
+  element.dataset.state = state;
+}
+
+/** Shows alerts for some seconds; returns what shows one. */
+export function bannerIn(element, open) {
+  let timer = 0;
+  const text = make("span");
+  const button = make("button.plain", { type: "button", onclick: () => open() }, "Alerts");
+  const close = make("button.plain", { type: "button", "aria-label": "Close", onclick: () => { element.hidden = true; } }, "×");
+  element.append(make("strong", {}, "Alert"), text, button, close);
+  return ({ name, view, key, text: condition, old }) => {
+    if (old) return;
+    setText(text, `${name}: ${view} ${(key ?? []).join(" ")} ${condition ?? ""}`);
+    element.hidden = false;
+    clearTimeout(timer);
+    timer = setTimeout(() => { element.hidden = true; }, 10_000);
+  };
+}

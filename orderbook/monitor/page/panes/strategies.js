@@ -1,0 +1,77 @@
+/** Strategies: what they did, what they hold, and what it is worth. */
+import { make, setText } from "../core/dom.js";
+import { count, milliseconds } from "../core/format.js";
+import { Pane } from "../core/pane.js";
+import { Series } from "../core/series.js";
+import { Table } from "../core/table.js";
+
+const EVERY = 250;
+const POSITIONS = [["symbol", "text"], ["position", "decimal"], ["profit", "decimal"], ["mark", "decimal"], ["cash", "decimal"], ["venue", "text"], ["strategy", "text"]];
+const ORDERS = [["order", "int"], ["side", "text"], ["price", "decimal"], ["left", "decimal"], ["ahead", "decimal"], ["strategy", "text"]];
+
+export class StrategiesPane extends Pane {
+  #store;
+  #summary = make("div.cards", { "data-testid": "strategies" });
+  #positions = new Table("Positions", "positions");
+  #orders = new Table("Working orders of the chosen instrument", "orders");
+  #profit = new Series("Profit over time", "profit");
+  #positionsBox = make("div.table-box", {}, this.#positions.element);
+  #ordersBox = make("div.table-box.low", {}, this.#orders.element);
+  #ordersHead = make("h3");
+  #at = 0;
+
+  constructor(store) {
+    super("strategies", "Strategies");
+    this.#store = store;
+    this.body.classList.add("stack");
+    this.body.append(
+      this.#summary,
+      this.#positionsBox,
+      this.#ordersHead, this.#ordersBox,
+      make("h3", {}, "Profit"), this.#profit.element,
+    );
+    store.on("status", (status) => this.#take(status));
+    store.on("book", () => this.visible && performance.now() - this.#at > EVERY && this.changed());
+  }
+
+  #take(status) {
+    const profits = new Map();
+    for (const { name, positions } of status.strategies) {
+      const known = positions.map(({ profit }) => profit).filter((profit) => profit !== null && profit !== undefined);
+      if (known.length) profits.set(name, known.reduce((sum, profit) => sum + Number(profit), 0));
+    }
+    if (profits.size) this.#profit.add(milliseconds(status.time), profits);
+    this.changed();
+  }
+
+  draw(now) {
+    const { status, book } = this.#store;
+    if (!status) return;
+    this.#at = now;
+    const { strategies } = status;
+    const cards = strategies.map((strategy) => card(strategy));
+    this.#summary.replaceChildren(...(cards.length ? cards : [make("p.empty", {}, "This run has no strategies.")]));
+    this.#positions.set(POSITIONS, strategies.flatMap(({ name, positions }) => positions.map((row) => [row.symbol, row.position, row.profit, row.mark, row.cash, row.venue, name])), [0, 5, 6]);
+    const orders = (book?.orders ?? []).map(({ strategy, id, side, price, left, ahead }) => [
+      id, side, price === null ? "market" : book.scale.price(price), book.scale.size(left), ahead === null || ahead === undefined ? null : book.scale.size(ahead), strategy,
+    ]);
+    this.#positionsBox.style.flex = `0 0 ${32 + 20 * strategies.reduce((sum, { positions }) => sum + positions.length, 0)}px`;
+    this.#ordersBox.hidden = !orders.length;
+    setText(this.#ordersHead, `Working orders of ${book?.symbol ?? "the instrument"}${orders.length ? "" : ": none"}`);
+    this.#orders.set(ORDERS, orders, [0, 5]);
+    this.#profit.draw();
+  }
+}
+
+function card({ name, callbacks, orders, fills, refused, failed, positions }) {
+  const profit = positions.reduce((sum, row) => sum + Number(row.profit ?? 0), 0);
+  const number = (label, value) => make("span", {}, `${label} `, make("b", {}, value));
+  const shown = `${profit > 0 ? "+" : profit < 0 ? "−" : ""}${Math.abs(profit).toFixed(2)}`;
+  const element = make("div.card", {}, make("strong", {}, name), number("PnL", shown), number("callbacks", count(callbacks)), number("orders", count(orders)), number("fills", count(fills)), number("refused", count(refused)));
+  if (failed) {
+    const problem = make("span.badge.bad");
+    setText(problem, `failed: ${failed}`);
+    element.append(problem);
+  }
+  return element;
+}

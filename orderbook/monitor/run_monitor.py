@@ -1,0 +1,115 @@
+"""The monitor of one run: everything that it shows, put together."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from engine.live_view import LiveView
+from orderbook.feed_runs import FeedRun
+from orderbook.live_run import LiveRun
+from orderbook.monitor.alerts import Alerts, RuleLook
+from orderbook.monitor.book_topic import BookTopics
+from orderbook.monitor.follows import Followed, Follows, Replacing, is_followed
+from orderbook.monitor.hub import Ask, CloseFollow, Command, OpenFollow
+from orderbook.monitor.mailbox import Mailbox
+from orderbook.monitor.notes import Notes, NotesTopic, noted_warnings
+from orderbook.monitor.operations import Operations
+from orderbook.monitor.own_orders import OwnOrders
+from orderbook.monitor.publisher import Publisher
+from orderbook.monitor.server import MonitorServer
+from orderbook.monitor.share import Share
+from orderbook.monitor.status_topic import EngineHealth, FeedHealth, InstrumentsTopic, StatusTopic
+from orderbook.monitor.tape import Tape
+from orderbook.monitor.view_topic import ViewTopic
+from orderbook.monitor_options import MonitorOptions
+from orderbook.pipeline import Pipeline
+
+
+class RunMonitor:
+    """Shows a run. Made before the run compiles its triggers, since rules of the configuration subscribe.
+
+    `notes` and `orders` are told of what strategies do. Raises SqlError or DataError for a wrong rule.
+    """
+
+    def __init__(self, options: MonitorOptions, pipeline: Pipeline, runs: Sequence[FeedRun]) -> None:
+        self._options, self._pipeline, self._runs = options, pipeline, runs
+        self.notes = Notes(lambda: pipeline.time)
+        self.orders = OwnOrders(pipeline.instruments, pipeline.host.places)
+        self._tape = Tape()
+        self._alerts = Alerts(pipeline.engine, self.notes, lambda: pipeline.time, options.alerts)
+
+    @contextmanager
+    def serving(self, live: LiveRun) -> Iterator[tuple[MonitorServer, Publisher]]:
+        """Serve meanwhile; `Publisher.publish` is to run in the run's event loop.
+
+        Raises OrderbookError where no port can be had.
+        """
+        # Compiles what measures maps and reads books, for which the run would else wait.
+        self._warm_up()
+        mailbox = Mailbox()
+        server = MonitorServer(self._options, mailbox)
+        share = Share(lambda: live.queue.waiting > 0, server.seconds)
+        publisher = self._publisher(live, mailbox, share)
+        server.start(publisher.send)
+        live.on_items = self._tape.note
+        try:
+            with noted_warnings(self.notes):
+                yield server, publisher
+        finally:
+            live.on_items = lambda _: None
+            publisher.close()
+            self._operations.close()
+            server.close()
+
+    def _publisher(self, live: LiveRun, mailbox: Mailbox, share: Share) -> Publisher:
+        pipeline, engine = self._pipeline, self._pipeline.engine
+        feeds = FeedHealth(pipeline, live, self._runs)
+        health = EngineHealth(pipeline, live, is_followed)
+        books = BookTopics(pipeline, self._tape, self.orders)
+        publisher = Publisher(
+            mailbox,
+            {
+                "book": books.open,
+                "view": lambda topic: ViewTopic(topic, engine),
+                "status": lambda topic: StatusTopic(topic, pipeline, health, feeds, self._alerts.newest),
+                "notes": lambda topic: NotesTopic(topic, self.notes),
+                "instruments": lambda topic: InstrumentsTopic(topic, pipeline, self._runs, feeds.labels),
+            },
+            self._perform,
+            share,
+        )
+
+        replacing = Replacing(engine)
+        publisher.add("replacing", replacing, lambda _: None)
+
+        def add_follow(name: str, followed: Followed) -> None:
+            publisher.add(("follow", name), followed, lambda error: self._follows.failed(name, error))
+
+        def add_rule(name: str, look: RuleLook) -> None:
+            publisher.add(("rule", name), look, lambda _: self._alerts.rules.pop(name, None))
+
+        self._follows = Follows(
+            engine, mailbox, replacing, add_follow, lambda name: publisher.remove(("follow", name))
+        )
+        self._operations = Operations(
+            engine, mailbox, self._alerts, replacing, add_rule, lambda name: publisher.remove(("rule", name))
+        )
+        return publisher
+
+    def _perform(self, command: Command) -> None:
+        match command:
+            case Ask():
+                self._operations.ask(command)
+            case OpenFollow():
+                self._follows.open(command.follow, command.client, command.request)
+            case CloseFollow():
+                self._follows.close(command.follow)
+
+    def _warm_up(self) -> None:
+        engine, books = self._pipeline.engine, self._pipeline.books
+        engine.view_bytes()
+        engine.map_sizes()
+        for name in engine.views:
+            view: LiveView = engine[name]
+            view.row_words()
+        if books is not None:
+            books.best(0)

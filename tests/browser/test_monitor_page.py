@@ -1,0 +1,205 @@
+"""The monitor in a browser, over live simulated data."""
+
+import json
+import time
+from decimal import Decimal
+
+import pytest
+from chromium import element, until
+from running import TOKEN, halt
+
+pytestmark = pytest.mark.browser
+
+SHOWN = "orderbook.ladder()"
+# Seconds within which a page says that what it shows is not now.
+SOON = 2.0
+
+# How many different colours a canvas has in a grid of its pixels.
+COLOURS = """(canvas => {
+  const { width, height } = canvas;
+  const pixels = canvas.getContext('2d').getImageData(0, 0, width, height).data;
+  const found = new Set();
+  for (let k = 0; k < pixels.length; k += 28) found.add(pixels[k] << 16 | pixels[k + 1] << 8 | pixels[k + 2]);
+  return found.size;
+})(%s)"""
+
+
+def levels_of(frame):
+    """Sizes of a frame of a book by ticks."""
+    return {side: {ticks: lots for ticks, lots, _ in frame[side]} for side in ("bids", "asks")}
+
+
+def shown_levels(shown):
+    sides = (("bids", "bid"), ("asks", "ask"))
+    return {side: {row["ticks"]: row[key] for row in shown["rows"]} for side, key in sides}
+
+
+def assert_same(shown, levels):
+    """Every row of the ladder has the size that the book has at its price, 0 where it has none."""
+    for side, rows in shown_levels(shown).items():
+        assert rows == {ticks: levels[side].get(ticks, 0) for ticks in rows}
+    assert any(row["bid"] for row in shown["rows"]) and any(row["ask"] for row in shown["rows"])
+
+
+def test_ladder_equals_what_another_client_gets_at_the_same_time(page, monitored):
+    frames, seen = {}, []
+    with monitored.client() as client:
+        client.subscribe(topic="book", venue="coinbase", symbol="BTC-USD", depth=200)
+        for frame in client.frames("book", 4.0):
+            # Frames of one time differ where orders of one message are told one by one.
+            frames.setdefault(frame["time"], []).append(levels_of(frame))
+            seen.append(page.evaluate(SHOWN))
+    compared = 0
+    for shown in seen:
+        if len(frames.get(shown["time"], ())) == 1:
+            assert_same(shown, frames[shown["time"]][0])
+            compared += 1
+    assert compared >= 10
+
+
+def test_ladder_equals_the_engine_s_relations(page, monitored):
+    levels = {}
+    halt(monitored.exchange, True)
+    try:
+        with monitored.client() as client:
+            shown = until(lambda: rests(page), 8, what="the book rests")
+            for side in ("bids", "asks"):
+                sums = f"SELECT price, SUM(volume) AS volume FROM {side} WHERE symbol = 'BTC-USD' GROUP BY 1"
+                rows = client.ask("sql", sql=sums)["rows"]
+                levels[side] = {int(Decimal(p) * 100): int(Decimal(v) * 10_000) for p, v in rows}
+        assert page.evaluate(SHOWN)["rows"] == shown["rows"]
+    finally:
+        halt(monitored.exchange, False)
+    assert_same(shown, levels)
+    assert [row["price"] for row in shown["rows"]] == [f"{row['ticks'] / 100:.2f}" for row in shown["rows"]]
+
+
+def rests(page):
+    """What the ladder shows, where it has not changed for a while."""
+    before = page.evaluate(SHOWN)
+    time.sleep(1.2)
+    shown = page.evaluate(SHOWN)
+    return shown if shown["rows"] == before["rows"] else None
+
+
+def test_ladder_stands_still_until_it_is_recentred(page):
+    page.evaluate(f"{element('ladder')}.focus()")
+    page.press("a")
+    prices = lambda: [row["price"] for row in page.evaluate(SHOWN)["rows"]]  # noqa: E731
+    frames = lambda: page.evaluate("orderbook.book().frames")  # noqa: E731
+    before, number = prices(), frames()
+    page.until(f"orderbook.book().frames > {number + 20}")
+    assert prices() == before
+    page.press("PageUp")
+    page.until(f"{SHOWN}.rows[0].price !== '{before[0]}'")
+    page.press(" ")
+    middle = len(before) // 2
+    page.until(f"{SHOWN}.rows.slice({middle - 12}, {middle + 12}).some(row => row.bid)")
+    page.press("g")
+    page.until(f"{SHOWN}.group === 2")
+    shown = page.evaluate(SHOWN)
+    assert {row["ticks"] % 2 for row in shown["rows"]} == {0}
+    page.press("G")
+    page.until(f"{SHOWN}.group === 1")
+
+
+def test_canvases_and_charts_draw(page):
+    page.until("orderbook.book().trades > 3")
+    for name, least in (("ladder", 30), ("heatmap", 30), ("depth", 4), ("trades", 4)):
+        colours = COLOURS % element(name)
+        until(lambda c=colours, n=least: page.evaluate(c) >= n, 20, what=f"{name} has {least} colours")
+    line = COLOURS % (element("view-series") + "?.querySelector('canvas')")
+    page.until(f"{element('view-series')}.querySelector('canvas') && {line} > 1", 20)
+    page.until("orderbook.drawTimes().ladder.count > 10 && orderbook.drawTimes().heatmap.count > 10")
+    assert page.problems == []
+
+
+def test_instruments_are_linked(page):
+    page.press("2")
+    page.until("orderbook.ladder()?.symbol === 'ETH-USD' && orderbook.book().symbol === 'ETH-USD'")
+    page.until(f"{element('instrument-ETH-USD')}.getAttribute('aria-pressed') === 'true'")
+    page.press("1")
+    page.until("orderbook.ladder()?.symbol === 'BTC-USD'")
+
+
+def test_a_view_is_added_in_the_sql_box_and_updates(page):
+    page.click("tab-sql")
+    page.fill("sql-text", "SELECT symbol, COUNT(*) AS n, SUM(volume) AS volume FROM bids GROUP BY symbol")
+    page.click("sql-run")
+    page.until(f"{element('sql-outcome')}.textContent.startsWith('3 rows')")
+    page.until(f"{element('sql-result')}.querySelectorAll('tbody tr').length === 3")
+    page.fill("view-name", "resting")
+    page.click("sql-add")
+    page.until(f"{element('token')} !== null")
+    page.fill("token", TOKEN)
+    page.evaluate("document.querySelector('dialog.ask button.primary').click()")
+    page.until("orderbook.views().includes('resting')", 60)
+    page.until(f"{element('view-choice')}?.value === 'resting'")
+    rows = f"{element('view-table')}.querySelector('tbody').innerText"
+    page.until(f"{rows}.includes('BTC-USD')")
+    before = page.evaluate(rows)
+    page.until(f"{rows} !== {json.dumps(before)} && {rows}.includes('BTC-USD')")
+    assert page.problems == []
+
+
+def test_a_rule_alerts(page, monitored):
+    page.click("tab-alerts")
+    choose = "choice => { choice.value = 'depth'; choice.dispatchEvent(new Event('change')); }"
+    page.evaluate(f"({choose})({element('rule-view')})")
+    page.fill("rule-when", "symbol = 'BTC-USD' and nothing > 1")
+    page.click("rule-add")
+    page.until(f"{element('rules')}.innerText.includes('no column nothing')")
+    numbers = []
+    with monitored.client() as client:
+        for _ in range(15):
+            sql = "SELECT bid_orders FROM depth WHERE symbol = 'BTC-USD'"
+            numbers.append(client.ask("sql", sql=sql)["rows"][0][0])
+            time.sleep(0.1)
+    # A number that the book is about, so that it is crossed again and again.
+    page.fill("rule-when", f"symbol = 'BTC-USD' and bid_orders > {sorted(numbers)[len(numbers) // 2]}")
+    page.click("rule-add")
+    page.until(f"{element('alert-log')}.querySelector('li.alert') !== null", 60)
+    page.until("!document.getElementById('banner').hidden")
+
+
+@pytest.mark.parametrize("dark", [True, False], ids=["dark", "light"])
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1280, 800), (390, 844)])
+def test_every_size_and_theme_draws(open_page, monitored, pictures, width, height, dark):
+    theme = "dark" if dark else "light"
+    with open_page() as page:
+        page.show(width, height, dark=dark, density=2 if width < 500 else 1)
+        page.go(monitored.url)
+        page.until("orderbook.ladder() && orderbook.doubt() === '' && orderbook.book().frames > 20")
+        page.picture(pictures / f"{theme}-{width}.png")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        if width < 500:
+            for name in ("heatmap", "trades", "views", "sql"):
+                page.click(f"tab-{name}")
+                page.until(f"{element('pane-' + name)}?.clientHeight > 300 && !{element('pane-ladder')}")
+            page.click("tab-heatmap")
+            page.until(f"{COLOURS % element('heatmap')} > 10", 10)
+            page.picture(pictures / f"{theme}-{width}-heatmap.png")
+        assert page.problems == []
+
+
+def test_a_run_that_hangs_shows_as_stale_and_comes_back(page, monitored):
+    halt(monitored.run, True)
+    try:
+        page.until("orderbook.connection().state === 'stale' && orderbook.doubt() !== ''", SOON, 0.02)
+        assert page.evaluate(f"{element('connection')}.textContent").startswith("stale")
+        assert not page.evaluate(f"{element('doubt')}.hidden")
+    finally:
+        halt(monitored.run, False)
+    page.until("orderbook.connection().state === 'live' && orderbook.doubt() === ''", 15)
+
+
+def test_a_dropped_feed_shows_as_stale_at_once_and_an_ended_run_too(page, monitored):
+    """Stays the last: nothing is left of the run."""
+    monitored.exchange.kill()
+    state = "document.querySelector('.feed')?.dataset.state"
+    page.until(f"{state} === 'stale' && orderbook.doubt().startsWith('stale')", SOON, 0.02)
+    assert page.evaluate(f"{element('feeds-strip')}.innerText").startswith("stale")
+    assert not page.evaluate(f"{element('doubt')}.hidden")
+    monitored.run.kill()
+    page.until("orderbook.connection().state === 'disconnected'", SOON, 0.02)
+    assert page.evaluate(f"{element('connection')}.textContent").startswith("disconnected")

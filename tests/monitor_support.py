@@ -1,0 +1,152 @@
+"""A monitor on a free port, over a small engine that tests feed by hand or from generated flow."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import numpy as np
+from websockets.asyncio.client import ClientConnection, connect
+
+from orderbook.configuration import load_configuration
+from orderbook.events import EVENT, Action, BookState, Flag, Side
+from orderbook.feed_runs import FeedReport, FeedRun, Put
+from orderbook.gate import GatedEngine
+from orderbook.generate import generate, synthetic_instruments
+from orderbook.live_run import LiveRun
+from orderbook.monitor.run_monitor import RunMonitor
+from orderbook.monitor.server import MonitorServer
+from orderbook.monitor_options import MonitorOptions
+from orderbook.pipeline import Pipeline
+from orderbook.problems import Problems
+from strategies.definition import StrategyDefinition
+from views.compiler.program import compile_views
+
+INSTRUMENTS = synthetic_instruments(2)
+SYMBOL, VENUE = INSTRUMENTS[0].symbol, INSTRUMENTS[0].venue
+SQL = """
+CREATE STREAM quotes (symbol TEXT NOT NULL, volume DECIMAL(10, 2) NOT NULL);
+CREATE VIEW totals AS SELECT symbol, SUM(volume) AS volume, COUNT(*) AS n FROM quotes GROUP BY symbol;
+CREATE VIEW kept AS SELECT symbol, volume FROM quotes;
+CREATE VIEW depth AS
+SELECT symbol, COUNT(*) AS orders, MAX(price) AS best FROM bids GROUP BY symbol;
+"""
+
+
+class Idle(FeedRun):
+    """A feed whose items tests put."""
+
+    live = True
+    name = "idle"
+    instruments = INSTRUMENTS
+
+    def __init__(self) -> None:
+        self.indexes = np.arange(len(INSTRUMENTS), dtype=np.int32)
+        self.items: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def follow(self, put: Put) -> None:
+        while (item := await self.items.get()) is not None:
+            await put(item)
+
+    def report(self) -> FeedReport:
+        return FeedReport(self.name, {"events": 1}, Problems())
+
+
+class Running:
+    """A run under way in the test's loop, and its monitor."""
+
+    def __init__(self, options: MonitorOptions, strategies: Sequence[StrategyDefinition] = ()) -> None:
+        configuration = load_configuration(None, {})
+        self.engine = GatedEngine(compile_views(SQL), "interpreter")
+        self.pipeline = Pipeline(self.engine, INSTRUMENTS, strategies)
+        self.feed = Idle()
+        self.monitor = RunMonitor(options, self.pipeline, [self.feed])
+        self.engine.on_fill = self.monitor.orders.fill
+        self.live = LiveRun(configuration, self.pipeline, None, [self.feed])
+        self.server: MonitorServer
+
+    @property
+    def url(self) -> str:
+        return f"ws://127.0.0.1:{self.server.port}/ws"
+
+    async def put(self, *items: np.ndarray) -> None:
+        """Apply events."""
+        applied = self.pipeline.events
+        for item in items:
+            self.feed.items.put_nowait(item)
+            applied += len(item)
+        while self.pipeline.events < applied:
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def running(
+    options: MonitorOptions | None = None, strategies: Sequence[StrategyDefinition] = ()
+) -> AsyncIterator[Running]:
+    run = Running(options or MonitorOptions(port=0), strategies)
+    with run.monitor.serving(run.live) as (server, publisher):
+        run.server = server
+        run.live.start()
+        parts = (run.live.follow_all(), run.live.consume(), publisher.publish())
+        tasks = [asyncio.create_task(part) for part in parts]
+        try:
+            yield run
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Client:
+    """A client that keeps what it has received."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.taken: list[dict[str, Any]] = []
+
+    async def send(self, **message: Any) -> None:
+        await self.socket.send(json.dumps(message))
+
+    async def take(self, **wanted: Any) -> dict[str, Any]:
+        """The next message with these fields; others are kept."""
+        async with asyncio.timeout(20):
+            while True:
+                message = json.loads(await self.socket.recv())
+                self.taken.append(message)
+                if wanted.items() <= message.items():
+                    return message
+
+    async def ask(self, **message: Any) -> dict[str, Any]:
+        """Send a request, and take its answer."""
+        await self.send(**message)
+        return await self.take(id=message["id"])
+
+
+@asynccontextmanager
+async def client(run: Running, **options: Any) -> AsyncIterator[Client]:
+    async with connect(run.url, max_size=None, compression=None, **options) as socket:
+        yield Client(socket)
+
+
+def valid_books() -> np.ndarray:
+    """Events by which all books become valid."""
+    states = np.zeros(len(INSTRUMENTS), EVENT)
+    states["instrument"], states["action"] = range(len(INSTRUMENTS)), Action.STATE
+    states["side"], states["volume"], states["flags"] = Side.NONE, BookState.VALID, Flag.LAST
+    return states
+
+
+def flow(events: int, seed: int = 1) -> np.ndarray:
+    """Generated flow of whole messages, from empty books on."""
+    made = next(generate(events, len(INSTRUMENTS), 20, seed, batch=events))
+    return made[: np.flatnonzero(made["flags"] & int(Flag.LAST))[-1] + 1]
+
+
+def trade(ticks: int, lots: int, side: Side = Side.BID, instrument: int = 0) -> np.ndarray:
+    """A trade."""
+    event = np.zeros(1, EVENT)
+    event["instrument"], event["action"], event["side"] = instrument, Action.TRADE, side
+    event["price"], event["volume"], event["flags"] = ticks, lots, Flag.LAST
+    event["exchange_time"] = event["receive_time"] = 1_767_623_400_000_000_000
+    return event

@@ -1,0 +1,245 @@
+"""The monitor's topics and requests, over its websocket, against what the engine and the books hold."""
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from monitor_support import INSTRUMENTS, SYMBOL, VENUE, client, flow, running, trade, valid_books
+
+from orderbook.configuration import load_configuration
+from orderbook.errors import ConfigurationError, OrderbookError
+from orderbook.events import Side
+from orderbook.monitor.mailbox import Mailbox
+from orderbook.monitor.server import MonitorServer
+from orderbook.monitor_options import AlertRule, MonitorOptions
+from strategies import Strategy, StrategyDefinition, on_view
+from strategies.orders import Fill, row_of
+
+TOKEN = "a-token-of-sixteen"
+
+
+def test_a_book_is_what_the_books_hold() -> None:
+    async def go() -> None:
+        async with running() as run, client(run) as one:
+            await run.put(valid_books(), flow(2000))
+            book = await one.ask(id=1, op="subscribe", topic="book", venue=VENUE, symbol=SYMBOL, depth=7)
+            assert (book["type"], book["state"], book["tick"]) == ("book", "valid", "0.01")
+            for name, side in (("bids", Side.BID), ("asks", Side.ASK)):
+                levels = run.pipeline.books.levels(0, side, 7)
+                assert book[name] == [list(level) for level in levels.tolist()]
+                assert len(book[name]) == 7
+            assert {"view": "depth", "column": "best"}.items() <= book["marks"][0].items()
+            assert Decimal(book["marks"][0]["price"]) == run.engine["depth"][SYMBOL].best
+
+    asyncio.run(go())
+
+
+class Rests(Strategy):
+    """Buys below the best bid, once."""
+
+    done = False
+
+    @on_view("depth")
+    def rest(self, event: Any) -> None:
+        if not self.done and event.key == (SYMBOL,):
+            self.done = True
+            self.buy(SYMBOL, 7, event.new.best - Decimal("0.12"))
+
+
+def test_own_orders_stand_in_the_book_with_their_fills() -> None:
+    async def go() -> None:
+        async with running(strategies=[StrategyDefinition(Rests)]) as run, client(run) as one:
+            await run.put(valid_books(), flow(1000))
+            book = await one.ask(id=1, op="subscribe", topic="book", venue=VENUE, symbol=SYMBOL, depth=50)
+            (order,) = book["orders"]
+            assert (order["strategy"], order["id"], order["side"], order["left"]) == ("Rests", 1, "buy", 7)
+            ahead = [lots for ticks, lots, _ in book["bids"] if ticks == order["price"]]
+            assert 0 <= order["ahead"] <= sum(ahead)
+            assert order["price"] < book["bids"][0][0]
+            fill = Fill(5, "Rests", 1, VENUE, SYMBOL, "buy", Decimal(3), Decimal("100.57"))
+            run.engine.insert("fills", row_of(fill))
+            told = await one.take(id=1)
+            assert told["fills"] == [["5", "Rests", "buy", 10057, 3]]
+
+    asyncio.run(go())
+
+
+def test_trades_are_told_once_to_every_client_and_those_kept_to_a_new_one() -> None:
+    async def go() -> None:
+        async with running() as run, client(run) as one, client(run) as two:
+            asked: dict[str, Any] = {"op": "subscribe", "topic": "book", "venue": VENUE, "symbol": SYMBOL}
+            assert (await one.ask(id=1, **asked))["trades"] == []
+            await run.put(trade(100, 5), trade(101, 6, Side.ASK), trade(7, 7, instrument=1))
+            told = await one.take(id=1)
+            assert [t[1:] for t in told["trades"]] == [[100, 5, "buy"], [101, 6, "sell"]]
+            assert (await one.take(id=1))["trades"] == []
+            assert [t[1:3] for t in (await two.ask(id=4, **asked))["trades"]] == [[100, 5], [101, 6]]
+
+    asyncio.run(go())
+
+
+def test_a_view_is_shown_by_its_keys_with_exact_values() -> None:
+    async def go() -> None:
+        async with running() as run, client(run) as one:
+            for symbol, volume in (("B", "2.50"), ("A", "1.25"), ("A", "0.05")):
+                run.engine.insert("quotes", {"symbol": symbol, "volume": volume})
+            shown = await one.ask(id=3, op="subscribe", topic="view", view="totals")
+            assert shown["columns"] == [["symbol", "text"], ["volume", "decimal"], ["n", "integer"]]
+            assert shown["rows"] == [["A", "1.30", 2], ["B", "2.50", 1]]
+            assert (shown["keys"], shown["count"], shown["version"]) == (["symbol"], 2, ["3", 0, 3])
+            first = await one.ask(id=4, op="subscribe", topic="view", view="totals", limit=1)
+            assert (first["rows"], first["count"]) == ([["A", "1.30", 2]], 2)
+            run.engine.insert("quotes", {"symbol": "A", "volume": "1"})
+            assert (await one.take(id=3))["rows"][0] == ["A", "2.30", 3]
+            await one.ask(id=5, op="unsubscribe", subscription=3)
+            assert (await one.ask(id=3, op="subscribe", topic="view", view="kept"))["count"] == 4
+
+    asyncio.run(go())
+
+
+def test_status_and_instruments_and_notes() -> None:
+    async def go() -> None:
+        async with running() as run, client(run) as one:
+            await run.put(valid_books(), flow(500))
+            status = await one.ask(id=1, op="subscribe", topic="status")
+            assert status["engine"]["events"] == run.pipeline.events
+            views = {view["view"]: view["rows"] for view in status["engine"]["views"]}
+            assert views == {"totals": 0, "kept": 0, "depth": 2}
+            (feed,) = status["feeds"]
+            assert (feed["name"], feed["state"], feed["books"]["valid"]) == ("idle", "valid", 2)
+            told = await one.ask(id=2, op="subscribe", topic="instruments")
+            assert [i["symbol"] for i in told["instruments"]] == [i.symbol for i in INSTRUMENTS]
+            run.monitor.notes.fill(
+                {"strategy": "s", "order_id": 1, "side": "buy", "symbol": "A", "venue": "V",
+                 "volume": Decimal(1), "price": Decimal(2)}
+            )
+            notes = await one.ask(id=3, op="subscribe", topic="notes")
+            assert [(n["kind"], n["symbol"]) for n in notes["notes"]] == [("fill", "A")]
+
+    asyncio.run(go())
+
+
+def test_requests_are_answered_or_refused_with_their_id() -> None:
+    async def go() -> None:
+        async with running() as run, client(run) as one:
+            run.engine.insert("quotes", {"symbol": "A", "volume": "1"})
+            table = await one.ask(id=1, op="sql", sql="SELECT symbol, n FROM totals")
+            assert (table["rows"], table["count"], table["truncated"]) == ([["A", 1]], 1, False)
+            explained = await one.ask(id=2, op="explain", view="totals")
+            assert "quotes" in explained["m3"]
+            for number, (request, error) in enumerate(
+                (
+                    ({"op": "sql", "sql": "SELECT nothing FROM totals"}, "nothing"),
+                    ({"op": "explain", "view": "nope"}, "no view"),
+                    ({"op": "subscribe", "topic": "view", "view": "nope"}, "no view"),
+                    ({"op": "subscribe", "topic": "view"}, "by its name"),
+                    ({"op": "subscribe", "topic": "book", "venue": "x", "symbol": "y"}, "no instrument"),
+                    ({"op": "subscribe", "topic": "book", "depth": 5000}, "depth"),
+                    ({"op": "unsubscribe", "subscription": 77}, "no subscription"),
+                    ({"op": "follow"}, "either"),
+                    ({"op": "follow", "sql": "CREATE VIEW v AS SELECT symbol FROM quotes"}, "one SELECT"),
+                    ({"op": "add_view", "sql": "CREATE VIEW v AS SELECT 1"}, "read-only"),
+                    ({"op": "dance"}, "dance"),
+                ),
+                10,
+            ):
+                answer = await one.ask(id=number, **request)
+                assert answer["type"] == "error"
+                assert error in answer["error"]
+
+    asyncio.run(go())
+
+
+def test_with_the_token_views_and_rules_come_and_go() -> None:
+    async def go() -> None:
+        async with running(MonitorOptions(port=0, token=TOKEN)) as run, client(run) as one:
+            await run.put(valid_books())
+            run.engine.insert("quotes", {"symbol": "A", "volume": "1"})
+            sql = "CREATE VIEW counts AS SELECT COUNT(*) AS n FROM quotes"
+            refused = await one.ask(id=1, op="add_view", sql=sql, token="another")
+            assert "token" in refused["error"]
+            assert "counts" not in run.engine.views
+            assert "counts" in (await one.ask(id=2, op="add_view", sql=sql, token=TOKEN))["views"]
+            assert (await one.ask(id=3, op="subscribe", topic="view", view="counts"))["rows"] == [[1]]
+            rule = {"name": "many", "view": "counts", "when": "n > 2"}
+            assert (await one.ask(id=4, op="set_rule", rule=rule, token=TOKEN))["type"] == "done"
+            assert (await one.ask(id=5, op="rules"))["rules"] == [rule]
+            await one.ask(id=6, op="subscribe", topic="notes")
+            for _ in range(3):
+                run.engine.insert("quotes", {"symbol": "A", "volume": "1"})
+            notes = await one.take(id=6)
+            assert [n["kind"] for n in notes["notes"]] == ["alert"]
+            # Edge: what holds already alerts no more.
+            run.engine.insert("quotes", {"symbol": "A", "volume": "1"})
+            assert (await one.take(id=3, rows=[[5]]))["rows"]
+            run.engine.insert("quotes", {"symbol": "A", "volume": "1"})
+            assert (await one.take(id=3, rows=[[6]]))["rows"]
+            assert len((await one.ask(id=8, op="subscribe", topic="status"))["alerts"]) == 1
+            await one.send(id=7, op="drop_view", view="counts", token=TOKEN)
+            assert (await one.take(id=3, type="error"))["error"]
+            assert "counts" not in run.engine.views
+
+    asyncio.run(go())
+
+
+def test_rules_of_the_configuration_miss_nothing() -> None:
+    async def go() -> None:
+        rule = AlertRule(name="large", view="totals", when="volume > 10")
+        async with running(MonitorOptions(port=0, alerts=(rule,))) as run, client(run) as one:
+            await run.put(valid_books())
+            run.engine.insert("quotes", {"symbol": "A", "volume": "11"})
+            run.engine.delete("quotes", {"symbol": "A", "volume": "11"})
+            status = await one.ask(id=1, op="subscribe", topic="status")
+            (alert,) = status["alerts"]
+            assert (alert["name"], alert["view"], alert["key"]) == ("large", "totals", ["A"])
+            assert alert["text"].startswith("large: A volume=11")
+
+    asyncio.run(go())
+
+
+def test_http_serves_the_page_and_refuses_other_hosts_and_origins() -> None:
+    async def go() -> None:
+        async with running() as run:
+            def get(path: str, **headers: str) -> int:
+                request = urllib.request.Request(f"{run.server.url}{path}", headers=headers)
+                try:
+                    with urllib.request.urlopen(request, timeout=10) as answer:
+                        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+                        return answer.status
+                except urllib.error.HTTPError as error:
+                    return error.code
+
+            here = f"127.0.0.1:{run.server.port}"
+            for path, headers, status in (
+                ("", {}, 200),
+                ("health", {}, 200),
+                ("health", {"Origin": f"http://{here}"}, 200),
+                ("health", {"Origin": "http://127.0.0.1:1"}, 403),
+                ("health", {"Origin": "https://evil.example"}, 403),
+                ("health", {"Origin": "null"}, 403),
+                ("health", {"Host": "evil.example"}, 403),
+                ("health", {"Host": f"localhost:{run.server.port}"}, 200),
+                ("static/../server.py", {}, 404),
+                ("nothing", {}, 404),
+            ):
+                assert await asyncio.to_thread(get, path, **headers) == status, (path, headers)
+
+    asyncio.run(go())
+
+
+def test_a_taken_port_is_passed_over_and_a_host_needs_its_token() -> None:
+    first = MonitorServer(MonitorOptions(port=0), Mailbox())
+    second = MonitorServer(MonitorOptions(port=first.port), Mailbox())
+    assert second.port > first.port
+    for server in (first, second):
+        server.start(lambda _: None)
+        server.close()
+    with pytest.raises(OrderbookError, match="cannot be served"):
+        MonitorServer(MonitorOptions(port=1, host="203.0.113.1", token=TOKEN), Mailbox())
+    with pytest.raises(ConfigurationError, match=r"monitor\.host is not loopback"):
+        load_configuration(None, {"monitor.host": "0.0.0.0"})
+    assert json.dumps(load_configuration(None, {}).monitor.model_dump())

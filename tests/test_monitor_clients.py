@@ -1,0 +1,280 @@
+"""Clients that stall, lie or flood, and what the run has to do with that: nothing."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from monitor_support import Running, client, flow, running, trade, valid_books
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from orderbook.monitor import client as client_module
+from orderbook.monitor import connections, hub, server
+from orderbook.monitor import mailbox as mailbox_module
+from orderbook.monitor.access import Access
+from orderbook.monitor.mailbox import Changes, Frame, Mailbox
+from orderbook.monitor.requests import Topic
+from orderbook.monitor.share import BUSY_SHARE, Share
+
+TOKEN = "a-token-of-sixteen"
+
+
+async def closed(socket: ClientConnection) -> tuple[int, str]:
+    """The code and reason that a connection is closed with; messages before are read and forgotten."""
+    async with asyncio.timeout(20):
+        try:
+            while True:
+                await socket.recv()
+        except ConnectionClosed as error:
+            told = error.rcvd
+    assert told is not None, "closed without a reason"
+    return told.code, told.reason
+
+
+async def goes_on(run: Running) -> None:
+    """The run applies events, and another client is served."""
+    await run.put(flow(300))
+    async with client(run) as other:
+        assert (await other.ask(id=1, op="subscribe", topic="status"))["engine"]["events"]
+
+
+def hostile(attack: Callable[[Running, ClientConnection], object]) -> None:
+    async def go() -> None:
+        async with running() as run, connect(run.url, compression=None, close_timeout=0.1) as one:
+            await run.put(valid_books())
+            await attack(run, one)  # type: ignore[misc]
+            await goes_on(run)
+
+    asyncio.run(go())
+
+
+def test_garbage_is_answered_and_then_ends_the_connection() -> None:
+    async def attack(run: Running, one: ClientConnection) -> None:
+        await one.send("{")
+        assert "not a request" in json.loads(await one.recv())["error"]
+        await one.send('{"id": 7, "op": "subscribe", "topic": "weather"}')
+        assert json.loads(await one.recv())["id"] == 7
+        for garbage in (b"\xff\xfe", "[" * 5000, "null", '{"id":-1,"op":"rules"}', "x", "") * 10:
+            await one.send(garbage)
+        assert await closed(one) == (1008, "more than 50 messages that were refused")
+
+    hostile(attack)
+
+
+def test_an_oversized_message_ends_the_connection() -> None:
+    async def attack(run: Running, one: ClientConnection) -> None:
+        await one.send(json.dumps({"id": 1, "op": "sql", "sql": "x" * (server.LARGEST_MESSAGE + 1)}))
+        assert (await closed(one))[0] == 1009
+
+    hostile(attack)
+
+
+def test_a_message_of_endless_empty_parts_ends_the_connection() -> None:
+    async def attack(run: Running, one: ClientConnection) -> None:
+        async def parts() -> object:
+            for _ in range(connections._MOST_PARTS + 2):
+                yield ""
+            await asyncio.sleep(20)
+
+        sending = asyncio.create_task(one.send(parts()))
+        assert (await closed(one))[0] == 1009
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+
+    hostile(attack)
+
+
+def test_ten_thousand_subscriptions_are_refused() -> None:
+    async def attack(run: Running, one: ClientConnection) -> None:
+        async def flood() -> None:
+            for number in range(10_000):
+                await one.send(json.dumps({"id": number, "op": "subscribe", "topic": "view",
+                                           "view": "totals", "limit": 1 + number % 900}))
+
+        flooding = asyncio.create_task(flood())
+        assert await closed(one) == (1008, "more than 50 messages that were refused")
+        await asyncio.gather(flooding, return_exceptions=True)
+
+    hostile(attack)
+
+
+def test_topics_of_all_clients_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "MOST_TOPICS", 2)
+
+    async def go() -> None:
+        async with running() as run, client(run) as one, client(run) as two:
+            for number in (1, 2):
+                await one.ask(id=number, op="subscribe", topic="view", view="totals", limit=number)
+            assert "different topics" in (await two.ask(id=1, op="subscribe", topic="status"))["error"]
+            shared = await two.ask(id=2, op="subscribe", topic="view", view="totals", limit=1)
+            assert shared["type"] == "view"
+            await one.ask(id=3, op="unsubscribe", subscription=2)
+            assert (await two.ask(id=4, op="subscribe", topic="status"))["type"] == "status"
+
+    asyncio.run(go())
+
+
+def test_a_client_that_falls_behind_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "BACKLOG_BYTES", 1000)
+
+    async def attack(run: Running, one: ClientConnection) -> None:
+        await one.send(json.dumps({"id": 1, "op": "follow", "view": "totals"}))
+        await one.recv()
+        (member,) = run.server._hub.members.values()
+        run.server._loop.call_soon_threadsafe(lambda: [member.enqueue(bytes(100)) for _ in range(11)])
+        assert (await closed(one))[0] == client_module.TOO_SLOW
+
+    hostile(attack)
+
+
+def test_a_client_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(connections, "_CLOSING_SECONDS", 0.1)
+
+    async def attack(run: Running, one: ClientConnection) -> None:
+        await one.send(json.dumps({"id": 1, "op": "rules"}))
+        await one.recv()
+        (member,) = run.server._hub.members.values()
+        # More than the system's buffers hold; the library's own reading stops after a few messages.
+        for _ in range(30):
+            run.server._loop.call_soon_threadsafe(member.enqueue, b'"%s"' % (b"x" * 1_000_000))
+            await asyncio.sleep(0.01)
+        while run.server._hub.members or run.server._server.server_state.connections:
+            await asyncio.sleep(0.01)
+
+    hostile(attack)
+
+
+def test_clients_and_silent_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MOST_CLIENTS", 1)
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 4)
+
+    async def attack(run: Running, one: ClientConnection) -> None:
+        await one.send(json.dumps({"id": 1, "op": "rules"}))
+        await one.recv()
+        async with connect(run.url, compression=None) as two:
+            assert (await closed(two))[0] == 1013
+        silent = [socket.create_connection(("127.0.0.1", run.server.port)) for _ in range(6)]
+        for connection in silent:
+            connection.settimeout(10)
+            with suppress(ConnectionResetError):
+                assert await asyncio.to_thread(connection.recv, 1) == b""
+            connection.close()
+        await one.close()
+        while run.server._hub.members:
+            await asyncio.sleep(0.01)
+
+    hostile(attack)
+
+
+def test_pages_of_other_origins_and_names_are_refused() -> None:
+    async def go() -> None:
+        async with running() as run:
+            here = f"127.0.0.1:{run.server.port}"
+            for headers in ({"Origin": "https://evil.example"}, {"Origin": "http://127.0.0.1:1"}):
+                with pytest.raises(InvalidStatus) as refused:
+                    await connect(run.url, additional_headers=headers)
+                assert refused.value.response.status_code == 403
+            async with connect(run.url, additional_headers={"Origin": f"http://{here}"}) as one:
+                await one.send('{"id":1,"op":"rules"}')
+                assert json.loads(await one.recv())["rules"] == []
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "refused"),
+    [
+        ("127.0.0.1:8799", None, False),
+        ("localhost:8799", "http://localhost:8799", False),
+        ("[::1]:8799", "http://[::1]:8799", False),
+        ("monitor.lan", "http://monitor.lan", False),
+        ("monitor.lan:80", "http://monitor.lan", False),
+        ("localhost:8799", "http://127.0.0.1:8799", True),
+        ("localhost:8799", "http://localhost:8798", True),
+        ("localhost:8799", "null", True),
+        ("localhost:8799", "http://localhost:8799/x", True),
+        ("localhost:8799", "file://localhost:8799", True),
+        ("evil.example:8799", "http://evil.example:8799", True),
+        ("localhost.evil.example", None, True),
+        ("127.0.0.1@evil.example", None, True),
+        ("localhost:port", None, True),
+        ("", None, True),
+        (None, None, True),
+    ],
+)
+def test_hosts_and_origins(host: str | None, origin: str | None, refused: bool) -> None:
+    assert (Access("monitor.lan", "").refusal(host, origin) is not None) == refused
+
+
+def test_beyond_loopback_reading_needs_the_token() -> None:
+    local, far = Access("127.0.0.1", ""), Access("0.0.0.0", TOKEN)
+    assert local.may_read(None, None)
+    assert not local.token_is("")
+    assert not far.may_read(None, None)
+    assert not far.may_read(f"Basic {TOKEN}", None)
+    assert not far.may_read(None, TOKEN[:-1])
+    assert far.may_read(f"Bearer {TOKEN}", None)
+    assert far.may_read(None, TOKEN)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 60)), max_size=60))
+def test_a_mailbox_is_bounded_and_keeps_what_accumulates(steps: list[tuple[int, int]]) -> None:
+    mailbox, topic = Mailbox(), Topic("notes")
+    most = mailbox_module.MOST_BYTES // 10_000_000
+    put: list[bytes] = []
+    got: list[bytes] = []
+    posted = 0
+    for kind, size in steps:
+        items = [b"%d" % (len(put) + i) for i in range(size)]
+        match kind:
+            case 0 | 1:
+                put += items
+                mailbox.put(Frame(topic, b"", {"notes": items}))
+            case 2:
+                posted += mailbox.post(Changes("f", (0, 0, size), bytes(10_000_000)))
+            case _:
+                frames, letters = mailbox.take()
+                assert len(letters) == posted
+                posted = 0
+                got += [item for frame in frames for item in frame.items["notes"]]
+        assert posted <= most
+    got += [item for frame in mailbox.take()[0] for item in frame.items["notes"]]
+    # At most the newest KEPT_ITEMS wait, in order.
+    assert got == sorted(set(got), key=int)
+    assert got[-1:] == put[-1:]
+
+
+def test_a_busy_run_gives_a_small_share_and_an_idle_one_more() -> None:
+    now, own = [0.0], [0.0]
+    shares = {}
+    for busy in (True, False):
+        share = Share(lambda busy=busy: busy, clock=lambda: now[0], own=lambda: own[0])
+        spent = 0.0
+        for tick in range(2000):
+            now[0] += 0.05
+            own[0] += 0.05 if busy else 0.001
+            share.fill()
+            while share.left and tick > 1000:
+                with share.spending():
+                    own[0] += 0.001
+                    now[0] += 0.001
+                spent += 0.001
+        shares[busy] = spent / (999 * 0.05)
+    assert shares[True] == pytest.approx(BUSY_SHARE, rel=0.1)
+    assert shares[False] > 0.3
+
+
+def test_trades_wait_for_nobody() -> None:
+    async def go() -> None:
+        async with running() as run:
+            await run.put(valid_books(), trade(1, 1))
+            assert not run.monitor._tape._noted
+
+    asyncio.run(go())
