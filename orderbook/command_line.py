@@ -63,6 +63,14 @@ KeyColumn = Annotated[
     str | None, typer.Option("--key", help="Partition by this column wherever that can be.")
 ]
 
+LogFolder = Annotated[
+    Path | None,
+    typer.Option("--log", help="Folder of a run's log; without it, the configuration's.", metavar="FOLDER"),
+]
+RowKey = Annotated[
+    list[str] | None, typer.Option("--key", help="The row of a view with this key; a value each.")
+]
+
 
 class Stage(StrEnum):
     """The stages that `explain` shows."""
@@ -111,21 +119,13 @@ def run(
     view: Views = None,
     strategy: Strategies = None,
     out: Out = None,
+    monitor: Annotated[
+        bool | None, typer.Option("--monitor/--no-monitor", help="Serve the monitor's page, or do not.")
+    ] = None,
 ) -> None:
     """Follow live feeds; without options a simulated exchange on this machine, and no network."""
     from orderbook.commands.run import run as command
 
-    command(config, duration, feed or (), view or (), strategy or (), out)
-
-
-@app.command()
-    monitor: Annotated[
-        bool | None, typer.Option("--monitor/--no-monitor", help="Serve the monitor's page, or do not.")
-    ] = None,
-def replay(
-    source: Sources,
-    config: Config = None,
-    view: Views = None,
     command(config, duration, feed or (), view or (), strategy or (), out, monitor)
 
 
@@ -143,9 +143,9 @@ def serve(
     """Follow live feeds for websocket clients and the monitor's page, with nothing shown here."""
     from orderbook.commands.serve import serve as command
 
-    strategy: Strategies = None,
-    out: Out = None,
-) -> None:
+    command(config, duration, feed or (), view or (), strategy or (), out)
+
+
 @app.command()
 def top(
     url: Annotated[
@@ -159,6 +159,14 @@ def top(
     command(url, token)
 
 
+@app.command()
+def replay(
+    source: Sources,
+    config: Config = None,
+    view: Views = None,
+    strategy: Strategies = None,
+    out: Out = None,
+) -> None:
     """Put recorded sources, merged in order of time, through the views and strategies."""
     from orderbook.commands.replay import replay as command
 
@@ -184,6 +192,13 @@ def backtest(
     partitions: Partitions = None,
     master: Master = None,
     key: KeyColumn = None,
+    cut_time: Annotated[
+        str, typer.Option("--cut-time", help="History in pieces of time: auto, never, or how many.")
+    ] = "auto",
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A parameter; of several values each one.", metavar="NAME=VALUE,…"),
+    ] = None,
 ) -> None:
     """Put history through views and strategies into a job's folder, in this process or on Spark."""
     from orderbook.commands.backtest import run_backtest as command
@@ -235,13 +250,6 @@ def stream(
     once: Annotated[bool, typer.Option("--once", help="End when all that is there is read.")] = False,
     log_limit: Annotated[
         int, typer.Option("--log-limit", min=0, help="Rows in a node's logs above which epochs should end.")
-    cut_time: Annotated[
-        str, typer.Option("--cut-time", help="History in pieces of time: auto, never, or how many.")
-    ] = "auto",
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A parameter; of several values each one.", metavar="NAME=VALUE,…"),
-    ] = None,
     ] = 0,
     chain: Annotated[
         int, typer.Option("--chain", min=0, help="Levels up to which each is an operator of one query.")
@@ -271,9 +279,26 @@ def query(
     tentative: Annotated[
         bool, typer.Option("--tentative", help="Of a stream's view also rows that may still be replaced.")
     ] = False,
+    config: Config = None,
 ) -> None:
     """Look up rows of views, by SQL or by key: of a job or a run's log as of any version, or of a monitor."""
     from orderbook.commands.query import query as command
+    from orderbook.commands.query_source import QuerySource
+
+    command(QuerySource(job, log, url, config), sql, at, view, key or (), out, tentative)
+
+
+@app.command()
+def why(
+    view: Annotated[str, typer.Argument(help="A view of the run.")],
+    at: Annotated[str, typer.Option("--at", help="STAMP,SWITCH,SEQUENCE of one event.")],
+    key: RowKey = None,
+    log: LogFolder = None,
+    config: Config = None,
+) -> None:
+    """Show what one event of a run's log did to a view, statement by statement, and what followed from it."""
+    from orderbook.commands.query_source import QuerySource
+    from orderbook.commands.why import why as command
 
     command(QuerySource(None, log, None, config), view, at, key or ())
 
@@ -315,26 +340,9 @@ def replan(
     command(source, config, view or (), out)
 
 
-    config: Config = None,
 @app.command()
 def explain(
     view: Annotated[str, typer.Argument(help="A view, or a .sql file.")],
-    from orderbook.commands.query_source import QuerySource
-
-    command(QuerySource(job, log, url, config), sql, at, view, key or (), out, tentative)
-
-
-@app.command()
-def why(
-    view: Annotated[str, typer.Argument(help="A view of the run.")],
-    at: Annotated[str, typer.Option("--at", help="STAMP,SWITCH,SEQUENCE of one event.")],
-    key: RowKey = None,
-    log: LogFolder = None,
-    config: Config = None,
-) -> None:
-    """Show what one event of a run's log did to a view, statement by statement, and what followed from it."""
-    from orderbook.commands.query_source import QuerySource
-    from orderbook.commands.why import why as command
     stage: Annotated[
         Stage | None,
         typer.Option("--stage", help="One stage of the compiler; without it, an overview with costs."),

@@ -23,7 +23,6 @@ from orderbook.feed_options import FEEDS, CaptureFeed, Feed, FileFeed, TableFeed
 from orderbook.monitor_options import MonitorOptions
 from orderbook.operation_options import LoggingOptions, MetricsOptions
 from orderbook.option_types import File, Filled, Real, Section, Text, matching
-from orderbook.sizes import SIZE, size_of
 from orderbook.simulation_options import (
     RiskLimits,
     RiskOptions,
@@ -31,6 +30,7 @@ from orderbook.simulation_options import (
     TradingOptions,
     VenueFees,
 )
+from orderbook.sizes import SIZE, size_of
 from orderbook.spark_options import SparkOptions
 from orderbook.toml_document import KeyPath, TomlDocument, parse_toml, read_toml
 
@@ -159,9 +159,9 @@ class Configuration(Section):
         Filled,
     ]
     strategies: dict[str, Scalars]
-    clock: ClockOptions
     simulation: SimulationOptions
     risk: RiskOptions
+    clock: ClockOptions
     epochs: EpochOptions
     log: LogOptions
     record: RecordOptions
@@ -173,8 +173,6 @@ class Configuration(Section):
     _document: TomlDocument = PrivateAttr()
     _overridden: frozenset[KeyPath] = PrivateAttr(frozenset())
 
-    def view_file(self, name: str) -> Path:
-        """The .sql file of a view named in `run.views` or on the command line.
     @property
     def trading(self) -> TradingOptions:
         """All that decides what becomes of orders."""
@@ -184,6 +182,8 @@ class Configuration(Section):
         """The same with other options of `run`."""
         return self.model_copy(update={"run": self.run.model_copy(update=options)})
 
+    def view_file(self, name: str) -> Path:
+        """The .sql file of a view named in `run.views` or on the command line.
 
         Raises ConfigurationError, with the nearest name, when no folder of the search path has it.
         """
@@ -293,12 +293,12 @@ def _unknown_key(location: KeyPath) -> str:
     match location:
         case ("feeds", int(), str(kind), str(key)):
             known: Collection[str] = FEEDS[kind].model_fields
-        case (str(section), str(key)):
-            known = sections[section]
         case ("simulation", "fees", *_, str(key)):
             known = VenueFees.model_fields
         case ("risk", "strategies", _, str(key)):
             known = RiskLimits.model_fields
+        case (str(section), str(key)):
+            known = sections[section]
         case _:
             key, known = str(location[-1]), Configuration.model_fields
     elsewhere = [f"{name}.{key}" for name, fields in sections.items() if key in fields]

@@ -4,27 +4,38 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
+
+from rich.console import Console
 
 from engine.distribution.history import Granularity
 from orderbook.assembly import assemble
 from orderbook.backtest.execute import Executor, LocalExecutor
 from orderbook.backtest.job_program import JobProgram
 from orderbook.backtest.plan import READERS, STRATEGIES
+from orderbook.backtest.processes import ProcessExecutor
 from orderbook.backtest.run import Outcome, backtest
-from orderbook.backtest.sources import source_specs
+from orderbook.backtest.sources import SourceSpec, source_specs
 from orderbook.backtest.tasks import JobSettings
 from orderbook.commands.common import configured
+from orderbook.commands.sweep import Choice, choice, combinations
 from orderbook.configuration import Configuration
 from orderbook.display import progress_bar, working
+from orderbook.durations import DURATION, nanoseconds
 from orderbook.errors import SourceError, UserError
+from orderbook.jobs import open_job
+from orderbook.report import write_report
+from orderbook.report.combinations import combinations_table
+from orderbook.report.contents import report_of
 from orderbook.summary import strategy_lines
 
 EngineName = Literal["numba", "spark"]
-from orderbook.durations import DURATION, nanoseconds
 _MOST_NOTES = 5
+# Columns of a terminal that the table of a sweep has at least; lines that are longer than it break.
+_TABLE_WIDTH = 120
 
 
 def run_backtest(
@@ -38,30 +49,17 @@ def run_backtest(
     partitions: int | None,
     master: str | None,
     key: str | None,
+    cut_time: str,
+    sets: Sequence[str] = (),
 ) -> None:
-    """Run a backtest and print its summary. Raises UserError for bad options, OrderbookError if it fails.
+    """Run a backtest, write its report and print its summary; with several values in `sets` of a sweep.
 
-    Raises SourceError where a source is damaged, after everything else has been done.
+    Raises UserError for bad options, OrderbookError if it fails, SourceError where a source is damaged, after
+    everything else has been done.
     """
     looks, cut = parsed_granularity(granularity), parsed_cut_time(cut_time)
     if engine == "numba" and (partitions or key or master):
         raise UserError("--partitions, --key and --master are for --engine spark")
-    folder = out or Path("backtests") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    with working("looking at the sources"):
-        specs = source_specs(sources)
-    cut_time: str,
-    sets: Sequence[str] = (),
-    executor, count = _executor(engine, configuration, partitions)
-    settings = settings_of(configuration, folder, looks, count, key)
-    start = time.monotonic()
-    with progress_bar("backtesting") as bar:
-        done = 0
-        rows = sum(spec.rows for spec in specs)
-
-        def report(events: int) -> None:
-            nonlocal done
-            done += events
-            bar(min(1.0, done / rows) if rows else 0.0, f"{done:,} events")
     overrides: dict[str, object] = {} if master is None else {"spark.master": master}
 
     def configuration_with(changes: Mapping[str, object]) -> Configuration:
@@ -89,6 +87,36 @@ def run_backtest(
         raise SourceError(line)
 
 
+def _backtested(
+    settings: JobSettings, specs: Sequence[SourceSpec], executor: Executor, engine: EngineName
+) -> Outcome:
+    """Run the job, and show how far it is."""
+    rows, done = sum(spec.rows for spec in specs), 0
+    with progress_bar("backtesting") as bar:
+
+        def report(events: int) -> None:
+            nonlocal done
+            done += events
+            bar(min(1.0, done / rows) if rows else 0.0, f"{done:,} events")
+
+        return backtest(settings, specs, executor, engine, report, lambda note: print(f"  {note}"))
+
+
+def _report(folder: Path, outcome: Outcome, seconds: float) -> None:
+    """Write the report where there are strategies, and print what came of it all."""
+    written = None
+    if outcome.manifest.strategies:
+        with working("writing the report"):
+            written = write_report(folder)
+    print(summary(folder, outcome, seconds))
+    if outcome.manifest.swept:
+        console = Console()
+        console.width = max(console.width, _TABLE_WIDTH)
+        console.print(combinations_table(report_of(open_job(folder))))
+    if written is not None:
+        print(f"  report      {written}")
+
+
 def settings_of(
     configuration: Configuration, folder: Path, granularity: Granularity, partitions: int, key: str | None
 ) -> JobSettings:
@@ -113,18 +141,25 @@ def settings_of(
         configuration.run.backend,
         configuration.clock.nanoseconds,
         key,
+        trading=configuration.trading,
     )
 
 
-def _without_strategies(configuration: Configuration) -> Any:
-    return configuration.run.model_copy(update={"strategies": ()})
+def _sweep_settings(chosen: Choice, folder: Path, workers: int) -> JobSettings:
+    found, assembly = combinations(chosen)
+    configuration = chosen.configuration
+    return JobSettings(
+        JobProgram.of(assembly.program), str(folder.resolve()), (), Granularity("end"), (), None, 1,
+        configuration.run.backend, configuration.clock.nanoseconds, trading=configuration.trading,
+        combinations=found, workers=workers,
+    )  # fmt: skip
 
 
 def _executor(
-    engine: EngineName, configuration: Configuration, partitions: int | None
+    engine: EngineName, configuration: Configuration, partitions: int | None, swept: bool
 ) -> tuple[Executor, int]:
     if engine == "numba":
-        return LocalExecutor(), 1
+        return ProcessExecutor() if swept else LocalExecutor(), 1
     from engine.spark.batch import SparkExecutor
 
     executor = SparkExecutor(configuration.spark)
@@ -166,7 +201,7 @@ def summary(folder: Path, outcome: Outcome, seconds: float) -> str:
     ]
     for name, dataset in manifest.views.items():
         lines.append(f"  view {name}: {dataset.rows:,} rows of history in {len(dataset.files)} files")
-    for one in outcome.summaries:
+    for one in () if manifest.swept else outcome.summaries:
         lines += strategy_lines(one)
     lines += [f"  problem: {line}" for line in outcome.problems[:_MOST_NOTES]]
     lines.append(f"  job         {folder}; read it with: orderbook query --job {folder}")

@@ -24,6 +24,7 @@ from .ibis_text import IbisExpression, ibis_text, is_ibis
 from .m3 import Program
 from .types import Relation
 from .unique_names import UniqueNames
+
 if TYPE_CHECKING:
     import polars as pl
 

@@ -1,0 +1,169 @@
+"""Charts as inline SVG: lines, areas and marks over time, lines over numbers. Colours are the page's."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from orderbook.report.scales import Scale, number_ticks, tick_texts, time_texts, time_ticks
+
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960, 76, 14, 10, 26
+# Points of a line that are drawn, and of those that the pointer reads.
+_DRAWN, _READ = 800, 400
+
+Kind = Literal["line", "step", "area", "up", "down"]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What is drawn: x (ns, or numbers) and y, float64[n], without NaN; `colour` is a class of the page.
+
+    "line", "step" (which holds until the next point), "area" (down to 0), or marks that point "up" or "down".
+    error: half the length of a bar at each point. read: whether the pointer shows its values.
+    """
+
+    name: str
+    x: np.ndarray
+    y: np.ndarray
+    kind: Kind = "line"
+    colour: str = "one"
+    error: np.ndarray | None = None
+    read: bool = True
+
+
+def chart(series: Sequence[Series], height: int = 240, *, times: bool = True, zero: bool = False) -> str:
+    """A chart of some series; nothing where they have no points. zero: 0 is always within it."""
+    series = [one for one in series if len(one.x)]
+    if not series:
+        return '<p class="none">nothing to show</p>'
+    x, y = _scales(series, height, zero)
+    parts = [
+        f'<div class="plot"><svg class="chart" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="'
+        f'{escape(", ".join(one.name for one in series))}"{_readable(series, x, times)}>',
+        *_grid(x, y, height, times),
+        *(_drawn(one, x, y) for one in series),
+        f'<line class="pointer" y1="{TOP}" y2="{height - BOTTOM}"/></svg></div>',
+    ]
+    return "".join(parts)
+
+
+def legend(series: Sequence[Series]) -> str:
+    """The names of series, with their colours."""
+    shown = [one for one in series if len(one.x)]
+    items = "".join(f'<span class="{one.colour}"><i></i>{escape(one.name)}</span>' for one in shown)
+    return f'<div class="legend">{items}</div>'
+
+
+def _scales(series: Sequence[Series], height: int, zero: bool) -> tuple[Scale, Scale]:
+    low = min(float(one.x.min()) for one in series)
+    high = max(float(one.x.max()) for one in series)
+    errors = [np.zeros(len(one.y)) if one.error is None else one.error for one in series]
+    bottom = min(float((one.y - error).min()) for one, error in zip(series, errors, strict=True))
+    top = max(float((one.y + error).max()) for one, error in zip(series, errors, strict=True))
+    if zero or any(one.kind == "area" for one in series):
+        bottom, top = min(bottom, 0.0), max(top, 0.0)
+    margin = 0.05 * (top - bottom) or abs(top) * 0.01 or 1.0
+    bottom -= 0 if bottom == 0 and zero else margin
+    top += 0 if top == 0 and zero else margin
+    return Scale(low, high, LEFT, WIDTH - RIGHT), Scale(bottom, top, height - BOTTOM, TOP)
+
+
+def _grid(x: Scale, y: Scale, height: int, times: bool) -> Iterator[str]:
+    ticks = number_ticks(y.low, y.high, max(3, height // 45))
+    for tick, text in zip(ticks, tick_texts(ticks), strict=True):
+        at = y.at(tick)
+        kind = "zero" if abs(tick) < 1e-12 else "grid"
+        yield f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
+        yield f'<text class="tick" x="{LEFT - 8}" y="{at + 3.5:.1f}" text-anchor="end">{text}</text>'
+    if times:
+        stamps = time_ticks(int(x.low), int(x.high), 10)
+        places, texts = [float(t) for t in stamps], time_texts(stamps)
+    else:
+        places = number_ticks(x.low, x.high, 9)
+        texts = tick_texts(places)
+    for place, text in zip(places, texts, strict=True):
+        at = x.at(place)
+        yield f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{height - BOTTOM}"/>'
+        anchor = "end" if at > WIDTH - RIGHT - 24 else "middle"
+        yield f'<text class="tick" x="{at:.1f}" y="{height - 9}" text-anchor="{anchor}">{text}</text>'
+
+
+def _drawn(one: Series, x: Scale, y: Scale) -> str:
+    if one.kind in ("up", "down"):
+        return _marks(one, x, y)
+    left, top = thinned(one.x, one.y, _DRAWN)
+    places = [f"{x.at(a):.1f},{y.at(b):.1f}" for a, b in zip(left.tolist(), top.tolist(), strict=True)]
+    if one.kind == "step":
+        corners = [f"{b.partition(',')[0]},{a.partition(',')[2]}" for a, b in pairwise(places)]
+        places = [point for pair in zip(places, corners, strict=False) for point in pair] + places[-1:]
+    path = f"M{' L'.join(places)}"
+    parts = []
+    if one.kind == "area":
+        base = f"{y.at(0.0):.1f}"
+        ends = [f"{x.at(float(end)):.1f},{base}" for end in (left[-1], left[0])]
+        parts.append(f'<path class="area {one.colour}" d="{path} L{" L".join(ends)} Z"/>')
+    parts.append(f'<path class="line {one.colour}" d="{path}"/>')
+    if one.error is not None:
+        for at, middle, error in zip(one.x.tolist(), one.y.tolist(), one.error.tolist(), strict=True):
+            low, high = y.at(middle - error), y.at(middle + error)
+            here = f"{x.at(at):.1f}"
+            bar = f'x1="{here}" x2="{here}" y1="{low:.1f}" y2="{high:.1f}"'
+            parts.append(f'<line class="error {one.colour}" {bar}/>')
+            parts.append(f'<circle class="dot {one.colour}" cx="{here}" cy="{y.at(middle):.1f}" r="3"/>')
+    return "".join(parts)
+
+
+def _marks(one: Series, x: Scale, y: Scale) -> str:
+    """Small triangles; of those at one place a single one."""
+    sign = 1 if one.kind == "up" else -1
+    places = dict.fromkeys(
+        (round(x.at(a)), round(y.at(b))) for a, b in zip(one.x.tolist(), one.y.tolist(), strict=True)
+    )
+    moves = "".join(f"M{a},{b} l4,{7 * sign} h-8 z" for a, b in places)
+    return f'<path class="mark {one.colour}" d="{moves}"/>'
+
+
+def thinned(x: np.ndarray, y: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """At most about so many points: of equal parts of x the first, the lowest, the highest and the last."""
+    if len(x) <= most:
+        return x, y
+    parts = max(1, most // 4)
+    span = float(x[-1] - x[0]) or 1.0
+    part = np.minimum(((x - x[0]) / span * parts).astype(np.int64), parts - 1)
+    starts = np.flatnonzero(np.concatenate([[True], part[1:] != part[:-1]]))
+    ends = np.append(starts[1:], len(x))
+    places: set[int] = set()
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        own = y[start:end]
+        places |= {start, start + int(own.argmin()), start + int(own.argmax()), end - 1}
+    kept = np.array(sorted(places))
+    return x[kept], y[kept]
+
+
+def _readable(series: Sequence[Series], x: Scale, times: bool) -> str:
+    """Attributes by which the page's script tells values under the pointer."""
+    read = [one for one in series if one.read and one.kind not in ("up", "down")]
+    if not read:
+        return ""
+    data = {
+        "left": LEFT, "right": WIDTH - RIGHT, "width": WIDTH, "times": times,
+        "low": x.low / 1e6 if times else x.low, "high": x.high / 1e6 if times else x.high,
+        "series": [{"name": one.name, "colour": one.colour, **_points(one, x, times)} for one in read],
+    }  # fmt: skip
+    return f" data-chart='{escape(json.dumps(data, separators=(',', ':')), quote=True)}'"
+
+
+def _points(one: Series, x: Scale, times: bool) -> dict[str, list[float]]:
+    """A series as the pointer reads it; times in ms since the axis begins."""
+    if len(one.x) <= _READ:
+        left, top = one.x, one.y
+    else:
+        left = np.linspace(x.low, x.high, _READ)
+        places = np.maximum(np.searchsorted(one.x, left, side="right") - 1, 0)
+        top = one.y[places]
+    shown = (left - x.low) / 1e6 if times else left
+    return {"x": [float(f"{v:.9g}") for v in shown], "y": [float(f"{v:.8g}") for v in top]}

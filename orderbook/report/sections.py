@@ -1,0 +1,237 @@
+"""What the page of a report shows, from the headline down."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from orderbook.report.charts import Series, chart, legend
+from orderbook.report.combinations import combinations_rows
+from orderbook.report.contents import Report
+from orderbook.report.page import folded, section, table, tiles
+from orderbook.report.scales import duration_text, moment_text, number_text
+from orderbook.report.statistics import Statistics
+
+# Strategies and instruments that are drawn; tables have all.
+_DRAWN_STRATEGIES, _DRAWN_INSTRUMENTS = 3, 6
+_WAITS = {"answered": "until the exchange's answer", "filled": "until the first fill", "done": "until done"}
+_COLOURS = ("one", "two", "three")
+
+
+def body(report: Report) -> Iterator[str]:
+    """The page's parts, in order."""
+    ranked = sorted(report.strategies, key=lambda name: -report.statistics[name][0].profit)
+    drawn = 1 if report.job.manifest.swept else _DRAWN_STRATEGIES
+    yield _header(report)
+    if len(ranked) > 1:
+        yield _compared(report, ranked)
+    for name in ranked[:drawn]:
+        yield from _strategy(report, name)
+    yield from _signals(report)
+    yield from _job(report, ranked[:drawn])
+
+
+def _header(report: Report) -> str:
+    manifest = report.job.manifest
+    times = [one.times for one in report.mids.values() if len(one.times)]
+    when = "no market data"
+    if times:
+        first, last = min(int(t[0]) for t in times), max(int(t[-1]) for t in times)
+        when = f"{moment_text(first)} to {moment_text(last)} UTC, {duration_text(last - first)}"
+    names = ", ".join(dict.fromkeys(name.rpartition(":")[2] for name in report.strategies))
+    if manifest.swept:
+        names += f", {len(report.strategies):,} combinations of {' and '.join(manifest.swept)}"
+    count = len(report.mids)
+    shown = f"{count} instrument{'' if count == 1 else 's'}, {when}"
+    failure = f'<p class="warning">{escape(manifest.failure)}</p>' if manifest.failure else ""
+    return f"<header><h1>{escape(names)}</h1><p>{escape(shown)}</p>{failure}</header>"
+
+
+def _compared(report: Report, ranked: Sequence[str]) -> str:
+    lines = [
+        Series(name, report.accounts[name].times, report.accounts[name].equity, "step", colour)
+        for name, colour in zip(ranked, _COLOURS, strict=False)
+    ]
+    heads: Sequence[str] = ["strategy", *_HEADS]
+    rows = [[name, *_row(report.statistics[name][0])] for name in ranked]
+    if report.job.manifest.swept:
+        heads, rows = combinations_rows(report)
+    note = "By profit, the best first; the equity of the best three."
+    return section("All strategies", legend(lines), chart(lines), table(heads, rows), note=note)
+
+
+_HEADS = (
+    "profit", "fees", "turnover", "max drawdown", "Sharpe", "t-value", "fills", "hit rate", "margin, bps",
+    "invested", "position",
+)  # fmt: skip
+
+
+def _row(one: Statistics) -> list[str]:
+    return [
+        number_text(one.profit), number_text(one.fees), number_text(one.turnover),
+        number_text(one.max_drawdown), number_text(one.sharpe, 3), number_text(one.steadiness, 3),
+        f"{one.fills:,}", _percent(one.hits), number_text(one.margin, 3),
+        _percent(one.invested), number_text(one.position),
+    ]  # fmt: skip
+
+
+def _strategy(report: Report, name: str) -> Iterator[str]:
+    account, numbers = report.accounts[name], report.statistics[name]
+    whole = numbers[0]
+    if len(report.strategies) > 1:
+        chosen = report.job.manifest.strategies[name]
+        said = _said({key: chosen[key] for key in report.job.manifest.swept})
+        what = f"The best, {name}" if said else name
+        yield f'<header class="part"><h1>{escape(what)}</h1><p>{escape(said)}</p></header>'
+    yield tiles(_headline(whole))
+    equity = Series("equity", account.times, account.equity, "step", "one")
+    drawdown = Series("drawdown", account.times, account.drawdown, "area", "down")
+    yield section(
+        "Equity and drawdown", chart([equity], 260, zero=True), chart([drawdown], 120),
+        note="Cash less fees, and positions at the mid, in the quote currency; below it, what has been lost "
+        "since the highest.",
+    )  # fmt: skip
+    yield from _instruments(report, name)
+    if len(numbers) > 1:
+        rows = [[f"{one.venue} {one.symbol}", *_row(one)] for one in numbers[1:]]
+        yield section("By instrument", table(["instrument", *_HEADS], rows))
+    yield from _fills(report, name)
+    yield from _times(report, name)
+
+
+def _headline(one: Statistics) -> Iterator[tuple[str, str, str, str]]:
+    steady = f"t-value {number_text(one.steadiness, 3)}, by {duration_text(one.step)}"
+    yield "Profit", number_text(one.profit), f"after fees {number_text(one.fees)}", _sign(one.profit)
+    yield "Sharpe", number_text(one.sharpe, 3), "too few changes" if one.step is None else steady, ""
+    yield "Max drawdown", number_text(one.max_drawdown), "from the highest", ""
+    yield "Hit rate", _percent(one.hits), f"of {one.trades:,} closing fills", ""
+    yield "Turnover", number_text(one.turnover), f"margin {number_text(one.margin, 3)} bps", ""
+    maker = "" if one.maker is None else f", {_percent(one.maker)} maker"
+    yield "Fills", f"{one.fills:,}", f"{one.orders:,} order{'' if one.orders == 1 else 's'}{maker}", ""
+    refused = f"{one.refused:,} orders refused" if one.refused else "no order refused"
+    yield "Invested", _percent(one.invested), refused, ""
+
+
+def _instruments(report: Report, name: str) -> Iterator[str]:
+    """Fills over the price, and the position, of the instruments that were traded most."""
+    account = report.accounts[name]
+    by_turnover = sorted(report.statistics[name][1:], key=lambda one: -one.turnover)
+    parts = []
+    for place, one in enumerate(by_turnover[:_DRAWN_INSTRUMENTS]):
+        instrument = str(one.venue), str(one.symbol)
+        held, mids = account.holdings[instrument], report.mids.get(instrument)
+        fills = account.fills.filter((pl.col("venue") == one.venue) & (pl.col("symbol") == one.symbol))
+        bought, sold = fills.filter(pl.col("change") > 0), fills.filter(pl.col("change") < 0)
+        known = ~np.isnan(held.mid)
+        times, prices = (held.times[known], held.mid[known]) if mids is None else (mids.times, mids.mids)
+        lines = [
+            Series("mid", times, prices, "step", "soft"),
+            Series("bought", bought["time"].to_numpy(), bought["price"].to_numpy(), "up", "up"),
+            Series("sold", sold["time"].to_numpy(), sold["price"].to_numpy(), "down", "down"),
+        ]
+        position = Series("position", held.times, held.position, "step", "two")
+        drawn = legend([*lines, position]) + chart(lines, 240) + chart([position], 110, zero=True)
+        count = f"{one.fills:,} fill{'' if one.fills == 1 else 's'}"
+        title = f"{one.venue} {one.symbol}: {count}, profit {number_text(one.profit)}"
+        alone = len(by_turnover) == 1
+        parts.append(f"<h3>{escape(title)}</h3>{drawn}" if alone else folded(title, drawn, place == 0))
+    if parts:
+        more = len(by_turnover) - _DRAWN_INSTRUMENTS
+        note = f"The {_DRAWN_INSTRUMENTS} traded most; {more} more are in the table." if more > 0 else ""
+        yield section("Fills over the price, and the position", *parts, note=note)
+
+
+def _signals(report: Report) -> Iterator[str]:
+    for (view, column), own in report.signals.group_by(["view", "column"], maintain_order=True):
+        lines = []
+        by_horizon = own.group_by(["horizon"], maintain_order=True)
+        for colour, ((horizon,), bucket) in zip(_COLOURS, by_horizon, strict=False):
+            error = bucket["error"].fill_null(0).to_numpy()
+            x, y = bucket["bucket"].to_numpy() + 1.0, bucket["forward_return"].to_numpy()
+            lines.append(Series(f"{duration_text(float(str(horizon)))} later", x, y, "line", colour, error))
+        first = own.filter(pl.col("horizon") == own["horizon"][0])
+        rows = [
+            [str(r["bucket"] + 1), *map(number_text, (r["low"], r["high"], r["signal"])), f"{r['samples']:,}"]
+            for r in first.iter_rows(named=True)
+        ]
+        ranges = folded("what the buckets are", table(["bucket", "from", "to", "mean", "samples"], rows, 0))
+        yield section(
+            f"Signal {view}.{column} against what the mid did next",
+            legend(lines), chart(lines, 240, times=False, zero=True), ranges,
+            note="Samples in ten equal buckets of the signal, from its lowest values to its highest: how far "
+            "the mid went on average, in basis points, with its standard error. A signal worth trading by "
+            "slopes, and by more than its costs.",
+        )  # fmt: skip
+
+
+def _fills(report: Report, name: str) -> Iterator[str]:
+    own = report.markouts.filter(pl.col("strategy") == name) if len(report.markouts) else report.markouts
+    if not len(own):
+        return
+    rows = []
+    for (horizon,), at in own.group_by(["horizon"], maintain_order=True):
+        by = {bool(r["maker"]): r for r in at.iter_rows(named=True)}
+        rows.append([duration_text(float(str(horizon))), *_markout(by.get(True)), *_markout(by.get(False))])
+    yield section(
+        "After its fills", table(["later", "maker, bps", "fills", "taker, bps", "fills"], rows),
+        note="How far the mid was beyond the fill's price, the way of the fill, so long after. Of orders "
+        "that rested it falls below 0 where those who filled them knew better.",
+    )  # fmt: skip
+
+
+def _markout(row: Mapping[str, Any] | None) -> tuple[str, str]:
+    return ("\N{EN DASH}", "0") if row is None else (number_text(row["markout"], 3), f"{row['fills']:,}")
+
+
+def _times(report: Report, name: str) -> Iterator[str]:
+    own = report.orders.filter((pl.col("strategy") == name) & (pl.col("status") != "refused"))
+    if not len(own):
+        return
+    rows = []
+    for column, what in _WAITS.items():
+        times = own[column].drop_nulls()
+        if len(times):
+            quantiles = [times.quantile(q, "nearest") for q in (0.5, 0.9, 0.99, 1.0)]
+            rows.append([what, f"{len(times):,}", *map(duration_text, quantiles)])
+    counts = own["status"].value_counts(sort=True).sort("count", "status", descending=[True, False])
+    status = ", ".join(f"{count:,} {what}" for what, count in counts.iter_rows())
+    yield section(
+        "How long orders took", table(["from sending", "orders", "median", "p90", "p99", "longest"], rows),
+        note=f"By the event clock, as the strategy was told. At the end: {status}.",
+    )  # fmt: skip
+
+
+def _job(report: Report, names: Sequence[str]) -> Iterator[str]:
+    manifest = report.job.manifest
+    several = "" if manifest.partitions == 1 else "s"
+    rows = [["engine", f"{manifest.engine}, {manifest.partitions} partition{several}"]]
+    rows += [["source", source] for source in manifest.sources]
+    for name in names:
+        parameters = manifest.strategies[name]
+        rows.append([name, _said(parameters) or "as it comes"])
+    program = manifest.strategy_program
+    texts = () if program is None else program.texts
+    used = {} if program is None else program.parameters
+    used = {name: value for name, value in used.items() if any(f":{name}" in sql for _, sql in texts)}
+    if used:
+        rows.append(["of the views", _said(used)])
+    shown = [(Path(file).name, sql) for file, sql in texts if not file.endswith("schema.sql")]
+    views = (folded(name or "SQL", f"<pre>{escape(sql)}</pre>") for name, sql in shown)
+    yield section("The job", table(["", ""], rows, 2), *views)
+
+
+def _said(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in values.items())
+
+
+def _percent(share: float | None) -> str:
+    if share is None:
+        return "\N{EN DASH}"
+    return f"{100 * share:.1f} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"
+
+
+def _sign(value: float) -> str:
+    return "up" if value > 0 else "down" if value < 0 else ""

@@ -1,0 +1,87 @@
+"""A strategy's clock, which only its own messages move: timers, and views that it looks at once in a
+while."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from engine.engine import Engine
+from strategies.strategy import Strategy, ViewWatch, timers_of, watches_of
+from strategies.throttle import SavedThrottle, Throttle
+
+
+class SavedClock(msgspec.Struct, frozen=True):
+    """A clock in a checkpoint: how many periods of each timer had passed, and rows that are throttled, by
+    watch."""
+
+    periods: dict[str, int] = {}
+    throttled: list[list[SavedThrottle]] = []
+
+
+class RunnerClock:
+    """The timers and throttled watches of one instance of a strategy.
+
+    condition: writes parameters into a condition. deliver: calls a method with a view event.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        kind: type[Strategy],
+        condition: Callable[[str], str],
+        deliver: Callable[[str, Any], object],
+    ) -> None:
+        self._timers, self._periods = timers_of(kind), dict[str, int]()
+        self._throttles = {
+            watch: Throttle(
+                engine,
+                watch.view,
+                None if watch.when is None else condition(watch.when),
+                watch.every,
+                partial(deliver, watch.method),
+            )
+            for watch in watches_of(kind)
+            if watch.every
+        }
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is anything that time brings about."""
+        return bool(self._timers or self._throttles)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next message may bring something about, whatever it is."""
+        return bool(self._timers) or any(throttle.waits for throttle in self._throttles.values())
+
+    def offer(self, watch: ViewWatch, event: Any, now: int) -> None:
+        """An event of a throttled watch."""
+        self._throttles[watch].offer(event, now)
+
+    def due(self, now: int) -> Sequence[str]:
+        """The methods whose timers have come, at the end of a message; none at the first, which starts
+        them."""
+        found = []
+        for timer in self._timers:
+            periods = now // timer.period
+            if self._periods.setdefault(timer.method, periods) < periods:
+                self._periods[timer.method] = periods
+                found.append(timer.method)
+        return found
+
+    def look(self, now: int) -> None:
+        """Pass on what was throttled for long enough."""
+        for throttle in self._throttles.values():
+            throttle.look(now)
+
+    def save(self) -> SavedClock:
+        """What it knows, between two messages."""
+        return SavedClock(dict(self._periods), [throttle.save() for throttle in self._throttles.values()])
+
+    def load(self, saved: SavedClock) -> None:
+        """Goes on from `save`."""
+        self._periods = dict(saved.periods)
+        for throttle, own in zip(self._throttles.values(), saved.throttled, strict=False):
+            throttle.load(own)
