@@ -1,0 +1,254 @@
+"""The same strategy file in `run`, `replay` and `backtest`, here and on Spark: the same orders, fills, PnL.
+
+Compared is what users see: every column of every change of an order and of every fill, and the summary's
+lines. `--seed` is the first seed of the generated flow, `--count` how many hundred seeds are tried.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line_support import Program, orderbook, write  # noqa: F401
+from everywhere_support import ALL, APART, PARAMETERS, TOGETHER, TRADING, Outcome, Setting, write_flow
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orderbook.events import EVENT, Flag
+from strategies.last_times import LastTimes
+
+GENERATED = {"sobi": 1.3, "volume": 2, "spread": "0.0001", "limit": 60, "drawdown": 50}
+PARTITIONS = (1, 2, 7)
+SETS = {"apart": APART, "together": TOGETHER}
+
+
+def setting(
+    program: Program,
+    folder: Path,
+    strategies: tuple[str, ...],
+    trading: str,
+    seed: int,
+    backend: str = "numba",
+    more: str = "",
+    sizes: dict = GENERATED,
+) -> Setting:
+    """Commands with strategies, of which the configuration knows more."""
+    folder.mkdir(exist_ok=True)
+    text = f'[run]\nbackend = "{backend}"\nstrategies = {list(ALL)}\n' + PARAMETERS + TRADING[trading]
+    master = '[spark]\nmaster = "local[2]"\n'
+    config = write(folder / "config.toml", text.format(seed=seed, **sizes) + master + more)
+    return Setting(program, folder, config, strategies)
+
+
+def check(tested: Outcome, *others: Outcome) -> None:
+    """Every other outcome is that of a backtest."""
+    for other in others:
+        assert other.orders == tested.orders
+        assert other.fills == tested.fills
+        assert other.lines == tested.lines
+
+
+def check_spark(one: Setting, tested: Outcome, sources: Sequence[Path | str]) -> None:
+    """Spark has the outcome of a backtest on this node, however it is cut."""
+    for partitions in PARTITIONS:
+        options = ("--engine", "spark", "--partitions", partitions)
+        check(tested, one.tested(sources, f"spark{partitions}", *options))
+
+
+def check_traded(outcomes: Iterable[Outcome], strategies: Sequence[str]) -> None:
+    """Every strategy had fills somewhere, and none failed."""
+    filled, lines = set(), []
+    for one in outcomes:
+        filled |= {name for name, _ in one.fills}
+        lines += one.lines
+    assert filled == {name.partition(":")[2] for name in strategies}
+    assert not [line for line in lines if "disabled" in line]
+
+
+@pytest.mark.parametrize(("kinds", "trading"), [("apart", "sampled"), ("together", "constant")])
+def test_orders_are_the_same_everywhere(
+    orderbook: Program,  # noqa: F811
+    tmp_path: Path,
+    kinds: str,
+    trading: str,
+) -> None:
+    (source,) = write_flow(tmp_path / "flow.parquet", 300, 2, 1, resting=20)
+    one = setting(orderbook, tmp_path, SETS[kinds], trading, 1, "interpreter")
+    tested = one.tested([source], "job")
+    assert min(tested.counts()) > 5
+    check(tested, one.replayed(f"record:{source}"), one.live(f"record:{source}"))
+
+
+@pytest.mark.spark
+def test_orders_are_the_same_on_spark(
+    spark: object,
+    orderbook: Program,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    sources = write_flow(tmp_path / "flow", 250, 2, 2, apart=True, resting=20)
+    one = setting(orderbook, tmp_path / "one", APART, "sampled", 2, "interpreter")
+    tested = one.tested(sources, "job")
+    assert min(tested.counts()) > 5
+    check(tested, one.tested(sources, "spark", "--engine", "spark", "--partitions", 2))
+
+
+# Instruments, the first of which is known, and the times of receipt (0: not told) and at the exchange.
+messages = st.lists(
+    st.tuples(
+        st.tuples(st.integers(0, 2), st.integers(-1, 3)), st.integers(0, 50), st.integers(1, 50)
+    ),
+    max_size=20,
+)  # fmt: skip
+
+
+@given(messages, st.data())
+def test_a_partition_ends_at_its_last_message(told: list, data: st.DataObject) -> None:
+    """What instances see at `on_stop` is the run's time at the last message of their own instruments."""
+    events = np.zeros(2 * len(told), EVENT)
+    for number, (own, received, sent) in enumerate(told):
+        message = events[2 * number : 2 * number + 2]
+        message["instrument"], message["receive_time"], message["exchange_time"] = own, received, sent
+        message["flags"][-1] = Flag.LAST
+    now, plain, times = 0, [0, 0, 0], LastTimes(3)
+    for part in np.split(events, sorted(2 * cut for cut in data.draw(st.sets(st.integers(0, len(told)))))):
+        times.note(part)
+        if data.draw(st.booleans()):
+            saved, times = times, LastTimes(3)
+            for index in range(3):
+                times.load([index], saved.of([index]))
+    for own, received, sent in told:
+        now = max(now, received or sent)
+        for index in own:
+            if 0 <= index < 3:
+                plain[index] = now
+    assert [times.of([index]) for index in range(3)] == plain
+    assert times.of(range(3)) == max(plain) and times.of([]) == 0
+
+
+def seeds(config: pytest.Config) -> range:
+    """The seeds of an exhaustive run."""
+    first = config.getoption("seed")
+    return range(first, first + max(1, config.getoption("count") // 100))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("trading", TRADING)
+@pytest.mark.parametrize("kinds", SETS)
+def test_seeds_on_one_node(
+    orderbook: Program,  # noqa: F811
+    tmp_path: Path,
+    pytestconfig: pytest.Config,
+    kinds: str,
+    trading: str,
+) -> None:
+    found = []
+    for seed in seeds(pytestconfig):
+        folder = tmp_path / str(seed)
+        one = setting(orderbook, folder, SETS[kinds], trading, seed)
+        (source,) = write_flow(folder / "flow.parquet", 3_000, 3, seed)
+        tested = one.tested([source], "job")
+        check(tested, one.replayed(f"record:{source}"), one.live(f"record:{source}"))
+        # Receipts of one source never go back; of several, each for itself.
+        sources = write_flow(folder / "flow", 1_000, 3, seed, apart=True)
+        check(one.tested(sources, "parts"), one.replayed(*(f"record:{source}" for source in sources)))
+        found.append(tested)
+    orders, fills = (sum(counts) for counts in zip(*(one.counts() for one in found), strict=True))
+    print(f"\n{kinds}, {trading}: {len(found)} seeds, {orders:,} changes of orders, {fills:,} fills")
+    check_traded(found, SETS[kinds])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.spark
+@pytest.mark.parametrize("trading", TRADING)
+@pytest.mark.parametrize("kinds", SETS)
+def test_seeds_on_spark(
+    spark: object,
+    orderbook: Program,  # noqa: F811
+    tmp_path: Path,
+    pytestconfig: pytest.Config,
+    kinds: str,
+    trading: str,
+) -> None:
+    for seed in seeds(pytestconfig):
+        folder = tmp_path / str(seed)
+        one = setting(orderbook, folder, SETS[kinds], trading, seed)
+        for sources in (
+            write_flow(folder / "flow.parquet", 2_000, 8, seed),
+            write_flow(folder / "flow", 2_000, 8, seed, apart=True),
+        ):
+            check_spark(one, one.tested(sources, "job"), sources)
+
+
+# Of one source, so that its messages have one order for `run`, too.
+CAPTURES = {
+    "AMZN": "lobster/AMZN_2012-06-21_34200000_57600000_message_1.csv.zst",
+    "AAPL": "lobster/AAPL_2012-06-21_first999_message_10.csv.zst",
+    "spot": "hftbacktest/spot_btcusdt_20240808.gz",
+    "futures": "hftbacktest/usdm_btcusdt_20240808.gz",
+    **{
+        name: f"cryptofeed/{name}.jsonl.zst"
+        for name in ("BINANCE", "BINANCE_FUTURES", "BITFINEX", "BITSTAMP", "COINBASE", "KRAKEN", "OKX")
+    },
+}
+RECORDED = {"sobi": 1.3, "volume": 1, "spread": "0.00005", "limit": 1_000, "drawdown": 50_000}
+
+
+def capture_setting(program: Program, folder: Path, kinds: str, trading: str, more: str = "") -> Setting:
+    """Commands over recorded data."""
+    sizes = {**RECORDED, "volume": 100, "limit": 5_000} if "lobster" in folder.name else RECORDED
+    return setting(program, folder, SETS[kinds], trading, 1, "numba", more, sizes)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize(("kinds", "trading"), [("apart", "sampled"), ("together", "constant")])
+def test_captures_on_one_node(
+    orderbook: Program,  # noqa: F811
+    shared_data: Path,
+    tmp_path: Path,
+    kinds: str,
+    trading: str,
+    name: str,
+) -> None:
+    source = shared_data / CAPTURES[name]
+    one = capture_setting(orderbook, tmp_path / source.parent.name, kinds, trading)
+    tested = one.tested([source], "job")
+    check(tested, one.replayed(source), one.live(str(source)))
+    orders, fills = tested.counts()
+    print(f"\n{name}, {kinds}: {orders:,} changes of orders, {fills:,} fills")
+    assert orders and fills
+
+
+@pytest.mark.exhaustive
+@pytest.mark.spark
+@pytest.mark.parametrize("kinds", SETS)
+def test_captures_on_spark(
+    spark: object,
+    orderbook: Program,  # noqa: F811
+    shared_data: Path,
+    tmp_path: Path,
+    kinds: str,
+) -> None:
+    one = capture_setting(orderbook, tmp_path / "all", kinds, "sampled")
+    sources = [shared_data / path for path in CAPTURES.values() if path.startswith("cryptofeed")]
+    tested = one.tested(sources, "job")
+    check(tested, one.replayed(*sources))
+    check_spark(one, tested, sources)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kinds", SETS)
+def test_a_capture_as_it_was_logged(
+    orderbook: Program,  # noqa: F811
+    shared_data: Path,
+    tmp_path: Path,
+    kinds: str,
+) -> None:
+    """A capture played now has times of its own; the log of that run has the same orders."""
+    log = tmp_path / "log"
+    more = f'[log]\nfolder = "{log}"\nkeep_log = true\n'
+    one = capture_setting(orderbook, tmp_path / "run", kinds, "constant", more)
+    lived = one.live(f"capture:{shared_data / CAPTURES['KRAKEN']}?speed=0")
+    assert min(lived.counts()) > 5
+    again = capture_setting(orderbook, tmp_path / "replay", kinds, "constant")
+    check(lived, again.replayed(f"log:{log}"))
