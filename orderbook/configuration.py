@@ -5,13 +5,13 @@ other file is laid over it. Nothing here opens a feed or compiles a view.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from functools import cache, reduce
 from importlib import resources
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, Field, PlainValidator, PrivateAttr, ValidationError
 from pydantic_core import PydanticCustomError
@@ -245,7 +245,8 @@ def load_configuration(
     default = _default()
     document = default if path is None else read_toml(path)
     configuration = _validated(_laid_over(default.values, document.values), document)
-    _check_strategy_tables(configuration, document, default)
+    named = cast(Sequence[str], (overrides or {}).get("run.strategies", ()))
+    _check_strategy_tables(configuration, document, default, named)
     if path is not None:
         configuration = _anchored(configuration, path.parent)
     configuration._document = document
@@ -308,9 +309,10 @@ def _unknown_key(location: KeyPath) -> str:
 
 
 def _check_strategy_tables(
-    configuration: Configuration, document: TomlDocument, default: TomlDocument
+    configuration: Configuration, document: TomlDocument, default: TomlDocument, named: Sequence[str]
 ) -> None:
-    known = set(default.values["strategies"]).union(map(strategy_table, configuration.run.strategies))
+    names = (*configuration.run.strategies, *named)
+    known = set(default.values["strategies"]).union(map(strategy_table, names))
     tables: list[tuple[str, ...]] = [("strategies", name) for name in configuration.strategies]
     tables += [("risk", "strategies", name) for name in configuration.risk.strategies]
     problems = [

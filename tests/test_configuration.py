@@ -193,6 +193,14 @@ def test_unreadable_files(tmp_path: Path) -> None:
     assert errors(tmp_path) == [f"{tmp_path.name}: cannot be read: Is a directory"]
 
 
+def test_a_strategy_named_in_overrides_has_its_table(write) -> None:
+    path = write("[strategies.mine]\nsize = 2\n[risk.strategies.mine]\nmax_position = 3")
+    configuration = load_configuration(path, {"run.strategies": ["somewhere:Mine"]})
+    assert configuration.strategy_parameters("somewhere:Mine") == {"size": 2}
+    (*_, refused) = errors(path, {"run.strategies": ["somewhere:Other"]})
+    assert refused.endswith("risk.strategies.mine: no strategy has this table; known are other, sobi")
+
+
 def test_mistakes_in_overrides_name_no_file() -> None:
     assert errors(None, {"run.duration_seconds": -1, "run.bakend": "numba"}) == [
         "run.duration_seconds: expected a number above 0, got the integer -1",
