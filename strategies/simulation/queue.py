@@ -7,9 +7,9 @@ positions are exact where the exchange serves the oldest order of a price first.
 In an L2 book the volume ahead is an estimate. At arrival it is all that is displayed. Trades at the price
 take it, then the order. What leaves the level without a trade was cancelled: "back" takes it to be behind the
 order until nothing else is left; "proportional" takes as much from ahead as the share of what is ahead. These
-are the risk-averse model and the probability model with f(x) = x of hftbacktest ("Order Fill", Queue Models),
-the latter after Rigtorp, "Estimating order queue position" (2013); in whole lots, rounded to stand further
-back.
+are the risk-averse and nearly the probability model with f(x) = x of hftbacktest ("Order Fill", Queue
+Models), the latter after Rigtorp, "Estimating order queue position" (2013); in whole lots, rounded to stand
+further back.
 
 A feed of orders may tell a trade as executions of orders, as a print, or both. An instrument on which
 executions were seen fills own orders by them alone: prints repeat them, or are of hidden orders. Otherwise
