@@ -117,10 +117,9 @@ class LiveFeedRun(FeedRun):
                 await put(translated)
 
     def report(self) -> FeedReport:
-        """Statistics of the feed since it was opened."""
-        if self._feed is None:
-            return FeedReport(self.name, {}, Problems())
-        return _live_report(self.name, self._feed.statistics, delay=self._delay.histogram)
+        """Statistics of the feed since it was opened; none counts anything before."""
+        statistics = FeedStatistics() if self._feed is None else self._feed.statistics
+        return _live_report(self.name, statistics, delay=self._delay.histogram)
 
 
 class ExchangeRun(LiveFeedRun):
