@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from orderbook import ViewEvent
-from strategies.strategy import Parameter, Strategy, on_timer, on_view
+from strategies.strategy import Parameter, Strategy, on_timer
 
 KINDS = ("post-only buy", "post-only sell", "IOC", "market")
 
@@ -16,13 +15,10 @@ class Scheduled(Strategy):
     len(KINDS) * moment + kind, from 1."""
 
     defaults: ClassVar[Mapping[str, Parameter]] = {"volume": 1, "life": 20}
+    reads = ("touch",)
 
     def __init__(self) -> None:
         self.moments = 0
-
-    @on_view("touch", when="bid >= ask")
-    def crossed(self, _: ViewEvent) -> None:
-        """Says which view is read: a backtest has those that strategies watch."""
 
     @on_timer("250ms")
     def moment(self) -> None:

@@ -30,7 +30,7 @@ class Assembly:
 
 
 def assemble(configuration: Configuration) -> Assembly:
-    """Compile the views of `run.views` and those that `run.strategies` subscribe to.
+    """Compile the views of `run.views` and those that `run.strategies` watch or read.
 
     Raises ConfigurationError for a view, strategy or parameter that is not there, SqlError with file,
     line and column.
@@ -44,9 +44,9 @@ def assemble(configuration: Configuration) -> Assembly:
         dict.fromkeys(name for file, names in declared.items() for name in shown_views(file, names))
     )
     for strategy in strategies:
-        for watch in watches_of(strategy.kind):
-            if not any(watch.view in names for names in declared.values()):
-                file = _view_of_strategy(configuration, strategy.name, watch.view)
+        for view in strategy.views:
+            if not any(view in names for names in declared.values()):
+                file = _view_of_strategy(configuration, strategy.name, view)
                 declared[file] = declared_views(file)
     program = compile_views(
         list(declared), configuration.parameters, Dictionary(), configuration.engine.materialize
@@ -102,7 +102,7 @@ def leave_out_strategies(configuration: Configuration) -> Configuration:
     kept = [
         name
         for name in configuration.run.strategies
-        if all(watch.view in there for watch in watches_of(load_strategy(name).kind))
+        if there.issuperset(load_strategy(name).views)
     ]
     return configuration.with_run(strategies=tuple(kept))
 
@@ -116,4 +116,4 @@ def _view_of_strategy(configuration: Configuration, strategy: str, view: str) ->
     try:
         return configuration.view_file(view)
     except ConfigurationError as error:
-        raise ConfigurationError(f"strategy {strategy} subscribes to view {view!r}: {error}") from None
+        raise ConfigurationError(f"strategy {strategy} looks at view {view!r}: {error}") from None

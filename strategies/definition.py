@@ -11,7 +11,7 @@ from typing import get_args
 
 from orderbook.configuration_errors import suggestion
 from orderbook.errors import ConfigurationError
-from strategies.strategy import Parameter, PartitionBy, Strategy
+from strategies.strategy import Parameter, PartitionBy, Strategy, watches_of
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -38,6 +38,14 @@ class StrategyDefinition:
             known = " or ".join(map(repr, get_args(PartitionBy)))
             raise ConfigurationError(f"{self.name}: partition_by = {column!r}; give {known}, or None")
         return column
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The views that the class watches or reads. Raises ConfigurationError where `reads` names none."""
+        reads = self.kind.reads
+        if not isinstance(reads, tuple) or not all(isinstance(name, str) for name in reads):
+            raise ConfigurationError(f'{self.name}: reads = {reads!r}; give names of views, as in ("touch",)')
+        return tuple(dict.fromkeys([*(watch.view for watch in watches_of(self.kind)), *reads]))
 
 
 def load_strategy(text: str, parameters: Mapping[str, Parameter] | None = None) -> StrategyDefinition:

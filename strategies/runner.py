@@ -98,6 +98,7 @@ class Runner:
         self.callbacks = self.orders = self.refused = self.fills = self.requests = 0
         self._host = host
         self._kind, self._partition_by = definition.kind, definition.partition_by
+        self._views = definition.views
         self._strategy: Strategy | None = None
         self._follows_orders = definition.kind.on_order_update is not Strategy.on_order_update
         # Requests since the last item began, by which a log tells them apart.
@@ -182,6 +183,8 @@ class Runner:
 
     def view(self, name: str) -> Mapping[Key, ViewRow]:
         engine = self._host.engine
+        if name not in self._views:
+            raise DataError(f"{self.name} does not watch view {name!r}; name it in the class's `reads`")
         if self.key is None or self._partition_by is None:
             return engine[name]
         return OwnRows(engine, engine[name], self._partition_by, self.key)

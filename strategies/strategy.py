@@ -137,6 +137,9 @@ class Strategy:
     defaults: ClassVar[Mapping[str, Parameter]] = {}
     """Parameters that the configuration may set otherwise."""
 
+    reads: ClassVar[tuple[str, ...]] = ()
+    """Views that `view` shows besides those of `on_view`, so that every run has them."""
+
     partition_by: ClassVar[PartitionBy | None] = None
     """With "symbol" or "venue" there is an instance for each one, which sees the rows of its own and trades
     it alone, and whose orders have ids of their own; so that they can run apart from each other."""
@@ -205,7 +208,10 @@ class Strategy:
         return self._desk.key
 
     def view(self, name: str) -> Mapping[Key, ViewRow]:
-        """The live rows of a view, by key; of a partition's own rows. Raises DataError for an unknown one."""
+        """The live rows of a view, by key; of a partition's own rows.
+
+        Raises DataError for a view that the strategy neither watches nor names in `reads`.
+        """
         return self._desk.view(name)
 
     def position(self, symbol: str) -> Decimal:

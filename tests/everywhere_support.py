@@ -86,6 +86,7 @@ class Erratic(Strategy):
 
     partition_by: ClassVar[PartitionBy | None] = "symbol"
     defaults: ClassVar = {"volume": 1, "lean": Decimal("0.6")}
+    reads = ("micro_price",)
 
     def __init__(self) -> None:
         self.state = crc32(str(self.partition).encode())
@@ -155,7 +156,8 @@ class Erratic(Strategy):
     @on_timer("70ms")
     def often(self) -> None:
         """Looks at everything it may see, and cancels the oldest order."""
-        rows = sorted((key, _values(row)) for key, row in self.view("touch").items())
+        views = [self.view(name) for name in ("touch", *self.reads)]
+        rows = [sorted((key, _values(row)) for key, row in view.items()) for view in views]
         if self.told(rows) % 3 == 0 and self.open:
             self.cancel(min(self.open))
 

@@ -321,6 +321,27 @@ def test_another_relation_called_orders_is_refused() -> None:
         Market(subscribing("v"), sql=sql)
 
 
+def test_a_view_that_is_not_named_is_not_read() -> None:
+    class Reader(Strategy):
+        reads = ("bid_depth",)
+
+        def __init__(self) -> None:
+            self.found = list(self.view("bid_depth"))
+
+        def on_start(self) -> None:
+            self.view("ask_depth")
+
+    definition = StrategyDefinition(Reader)
+    assert definition.views == ("bid_depth",)
+    market = Market(Reader).open(*START)
+    (failure,) = market.host.failures
+    assert failure.method == "on_start"
+    assert str(failure.error) == "Reader does not watch view 'ask_depth'; name it in the class's `reads`"
+    Reader.reads = "bid_depth"  # type: ignore[assignment]
+    with pytest.raises(ConfigurationError, match="Reader: reads = 'bid_depth'; give names of views"):
+        _ = StrategyDefinition(Reader).views
+
+
 def test_watches_of_a_subclass() -> None:
     class Child(Watcher):
         @on_view("ask_depth")
