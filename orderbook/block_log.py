@@ -6,6 +6,7 @@ one log serves any program over the same relations, cut into any number of parti
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
@@ -33,6 +34,8 @@ SCHEMA = pa.schema(
     ]
 )
 _FILE_BYTES, _FILE_MESSAGES = 32 * 2**20, 1024
+# A number above those of all messages.
+_LATEST = 2**63 - 1
 
 
 class LoggedRelation(msgspec.Struct, frozen=True):
@@ -70,20 +73,32 @@ class Entry:
 
 
 class BlockLogWriter:
-    """Writes the log of one switch to a folder that is empty or not there yet.
+    """Writes the log of one switch to a folder that is empty or not there yet; or goes on with one.
 
-    Files appear whole, each after so many bytes or messages. Raises UserError for a folder that is not empty.
+    Files appear whole, each after so many bytes or messages. resumes: what is there stays, up to the message
+    of number `last`; messages up to it are not to be written again. Raises UserError for a folder that is not
+    empty, or holds another log.
     """
 
     def __init__(
-        self, folder: Path, header: Header, file_bytes: int = _FILE_BYTES, file_messages: int = _FILE_MESSAGES
+        self,
+        folder: Path,
+        header: Header,
+        file_bytes: int = _FILE_BYTES,
+        file_messages: int = _FILE_MESSAGES,
+        resumes: bool = False,
     ) -> None:
         self._folder, self._limits = folder, (file_bytes, file_messages)
         self._held: list[Entry] = []
-        self._bytes = 0
+        self._bytes = self.last = 0
+        if resumes and (folder / HEADER).is_file():
+            if _header(folder) != header:
+                raise UserError(f"{folder}: holds another block log; name another folder")
+            self.last = max((entry.number for entry in read_entries(folder, _LATEST)), default=0)
+            return
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if any(folder.iterdir()):
+            if any(folder.iterdir()) and not resumes:
                 raise UserError(f"{folder}: not empty; a block log is written once, name another folder")
         except OSError as error:
             raise SourceError(f"{folder}: cannot write: {error.strerror or error}") from None
@@ -156,9 +171,15 @@ def _header(folder: Path) -> Header:
     return header
 
 
-def read_entries(folder: Path) -> Iterator[Entry]:
-    """All messages of a log, file by file in the order of their numbers. Raises SourceError."""
-    for path in sorted(folder.glob("[0-9]*.parquet")):
+def read_entries(folder: Path, first: int = 1) -> Iterator[Entry]:
+    """The messages of a log in the order of their numbers, from the file on that has `first` or is the last.
+
+    Raises SourceError.
+    """
+    paths = sorted(folder.glob("[0-9]*.parquet"))
+    for path, following in zip_longest(paths, paths[1:]):
+        if following is not None and int(following.stem) <= first:
+            continue
         try:
             rows = pq.read_table(path, schema=SCHEMA).to_pylist()
         except (OSError, pa.ArrowException) as error:

@@ -220,7 +220,7 @@ def report(
 @app.command()
 def blocks(
     source: JobSources,
-    out: Annotated[Path, typer.Option("--out", help="Folder of the logs, empty.", metavar="DIR")],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the logs.", metavar="DIR")],
     config: Config = None,
     view: Views = None,
     switches: Annotated[int, typer.Option("--switches", min=1, help="Of how many switches.")] = 1,
@@ -228,11 +228,14 @@ def blocks(
     block: Annotated[
         str | None, typer.Option("--block", help="How long a block lasts: a quarter of an epoch.")
     ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Of log:FOLDER, as the run goes on, until Ctrl-C.")
+    ] = False,
 ) -> None:
     """Cut history into block logs, as `stream` reads them: what switches send, with epochs."""
     from orderbook.commands.stream import write_blocks as command
 
-    command(source, config, view or (), out, switches, epoch, block)
+    command(source, config, view or (), out, switches, epoch, block, follow)
 
 
 @app.command()

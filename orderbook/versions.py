@@ -12,6 +12,7 @@ from engine.base_rows import BaseRows
 from engine.changes import CHECKED, END_OF_EVENT, ChangeBatch
 from engine.distribution.block import Block
 from engine.distribution.merging import differs, in_order
+from engine.row_counts import RowCounts
 from feeds.change_stream import Change
 from orderbook.book_relations import BookRelations
 from orderbook.books import Books
@@ -65,7 +66,7 @@ class RowAdmission:
     """Leaves out events of change streams that contradict the state, as `Engine` with `check_rows` does.
 
     It must see all changes of rows of a run, in order. by_books: names of relations that books fill, which
-    take no other rows. `rows` can be copied and restored.
+    take no other rows.
     """
 
     def __init__(
@@ -78,10 +79,23 @@ class RowAdmission:
         self._declared, self._problems = tuple(declared), problems
         self._places = {relation.name: i for i, relation in enumerate(declared)}
         self._width = max((len(relation.columns) for relation in declared), default=0)
-        self.rows = BaseRows(declared, words)
-        for name in by_books:
+        self._by_books = tuple(by_books)
+        self._rows = BaseRows(declared, words)
+        self._trust_books()
+
+    def copied(self) -> tuple[RowCounts, ...]:
+        """A copy of the rows that are there."""
+        return self._rows.copied()
+
+    def restore(self, rows: Sequence[RowCounts], codes: np.ndarray | None) -> None:
+        """Replaces all rows by a copy; `codes` as in Runtime.restore."""
+        self._rows.restore(rows, codes)
+        self._trust_books()
+
+    def _trust_books(self) -> None:
+        for name in self._by_books:
             kinds = np.array([2 * self._places[name]], np.int16)
-            self.rows.trusts(ChangeBatch(kinds, np.array([CHECKED], np.uint8), _NO_VALUES))
+            self._rows.trusts(ChangeBatch(kinds, np.array([CHECKED], np.uint8), _NO_VALUES))
 
     def admit(self, blocks: Sequence[Block]) -> list[Block]:
         """The blocks, in any order, without the rows refused, which are counted in `problems`.
@@ -105,7 +119,7 @@ class RowAdmission:
         flags = np.zeros(count, np.uint8)
         flags[:-1][differs([versions[name] for name in ("stamp", "switch", "sequence")])] = END_OF_EVENT
         flags[-1] = END_OF_EVENT
-        admitted, refusals = self.rows.admit(ChangeBatch(kinds, flags, values))
+        admitted, refusals = self._rows.admit(ChangeBatch(kinds, flags, values))
         for refusal in refusals:
             self._problems.add(refusal.kind, "changes of rows", refusal.detail)
         return blocks_of(admitted, versions, self._declared)

@@ -20,8 +20,8 @@ from streaming_support import (
 from orderbook.block_log import Entry, decoded
 from orderbook.jobs import Job, open_job
 from orderbook.streaming import compaction
-from orderbook.streaming.cutting import LoggedSwitches
 from orderbook.streaming.job import checkpoint, start_stream
+from orderbook.streaming.logged_switches import LoggedSwitches
 
 
 def check_ended(stream: LocalStream, recorded: Recorded) -> None:

@@ -25,8 +25,8 @@ from orderbook.errors import UserError
 from orderbook.jobs import open_job
 from orderbook.jobs.folder import DatasetWriter
 from orderbook.journal import IDENTITY, instruments_record, stamped_record
-from orderbook.logged_run import LoggedRun
-from orderbook.streaming.cutting import CutSettings, write_logged_blocks
+from orderbook.streaming.cutting import CutSettings
+from orderbook.streaming.following import write_logged_blocks
 from orderbook.streaming.job import checkpoint, start_stream
 from orderbook.streaming.sink import StreamSink
 from orderbook.streaming.travel import FINAL, SINK, Traveller
@@ -108,7 +108,7 @@ def test_the_log_of_a_run_gives_what_its_sources_give(recorded: Recorded, tmp_pa
                     log.append(stamped_record(Stamped(int(places["stamp"][0]), switch, own)))
     program = settings(tmp_path / "none", 1).program.compiled()
     cut = CutSettings(program, tmp_path / "logs", 2, 1_000_000, 250_000)
-    write_logged_blocks(LoggedRun(tmp_path / "log"), cut)
+    write_logged_blocks(tmp_path / "log", cut, lambda _: None)
     found, expected = ({}, {})
     for rows, entries in ((found, entries_of(tmp_path / "logs")), (expected, recorded.entries)):
         for block in (b for entry in entries for b in decoded(entry, program.dictionary)):

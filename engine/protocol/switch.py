@@ -56,6 +56,24 @@ class SwitchLinks:
         return Address(SWITCHES, self.number)
 
 
+@dataclass(frozen=True, slots=True)
+class SwitchState:
+    """A switch between two calls, without messages that it would send again.
+
+    numbers: of the last message to each of the receivers of its links, in their order. promised: everything
+    below this stamp is stamped. sequence, dispatches: how many events and dispatches there were. ends: where
+    epochs end, from the one whose marker was sent last, `marked`. asked: the last one whose end is asked for.
+    """
+
+    numbers: tuple[int, ...]
+    promised: int
+    sequence: int
+    dispatches: int
+    ends: dict[int, int]
+    marked: int
+    asked: int
+
+
 class Switch:
     """One switch. Its send log is what survives: nodes that start again are sent it again.
 
@@ -125,6 +143,18 @@ class Switch:
                 case _:
                     raise ValueError(f"{self.links.address} got a message for nodes: {message}")
         return out + self._epochs()
+
+    def save(self) -> SwitchState:
+        """What another switch of the same links goes on from, which resends nothing of before."""
+        numbers = tuple(self.sent.numbers[receiver] for receiver in self.links.receivers)
+        counts = self._sequence, self._dispatches
+        return SwitchState(numbers, self.promised, *counts, dict(self._ends), self._marked, self._asked)
+
+    def load(self, state: SwitchState) -> None:
+        """Goes on from what was saved."""
+        self.sent.numbers = dict(zip(self.links.receivers, state.numbers, strict=True))
+        self.promised, self._sequence, self._dispatches = state.promised, state.sequence, state.dispatches
+        self._ends, self._marked, self._asked = dict(state.ends), state.marked, state.asked
 
     def _timely(self, blocks: Sequence[Block]) -> tuple[list[Block], list[Message | Output]]:
         late = [b.versions["stamp"] < self.promised for b in blocks]

@@ -1,15 +1,36 @@
 """Rows of a program's relations out of what sources bring."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
 from engine.distribution.block import Block
+from engine.row_counts import RowCounts
 from orderbook.backtest.numbering import VersionedChanges
 from orderbook.backtest.reading import Slice
 from orderbook.backtest.state_blocks import StateBlocks
 from orderbook.book_relations import BookRelations
+from orderbook.book_snapshot import BooksState
+from orderbook.book_states import SavedState
 from orderbook.books import RELATIONS, Books
 from orderbook.instruments import Instruments
 from orderbook.problems import Problems
 from orderbook.versions import BookBlocks, RowAdmission, change_blocks
 from views.compiler.program import CompiledProgram
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRows:
+    """What RelationRows know between two slices.
+
+    books: None where there are none. states: rows of `book_states` by instrument. admitted: rows of
+    relations that change streams bring, with the program's codes of strings.
+    """
+
+    books: BooksState | None
+    states: Mapping[int, SavedState]
+    admitted: tuple[RowCounts, ...]
 
 
 class RelationRows:
@@ -23,11 +44,11 @@ class RelationRows:
     ) -> None:
         self.problems = Problems()
         self._declared, self._words = program.relations, program.dictionary
-        self._books: BookBlocks | None = None
+        self._books: Books | None = None
         if has_books:
             fitted = BookRelations(program.program, self._words, self.problems, every)
-            books = Books(instruments, self._words, track_crossed=False)
-            self._books = BookBlocks(books, fitted, self._declared)
+            self._books = Books(instruments, self._words, track_crossed=False)
+            self._book_blocks = BookBlocks(self._books, fitted, self._declared)
         self._states = StateBlocks(program, instruments)
         by_books = [r.name for r in self._declared if has_books and r.name in RELATIONS]
         self._admission = RowAdmission(self._declared, self._words, self.problems, by_books)
@@ -36,11 +57,26 @@ class RelationRows:
         """The rows of a slice."""
         blocks = []
         if self._books is not None and len(part.events):
-            blocks += self._books.apply(part.events.events, part.events.versions)
+            blocks += self._book_blocks.apply(part.events.events, part.events.versions)
             blocks += self._states.apply(part.events)
         if part.changes:
             blocks += self._admission.admit([b for changes in part.changes for b in self._changed(changes)])
         return blocks
+
+    def save(self) -> SavedRows:
+        """A copy of what is known."""
+        books = None if self._books is None else self._books.save()
+        return SavedRows(books, self._states.save(), self._admission.copied())
+
+    def load(self, saved: SavedRows, codes: np.ndarray | None = None) -> None:
+        """Goes on from `save` with the same instruments, and perhaps more after them.
+
+        codes: as in Runtime.restore. Raises DataError where the books are not those of these instruments.
+        """
+        if self._books is not None and saved.books is not None:
+            self._books.load(saved.books)
+        self._states.load(saved.states)
+        self._admission.restore(saved.admitted, codes)
 
     def _changed(self, changes: VersionedChanges) -> list[Block]:
         return change_blocks(

@@ -8,7 +8,7 @@ import numpy as np
 from engine.distribution.block import Block
 from engine.encoding import encode_row
 from orderbook.backtest.numbering import VersionedEvents
-from orderbook.book_states import RELATION, BookStates
+from orderbook.book_states import RELATION, BookStates, SavedState
 from orderbook.events import Action
 from orderbook.instruments import Instruments
 from views.compiler.program import CompiledProgram
@@ -39,6 +39,14 @@ class StateBlocks:
         versions["part"] = [number for _, number in places]
         deletes = np.array([delete for delete, _ in rows])
         return [Block(RELATION, versions, deletes, np.array([row for _, row in rows], np.int64))]
+
+    def save(self) -> dict[int, SavedState]:
+        """The rows by instrument."""
+        return self._states.save()
+
+    def load(self, rows: Mapping[int, SavedState]) -> None:
+        """Goes on from `save`, with the same instruments and perhaps more after them."""
+        self._states.load(rows)
 
     def insert(self, relation: str, row: Mapping[str, Any]) -> None:
         """As an engine is told."""

@@ -1,6 +1,8 @@
 """`orderbook blocks` and `orderbook stream`: block logs, and views over them on Spark."""
 
 import re
+import signal
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +15,15 @@ from orderbook.display import progress_bar, working
 from orderbook.durations import DURATION, nanoseconds
 from orderbook.errors import UserError
 from orderbook.jobs import open_job
-from orderbook.logged_run import LoggedRun
-from orderbook.streaming.cutting import CutSettings, write_block_logs, write_logged_blocks
+from orderbook.problems import Problems
+from orderbook.streaming.cutting import CutSettings, write_block_logs
+from orderbook.streaming.following import LogFollower, write_logged_blocks
+from orderbook.streaming.logged_switches import LoggedSwitches
 
 _MOST_PROBLEMS = 5
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Seconds between two looks at a log that is followed; less where blocks are shorter.
+_LONGEST_WAIT = 1.0
 _LOG = "log:"
 
 
@@ -28,8 +35,12 @@ def write_blocks(
     switches: int,
     epoch: str,
     block: str | None,
+    follow: bool,
 ) -> None:
-    """Write the block logs of switches. Raises UserError for bad options, OrderbookError if it fails."""
+    """Write the block logs of switches; `follow`: until a signal, as a log grows.
+
+    Raises UserError for bad options, OrderbookError if it fails.
+    """
     length = parsed_length("--epoch", epoch)
     span = max(1, length // 4) if block is None else parsed_length("--block", block)
     configuration = configured(config, views, (), {})
@@ -38,22 +49,50 @@ def write_blocks(
     logged = [source for source in sources if source.startswith(_LOG)]
     if logged and len(sources) > 1:
         raise UserError(f"{logged[0]}: a log is cut alone; cut the other sources apart")
+    if follow and not logged:
+        raise UserError("--follow: name the log of a run, as log:FOLDER; other sources do not grow")
     settings = CutSettings(program, out, switches, length, span)
+    if follow:
+        follower = _followed(Path(logged[0].removeprefix(_LOG)), settings)
+        print(_written(follower.logs, out, follower.problems))
+        return
     with progress_bar("writing") as bar:
         if logged:
-            run = LoggedRun(Path(logged[0].removeprefix(_LOG)))
-            logs, problems = write_logged_blocks(
-                run, settings, lambda events: bar(run.progress, f"{events:,} events")
-            )
+            log = Path(logged[0].removeprefix(_LOG))
+            found = write_logged_blocks(log, settings, lambda f: bar(f.read_part, f"{f.events:,} events"))
+            logs, problems = found.logs, found.problems
         else:
             specs = source_specs(sources)
             total = max(1, sum(spec.rows for spec in specs))
             logs, problems = write_block_logs(
                 specs, settings, lambda events: bar(min(1.0, events / total), f"{events:,} events")
             )
-    print(f"{logs.rows:,} rows in {logs.messages:,} messages, {logs.epochs:,} epochs: {out}")
-    for line in problems.report()[:_MOST_PROBLEMS]:
-        print(f"  problem: {line}")
+    print(_written(logs, out, problems))
+
+
+def _written(logs: LoggedSwitches, out: Path, problems: Problems) -> str:
+    """What block logs hold now, as text."""
+    first = f"{logs.rows:,} rows in {logs.messages:,} messages, {logs.epochs:,} epochs: {out}"
+    late = [f"  {logs.late:,} rows came too late for their epoch"] if logs.late else []
+    return "\n".join([first, *late, *(f"  problem: {line}" for line in problems.report()[:_MOST_PROBLEMS])])
+
+
+def _followed(log: Path, settings: CutSettings) -> LogFollower:
+    """Writes the block logs of a log as it grows, until SIGINT or SIGTERM."""
+    stopped = threading.Event()
+    follower = LogFollower(log, settings)
+    before = {number: signal.signal(number, lambda *_: stopped.set()) for number in _SIGNALS}
+    try:
+        print(f"following {log}; Ctrl-C stops, and the same command goes on", flush=True)
+        while not stopped.is_set():
+            follower.read(stopped=stopped.is_set)
+            stopped.wait(min(_LONGEST_WAIT, settings.span / 1e9))
+        follower.save()
+    finally:
+        follower.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return follower
 
 
 def run_stream(

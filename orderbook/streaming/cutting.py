@@ -1,33 +1,17 @@
-"""Writing block logs: sources cut into what several switches would have sent, with epochs."""
+"""Writing block logs: rows cut into what several switches would have sent, with epochs."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from engine.distribution.block import Block, rows_between, taken
-from engine.protocol.messages import (
-    SWITCHES,
-    Address,
-    DeadLetter,
-    EndRequest,
-    EpochEnd,
-    Marker,
-    Message,
-    Output,
-    Rows,
-)
-from engine.protocol.switch import Switch, SwitchLinks
-from orderbook.backtest.reading import Slice, read_slices
+from engine.distribution.block import Block, joined, rows_between, taken
+from orderbook.backtest.reading import read_slices
 from orderbook.backtest.relation_rows import RelationRows
 from orderbook.backtest.sources import SourceSpec, run_instruments
-from orderbook.block_log import FORMAT_VERSION, BlockLogWriter, Entry, Header, LoggedRelation, encoded
-from orderbook.instruments import Instruments
-from orderbook.logged_run import LoggedRun
 from orderbook.problems import Problems
-from orderbook.streaming.end_requests import requested_end
-from orderbook.streaming.logged import logged_slices
+from orderbook.streaming.logged_switches import LoggedSwitches
 from views.compiler.program import CompiledProgram
 
 Report = Callable[[int], None]
@@ -47,79 +31,69 @@ class CutSettings:
     span: int
 
 
-# All that a switch sends goes to its log.
-_LOG = Address(0, 0)
+class BlockCutter:
+    """Sends rows in the order of their stamps, those of one span of stamps together, once it is over.
 
-
-class LoggedSwitches:
-    """Switches that hold the token in turn, each with a log in the folder `switch-N`.
-
-    length: ns that an epoch lasts at least. Rows must be of relations of `program`.
+    So messages do not depend on how many rows come at a time. sources: how many there are; each is of one
+    switch, and where switches are more, its messages go round.
     """
 
-    def __init__(
-        self, program: CompiledProgram, folder: Path, switches: int, length: int, sources: Sequence[str] = ()
-    ) -> None:
-        self._program = program
-        relations = tuple(LoggedRelation.of(relation) for relation in program.relations)
-        self._writers, self._switches = [], []
-        self._folders = [folder / f"switch-{number}" for number in range(switches)]
-        for number in range(switches):
-            header = Header(FORMAT_VERSION, number, switches, relations, tuple(sources))
-            self._writers.append(BlockLogWriter(self._folders[number], header))
-            links = SwitchLinks(number, switches, (_LOG,), {_LOG: ()})
-            self._switches.append(Switch(links, _everything, length, resends=False))
-        self.messages = self.rows = self.epochs = self.late = self._asked = 0
+    def __init__(self, settings: CutSettings, logs: LoggedSwitches, sources: int) -> None:
+        self._settings, self._logs, self._sources = settings, logs, sources
+        self.held: list[Block] = []
+        self.last = 0
 
-    def send(self, switch: int, blocks: Sequence[Block]) -> None:
-        """Rows of whole messages, none with a stamp below what the switch has promised or sent."""
-        self._take(self._switches[switch].send(blocks))
+    def take(self, blocks: Sequence[Block], until: int | None) -> None:
+        """Rows that come next; what follows has stamps of at least `until` (None: nothing follows)."""
+        self.held += [found for found in blocks if len(found)]
+        span = self._settings.span
+        bound = None if until is None else until // span * span
+        if not self.held or (bound is not None and all(_first(found) >= bound for found in self.held)):
+            return
+        held, self.held = _by_source(self.held), []
+        for end, cut in self._cuts(held, bound):
+            for switch, own in self._owned(cut):
+                self._logs.send(switch, own)
+            self.last = max(self.last, end)
+            self._logs.promise(end)
 
-    def promise(self, stamp: int) -> None:
-        """No switch will send anything below `stamp`. An epoch whose end a stream asked for ends with it."""
-        asked = max(map(requested_end, self._folders))
-        if asked > self._asked:
-            self._asked = asked
-            self.end_early(asked)
-        for switch in self._switches:
-            self._take(switch.promise(stamp))
+    def finish(self) -> None:
+        """Sends what is held, and ends the epoch that it is in."""
+        self.take((), None)
+        # So late a time ends an epoch that holds all that is left.
+        self._logs.promise(self.last + self._settings.epoch + 1)
+        self._logs.flush()
 
-    def end_early(self, epoch: int) -> None:
-        """Ends an epoch with what comes next, however short it is; nothing where it has ended."""
-        holder = Address(SWITCHES, (epoch - 1) % len(self._switches))
-        self._take(self._switches[holder.partition].receive([EndRequest(_LOG, holder, epoch)]))
+    def _cuts(self, blocks: Sequence[Block], until: int | None) -> Iterator[tuple[int, list[Block]]]:
+        """The rows of each span of stamps before `until`, and the last stamp of them; others are held."""
+        span = self._settings.span
+        stamps = np.concatenate([found.versions["stamp"] for found in blocks])
+        if until is not None:
+            stamps = stamps[stamps < until]
+        starts = [0] * len(blocks)
+        for number in np.unique(stamps // span).tolist():
+            bound, inside = (number + 1) * span, []
+            for place, found in enumerate(blocks):
+                end = int(np.searchsorted(found.versions["stamp"], bound))
+                if starts[place] < end:
+                    inside.append(rows_between(found, starts[place], end))
+                starts[place] = end
+            yield max(int(found.versions["stamp"][-1]) for found in inside), inside
+        rest = [rows_between(f, start, len(f)) for f, start in zip(blocks, starts, strict=True)]
+        self.held = [found for found in rest if len(found)]
 
-    def flush(self) -> None:
-        """Lets readers see everything so far."""
-        for writer in self._writers:
-            writer.flush()
-
-    def _take(self, sent: Iterable[Message | Output]) -> None:
-        for message in sent:
-            match message:
-                case Rows():
-                    rows = sum(map(len, message.asserted))
-                    data = encoded(message.asserted, self._program.relations, self._program.dictionary)
-                    self._append(message, rows=rows, bytes=data)
-                    self.rows += rows
-                case Marker():
-                    self._append(message, epoch=message.epoch, end=message.end)
-                    self.epochs = max(self.epochs, message.epoch)
-                case EpochEnd():
-                    self._take(self._switches[message.receiver.partition].receive([message]))
-                case DeadLetter():
-                    self.late += sum(map(len, message.blocks))
-                case _:
-                    raise ValueError(f"a switch sent {message}")
-
-    def _append(self, message: Rows | Marker, **rest: int | bytes) -> None:
-        number = message.sender.partition
-        self._writers[number].append(Entry(number, message.number, **rest))  # type: ignore[arg-type]
-        self.messages += 1
-
-
-def _everything(rows: Block) -> Iterator[tuple[Address, Block]]:
-    yield _LOG, rows
+    def _owned(self, blocks: Sequence[Block]) -> Iterator[tuple[int, list[Block]]]:
+        """The rows that each switch sends."""
+        switches = self._settings.switches
+        for switch in range(switches):
+            own = []
+            for found in blocks:
+                owner = found.versions["switch"] if self._sources >= switches else found.versions["last"]
+                rows = owner % switches == switch
+                if rows.any():
+                    own.append(found if rows.all() else taken(found, np.flatnonzero(rows)))
+            if own:
+                yield switch, own
 
 
 def write_block_logs(
@@ -127,73 +101,28 @@ def write_block_logs(
 ) -> tuple[LoggedSwitches, Problems]:
     """Cut sources into the logs of switches; `report` is told how many events are done.
 
-    Versions are those of a backtest of the same sources. Each source is of one switch; where switches are
-    more, its messages go round. Raises SourceError where a source is damaged, and as BlockLogWriter does.
+    Versions are those of a backtest of the same sources. Raises SourceError where a source is damaged, and as
+    BlockLogWriter does.
     """
-    names = [spec.text for spec in specs]
-    slices = read_slices(list(enumerate(specs)), run_instruments(specs))
-    return _written(slices, run_instruments(specs), names, settings, report)
-
-
-def write_logged_blocks(
-    run: LoggedRun, settings: CutSettings, report: Report = lambda _: None
-) -> tuple[LoggedSwitches, Problems]:
-    """The same of a recorded run, under the stamps that its switches gave.
-
-    Raises LogError where the log is damaged.
-    """
-    return _written(logged_slices(run), run.instruments, [run.name], settings, report)
-
-
-def _written(
-    slices: Iterable[Slice],
-    instruments: Instruments,
-    names: Sequence[str],
-    settings: CutSettings,
-    report: Report,
-) -> tuple[LoggedSwitches, Problems]:
+    names, instruments = [spec.text for spec in specs], run_instruments(specs)
     rows = RelationRows(settings.program, instruments, len(instruments) > 0, every=True)
     logs = LoggedSwitches(settings.program, settings.folder, settings.switches, settings.epoch, names)
-    events = last = 0
-    for part in slices:
-        blocks = [found for found in rows.blocks(part) if len(found)]
-        for end, cut in _cuts(blocks, settings.span):
-            for switch, own in _owned(cut, len(names), settings.switches):
-                logs.send(switch, own)
-            last = max(last, *(int(b.versions["stamp"][-1]) for b in cut))
-            logs.promise(end)
+    cutter, events = BlockCutter(settings, logs, len(names)), 0
+    for part in read_slices(list(enumerate(specs)), instruments):
+        cutter.take(rows.blocks(part), part.until)
         events += len(part.events) + sum(map(len, part.changes))
         report(events)
-    # So late a time ends an epoch that holds all that is left.
-    logs.promise(last + settings.epoch + 1)
-    logs.flush()
+    cutter.finish()
     return logs, rows.problems
 
 
-def _cuts(blocks: Sequence[Block], span: int) -> Iterator[tuple[int, list[Block]]]:
-    """The rows of each `span` of stamps, and the last stamp of them."""
-    if not blocks:
-        return
-    stamps = np.concatenate([found.versions["stamp"] for found in blocks])
-    for number in np.unique(stamps // span).tolist():
-        bound = (number + 1) * span
-        inside = []
-        for found in blocks:
-            low, high = np.searchsorted(found.versions["stamp"], [number * span, bound])
-            if low < high:
-                inside.append(rows_between(found, int(low), int(high)))
-        yield int(stamps[stamps < bound].max()), inside
+def _first(block: Block) -> int:
+    return int(block.versions["stamp"][0])
 
 
-def _owned(blocks: Sequence[Block], sources: int, switches: int) -> Iterator[tuple[int, list[Block]]]:
-    """The rows that each switch sends."""
-    for switch in range(switches):
-        own = []
-        for found in blocks:
-            owner = found.versions["switch"] if sources >= switches else found.versions["last"]
-            rows = owner % switches == switch
-            if rows.any():
-                own.append(found if rows.all() else taken(found, np.flatnonzero(rows)))
-        if own:
-            yield switch, own
-
+def _by_source(blocks: Sequence[Block]) -> list[Block]:
+    """One block for each relation, of blocks in order."""
+    found: dict[str, list[Block]] = {}
+    for block in blocks:
+        found.setdefault(block.source, []).append(block)
+    return [joined(own) for own in found.values()]

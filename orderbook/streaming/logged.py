@@ -1,7 +1,7 @@
 """The log of a run as slices, which are cut into block logs as those of files are."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -9,34 +9,18 @@ from engine.distribution.block import VERSION
 from orderbook.backtest.numbering import VersionedChanges, VersionedEvents, versions_of
 from orderbook.backtest.reading import Slice
 from orderbook.events import EVENT, Flag
-from orderbook.logged_run import LoggedRun
 from orderbook.merge import ChangeItem
 from orderbook.switch import Stamped
 
 _LAST = int(Flag.LAST)
-# Entries of a log in one slice.
-_TOGETHER = 256
 
 
-def logged_slices(run: LoggedRun) -> Iterator[Slice]:
-    """Everything but clock ticks, in the log's order, under the stamps and switches of then.
+def slice_of(entries: Sequence[Stamped], counts: Counter[int]) -> Slice:
+    """What some entries of a log brought, in the log's order, under the stamps and switches of then.
 
-    A switch's events are numbered from 1; what it received at once is one message or several, of one stamp.
-    Raises LogError where the log is damaged.
+    A switch's events are numbered from 1, after those that `counts` has. What it received at once is one
+    message or several, of one stamp.
     """
-    counts: Counter[int] = Counter()
-    waiting: list[Stamped] = []
-    for entry in run:
-        if isinstance(entry, Stamped) and isinstance(entry.item, np.ndarray | ChangeItem):
-            waiting.append(entry)
-        if len(waiting) >= _TOGETHER:
-            yield _slice(waiting, counts)
-            waiting = []
-    if waiting:
-        yield _slice(waiting, counts)
-
-
-def _slice(entries: Sequence[Stamped], counts: Counter[int]) -> Slice:
     events: list[np.ndarray] = []
     versions: list[np.ndarray] = []
     changes: list[VersionedChanges] = []
@@ -55,7 +39,7 @@ def _slice(entries: Sequence[Stamped], counts: Counter[int]) -> Slice:
             versions.append(numbered[known])
     whole = np.concatenate(events) if events else np.empty(0, EVENT)
     places = np.concatenate(versions) if versions else np.empty(0, VERSION)
-    return Slice(VersionedEvents(whole, places), tuple(changes), None)
+    return Slice(VersionedEvents(whole, places), tuple(changes), entries[-1].stamp)
 
 
 def _numbered(

@@ -1,0 +1,268 @@
+"""The block logs of a run's log: as far as it goes now, as it grows, and taken up again after a stop."""
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from engine.checkpoint.folder import newest_checkpoint
+from engine.log.errors import LogError
+from engine.log.files import LOCK_NAME, OsFiles
+from engine.log.reader import LogReader
+from engine.log.records import Position
+from engine.log.segments import bases
+from orderbook import journal
+from orderbook.backtest.relation_rows import RelationRows
+from orderbook.errors import DataError, SourceError, UserError
+from orderbook.instruments import Instrument, Instruments
+from orderbook.journal import Known
+from orderbook.problems import Problems
+from orderbook.streaming.cutting import BlockCutter, CutSettings, Report
+from orderbook.streaming.follow_state import FollowState, load_state, save_state
+from orderbook.streaming.logged import slice_of
+from orderbook.streaming.logged_switches import LoggedSwitches
+from orderbook.switch import Stamped
+from orderbook.whole_files import replace_file
+
+# Beside the logs of switches: how they are written, and states from which that goes on.
+_PROGRESS, _STATES = "written.json", "states"
+# Entries of a log that are taken in together; bytes and seconds between two states.
+_TOGETHER = 256
+_STATE_BYTES, _STATE_SECONDS = 64 << 20, 30.0
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How block logs are written that can be gone on with.
+
+    settings: a hash of how the log is cut. begun: it had a record. followed: see EndRequests. finished:
+    nothing more can come.
+    """
+
+    settings: str
+    begun: bool = False
+    followed: dict[int, int] = {}
+    finished: bool = False
+
+
+class LogFollower:
+    """Writes the block logs of the log in a folder, which a run may be writing; one process at a time.
+
+    A folder that was begun is gone on with: from its newest state, or the log's beginning, everything is done
+    again as it was, and what the block logs have already is not written twice. Raises UserError for a folder
+    of something else or one that is finished.
+    """
+
+    def __init__(self, log: Path, settings: CutSettings) -> None:
+        self._log, self._settings, self._folder = log, settings, settings.folder
+        self._digest = _digest(settings)
+        self._lock = self._locked()
+        try:
+            self._progress = self._found()
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        settings, progress = self._settings, self._progress
+        self.events = 0
+        self._instruments: tuple[Instrument, ...] = ()
+        self._own: tuple[Instrument, ...] = ()
+        self._counts: Counter[int] = Counter()
+        self._rows = self._fresh(())
+        self._write(progress)
+        self.logs = LoggedSwitches(
+            settings.program, self._folder, settings.switches, settings.epoch, [f"log:{self._log}"],
+            True, progress.followed, self._note,
+        )  # fmt: skip
+        self._cutter = BlockCutter(settings, self.logs, 1)
+        start = Position(0)
+        if progress.begun and (found := newest_checkpoint(self._folder / _STATES, self._digest)):
+            start = Position(int(found.position))
+            self._load(load_state(found, settings.program))
+        self._reader = LogReader(self._log, journal.IDENTITY, start=start)
+        # The place and time of the last state, and the stamps that the two newest have come to.
+        self._saved, self._saved_at, self._lasts = start, time.monotonic(), (0, self._cutter.last)
+
+    @property
+    def problems(self) -> Problems:
+        """What was wrong with rows."""
+        return self._rows.problems
+
+    @property
+    def read_part(self) -> float:
+        """Which part of what the log has was read, as far as one can say."""
+        try:
+            size = sum(path.stat().st_size for path in self._log.glob("*.log"))
+            first = bases(OsFiles(), self._log)[0]
+        except (OSError, IndexError):
+            return 0.0
+        return min(1.0, (self._reader.position - first) / max(1, size))
+
+    def read(self, report: Report = lambda _: None, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Takes in what the log has now, unless stopped, and lets readers see what came of it.
+
+        `report` is told how many events this process has done. Raises LogError where the log is damaged,
+        SourceError where it does not reach back to what is needed, or something else was made of it before.
+        """
+        entries: list[Stamped] = []
+        try:
+            for _, record in self._reader.read():
+                if not self._progress.begun:
+                    self._write(msgspec.structs.replace(self._progress, begun=True))
+                entry = journal.entry_of(record)
+                if isinstance(entry, Known):
+                    entries = self._take(entries)
+                    self._know(entry.instruments)
+                elif isinstance(entry, Stamped):
+                    entries.append(entry)
+                if len(entries) >= _TOGETHER:
+                    entries = self._take(entries)
+                    self._save_if_due()
+                    report(self.events)
+                    if stopped():
+                        break
+        except LogError:
+            self._check_there(self._reader.position)
+            raise
+        self._take(entries)
+        self.logs.flush()
+        self._save_if_due()
+        report(self.events)
+
+    def finish(self) -> None:
+        """Ends the last epoch with what was read: the logs are complete, and not gone on with any more."""
+        self._cutter.finish()
+        self._write(msgspec.structs.replace(self._progress, finished=True))
+
+    def save(self) -> None:
+        """Writes a state, from which to go on. Raises CheckpointError."""
+        if not self._progress.begun:
+            return
+        self.logs.flush()
+        position, last = self._reader.position, self._cutter.last
+        state = FollowState(
+            self._instruments, self._own, self._counts, self.logs.save(), self._rows.save(),
+            self.problems, self._cutter.held, last,
+        )  # fmt: skip
+        save_state(self._folder / _STATES, self._settings.program, self._digest, position, state)
+        self._saved, self._saved_at, self._lasts = position, time.monotonic(), (self._lasts[1], last)
+        followed = self.logs.requests.followed
+        for stamp in [stamp for stamp in followed if stamp <= self._lasts[0]]:
+            del followed[stamp]
+
+    def close(self) -> None:
+        """Gives the folder back."""
+        OsFiles().unlock(self._lock)
+
+    def _locked(self) -> int:
+        files = OsFiles()
+        try:
+            files.make_folder(self._folder)
+            return files.lock(self._folder)
+        except BlockingIOError as error:
+            raise UserError(f"{self._folder}: {error.strerror}; stop it, or name another folder") from None
+        except OSError as error:
+            raise SourceError(f"{self._folder}: cannot write: {error.strerror or error}") from None
+
+    def _found(self) -> Progress:
+        """How the folder was begun."""
+        path, digest = self._folder / _PROGRESS, self._digest.hex()
+        if not path.is_file():
+            if any(one.name != LOCK_NAME for one in self._folder.iterdir()):
+                raise UserError(f"{self._folder}: not empty, and no block logs of a log; name another folder")
+            return Progress(digest)
+        try:
+            found = msgspec.json.decode(path.read_bytes(), type=Progress)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise SourceError(f"{path}: cannot read: {error}") from None
+        if found.settings != digest:
+            raise UserError(
+                f"{self._folder}: begun with other views, --switches, --epoch or --block; "
+                "give the same, or name another folder"
+            )
+        if found.finished:
+            raise UserError(f"{self._folder}: not empty, and complete; name another folder")
+        return found
+
+    def _write(self, progress: Progress) -> None:
+        self._progress = progress
+        replace_file(self._folder / _PROGRESS, msgspec.json.format(msgspec.json.encode(progress), indent=1))
+
+    def _note(self, followed: Mapping[int, int]) -> None:
+        self._write(msgspec.structs.replace(self._progress, followed=dict(followed)))
+
+    def _check_there(self, position: int) -> None:
+        """Refuses a log that begins later: what its rows do depends on those before."""
+        first = min(bases(OsFiles(), self._log), default=0)
+        if position < first:
+            raise SourceError(
+                f"{self._log}: what it had before position {first} is gone, and needed from {position} on; "
+                "a run keeps all of it with keep_log = true under [log]"
+            )
+
+    def _fresh(self, instruments: tuple[Instrument, ...]) -> RelationRows:
+        try:
+            own = Instruments(instruments)
+        except DataError as error:
+            raise SourceError(f"{self._log}: an instrument's tick or lot changed in it: {error}") from error
+        return RelationRows(self._settings.program, own, len(own) > 0, every=True)
+
+    def _know(self, instruments: tuple[Instrument, ...]) -> None:
+        self._own = instruments
+        added = [one for one in instruments if one not in self._instruments]
+        if added:
+            self._instruments = (*self._instruments, *added)
+            before, self._rows = self._rows, self._fresh(self._instruments)
+            self._rows.load(before.save())
+            self._rows.problems.extend(before.problems)
+
+    def _take(self, entries: list[Stamped]) -> list[Stamped]:
+        """Takes entries in; gives those that are left, which are none."""
+        if entries:
+            known = {one: index for index, one in enumerate(self._instruments)}
+            own = [journal.with_instruments(entry, self._own, known) for entry in entries]
+            part = slice_of(own, self._counts)
+            self._cutter.take(self._rows.blocks(part), part.until)
+            self.events += len(part.events) + sum(map(len, part.changes))
+        return []
+
+    def _save_if_due(self) -> None:
+        grown = self._reader.position - self._saved
+        if grown >= _STATE_BYTES or (grown and time.monotonic() - self._saved_at >= _STATE_SECONDS):
+            self.save()
+
+    def _load(self, state: FollowState) -> None:
+        self._instruments, self._own, self._counts = state.instruments, state.own, Counter(state.counts)
+        self._rows = self._fresh(state.instruments)
+        self._rows.load(state.rows, state.codes)
+        self._rows.problems.extend(state.problems)
+        self.logs.load(state.switches)
+        self._cutter.held, self._cutter.last = list(state.held), state.last
+
+
+def _digest(settings: CutSettings) -> bytes:
+    """A hash of what the messages of block logs depend on besides the log."""
+    said = repr((settings.program.relations, settings.switches, settings.epoch, settings.span))
+    return hashlib.sha256(said.encode()).digest()
+
+
+def write_logged_blocks(
+    log: Path, settings: CutSettings, report: Callable[[LogFollower], None]
+) -> LogFollower:
+    """Cut all that a log has now into block logs, which are complete then; gone on with where begun.
+
+    `report` is called with the follower now and then. Raises as LogFollower does, SourceError without a log.
+    """
+    if not any(log.glob("*.log")):
+        raise SourceError(f"{log}: no log there; name the folder of [log] in the run's configuration")
+    follower = LogFollower(log, settings)
+    try:
+        follower.read(lambda _: report(follower))
+        follower.finish()
+    finally:
+        follower.close()
+    return follower

@@ -1,0 +1,176 @@
+"""Switches whose messages go to block logs, and which go on with logs that they have begun."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from engine.distribution.block import Block
+from engine.protocol.messages import (
+    SWITCHES,
+    Address,
+    DeadLetter,
+    EndRequest,
+    EpochEnd,
+    Marker,
+    Message,
+    Output,
+    Rows,
+)
+from engine.protocol.switch import Switch, SwitchLinks, SwitchState
+from orderbook.block_log import (
+    FORMAT_VERSION,
+    BlockLogWriter,
+    Entry,
+    Header,
+    LoggedRelation,
+    decoded,
+    encoded,
+    read_entries,
+)
+from orderbook.dictionary import Dictionary
+from orderbook.errors import SourceError
+from orderbook.streaming.end_requests import EndRequests
+from views.compiler.program import CompiledProgram
+
+# All that a switch sends goes to its log.
+_LOG = Address(0, 0)
+_EVENT = ["stamp", "switch", "sequence"]
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchesState:
+    """Switches between two calls, and how many messages, rows, epochs and rows too late there were."""
+
+    switches: tuple[SwitchState, ...]
+    counts: tuple[int, int, int, int]
+
+
+class LoggedSwitches:
+    """Switches that hold the token in turn, each with a log in the folder `switch-N`.
+
+    length: ns that an epoch lasts at least. Rows must be of relations of `program`. resumes: the logs may
+    have been begun; then what is sent, from their beginning or from a state that was saved, must be what was
+    sent then, and only what follows is written. followed, note: see EndRequests.
+    """
+
+    def __init__(
+        self,
+        program: CompiledProgram,
+        folder: Path,
+        switches: int,
+        length: int,
+        sources: Sequence[str] = (),
+        resumes: bool = False,
+        followed: Mapping[int, int] | None = None,
+        note: Callable[[Mapping[int, int]], None] = lambda _: None,
+    ) -> None:
+        self._program = program
+        relations = tuple(LoggedRelation.of(relation) for relation in program.relations)
+        self._logs, self._switches = [], []
+        folders = [folder / f"switch-{number}" for number in range(switches)]
+        for number, own in enumerate(folders):
+            header = Header(FORMAT_VERSION, number, switches, relations, tuple(sources))
+            self._logs.append(_Log(own, BlockLogWriter(own, header, resumes=resumes)))
+            links = SwitchLinks(number, switches, (_LOG,), {_LOG: ()})
+            self._switches.append(Switch(links, _everything, length, resends=False))
+        self.requests = EndRequests(folders, followed, note)
+        self.messages = self.rows = self.epochs = self.late = 0
+
+    def send(self, switch: int, blocks: Sequence[Block]) -> None:
+        """Rows of whole messages, none with a stamp below what the switch has promised or sent.
+
+        Raises SourceError where a log cannot be written, or has another message there.
+        """
+        self._take(self._switches[switch].send(blocks))
+
+    def promise(self, stamp: int) -> None:
+        """No switch will send anything below `stamp`. An epoch whose end a stream asked for ends with it."""
+        epoch = self.requests.at(stamp, any(log.number < log.writer.last for log in self._logs))
+        if epoch is not None:
+            self._end_early(epoch)
+        for switch in self._switches:
+            self._take(switch.promise(stamp))
+
+    def _end_early(self, epoch: int) -> None:
+        """Ends an epoch with what comes next, however short it is; nothing where it has ended."""
+        holder = Address(SWITCHES, (epoch - 1) % len(self._switches))
+        self._take(self._switches[holder.partition].receive([EndRequest(_LOG, holder, epoch)]))
+
+    def flush(self) -> None:
+        """Lets readers see everything so far."""
+        for log in self._logs:
+            log.writer.flush()
+
+    def save(self) -> SwitchesState:
+        """What other switches with the same logs go on from."""
+        counts = self.messages, self.rows, self.epochs, self.late
+        return SwitchesState(tuple(switch.save() for switch in self._switches), counts)
+
+    def load(self, state: SwitchesState) -> None:
+        """Goes on from what was saved."""
+        for switch, log, saved in zip(self._switches, self._logs, state.switches, strict=True):
+            switch.load(saved)
+            log.number = saved.numbers[0]
+        self.messages, self.rows, self.epochs, self.late = state.counts
+
+    def _take(self, sent: Iterable[Message | Output]) -> None:
+        for message in sent:
+            match message:
+                case Rows():
+                    rows = sum(map(len, message.asserted))
+                    data = encoded(message.asserted, self._program.relations, self._program.dictionary)
+                    self._append(message, rows=rows, bytes=data)
+                    self.rows += rows
+                case Marker():
+                    self._append(message, epoch=message.epoch, end=message.end)
+                    self.epochs = max(self.epochs, message.epoch)
+                case EpochEnd():
+                    self._take(self._switches[message.receiver.partition].receive([message]))
+                case DeadLetter():
+                    self.late += sum(map(len, message.blocks))
+                case _:
+                    raise ValueError(f"a switch sent {message}")
+
+    def _append(self, message: Rows | Marker, **rest: int | bytes) -> None:
+        number = message.sender.partition
+        entry = Entry(number, message.number, **rest)  # type: ignore[arg-type]
+        self._logs[number].append(entry, self._program.dictionary)
+        self.messages += 1
+
+
+class _Log:
+    """The log of one switch. number: of the last message that the switch has sent."""
+
+    def __init__(self, folder: Path, writer: BlockLogWriter) -> None:
+        self.writer, self.number = writer, 0
+        self._folder = folder
+        self._there: Iterator[Entry] | None = None
+
+    def append(self, entry: Entry, words: Dictionary) -> None:
+        """Writes a message unless it is there. Raises SourceError where another one is."""
+        self.number = entry.number
+        if entry.number > self.writer.last:
+            self.writer.append(entry)
+            return
+        if self._there is None:
+            self._there = read_entries(self._folder, entry.number)
+        there = next((one for one in self._there if one.number == entry.number), None)
+        if there is None or not _same(there, entry, words):
+            raise SourceError(
+                f"{self._folder}: message {entry.number} is another one than what the source gives now; "
+                "the source has changed since, write its blocks to another folder"
+            )
+
+
+def _same(there: Entry, entry: Entry, words: Dictionary) -> bool:
+    """Whether messages are of the same events; rows that one event deletes have no order among themselves."""
+    if (there.epoch, there.end, there.rows) != (entry.epoch, entry.end, entry.rows):
+        return False
+    mine, other = ({b.source: b.versions[_EVENT] for b in decoded(e, words)} for e in (there, entry))
+    return mine.keys() == other.keys() and all(np.array_equal(mine[name], other[name]) for name in mine)
+
+
+def _everything(rows: Block) -> Iterator[tuple[Address, Block]]:
+    yield _LOG, rows
