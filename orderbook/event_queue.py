@@ -1,6 +1,7 @@
 """What waits between feeds and the engine: stamped as it enters, so that its order is that of the stamps."""
 
 import asyncio
+import time
 from collections import deque
 
 from orderbook.merge import ChangeItem, Item, TickItem
@@ -20,6 +21,7 @@ class EventQueue:
         self._clock = clock
         self._items: deque[Stamped] = deque()
         self._waiting = 0
+        self._waited, self._waits_since = 0.0, 0.0
         self._closed = False
         self._room, self._arrived = asyncio.Event(), asyncio.Event()
 
@@ -32,6 +34,11 @@ class EventQueue:
     def most(self) -> int:
         """How many events have waited at most."""
         return max(self._most, self._waiting)
+
+    @property
+    def waited(self) -> float:
+        """Seconds for which `get` has waited for something to arrive."""
+        return self._waited + (time.perf_counter() - self._waits_since if self._waits_since else 0.0)
 
     async def put(self, item: Item | TickItem, live: bool, switch: int = 0) -> int:
         """Stamp and append an item, once there is room; returns the stamp."""
@@ -51,7 +58,9 @@ class EventQueue:
             if self._closed:
                 return []
             self._arrived.clear()
+            self._waits_since = time.perf_counter()
             await self._arrived.wait()
+            self._waited, self._waits_since = self.waited, 0.0
         self._most = max(self._most, self._waiting)
         taken = [self._items.popleft() for _ in range(min(most, len(self._items)))]
         self._waiting -= sum(events_in(stamped.item) for stamped in taken)

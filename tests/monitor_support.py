@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import socket
+import threading
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 import numpy as np
+import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
 from orderbook.configuration import load_configuration
@@ -15,8 +18,10 @@ from orderbook.feed_runs import FeedReport, FeedRun, Put
 from orderbook.gate import GatedEngine
 from orderbook.generate import generate, synthetic_instruments
 from orderbook.live_run import LiveRun
+from orderbook.monitor import run_monitor
 from orderbook.monitor.run_monitor import RunMonitor
 from orderbook.monitor.server import MonitorServer
+from orderbook.monitor.server_process import ServerProcess
 from orderbook.monitor_options import MonitorOptions
 from orderbook.pipeline import Pipeline
 from orderbook.problems import Problems
@@ -53,6 +58,26 @@ class Idle(FeedRun):
         return FeedReport(self.name, {"events": 1}, Problems())
 
 
+class ServerThread(ServerProcess):
+    """The server in a thread of the test's process, where its limits can be changed and its state read."""
+
+    def start(self) -> socket.socket:
+        own, theirs = socket.socketpair()
+        self.served = MonitorServer(self._options.host, self._options.token, self._socket, theirs)
+        self.runner = asyncio.Runner()
+        self.loop = self.runner.get_loop()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+        return own
+
+    def _serve(self) -> None:
+        with self.runner:
+            self.runner.run(self.served.serve())
+
+    def close(self) -> None:
+        self._thread.join()
+
+
 class Running:
     """A run under way in the test's loop, and its monitor."""
 
@@ -64,7 +89,7 @@ class Running:
         self.monitor = RunMonitor(options, self.pipeline, [self.feed])
         self.engine.on_fill = self.monitor.orders.fill
         self.live = LiveRun(configuration, self.pipeline, None, [self.feed])
-        self.server: MonitorServer
+        self.server: ServerThread
 
     @property
     def url(self) -> str:
@@ -82,11 +107,15 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    options: MonitorOptions | None = None, strategies: Sequence[StrategyDefinition] = ()
+    options: MonitorOptions | None = None,
+    strategies: Sequence[StrategyDefinition] = (),
+    server_kind: type[ServerProcess] = ServerThread,
 ) -> AsyncIterator[Running]:
     run = Running(options or MonitorOptions(port=0), strategies)
-    with run.monitor.serving(run.live) as (server, publisher):
-        run.server = server
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        patch.setattr(run_monitor, "ServerProcess", server_kind)
+        server, publisher = stack.enter_context(run.monitor.serving(run.live))
+        run.server, run.mailbox = server, publisher._mailbox
         run.live.start()
         parts = (run.live.follow_all(), run.live.consume(), publisher.publish())
         tasks = [asyncio.create_task(part) for part in parts]

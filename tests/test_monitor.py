@@ -13,8 +13,7 @@ from monitor_support import INSTRUMENTS, SYMBOL, VENUE, client, flow, running, t
 from orderbook.configuration import load_configuration
 from orderbook.errors import ConfigurationError, OrderbookError
 from orderbook.events import Side
-from orderbook.monitor.mailbox import Mailbox
-from orderbook.monitor.server import MonitorServer
+from orderbook.monitor.server_process import ServerProcess
 from orderbook.monitor_options import AlertRule, MonitorOptions
 from strategies import Strategy, StrategyDefinition, on_view
 from strategies.orders import Fill, row_of
@@ -232,14 +231,13 @@ def test_http_serves_the_page_and_refuses_other_hosts_and_origins() -> None:
 
 
 def test_a_taken_port_is_passed_over_and_a_host_needs_its_token() -> None:
-    first = MonitorServer(MonitorOptions(port=0), Mailbox())
-    second = MonitorServer(MonitorOptions(port=first.port), Mailbox())
+    first = ServerProcess(MonitorOptions(port=0))
+    second = ServerProcess(MonitorOptions(port=first.port))
     assert second.port > first.port
     for server in (first, second):
-        server.start(lambda _: None)
         server.close()
     with pytest.raises(OrderbookError, match="cannot be served"):
-        MonitorServer(MonitorOptions(port=1, host="203.0.113.1", token=TOKEN), Mailbox())
+        ServerProcess(MonitorOptions(port=1, host="203.0.113.1", token=TOKEN))
     with pytest.raises(ConfigurationError, match=r"monitor\.host is not loopback"):
         load_configuration(None, {"monitor.host": "0.0.0.0"})
     assert json.dumps(load_configuration(None, {}).monitor.model_dump())

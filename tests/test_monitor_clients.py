@@ -2,24 +2,31 @@
 
 import asyncio
 import json
+import os
+import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from monitor_support import Running, client, flow, running, trade, valid_books
+from monitor_support import SYMBOL, VENUE, Running, client, flow, running, trade, valid_books
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from orderbook.event_queue import EventQueue
 from orderbook.monitor import client as client_module
 from orderbook.monitor import connections, hub, server
 from orderbook.monitor import mailbox as mailbox_module
 from orderbook.monitor.access import Access
-from orderbook.monitor.mailbox import Changes, Frame, Mailbox
+from orderbook.monitor.letters import LENGTH, Alive, Changes, Frame, read_letter
+from orderbook.monitor.mailbox import Mailbox
 from orderbook.monitor.requests import Topic
+from orderbook.monitor.server_process import ServerProcess
 from orderbook.monitor.share import BUSY_SHARE, Share
+from orderbook.switch import HybridClock
 
 TOKEN = "a-token-of-sixteen"
 
@@ -125,8 +132,8 @@ def test_a_client_that_falls_behind_is_let_go(monkeypatch: pytest.MonkeyPatch) -
     async def attack(run: Running, one: ClientConnection) -> None:
         await one.send(json.dumps({"id": 1, "op": "follow", "view": "totals"}))
         await one.recv()
-        (member,) = run.server._hub.members.values()
-        run.server._loop.call_soon_threadsafe(lambda: [member.enqueue(bytes(100)) for _ in range(11)])
+        (member,) = run.server.served.hub.members.values()
+        run.server.loop.call_soon_threadsafe(lambda: [member.enqueue(bytes(100)) for _ in range(11)])
         assert (await closed(one))[0] == client_module.TOO_SLOW
 
     hostile(attack)
@@ -139,12 +146,12 @@ def test_a_client_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) 
     async def attack(run: Running, one: ClientConnection) -> None:
         await one.send(json.dumps({"id": 1, "op": "rules"}))
         await one.recv()
-        (member,) = run.server._hub.members.values()
+        (member,) = run.server.served.hub.members.values()
         # More than the system's buffers hold; the library's own reading stops after a few messages.
         for _ in range(30):
-            run.server._loop.call_soon_threadsafe(member.enqueue, b'"%s"' % (b"x" * 1_000_000))
+            run.server.loop.call_soon_threadsafe(member.enqueue, b'"%s"' % (b"x" * 1_000_000))
             await asyncio.sleep(0.01)
-        while run.server._hub.members or run.server._server.server_state.connections:
+        while run.server.served.hub.members or run.server.served._server.server_state.connections:
             await asyncio.sleep(0.01)
 
     hostile(attack)
@@ -167,7 +174,7 @@ def test_clients_and_silent_connections_are_bounded(monkeypatch: pytest.MonkeyPa
                 assert await asyncio.to_thread(connection.recv, 1) == b""
             connection.close()
         await one.close()
-        while run.server._hub.members:
+        while run.server.served.hub.members:
             await asyncio.sleep(0.01)
 
     hostile(attack)
@@ -224,42 +231,122 @@ def test_beyond_loopback_reading_needs_the_token() -> None:
     assert far.may_read(None, TOKEN)
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 60)), max_size=60))
+def letters_in(data: bytes) -> list[Any]:
+    found = []
+    while data:
+        end = LENGTH + int.from_bytes(data[:LENGTH], "big")
+        found.append(read_letter(data[LENGTH:end]))
+        data = data[end:]
+    return found
+
+
+def received(line: socket.socket) -> bytes:
+    found = b""
+    with suppress(BlockingIOError):
+        while data := line.recv(1 << 20):
+            found += data
+    return found
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 60)), max_size=60))
 def test_a_mailbox_is_bounded_and_keeps_what_accumulates(steps: list[tuple[int, int]]) -> None:
-    mailbox, topic = Mailbox(), Topic("notes")
-    most = mailbox_module.MOST_BYTES // 10_000_000
-    put: list[bytes] = []
-    got: list[bytes] = []
-    posted = 0
-    for kind, size in steps:
-        items = [b"%d" % (len(put) + i) for i in range(size)]
-        match kind:
-            case 0 | 1:
-                put += items
-                mailbox.put(Frame(topic, b"", {"notes": items}))
-            case 2:
-                posted += mailbox.post(Changes("f", (0, 0, size), bytes(10_000_000)))
-            case _:
-                frames, letters = mailbox.take()
-                assert len(letters) == posted
-                posted = 0
-                got += [item for frame in frames for item in frame.items["notes"]]
-        assert posted <= most
-    got += [item for frame in mailbox.take()[0] for item in frame.items["notes"]]
-    # At most the newest KEPT_ITEMS wait, in order.
-    assert got == sorted(set(got), key=int)
-    assert got[-1:] == put[-1:]
+    async def go() -> None:
+        own, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        mailbox, topic = Mailbox(own), Topic("notes")
+        put, posted, data = 0, [], b""
+        for kind, size in steps:
+            match kind:
+                case 0 | 1:
+                    items = [b"%d" % (put + i) for i in range(size)]
+                    put += size
+                    mailbox.put(Frame(topic, b"", {"notes": items}))
+                case 2:
+                    letter = Changes("f", (0, 0, len(posted)), bytes(1000 * size))
+                    posted += [letter] if mailbox.post(letter) else []
+                case 3:
+                    data += received(theirs)
+                case _:
+                    mailbox.flush()
+            assert mailbox._bytes <= mailbox_module.MOST_BYTES
+        before = None
+        # What the line has no room for goes by itself as soon as it has.
+        mailbox.flush()
+        while before != data:
+            before = data
+            await asyncio.sleep(0)
+            data += received(theirs)
+        mailbox.close()
+        theirs.close()
+        told = letters_in(data)
+        assert [one for one in told if isinstance(one, Changes)] == posted
+        got = [int(item) for one in told if isinstance(one, Frame) for item in one.items["notes"]]
+        # At most the newest KEPT_ITEMS wait, in order.
+        assert got == sorted(set(got))
+        assert got[-1:] == ([put - 1] if put else [])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mailbox_module, "MOST_BYTES", 400_000)
+        asyncio.run(go())
+
+
+def test_frames_of_a_run_that_is_silent_are_told_to_nobody_as_new() -> None:
+    class Member:
+        number = 1
+        told = 0
+
+        def touched(self, topic: Topic) -> None:
+            self.told += 1
+
+    one, topic = Member(), Topic("status")
+    topics = hub.Hub(lambda _: None, None)  # type: ignore[arg-type]
+    topics.open(one, topic)  # type: ignore[arg-type]
+    topics.deliver(Frame(topic, b"{"))
+    assert one.told == 1
+    topics.open(one, topic)  # type: ignore[arg-type]
+    assert one.told == 2
+    topics._heard -= hub.SILENT_SECONDS
+    topics.open(one, topic)  # type: ignore[arg-type]
+    assert one.told == 2
+    topics.deliver(Alive())
+    assert one.told == 3
+
+
+def test_the_server_is_a_process_whose_end_is_no_concern_of_the_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def go() -> None:
+        async with running(server_kind=ServerProcess) as run:
+            await run.put(valid_books())
+            async with client(run) as one:
+                asked = {"op": "subscribe", "topic": "book", "venue": VENUE, "symbol": SYMBOL}
+                assert (await one.ask(id=1, **asked))["state"] == "valid"
+                os.kill(run.server.pid, signal.SIGKILL)
+                with pytest.raises(ConnectionClosed):
+                    await one.take(id=2)
+            while not run.mailbox.lost:
+                await asyncio.sleep(0.01)
+            await run.put(flow(300))
+        async with running(server_kind=ServerProcess) as run:
+            one = await connect(run.url, compression=None)
+            await one.send('{"id":1,"op":"rules"}')
+            await one.recv()
+        assert (await closed(one))[0] == 1012
+
+    asyncio.run(go())
+    assert "the run goes on without it" in caplog.text
 
 
 def test_a_busy_run_gives_a_small_share_and_an_idle_one_more() -> None:
-    now, own = [0.0], [0.0]
+    now, own, waited = [0.0], [0.0], [0.0]
     shares = {}
     for busy in (True, False):
-        share = Share(lambda busy=busy: busy, clock=lambda: now[0], own=lambda: own[0])
+        share = Share(lambda: waited[0], clock=lambda: now[0], own=lambda: own[0])
         spent = 0.0
         for tick in range(2000):
             now[0] += 0.05
             own[0] += 0.05 if busy else 0.001
+            waited[0] += 0.0 if busy else 0.049
             share.fill()
             while share.left and tick > 1000:
                 with share.spending():
@@ -269,6 +356,37 @@ def test_a_busy_run_gives_a_small_share_and_an_idle_one_more() -> None:
         shares[busy] = spent / (999 * 0.05)
     assert shares[True] == pytest.approx(BUSY_SHARE, rel=0.1)
     assert shares[False] > 0.3
+
+
+def test_a_run_that_always_finds_something_in_its_queue_has_no_time_left() -> None:
+    """Also where nothing waits at the moment of a look, since all of it was taken."""
+
+    async def go() -> None:
+        queue = EventQueue(100, HybridClock())
+        item = trade(1, 1)
+
+        async def feed() -> None:
+            while True:
+                await queue.put(item.repeat(10), False)
+                await asyncio.sleep(0)
+
+        feeding = asyncio.create_task(feed())
+        await asyncio.sleep(0)
+        before = queue.waited
+        for _ in range(50):
+            assert await queue.get(256)
+            assert not queue.waiting
+            await asyncio.sleep(0)
+        assert queue.waited == before
+        feeding.cancel()
+        while queue.waiting:
+            await queue.get(256)
+        waiting = asyncio.create_task(queue.get())
+        await asyncio.sleep(0.001)
+        assert queue.waited > before
+        waiting.cancel()
+
+    asyncio.run(go())
 
 
 def test_trades_wait_for_nobody() -> None:

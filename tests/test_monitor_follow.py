@@ -13,7 +13,7 @@ from monitor_support import Client, Running, client, running
 
 from orderbook.monitor import follow_ring, publisher
 from orderbook.monitor.follow_ring import _Ring
-from orderbook.monitor.mailbox import Changes
+from orderbook.monitor.letters import Changes
 from orderbook.monitor.view_rows import differences
 
 Rows = Counter[tuple[Any, ...]]

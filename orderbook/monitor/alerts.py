@@ -13,7 +13,7 @@ from engine.live_view import Key, ViewRow
 from engine.subscriptions import ViewEvent
 from orderbook.errors import DataError
 from orderbook.gate import GatedEngine, LaterEvent
-from orderbook.monitor.mailbox import Frame
+from orderbook.monitor.letters import Frame
 from orderbook.monitor.notes import Notes
 from orderbook.monitor.requests import Rule
 from orderbook.monitor.values import wire_value

@@ -10,7 +10,7 @@ from orderbook.books import Books
 from orderbook.errors import DataError
 from orderbook.events import BookState, Side
 from orderbook.gate import GatedEngine
-from orderbook.monitor.mailbox import Frame, body_of
+from orderbook.monitor.letters import Frame, body_of
 from orderbook.monitor.own_orders import OwnOrders
 from orderbook.monitor.requests import Topic
 from orderbook.monitor.tape import Tape

@@ -8,8 +8,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from orderbook.errors import DataError
 from orderbook.monitor.access import Access
-from orderbook.monitor.hub import Ask, Hub
-from orderbook.monitor.mailbox import Answer, encoded
+from orderbook.monitor.hub import Hub
+from orderbook.monitor.letters import Answer, Ask, encoded
 from orderbook.monitor.requests import (
     AddView,
     DropView,
@@ -135,6 +135,7 @@ class Client:
             if message["type"] != "websocket.receive":
                 return
             await self._limit()
+            await self._hub.room()
             text = message.get("text") or message.get("bytes") or b""
             try:
                 self._handle(read_request(text))

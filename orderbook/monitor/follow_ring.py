@@ -1,13 +1,12 @@
-"""Continuous queries in the server's thread: the last changes of each, from which clients resume."""
+"""Continuous queries in the server: the last changes of each, from which clients resume."""
 
 import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from orderbook.monitor.mailbox import Changes, FollowEnded, Snapshot, encoded
-from orderbook.monitor.requests import Follow
-from orderbook.monitor.values import wire_version
+from orderbook.monitor.letters import Changes, CloseFollow, FollowEnded, OpenFollow, Snapshot, encoded
+from orderbook.monitor.requests import Follow, wire_version
 
 if TYPE_CHECKING:
     from orderbook.monitor.hub import Hub, Member
@@ -70,8 +69,6 @@ class FollowRings:
 
     def open(self, member: "Member", request: Follow, name: str) -> str | None:
         """Give a client a continuous query; why not, where that cannot be."""
-        from orderbook.monitor.hub import OpenFollow
-
         if name not in self._rings and len(self._rings) >= MOST_FOLLOWS:
             self.expire(all_unused=True)
             if len(self._rings) >= MOST_FOLLOWS:
@@ -104,8 +101,6 @@ class FollowRings:
 
     def expire(self, all_unused: bool = False) -> None:
         """End what nobody has followed for GRACE_SECONDS."""
-        from orderbook.monitor.hub import CloseFollow
-
         now = time.monotonic()
         for name, ring in list(self._rings.items()):
             if not ring.followers and (all_unused or now - ring.left > GRACE_SECONDS):
@@ -113,7 +108,7 @@ class FollowRings:
                 self._hub.send(CloseFollow(name))
 
     def deliver(self, letter: Snapshot | Changes | FollowEnded) -> None:
-        """Hand on what the run's thread has given, in its order."""
+        """Hand on what the run has given, in its order."""
         ring = self._rings.get(letter.follow)
         if ring is None:
             return

@@ -1,4 +1,4 @@
-"""Continuous queries in the run's thread: what changes in a view from one look to the next.
+"""Continuous queries in the run: what changes in a view from one look to the next.
 
 A look takes the view's rows as words between two messages and compares them with those of the last. So a
 query costs the engine nothing for a message, whatever is followed, and a look that nobody could take is made
@@ -17,9 +17,10 @@ from engine.live_view import LiveView
 from engine.replacement import Replacement
 from orderbook.errors import DataError, OrderbookError
 from orderbook.gate import GatedEngine
-from orderbook.monitor.mailbox import Answer, Changes, FollowEnded, Frame, Mailbox, Snapshot, body_of
-from orderbook.monitor.requests import Follow
-from orderbook.monitor.values import columns_of, converters, row_values, wire_version
+from orderbook.monitor.letters import Answer, Changes, FollowEnded, Frame, Snapshot, body_of
+from orderbook.monitor.mailbox import Mailbox
+from orderbook.monitor.requests import Follow, wire_version
+from orderbook.monitor.values import columns_of, converters, row_values
 from orderbook.monitor.view_rows import RowReader, differences
 from orderbook.monitor.view_topic import shown_keys
 from views.compiler.binding.declaration_grammar import CreateRelation, CreateView

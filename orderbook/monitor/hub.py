@@ -1,57 +1,32 @@
-"""Who has asked for what, in the server's thread: topics and their latest frames, shared by all clients."""
+"""Who has asked for what, in the server: topics and their latest frames, shared by all clients."""
 
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from orderbook.monitor.follow_ring import FollowRings
-from orderbook.monitor.mailbox import KEPT_ITEMS, Answer, Frame, Mailbox, Refused
-from orderbook.monitor.requests import AnyRequest, Follow, Topic
+from orderbook.monitor.letters import (
+    KEPT_ITEMS,
+    Alive,
+    Answer,
+    Changes,
+    Close,
+    Command,
+    FollowEnded,
+    Frame,
+    Letter,
+    Open,
+    Refused,
+    Snapshot,
+)
+from orderbook.monitor.requests import Topic
 
-# Different topics of all clients together, each of which the run's thread makes frames of.
+# Different topics of all clients together, each of which the run makes frames of.
 MOST_TOPICS = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """Somebody asks for a topic."""
-
-    topic: Topic
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """Nobody asks for a topic any more."""
-
-    topic: Topic
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """A client's request, which the run's thread answers."""
-
-    client: int
-    request: AnyRequest
-
-
-@dataclass(frozen=True, slots=True)
-class OpenFollow:
-    """A client follows a view or SQL, whose name is `follow`; it is to have a snapshot."""
-
-    follow: str
-    client: int
-    request: Follow
-
-
-@dataclass(frozen=True, slots=True)
-class CloseFollow:
-    """Nobody has followed this for a while."""
-
-    follow: str
-
-
-Command = Open | Close | Ask | OpenFollow | CloseFollow
+# Seconds of silence after which the run may hang, and its last frames are told to nobody as if they were new.
+SILENT_SECONDS = 1.5
 
 
 class Member(Protocol):
@@ -105,13 +80,21 @@ class _TopicState:
 
 
 class Hub:
-    """Topics, continuous queries and clients. The server's thread owns it; `send` reaches the run's."""
+    """Topics, continuous queries and clients. `send` reaches the run; `room` waits until it takes more."""
 
-    def __init__(self, mailbox: Mailbox, send: Callable[[Command], object]) -> None:
-        self._mailbox, self.send = mailbox, send
+    def __init__(self, send: Callable[[Command], object], room: Callable[[], Awaitable[object]]) -> None:
+        self.send, self.room = send, room
         self._topics: dict[Topic, _TopicState] = {}
         self.members: dict[int, Member] = {}
         self.follows = FollowRings(self)
+        self._heard = time.monotonic()
+        # Who is to have the latest frame once the run is heard of.
+        self._late: list[tuple[Member, Topic]] = []
+
+    @property
+    def silence(self) -> float:
+        """Seconds since anything came from the run."""
+        return time.monotonic() - self._heard
 
     def open(self, member: Member, topic: Topic) -> str | None:
         """Give a client the frames of a topic; why not, where that cannot be."""
@@ -122,8 +105,10 @@ class Hub:
             state = self._topics[topic] = _TopicState()
             self.send(Open(topic))
         state.members[member.number] = member
-        if state.number:
+        if state.number and self.silence < SILENT_SECONDS:
             member.touched(topic)
+        elif state.number:
+            self._late.append((member, topic))
         return None
 
     def close(self, member: Member, topic: Topic) -> None:
@@ -150,22 +135,26 @@ class Hub:
             return None
         return state.number, state.message(seen)
 
-    def deliver(self) -> None:
-        """Hand on what the run's thread has given."""
-        frames, letters = self._mailbox.take()
-        for frame in frames:
-            state = self._topics.get(frame.topic)
-            if state is not None:
-                state.take(frame)
-                for member in state.members.values():
-                    member.touched(frame.topic)
-        for letter in letters:
-            if isinstance(letter, Answer):
-                if (asking := self.members.get(letter.client)) is not None:
-                    asking.answered(letter)
-            elif isinstance(letter, Refused):
-                state = self._topics.pop(letter.topic, None)
-                for member in [] if state is None else list(state.members.values()):
-                    member.dropped(letter.topic, letter.error)
-            else:
-                self.follows.deliver(letter)
+    def deliver(self, message: Frame | Letter) -> None:
+        """Hand on what the run has given."""
+        self._heard = time.monotonic()
+        late, self._late = self._late, []
+        for member, topic in late:
+            member.touched(topic)
+        match message:
+            case Frame():
+                if (state := self._topics.get(message.topic)) is not None:
+                    state.take(message)
+                    for member in state.members.values():
+                        member.touched(message.topic)
+            case Answer():
+                if (asking := self.members.get(message.client)) is not None:
+                    asking.answered(message)
+            case Refused():
+                gone = self._topics.pop(message.topic, None)
+                for member in [] if gone is None else list(gone.members.values()):
+                    member.dropped(message.topic, message.error)
+            case Snapshot() | Changes() | FollowEnded():
+                self.follows.deliver(message)
+            case Alive():
+                pass

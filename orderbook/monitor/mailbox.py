@@ -1,157 +1,121 @@
-"""From the run's thread to the server's: the latest frame of each topic, and a bounded list of letters."""
+"""The run's end of the line to the monitor's server: the latest frame of each topic, and bounded letters."""
 
 import asyncio
+import logging
+import socket
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from threading import Lock
+from collections.abc import Sequence
 
-import msgspec
-
+from orderbook.monitor.letters import LENGTH, Command, Frame, Letter, packed, read_command
 from orderbook.monitor.requests import Topic
 
-# Bytes of ordered letters that may wait for the server's thread.
+# Bytes of letters that may wait for the server, and that are handed to the system at a time.
 MOST_BYTES = 32 << 20
-# Items of each kind that are kept for clients which have not had them: trades, fills, notes.
-KEPT_ITEMS = 500
+_TOGETHER = 64 << 10
 
-_encode = msgspec.json.Encoder(decimal_format="string").encode
-
-
-def encoded(message: object) -> bytes:
-    """JSON text of a message."""
-    return _encode(message)
-
-
-def body_of(message: Mapping[str, object]) -> bytes:
-    """JSON text of an object without its braces, to which a client's `id` is added."""
-    return _encode(message)[1:-1]
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A topic as it is now: `body` as of `body_of`, and what has happened since the frame before, encoded."""
-
-    topic: Topic
-    body: bytes
-    items: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
-
-    def after(self, earlier: "Frame") -> "Frame":
-        """This frame with what the earlier one, which nobody has taken, had to tell."""
-        items = {n: [*earlier.items.get(n, ()), *new][-KEPT_ITEMS:] for n, new in self.items.items()}
-        return Frame(self.topic, self.body, items)
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A topic that there is not, or not any more."""
-
-    topic: Topic
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer to a client's request."""
-
-    client: int
-    id: int
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """All rows of a followed view, for one client."""
-
-    follow: str
-    client: int
-    id: int
-    version: tuple[int, int, int]
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What has changed in a followed view up to a version; `body` empty: nothing."""
-
-    follow: str
-    version: tuple[int, int, int]
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class FollowEnded:
-    """A continuous query that there is not, or not any more."""
-
-    follow: str
-    error: str
-
-
-Letter = Refused | Answer | Snapshot | Changes | FollowEnded
+_logger = logging.getLogger("orderbook.monitor")
 
 
 class Mailbox:
-    """Never makes the run's thread wait and never holds more than MOST_BYTES.
+    """Never makes the run wait and never holds more than MOST_BYTES of letters; one event loop owns it.
 
-    Where the server's thread is that far behind, `post` refuses.
+    Where the server is that far behind, `post` refuses. `lost`: the server has gone, and nothing is sent.
     """
 
-    def __init__(self) -> None:
-        self._lock = Lock()
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self.lost = False
+        self._connection = connection
         self._frames: dict[Topic, Frame] = {}
-        self._letters: deque[Letter] = deque()
+        self._letters: deque[bytes] = deque()
         self._bytes = 0
-        self._wake: Callable[[], object] = lambda: None
-        self._woken = False
-
-    def connect(self, loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> None:
-        """`wake` is called in the server's loop when something has come."""
-        self._wake = lambda: loop.call_soon_threadsafe(wake)
-
-    def disconnect(self) -> None:
-        """Nobody takes anything any more."""
-        with self._lock:
-            self._wake = lambda: None
+        self._writing = memoryview(b"")
+        self._read = bytearray()
+        self._watched: asyncio.AbstractEventLoop | None = None
 
     def put(self, frame: Frame) -> None:
         """Replace the frame of a topic."""
-        with self._lock:
-            earlier = self._frames.get(frame.topic)
-            self._frames[frame.topic] = frame if earlier is None else frame.after(earlier)
+        earlier = self._frames.get(frame.topic)
+        self._frames[frame.topic] = frame if earlier is None else frame.after(earlier)
 
     def post(self, letter: Letter) -> bool:
         """Append a letter; False where there is no room for it."""
-        size = _size(letter)
-        with self._lock:
-            if self._bytes + size > MOST_BYTES:
-                return False
-            self._letters.append(letter)
-            self._bytes += size
+        data = packed(letter)
+        if self._bytes + len(data) > MOST_BYTES:
+            return False
+        self._letters.append(data)
+        self._bytes += len(data)
         return True
 
     def flush(self) -> None:
-        """Wake the server's thread, once, where something waits for it."""
-        with self._lock:
-            if self._woken or not (self._frames or self._letters):
-                return
-            self._woken = True
-            wake = self._wake
+        """Send what the server takes now, and the rest as soon as it takes more."""
         try:
-            wake()
-        except RuntimeError:
-            # The server's loop has ended.
-            self.disconnect()
+            while self._writing or self._gather():
+                self._writing = self._writing[self._connection.send(self._writing) :]
+        except BlockingIOError:
+            self._watch()
+            return
+        except OSError:
+            self._lose()
+        self._unwatch()
 
-    def take(self) -> tuple[list[Frame], list[Letter]]:
-        """Everything that waits."""
-        with self._lock:
-            frames, letters = list(self._frames.values()), list(self._letters)
+    def receive(self) -> Sequence[Command]:
+        """What the server has sent meanwhile, at most some dozens of KB."""
+        if self.lost:
+            return ()
+        try:
+            data = self._connection.recv(_TOGETHER)
+        except BlockingIOError:
+            return ()
+        except OSError:
+            data = b""
+        if not data:
+            self._lose()
+        self._read += data
+        found, at = [], 0
+        while len(self._read) >= at + LENGTH:
+            end = at + LENGTH + int.from_bytes(self._read[at : at + LENGTH], "big")
+            if len(self._read) < end:
+                break
+            found.append(read_command(bytes(self._read[at + LENGTH : end])))
+            at = end
+        del self._read[:at]
+        return found
+
+    def close(self) -> None:
+        """The run has ended, which the server takes from that."""
+        self._unwatch()
+        self.lost = True
+        self._connection.close()
+
+    def _gather(self) -> bool:
+        """Take what waits, frames first, until it is worth a call of the system."""
+        if self.lost:
             self._frames.clear()
             self._letters.clear()
             self._bytes = 0
-            self._woken = False
-        return frames, letters
+        parts = [packed(frame) for frame in self._frames.values()]
+        self._frames.clear()
+        size = sum(map(len, parts))
+        while self._letters and size < _TOGETHER:
+            letter = self._letters.popleft()
+            self._bytes -= len(letter)
+            size += len(letter)
+            parts.append(letter)
+        self._writing = memoryview(b"".join(parts))
+        return bool(parts)
 
+    def _watch(self) -> None:
+        if self._watched is None:
+            self._watched = asyncio.get_running_loop()
+            self._watched.add_writer(self._connection, self.flush)
 
-def _size(letter: Letter) -> int:
-    return 200 + (len(letter.error) if isinstance(letter, Refused | FollowEnded) else len(letter.body))
+    def _unwatch(self) -> None:
+        if self._watched is not None:
+            self._watched.remove_writer(self._connection)
+            self._watched = None
+
+    def _lose(self) -> None:
+        _logger.error("the monitor's server has ended; the run goes on without it")
+        self._writing = memoryview(b"")
+        self.close()

@@ -10,7 +10,7 @@ from typing import Any
 from engine.subscriptions import ViewEvent
 from orderbook.gate import LaterEvent
 from orderbook.logs import visible
-from orderbook.monitor.mailbox import Frame, body_of, encoded
+from orderbook.monitor.letters import Frame, body_of, encoded
 from orderbook.monitor.requests import Topic
 from orderbook.summary import callback_text, fill_text, order_text
 

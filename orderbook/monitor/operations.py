@@ -13,10 +13,10 @@ from orderbook.errors import DataError, OrderbookError
 from orderbook.gate import GatedEngine
 from orderbook.monitor.alerts import Alerts, RuleLook
 from orderbook.monitor.follows import Replacing, is_followed
-from orderbook.monitor.hub import Ask
-from orderbook.monitor.mailbox import Answer, Mailbox, body_of
-from orderbook.monitor.requests import AddView, DropView, Explain, QuerySql, Rules, SetRule
-from orderbook.monitor.values import wire_value, wire_version
+from orderbook.monitor.letters import Answer, Ask, body_of
+from orderbook.monitor.mailbox import Mailbox
+from orderbook.monitor.requests import AddView, DropView, Explain, QuerySql, Rules, SetRule, wire_version
+from orderbook.monitor.values import wire_value
 from views.compiler.program import CompiledProgram
 
 # Rows of an answer to SQL.

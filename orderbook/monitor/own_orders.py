@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 from orderbook.instruments import Instruments
-from orderbook.monitor.mailbox import encoded
+from orderbook.monitor.letters import encoded
 
 Fills = Callable[[Sequence[bytes]], object]
 # The orders of an instrument that rest, as messages have them.

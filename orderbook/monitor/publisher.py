@@ -2,18 +2,21 @@
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from typing import Protocol
 
 from orderbook.errors import OrderbookError
-from orderbook.monitor.hub import Close, Command, Open
-from orderbook.monitor.mailbox import Frame, Mailbox, Refused
+from orderbook.monitor.letters import Alive, Close, Command, Frame, Logged, Open, Refused
+from orderbook.monitor.mailbox import Mailbox
 from orderbook.monitor.requests import Topic
 from orderbook.monitor.share import Share
 
 # Seconds between two frames of a topic.
 FRAME_SECONDS = 0.05
+# Seconds between two signs of life.
+_ALIVE_SECONDS = 0.5
 
 _logger = logging.getLogger("orderbook.monitor")
 
@@ -50,10 +53,7 @@ class Publisher:
         self._commands: deque[Command] = deque()
         # In the order in which their turn comes.
         self._turns: dict[Hashable, tuple[TopicSource, Failed]] = {}
-
-    def send(self, command: Command) -> None:
-        """Take a command from any thread; clients have bounds of their own for how many there are."""
-        self._commands.append(command)
+        self._told_at = 0.0
 
     async def publish(self) -> None:
         """Serve until cancelled."""
@@ -72,6 +72,10 @@ class Publisher:
     def step(self) -> None:
         """Serve what fits into the share."""
         self._share.fill()
+        if self._mailbox.lost:
+            return
+        with self._share.spending():
+            self._exchange()
         while self._commands and self._share.left:
             with self._share.spending():
                 self._serve(self._commands.popleft())
@@ -80,7 +84,8 @@ class Publisher:
                 break
             with self._share.spending():
                 self._turn(key)
-        self._mailbox.flush()
+        with self._share.spending():
+            self._mailbox.flush()
 
     def add(self, key: Hashable, source: TopicSource, failed: Failed) -> None:
         """Give a source its turns; `failed` is told what ends it."""
@@ -97,8 +102,18 @@ class Publisher:
         for key in list(self._turns):
             self.remove(key)
 
+    def _exchange(self) -> None:
+        """Say that the run goes on, and take commands; while some wait, others do in the server."""
+        if (now := time.monotonic()) - self._told_at >= _ALIVE_SECONDS:
+            self._told_at = now
+            self._mailbox.post(Alive())
+        if not self._commands:
+            self._commands.extend(self._mailbox.receive())
+
     def _serve(self, command: Command) -> None:
         match command:
+            case Logged():
+                _logger.log(command.level, "%s", command.text)
             case Open():
                 self._open(command.topic)
             case Close():

@@ -109,6 +109,11 @@ class Topic(NamedTuple):
     limit: int = 0
 
 
+def wire_version(version: tuple[int, int, int]) -> tuple[str, int, int]:
+    """A version as messages have it: stamps are more than JavaScript's numbers hold."""
+    return str(version[0]), version[1], version[2]
+
+
 class _Identified(msgspec.Struct, frozen=True):
     id: Id
 

@@ -9,13 +9,13 @@ from orderbook.live_run import LiveRun
 from orderbook.monitor.alerts import Alerts, RuleLook
 from orderbook.monitor.book_topic import BookTopics
 from orderbook.monitor.follows import Followed, Follows, Replacing, is_followed
-from orderbook.monitor.hub import Ask, CloseFollow, Command, OpenFollow
+from orderbook.monitor.letters import Ask, CloseFollow, Command, OpenFollow
 from orderbook.monitor.mailbox import Mailbox
 from orderbook.monitor.notes import Notes, NotesTopic, noted_warnings
 from orderbook.monitor.operations import Operations
 from orderbook.monitor.own_orders import OwnOrders
 from orderbook.monitor.publisher import Publisher
-from orderbook.monitor.server import MonitorServer
+from orderbook.monitor.server_process import ServerProcess
 from orderbook.monitor.share import Share
 from orderbook.monitor.status_topic import EngineHealth, FeedHealth, InstrumentsTopic, StatusTopic
 from orderbook.monitor.tape import Tape
@@ -38,18 +38,16 @@ class RunMonitor:
         self._alerts = Alerts(pipeline.engine, self.notes, lambda: pipeline.time, options.alerts)
 
     @contextmanager
-    def serving(self, live: LiveRun) -> Iterator[tuple[MonitorServer, Publisher]]:
+    def serving(self, live: LiveRun) -> Iterator[tuple[ServerProcess, Publisher]]:
         """Serve meanwhile; `Publisher.publish` is to run in the run's event loop.
 
         Raises OrderbookError where no port can be had.
         """
+        server = ServerProcess(self._options)
+        mailbox = Mailbox(server.start())
         # Compiles what measures maps and reads books, for which the run would else wait.
         self._warm_up()
-        mailbox = Mailbox()
-        server = MonitorServer(self._options, mailbox)
-        share = Share(lambda: live.queue.waiting > 0, server.seconds)
-        publisher = self._publisher(live, mailbox, share)
-        server.start(publisher.send)
+        publisher = self._publisher(live, mailbox, Share(lambda: live.queue.waited))
         live.on_items = self._tape.note
         try:
             with noted_warnings(self.notes):
@@ -58,6 +56,7 @@ class RunMonitor:
             live.on_items = lambda _: None
             publisher.close()
             self._operations.close()
+            mailbox.close()
             server.close()
 
     def _publisher(self, live: LiveRun, mailbox: Mailbox, share: Share) -> Publisher:

@@ -1,12 +1,9 @@
-"""The monitor's web server: page, health and websocket, in a thread of its own."""
+"""The monitor's web server: page, health and websocket; what it tells clients the run has sent to it."""
 
 import asyncio
 import logging
 import socket
-import threading
-import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from importlib import resources
 from itertools import count
 from pathlib import Path
@@ -20,20 +17,15 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from orderbook.errors import OrderbookError
 from orderbook.monitor.access import Access
 from orderbook.monitor.client import POLICY, TRY_LATER, Client
 from orderbook.monitor.connections import BoundedHttp, BoundedWebSocket
-from orderbook.monitor.hub import Command, Hub
-from orderbook.monitor.mailbox import Mailbox
-from orderbook.monitor_options import MonitorOptions
+from orderbook.monitor.hub import SILENT_SECONDS, Hub
+from orderbook.monitor.letters import LENGTH, Command, packed, read_letter
 
 MOST_CLIENTS = 64
 LARGEST_MESSAGE = 64 << 10
-# Ports that are tried from the configured one on.
-_PORTS = 20
 _EXPIRE_SECONDS = 5.0
-_SEND_BUFFER = 128 << 10
 
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -51,15 +43,16 @@ _logger = logging.getLogger("orderbook.monitor")
 
 
 class MonitorServer:
-    """Serves clients from `mailbox`; `url` is the page's. Raises OrderbookError where no port can be had."""
+    """Serves clients until the run closes the line.
 
-    def __init__(self, options: MonitorOptions, mailbox: Mailbox) -> None:
-        self._access = Access(options.host, options.token)
-        self._mailbox = mailbox
-        self._socket = _listening(options.host, options.port)
-        self.host, self.port = options.host, int(self._socket.getsockname()[1])
+    host, token: as configured. listening: what clients connect to. line: the stream to the run.
+    """
+
+    def __init__(self, host: str, token: str, listening: socket.socket, line: socket.socket) -> None:
+        self._access = Access(host, token)
+        self._socket, self._line = listening, line
+        self._writer: asyncio.StreamWriter | None = None
         self._numbers = count(1)
-        self._loop = asyncio.new_event_loop()
         config = uvicorn.Config(
             self._application(),
             http=BoundedHttp,
@@ -80,54 +73,41 @@ class MonitorServer:
             h11_max_incomplete_event_size=16 << 10,
         )
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._serve, name="monitor", daemon=True)
 
-    def start(self, send: Callable[[Command], object]) -> None:
-        """Serve from now on; `send` is called in the server's thread with what clients ask of the run."""
-        self._hub = Hub(self._mailbox, send)
-        self._thread.start()
-
-    def seconds(self) -> float:
-        """CPU seconds of the server's thread."""
-        number = self._thread.ident
-        if number is None or not self._thread.is_alive():
-            return 0.0
-        return time.clock_gettime(time.pthread_getcpuclockid(number))
-
-    @property
-    def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}/"
-
-    def close(self) -> None:
-        """Stop serving; clients are told that the run has ended."""
-        self._server.should_exit = True
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(lambda: None)
-        self._thread.join()
-
-    def _serve(self) -> None:
-        try:
-            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                runner.run(self._follow())
-        except Exception:
-            _logger.exception("the monitor has failed; the run goes on without it")
-        finally:
-            self._mailbox.disconnect()
-            self._socket.close()
-
-    async def _follow(self) -> None:
-        self._mailbox.connect(asyncio.get_running_loop(), self._hub.deliver)
-        expiring = asyncio.create_task(self._expire())
+    async def serve(self) -> None:
+        """Serve until the run has ended; then clients are told so."""
+        reader, self._writer = await asyncio.open_unix_connection(sock=self._line)
+        self.hub = Hub(self.tell, self._writer.drain)
+        others = [asyncio.create_task(one) for one in (self._hear(reader), self._expire())]
         try:
             await self._server.serve(sockets=[self._socket])
         finally:
-            expiring.cancel()
+            for task in others:
+                task.cancel()
+            self._writer.close()
+            self._socket.close()
+
+    def tell(self, command: Command) -> None:
+        """Send something to the run."""
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(packed(command))
+
+    async def _hear(self, run: asyncio.StreamReader) -> None:
+        try:
+            while True:
+                size = int.from_bytes(await run.readexactly(LENGTH), "big")
+                self.hub.deliver(read_letter(await run.readexactly(size)))
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        except Exception:
+            _logger.exception("the monitor has failed; the run goes on without it")
+        finally:
+            self._server.should_exit = True
 
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(_EXPIRE_SECONDS)
-            self._hub.follows.expire()
+            self.hub.follows.expire()
 
     def _application(self) -> ASGIApp:
         page = Path(str(resources.files("orderbook").joinpath("monitor", "page")))
@@ -142,14 +122,19 @@ class MonitorServer:
         return _Guarded(application, self._access)
 
     async def _health(self, _: HTTPConnection) -> Response:
-        return JSONResponse({"status": "ok", "clients": len(self._hub.members)})
+        silence = self.hub.silence
+        status = "ok" if silence < SILENT_SECONDS else "silent"
+        return JSONResponse(
+            {"status": status, "silent_seconds": round(silence, 3), "clients": len(self.hub.members)},
+            200 if status == "ok" else 503,
+        )
 
     async def _client(self, websocket: WebSocket) -> None:
         await websocket.accept()
-        if len(self._hub.members) >= MOST_CLIENTS:
+        if len(self.hub.members) >= MOST_CLIENTS:
             await websocket.close(TRY_LATER, f"{MOST_CLIENTS} clients already; try again later")
             return
-        await Client(next(self._numbers), websocket, self._hub, self._access).serve()
+        await Client(next(self._numbers), websocket, self.hub, self._access).serve()
 
 
 class _Guarded:
@@ -187,21 +172,3 @@ def _index(page: Path) -> Response:
     if (page / "index.html").is_file():
         return FileResponse(page / "index.html")
     return PlainTextResponse("the page is not installed; clients of /ws are served\n")
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    problem: Exception | None = None
-    for tried in range(port, min(port + _PORTS, 65536)) if port else [0]:
-        try:
-            family, *_, address = socket.getaddrinfo(host, tried, type=socket.SOCK_STREAM)[0]
-            server = socket.create_server(address[:2], family=family, backlog=MOST_CLIENTS)
-        except (OSError, UnicodeError) as error:
-            problem = error
-            continue
-        # What the system holds for a client that is slow is old when it gets there.
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
-        return server
-    raise OrderbookError(
-        f"the monitor cannot be served at {host}:{port}: {problem}; choose another monitor.port or "
-        "monitor.host, or --no-monitor"
-    ) from problem

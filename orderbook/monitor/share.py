@@ -4,33 +4,30 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# Of the CPU time of a run that never waits, and of the time of one that has nothing to do.
-BUSY_SHARE = 0.025
+# Of the CPU time that the run uses, and of the time in which it waits for something to do.
+BUSY_SHARE = 0.02
 IDLE_SHARE = 0.5
 # Seconds of work that may be saved up, and that may be owed.
 _SAVED, _OWED = 0.02, 2.0
-_SMOOTHED = 0.1
 
 
 class Share:
     """A budget of CPU seconds that fills with time and is spent by what the monitor does.
 
-    behind: whether something waits for the run. serving: CPU seconds of the server's thread, which are spent
-    too. clock and own are those of time and of the calling thread's CPU, in seconds.
+    waited: seconds for which the run has waited for events so far. clock and own are those of time and of
+    the calling thread's CPU, in seconds.
     """
 
     def __init__(
         self,
-        behind: Callable[[], bool],
-        serving: Callable[[], float] = lambda: 0.0,
+        waited: Callable[[], float],
         clock: Callable[[], float] = time.perf_counter,
         own: Callable[[], float] = time.thread_time,
     ) -> None:
-        self._behind, self._serving, self._clock, self._own = behind, serving, clock, own
+        self._waited, self._clock, self._own = waited, clock, own
         self._credit = _SAVED
         self._spent = 0.0
-        self._busy = 1.0
-        self._seen = clock(), own(), serving()
+        self._seen = clock(), own(), waited()
 
     @property
     def left(self) -> bool:
@@ -39,13 +36,13 @@ class Share:
 
     def fill(self) -> None:
         """Count the time that has gone by, in the run's thread."""
-        now, own, serving = self._clock(), self._own(), self._serving()
-        elapsed, used = now - self._seen[0], max(0.0, own - self._seen[1] - self._spent)
-        self._busy += _SMOOTHED * (self._behind() - self._busy)
-        gained = self._busy * BUSY_SHARE * used + (1 - self._busy) * IDLE_SHARE * elapsed
-        self._credit += gained - (serving - self._seen[2])
+        now, own, waited = self._clock(), self._own(), self._waited()
+        elapsed, used = now - self._seen[0], own - self._seen[1]
+        # Where others have the processor, a run that waits has less time left than it seems.
+        idle = max(0.0, min(waited - self._seen[2], elapsed - used))
+        self._credit += BUSY_SHARE * max(0.0, used - self._spent) + IDLE_SHARE * idle
         self._credit = min(_SAVED, max(self._credit, -_OWED))
-        self._seen, self._spent = (now, own, serving), 0.0
+        self._seen, self._spent = (now, own, waited), 0.0
 
     @contextmanager
     def spending(self) -> Iterator[None]:

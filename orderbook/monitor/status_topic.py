@@ -11,7 +11,7 @@ from orderbook.latency import LatencyHistogram
 from orderbook.live_run import LiveRun
 from orderbook.metrics_feeds import feed_labels
 from orderbook.monitor.book_topic import state_of
-from orderbook.monitor.mailbox import Frame, body_of
+from orderbook.monitor.letters import Frame, body_of
 from orderbook.monitor.requests import Topic
 from orderbook.pipeline import Pipeline
 from strategies.summary import PositionSummary, StrategySummary

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from orderbook.events import Action
-from orderbook.monitor.mailbox import KEPT_ITEMS, encoded
+from orderbook.monitor.letters import KEPT_ITEMS, each_encoded
 from orderbook.switch import Stamped
 
 # Events that are kept unread at most; older ones are forgotten.
@@ -50,22 +50,24 @@ class Tape:
     def tell(self) -> None:
         """Hand on the trades of what was noted, of each instrument the newest."""
         noted, self._noted, self._events = self._noted, deque(), 0
-        found: dict[int, list[np.ndarray]] = {index: [] for index in self._listeners}
-        missing = dict.fromkeys(found, KEPT_ITEMS)
+        found, missing = [], dict.fromkeys(self._listeners, KEPT_ITEMS)
         # From the newest on, so that of very many only the end is read.
         while noted and missing:
             part = noted.pop()
-            trades = part[np.flatnonzero(part["action"] == _TRADE)]
+            trades = part.take(np.flatnonzero(part["action"] == _TRADE))
+            found.append(trades)
             for index in list(missing) if len(trades) else ():
-                own = trades[trades["instrument"] == index]
-                found[index].append(own[-missing[index] :])
-                missing[index] -= len(own)
+                missing[index] -= int(np.count_nonzero(trades["instrument"] == index))
                 if missing[index] <= 0:
                     del missing[index]
-        for index, parts in found.items():
-            if any(map(len, parts)):
-                told = [encoded(trade) for trade in _trades(np.concatenate(parts[::-1]))]
-                for listener in self._listeners[index]:
+        if not any(map(len, found)):
+            return
+        trades = np.concatenate(found[::-1])
+        for index, listeners in self._listeners.items():
+            own = trades.take(np.flatnonzero(trades["instrument"] == index)[-KEPT_ITEMS:])
+            if len(own):
+                told = each_encoded(_trades(own))
+                for listener in listeners:
                     listener(told)
 
 

@@ -5,7 +5,6 @@ from decimal import Decimal
 from typing import Any
 
 from engine.live_view import LiveView, ViewRow
-from engine.subscriptions import Version
 from views.compiler.types import Kind
 
 # The largest integer that JavaScript's numbers hold exactly.
@@ -46,11 +45,6 @@ def columns_of(view: LiveView) -> list[tuple[str, str]]:
 def row_values(row: ViewRow, columns: list[tuple[str, Callable[[Any], Any]]]) -> list[Any]:
     """The values of a row."""
     return [convert(row[name]) for name, convert in columns]
-
-
-def wire_version(version: Version) -> list[Any]:
-    """A version: stamps are more than JavaScript's numbers hold."""
-    return [str(version[0]), version[1], version[2]]
 
 
 def _timestamp(value: Any) -> Any:

@@ -7,9 +7,9 @@ from typing import Any
 
 from engine.live_view import Key, LiveView, ViewRow
 from orderbook.gate import GatedEngine
-from orderbook.monitor.mailbox import Frame, body_of
-from orderbook.monitor.requests import Topic
-from orderbook.monitor.values import columns_of, converters, row_values, wire_version
+from orderbook.monitor.letters import Frame, body_of
+from orderbook.monitor.requests import Topic, wire_version
+from orderbook.monitor.values import columns_of, converters, row_values
 from views.compiler.binding.bound import ShownBy
 
 # A view that has not changed is told again after so many seconds.

@@ -1,0 +1,45 @@
+"""The process of the monitor's server: `python -m orderbook.monitor.serving SOCKET LINE`, started by a run.
+
+SOCKET and LINE are descriptors: of the socket that clients connect to, and of the line to the run. Standard
+input has the configured host and token, which other users of the machine must not see among its arguments.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import socket
+import sys
+
+from orderbook.monitor.letters import Logged
+from orderbook.monitor.server import MonitorServer
+
+# Where both want a processor, the run has it.
+_NICE = 5
+
+
+class _RunLog(logging.Handler):
+    """What is logged here goes to the run's log."""
+
+    def __init__(self, server: MonitorServer) -> None:
+        super().__init__(logging.WARNING)
+        self._server = server
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler."""
+        self._server.tell(Logged(record.levelno, self.format(record)))
+
+
+def main(listening: int, line: int) -> None:
+    """Serve until the run ends."""
+    os.nice(_NICE)
+    options = json.load(sys.stdin)
+    server = MonitorServer(
+        options["host"], options["token"], socket.socket(fileno=listening), socket.socket(fileno=line)
+    )
+    logging.getLogger().addHandler(_RunLog(server))
+    asyncio.run(server.serve())
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))
