@@ -168,21 +168,6 @@ def test_sql_is_shared_and_goes_with_its_last_follower(monkeypatch: pytest.Monke
     asyncio.run(go())
 
 
-def test_a_view_that_is_too_large_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from orderbook.monitor import follows
-
-    monkeypatch.setattr(follows, "MOST_ROWS", 2)
-
-    async def go() -> None:
-        async with running() as run, client(run) as one:
-            for symbol in "ABC":
-                run.engine.insert("quotes", {"symbol": symbol, "volume": "1"})
-            answer = await one.ask(id=1, op="follow", view="totals")
-            assert "at most 2" in answer["error"]
-
-    asyncio.run(go())
-
-
 ROWS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 2)), unique_by=lambda row: row[0], max_size=9)
 
 

@@ -17,6 +17,7 @@ from engine.live_view import LiveView
 from engine.replacement import Replacement
 from orderbook.errors import DataError, OrderbookError
 from orderbook.gate import GatedEngine
+from orderbook.monitor.first_rows import first_rows
 from orderbook.monitor.letters import Answer, Changes, FollowEnded, Frame, Snapshot, body_of
 from orderbook.monitor.mailbox import Mailbox
 from orderbook.monitor.requests import Follow, wire_version
@@ -26,7 +27,7 @@ from orderbook.monitor.view_topic import shown_keys
 from views.compiler.binding.declaration_grammar import CreateRelation, CreateView
 from views.compiler.binding.dialect import parse
 
-# Rows of a view that can be followed.
+# Rows of a view that are followed: its first ones.
 MOST_ROWS = 20_000
 _PREFIX = "followed_"
 _NO_CHANGES = ChangeBatch(np.empty(0, np.int16), np.empty(0, np.uint8), np.empty((0, 1), np.int64))
@@ -50,13 +51,14 @@ class Followed:
         self._words: np.ndarray | None = None
         self._reader: RowReader | None = None
         self._told_at = 0.0
+        self._beyond = 0
 
     def ask(self, client: int, number: int) -> None:
         """A client is to have a snapshot."""
         self._waiting.append((client, number))
 
     def frame(self) -> Frame | None:
-        """See TopicSource. Raises DataError where the view is gone or too large."""
+        """See TopicSource. Raises DataError where the view is gone."""
         engine = self._engine
         if self.adding is not None:
             if not self.adding.done:
@@ -68,9 +70,13 @@ class Followed:
             return None
         view = engine[self.view]
         now = view.row_words()
-        if len(now) > MOST_ROWS:
-            raise DataError(f"{self.view} has {len(now):,} rows; at most {MOST_ROWS:,} can be followed")
         reader = self._reader if self._reader and self._reader.layout is view.layout else RowReader(view)
+        self._beyond = 0
+        if len(now) > MOST_ROWS:
+            # In the engine's order, in which rows mostly stay where they are.
+            first = now.take(np.sort(first_rows(view.layout, now, MOST_ROWS)), 0)
+            self._beyond = reader.count(now) - reader.count(first)
+            now = first
         if self._words is not None and self._reader is not None:
             self._post_changes(view, reader, now)
         else:
@@ -89,7 +95,8 @@ class Followed:
             columns = converters(view)
             changes = [[-row.multiplicity, *row_values(row, columns)] for _, row in self._reader.rows(gone)]
             changes += [[row.multiplicity, *row_values(row, columns)] for _, row in reader.rows(come)]
-            body = body_of({"type": "changes", "version": wire_version(version), "changes": changes})
+            message = {"type": "changes", "version": wire_version(version), "changes": changes}
+            body = body_of(self._cut(message))
         elif not self._waiting and time.monotonic() - self._told_at < _PROGRESS_SECONDS:
             self._words = now
             return
@@ -111,12 +118,19 @@ class Followed:
             "columns": columns_of(view),
             "rows": [row_values(row, columns) for row in rows],
         }
+        self._cut(message)
         counts = [row.multiplicity for row in rows]
         if any(count != 1 for count in counts):
             message["counts"] = counts
         if not self._mailbox.post(Snapshot(self._name, client, number, version, body_of(message))):
             error = {"type": "error", "error": "the server is too busy for a snapshot; follow again"}
             self._mailbox.post(Answer(client, number, body_of(error)))
+
+    def _cut(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The message, which says how many rows there are beyond those that are followed."""
+        if self._beyond:
+            message["beyond"] = self._beyond
+        return message
 
     def close(self) -> None:
         """See TopicSource."""

@@ -90,7 +90,7 @@ class EngineHealth:
         if now - self._measured >= _MEASURE_SECONDS:
             self._measured = now
             self._bytes = pipeline.engine.view_bytes()
-            self._rows = {name: len(pipeline.engine[name]) for name in pipeline.engine.views}
+            self._rows = {name: len(pipeline.engine[name].row_words()) for name in pipeline.engine.views}
         views = [name for name in pipeline.engine.views if not self._hidden(name)]
         return {
             "events": applied,
@@ -99,10 +99,7 @@ class EngineHealth:
             "queue": self._live.queue.waiting,
             "epoch": self._live.epoch,
             "bytes": sum(self._bytes.values()),
-            "views": [
-                {"view": v, "bytes": self._bytes.get(v), "nanoseconds": None, "rows": self._rows.get(v)}
-                for v in views
-            ],
+            "views": [{"view": v, "bytes": self._bytes.get(v), "rows": self._rows.get(v)} for v in views],
             "to_views": _latency(pipeline.to_views),
             "to_callbacks": _latency(pipeline.to_callbacks),
         }

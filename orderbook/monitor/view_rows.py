@@ -16,6 +16,10 @@ class RowReader:
         self._form = RowFormat(view.layout.result)
         self._unpack = unpacker(self._form.key + self._form.row)
 
+    def count(self, words: np.ndarray) -> int:
+        """How many rows these stand for: equal ones stand once among the words."""
+        return int(words[:, self._form.key_count].sum())
+
     def rows(self, words: np.ndarray) -> Iterator[tuple[Key, ViewRow]]:
         """Keys and rows of int64[n, words of the key and of the row]."""
         form, layout = self._form, self.layout

@@ -1,16 +1,18 @@
 """Frames of one view: its first rows, by its ORDER BY, else by its keys."""
 
-import heapq
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from engine.live_view import Key, LiveView, ViewRow
+import numpy as np
+
+from engine.live_view import LiveView, ViewLayout
 from orderbook.gate import GatedEngine
+from orderbook.monitor.first_rows import first_rows
 from orderbook.monitor.letters import Frame, body_of
 from orderbook.monitor.requests import Topic, wire_version
 from orderbook.monitor.values import columns_of, converters, row_values
-from views.compiler.binding.bound import ShownBy
+from orderbook.monitor.view_rows import RowReader
 
 # A view that has not changed is told again after so many seconds.
 _SAY_AGAIN = 1.0
@@ -22,7 +24,8 @@ class ViewTopic:
     def __init__(self, topic: Topic, engine: GatedEngine) -> None:
         engine[topic.view]
         self._topic, self._engine = topic, engine
-        self._told: tuple[Any, ...] = ()
+        self._layout: ViewLayout | None = None
+        self._told = np.empty((0, 0), np.int64)
         self._told_at = 0.0
         self._at: object = None
 
@@ -30,19 +33,19 @@ class ViewTopic:
         """See TopicSource."""
         engine, now = self._engine, time.monotonic()
         at = (engine.version, engine.program)
-        if at == self._at and now - self._told_at < _SAY_AGAIN:
+        late = now - self._told_at >= _SAY_AGAIN
+        if at == self._at and not late:
             return None
         self._at = at
         view = engine[self._topic.view]
-        columns = converters(view)
-        pairs = list(view.pairs())
-        shown = first_rows(pairs, engine.program.order(view.name), self._topic.limit)
-        rows = [row_values(row, columns) for _, row in shown for _ in range(min(row.multiplicity, 1000))]
-        rows = rows[: self._topic.limit]
-        told = (rows, len(pairs), view.columns)
-        if told == self._told and now - self._told_at < _SAY_AGAIN:
+        words = view.row_words()
+        if self._layout is view.layout and not late and np.array_equal(words, self._told):
             return None
-        self._told, self._told_at = told, now
+        self._layout, self._told, self._told_at = view.layout, words, now
+        columns, reader, limit = converters(view), RowReader(view), self._topic.limit
+        rows: list[list[Any]] = []
+        for _, row in reader.rows(words.take(first_rows(view.layout, words, limit), 0)):
+            rows += [row_values(row, columns)] * min(row.multiplicity, limit - len(rows))
         body = body_of(
             {
                 "type": "view",
@@ -51,7 +54,7 @@ class ViewTopic:
                 "keys": list(shown_keys(view)),
                 "columns": columns_of(view),
                 "rows": rows,
-                "count": sum(row.multiplicity for _, row in pairs),
+                "count": reader.count(words),
             }
         )
         return Frame(self._topic, body)
@@ -64,31 +67,3 @@ def shown_keys(view: LiveView) -> Sequence[str]:
     """The columns that show a view's keys."""
     shown = {column.scalar: column.name for column in reversed(view.layout.result.columns)}
     return [shown.get(key.variable, key.name) for key in view.layout.result.keys]
-
-
-def first_rows(
-    pairs: Sequence[tuple[Key, ViewRow]], order: Sequence[ShownBy], limit: int
-) -> list[tuple[Key, ViewRow]]:
-    """The first rows in a view's order, by keys where it has none; NULLs stand where the order says."""
-    if not order:
-        return heapq.nsmallest(limit, pairs, key=lambda pair: [_sortable(part) for part in pair[0]])
-    found = sorted(pairs, key=lambda pair: [_sortable(part) for part in pair[0]])
-    for item in reversed(order):
-        found.sort(key=_by(item), reverse=item.descending)
-    return found[:limit]
-
-
-def _by(item: ShownBy) -> Callable[[tuple[Key, ViewRow]], tuple[bool, Any]]:
-    null_is = item.nulls_first == item.descending
-
-    def key(pair: tuple[Key, ViewRow]) -> tuple[bool, Any]:
-        value = pair[1][item.name]
-        return ((value is None) == null_is, 0 if value is None else value)
-
-    return key
-
-
-def _sortable(value: Any) -> tuple[bool, Any]:
-    return (value is not None, 0 if value is None else value)
-
-

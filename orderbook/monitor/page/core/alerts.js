@@ -86,7 +86,8 @@ export class Alerts extends Emitter {
   /** A rule alerts when it comes to hold of a row, not while it goes on to hold, and not of what was so before. */
   #evaluate(state, frame) {
     const missing = state.columns.find((name) => !frame.columns.some(([column]) => column.toLowerCase() === name));
-    this.#doubt(state, missing ? `${frame.view} has no column ${missing}` : "");
+    const cut = frame.rows.length < frame.count ? `looks at the first ${frame.rows.length} of ${frame.count} rows; let the server evaluate it` : "";
+    this.#doubt(state, missing ? `${frame.view} has no column ${missing}` : cut);
     if (missing) return;
     const held = new Set();
     const keys = frame.columns.flatMap(([name], at) => (frame.keys.includes(name) ? [at] : []));

@@ -1,4 +1,4 @@
-/** Feeds and engine in numbers: gaps, latencies, rates, and what each view costs. */
+/** Feeds and engine in numbers: gaps, latencies, rates, and the size of each view. */
 import { make, setText } from "../core/dom.js";
 import { bytes, count, duration, milliseconds } from "../core/format.js";
 import { Pane } from "../core/pane.js";
@@ -7,20 +7,18 @@ import { Series } from "../core/series.js";
 import { Table } from "../core/table.js";
 
 const FEEDS = [["feed", "text"], ["state", "text"], ["gaps", "int"], ["p50", "number"], ["p99", "number"], ["last message", "number"], ["valid", "int"], ["syncing", "int"], ["stale", "int"], ["reconnects", "int"], ["rejected", "int"]];
-const VIEWS = [["view", "text"], ["rows", "int"], ["bytes", "int"], ["per event", "number"]];
+const VIEWS = [["view", "text"], ["rows", "int"], ["bytes", "int"]];
 
 export class HealthPane extends Pane {
   #store;
-  #connection;
   #numbers = make("dl.numbers", { "data-testid": "engine" });
   #feeds = new Table("Feeds", "feeds");
   #views = new Table("Views", "engine-views");
   #rate = new Series("Events a second", "rate");
 
-  constructor(store, connection) {
+  constructor(store) {
     super("health", "Engine");
     this.#store = store;
-    this.#connection = connection;
     this.body.classList.add("stack");
     this.body.append(
       this.#numbers,
@@ -48,7 +46,7 @@ export class HealthPane extends Pane {
       feed.name, feed.reason ? `${feed.state}: ${feed.reason}` : feed.state, feed.gaps, duration(feed.latency?.p50), duration(feed.latency?.p99),
       feed.last_message_seconds === null ? null : `${feed.last_message_seconds.toFixed(1)} s`, feed.books.valid, feed.books.syncing, feed.books.stale, feed.reconnects, feed.rejected,
     ]));
-    this.#views.set(VIEWS, engine.views.map(({ view, rows, bytes: size, nanoseconds }) => [view, rows, size, nanoseconds === null ? null : duration(nanoseconds)]));
+    this.#views.set(VIEWS, engine.views.map(({ view, rows, bytes: size }) => [view, rows, size]));
     this.#rate.draw();
   }
 

@@ -78,7 +78,8 @@ export class ViewsPane extends Pane {
       this.#drawn = frame;
       const keys = frame.columns.flatMap(([name], at) => (frame.keys.includes(name) ? [at] : []));
       this.#table.set(frame.columns, this.#rows(), keys);
-      setText(this.#note, `${count(frame.count)} ${frame.count === 1 ? "row" : "rows"}`);
+      const all = `${count(frame.count)} ${frame.count === 1 ? "row" : "rows"}`;
+      setText(this.#note, frame.rows.length < frame.count ? `cut: the first ${count(frame.rows.length)} of ${all}` : all);
     }
     if (now - this.#seriesAt >= SERIES_EVERY) {
       this.#seriesAt = now;
