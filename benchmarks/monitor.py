@@ -31,7 +31,6 @@ from orderbook.generate import generate, synthetic_instruments
 from orderbook.instruments import Instruments
 from orderbook.live_run import LiveRun
 from orderbook.monitor.run_monitor import RunMonitor
-from orderbook.monitor_options import MonitorOptions
 from orderbook.problems import Problems
 
 from .measure import CONSOLE, table
@@ -88,7 +87,7 @@ class Run:
         assembly, engine = started(configuration)
         self._pipeline = piped(configuration, assembly, engine, instruments)
         self._feed = _Parts(instruments)
-        self._monitor = RunMonitor(MonitorOptions(port=0), self._pipeline, [self._feed])
+        self._monitor = RunMonitor(configuration, self._pipeline, [self._feed])
         warm_up(self._pipeline)
         self._live = LiveRun(configuration, self._pipeline, None, [self._feed])
         self._clients = clients
@@ -147,7 +146,8 @@ def main(pairs: int = 24, events: int = 800_000, clients: int = 10, seed: int = 
 
 
 async def _main(pairs: int, batches: int, clients: int, seed: int) -> None:
-    instruments, configuration = synthetic_instruments(_SYMBOLS), configured(None, _VIEWS, (), {})
+    instruments = synthetic_instruments(_SYMBOLS)
+    configuration = configured(None, _VIEWS, (), {"monitor.port": 0})
     events = (2 * pairs + 3) * batches * _BATCH
     flow = generate(events, _SYMBOLS, _LEVELS, seed, batch=_BATCH, imbalance=0.3)
 

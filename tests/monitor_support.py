@@ -82,11 +82,11 @@ class Running:
     """A run under way in the test's loop, and its monitor."""
 
     def __init__(self, options: MonitorOptions, strategies: Sequence[StrategyDefinition] = ()) -> None:
-        configuration = load_configuration(None, {})
+        configuration = load_configuration(None, {}).model_copy(update={"monitor": options})
         self.engine = GatedEngine(compile_views(SQL), "interpreter")
         self.pipeline = Pipeline(self.engine, INSTRUMENTS, strategies)
         self.feed = Idle()
-        self.monitor = RunMonitor(options, self.pipeline, [self.feed])
+        self.monitor = RunMonitor(configuration, self.pipeline, [self.feed])
         self.engine.on_fill = self.monitor.orders.fill
         self.live = LiveRun(configuration, self.pipeline, None, [self.feed])
         self.server: ServerThread

@@ -3,15 +3,23 @@
 import asyncio
 import io
 import json
+import pickle
 import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
 from command_line_support import TOTALS, Program, write
 from command_line_support import orderbook as orderbook
 from monitor_support import client, flow, running, valid_books
 from rich.console import Console
+from websockets.sync.client import ClientConnection, connect
 
 from orderbook.commands.top import screen
+from orderbook.configuration import load_configuration
+from orderbook.monitor import why
 
 SMALL = """
 [run]
@@ -47,6 +55,51 @@ def test_a_wrong_rule_or_address_ends_the_run_with_its_reason(orderbook: Program
     assert "nothing" in result.err
     assert "no monitor at http://127.0.0.1:1/" in orderbook("top", "--url", "http://127.0.0.1:1/").err
     assert orderbook("top", "--url", "nowhere").status == 2
+
+
+def test_why_of_an_alert_is_what_the_log_says(
+    orderbook: Program,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write(tmp_path / "totals.sql", TOTALS)
+    rule = '[[monitor.alerts]]\nname = "r"\nview = "totals"\nwhen = "orders % 2 = 0"\n[monitor]\nport = 0\n'
+    log = f'[log]\nfolder = "{tmp_path}/log"\n'
+    config = write(tmp_path / "my.toml", f"{SMALL}{log}{rule}")
+    command = [sys.executable, "-m", "orderbook.command_line", "serve", "--config", str(config)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        url = run.stdout.readline().split()[1].replace("http", "ws", 1)
+        with connect(f"{url}ws", max_size=None) as socket:
+            notes: list[dict[str, Any]] = []
+            request: dict[str, Any] | None = {"op": "subscribe", "topic": "notes"}
+            while len(notes) < 3:
+                notes += asked(socket, request, "notes")["notes"]
+                request = None
+            note = notes[-1]
+            assert (note["kind"], note["view"]) == ("alert", "totals")
+            told = asked(socket, {"op": "why", "view": "totals", "at": note["version"]}, "why")
+        run.terminate()
+    at = ",".join(map(str, note["version"]))
+    assert told["text"] == orderbook("why", "totals", "--at", at, "--config", config).out
+    assert f"totals at {at}" in told["text"]
+    assert "row of totals changed" in told["text"]
+    monkeypatch.setattr(why.os, "nice", lambda _: 0)
+    asking = pickle.dumps((load_configuration(config), "totals", (7, 0, 1)))
+    monkeypatch.setattr(why.sys, "stdin", io.TextIOWrapper(io.BytesIO(asking)))
+    assert why.main() == 1
+    assert "no event has the version 7,0,1" in capsys.readouterr().out
+
+
+def asked(socket: ClientConnection, request: dict[str, Any] | None, kind: str) -> dict[str, Any]:
+    """The next message of a type that tells something, after a request."""
+    if request is not None:
+        socket.send(json.dumps({"id": 1 if kind == "notes" else 2, **request}))
+    while True:
+        message = json.loads(socket.recv(timeout=60))
+        if message["type"] == kind and message.get("notes", [1]):
+            return message
 
 
 def test_top_shows_the_status() -> None:

@@ -195,7 +195,7 @@ def monitor_of(
         return None
     from orderbook.monitor.run_monitor import RunMonitor
 
-    return RunMonitor(configuration.monitor, pipeline, runs)
+    return RunMonitor(configuration, pipeline, runs)
 
 
 @contextmanager

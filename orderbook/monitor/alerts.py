@@ -15,7 +15,7 @@ from orderbook.errors import DataError
 from orderbook.gate import GatedEngine, LaterEvent
 from orderbook.monitor.letters import Frame
 from orderbook.monitor.notes import Notes
-from orderbook.monitor.requests import Rule
+from orderbook.monitor.requests import Rule, wire_version
 from orderbook.monitor.values import wire_value
 from orderbook.monitor.view_rows import RowReader, differences
 from orderbook.monitor_options import AlertRule
@@ -78,11 +78,14 @@ class Alerts:
             return
         text = f"{rule.name}: {label_text(event.new)} {values_text(event.new)}"
         keys = [wire_value(part) for part in event.key]
-        where = {name: event.new.get(name) for name in ("symbol", "venue")}
         self.kept.append(
-            {"name": rule.name, "view": rule.view, "key": keys, "time": str(self._now()), "text": text}
+            {
+                "name": rule.name, "view": rule.view, "version": wire_version(event.version), "key": keys,
+                "time": str(self._now()), "text": text,
+            }
         )
-        self._notes.note("alert", lambda: text, **{n: v for n, v in where.items() if isinstance(v, str)})
+        symbol, venue = (v if isinstance(v := event.new.get(n), str) else None for n in ("symbol", "venue"))
+        self._notes.note("alert", lambda: text, symbol, venue, event)
         if time.monotonic() - self._logged.get(rule.name, 0.0) >= _LOGGED_SECONDS:
             self._logged[rule.name] = time.monotonic()
             _logger.warning("alert %s on %s", text, rule.view)

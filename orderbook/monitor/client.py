@@ -21,6 +21,7 @@ from orderbook.monitor.requests import (
     Subscribe,
     Topic,
     Unsubscribe,
+    Why,
     id_of,
     read_request,
     topic_of,
@@ -169,7 +170,7 @@ class Client:
                 self.enqueue(encoded({"id": request.id, "type": "done"}))
             case Follow():
                 self._follow(request)
-            case QuerySql() | Explain() | Rules():
+            case QuerySql() | Explain() | Why() | Rules():
                 self._ask(request)
             case AddView() | DropView() | SetRule():
                 if not self._access.changes_allowed:
@@ -203,7 +204,7 @@ class Client:
             raise DataError(refused)
         self._follows.add(request.id)
 
-    def _ask(self, request: QuerySql | Explain | Rules | AddView | DropView | SetRule) -> None:
+    def _ask(self, request: QuerySql | Explain | Why | Rules | AddView | DropView | SetRule) -> None:
         if request.id in self._unanswered:
             raise DataError(f"id {request.id} is in use; choose another")
         if len(self._unanswered) >= MOST_UNANSWERED:

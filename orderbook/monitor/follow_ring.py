@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from orderbook.monitor.letters import Changes, CloseFollow, FollowEnded, OpenFollow, Snapshot, encoded
-from orderbook.monitor.requests import Follow, wire_version
+from orderbook.monitor.requests import Follow, version_of, wire_version
 
 if TYPE_CHECKING:
     from orderbook.monitor.hub import Hub, Member
@@ -76,7 +76,7 @@ class FollowRings:
         ring = self._rings.setdefault(name, _Ring())
         follower = _Follower(member, request.id, request.progress)
         ring.followers[member.number, request.id] = follower
-        after = None if request.after is None else (int(request.after[0]), *request.after[1:])
+        after = None if request.after is None else version_of(request.after)
         if after is not None and ring.reaches(after):
             self._resume(ring, follower, after)
             return None

@@ -11,13 +11,15 @@ from engine.subscriptions import ViewEvent
 from orderbook.gate import LaterEvent
 from orderbook.logs import visible
 from orderbook.monitor.letters import Frame, body_of, encoded
-from orderbook.monitor.requests import Topic
+from orderbook.monitor.requests import Topic, wire_version
 from orderbook.summary import callback_text, fill_text, order_text
 
 KEPT_NOTES = 200
 
-# Time, kind, text, symbol, venue; the text is made when somebody reads it.
-_Note = tuple[int, str, Callable[[], str], str | None, str | None]
+Event = ViewEvent | LaterEvent
+
+# Time, kind, text, symbol, venue, event of a view; the text is made when somebody reads it.
+_Note = tuple[int, str, Callable[[], str], str | None, str | None, Event | None]
 
 
 class Notes:
@@ -31,16 +33,21 @@ class Notes:
         self._lock = Lock()
 
     def note(
-        self, kind: str, text: Callable[[], str], symbol: str | None = None, venue: str | None = None
+        self,
+        kind: str,
+        text: Callable[[], str],
+        symbol: str | None = None,
+        venue: str | None = None,
+        event: Event | None = None,
     ) -> None:
-        """Keep a note."""
+        """Keep a note; `event` is that of a view which it is about."""
         with self._lock:
-            self._ring.append((self._time(), kind, text, symbol, venue))
+            self._ring.append((self._time(), kind, text, symbol, venue, event))
             self.count += 1
 
-    def callback(self, event: ViewEvent | LaterEvent) -> None:
+    def callback(self, event: Event) -> None:
         """A strategy is called."""
-        self.note("callback", lambda: callback_text(event))
+        self.note("callback", lambda: callback_text(event), event=event)
 
     def order(self, row: Mapping[str, Any]) -> None:
         """A row of `orders`."""
@@ -105,5 +112,7 @@ class NotesTopic:
 
 
 def _encoded(note: _Note) -> bytes:
-    time, kind, text, symbol, venue = note
-    return encoded({"time": str(time), "kind": kind, "text": text(), "symbol": symbol, "venue": venue})
+    time, kind, text, symbol, venue, event = note
+    about = {} if event is None else {"view": event.view, "version": wire_version(event.version)}
+    told = {"time": str(time), "kind": kind, "text": text(), "symbol": symbol, "venue": venue}
+    return encoded({**told, **about})

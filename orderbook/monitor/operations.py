@@ -9,14 +9,26 @@ from typing import Any
 import polars as pl
 
 from engine.replacement import Replacement
+from orderbook.configuration import Configuration
 from orderbook.errors import DataError, OrderbookError
 from orderbook.gate import GatedEngine
 from orderbook.monitor.alerts import Alerts, RuleLook
 from orderbook.monitor.follows import Replacing, is_followed
 from orderbook.monitor.letters import Answer, Ask, body_of
 from orderbook.monitor.mailbox import Mailbox
-from orderbook.monitor.requests import AddView, DropView, Explain, QuerySql, Rules, SetRule, wire_version
+from orderbook.monitor.requests import (
+    AddView,
+    DropView,
+    Explain,
+    QuerySql,
+    Rules,
+    SetRule,
+    Why,
+    version_of,
+    wire_version,
+)
 from orderbook.monitor.values import wire_value
+from orderbook.monitor.why import why
 from views.compiler.program import CompiledProgram
 
 # Rows of an answer to SQL.
@@ -32,6 +44,7 @@ class Operations:
 
     def __init__(
         self,
+        configuration: Configuration,
         engine: GatedEngine,
         mailbox: Mailbox,
         alerts: Alerts,
@@ -40,7 +53,7 @@ class Operations:
         remove: Callable[[str], object],
     ) -> None:
         self._engine, self._mailbox, self._alerts, self._replacing = engine, mailbox, alerts, replacing
-        self._add, self._remove = add, remove
+        self._configuration, self._add, self._remove = configuration, add, remove
         self._tasks: set[asyncio.Task[None]] = set()
         # One query and one explanation at a time, whoever asks.
         self._querying, self._explaining = asyncio.Lock(), asyncio.Lock()
@@ -54,6 +67,8 @@ class Operations:
                 self._later(ask, self._query(request.sql))
             case Explain():
                 self._later(ask, self._explain(request.view))
+            case Why():
+                self._later(ask, self._why(request))
             case AddView():
                 self._now(ask, lambda: self._replaced(ask, self._add_view(request.sql)))
             case DropView():
@@ -124,6 +139,12 @@ class Operations:
                 self._explained = {v: k for v, k in self._explained.items() if k[0] is program}
                 self._explained[view] = known
         return known[1]
+
+    async def _why(self, request: Why) -> dict[str, Any]:
+        self._engine[request.view]
+        async with self._explaining:
+            text = await why(self._configuration, request.view, version_of(request.at))
+        return {"type": "why", "view": request.view, "version": request.at, "text": text}
 
     def _now(self, ask: Ask, action: Callable[[], None]) -> None:
         try:

@@ -50,6 +50,13 @@ class Explain(Request, frozen=True, tag="explain"):
     view: Name
 
 
+class Why(Request, frozen=True, tag="why"):
+    """What the event of a version did to a view, and what followed."""
+
+    view: Name
+    at: WireVersion
+
+
 class AddView(Request, frozen=True, tag="add_view"):
     """Adds the views that `sql` declares."""
 
@@ -94,7 +101,7 @@ class Follow(Request, frozen=True, tag="follow"):
 
 
 AnyRequest = (
-    Subscribe | Unsubscribe | QuerySql | Explain | AddView | DropView | Rules | SetRule | Follow
+    Subscribe | Unsubscribe | QuerySql | Explain | Why | AddView | DropView | Rules | SetRule | Follow
 )
 
 
@@ -107,6 +114,11 @@ class Topic(NamedTuple):
     depth: int = 0
     view: str = ""
     limit: int = 0
+
+
+def version_of(version: WireVersion) -> tuple[int, int, int]:
+    """A version that a client has sent."""
+    return int(version[0]), version[1], version[2]
 
 
 def wire_version(version: tuple[int, int, int]) -> tuple[str, int, int]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from engine.live_view import LiveView
+from orderbook.configuration import Configuration
 from orderbook.feed_runs import FeedRun
 from orderbook.live_run import LiveRun
 from orderbook.monitor.alerts import Alerts, RuleLook
@@ -20,7 +21,6 @@ from orderbook.monitor.share import Share
 from orderbook.monitor.status_topic import EngineHealth, FeedHealth, InstrumentsTopic, StatusTopic
 from orderbook.monitor.tape import Tape
 from orderbook.monitor.view_topic import ViewTopic
-from orderbook.monitor_options import MonitorOptions
 from orderbook.pipeline import Pipeline
 
 
@@ -30,12 +30,13 @@ class RunMonitor:
     `notes` and `orders` are told of what strategies do. Raises SqlError or DataError for a wrong rule.
     """
 
-    def __init__(self, options: MonitorOptions, pipeline: Pipeline, runs: Sequence[FeedRun]) -> None:
-        self._options, self._pipeline, self._runs = options, pipeline, runs
+    def __init__(self, configuration: Configuration, pipeline: Pipeline, runs: Sequence[FeedRun]) -> None:
+        self._configuration, self._pipeline, self._runs = configuration, pipeline, runs
         self.notes = Notes(lambda: pipeline.time)
         self.orders = OwnOrders(pipeline.instruments, pipeline.host.places)
         self._tape = Tape()
-        self._alerts = Alerts(pipeline.engine, self.notes, lambda: pipeline.time, options.alerts)
+        rules = configuration.monitor.alerts
+        self._alerts = Alerts(pipeline.engine, self.notes, lambda: pipeline.time, rules)
 
     @contextmanager
     def serving(self, live: LiveRun) -> Iterator[tuple[ServerProcess, Publisher]]:
@@ -43,7 +44,7 @@ class RunMonitor:
 
         Raises OrderbookError where no port can be had.
         """
-        server = ServerProcess(self._options)
+        server = ServerProcess(self._configuration.monitor)
         mailbox = Mailbox(server.start())
         # Compiles what measures maps and reads books, for which the run would else wait.
         self._warm_up()
@@ -90,7 +91,13 @@ class RunMonitor:
             engine, mailbox, replacing, add_follow, lambda name: publisher.remove(("follow", name))
         )
         self._operations = Operations(
-            engine, mailbox, self._alerts, replacing, add_rule, lambda name: publisher.remove(("rule", name))
+            self._configuration,
+            engine,
+            mailbox,
+            self._alerts,
+            replacing,
+            add_rule,
+            lambda name: publisher.remove(("rule", name)),
         )
         return publisher
 

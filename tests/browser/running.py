@@ -26,6 +26,10 @@ strategies = []
 [engine]
 keep_rows = true
 
+[log]
+folder = "log"
+sync = "never"
+
 [monitor]
 port = 0
 token = "{token}"

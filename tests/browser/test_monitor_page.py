@@ -162,6 +162,25 @@ def test_a_rule_alerts(page, monitored):
     page.until("!document.getElementById('banner').hidden")
 
 
+def test_why_of_an_alert_in_the_log(page, monitored, pictures):
+    rule = {"name": "odd", "view": "depth", "when": "bid_orders % 2 = 1"}
+    with monitored.client() as client:
+        client.ask("set_rule", rule=rule, token=TOKEN)
+    page.click("tab-log")
+    page.until(f"{element('log')}.querySelector('li.alert .why') !== null")
+    page.evaluate(f"{element('log')}.querySelector('li.alert .why').click()")
+    page.until(f"/^depth at \\d+,\\d+,\\d+\\n/.test({element('explain-text')}.textContent)", 60)
+    page.picture(pictures / "why.png")
+    page.fill("why-version", "7")
+    page.click("why-ask")
+    page.until(f"{element('explain-text')}.textContent.startsWith('A version is')")
+    page.click("why-newest")
+    page.until(f"{element('why-version')}.value.length > 20")
+    with monitored.client() as client:
+        client.ask("set_rule", rule={**rule, "when": None}, token=TOKEN)
+    assert page.problems == []
+
+
 @pytest.mark.parametrize("dark", [True, False], ids=["dark", "light"])
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1280, 800), (390, 844)])
 def test_every_size_and_theme_draws(open_page, monitored, pictures, width, height, dark):

@@ -40,9 +40,14 @@ const sql = new SqlPane(store, connection, (view) => {
   views.choose(view);
   layout.reveal("views");
 });
+const explain = new ExplainPane(store, connection);
+const log = new LogPane(store, (view, version) => {
+  explain.why(view, version);
+  layout.reveal("explain");
+});
 const inOrder = [
-  ladder, heat, new DepthPane(store), new TradesPane(store), views, new StrategiesPane(store), new LogPane(store),
-  new AlertsPane(store, connection, alerts), sql, new ExplainPane(store, connection), new HealthPane(store, connection),
+  ladder, heat, new DepthPane(store), new TradesPane(store), views, new StrategiesPane(store), log,
+  new AlertsPane(store, connection, alerts), sql, explain, new HealthPane(store),
 ];
 const panes = new Map(inOrder.map((pane) => [pane.id, pane]));
 const layout = new Layout(byId("desk"), byId("tabs"), panes);

@@ -56,15 +56,15 @@ export class Connection extends Emitter {
     };
   }
 
-  /** The answer to one request; throws an Error with the server's line where it refuses. */
-  request(message) {
+  /** The answer to one request; throws an Error with the server's line where it refuses. patience: milliseconds. */
+  request(message, patience = PATIENCE) {
     if (!this.#isOpen()) return Promise.reject(new Error("not connected"));
     const id = this.#next++;
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#requests.delete(id);
-        reject(new Error("no answer within 30 seconds"));
-      }, PATIENCE);
+        reject(new Error(`no answer within ${patience / 1000} seconds`));
+      }, patience);
       this.#requests.set(id, { resolve, reject, timer });
       this.#send({ id, ...message });
     });

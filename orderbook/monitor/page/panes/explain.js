@@ -1,9 +1,13 @@
-/** How a view is kept fresh: its SQL, the triggers it became, and what they cost. */
+/** How a view is kept fresh: its SQL, and the triggers it became; and what one event did to it. */
 import { choice, fillChoice, make, toggle } from "../core/dom.js";
 import { Pane } from "../core/pane.js";
 import { load, save } from "../core/storage.js";
 
-const STAGES = [["overview", "Overview"], ["sql", "SQL"], ["m3", "M3"], ["plan", "Plan"], ["maps", "Maps"]];
+const STAGES = [["overview", "Overview"], ["sql", "SQL"], ["m3", "M3"], ["plan", "Plan"], ["maps", "Maps"], ["why", "Why"]];
+/** A version as `orderbook why --at` takes it. */
+const VERSION = /^\s*(-?\d{1,19})\s*,\s*(\d+)\s*,\s*(\d+)\s*$/;
+const WHY_PATIENCE = 60_000;
+const WHY = "Choose an event: press Why beside a callback or alert in the log, or enter its version.";
 
 export class ExplainPane extends Pane {
   #store;
@@ -15,6 +19,12 @@ export class ExplainPane extends Pane {
   #text = make("pre.text", { tabIndex: 0, "data-testid": "explain-text" });
   #view = choice("View", [], "", (view) => this.#ask(view), "explain-view");
   #buttons = new Map();
+  #why = WHY;
+  #version = make("input.grow", { type: "text", placeholder: "stamp,switch,sequence", "aria-label": "Version of the event", spellcheck: false, "data-testid": "why-version" });
+  #form = make("form.line", { hidden: true },
+    this.#version,
+    make("button", { type: "button", title: "The last event that was applied", onclick: () => this.#newest(), "data-testid": "why-newest" }, "Newest"),
+    make("button.primary", { type: "submit", "data-testid": "why-ask" }, "Why"));
 
   constructor(store, connection) {
     super("explain", "Explain");
@@ -23,15 +33,17 @@ export class ExplainPane extends Pane {
     this.bar.append(this.#view);
     for (const [stage, label] of STAGES) {
       const button = toggle(label, `Show ${label}`, stage === this.#stage, () => {
-        this.#stage = stage;
-        save("explain", stage);
-        this.changed();
+        this.#show(stage);
       }, `explain-${stage}`);
       this.#buttons.set(stage, button);
       this.bar.append(button.element);
     }
     this.body.classList.add("scroll");
-    this.body.append(this.#text);
+    this.body.append(this.#form, this.#text);
+    this.#form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#askWhy();
+    });
     store.on("status", () => this.visible && this.#offer());
   }
 
@@ -39,15 +51,32 @@ export class ExplainPane extends Pane {
     if (visible) this.#offer();
   }
 
+  /** Explains what the event of a version did to a view. */
+  why(view, version) {
+    this.#wanted = view;
+    fillChoice(this.#view, this.#store.views, view);
+    this.#ask(view);
+    this.#version.value = version.join(",");
+    this.#show("why");
+    this.#askWhy();
+  }
+
   draw() {
-    const known = this.#answer ?? {};
+    const known = { ...this.#answer, why: this.#why };
     const stage = this.#answer && !this.#textOf(known, this.#stage) ? "sql" : this.#stage;
+    this.#form.hidden = stage !== "why";
     for (const [name, button] of this.#buttons) {
       button.show(name === stage);
       button.element.hidden = Boolean(this.#answer) && !this.#textOf(known, name);
     }
-    const text = this.#answer ? this.#textOf(known, stage) : this.#asked;
+    const text = this.#answer || stage === "why" ? this.#textOf(known, stage) : this.#asked;
     if (this.#text.textContent !== text) this.#text.textContent = text;
+  }
+
+  #show(stage) {
+    this.#stage = stage;
+    save("explain", stage);
+    this.changed();
   }
 
   #textOf(answer, stage) {
@@ -63,7 +92,32 @@ export class ExplainPane extends Pane {
     if (view !== this.#wanted) this.#ask(view);
   }
 
+  /** Puts the version of the last event into the field. */
+  #newest() {
+    const subscription = this.#connection.subscribe({ topic: "view", view: this.#wanted, limit: 1 }, ({ version }) => {
+      this.#version.value = version.join(",");
+      subscription.cancel();
+    });
+  }
+
+  async #askWhy() {
+    const view = this.#wanted;
+    const found = VERSION.exec(this.#version.value);
+    this.#why = found ? `looking up what ${this.#version.value} did to ${view} …` : "A version is a stamp, a switch and a sequence, as 1767623400000000000,0,17.";
+    this.changed();
+    if (!found) return;
+    const [, stamp, switched, sequence] = found;
+    try {
+      const { text } = await this.#connection.request({ op: "why", view, at: [stamp, Number(switched), Number(sequence)] }, WHY_PATIENCE);
+      this.#why = text;
+    } catch (error) {
+      this.#why = error.message;
+    }
+    this.changed();
+  }
+
   async #ask(view) {
+    if (view !== this.#wanted) this.#why = WHY;
     this.#wanted = view;
     this.#answer = null;
     this.#asked = `explaining ${view} …`;

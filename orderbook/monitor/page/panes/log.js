@@ -12,9 +12,15 @@ export class LogPane extends Pane {
   #settings = settings("log", { hidden: [], linked: false }, () => this.changed());
   #list = make("ol.log", { "data-testid": "log" });
 
-  constructor(store) {
+  #why;
+  /** Whether the pointer is on the list, which then stands still. */
+  #held = false;
+
+  /** why: called with the view and version of a note whose event is to be explained. */
+  constructor(store, why) {
     super("log", "Log");
     this.#store = store;
+    this.#why = why;
     this.body.classList.add("scroll");
     this.body.append(this.#list);
     for (const kind of KINDS) {
@@ -30,11 +36,18 @@ export class LogPane extends Pane {
       linked.show(on);
     });
     this.bar.append(linked.element);
+    const hold = (held) => {
+      this.#held = held;
+      this.changed();
+    };
+    this.#list.addEventListener("pointerenter", (event) => hold(event.pointerType === "mouse"));
+    this.#list.addEventListener("pointerleave", () => hold(false));
     store.on("notes", () => this.changed());
     store.on("select", () => this.changed());
   }
 
   draw() {
+    if (this.#held && !this.#list.querySelector(".empty")) return;
     const { hidden, linked } = this.#settings.values;
     const symbol = this.#store.book?.symbol;
     const chosen = [];
@@ -43,6 +56,11 @@ export class LogPane extends Pane {
       if (!hidden.includes(note.kind) && (!linked || note.symbol === symbol)) chosen.push(note);
     }
     if (!chosen.length) this.#list.replaceChildren(make("li.empty", {}, "Nothing has happened yet."));
-    else this.#list.replaceChildren(...chosen.map(({ time, kind, text }) => make(`li.${kind}`, {}, make("time", {}, clock(milliseconds(time), 3)), make("span.kind", {}, kind), make("span", {}, text))));
+    else this.#list.replaceChildren(...chosen.map((note) => this.#entry(note)));
+  }
+
+  #entry({ time, kind, text, view, version }) {
+    const why = version && make("button.plain.why", { type: "button", title: `What this event did to ${view}`, onclick: () => this.#why(view, version) }, "Why");
+    return make(`li.${kind}`, {}, make("time", {}, clock(milliseconds(time), 3)), make("span.kind", {}, kind), make("span.grow", {}, text), why);
   }
 }
