@@ -18,6 +18,7 @@ from engine.distribution.ipc import decode_blocks, encode_blocks, text_columns
 from orderbook.dictionary import Dictionary
 from orderbook.errors import SourceError, UserError
 from orderbook.whole_files import replace_file
+from views.compiler.binding.bind import CLOCK
 from views.compiler.types import Relation
 
 FORMAT_VERSION = 1
@@ -39,25 +40,34 @@ _LATEST = 2**63 - 1
 
 
 class LoggedRelation(msgspec.Struct, frozen=True):
-    """A relation as a log holds it; a column is its name and type as SQL says them."""
+    """A relation as a log holds it; a column is its name and type as SQL says them.
+
+    retain: how long its rows stay, and by which column; the log has their deletes.
+    """
 
     name: str
     columns: tuple[str, ...]
+    retain: str | None = None
 
     @classmethod
     def of(cls, relation: Relation) -> "LoggedRelation":
         """What a declaration says."""
-        return cls(relation.name, tuple(f"{c.name} {c.type}" for c in relation.columns))
+        retain = None if relation.retain is None else f"{relation.retain} ns on {relation.retain_by or 'ts'}"
+        return cls(relation.name, tuple(f"{c.name} {c.type}" for c in relation.columns), retain)
 
 
 class Header(msgspec.Struct, frozen=True):
-    """`log.json`: whose log a folder is, among how many switches, and what its rows are."""
+    """`log.json`: whose log a folder is, among how many switches, and what its rows are.
+
+    resolution: ns between two ticks of the clock, of which it has the rows; 0: it has none.
+    """
 
     format: int
     switch: int
     switches: int
     relations: tuple[LoggedRelation, ...]
     sources: tuple[str, ...] = ()
+    resolution: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,3 +205,5 @@ def check_relations(header: Header, read: Iterable[Relation]) -> None:
         if held.get(relation.name) != LoggedRelation.of(relation):
             why = "does not hold" if relation.name not in held else "declares differently"
             raise UserError(f"a view reads {relation.name}, which the block log {why}; write the log again")
+        if not header.resolution and (relation.name == CLOCK or relation.retain is not None):
+            raise UserError(f"a view reads {relation.name}, and the block log has no clock; write it again")

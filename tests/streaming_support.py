@@ -122,10 +122,17 @@ def forget() -> None:
     job_program.forget()
 
 
-def make_logs(folder: Path, sources: Path, program: CompiledProgram, switches: int, epoch: int) -> Path:
-    """Block logs of a folder of records."""
-    cut = CutSettings(program, folder, switches, epoch, epoch // 4)
-    write_block_logs(source_specs([str(sources)]), cut)
+def make_logs(
+    folder: Path,
+    sources: Sequence[Path],
+    program: CompiledProgram,
+    switches: int,
+    epoch: int,
+    resolution: int = 10**9,
+) -> Path:
+    """Block logs of folders of records, and of other files."""
+    cut = CutSettings(program, folder, switches, epoch, epoch // 4, resolution)
+    write_block_logs(source_specs([str(source) for source in sources]), cut)
     return folder
 
 
@@ -158,7 +165,7 @@ class Recorded:
         self.folder = folder
         self.expected, _ = run(settings(folder / "serial", 1), [folder / "flow"])
         program = settings(folder / "none", 1).program.compiled()
-        self.logs = make_logs(folder / "logs", folder / "flow", program, 2, 1_000_000)
+        self.logs = make_logs(folder / "logs", [folder / "flow"], program, 2, 1_000_000)
         self.entries = entries_of(self.logs)
         self.epochs = max(entry.epoch for entry in self.entries)
 

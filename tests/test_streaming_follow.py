@@ -31,12 +31,13 @@ from orderbook.switch import Stamped
 
 SQL = """
 CREATE STREAM sectors (symbol TEXT NOT NULL, sector TEXT NOT NULL);
+CREATE STREAM pings (ts TIMESTAMP NOT NULL, symbol TEXT NOT NULL) RETAIN INTERVAL '20' MICROSECOND;
 CREATE VIEW depth AS SELECT symbol, SUM(volume) AS volume FROM bids GROUP BY symbol;
 CREATE VIEW joined AS SELECT s.sector, COUNT(*) AS n FROM asks a JOIN sectors s ON s.symbol = a.symbol
 GROUP BY s.sector;
 CREATE VIEW states AS SELECT state, COUNT(*) AS n FROM book_states GROUP BY state;
 """
-SPAN, EPOCH = 1_000, 4_000
+SPAN, EPOCH, STEP = 1_000, 4_000, 5_000
 
 
 class Killed(Exception):
@@ -45,7 +46,7 @@ class Killed(Exception):
 
 def cut_into(folder: Path, switches: int = 2) -> CutSettings:
     """Settings with a dictionary of their own, as another process has."""
-    return CutSettings(orderbook.compile(SQL), folder, switches, EPOCH, SPAN)
+    return CutSettings(orderbook.compile(SQL), folder, switches, EPOCH, SPAN, STEP)
 
 
 def records(seed: int, count: int) -> list[Record]:
@@ -63,7 +64,8 @@ def records(seed: int, count: int) -> list[Record]:
         if choose.random() < 0.3:
             op, symbol = choose.choice("+-"), choose.choice(("one", "two"))
             change = Change(1, "sectors", op, {"symbol": symbol, "sector": "abc"[number % 3]})
-            found.append(stamped_record(Stamped(stamp + 1, 3, ChangeItem("rows", [change]))))
+            ping = Change(2, "pings", "+", {"symbol": symbol, "ts": stamp - number % 10 * 1_000})
+            found.append(stamped_record(Stamped(stamp + 1, 3, ChangeItem("rows", [change, ping]))))
             found.append(completed_record(Completed(stamp, {})))
             stamp += 1
     return found

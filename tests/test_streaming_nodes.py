@@ -54,8 +54,8 @@ def test_nodes_that_go_from_process_to_process(
     if entry_bytes == 0:
         assert set(pieces) == {1} and -1 in lacking
     elif entry_bytes == 10**6:
-        # Nodes are read only by processes that have none.
-        assert max(pieces) == len(batches) and max(lacking) > 1 and loads < len(lacking) / 2
+        # Nodes are read only by processes that have none; those without an entry yet are written whole.
+        assert max(pieces) >= len(batches) - 2 and max(lacking) > 1 and loads < len(lacking) / 2
 
 
 def test_a_large_node_waits_for_a_slow_sender(

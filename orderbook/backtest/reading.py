@@ -44,6 +44,20 @@ class Slice:
     changes: tuple[VersionedChanges, ...]
     until: int | None
 
+    def stamps(self) -> np.ndarray:
+        """The stamps of all rows, int64[n], in no order."""
+        own = [self.events.versions, *(changes.versions for changes in self.changes)]
+        return np.concatenate([versions["stamp"] for versions in own])
+
+    def parted(self, stamp: int) -> tuple["Slice", "Slice"]:
+        """The rows before a stamp, and the others."""
+        end = int(np.searchsorted(self.events.versions["stamp"], stamp))
+        ends = [int(np.searchsorted(changes.versions["stamp"], stamp)) for changes in self.changes]
+        both = list(zip(self.changes, ends, strict=True))
+        first = Slice(self.events.part(0, end), tuple(c.part(0, at) for c, at in both if at), stamp)
+        rest = tuple(c.part(at, len(c)) for c, at in both if at < len(c))
+        return first, Slice(self.events.part(end, len(self.events)), rest, self.until)
+
 
 def read_slices(
     specs: Sequence[tuple[int, SourceSpec]], instruments: Instruments, errors: list[SourceError] | None = None

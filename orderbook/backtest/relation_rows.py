@@ -7,6 +7,7 @@ import numpy as np
 
 from engine.distribution.block import Block
 from engine.row_counts import RowCounts
+from orderbook.backtest.clock_blocks import ClockBlocks, SavedClock, reads_clock
 from orderbook.backtest.numbering import VersionedChanges
 from orderbook.backtest.reading import Slice
 from orderbook.backtest.state_blocks import StateBlocks
@@ -17,6 +18,7 @@ from orderbook.books import RELATIONS, Books
 from orderbook.instruments import Instruments
 from orderbook.problems import Problems
 from orderbook.versions import BookBlocks, RowAdmission, change_blocks
+from views.compiler.binding.bind import CLOCK
 from views.compiler.program import CompiledProgram
 
 
@@ -25,22 +27,29 @@ class SavedRows:
     """What RelationRows know between two slices.
 
     books: None where there are none. states: rows of `book_states` by instrument. admitted: rows of
-    relations that change streams bring, with the program's codes of strings.
+    relations that change streams bring, with the program's codes of strings. clock: None without one.
     """
 
     books: BooksState | None
     states: Mapping[int, SavedState]
     admitted: tuple[RowCounts, ...]
+    clock: SavedClock | None
 
 
 class RelationRows:
     """Keeps the books of `instruments`, where there are any, and admits changes of other rows.
 
-    every: whether rows are wanted of relations that no view of the program reads.
+    every: whether rows are wanted of relations that no view of the program reads. resolution: of the clock,
+    ns (0: it does not tick).
     """
 
     def __init__(
-        self, program: CompiledProgram, instruments: Instruments, has_books: bool, every: bool = False
+        self,
+        program: CompiledProgram,
+        instruments: Instruments,
+        has_books: bool,
+        every: bool = False,
+        resolution: int = 0,
     ) -> None:
         self.problems = Problems()
         self._declared, self._words = program.relations, program.dictionary
@@ -52,9 +61,31 @@ class RelationRows:
         self._states = StateBlocks(program, instruments)
         by_books = [r.name for r in self._declared if has_books and r.name in RELATIONS]
         self._admission = RowAdmission(self._declared, self._words, self.problems, by_books)
+        ticks = resolution > 0 and (every or reads_clock(program))
+        self._clock = ClockBlocks(program, resolution) if ticks else None
 
     def blocks(self, part: Slice) -> list[Block]:
-        """The rows of a slice."""
+        """The rows of a slice, with the ticks before them."""
+        if self._clock is None:
+            return self._blocks(part)
+        found = []
+        for step in self._clock.steps(part.stamps()):
+            found += self.tick(step)
+            now, part = part.parted(step + self._clock.resolution)
+            rows = self._blocks(now)
+            self._clock.record(rows)
+            found += rows
+        return found
+
+    def tick(self, stamp: int) -> list[Block]:
+        """The rows of the tick that is due when time has come to a stamp; later rows are not before it."""
+        if self._clock is None:
+            return []
+        blocks = self._clock.tick(stamp)
+        expired = [block for block in blocks if block.source != CLOCK]
+        return [block for block in blocks if block.source == CLOCK] + self._admission.admit(expired)
+
+    def _blocks(self, part: Slice) -> list[Block]:
         blocks = []
         if self._books is not None and len(part.events):
             blocks += self._book_blocks.apply(part.events.events, part.events.versions)
@@ -66,7 +97,8 @@ class RelationRows:
     def save(self) -> SavedRows:
         """A copy of what is known."""
         books = None if self._books is None else self._books.save()
-        return SavedRows(books, self._states.save(), self._admission.copied())
+        clock = None if self._clock is None else self._clock.save()
+        return SavedRows(books, self._states.save(), self._admission.copied(), clock)
 
     def load(self, saved: SavedRows, codes: np.ndarray | None = None) -> None:
         """Goes on from `save` with the same instruments, and perhaps more after them.
@@ -77,6 +109,8 @@ class RelationRows:
             self._books.load(saved.books)
         self._states.load(saved.states)
         self._admission.restore(saved.admitted, codes)
+        if self._clock is not None and saved.clock is not None:
+            self._clock.load(saved.clock, codes)
 
     def _changed(self, changes: VersionedChanges) -> list[Block]:
         return change_blocks(

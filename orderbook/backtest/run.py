@@ -8,6 +8,7 @@ import msgspec
 
 from engine.distribution.history import Granularity
 from orderbook.backtest.choose_cuts import with_cuts
+from orderbook.backtest.clock_blocks import reads_clock
 from orderbook.backtest.execute import Executor
 from orderbook.backtest.plan import planned
 from orderbook.backtest.progress import forget_progress
@@ -22,7 +23,6 @@ from strategies.summary import StrategySummary
 
 # Relations that no source brings to a backtest's views, and why.
 _ABSENT = {
-    "clock": "NOW() is not maintained in backtests",
     "orders": "strategies keep it for the views that they see themselves",
     "fills": "strategies keep it for the views that they see themselves",
 }
@@ -56,6 +56,7 @@ def backtest(
     Raises UserError for views that a backtest cannot keep, OrderbookError where a task failed.
     """
     check_program(settings)
+    check_clock(settings)
     strategies = [load_strategy(name, parameters) for name, parameters in settings.strategies]
     strategies += [definition for one in settings.combinations for definition in one.definitions()]
     settings, notes = with_cuts(settings, specs, executor.cores)
@@ -91,9 +92,15 @@ def check_program(settings: JobSettings) -> None:
     for relation, why in _ABSENT.items():
         if relation in read:
             raise UserError(f"a view reads {relation}: {why}; leave it out, or use `replay`")
-    expiring = [one.name for one in program.relations if one.retain is not None]
-    if expiring:
-        raise UserError(f"{expiring[0]} is declared with RETAIN, which backtests do not keep; use `replay`")
+
+
+def check_clock(settings: JobSettings) -> None:
+    """Refuse views over the time in several partitions. Raises UserError."""
+    if settings.views and settings.partitions > 1 and reads_clock(settings.program.compiled()):
+        raise UserError(
+            "a view reads NOW() or a stream with RETAIN: the clock ticks by the events of all sources, which "
+            "a task of some symbols does not see; give --engine numba or --partitions 1, or use `stream`"
+        )
 
 
 def _parameters(

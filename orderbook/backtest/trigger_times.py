@@ -78,14 +78,7 @@ def _busiest(specs: Sequence[SourceSpec]) -> tuple[list[tuple[int, SourceSpec]],
 def _parts(slices: Iterator[Slice]) -> Iterator[Slice]:
     """Slices of some events each; rows of one stamp stay together."""
     for part in slices:
-        own = [part.events.versions, *(changes.versions for changes in part.changes)]
-        stamps = np.sort(np.concatenate([versions["stamp"] for versions in own]))
-        firsts = np.unique(stamps[_EVENTS::_EVENTS]).tolist()
-        for until in [*firsts, None]:
-            ends = [len(v) if until is None else int(np.searchsorted(v["stamp"], until)) for v in own]
-            events = part.events.part(0, ends[0])
-            changes = tuple(c.part(0, end) for c, end in zip(part.changes, ends[1:], strict=True) if end)
-            yield Slice(events, changes, part.until if until is None else until)
-            rest = tuple(c.part(end, len(c)) for c, end in zip(part.changes, ends[1:], strict=True))
-            part = Slice(part.events.part(ends[0], len(part.events)), rest, part.until)
-            own = [part.events.versions, *(changes.versions for changes in part.changes)]
+        for until in np.unique(np.sort(part.stamps())[_EVENTS::_EVENTS]).tolist():
+            first, part = part.parted(until)
+            yield first
+        yield part

@@ -42,7 +42,7 @@ def read_task(settings: JobSettings, task: ReadTask, report: Report = lambda _: 
     fills = Fills(layout, task.number)
     events, problems, errors = 0, list[str](), list[SourceError]()
     for sources, own in _groups(task, settings.partitions > 1 and strategies is None):
-        rows = RelationRows(layout.program, own, bool(len(own)))
+        rows = RelationRows(layout.program, own, bool(len(own)), resolution=settings.resolution)
         fills.begin()
         runs = [_StageRun(layout, number, task.number, histories[number]) for number in task.stages]
         for part in read_slices(sources, own, errors):

@@ -51,7 +51,7 @@ def write_blocks(
         raise UserError(f"{logged[0]}: a log is cut alone; cut the other sources apart")
     if follow and not logged:
         raise UserError("--follow: name the log of a run, as log:FOLDER; other sources do not grow")
-    settings = CutSettings(program, out, switches, length, span)
+    settings = CutSettings(program, out, switches, length, span, configuration.clock.nanoseconds)
     if follow:
         follower = _followed(Path(logged[0].removeprefix(_LOG)), settings)
         print(_written(follower.logs, out, follower.problems))

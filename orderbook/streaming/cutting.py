@@ -21,7 +21,7 @@ Report = Callable[[int], None]
 class CutSettings:
     """How sources are cut: rows for `program`, into logs of so many switches in `folder`.
 
-    epoch, span: ns of stamps that epochs and blocks last.
+    epoch, span: ns of stamps that epochs and blocks last. resolution: of the clock, ns.
     """
 
     program: CompiledProgram
@@ -29,6 +29,7 @@ class CutSettings:
     switches: int
     epoch: int
     span: int
+    resolution: int = 10**9
 
 
 class BlockCutter:
@@ -105,8 +106,11 @@ def write_block_logs(
     BlockLogWriter does.
     """
     names, instruments = [spec.text for spec in specs], run_instruments(specs)
-    rows = RelationRows(settings.program, instruments, len(instruments) > 0, every=True)
-    logs = LoggedSwitches(settings.program, settings.folder, settings.switches, settings.epoch, names)
+    program, resolution = settings.program, settings.resolution
+    rows = RelationRows(program, instruments, len(instruments) > 0, True, resolution)
+    logs = LoggedSwitches(
+        program, settings.folder, settings.switches, settings.epoch, names, resolution=resolution
+    )
     cutter, events = BlockCutter(settings, logs, len(names)), 0
     for part in read_slices(list(enumerate(specs)), instruments):
         cutter.take(rows.blocks(part), part.until)

@@ -14,6 +14,7 @@ from engine.distribution.block import Block
 from engine.distribution.ipc import decode_blocks
 from feeds.raw_log import InstrumentText
 from orderbook import book_snapshot
+from orderbook.backtest.clock_blocks import SavedClock
 from orderbook.backtest.relation_rows import SavedRows
 from orderbook.block_log import encoded
 from orderbook.book_states import SavedState
@@ -52,6 +53,7 @@ class _Values(msgspec.Struct, frozen=True):
     counts: dict[int, int]
     switches: SwitchesState
     states: dict[int, SavedState]
+    ticks: int
     last: int
 
 
@@ -59,18 +61,21 @@ def save_state(
     folder: Path, program: CompiledProgram, settings: bytes, position: int, state: FollowState
 ) -> None:
     """Writes a state as the newest of a folder, for the log's `position`. Raises CheckpointError."""
+    clock = state.rows.clock
     values = _Values(
         [InstrumentText.of(one) for one in state.instruments],
         [InstrumentText.of(one) for one in state.own],
         dict(state.counts),
         state.switches,
         dict(state.rows.states),
+        0 if clock is None else clock.events,
         state.last,
     )
     # An engine's state without maps: rows of relations, strings and problems are kept in the same way.
     rows = EngineState(
-        program=settings, sequence=0, stamp=None, switch=0, now=None, maps=(),
-        checked=state.rows.admitted, kept=None, expiring=(), strings=program.dictionary.strings(),
+        program=settings, sequence=0, stamp=None, switch=0, now=None if clock is None else clock.now, maps=(),
+        checked=state.rows.admitted, kept=None, expiring=() if clock is None else clock.expiring,
+        strings=program.dictionary.strings(),
         problems=dict(state.problems.counts), examples=state.problems.examples,
     )  # fmt: skip
     held = encoded(state.held, program.relations, program.dictionary)
@@ -96,7 +101,12 @@ def load_state(found: Checkpoint, program: CompiledProgram) -> FollowState:
         tuple(text.instrument for text in values.own),
         values.counts,
         values.switches,
-        SavedRows(book_snapshot.state_of(books) if books else None, values.states, rows.checked or ()),
+        SavedRows(
+            book_snapshot.state_of(books) if books else None,
+            values.states,
+            rows.checked or (),
+            SavedClock(rows.now, values.ticks, tuple(rows.expiring)),
+        ),
         problems,
         decode_blocks(follow["held"].bytes(), program.dictionary),
         values.last,

@@ -19,6 +19,7 @@ from orderbook.backtest.relation_rows import RelationRows
 from orderbook.errors import DataError, SourceError, UserError
 from orderbook.instruments import Instrument, Instruments
 from orderbook.journal import Known
+from orderbook.merge import TickItem
 from orderbook.problems import Problems
 from orderbook.streaming.cutting import BlockCutter, CutSettings, Report
 from orderbook.streaming.follow_state import FollowState, load_state, save_state
@@ -76,7 +77,7 @@ class LogFollower:
         self._write(progress)
         self.logs = LoggedSwitches(
             settings.program, self._folder, settings.switches, settings.epoch, [f"log:{self._log}"],
-            True, progress.followed, self._note,
+            True, progress.followed, self._note, settings.resolution,
         )  # fmt: skip
         self._cutter = BlockCutter(settings, self.logs, 1)
         start = Position(0)
@@ -117,6 +118,9 @@ class LogFollower:
                 if isinstance(entry, Known):
                     entries = self._take(entries)
                     self._know(entry.instruments)
+                elif isinstance(entry, Stamped) and isinstance(entry.item, TickItem):
+                    entries = self._take(entries)
+                    self._cutter.take(self._rows.tick(entry.stamp), entry.stamp)
                 elif isinstance(entry, Stamped):
                     entries.append(entry)
                 if len(entries) >= _TOGETHER:
@@ -209,7 +213,7 @@ class LogFollower:
             own = Instruments(instruments)
         except DataError as error:
             raise SourceError(f"{self._log}: an instrument's tick or lot changed in it: {error}") from error
-        return RelationRows(self._settings.program, own, len(own) > 0, every=True)
+        return RelationRows(self._settings.program, own, len(own) > 0, True, self._settings.resolution)
 
     def _know(self, instruments: tuple[Instrument, ...]) -> None:
         self._own = instruments
@@ -246,7 +250,8 @@ class LogFollower:
 
 def _digest(settings: CutSettings) -> bytes:
     """A hash of what the messages of block logs depend on besides the log."""
-    said = repr((settings.program.relations, settings.switches, settings.epoch, settings.span))
+    cut = settings.switches, settings.epoch, settings.span, settings.resolution
+    said = repr((settings.program.relations, *cut))
     return hashlib.sha256(said.encode()).digest()
 
 

@@ -52,7 +52,7 @@ class LoggedSwitches:
 
     length: ns that an epoch lasts at least. Rows must be of relations of `program`. resumes: the logs may
     have been begun; then what is sent, from their beginning or from a state that was saved, must be what was
-    sent then, and only what follows is written. followed, note: see EndRequests.
+    sent then, and only what follows is written. followed, note: see EndRequests. resolution: see Header.
     """
 
     def __init__(
@@ -65,13 +65,14 @@ class LoggedSwitches:
         resumes: bool = False,
         followed: Mapping[int, int] | None = None,
         note: Callable[[Mapping[int, int]], None] = lambda _: None,
+        resolution: int = 0,
     ) -> None:
         self._program = program
         relations = tuple(LoggedRelation.of(relation) for relation in program.relations)
         self._logs, self._switches = [], []
         folders = [folder / f"switch-{number}" for number in range(switches)]
         for number, own in enumerate(folders):
-            header = Header(FORMAT_VERSION, number, switches, relations, tuple(sources))
+            header = Header(FORMAT_VERSION, number, switches, relations, tuple(sources), resolution)
             self._logs.append(_Log(own, BlockLogWriter(own, header, resumes=resumes)))
             links = SwitchLinks(number, switches, (_LOG,), {_LOG: ()})
             self._switches.append(Switch(links, _everything, length, resends=False))
