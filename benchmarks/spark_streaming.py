@@ -17,13 +17,11 @@ from pyspark.sql import SparkSession
 from engine.distribution.history import Granularity
 from engine.spark.session import spark_session
 from engine.spark.streaming import start_query, wait
-from feeds.parquet_record import RecordWriter
 from orderbook.backtest.execute import LocalExecutor
 from orderbook.backtest.run import backtest
 from orderbook.backtest.sources import source_specs
 from orderbook.block_log import HEADER, BlockLogWriter, Header, read_entries
 from orderbook.errors import OrderbookError
-from orderbook.generate import generate, synthetic_instruments
 from orderbook.jobs import open_job
 from orderbook.spark_options import SparkOptions
 from orderbook.streaming.cutting import CutSettings, write_block_logs
@@ -34,7 +32,7 @@ from orderbook.streaming.travel import Traveller
 
 from .measure import CONSOLE, table
 from .spark import CORES, SYMBOLS, Job
-from .spark_data import core_seconds
+from .spark_data import core_seconds, write_days
 
 _SQL = """
 CREATE VIEW bid_squares AS SELECT b.symbol, SUM(b.volume * c.volume) AS squares
@@ -87,7 +85,8 @@ def main(
 def _row(
     session: SparkSession, folder: Path, resting: int, epochs: int, count: int, measured: int
 ) -> list[str]:
-    total = _write(folder, resting, count)
+    own = resting // SYMBOLS
+    total = write_days(folder / "flow", resting + count, SYMBOLS, 1, 1, apart=False, resting=own)
     rows = _cut(folder, epochs, measured)
     alone = _backtest(folder)
     sink = _stream(session, folder)
@@ -101,18 +100,6 @@ def _row(
     ]  # fmt: skip
     streamed = [f"{sum(rows) / (end - start):,.0f}", f"{(last - core) / sum(rows) * 1e6:.1f}"]
     return [*per_batch, *streamed, f"{total / alone[0]:,.0f}", f"{alone[1] / total * 1e6:.1f}"]
-
-
-def _write(folder: Path, resting: int, count: int) -> int:
-    """A record of books that fill up to so many orders, and go on; events written."""
-    (folder / "flow").mkdir()
-    written = 0
-    writer = RecordWriter(folder / "flow" / "all.parquet", synthetic_instruments(SYMBOLS))
-    for batch in generate(resting + count, SYMBOLS, 100, 1, resting=resting // SYMBOLS, imbalance=0.5):
-        writer.write(batch)
-        written += len(batch)
-    writer.close()
-    return written
 
 
 def _cut(folder: Path, epochs: int, measured: int) -> list[int]:

@@ -1,9 +1,10 @@
 """A distribution run by StageRunners over whole blocks, stage after stage, as a batch job does."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Literal
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
+from fuzz import encoded
 
 from engine.distribution.block import VERSION, Block
 from engine.distribution.history import Granularity
@@ -18,6 +19,18 @@ from views.compiler.m3 import Program
 Words = tuple[int | float | None, ...]
 # Relation, whether inserted, encoded row.
 Change = tuple[str, bool, Words]
+
+
+def coded(
+    program: Program, words: Dictionary, events: Iterable[Iterable[tuple[str, bool, Sequence[Any]]]]
+) -> list[list[Change]]:
+    """Events whose rows are values, as those of `fuzz.changes`, with encoded rows."""
+
+    def row_of(name: str, row: Sequence[Any]) -> Words:
+        columns = zip(row, program.relation(name).columns, strict=True)
+        return tuple(encoded(value, column.type, words.encode) for value, column in columns)
+
+    return [[(name, insert, row_of(name, row)) for name, insert, row in event] for event in events]
 
 
 def blocks_of(program: Program, events: Sequence[Sequence[Change]]) -> dict[str, Block]:

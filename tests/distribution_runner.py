@@ -11,8 +11,8 @@ if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
 
 import numpy as np
-from block_distribution import blocks_of, histories
-from fuzz import Step, changes, encoded, program_of
+from block_distribution import blocks_of, coded, histories
+from fuzz import Step, changes, program_of
 from views_catalogue import CATALOGUE, Entry
 
 from engine.distribution.distribute import COMPUTE, distribute
@@ -31,14 +31,8 @@ def check(entry: Entry, program: Program, chosen: random.Random) -> bool:
     if len(found.stages) == 1:
         return False
     words = Dictionary()
-    events = []
-    for event in changes([_step(entry, program, chosen, read) for _ in range(14)], 1):
-        coded = []
-        for name, insert, row in event:
-            columns = zip(row, program.relation(name).columns, strict=True)
-            coded.append((name, insert, tuple(encoded(v, c.type, words.encode) for v, c in columns)))
-        events.append(coded)
-    blocks = blocks_of(program, events)
+    events = changes([_step(entry, program, chosen, read) for _ in range(14)], 1)
+    blocks = blocks_of(program, coded(program, words, events))
     expected = histories(distribute(program, partitions=1), words, blocks, 1, "interpreter")
     assert histories(found, words, blocks, partitions, "numba") == expected, (entry.name, partitions, key)
     return True

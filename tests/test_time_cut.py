@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from backtest_acceptance import CHAIN, CHAINED, write_sectors
 from backtest_support import ForgetfulExecutor, contents, job_settings, run, write_records
-from block_distribution import blocks_of, histories
-from fuzz import changes, encoded, program_of, streams
+from block_distribution import blocks_of, coded, histories
+from fuzz import changes, program_of, streams
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from views_catalogue import CATALOGUE, Entry
@@ -48,14 +48,7 @@ def check_entry(entry: Entry, steps: int, materialize: str = "full") -> None:
     )
     def run_streams(stream, partitions, cuts, unit):  # type: ignore[no-untyped-def]
         distribution = found[partitions]
-        events = []
-        for event in changes(*stream):
-            coded = []
-            for name, insert, row in event:
-                columns = zip(row, program.relation(name).columns, strict=True)
-                coded.append((name, insert, tuple(encoded(v, c.type, words.encode) for v, c in columns)))
-            events.append(coded)
-        blocks = blocks_of(program, events)
+        blocks = blocks_of(program, coded(program, words, changes(*stream)))
         whole = histories(distribution, words, blocks, partitions, "interpreter", unit)
         stamps = sorted({-(-cut // 3) * 3 for cut in cuts} if unit == "interval" else cuts)
         cut = [s.number for s, o in zip(distribution.stages, ordered[partitions], strict=True) if not o]

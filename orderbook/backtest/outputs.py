@@ -1,5 +1,4 @@
-"""What a task writes into the job's folder: histories of views, what strategies did and saw, in files of its
-own."""
+"""What a task writes into the job's folder, in files of its own: histories, what strategies did and saw."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence

@@ -6,6 +6,7 @@ and, before those, what its relations hold where the piece begins.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -84,10 +85,5 @@ def filled(sent: Iterable[Sent], words: Dictionary) -> tuple[list[Block], Iterat
         if one.source == FILL:
             blocks += decode_blocks(one.bytes, words)
         elif one.source != STARTS:
-            return blocks, _after(one, rest)
-    return blocks, iter(())
-
-
-def _after(first: Sent, rest: Iterator[Sent]) -> Iterator[Sent]:
-    yield first
-    yield from rest
+            return blocks, chain([one], rest)
+    return blocks, rest
