@@ -1,7 +1,7 @@
 """The engine: applies changes to a compiled program and tells subscribers what became of its views."""
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -10,11 +10,10 @@ import numpy as np
 from orderbook.dictionary import Dictionary
 from orderbook.errors import DataError
 from orderbook.problems import Problems
-from views.compiler.amend import with_views, without_view
-from views.compiler.binding.bind import CLOCK, Parameter
-from views.compiler.program import CompiledProgram, Sql
+from views.compiler.binding.bind import CLOCK
+from views.compiler.program import CompiledProgram
 
-from .backends import Backend, start_runtime
+from .backends import Backend
 from .changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
 from .checkpoint.state import EngineState
 from .checkpoint.transfer import restore_state, saved_state
@@ -22,17 +21,17 @@ from .clients.interface import ClientInterface
 from .encoding import encode_row, event_batch
 from .held_rows import HeldRows
 from .live_view import LiveView, live_views, missing_view
-from .map_matching import Match
 from .measure import UpdateCounter, statistics_of
 from .measures_text import costs_of
 from .messages import messages, part_of, to_message_end
-from .relation_rows import Rows
-from .replacement import Replacement, Replacements
-from .runtime import Runtime, Watch
+from .program_changes import ProgramChanges
+from .relation_rows import RelationsCopy, Rows
+from .replacements import Replacements
+from .runtime import Firing
 from .subscribers import Subscribers
 from .subscriptions import Fire, Granularity, Subscription, Version, ViewEvent, log_failure
 from .view_bytes import shared_bytes
-from .watches import rebound, watch_of
+from .watches import watch_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,7 +43,7 @@ _INSERT, _DELETE = 0, 1
 _ENDS = END_OF_EVENT | END_OF_MESSAGE
 
 
-class Engine(ClientInterface):
+class Engine(ClientInterface, ProgramChanges):
     """Keeps the views of a program fresh at every event. One thread owns an engine.
 
     backend: "numba", or "interpreter", the slow reference.
@@ -83,7 +82,7 @@ class Engine(ClientInterface):
         self.program = program
         self.problems = Problems()
         self._backend, self._statistics, self._measured = backend, statistics, measured
-        self._runtime = self.start(program)
+        self._runtime = self.start(program, statistics)
         self._views: dict[str, LiveView] = {}
         self._show(program)
         self._rows = HeldRows(program.relations, program.dictionary, check_rows, keep_rows)
@@ -152,35 +151,6 @@ class Engine(ClientInterface):
             self._advance_replacements()
         for batch in self._rows.clock.tick(now):
             self._run(self._admitted(batch))
-
-    def add_view(
-        self, sql: Sql, params: Mapping[str, Parameter] | None = None, *, background: bool = False
-    ) -> Replacement:
-        """Adds the views that `sql` declares to the running program.
-
-        They share the maps that are there; others are filled from the rows of the relations they read:
-        those that `check_rows` keeps of unchecked changes, or of all with `keep_rows`. In the background
-        the engine goes on meanwhile, and the views are there after a later message. Called in a callback,
-        they are there after the message at hand.
-
-        Raises SqlError as `compile` does, DataError where rows are not kept; what fails in the background
-        or after a callback is in the handle's `error`, and in `problems`.
-        """
-        return self._replace(lambda program: with_views(program, sql, params), background)
-
-    def drop_view(self, view: str, *, background: bool = False) -> Replacement:
-        """Takes a view out of the running program, with the maps that no other view reads.
-
-        Its subscriptions end: `on_error` is called with ViewDropped. Raises DataError for a view that is
-        not there or that another view reads; otherwise like `add_view`.
-        """
-        self[view]
-        return self._replace(lambda program: without_view(program, view), background)
-
-    def replan(self, statistics: "Statistics", *, background: bool = False) -> Replacement:
-        """Plans the program again by what was measured, and moves the maps to the new plan's stores."""
-        self._statistics = statistics
-        return self._replace(lambda program: program, background)
 
     def count_updates(self) -> None:
         """From now on counts the changes of every relation, for `statistics`."""
@@ -317,30 +287,18 @@ class Engine(ClientInterface):
         """Bytes of every view's maps; a map that several views read is shared among them evenly."""
         return shared_bytes(self.program.program, self._runtime.map_bytes())
 
-    def start(self, program: CompiledProgram) -> Runtime:
-        """A runtime for a program, as this engine's own."""
-        words = program.dictionary
-        return start_runtime(program.program, words, self._backend, self._statistics, self._measured)
-
-    def watches(self, program: CompiledProgram) -> Sequence[Watch]:
-        """The watches of all subscriptions to views of the program, as it has them."""
-        there = {r.name for r in program.program.results}
-        return [rebound(program, s) for s in self._subscribers if s.view in there]
-
     def rows_of(self, relation: str) -> Rows:
         """The rows of a relation, int64[n, width], and how often each stands. Raises DataError."""
-        return self._rows.rows_of(relation, self.program.program, self._runtime)
+        return self.rows_source(relation)()
 
-    def become(self, program: CompiledProgram, runtime: Runtime, matches: Mapping[str, Match]) -> None:
-        """Goes on with a program that begins with the same relations; see Replacement."""
-        before, self._runtime = self._runtime, runtime
-        runtime.adopt(before, matches)
-        self._show(program)
-        before.close()
-        self._rows.extend(program.relations)
-        self._subscribers.follow(program, self._views)
-        self._note_recorders()
-        self._settle()
+    def rows_source(self, relation: str) -> Callable[[], Rows]:
+        """What gives the rows of a relation at any moment. Raises DataError where they are not kept."""
+        return self._rows.rows_source(relation, self.program.program, self._runtime)
+
+    def copy_rows(self, relations: Iterable[str]) -> RelationsCopy:
+        """A copy of the rows of relations that is to be made in pieces. Raises DataError."""
+        sources = {name: self.rows_source(name) for name in relations}
+        return self._rows.copy(sources, self.program.relations)
 
     def _show(self, program: CompiledProgram) -> None:
         """Makes a program's views and relations those that users see."""
@@ -352,38 +310,6 @@ class Engine(ClientInterface):
         """Who is told of every change that has been applied."""
         others = (self._updates, self._replacements.first)
         self._recorders = (*self._rows.recorders(), *(r for r in others if r is not None))
-
-    def _replace(
-        self, compiled: Callable[[CompiledProgram], CompiledProgram], background: bool
-    ) -> Replacement:
-        if self._applying and not background:
-            compiled(self.program)
-        self._replacements.append(replacement := Replacement(self, compiled, background))
-        self._note_recorders()
-        if self._applying or self._message_open:
-            self._queue.append(self._advance_replacements)
-        elif background:
-            self._advance_replacements()
-        else:
-            self.finish(replacement)
-        self._settle()
-        return replacement
-
-    def finish(self, replacement: Replacement) -> None:
-        """Waits for a replacement and those before it; raises what keeps it from taking place."""
-        self._between_messages("a view cannot be waited for")
-        self._replacements.finish(replacement)
-
-    def _advance_replacements(self) -> None:
-        if not self._message_open:
-            self._replacements.advance()
-
-    def _replaced(self, replacement: Replacement) -> None:
-        """A replacement has gone a step further."""
-        if replacement.done and replacement.error is not None:
-            where = f"after event {self._sequence}"
-            self.problems.add("program change failed", where, str(replacement.error))
-        self._note_recorders()
 
     def _try_tick(self, now: int) -> None:
         """A tick of a stream: one that goes back is refused and counted."""
@@ -444,10 +370,14 @@ class Engine(ClientInterface):
         self._subscribers.watch(self._runtime)
         done = self._runtime.apply(batch, start)
         self._advance(batch, start, done)
-        for firing in self._runtime.firings():
+        self._deliver(self._runtime.firings())
+        return done
+
+    def _deliver(self, firings: Iterable[Firing]) -> None:
+        """Calls back for what fired at the last change."""
+        for firing in firings:
             if failed := self._subscribers.deliver(firing, self.version):
                 self._queue.append(partial(self._subscribers.end, failed))
-        return done
 
     def _advance(self, batch: ChangeBatch, start: int, end: int) -> None:
         """Counts the events of batch[start:end], tells recorders, and notes whether a message is open."""

@@ -1,6 +1,6 @@
 """What an engine keeps beside its maps: the time, and rows that checks, expiry and new views need."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from .changes import ChangeBatch
 from .checkpoint.state import EngineState
 from .clock import Clock
 from .kept_rows import KeptRows
-from .relation_rows import Rows, rows_of
+from .relation_rows import RelationsCopy, Rows, rows_source
 from .retention import Retention
 from .runtime import Runtime
 
@@ -49,11 +49,18 @@ class HeldRows:
             problems.add(refusal.kind, where, refusal.detail)
         return admitted
 
-    def rows_of(self, relation: str, program: Program, runtime: Runtime) -> Rows:
-        """The rows of a relation, int64[n, width], and how often each stands. Raises DataError."""
+    def rows_source(self, relation: str, program: Program, runtime: Runtime) -> Callable[[], Rows]:
+        """What gives the rows of a relation, as `rows_of` of an engine. Raises DataError."""
         if relation == CLOCK:
-            return self.clock.rows()
-        return rows_of(relation, program, runtime, self.kept, self.checked)
+            return self.clock.rows
+        return rows_source(relation, program, runtime, self.kept, self.checked)
+
+    def copy(self, sources: Mapping[str, Callable[[], Rows]], relations: Sequence[Relation]) -> RelationsCopy:
+        """A copy, to be made in pieces, of relations that `sources` give the rows of."""
+        index = {relation.name: place for place, relation in enumerate(relations)}
+        own = [name for name in sources if name in index and name != CLOCK]
+        kept = {} if self.kept is None else {name: self.kept.copy(index[name]) for name in own}
+        return RelationsCopy(kept, {name: rows for name, rows in sources.items() if name not in kept})
 
     def require(self, state: EngineState) -> None:
         """Raises DataError where a state lacks rows that are to be kept."""

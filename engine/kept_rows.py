@@ -10,7 +10,7 @@ import numpy as np
 from views.compiler.types import Relation
 
 from .changes import ChangeBatch
-from .hashed_copy import copied
+from .hashed_copy import StoreCopy, copied
 from .maps.cache import publish
 from .maps.shapes import hashed
 from .row_counts import RowCounts
@@ -19,7 +19,7 @@ RECORD = '''\
 """Keeps the rows of a relation of {width} columns in a store that counts them."""
 
 from orderbook.jit import jit
-from {shape} import add
+from {shape} import add, get
 
 
 @jit(nogil=True)
@@ -35,6 +35,13 @@ def add_rows(H, values, counts):
     """Adds rows with how often each stands."""
     for i in range(len(counts)):
         add(H, {columns}, counts[i])
+
+
+@jit(nogil=True)
+def counted(H, values, counts):
+    """How often each row stands."""
+    for i in range(len(counts)):
+        counts[i] = get(H, {columns})[0]
 '''
 
 
@@ -44,6 +51,7 @@ class KeptRows:
     def __init__(self, relations: Sequence[Relation]):
         self._relations = list(relations)
         self._stores: dict[int, tuple[ModuleType, int]] = {}
+        self._copies: weakref.WeakSet[RowsCopy] = weakref.WeakSet()
         weakref.finalize(self, _close, self._stores)
 
     def extend(self, relations: Sequence[Relation]) -> None:
@@ -60,6 +68,9 @@ class KeptRows:
         for index in changed:
             width = len(self._relations[index].columns)
             _recorder(width).record(self._handle(index), batch.kinds, batch.values, index)
+        for copy in self._copies:
+            if copy.relation in changed:
+                copy.note(batch)
 
     def rows(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """A copy of a relation's rows, int64[n, width], and how often each stands, int64[n]."""
@@ -69,6 +80,12 @@ class KeptRows:
         shape, handle = self._stores[index]
         out = copied(shape, handle, width + 1)
         return np.ascontiguousarray(out[:, :width]), out[:, width].copy()
+
+    def copy(self, index: int) -> "RowsCopy":
+        """A copy of a relation's rows that is to be made in pieces."""
+        copy = RowsCopy(index, len(self._relations[index].columns), self._handle(index))
+        self._copies.add(copy)
+        return copy
 
     def copied(self) -> tuple[RowCounts, ...]:
         """A copy of the rows of every relation that has changed."""
@@ -82,17 +99,76 @@ class KeptRows:
             relation = self._relations[saved.relation]
             for rows, counts in saved.parts(relation, codes):
                 _recorder(len(relation.columns)).add_rows(self._handle(saved.relation), rows, counts)
+        for copy in self._copies:
+            copy.begin()
 
     def _handle(self, index: int) -> int:
         """The store of a relation, a new one at its first change."""
         if index not in self._stores:
             shape = hashed(len(self._relations[index].columns), "i", ())
             self._stores[index] = (shape, shape.create())
+            # A copy in the midst of a run is to find its code compiled.
+            copy = self.copy(index)
+            copy.piece()
+            copy.finish()
+            copy.rows()
         return self._stores[index][1]
 
     def memory_bytes(self) -> int:
         """Bytes held."""
         return sum(shape.memory_bytes(handle) for shape, handle in self._stores.values())
+
+
+class RowsCopy:
+    """A copy of one relation's rows, made in pieces while they change: as of the moment of `finish`.
+
+    Rows that changed while pieces were made are counted anew then.
+    """
+
+    def __init__(self, relation: int, width: int, handle: int) -> None:
+        self.relation = relation
+        self._width, self._handle = width, handle
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins, or begins again where all rows have been replaced."""
+        self._store = StoreCopy(self._handle, self._width + 1)
+        self._notes: list[np.ndarray] | None = []
+        self._changed = np.empty((0, self._width), np.int64)
+        self._counts = np.empty(0, np.int64)
+
+    def note(self, batch: ChangeBatch) -> None:
+        """Changes that have been applied."""
+        if self._notes is not None:
+            self._notes.append(batch.values[batch.kinds >> 1 == self.relation, : self._width])
+
+    def piece(self) -> bool:
+        """Copies a piece, between two changes; whether it was the last."""
+        return self._store.piece()
+
+    def finish(self) -> None:
+        """Between two changes, after the last piece: the rows are those of now."""
+        if self._notes:
+            self._changed = np.concatenate(self._notes)
+            self._counts = np.empty(len(self._changed), np.int64)
+        _recorder(self._width).counted(self._handle, self._changed, self._counts)
+        self._notes = None
+
+    def rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """After `finish`, in any thread: rows int64[n, width], and how often each stands, int64[n]."""
+        shape, recorder = hashed(self._width, "i", ()), _recorder(self._width)
+        changed, places = np.unique(self._changed, axis=0, return_index=True)
+        marks = shape.create()
+        recorder.add_rows(marks, changed, np.ones(len(changed), np.int64))
+        there = self._counts[places] != 0
+        rows, counts = [changed[there]], [self._counts[places][there]]
+        for part in self._store.parts:
+            own, marked = np.ascontiguousarray(part[:, :-1]), np.empty(len(part), np.int64)
+            recorder.counted(marks, own, marked)
+            rows.append(own[marked == 0])
+            counts.append(part[marked == 0, -1])
+        shape.destroy(marks)
+        return np.concatenate(rows), np.concatenate(counts)
 
 
 @cache

@@ -1,6 +1,7 @@
 """The rows of base relations as they are now, wherever they are held: what a new view is filled from."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -10,34 +11,67 @@ from views.compiler.m3 import MapDeclaration, Program
 
 from .base_rows import BaseRows
 from .changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
-from .kept_rows import KeptRows
+from .kept_rows import KeptRows, RowsCopy
 from .map_entries import exact_values
 from .runtime import Runtime
 
 # Rows int64[n, width], and how often each stands, int64[n].
 Rows = tuple[np.ndarray, np.ndarray]
-_CHUNK = 1 << 16
+# So few that making them never keeps another thread waiting for long.
+_CHUNK = 1 << 13
 
 
-def rows_of(
+def rows_source(
     name: str, program: Program, runtime: Runtime, kept: KeptRows | None, checked: BaseRows | None
-) -> Rows:
-    """The rows of a relation. Raises DataError where nobody holds them."""
+) -> Callable[[], Rows]:
+    """What gives the rows of a relation now. Raises DataError where nobody holds them."""
     names = [r.name for r in program.relations]
     if name not in names:
-        return np.empty((0, 1), np.int64), np.empty(0, np.int64)
+        return lambda: (np.empty((0, 1), np.int64), np.empty(0, np.int64))
     index = names.index(name)
     if kept is not None:
-        return kept.rows(index)
+        return partial(kept.rows, index)
     if checked is not None and checked.holds(index):
-        return checked.rows(index)
+        return partial(checked.rows, index)
     for declaration in program.maps:
         places = _whole(declaration, name)
         if places is not None:
-            entries = runtime.entries(declaration.name)
-            rows = np.ascontiguousarray(entries.keys[:, places])
-            return rows, np.array(exact_values(entries.words), np.int64)
+            return partial(_rows_of_map, runtime, declaration.name, places)
     raise not_kept(name)
+
+
+def _rows_of_map(runtime: Runtime, name: str, places: list[int]) -> Rows:
+    entries = runtime.entries(name)
+    rows = np.ascontiguousarray(entries.keys[:, places])
+    return rows, np.array(exact_values(entries.words), np.int64)
+
+
+class RelationsCopy:
+    """A copy of the rows of relations that is made in pieces: all as of the moment of the last piece.
+
+    Kept rows are copied in pieces of about a millisecond; those that are held otherwise, in `whole`, at the
+    end and at once.
+    """
+
+    def __init__(self, kept: Mapping[str, RowsCopy], whole: Mapping[str, Callable[[], Rows]]) -> None:
+        self._kept, self._whole = kept, whole
+        self._left = list(kept.values())
+        self._found: dict[str, Rows] = {}
+
+    def piece(self) -> bool:
+        """Copies a piece, on the engine's thread between two changes; whether it was the last."""
+        if self._left and self._left[0].piece():
+            self._left.pop(0)
+        if self._left:
+            return False
+        for copy in self._kept.values():
+            copy.finish()
+        self._found = {name: rows() for name, rows in self._whole.items()}
+        return True
+
+    def rows(self) -> dict[str, Rows]:
+        """The rows by relation, after the last piece; in any thread."""
+        return self._found | {name: copy.rows() for name, copy in self._kept.items()}
 
 
 def not_kept(relation: str) -> DataError:
@@ -61,6 +95,8 @@ def inserts(relations: Mapping[str, Rows], program: Program) -> Iterator[ChangeB
     """The rows of relations as changes, each an event of its own; a negative count is of deletes."""
     names = [r.name for r in program.relations]
     for name, (rows, counts) in relations.items():
+        if not len(rows):
+            continue
         places = np.repeat(np.arange(len(rows)), np.abs(counts))
         kinds = (2 * names.index(name) + (counts < 0)).astype(np.int16)
         for start in range(0, len(places), _CHUNK):

@@ -1,30 +1,36 @@
 """A changed program on its way into a running engine: compiled, filled, caught up, then swapped in.
 
-Compiling and filling may go on in a thread while the engine applies events. Only three short steps are
-the engine's own, between messages: to hand over the rows that new maps are filled from, to apply what
-was applied since, and to move the maps that both programs have.
+In the background compiling is done by another process, loading what that has made and filling by a thread,
+while the engine applies events. Only short steps are the engine's own, between messages: to copy the rows
+that new maps are filled from, piece by piece, to apply what was applied since, and to move the maps that both
+programs have.
 """
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from threading import Thread
+from threading import Event, Thread
 from typing import Protocol
 
 import numpy as np
 
 from orderbook.errors import DataError
-from views.compiler.calculus import relations
-from views.compiler.m3_text.m3_link import maps_by_hand
-from views.compiler.program import CompiledProgram
-from views.compiler.types import Kind
+from views.compiler.program import CompiledProgram, ProgramSource, compile_source
 
-from .changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
-from .map_matching import Match, matching, relations_to_fill
-from .relation_rows import Rows, inserts
+from .changes import ChangeBatch
+from .compile_process import compiled_elsewhere
+from .compile_request import CompileRequest, Setting
+from .exchange import exchange
+from .map_matching import Match
+from .plan.statistics import Statistics
+from .rehearsal import rehearse, warm_up
+from .relation_rows import RelationsCopy, Rows, inserts
 from .runtime import Runtime, Watch
+from .yielding import yielding
 
 # How often what was applied meanwhile is caught up in the thread; the engine does the rest itself.
 _ROUNDS = 6
+
+Amend = Callable[[ProgramSource], ProgramSource]
 
 
 class Host(Protocol):
@@ -32,19 +38,32 @@ class Host(Protocol):
 
     program: CompiledProgram
 
-    def start(self, program: CompiledProgram) -> Runtime:
+    @property
+    def compiles(self) -> bool:
+        """Whether its runtimes are compiled code."""
+
+    def setting(self, statistics: Statistics | None) -> Setting:
+        """How a program that is planned by these statistics is compiled for it."""
+
+    def start(self, program: CompiledProgram, statistics: Statistics | None) -> Runtime:
         """A runtime for a program, with empty maps."""
 
     def watches(self, program: CompiledProgram) -> Sequence[Watch]:
         """The watches of all subscriptions as the program has them."""
 
-    def rows_of(self, relation: str) -> Rows:
-        """The rows of a relation now. Raises DataError where they are not kept."""
+    def copy_rows(self, relations: Sequence[str]) -> RelationsCopy:
+        """A copy of the rows of relations, to be made. Raises DataError where they are not kept."""
 
     def finish(self, replacement: "Replacement") -> None:
         """Waits for a replacement; raises what is in its `error`."""
 
-    def become(self, program: CompiledProgram, runtime: Runtime, matches: Mapping[str, Match]) -> None:
+    def become(
+        self,
+        program: CompiledProgram,
+        runtime: Runtime,
+        matches: Mapping[str, Match],
+        statistics: Statistics | None,
+    ) -> None:
         """Goes on with this program, the maps of `matches` taken from the runtime so far."""
 
 
@@ -52,26 +71,35 @@ class Replacement:
     """A handle of `Engine.add_view`, `drop_view` and `replan`.
 
     `done` is whether the engine runs the new program, or never will; then `error` says why, None where
-    it does.
+    it does. What is wrong with SQL is known within milliseconds, also while others are under way.
     """
 
     def __init__(
-        self, host: Host, compiled: Callable[[CompiledProgram], CompiledProgram], background: bool
+        self,
+        host: Host,
+        amend: Amend,
+        statistics: Statistics | None,
+        background: bool,
+        after: "Replacement | None" = None,
     ) -> None:
+        """after: the one before it, where that is not done."""
         self.done = False
         self.error: Exception | None = None
-        self._host = host
-        self._compiled = compiled
-        self._background = background
-        self._next: Callable[[], None] = self._begin
+        self.background = background
+        self._host, self._amend, self._statistics = host, amend, statistics
         self._thread: Thread | None = None
         self._filling = False
         self._log: deque[ChangeBatch] = deque()
-        self._old = host.program
-        self._program = host.program
+        self._program = self._old = host.program
         self._runtime: Runtime | None = None
         self._matches: dict[str, Match] = {}
         self._needed: frozenset[str] = frozenset()
+        self._copy: RelationsCopy | None = None
+        # What the engine will have, as far as is known, once this one is done.
+        self._expected, self._checked = host.program.source, Event()
+        self._next: Callable[[], None] = self._begin
+        if background:
+            self._work(lambda: self._check(after), self._begin)
 
     @property
     def ready(self) -> bool:
@@ -111,73 +139,84 @@ class Replacement:
     def _work(self, step: Callable[[], None], then: Callable[[], None]) -> None:
         """Does a long step, in a thread when in the background; `then` is next."""
         self._next = then
-        if not self._background:
+        if not self.background:
             step()
             return
 
         def guarded() -> None:
             try:
-                step()
+                with yielding():
+                    step()
             except Exception as error:
                 self.error = error
 
         self._thread = Thread(target=guarded, name="orderbook replacement", daemon=True)
         self._thread.start()
 
+    def _check(self, after: "Replacement | None") -> None:
+        """Finds what is wrong before those before it are done; what they come to is checked once more."""
+        try:
+            if after is not None:
+                after._checked.wait()
+                self._expected = after._expected
+            self._expected = self._amend(self._expected)
+        finally:
+            self._checked.set()
+
     def _begin(self) -> None:
         self._old = self._host.program
-        self._work(self._build, self._hand_over)
+        setting = self._host.setting(self._statistics)
+        self._work(lambda: self._build(setting), self._hand_over)
 
-    def _build(self) -> None:
+    def _build(self, setting: Setting) -> None:
         """The program and a runtime whose code is compiled."""
-        self._program = self._compiled(self._old)
-        if self._program.relations[: len(self._old.relations)] != self._old.relations:
+        source, old = self._amend(self._old.source), self._old
+        if source.catalog.relations[: len(old.relations)] != old.relations:
             raise DataError("the new program declares the relations of the running one otherwise")
-        self._runtime = self._host.start(self._program)
-        self._warm_up(self._runtime)
-        by_hand = maps_by_hand(self._old.texts) & maps_by_hand(self._program.texts)
-        matches = matching(self._old.program, self._program.program, by_hand)
-        self._needed = relations_to_fill(self._program.program, matches)
-        for declaration in self._program.program.maps:
-            # What is filled anew is the same, but for the rounding of doubles and M3 written by hand.
-            same = declaration.type.kind is not Kind.DOUBLE and declaration.name not in by_hand
-            if same and matches and relations(declaration.definition) <= self._needed:
-                matches.pop(declaration.name, None)
-        self._matches = matches
-
-    def _warm_up(self, runtime: Runtime) -> None:
-        nothing = ChangeBatch(
-            np.array([-1], np.int16),
-            np.array([CHECKED | END_OF_EVENT | END_OF_MESSAGE], np.uint8),
-            np.zeros((1, 1), np.int64),
-        )
-        for watches in (self._host.watches(self._program), ()):
-            runtime.watch(watches)
-            runtime.apply(nothing, 0)
-        for result in self._program.program.results:
-            list(runtime.rows(result.name))
+        elsewhere = self.background and self._host.compiles
+        if elsewhere:
+            request = CompileRequest(old.source, source, setting)
+            self._program = compiled_elsewhere(request, old.dictionary)
+        else:
+            self._program = compile_source(source, old.dictionary)
+        self._matches, self._needed = exchange(old, self._program, setting.known)
+        watches = self._host.watches(self._program)
+        if elsewhere:
+            by = {id(old): setting.before, id(self._program): self._statistics}
+            rehearse(lambda p: self._host.start(p, by[id(p)]), old, self._program, self._matches, watches)
+        self._runtime = self._host.start(self._program, self._statistics)
+        warm_up(self._runtime, self._program, watches)
 
     def _hand_over(self) -> None:
-        """Takes the rows that new maps are filled from, as they are now."""
+        """Takes the rows that new maps are filled from, as they are when the last piece is copied."""
         if not self._needed:
             self._swap()
             return
-        rows = {name: self._host.rows_of(name) for name in sorted(self._needed)}
-        self._filling = self._background
-        self._work(lambda: self._fill(rows), self._swap)
+        if self._copy is None:
+            self._copy = self._host.copy_rows(sorted(self._needed))
+        copy = self._copy
+        while not copy.piece():
+            if self.background:
+                return
+        self._copy, self._filling = None, self.background
+        self._work(lambda: self._fill(copy.rows()), self._swap)
 
     def _fill(self, rows: Mapping[str, Rows]) -> None:
         for batch in inserts(rows, self._program.program):
             self._apply(batch)
-        for _ in range(_ROUNDS if self._background else 0):
-            for _ in range(len(self._log)):
-                self._apply(self._log.popleft())
+        for _ in range(_ROUNDS if self.background else 0):
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Applies what the engine has applied since the last time."""
+        batches = [self._log.popleft() for _ in range(len(self._log))]
+        if batches:
+            self._apply(_joined(batches))
 
     def _swap(self) -> None:
-        for batch in self._log:
-            self._apply(batch)
+        self._catch_up()
         assert self._runtime is not None
-        self._host.become(self._program, self._runtime, self._matches)
+        self._host.become(self._program, self._runtime, self._matches, self._statistics)
         self._finish()
 
     def _apply(self, batch: ChangeBatch) -> None:
@@ -192,45 +231,19 @@ class Replacement:
         self.done = True
         self._filling = False
         self._log.clear()
+        self._copy = None
         if self.error is not None and self._runtime is not None:
             self._runtime.close()
         self._runtime = None
 
 
-class Replacements:
-    """Replacements in their order: each begins when those before it are done.
-
-    `stepped` is called after each step of one.
-    """
-
-    def __init__(self, stepped: Callable[[Replacement], None]) -> None:
-        self._waiting: deque[Replacement] = deque()
-        self._stepped = stepped
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    @property
-    def first(self) -> Replacement | None:
-        """The one under way."""
-        return self._waiting[0] if self._waiting else None
-
-    def append(self, replacement: Replacement) -> None:
-        self._waiting.append(replacement)
-
-    def advance(self) -> None:
-        """The steps that can be done now."""
-        while self._waiting and self._waiting[0].ready:
-            first = self._waiting[0]
-            first.advance()
-            if first.done:
-                self._waiting.popleft()
-            self._stepped(first)
-
-    def finish(self, last: Replacement) -> None:
-        """Waits until `last` is done; raises what is in its `error`."""
-        while not last.done:
-            self._waiting[0].settle()
-            self.advance()
-        if last.error is not None:
-            raise last.error
+def _joined(batches: Sequence[ChangeBatch]) -> ChangeBatch:
+    """Batches as one, their rows as wide as the widest."""
+    width = max(batch.values.shape[1] for batch in batches)
+    values = np.zeros((sum(map(len, batches)), width), np.int64)
+    at = 0
+    for batch in batches:
+        values[at : at + len(batch), : batch.values.shape[1]] = batch.values
+        at += len(batch)
+    kinds = np.concatenate([batch.kinds for batch in batches])
+    return ChangeBatch(kinds, np.concatenate([batch.flags for batch in batches]), values)

@@ -50,6 +50,10 @@ class Subscribers:
         self._watched = list(self._all)
         runtime.watch([s.watch for s in self._watched])
 
+    def watched(self, firing: Firing) -> Subscription:
+        """Whose watch fired."""
+        return self._watched[firing.watch]
+
     def deliver(self, firing: Firing, version: Version) -> Subscription | None:
         """Calls back; returns the subscription where that raised, which is to end."""
         subscription = self._watched[firing.watch]

@@ -39,3 +39,7 @@ class DataError(OrderbookError):
 
 class ExactnessError(OrderbookError):
     """A sum or product that does not fit 128 bits; names the view."""
+
+
+class CompileError(OrderbookError):
+    """The process that compiles a changed program ended without it; the running one goes on."""

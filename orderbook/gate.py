@@ -1,9 +1,9 @@
 """The engine of a run: callbacks fire only while the books behind their row are valid."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.changes import ChangeBatch
 from engine.engine import Engine
@@ -11,7 +11,7 @@ from engine.live_view import Key, ViewRow
 from engine.map_matching import Match
 from engine.messages import to_message_end
 from engine.relation_rows import Rows, not_kept
-from engine.runtime import Runtime
+from engine.runtime import Firing, Runtime
 from engine.subscriptions import Fire, Granularity, Subscription, Version, ViewEvent
 from orderbook.books import RELATIONS, Books
 from orderbook.events import BookState
@@ -20,6 +20,9 @@ from orderbook.held_callbacks import HeldEvent, SavedRow
 from orderbook.instruments import Instruments
 from orderbook.row_condition import row_condition
 from views.compiler.program import CompiledProgram
+
+if TYPE_CHECKING:
+    from engine.plan.statistics import Statistics
 
 _Behind = tuple[str | None, str | None]
 # Keys of equal names are told apart by a number: symbol, symbol_2.
@@ -60,7 +63,9 @@ class GatedEngine(Engine):
         self.on_callback: Callable[[_Event], object] = _ignore
         self.on_order: Callable[[Mapping[str, Any]], object] = _ignore
         self.on_fill: Callable[[Mapping[str, Any]], object] = _ignore
+        # While `apply_to_call` applies: who is told how far it is, how far, whether a callback was called.
         self._reached: Callable[[int], object] = _ignore
+        self._done, self._called = 0, False
         self._books: Books | None = None
         self._instruments = Instruments(())
         self._behind: dict[_Behind, list[int]] = {}
@@ -70,7 +75,9 @@ class GatedEngine(Engine):
         # Of several changes of a row only the last is told, when `books_changed` is called.
         self.conflating = False
         self.on_program: Callable[[], object] = _ignore
-        self._key_places = _key_places(self.program)
+        self._key_places, self._read = _key_places(self.program), _read(self.program)
+        # Without it no view will be added, and what strategies insert that none reads goes nowhere.
+        self.grows = True
 
     def watch_books(self, books: Books, instruments: Instruments) -> None:
         """From now on callbacks wait for these books."""
@@ -84,9 +91,10 @@ class GatedEngine(Engine):
         when: str | None = None,
         on: Granularity = "message",
         fire: Fire = "edge",
+        ignores: Callable[[Key], bool] | None = None,
     ) -> Subscription:
-        """See `Engine.subscribe`."""
-        gated = _Gated(self, callback, when)
+        """See `Engine.subscribe`; of rows that `ignores` says so of, by their keys, nothing is told."""
+        gated = _Gated(self, callback, when, ignores=ignores)
         gated.subscription = super().subscribe(view, gated, when, on, fire)
         self._gates.append(gated)
         return gated.subscription
@@ -105,13 +113,15 @@ class GatedEngine(Engine):
 
         changes: of books, whole messages. `reached` is called with how many are applied, before callbacks.
         """
-        self._applying = True
+        self._applying, self._called = True, False
         try:
             self._drain()
             self._reached = reached
-            done = self._step(changes, start)
-            while self._message_open and done < len(changes):
-                done = self._step(to_message_end(changes, done), done)
+            done = start
+            while done < len(changes) and not self._called:
+                done = self._step(changes, done)
+                while self._message_open and done < len(changes):
+                    done = self._step(to_message_end(changes, done), done)
             self._reached = _ignore
             self._drain()
         finally:
@@ -126,7 +136,22 @@ class GatedEngine(Engine):
 
     def _advance(self, batch: ChangeBatch, start: int, end: int) -> None:
         super()._advance(batch, start, end)
-        self._reached(end)
+        self._done = end
+
+    def _deliver(self, firings: Iterable[Firing]) -> None:
+        wanted = [firing for firing in firings if not self._ignored(firing)]
+        if wanted:
+            self._called = True
+            self._reached(self._done)
+            super()._deliver(wanted)
+
+    def _ignored(self, firing: Firing) -> bool:
+        """Whether the callback of a firing has said that it would do nothing."""
+        subscription = self._subscribers.watched(firing)
+        callback = subscription.callback
+        if not isinstance(callback, _Gated) or callback.ignores is None:
+            return False
+        return callback.ignores(subscription.layout.key(firing.key))
 
     def watch_rows(self, view: str, callback: _Callback) -> Subscription:
         """Calls back after every message with each row of a view that it changed, valid books or not."""
@@ -134,7 +159,8 @@ class GatedEngine(Engine):
 
     def insert(self, relation: str, row: Mapping[str, Any]) -> None:
         """See `Engine.insert`."""
-        super().insert(relation, row)
+        if self._keeps(relation):
+            super().insert(relation, row)
         if relation == "orders":
             self.on_order(row)
         elif relation == "fills":
@@ -142,21 +168,32 @@ class GatedEngine(Engine):
 
     def update(self, relation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         """See `Engine.update`."""
-        super().update(relation, old, new)
+        if self._keeps(relation):
+            super().update(relation, old, new)
         if relation == "orders":
             self.on_order(new)
 
-    def rows_of(self, relation: str) -> Rows:
-        """See `Engine.rows_of`; what books give out and no view reads is not kept unless asked for."""
-        read = any(t.relation == relation for t in self.program.program.triggers)
-        if self._books is not None and relation in RELATIONS and not read and not self.keeps_rows:
-            raise not_kept(relation)
-        return super().rows_of(relation)
+    def _keeps(self, relation: str) -> bool:
+        """Whether a view reads a relation, or one that does may come."""
+        return self.grows or self.keeps_rows or relation in self._read
 
-    def become(self, program: CompiledProgram, runtime: Runtime, matches: Mapping[str, Match]) -> None:
+    def rows_source(self, relation: str) -> Callable[[], Rows]:
+        """See `Engine.rows_source`; what books give out and no view reads is not kept unless asked for."""
+        kept = relation in self._read or self.keeps_rows
+        if self._books is not None and relation in RELATIONS and not kept:
+            raise not_kept(relation)
+        return super().rows_source(relation)
+
+    def become(
+        self,
+        program: CompiledProgram,
+        runtime: Runtime,
+        matches: Mapping[str, Match],
+        statistics: "Statistics | None",
+    ) -> None:
         """See `Engine.become`."""
-        super().become(program, runtime, matches)
-        self._key_places = _key_places(program)
+        super().become(program, runtime, matches, statistics)
+        self._key_places, self._read = _key_places(program), _read(program)
         self.on_program()
 
     def valid(self, event: _Event) -> bool:
@@ -230,13 +267,19 @@ class GatedEngine(Engine):
 class _Gated:
     """A callback that waits for its row's books."""
 
-    __slots__ = ("_callback", "_engine", "_noted", "_when", "subscription")
+    __slots__ = ("_callback", "_engine", "_noted", "_when", "ignores", "subscription")
 
     subscription: Subscription
 
     def __init__(
-        self, engine: GatedEngine, callback: _Callback, when: str | None, noted: bool = True
+        self,
+        engine: GatedEngine,
+        callback: _Callback,
+        when: str | None,
+        noted: bool = True,
+        ignores: Callable[[Key], bool] | None = None,
     ) -> None:
+        self.ignores = ignores
         self._engine = engine
         self._callback = callback
         self._when = when
@@ -276,6 +319,11 @@ def _key_places(program: CompiledProgram) -> dict[str, list[tuple[str, int]]]:
         view.name: [(match[1], i) for i, key in enumerate(view.keys) if (match := _KEY.fullmatch(key.name))]
         for view in program.views
     }
+
+
+def _read(program: CompiledProgram) -> set[str]:
+    """The relations that views read."""
+    return {trigger.relation for trigger in program.program.triggers}
 
 
 def _ignore(*_: object) -> None:

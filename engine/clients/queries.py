@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from engine.yielding import yielding
 from views.compiler.program import CompiledProgram
 
 from .duckdb_run import Running, run
 from .ibis_sql import Question, question_text
 from .query_plan import QueryPlan, QueryPlanner
-from .snapshot import Snapshot, snapshot
+from .snapshot import Snapshot, snapshot, snapshot_between
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -25,13 +26,15 @@ def query(engine: "Engine", sql: Question) -> pl.DataFrame:
 
 async def query_async(engine: "Engine", sql: Question) -> pl.DataFrame:
     """See `ClientInterface.query_async`."""
-    plan = await asyncio.to_thread(planned, engine.program, sql)
-    taken, running = snapshot(engine, plan.reads), Running()
-    try:
-        return await asyncio.to_thread(answered, plan, taken, running)
-    except asyncio.CancelledError:
-        running.stop()
-        raise
+    running = Running()
+    with yielding():
+        plan = await asyncio.to_thread(planned, engine.program, sql)
+        taken = await snapshot_between(engine, plan.reads)
+        try:
+            return await asyncio.to_thread(answered, plan, taken, running)
+        except asyncio.CancelledError:
+            running.stop()
+            raise
 
 
 def planned(program: CompiledProgram, sql: Question) -> QueryPlan:

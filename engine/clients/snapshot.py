@@ -1,5 +1,6 @@
 """Rows of views and relations at one moment: copied on the engine's thread, made tables in any other."""
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -8,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.changes import NULL_CODE
-from engine.relation_rows import Rows
+from engine.relation_rows import RelationsCopy, Rows
 from engine.row_format import RowFormat
 from engine.subscriptions import Version
 from orderbook.arrow_columns import column_array
@@ -29,12 +30,13 @@ class Snapshot:
     """What an engine held after one event.
 
     views: by name, how rows are read, and int64[n, words of the key and of the row]. relations: by name, the
-    declaration, and the rows with how often each stands.
+    declaration; their rows are in `copied`.
     """
 
     version: Version
     views: Mapping[str, tuple[Result, np.ndarray]]
-    relations: Mapping[str, tuple[Relation, Rows]]
+    relations: Mapping[str, Relation]
+    copied: RelationsCopy
     dictionary: Dictionary
 
     def tables(self) -> dict[str, pa.Table]:
@@ -42,9 +44,9 @@ class Snapshot:
 
         Types are those of `table_schema`. Raises DataError for a value of more than 38 digits.
         """
-        words = self.dictionary
-        views = {name: view_table(result, rows, words) for name, (result, rows) in self.views.items()}
-        relations = {name: relation_table(one, rows, words) for name, (one, rows) in self.relations.items()}
+        words, rows = self.dictionary, self.copied.rows()
+        views = {name: view_table(result, own, words) for name, (result, own) in self.views.items()}
+        relations = {name: relation_table(one, rows[name], words) for name, one in self.relations.items()}
         return views | relations
 
 
@@ -53,20 +55,43 @@ def snapshot(engine: "Engine", names: Iterable[str]) -> Snapshot:
 
     On the engine's thread. Raises DataError for a relation whose rows are not kept, saying what to do.
     """
-    views, relations = {}, {}
+    names = tuple(names)
+    copy = _copy(engine, names)
+    while not copy.piece():
+        pass
+    return _taken(engine, names, copy)
+
+
+async def snapshot_between(engine: "Engine", names: Iterable[str]) -> Snapshot:
+    """`snapshot` whose rows of relations are copied piece by piece, between what the loop does besides.
+
+    In the loop of the engine's thread. All is as of the moment of the last piece.
+    """
+    names = tuple(names)
+    copy = _copy(engine, names)
+    while not copy.piece():
+        await asyncio.sleep(0)
+    return _taken(engine, names, copy)
+
+
+def _copy(engine: "Engine", names: Iterable[str]) -> RelationsCopy:
+    wanted = [name for name in names if name not in engine.views]
+    for name in wanted:
+        _check_kept(engine, name)
+    return engine.copy_rows(wanted)
+
+
+def _taken(engine: "Engine", names: Iterable[str], copied: RelationsCopy) -> Snapshot:
     declared = {relation.name: relation for relation in engine.program.relations}
-    for name in names:
-        if name in engine.views:
-            view = engine[name]
-            views[name] = view.layout.result, view.row_words()
-        else:
-            relations[name] = declared[name], _kept_rows(engine, name)
-    return Snapshot(engine.version, views, relations, engine.dictionary)
+    relations = {name: declared[name] for name in names if name in declared}
+    live = [engine[name] for name in names if name not in declared]
+    views = {view.name: (view.layout.result, view.row_words()) for view in live}
+    return Snapshot(engine.version, views, relations, copied, engine.dictionary)
 
 
-def _kept_rows(engine: "Engine", relation: str) -> Rows:
+def _check_kept(engine: "Engine", relation: str) -> None:
     try:
-        return engine.rows_of(relation)
+        engine.rows_source(relation)
     except DataError:
         raise DataError(
             f"the rows of {relation} are not kept, so they cannot be queried; query a view "

@@ -1,4 +1,4 @@
-"""A compiled program with a view more or fewer, its relations in the same order."""
+"""What a program is compiled from, with a view more or fewer; its relations stay in their order."""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -10,45 +10,48 @@ from views.compiler.binding.declaration_grammar import CreateRelation, CreateVie
 from views.compiler.binding.dialect import parse
 from views.compiler.m3_text.m3_link import is_m3
 
-from .program import CompiledProgram, SourceText, Sql, compile_texts, texts_of
+from .program import ProgramSource, SourceText, Sql, bound_source, texts_of
 
 
 def with_views(
-    compiled: CompiledProgram, sql: Sql, params: Mapping[str, Parameter] | None = None
-) -> CompiledProgram:
-    """The program with the streams, tables and views of `sql` as well; `sql` may read its views.
+    source: ProgramSource, sql: Sql, params: Mapping[str, Parameter] | None = None
+) -> ProgramSource:
+    """The source with the streams, tables and views of `sql` as well; `sql` may read its views.
 
-    Raises SqlError as `compile_views` does, also for a name that is taken, and UserError for a parameter
+    Raises SqlError as `bound_source` does, also for a name that is taken, and UserError for a parameter
     that has another value already.
     """
-    parameters = dict(compiled.parameters)
+    parameters = dict(source.parameters)
     for name, value in (params or {}).items():
         if parameters.setdefault(name, value) != value:
             raise UserError(
                 f"parameter {name} is {parameters[name]} in the running program, not {value}; rename it"
             )
     added = texts_of(sql)
-    predeclared = {r.name for r in compiled.relations}
+    predeclared = {r.name for r in source.catalog.relations}
     for file, text in added:
         for statement in () if is_m3(file, text) else parse(file, text):
             tree = statement.tree
             if isinstance(tree, CreateRelation) and tree.this.name.lower() in predeclared:
                 raise statement.text.error(f"{tree.this.name} is declared already", tree.this)
-    return compile_texts((*compiled.texts, *added), parameters, compiled.dictionary, compiled.levels)
+    return bound_source((*source.texts, *added), parameters, source.levels)
 
 
-def without_view(compiled: CompiledProgram, view: str) -> CompiledProgram:
-    """The program without one of its views.
+def without_view(source: ProgramSource, view: str) -> ProgramSource:
+    """The source without one of its views.
 
-    Raises DataError where another view reads it and for one declared in M3, SqlError where M3 reads its maps.
+    Raises DataError for a view that is not there, one declared in M3, and one that another view reads.
     """
-    if not any(v.name == view for v in compiled.catalog.views):
-        raise DataError(f"view {view} is declared in M3, which is not dropped; compile without it")
-    readers = [v.name for v in compiled.catalog.views if v.name != view and view in _views_read(v.query)]
+    catalog = source.catalog
+    if not any(v.name == view for v in catalog.views):
+        if any(is_m3(*text) for text in source.texts):
+            raise DataError(f"view {view} is declared in M3, which is not dropped; compile without it")
+        raise DataError(f"no view {view!r} any more")
+    readers = [v.name for v in catalog.views if v.name != view and view in _views_read(v.query)]
     if readers:
         raise DataError(f"view {view} is read by {', '.join(readers)}; drop {readers[0]} first")
-    kept = tuple(text for text in compiled.texts for text in _without(text, view, compiled.catalog))
-    return compile_texts(kept, compiled.parameters, compiled.dictionary, compiled.levels)
+    kept = tuple(text for text in source.texts for text in _without(text, view, catalog))
+    return bound_source(kept, source.parameters, source.levels)
 
 
 def _without(text: SourceText, view: str, catalog: Catalog) -> list[SourceText]:

@@ -37,6 +37,16 @@ SourceText = tuple[str | None, str]
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramSource:
+    """What a program is compiled from: texts and parameters, how much of views is kept, the bound catalog."""
+
+    texts: tuple[SourceText, ...]
+    parameters: Mapping[str, Parameter]
+    levels: Levels
+    catalog: Catalog
+
+
+@dataclass(frozen=True, slots=True)
 class CompiledProgram:
     """What SQL texts compile to: the bound catalog, its views in the calculus, and the M3 program.
 
@@ -67,6 +77,11 @@ class CompiledProgram:
     def relations(self) -> tuple[Relation, ...]:
         """All declared streams and tables, in order."""
         return self.catalog.relations
+
+    @property
+    def source(self) -> ProgramSource:
+        """What it was compiled from."""
+        return ProgramSource(self.texts, dict(self.parameters), self.levels, self.catalog)
 
     def changes(self, frame: "pl.DataFrame") -> "ChangeBatch":
         """A polars frame of changes, checked and encoded for `Engine.apply`, in the order of its rows.
@@ -122,19 +137,31 @@ def compile_texts(
     levels: Levels = Levels(),
 ) -> CompiledProgram:
     """`compile_views` of texts that have been read."""
-    parameters = MappingProxyType(dict(params))
-    by_hand = [t for t in texts if is_m3(*t)]
-    catalog = bind([t for t in texts if not is_m3(*t)], parameters)
+    return compile_source(bound_source(texts, params, levels), dictionary)
+
+
+def bound_source(
+    texts: Sequence[SourceText], params: Mapping[str, Parameter], levels: Levels = Levels()
+) -> ProgramSource:
+    """Texts with their SQL bound, which is quick; M3 is read by `compile_source`. Raises SqlError."""
+    catalog = bind([t for t in texts if not is_m3(*t)], params)
+    return ProgramSource(tuple(texts), dict(params), levels, catalog)
+
+
+def compile_source(source: ProgramSource, dictionary: Dictionary | None = None) -> CompiledProgram:
+    """The program of what has been bound. Raises SqlError for a view that is too large, and for wrong M3."""
+    catalog, levels = source.catalog, source.levels
     relations = {r.name: r for r in catalog.relations}
     try:
         views, compiled = _compiled(catalog, relations, {v.name: levels.of(v) for v in catalog.views})
     except TooMuchWorkError as error:
-        raise _too_large(error.view, texts) from None
+        raise _too_large(error.view, source.texts) from None
+    by_hand = [t for t in source.texts if is_m3(*t)]
     program = linked(replace(compiled, relations=catalog.relations), by_hand)
     views += tuple(view_of(r) for r in program.results[len(views) :])
     words = Dictionary() if dictionary is None else dictionary
-    text = program_text(program)
-    return CompiledProgram(catalog, views, program, text, parameters, words, tuple(texts), levels)
+    text, parameters = program_text(program), MappingProxyType(dict(source.parameters))
+    return CompiledProgram(catalog, views, program, text, parameters, words, source.texts, levels)
 
 
 def _compiled(
