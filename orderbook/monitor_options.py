@@ -5,8 +5,10 @@ from typing import Annotated
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from orderbook.operation_options import TOKEN, is_loopback_host
+from orderbook.operation_options import Token, check_token
 from orderbook.option_types import Section, Text, matching
+
+_ORIGIN = r"(https?://[A-Za-z0-9.-]+(:\d{1,5})?)?"
 
 
 class AlertRule(Section):
@@ -18,21 +20,24 @@ class AlertRule(Section):
 
 
 class MonitorOptions(Section):
-    """The monitor of `orderbook run`. A `host` that is not loopback needs a `token`.
+    """The monitor of `orderbook run`. A `host` that is not loopback, and an `origin`, need a `token`.
 
     `port`: where it is taken, the next free one. `token`: what clients must give to change anything; without
-    one nobody can.
+    one nobody can. `origin`: where a proxy serves the page, "" for none.
     """
 
     enabled: bool = True
     port: Annotated[int, Field(ge=0, le=65535)] = 8799
     host: Text = "127.0.0.1"
-    token: Annotated[str, matching(TOKEN, "visible ASCII characters without spaces"), Field(repr=False)] = ""
+    origin: Annotated[str, matching(_ORIGIN, 'an origin such as "https://desk.example"')] = ""
+    token: Token = ""
     alerts: Annotated[tuple[AlertRule, ...], Field(strict=False)] = ()
 
     @field_validator("token")
     @classmethod
     def _needed(cls, token: str, info: ValidationInfo) -> str:
-        if not token and info.data.get("enabled") and not is_loopback_host(info.data.get("host", "")):
-            raise PydanticCustomError("token", "a token, because monitor.host is not loopback")
+        if info.data.get("enabled"):
+            check_token(token, "monitor", info.data.get("host", ""))
+            if info.data.get("origin") and not token:
+                raise PydanticCustomError("token", "a token, because monitor.origin lets others in")
         return token

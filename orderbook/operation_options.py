@@ -8,7 +8,9 @@ from pydantic_core import PydanticCustomError
 
 from orderbook.option_types import File, Section, Text, matching
 
-TOKEN = r"[!-~]*"
+Token = Annotated[
+    str, matching(r"[!-~]*", "visible ASCII characters without spaces"), Field(repr=False)
+]
 
 
 class MetricsOptions(Section):
@@ -16,13 +18,13 @@ class MetricsOptions(Section):
 
     port: Annotated[int, Field(ge=0, le=65535)] = 0
     host: Text = "127.0.0.1"
-    token: Annotated[str, matching(TOKEN, "visible ASCII characters without spaces"), Field(repr=False)] = ""
+    token: Token = ""
 
     @field_validator("token")
     @classmethod
     def _needed(cls, token: str, info: ValidationInfo) -> str:
-        if not token and info.data.get("port") and not is_loopback_host(info.data.get("host", "")):
-            raise PydanticCustomError("token", "a token, because metrics.host is not loopback")
+        if info.data.get("port"):
+            check_token(token, "metrics", info.data.get("host", ""))
         return token
 
 
@@ -32,6 +34,12 @@ class LoggingOptions(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["text", "json"] = "text"
     file: File | None = None
+
+
+def check_token(token: str, section: str, host: str) -> None:
+    """Raises where others can reach what a section of the configuration serves, and there is no token."""
+    if not token and not is_loopback_host(host):
+        raise PydanticCustomError("token", f"a token, because {section}.host is not loopback")
 
 
 def is_loopback_host(host: str) -> bool:

@@ -19,6 +19,7 @@ from orderbook.gate import GatedEngine
 from orderbook.generate import generate, synthetic_instruments
 from orderbook.live_run import LiveRun
 from orderbook.monitor import run_monitor
+from orderbook.monitor.access import Access
 from orderbook.monitor.run_monitor import RunMonitor
 from orderbook.monitor.server import MonitorServer
 from orderbook.monitor.server_process import ServerProcess
@@ -63,7 +64,8 @@ class ServerThread(ServerProcess):
 
     def start(self) -> socket.socket:
         own, theirs = socket.socketpair()
-        self.served = MonitorServer(self._options.host, self._options.token, self._socket, theirs)
+        access = Access(self._options.host, self._options.token, self._options.origin)
+        self.served = MonitorServer(access, self._socket, theirs)
         self.runner = asyncio.Runner()
         self.loop = self.runner.get_loop()
         self._thread = threading.Thread(target=self._serve)

@@ -243,4 +243,8 @@ def test_a_taken_port_is_passed_over_and_a_host_needs_its_token() -> None:
         ServerProcess(MonitorOptions(port=1, host="203.0.113.1", token=TOKEN))
     with pytest.raises(ConfigurationError, match=r"monitor\.host is not loopback"):
         load_configuration(None, {"monitor.host": "0.0.0.0"})
+    with pytest.raises(ConfigurationError, match=r"monitor\.origin"):
+        load_configuration(None, {"monitor.origin": "https://desk.example"})
+    with pytest.raises(ConfigurationError, match="an origin such as"):
+        load_configuration(None, {"monitor.origin": "desk.example/x", "monitor.token": TOKEN})
     assert json.dumps(load_configuration(None, {}).monitor.model_dump())

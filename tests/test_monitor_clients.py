@@ -220,6 +220,26 @@ def test_hosts_and_origins(host: str | None, origin: str | None, refused: bool) 
     assert (Access("monitor.lan", "").refusal(host, origin) is not None) == refused
 
 
+@pytest.mark.parametrize(
+    ("host", "origin", "refused"),
+    [
+        ("desk.example", "https://desk.example", False),
+        ("127.0.0.1:8799", "https://desk.example", False),
+        ("127.0.0.1:8799", "http://127.0.0.1:8799", False),
+        ("desk.example", None, False),
+        ("desk.example", "http://desk.example.evil.example", True),
+        ("127.0.0.1:8799", "https://evil.example", True),
+        ("evil.example", "https://desk.example", True),
+    ],
+)
+def test_a_proxy_s_origin(host: str, origin: str | None, refused: bool) -> None:
+    access = Access("127.0.0.1", TOKEN, "https://desk.example")
+    assert (access.refusal(host, origin) is not None) == refused
+    # It says nothing of who is behind it.
+    assert not access.may_read(None, None)
+    assert access.may_read(f"Bearer {TOKEN}", None)
+
+
 def test_beyond_loopback_reading_needs_the_token() -> None:
     local, far = Access("127.0.0.1", ""), Access("0.0.0.0", TOKEN)
     assert local.may_read(None, None)

@@ -33,22 +33,27 @@ class Access:
     """Lets in requests that name the server as it is served, and pages that it has itself given out.
 
     A page of another site can make a browser send anything here, also under a name of its own that resolves
-    to this machine. So Host must be an address, `localhost` or the configured name, and an Origin, which
-    browsers send with a websocket, the same as Host. Programs send no Origin and are let in.
+    to this machine. So Host must be an address, `localhost` or a configured name, and an Origin, which
+    browsers send with a websocket, the same as Host, or the configured one. Programs send none and get in.
+
+    host: that listens. origin: where a proxy serves the page to others, "" for none.
     """
 
-    def __init__(self, host: str, token: str) -> None:
-        self._host = host.lower()
-        self.local = is_loopback_host(host)
+    def __init__(self, host: str, token: str, origin: str = "") -> None:
+        self._origin = origin.lower()
+        proxied = _authority(self._origin.partition("://")[2])
+        self._names = {"localhost", host.lower(), *([] if proxied is None else proxied[:1])}
+        # What a proxy hands on comes from this machine, whoever sent it.
+        self.local = is_loopback_host(host) and not origin
         self._token = token
         self.changes_allowed = bool(token)
 
     def refusal(self, host: str | None, origin: str | None) -> str | None:
         """Why a request with these headers is refused; None where it is not."""
         named = None if host is None else _authority(host)
-        if named is None or not (named[0] in ("localhost", self._host) or _is_address(named[0])):
+        if named is None or not (named[0] in self._names or _is_address(named[0])):
             return f"no server of this name: {host}"
-        if origin is None:
+        if origin is None or (self._origin and origin.lower() == self._origin):
             return None
         scheme, _, rest = origin.partition("://")
         page, usual = _authority(rest), _PORTS.get(scheme)

@@ -45,11 +45,11 @@ _logger = logging.getLogger("orderbook.monitor")
 class MonitorServer:
     """Serves clients until the run closes the line.
 
-    host, token: as configured. listening: what clients connect to. line: the stream to the run.
+    access: who is let in. listening: what clients connect to. line: the stream to the run.
     """
 
-    def __init__(self, host: str, token: str, listening: socket.socket, line: socket.socket) -> None:
-        self._access = Access(host, token)
+    def __init__(self, access: Access, listening: socket.socket, line: socket.socket) -> None:
+        self._access = access
         self._socket, self._line = listening, line
         self._writer: asyncio.StreamWriter | None = None
         self._numbers = count(1)
@@ -124,10 +124,13 @@ class MonitorServer:
     async def _health(self, _: HTTPConnection) -> Response:
         silence = self.hub.silence
         status = "ok" if silence < SILENT_SECONDS else "silent"
-        return JSONResponse(
-            {"status": status, "silent_seconds": round(silence, 3), "clients": len(self.hub.members)},
-            200 if status == "ok" else 503,
-        )
+        told = {
+            "status": status,
+            "silent_seconds": round(silence, 3),
+            "clients": len(self.hub.members),
+            "token": not self._access.local,
+        }
+        return JSONResponse(told, 200 if status == "ok" else 503)
 
     async def _client(self, websocket: WebSocket) -> None:
         await websocket.accept()

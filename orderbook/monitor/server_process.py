@@ -56,7 +56,9 @@ class ServerProcess:
             )
         assert self._process.stdin is not None
         with self._process.stdin as pipe:
-            pipe.write(json.dumps({"host": self._options.host, "token": self._options.token}).encode())
+            options = self._options
+            access = {"host": options.host, "token": options.token, "origin": options.origin}
+            pipe.write(json.dumps(access).encode())
         return own
 
     def close(self) -> None:

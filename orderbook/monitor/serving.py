@@ -1,7 +1,7 @@
 """The process of the monitor's server: `python -m orderbook.monitor.serving SOCKET LINE`, started by a run.
 
 SOCKET and LINE are descriptors: of the socket that clients connect to, and of the line to the run. Standard
-input has the configured host and token, which other users of the machine must not see among its arguments.
+input has what `Access` takes: other users of the machine must not see a token among the arguments.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 
+from orderbook.monitor.access import Access
 from orderbook.monitor.letters import Logged
 from orderbook.monitor.server import MonitorServer
 
@@ -33,10 +34,8 @@ class _RunLog(logging.Handler):
 def main(listening: int, line: int) -> None:
     """Serve until the run ends."""
     os.nice(_NICE)
-    options = json.load(sys.stdin)
-    server = MonitorServer(
-        options["host"], options["token"], socket.socket(fileno=listening), socket.socket(fileno=line)
-    )
+    access = Access(**json.load(sys.stdin))
+    server = MonitorServer(access, socket.socket(fileno=listening), socket.socket(fileno=line))
     logging.getLogger().addHandler(_RunLog(server))
     asyncio.run(server.serve())
 

@@ -6,7 +6,7 @@ import { Layout } from "./core/layout.js";
 import { drawTimes } from "./core/scheduler.js";
 import { keyOf, Store } from "./core/store.js";
 import { bannerIn, Strip } from "./core/strip.js";
-import { askToken, knownToken } from "./core/token.js";
+import { askToken, forgetToken, knownToken } from "./core/token.js";
 import { HeatPane } from "./heatmap/pane.js";
 import { LadderPane } from "./ladder/pane.js";
 import { AlertsPane } from "./panes/alerts.js";
@@ -69,13 +69,18 @@ listenForKeys(
   (number) => store.instruments[number - 1] && store.select(keyOf(store.instruments[number - 1])),
 );
 
-// Beyond loopback nothing is told without the token, and a refusal cannot be told from a server that is away.
-const local = /^(localhost|127\.[\d.]+|\[::1\])$/.test(location.hostname);
-let asked = local || knownToken() !== "";
-connection.on("state", (state) => {
-  if (asked || state !== "disconnected" || connection.messages) return;
-  asked = true;
-  askToken();
+// A websocket that is refused for want of the token looks as one to a server that is away.
+let asking = false;
+connection.on("lost", async () => {
+  if (asking || connection.messages) return;
+  asking = true;
+  try {
+    const { token } = await (await fetch("health")).json();
+    if (token) forgetToken();
+    asking = token && (await askToken()) === "";
+  } catch {
+    asking = false;
+  }
 });
 
 /** What tests and the curious may read; nothing can be changed through it. */

@@ -10,7 +10,8 @@ const CHECK = 200;
 /** Milliseconds for the answer to a request. */
 const PATIENCE = 30_000;
 
-/** Emits "state" whenever `state` changes: "connecting", "live", "stale" or "disconnected". */
+/** Emits "state" whenever `state` changes: "connecting", "live", "stale" or "disconnected"; "lost" whenever a
+ *  connection ends or is refused. */
 export class Connection extends Emitter {
   #url;
   #socket = null;
@@ -139,6 +140,7 @@ export class Connection extends Emitter {
     }
     this.#requests.clear();
     this.#become("disconnected");
+    this.emit("lost");
     // Spread, so that the pages of many desks do not come back in one instant.
     this.#timer = setTimeout(() => this.#open(), this.#wait * (0.75 + Math.random() / 2));
     this.#wait = Math.min(LONGEST_WAIT, this.#wait * 2);
