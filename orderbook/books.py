@@ -175,8 +175,23 @@ class Books:
 
     def best(self, instrument: int) -> tuple[int | None, int | None]:
         """The best bid and the best ask in ticks, None where a side is empty."""
-        bids, asks = (self.levels(instrument, side, 1)["price"].tolist() for side in (Side.BID, Side.ASK))
-        return (bids[0] if bids else None, asks[0] if asks else None)
+        if self._book(instrument)["orders"] and not self._track:
+            bids, asks = (self.levels(instrument, side, 1)["price"].tolist() for side in (Side.BID, Side.ASK))
+            return (bids[0] if bids else None, asks[0] if asks else None)
+        bid, ask = ladder.best_keys(self._ladders[2 * instrument], self._ladders[2 * instrument + 1])
+        return (None if bid == ladder.NO_KEY else bid, None if ask == ladder.NO_KEY else -ask)
+
+    def at(self, instrument: int, side: Side, price: int) -> np.ndarray:
+        """The orders, or the level with id 0, that rest at a price in ticks: order_table.ROW[n], in no
+        order."""
+        book, levels = self._book(instrument), self._ladders[2 * instrument + side]
+        volume, count = ladder.level_of(levels, price if side == BID else -price)
+        if book["orders"]:
+            out = np.zeros(count if self._track else int(levels["rows"]), order_table.ROW)
+            return out[: order_table.copy_at(book, int(side), price, out.ctypes.data, len(out))]
+        out = np.zeros(1 if volume else 0, order_table.ROW)
+        out["price"], out["volume"], out["ts"], out["side"] = price, volume, count, side
+        return out
 
     def resting(self, instrument: int) -> np.ndarray:
         """All orders, or levels with id 0, that rest: order_table.ROW[n], in no order."""

@@ -44,7 +44,7 @@ LADDER = np.dtype(
 _FIRST_CAPACITY = 3
 _MERGED = LEVELS_OF_BLOCK // 2
 # Fills the keys of a block past its last level, so that a search may compare with all of them.
-_NO_KEY = 2**63 - 1
+NO_KEY = 2**63 - 1
 _HEADER_BYTES = 16
 _LEVELS = _HEADER_BYTES + 8 * LEVELS_OF_BLOCK
 _LEVEL_BYTES = LEVEL.itemsize
@@ -79,7 +79,7 @@ def _set_count(block: int, count: int) -> None:
     """Sets the number of levels of a block, and its keys past them."""
     store(block, count)
     for position in range(count, LEVELS_OF_BLOCK):
-        store(_key_address(block, position), _NO_KEY)
+        store(_key_address(block, position), NO_KEY)
 
 
 @jit()
@@ -128,6 +128,22 @@ def best_key(ladder: Record) -> int:
     """The key of the best level; the ladder has at least one."""
     block = _address(ladder, ladder.blocks - 1)
     return _key(block, load(block) - 1)
+
+
+@jit()
+def best_keys(bids: Record, asks: Record) -> tuple[int, int]:
+    """The keys of the best bid and the best ask, NO_KEY where a side is empty."""
+    return (best_key(bids) if bids.blocks else NO_KEY, best_key(asks) if asks.blocks else NO_KEY)
+
+
+@jit()
+def level_of(ladder: Record, key: int) -> tuple[int, int]:
+    """The volume and the `extra` of the level with a key; (0, 0) where there is none."""
+    address = find(ladder, key)
+    if address == 0:
+        return 0, 0
+    level = level_at(address)
+    return level.volume, level.extra
 
 
 @jit()
@@ -200,7 +216,7 @@ def _remove_at(pool: int, ladder: Record, number: int, position: int) -> None:
     block = _address(ladder, number)
     count = load(block) - 1
     _move_levels(block, position + 1, block, position, count - position)
-    store(_key_address(block, count), _NO_KEY)
+    store(_key_address(block, count), NO_KEY)
     store(block, count)
     ladder.levels -= 1
     if count == 0:

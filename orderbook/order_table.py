@@ -279,3 +279,20 @@ def copy_rows(book: Record, out: int) -> int:
                 move(source, out + ROW_BYTES * copied, ROW_WORDS)
                 copied += 1
     return copied
+
+
+@jit()
+def copy_at(book: Record, side: int, price: int, out: int, most: int) -> int:
+    """Copies the orders of a side at a price, at most so many, to ROW[most] at address `out`, in no order;
+    returns how many."""
+    copied = entry = 0
+    while book.directory and entry < 1 << book.depth and copied < most:
+        word = load(book.directory + 8 * entry)
+        entry += _span(book, entry)
+        for position in range(_mask(word) + 1):
+            source = _row(word & ~_CLASS_BITS, position)
+            row = row_at(source)
+            if row.volume and row.price == price and row.side == side and copied < most:
+                move(source, out + ROW_BYTES * copied, ROW_WORDS)
+                copied += 1
+    return copied

@@ -90,6 +90,7 @@ class Pipeline:
         # Whether the last message goes on; of the item at hand, how far it is, and who is told of messages.
         self._open, self._place = False, 0
         self._noted: Callable[[int], object] = lambda _: None
+        self._times: np.ndarray | None = None
         self._relations: BookRelations | None = None
         self._receive_time = 0
         self._ticker = Ticker(resolution)
@@ -127,19 +128,25 @@ class Pipeline:
             list(self.engine[view].items())
         if self.books is not None:
             self.books.apply(np.empty(0, EVENT))
+        self.host.warm_up()
 
     def start(self) -> None:
         """Tell the strategies that events will come."""
         self.host.start()
 
     def apply(
-        self, item: Item | TickItem, pace: Pace = "batch", noted: Callable[[int], object] = lambda _: None
+        self,
+        item: Item | TickItem,
+        pace: Pace = "batch",
+        noted: Callable[[int], object] = lambda _: None,
+        times: np.ndarray | None = None,
     ) -> None:
         """Apply a batch of events, changes of relations, or the time that has come.
 
         noted: called with the place of an event in the batch before its message can be told to anyone.
+        times: int64[n], ns, of events: the time of the run; without it, that of their messages.
         """
-        self._receive_time, self._place, self._noted = 0, 0, noted
+        self._receive_time, self._place, self._noted, self._times = 0, 0, noted, times
         if isinstance(item, TickItem):
             self._tick(item.time)
         elif isinstance(item, ChangeItem):
@@ -241,19 +248,30 @@ class Pipeline:
             received = int(events[whole[0]]["receive_time"]) if live and self.measures else 0
             self._receive_time = received
             self._together.apply(
-                events, whole, lambda n: self._apply_events(events, False, live, whole[n], whole[n + 1])
+                events,
+                whole,
+                self._run_times(events, whole[:-1]),
+                lambda n: self._apply_events(events, False, live, whole[n], whole[n + 1]),
             )
             if received:
                 self.to_views.record(time.time_ns() - received)
         if bounds[-1] < len(events):
             self._apply_events(events, False, live, bounds[-1])
 
+    def _run_times(self, events: np.ndarray, starts: np.ndarray) -> np.ndarray:
+        """The times of the run, int64[m], ns, at the messages that begin there; they never go back."""
+        if self._times is not None:
+            times = self._times[self._place + starts]
+        else:
+            first = events[["receive_time", "exchange_time"]].take(starts)
+            times = np.where(first["receive_time"], first["receive_time"], first["exchange_time"])
+        return np.maximum.accumulate(np.maximum(times, self.host.now))
+
     def at_message(self, start: int, events: np.ndarray) -> None:
         """A message is at hand, which begins there in what is applied; see `together.Feed`."""
         first = events[0]
         self.time = int(first["receive_time"]) or int(first["exchange_time"])
         self._noted(self._place + start)
-        self.host.begin(self.time, events)
 
     def translated(self, changes: ChangeBatch) -> ChangeBatch:
         """Changes of books as those of the engine's relations."""
@@ -269,6 +287,7 @@ class Pipeline:
         if live and self.measures:
             self._receive_time = int(events[0]["receive_time"])
         self.at_message(start, events)
+        self.host.begin(self.time if self._times is None else int(self._times[self._place + start]), events)
         self._behind.note(events)
         self._open = not events[-1]["flags"] & _LAST
         changes = self.books.apply(events)

@@ -1,11 +1,12 @@
-"""Messages applied together while no order is at work, with the same outcome as one after the other.
+"""Messages applied together, with the same outcome as one after the other.
 
-A batch goes through books and views in compiled loops, up to the end of a message in which a callback is
+A batch goes through the books, then through the views, in compiled loops: up to a message that may concern an
+order at work or a strategy's clock (see `strategies.concerns`), or to the end of one in which a callback is
 called. Then the books are ahead of that message. What a strategy orders there must not see that, so second
 books follow behind, as far as orders need them; they catch up in compiled code as well.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -17,8 +18,10 @@ from orderbook.dictionary import Dictionary
 from orderbook.events import Flag
 from orderbook.gate import GatedEngine
 from orderbook.instruments import Instruments
+from strategies.concerns import Window
 from strategies.host import StrategyHost
 from strategies.simulation.market_books import BooksAtHand
+from views.compiler.program import CompiledProgram
 
 _LAST = int(Flag.LAST)
 # Messages of one run, and events that the second books let wait.
@@ -44,7 +47,7 @@ class BooksBehind:
 
     def note(self, events: np.ndarray) -> None:
         """The first books apply these."""
-        if self._books is not None:
+        if self._books is not None and len(events):
             self._waiting.append(events)
             self._count += len(events)
             if self._count > _WAITING:
@@ -79,72 +82,136 @@ class Together:
     def __init__(self, feed: Feed, at_hand: BooksAtHand, first: Books, behind: BooksBehind) -> None:
         self._feed, self._at_hand, self._first, self._behind = feed, at_hand, first, behind
 
-    def apply(self, events: np.ndarray, bounds: Sequence[int], one: Callable[[int], None]) -> None:
-        """Applies the messages that lie between `bounds`; `one` applies the message of a number alone."""
-        count, number = len(bounds) - 1, 0
+    def apply(
+        self, events: np.ndarray, bounds: np.ndarray, times: np.ndarray, one: Callable[[int], None]
+    ) -> None:
+        """Applies the messages that lie between `bounds`, int64[m + 1]; `one` applies one, by its number.
+
+        times: int64[m], ns, the run's at each.
+        """
+        count, number = len(times), 0
         while number < count:
-            if self._feed.host.busy or count - number == 1:
+            if count - number == 1:
                 one(number)
                 number += 1
             else:
                 last = min(number + _MOST, count)
-                self._run(events, bounds[number : last + 1])
+                self._run(events, bounds[number : last + 1], times[number:last])
                 number = last
 
-    def _run(self, events: np.ndarray, bounds: Sequence[int]) -> None:
-        """Applies the messages between bounds while nothing is at work; then one after the other."""
-        host, engine = self._feed.host, self._feed.engine
-        own = events[bounds[0] : bounds[-1]]
-        starts = np.array(bounds) - bounds[0]
+    def _run(self, events: np.ndarray, bounds: np.ndarray, times: np.ndarray) -> None:
+        host = self._feed.host
         self._behind.begin()
-        counts = np.zeros(len(own), np.int64)
-        raw = self._first.apply(own, counts)
-        # How many changes there are up to the end of each message.
-        ends = np.concatenate([[0], np.cumsum(counts)])[starts[1:]]
-        step, at, noted = host.step, -1, 0
+        run = _Run(self._feed, self._first, events, bounds, times)
+        step, number, count = host.step, 0, len(times)
+        while number < count:
+            concerned = host.next_concerned(run.window, number)
+            while number < concerned and not host.stirred:
+                number = self._pass(run, number, concerned, step)
+            if number == concerned < count and not host.stirred:
+                host.step = step + number
+                self._meet(run, number)
+                number += 1
+        self._at_hand.now = self._first
+        run.note(self._behind, count)
+        self._feed.at_message(run.begins(count - 1), run.message(count - 1))
+        host.called(run.times[-1])
+        host.step = step + count
+
+    def _pass(self, run: "_Run", number: int, until: int, step: int) -> int:
+        """Messages from a number up to `until` concern no order and no clock: views follow them in compiled
+        loops, up to a message at which a callback is called; what it asks for is done. The number of the
+        next."""
+        host, called = self._feed.host, -1
 
         def reached(done: int) -> None:
-            nonlocal at
-            number = int(np.searchsorted(ends, done))
-            if done and number != at:
-                at = number
-                host.step = step + number
-                self._feed.at_message(bounds[number], own[starts[number] : starts[number + 1]])
+            nonlocal called
+            if called < 0:
+                called = run.number(done)
+                host.step = step + called
+                self._feed.at_message(run.begins(called), run.message(called))
+                host.called(run.times[called])
 
-        done, program, changes = 0, None, raw
-        while done < len(raw):
-            engine.become_due()
-            if engine.program is not program:
-                program, changes = engine.program, self._feed.translated(raw)
-            done = engine.apply_to_call(changes, done, reached)
-            if host.asks:
-                self._behind.note(own[noted : starts[at + 1]])
-                noted = starts[at + 1]
-                self._at_hand.now = self._behind.catch_up()
-            host.end()
-            if host.busy:
-                self._one_by_one(own, bounds, ends, raw, at + 1)
-                noted = len(own)
-                break
-        self._at_hand.now = self._first
-        self._behind.note(own[noted:])
-        host.step = step + len(ends)
+        run.follow(until, reached)
+        if called < 0:
+            return until
+        if host.asks:
+            self._at_hand.now = run.catch_up(self._behind, called + 1)
+        host.answered()
+        return called + 1
 
-    def _one_by_one(
-        self, own: np.ndarray, bounds: Sequence[int], ends: np.ndarray, raw: ChangeBatch, start: int
+    def _meet(self, run: "_Run", number: int) -> None:
+        """A message that may concern orders: the books behind go with it."""
+        message = run.message(number)
+        self._at_hand.now = run.catch_up(self._behind, number)
+        self._feed.at_message(run.begins(number), message)
+        self._feed.host.begin(run.times[number], message)
+        run.catch_up(self._behind, number + 1)
+        run.follow(number + 1, _ignore)
+        self._feed.host.end()
+
+
+class _Run:
+    """Messages that the books have applied, and how far views have followed them.
+
+    times: ns, the run's at each. noted: how many events the books behind have been told of.
+    """
+
+    def __init__(
+        self, feed: Feed, books: Books, events: np.ndarray, bounds: np.ndarray, times: np.ndarray
     ) -> None:
-        """Applies messages from `start` on, which orders may concern: the books behind go with them."""
-        for number in range(start, len(ends)):
-            message = own[bounds[number] - bounds[0] : bounds[number + 1] - bounds[0]]
-            self._feed.at_message(bounds[number], message)
-            self._behind.note(message)
-            self._behind.catch_up()
-            if ends[number] > ends[number - 1]:
-                part = part_of(raw, ends[number - 1], ends[number])
-                self._feed.engine.apply(self._feed.translated(part))
-            self._feed.host.end()
+        self._feed, self._bounds = feed, bounds
+        events, starts = events[bounds[0] : bounds[-1]], bounds - bounds[0]
+        offsets = np.zeros(len(events) + 1, np.int64)
+        self._raw = books.apply(events, offsets[1:])
+        np.cumsum(offsets, out=offsets)
+        self.window = Window(events, starts, times, self._raw, offsets)
+        self.times: list[int] = times.tolist()
+        self._starts: list[int] = starts.tolist()
+        # How many changes there are up to the end of each message.
+        self._ends = offsets[starts[1:]]
+        self._done, self._noted = 0, 0
+        self._program: CompiledProgram | None = None
+        self._changes = self._raw
+
+    def begins(self, number: int) -> int:
+        """Where a message begins in what was handed in."""
+        return int(self._bounds[number])
+
+    def message(self, number: int) -> np.ndarray:
+        """The events of a message."""
+        return self.window.events[self._starts[number] : self._starts[number + 1]]
+
+    def number(self, changes: int) -> int:
+        """The message that the last of so many changes, at least one, belongs to."""
+        return int(np.searchsorted(self._ends, changes))
+
+    def follow(self, until: int, reached: Callable[[int], object]) -> None:
+        """Brings the views to the start of a message, or, before it, to the end of one in which a callback is
+        called; `reached` as of GatedEngine.apply_to_call."""
+        engine, end = self._feed.engine, int(self._ends[until - 1])
+        if self._done < end:
+            engine.become_due()
+            if engine.program is not self._program:
+                self._program, self._changes = engine.program, self._feed.translated(self._raw)
+            self._done = engine.apply_to_call(part_of(self._changes, 0, end), self._done, reached)
+
+    def note(self, behind: BooksBehind, until: int) -> None:
+        """Tells the books behind of everything before a message."""
+        place = self._starts[until]
+        behind.note(self.window.events[self._noted : place])
+        self._noted = place
+
+    def catch_up(self, behind: BooksBehind, until: int) -> Books:
+        """The books behind as they are before a message."""
+        self.note(behind, until)
+        return behind.catch_up()
 
 
-def message_bounds(events: np.ndarray) -> list[int]:
-    """Where messages that have an end begin, and where the last of them ends."""
-    return [0, *(np.flatnonzero(events["flags"] & _LAST) + 1).tolist()]
+def message_bounds(events: np.ndarray) -> np.ndarray:
+    """Where messages that have an end begin, and where the last of them ends, int64[m + 1]."""
+    return np.concatenate([[0], np.flatnonzero(events["flags"] & _LAST) + 1])
+
+
+def _ignore(_: int) -> None:
+    """Nobody is told."""

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from engine.engine import Engine
+from engine.live_view import Key
+from strategies.concerns import FIRST, LAST
 from strategies.strategy import Strategy, ViewWatch, timers_of, watches_of
 from strategies.throttle import SavedThrottle, Throttle
 
@@ -52,9 +54,20 @@ class RunnerClock:
         return bool(self._timers or self._throttles)
 
     @property
-    def waits(self) -> bool:
-        """Whether the next message may bring something about, whatever it is."""
-        return bool(self._timers) or any(throttle.waits for throttle in self._throttles.values())
+    def due_at(self) -> int:
+        """The time (ns) from which on the end of a message brings something about; LAST: none does."""
+        found = LAST
+        for timer in self._timers:
+            periods = self._periods.get(timer.method)
+            # The first message starts a timer.
+            found = min(found, FIRST if periods is None else (periods + 1) * timer.period)
+        for throttle in self._throttles.values():
+            found = min(found, throttle.due_at)
+        return found
+
+    def ignores(self, watch: ViewWatch, key: Key) -> bool:
+        """Whether an event of a row of a throttled watch would change nothing."""
+        return self._throttles[watch].ignores(key)
 
     def offer(self, watch: ViewWatch, event: Any, now: int) -> None:
         """An event of a throttled watch."""

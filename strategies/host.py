@@ -9,23 +9,20 @@ from msgspec.structs import replace
 from engine.engine import Engine
 from orderbook.configuration import strategy_table
 from orderbook.errors import ConfigurationError
-from orderbook.events import Flag
 from orderbook.instruments import Instruments
 from orderbook.simulation_options import TRADING, TradingOptions
+from strategies.audience import Audience
+from strategies.concerns import Window
 from strategies.definition import StrategyDefinition
 from strategies.last_times import LastTimes
-from strategies.market_news import states_of, trades_of
 from strategies.orders import FILL_COLUMNS, ORDER_COLUMNS, OrderUpdate
 from strategies.partitions import keys_of, subscribe_by_key
 from strategies.requests import LoggedRequest, NoLog, Replayed, RequestLog
 from strategies.runner import Failure, Runner, SavedRunner, identity_of
-from strategies.simulation.client import ExecutionClient, MarketEvent
+from strategies.simulation.client import ExecutionClient
 from strategies.simulation.market_books import MarketBooks
 from strategies.simulation.paper import PaperClient
 from strategies.summary import StrategySummary
-
-_LAST = int(Flag.LAST)
-_EVENT_COLUMNS = ("instrument", *MarketEvent._fields)
 
 
 class StrategyHost:
@@ -76,13 +73,8 @@ class StrategyHost:
         self.last_times: Mapping[str | None, int] | None = None
         self._last_times = LastTimes(len(instruments))
         self._queue: deque[Callable[[], None]] = deque()
-        self._events: list[np.ndarray] = []
         self._replayed = Replayed()
         self._performed: set[tuple[str, str, int, int]] = set()
-        # Of the message at hand, by instrument: its time at the exchange.
-        self._times: dict[int, int] = {}
-        # Whether a client may be concerned by the next message, and whether that may have changed.
-        self._busy, self._changed = False, False
         _check_relations(engine, strategies)
         instances = [
             [
@@ -94,11 +86,7 @@ class StrategyHost:
         self._runners = [runner for of_one in instances for runner in of_one]
         self._by_name = {runner.identity: runner for runner in self._runners}
         self._partitioned = any(runner.key is not None for runner in self._runners)
-        self._concerned = [
-            [runner for runner in self._runners if runner.sees(one)]
-            for one in instruments
-        ]
-        self._watchers = [runner for runner in self._runners if runner.news.any or runner.clock.runs]
+        self._audience = Audience(self._runners, instruments)
         for definition, of_one in zip(strategies, instances, strict=True):
             if definition.partition_by is None:
                 of_one[0].subscribe()
@@ -132,20 +120,24 @@ class StrategyHost:
         return sum(runner.calls for runner in self._runners)
 
     @property
-    def busy(self) -> bool:
-        """Whether the next message may bring something about although no view fires: it may concern an order,
-        be news that a strategy wants, or move a clock that something waits for."""
-        return self._busy or any(r.news.any or r.clock.waits for r in self._watchers)
-
-    @property
     def asks(self) -> bool:
         """Whether something waits for the end of the message at hand."""
         return bool(self._queue or self._replayed)
 
     @property
+    def stirred(self) -> bool:
+        """Whether `next_concerned` may be another than it was: strategies or their orders have changed."""
+        return self._audience.stirred
+
+    @property
     def callbacks(self) -> int:
         """Calls of `on_view` methods so far."""
         return sum(runner.callbacks for runner in self._runners)
+
+    def warm_up(self) -> None:
+        """Compile what messages run through, before the first one comes."""
+        if self._runners:
+            self._audience.warm_up()
 
     def start(self) -> None:
         """Calls `on_start` of every strategy."""
@@ -205,8 +197,8 @@ class StrategyHost:
                 runner = self._by_name[name]
                 runner.load(one, indexes)
                 if runner.key is not None:
-                    self._last_times.load(self._own(runner), one.last)
-        self._look()
+                    self._last_times.load(self._audience.own(runner), one.last)
+                self._audience.stir(runner)
 
     def passed(self, events: np.ndarray) -> None:
         """Market events, EVENT[n], are about to be applied; all are told, in their order."""
@@ -219,27 +211,31 @@ class StrategyHost:
         events: its market events, EVENT[n]; the last without LAST says that the message goes on.
         """
         self.now = max(self.now, time)
-        if events is None or not len(events):
-            return
-        if self._busy:
-            self._tell_clients(events)
-        self._events.append(events)
+        if events is not None and len(events):
+            self._audience.begin(events)
 
     def end(self) -> None:
         """Brings a message to the clients, then does what strategies asked for, once the engine has it."""
         self.step += 1
-        if self._events and not self._events[-1]["flags"][-1] & _LAST:
-            return
-        if self._busy:
-            concerned = self._follow()
-            self._times.clear()
-            self._changed = True
-            for runner in self._runners:
-                if runner.key is None or runner.key in concerned:
-                    runner.told()
-        if self._watchers:
-            self._tell_market()
-        self._events.clear()
+        if not self._audience.open:
+            self._audience.end(self.now)
+            self._settle()
+
+    def next_concerned(self, window: Window, number: int) -> int:
+        """See Audience.next_concerned."""
+        return self._audience.next_concerned(window, number)
+
+    def stir(self, runner: Runner) -> None:
+        """See Host."""
+        self._audience.stir(runner)
+
+    def called(self, time: int) -> None:
+        """Sets the clock to the time (ns) of a message that `next_concerned` passes over."""
+        self.now = max(self.now, time)
+
+    def answered(self) -> None:
+        """Does what strategies asked for at a message that `next_concerned` passes over."""
+        self.step += 1
         self._settle()
 
     def summary(self) -> tuple[StrategySummary, ...]:
@@ -270,50 +266,11 @@ class StrategyHost:
             runner.call(method)
         self._settle()
 
-    def _tell_clients(self, events: np.ndarray) -> None:
-        """A message, or more of it, is about to change the books."""
-        columns = (events[name].tolist() for name in ("instrument", "exchange_time", "receive_time"))
-        for instrument, exchange_time, receive_time in zip(*columns, strict=True):
-            if instrument not in self._times and 0 <= instrument < len(self._concerned):
-                time = self._times[instrument] = exchange_time or receive_time
-                for runner in self._concerned[instrument]:
-                    runner.client.before(instrument, time)
-
-    def _follow(self) -> set[str | None]:
-        """The message at hand has changed the books; the partitions that it is of."""
-        keys: set[str | None] = set()
-        for instrument, events in _by_instrument(self._events).items():
-            if not 0 <= instrument < len(self._concerned):
-                continue
-            for runner in self._concerned[instrument]:
-                keys.add(runner.key)
-                if runner.client.working:
-                    runner.client.after(instrument, events, self._times.get(instrument, self.now), self.now)
-        return keys
-
-    def _tell_market(self) -> None:
-        """Tells runners that want it what the message at hand printed, and what time it is."""
-        seen = {index for part in self._events for index in part["instrument"].tolist()}
-        own = [r for r in self._watchers if r.key is None or any(self._is_of(r, index) for index in seen)]
-        trades = list(trades_of(self._events, self.instruments)) if any(r.news.trades for r in own) else []
-        states = list(states_of(self._events, self.instruments)) if any(r.news.states for r in own) else []
-        for runner in own:
-            runner.market(
-                [one for index, one in trades if runner.news.trades and self._is_of(runner, index)],
-                [one for index, one in states if runner.news.states and self._is_of(runner, index)],
-            )
-
     def _last_time(self, runner: Runner) -> int:
         """The time of the last message that was a partition's own; 0 where there was none."""
         if self.last_times is not None:
             return self.last_times.get(runner.key, 0)
-        return self._last_times.of(self._own(runner))
-
-    def _own(self, runner: Runner) -> list[int]:
-        return [index for index, one in enumerate(self.instruments) if runner.sees(one)]
-
-    def _is_of(self, runner: Runner, index: int) -> bool:
-        return 0 <= index < len(self._concerned) and runner in self._concerned[index]
+        return self._last_times.of(self._audience.own(runner))
 
     def _settle(self) -> None:
         self._perform_replayed()
@@ -322,11 +279,6 @@ class StrategyHost:
             self._perform_replayed()
         for runner in self._runners:
             runner.requests = 0
-        if self._changed:
-            self._look()
-
-    def _look(self) -> None:
-        self._busy, self._changed = any(runner.client.working for runner in self._runners), False
 
     def _perform_replayed(self) -> None:
         """Perform what the log holds of this step."""
@@ -336,8 +288,9 @@ class StrategyHost:
                 self._perform(request)
 
     def _perform(self, request: LoggedRequest) -> None:
-        self._changed = True
-        self._by_name[request.strategy].perform(request)
+        runner = self._by_name[request.strategy]
+        runner.perform(request)
+        self._audience.stir(runner)
 
 
 def _identity(request: LoggedRequest) -> tuple[str, str, int, int]:
@@ -356,12 +309,3 @@ def _check_relations(engine: Engine, strategies: Iterable[StrategyDefinition]) -
                 f"the views declare a relation {name} of their own, where strategies keep theirs; rename it"
             )
 
-
-def _by_instrument(parts: Sequence[np.ndarray]) -> dict[int, list[MarketEvent]]:
-    """The events of a message by instrument, in order of appearance."""
-    found: dict[int, list[MarketEvent]] = {}
-    for part in parts:
-        columns = (part[name].tolist() for name in _EVENT_COLUMNS)
-        for instrument, *event in zip(*columns, strict=True):
-            found.setdefault(instrument, []).append(MarketEvent(*event))
-    return found

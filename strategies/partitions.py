@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from engine.engine import Engine
+from engine.live_view import Key
 from engine.subscriptions import ViewEvent
 from orderbook.errors import ConfigurationError
 from orderbook.instruments import Instruments
@@ -42,4 +43,8 @@ def subscribe_by_key(engine: Engine, definition: StrategyDefinition, runners: Se
             if runner is not None:
                 runner.on_view(watch, event)
 
-        runners[0].subscribed(watch, deliver)
+        def ignores(key: Key, watch: ViewWatch = watch, place: int = place) -> bool:
+            runner = by_key.get(str(key[place]))
+            return runner is None or runner.clock.ignores(watch, key)
+
+        runners[0].subscribed(watch, deliver, ignores if watch.every else None)

@@ -17,6 +17,7 @@ from engine.live_view import Key, ViewRow
 from engine.subscriptions import Subscription, ViewEvent
 from orderbook.configuration_errors import suggestion
 from orderbook.errors import ConfigurationError, DataError, OrderbookError, SqlError
+from orderbook.gate import GatedEngine
 from orderbook.instruments import Instrument, Instruments
 from strategies.clock import RunnerClock, SavedClock
 from strategies.conditions import with_parameters
@@ -63,6 +64,9 @@ class Host(Protocol):
 
     def request(self, request: LoggedRequest) -> None:
         """Write what a strategy asks for ahead, then let its runner perform it; done once."""
+
+    def stir(self, runner: "Runner") -> None:
+        """Another message may matter to a runner or its orders than before."""
 
 
 class SavedRunner(msgspec.Struct, frozen=True):
@@ -119,16 +123,27 @@ class Runner:
     def subscribe(self) -> None:
         """Raises ConfigurationError for what the engine does not take."""
         for watch in watches_of(self._kind):
-            self._subscriptions.append(self.subscribed(watch, partial(self.on_view, watch)))
+            ignores = partial(self.clock.ignores, watch) if watch.every else None
+            self._subscriptions.append(self.subscribed(watch, partial(self.on_view, watch), ignores))
 
-    def subscribed(self, watch: ViewWatch, callback: Callable[[ViewEvent], object]) -> Subscription:
-        """Raises ConfigurationError for what the engine does not take."""
+    def subscribed(
+        self,
+        watch: ViewWatch,
+        callback: Callable[[ViewEvent], object],
+        ignores: Callable[[Key], bool] | None,
+    ) -> Subscription:
+        """Raises ConfigurationError for what the engine does not take.
+
+        ignores: says, by the key of a row, that `callback` would do nothing.
+        """
         engine, where = self._host.engine, f"{self.name}.{watch.method}"
         if watch.view not in engine.views:
             near = suggestion(watch.view, engine.views)
             raise ConfigurationError(f"{where}: no view is named {watch.view!r}; {near}")
         when = None if watch.when is None else with_parameters(watch.when, self.parameters)
         try:
+            if isinstance(engine, GatedEngine):
+                return engine.subscribe(watch.view, callback, when, watch.on, watch.fire, ignores)
             return engine.subscribe(watch.view, callback, when, watch.on, watch.fire)
         except (SqlError, DataError) as error:
             raise ConfigurationError(f"{where}, on view {watch.view}: {error}") from error
@@ -154,6 +169,7 @@ class Runner:
         """Calls a subscribed method unless the strategy has failed, or not yet where it is throttled."""
         if watch.every:
             self.clock.offer(watch, event, self.now)
+            self._host.stir(self)
         else:
             self._on_view(watch.method, event)
 

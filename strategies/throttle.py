@@ -11,6 +11,7 @@ from orderbook.exact_messagepack import packed, unpacked
 from orderbook.gate import GatedEngine, LaterEvent
 from orderbook.held_callbacks import SavedRow
 from orderbook.row_condition import row_condition
+from strategies.concerns import LAST
 
 _MOST_TOLD = 1_024
 
@@ -42,14 +43,18 @@ class Throttle:
         self._waiting: dict[Key, Any] = {}
 
     @property
-    def waits(self) -> bool:
-        """Whether something is held back."""
-        return bool(self._waiting)
+    def due_at(self) -> int:
+        """The time (ns) from which on `look` may pass something on; LAST where nothing is held back."""
+        return min((self._told[key] + self._every for key in self._waiting), default=LAST)
+
+    def ignores(self, key: Key) -> bool:
+        """Whether an event of a row would change nothing, as an earlier one is held back."""
+        return key in self._waiting
 
     def offer(self, event: Any, now: int) -> None:
         """An event of the view."""
         key = event.key
-        if key in self._waiting:
+        if self.ignores(key):
             return
         told = self._told.get(key)
         if told is not None and now < told + self._every:

@@ -100,6 +100,10 @@ def test_rows_follow_the_model_after_every_event(rows: list[dict], track: bool) 
         for side in (Side.BID, Side.ASK):
             assert books.levels(i, side, 3).tolist() == model.depth(i, side)[:3]
         assert len(books.resting(i)) == sum(books.rows(i)) == len(model.orders[i]) + len(model.levels[i])
+        rows = books.resting(i)
+        places = np.unique(rows[["side", "price"]]).tolist()
+        found = [row for side, price in places for row in books.at(i, Side(side), price).tolist()]
+        assert sorted(found) == sorted(rows.tolist())
         bids, asks = model.depth(i, Side.BID), model.depth(i, Side.ASK)
         assert books.best(i) == (bids[0][0] if bids else None, asks[0][0] if asks else None)
 

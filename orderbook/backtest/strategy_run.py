@@ -49,6 +49,7 @@ class StrategyRun:
         signals: Sequence[Signal] | None = (),
     ) -> None:
         engine = GatedEngine(program, backend)
+        engine.grows = False
         self.pipeline = Pipeline(engine, instruments, strategies, resolution, trading)
         self.pipeline.measures = False
         self.pipeline.warm_up()
@@ -78,6 +79,7 @@ class StrategyRun:
         for stamp, switch, last, item in messages:
             self._sample(looks, (stamp, switch, last))
             self._at(stamp, switch, last)
+            self.pipeline.host.now = max(self.pipeline.host.now, stamp)
             self.pipeline.apply(item, "message")
 
     def _apply_events(self, events: VersionedEvents, looks: Mapping[Version, list[int]]) -> None:
@@ -99,7 +101,7 @@ class StrategyRun:
 
             row = own[0]
             self._sample(looks, (int(row["stamp"]), int(row["switch"]), int(row["last"])))
-            self.pipeline.apply(events.events[start:end], "message", noted)
+            self.pipeline.apply(events.events[start:end], "message", noted, own["stamp"])
 
     def _sample(self, looks: Mapping[Version, list[int]], version: Version) -> None:
         """Samples what is to be sampled before the message of a version."""
@@ -108,9 +110,7 @@ class StrategyRun:
 
     def _at(self, stamp: int, switch: int, last: int) -> None:
         """A message of this version is at hand."""
-        host = self.pipeline.host
         self._version = (stamp, switch, last)
-        host.now = max(host.now, stamp)
         self.pipeline.engine.at(stamp, switch)
 
     def finish(self) -> tuple[StrategySummary, ...]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, NamedTuple, Protocol
 
+from strategies.concerns import Concern
 from strategies.orders import OrderSide, OrderUpdate
 from strategies.simulation.saved import SavedAccount
 from strategies.summary import PositionSummary
@@ -48,8 +49,19 @@ class ExecutionClient(Protocol):
     """
 
     @property
+    def stirred(self) -> set[int]:
+        """Instruments of which other messages may concern it than `concern` said; whoever asks clears it."""
+
+    @property
     def working(self) -> bool:
         """Whether a message can concern it: without that it need not be told of any."""
+
+    @property
+    def due(self) -> int:
+        """The time of the run, ns, from which on `told` has something; concerns.LAST: it has not."""
+
+    def concern(self, instrument: int, found: Concern) -> None:
+        """Add which messages of an instrument concern it, between two messages; others need not be told."""
 
     def place(self, request: OrderRequest, now: int) -> list[OrderUpdate]:
         """Send an order; one that is wrong is told as refused."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from orderbook.events import Side
+from strategies.concerns import FIRST, LAST
 from strategies.simulation.market_books import MarketBooks
 
 _FIRST_DEPTH = 8
@@ -59,12 +60,18 @@ class DisplayedVolume:
             taken = self._taken.get((instrument, side))
             if not taken:
                 continue
-            best, displayed = next(self._levels(instrument, side), (None, 0))
+            best, displayed = next(self._levels(instrument, side, 1), (None, 0))
             for price in list(taken):
                 if best is None or _worse(side, best, price):
                     del taken[price]
                 elif price == best:
                     taken[price] = min(taken[price], displayed)
+
+    def worst(self, instrument: int) -> tuple[int, int]:
+        """The lowest bid and the highest ask, in ticks, of which something is taken; beyond all where nothing
+        is."""
+        bids, asks = (self._taken.get((instrument, side), ()) for side in (Side.BID, Side.ASK))
+        return min(bids, default=LAST), max(asks, default=FIRST)
 
     def save(self) -> list[tuple[int, int, int, int]]:
         """What is taken: (instrument, side, price in ticks, lots)."""
@@ -79,9 +86,11 @@ class DisplayedVolume:
         for instrument, side, price, lots in saved:
             self._taken.setdefault((instrument, Side(side)), {})[price] = lots
 
-    def _levels(self, instrument: int, side: Side) -> Iterator[tuple[int, int]]:
-        """(ticks, lots) of every level, best first."""
-        depth, seen = _FIRST_DEPTH, 0
+    def _levels(
+        self, instrument: int, side: Side, depth: int = _FIRST_DEPTH
+    ) -> Iterator[tuple[int, int]]:
+        """(ticks, lots) of every level, best first; depth: how many are looked at first."""
+        seen = 0
         while True:
             levels = self._books.levels(instrument, side, depth)
             yield from zip(levels["price"][seen:].tolist(), levels["volume"][seen:].tolist(), strict=True)

@@ -19,8 +19,8 @@ class MarketBooks(Protocol):
     def best(self, instrument: int) -> tuple[int | None, int | None]:
         """The best bid and the best ask in ticks, None where a side is empty."""
 
-    def resting(self, instrument: int) -> np.ndarray:
-        """All orders, or levels with id 0, that rest."""
+    def at(self, instrument: int, side: Side, price: int) -> np.ndarray:
+        """The orders, or the level with id 0, that rest at a price in ticks."""
 
 
 class BooksAtHand:
@@ -41,6 +41,6 @@ class BooksAtHand:
         """See MarketBooks."""
         return self.now.best(instrument)
 
-    def resting(self, instrument: int) -> np.ndarray:
+    def at(self, instrument: int, side: Side, price: int) -> np.ndarray:
         """See MarketBooks."""
-        return self.now.resting(instrument)
+        return self.now.at(instrument, side, price)

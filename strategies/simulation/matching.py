@@ -14,6 +14,7 @@ from typing import NamedTuple
 from orderbook.events import Action, BookState, Side
 from orderbook.instruments import Instruments
 from orderbook.simulation_options import SimulationOptions
+from strategies.concerns import LAST, Concern
 from strategies.orders import Fill, Order
 from strategies.simulation import queue
 from strategies.simulation.client import MarketEvent
@@ -49,12 +50,27 @@ class Matching:
         self.displayed = DisplayedVolume(books)
         # By instrument and id, in the order in which they queued up.
         self.resting: dict[int, dict[int, Working]] = {}
+        # Of these by instrument the buys and the sells, best price first, then oldest; made when needed.
+        self._sides: dict[int, tuple[list[Working], list[Working]]] = {}
         self.executes: set[int] = set()
 
     @property
     def idle(self) -> bool:
         """Whether no message can concern it."""
         return not self.resting and self.displayed.untouched
+
+    def concern(self, instrument: int, found: Concern) -> None:
+        """Add which messages of an instrument can do something to orders or to what they took."""
+        bid, ask = self.displayed.worst(instrument)
+        found.taken_bid, found.taken_ask = min(found.taken_bid, bid), max(found.taken_ask, ask)
+        own = self.resting.get(instrument)
+        if own:
+            # While the book is not valid, places are lost, and nothing meets.
+            found.every |= self._books.state(instrument) is not BookState.VALID
+            found.prints |= instrument not in self.executes
+            for order in own.values():
+                assert order.limit is not None
+                (found.buys if order.side == _BID else found.sells).add(order.limit)
 
     def orders(self) -> Iterator[Working]:
         """All that rest."""
@@ -117,9 +133,8 @@ class Matching:
         own = self.resting.get(instrument)
         if not own:
             return []
-        sides = {side: sorted(_of(own.values(), side), key=_worst_last) for side in (_BID, _ASK)}
-        state = self._books.state(instrument)
-        for orders in sides.values():
+        sides, state = self._sorted(instrument), self._books.state(instrument)
+        for orders in sides:
             queue.begin(orders)
         self._follow(instrument, sides, events)
         if state is not BookState.VALID:
@@ -128,20 +143,39 @@ class Matching:
                 order.requeue |= state is BookState.SYNCING
             return []
         changes = []
-        for order in (*sides[_BID], *sides[_ASK]):
-            if order.requeue:
-                queue.rejoin(self._books, order)
-            order.fill(sum(lots for _, lots in self._take(order, order.open)))
-            if order.hit:
-                assert order.limit is not None
-                lots, order.hit = order.hit, 0
-                changes.append(self._filled(order, [(order.limit, lots)], now, maker=True))
-                if not order.left:
-                    self._taken(instrument, order.order.id)
+        best_bid, best_ask = self._books.best(instrument)
+        # The least keys of orders that the other side's best price meets.
+        least = LAST if best_ask is None else best_ask, LAST if best_bid is None else -best_bid
+        for orders, meets in zip(sides, least, strict=True):
+            for order in orders:
+                if order.requeue:
+                    queue.rejoin(self._books, order)
+                if order.key >= meets:
+                    order.fill(sum(lots for _, lots in self._take(order, order.open)))
+                if order.hit:
+                    assert order.limit is not None
+                    lots, order.hit = order.hit, 0
+                    changes.append(self._filled(order, [(order.limit, lots)], now, maker=True))
+                    if not order.left:
+                        self._taken(instrument, order.order.id)
         return changes
 
+    def _sorted(self, instrument: int) -> tuple[list[Working], list[Working]]:
+        """The orders that rest to buy and to sell, best price first, then oldest."""
+        found = self._sides.get(instrument)
+        if found is None:
+            own = self.resting[instrument].values()
+            bids, asks = ([order for order in own if order.side == side] for side in (_BID, _ASK))
+            for orders in (bids, asks):
+                orders.sort(key=_worst_last)
+            found = self._sides[instrument] = bids, asks
+        return found
+
     def _follow(
-        self, instrument: int, sides: dict[int, list[Working]], events: Sequence[MarketEvent]
+        self,
+        instrument: int,
+        sides: tuple[list[Working], list[Working]],
+        events: Sequence[MarketEvent],
     ) -> None:
         """Lets events of a message act on places in queues, and fill."""
         if any(event.action == _EXECUTE for event in events):
@@ -156,7 +190,7 @@ class Matching:
                 if side < _NONE and volume > 0:
                     queue.executed(sides[side], order_id, price if side == _BID else -price, volume)
             elif action == _LEVEL:
-                for order in sides.get(side, ()):
+                for order in sides[side] if side < _NONE else ():
                     if order.limit == price and not order.requeue:
                         queue.displayed(order, volume, self._proportional)
             elif action == _CLEAR:
@@ -193,8 +227,13 @@ class Matching:
                 why = "no more volume is displayed"
             return change._replace(order=replace(change.order, status="cancelled", reason=why))
         queue.join(self._books, order)
-        self.resting.setdefault(order.instrument, {})[order.order.id] = order
+        self.rest(order)
         return change
+
+    def rest(self, order: Working) -> None:
+        """From now on an order rests, with the place in its queue that it has."""
+        self.resting.setdefault(order.instrument, {})[order.order.id] = order
+        self._sides.pop(order.instrument, None)
 
     def _take(self, order: Working, lots: int) -> list[tuple[int, int]]:
         """Takes displayed volume for an order; (ticks, lots) of each level."""
@@ -204,6 +243,7 @@ class Matching:
         """Takes an order out of those that rest."""
         own = self.resting.get(instrument, {})
         order = own.pop(order_id, None)
+        self._sides.pop(instrument, None)
         if not own:
             self.resting.pop(instrument, None)
         return order
@@ -233,10 +273,6 @@ class Matching:
 
 def _other(order: Working) -> Side:
     return Side.ASK if order.order.side == "buy" else Side.BID
-
-
-def _of(orders: Iterable[Working], side: int) -> list[Working]:
-    return [order for order in orders if order.side == side]
 
 
 def _worst_last(order: Working) -> int:

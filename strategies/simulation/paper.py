@@ -13,6 +13,7 @@ from orderbook.errors import DataError
 from orderbook.events import Side
 from orderbook.instruments import Instruments
 from orderbook.simulation_options import RiskLimits, SimulationOptions
+from strategies.concerns import LAST, Concern
 from strategies.orders import Fill, Order, OrderUpdate
 from strategies.simulation.client import MarketEvent, Number, OrderRequest
 from strategies.simulation.latency import Delays
@@ -89,6 +90,7 @@ class PaperClient:
         # How many messages were sent either way; the last arrival by instrument; when the last report is due.
         self._numbers, self._due = 0, 0
         self._arrivals: dict[int, int] = {}
+        self.stirred: set[int] = set()
 
     @property
     def working(self) -> bool:
@@ -98,6 +100,20 @@ class PaperClient:
         if self._matching is not None and not self._matching.idle:
             return True
         return self._risk.watches_drawdown and any(holding.lots for _, holding in self._ledger)
+
+    @property
+    def due(self) -> int:
+        """See ExecutionClient."""
+        return self._reports[0].due if self._reports else LAST
+
+    def concern(self, instrument: int, found: Concern) -> None:
+        """See ExecutionClient."""
+        waiting = self._messages.get(instrument)
+        if waiting:
+            found.arrival = min(found.arrival, waiting[0].arrival)
+        if self._matching is not None:
+            self._matching.concern(instrument, found)
+        found.every |= self._risk.watches_drawdown and any(holding.lots for _, holding in self._ledger)
 
     def place(self, request: OrderRequest, now: int) -> list[OrderUpdate]:
         """See ExecutionClient."""
@@ -154,16 +170,19 @@ class PaperClient:
     def before(self, instrument: int, time: int) -> None:
         """See ExecutionClient."""
         waiting = self._messages.get(instrument)
+        if not waiting or waiting[0].arrival >= time:
+            return
         while waiting and waiting[0].arrival < time:
             message = waiting.popleft()
             self._act(message, message.arrival)
-        if waiting is not None and not waiting:
+        if not waiting:
             del self._messages[instrument]
 
     def after(self, instrument: int, events: Sequence[MarketEvent], time: int, now: int) -> None:
         """See ExecutionClient."""
         if self._matching is None:
             return
+        self.stirred.add(instrument)
         for change in self._matching.message(instrument, events, now):
             self._report(change, time)
         if self._risk.watches_drawdown:
@@ -241,7 +260,7 @@ class PaperClient:
         if self._matching is not None:
             for one in saved.resting:
                 order = Working.load(one, indexes[one.instrument])
-                self._matching.resting.setdefault(order.instrument, {})[order.order.id] = order
+                self._matching.rest(order)
             self._matching.displayed.load([(indexes[index], *rest) for index, *rest in saved.taken])
             self._matching.executes = {indexes[index] for index in saved.executes}
         for message in saved.messages:
@@ -255,11 +274,13 @@ class PaperClient:
         self._numbers, self._due = saved.numbers, saved.due
         self._arrivals = {indexes[index]: time for index, time in saved.arrivals.items()}
         self._risk.sent = deque(saved.sent)
+        self.stirred.update(range(len(self._instruments)))
         self._risk.worth, self._risk.peak = Decimal(saved.worth), Decimal(saved.peak)
 
     def _send(self, message: Message, now: int) -> list[OrderUpdate]:
         """Sends a message; what is told of it at once."""
         index, order_id = message.instrument, message.order_id
+        self.stirred.add(index)
         self._numbers += 1
         if self._arrives_at_once:
             self._act(message, now)
@@ -273,6 +294,7 @@ class PaperClient:
     def _act(self, message: Message, time: int) -> None:
         """A message has arrived."""
         matching, index, order_id = self._matching, message.instrument, message.order_id
+        self.stirred.add(index)
         if matching is None:
             return
         if message.order is not None:
@@ -298,6 +320,8 @@ class PaperClient:
         index, before = self._known.pop(row.id, (-1, None))
         for execution in report.executions:
             self._ledger.trade(execution)
+        if report.executions and self._risk.watches_drawdown:
+            self.stirred.update(range(len(self._instruments)))
         if row.status in ("sent", "resting"):
             if before is None:
                 index = self._instruments.index(row.venue, row.symbol)

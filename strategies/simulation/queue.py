@@ -27,8 +27,8 @@ from strategies.simulation.working import Working
 
 def join(books: MarketBooks, order: Working) -> None:
     """Stand behind everything that is displayed at the order's price."""
-    rows = books.resting(order.instrument)
-    there = rows[(rows["side"] == order.side) & (rows["price"] == order.limit)]
+    assert order.limit is not None
+    there = books.at(order.instrument, order.side, order.limit)
     volumes = there["volume"].tolist()
     order.front = order.level = sum(volumes)
     order.traded, order.requeue = 0, False
@@ -56,16 +56,13 @@ def begin(orders: Sequence[Working]) -> None:
 
 
 def executed(orders: Sequence[Working], order_id: int, key: int, lots: int) -> None:
-    """Lots of a resting order of the market were executed at a price."""
+    """Lots of a resting order of the market were executed at a price, which may be another than its own."""
     left = lots
     for order in _placed(orders):
-        if order.key > key:
+        if order.ahead and order_id in order.ahead:
+            gone(order, order_id, lots)
+        elif order.key >= key:
             left -= order.fill(left)
-        elif order.key == key:
-            if order.ahead and order_id in order.ahead:
-                gone(order, order_id, lots)
-            else:
-                left -= order.fill(left)
 
 
 def printed(orders: Sequence[Working], key: int, lots: int, at_price: bool) -> None:

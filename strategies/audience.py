@@ -1,0 +1,171 @@
+"""Who is told of a message: the strategies that its instruments are of, and their execution clients."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from orderbook.events import EVENT, Flag
+from orderbook.instruments import Instruments
+from strategies.concerns import LAST, Concern, Concerns, Window
+from strategies.market_news import states_of, trades_of
+from strategies.runner import Runner
+from strategies.simulation.client import MarketEvent
+
+_LAST = int(Flag.LAST)
+_NAMES = list(EVENT.fields or ())
+_INSTRUMENT, *_MARKET = (_NAMES.index(name) for name in ("instrument", *MarketEvent._fields))
+
+
+class Audience:
+    """The runners of a run by instruments, in their order, and the message at hand.
+
+    A partitioned runner's own messages are those with an event of its symbol or venue; another's are all.
+    """
+
+    def __init__(self, runners: Sequence[Runner], instruments: Instruments) -> None:
+        self._runners, self._instruments = tuple(runners), instruments
+        self._concerned = [[runner for runner in runners if runner.sees(one)] for one in instruments]
+        self._own = {
+            runner: [index for index, one in enumerate(instruments) if runner.sees(one)] for runner in runners
+        }
+        self._everywhere = [runner for runner in runners if runner.key is None]
+        self._watches_market = any(runner.news.any or runner.clock.runs for runner in runners)
+        # Runners whose clients a message may concern.
+        self._working: set[Runner] = set()
+        # Of the message at hand: its parts, and by instrument its time at the exchange.
+        self._parts: list[np.ndarray] = []
+        self._times: dict[int, int] = {}
+        self._concerns = Concerns(instruments)
+        self._dues = dict.fromkeys(runners, LAST)
+        # Runners and instruments for which something else may matter than is noted.
+        self._stirred: dict[Runner, None] = dict.fromkeys(runners)
+        self._stale = set(range(len(instruments)))
+
+    @property
+    def open(self) -> bool:
+        """Whether the message at hand goes on."""
+        return bool(self._parts) and not self._parts[-1]["flags"][-1] & _LAST
+
+    @property
+    def stirred(self) -> bool:
+        """Whether something may matter that did not when `next_concerned` was asked last."""
+        return bool(self._stirred)
+
+    def warm_up(self) -> None:
+        """Compile what is looked for in messages, before the first one comes."""
+        self._concerns.warm_up()
+
+    def stir(self, runner: Runner) -> None:
+        """Something has become of a runner: what it waits for, or its client's orders."""
+        self._stirred[runner] = None
+        if runner.client.working:
+            self._working.add(runner)
+        else:
+            self._working.discard(runner)
+
+    def own(self, runner: Runner) -> Sequence[int]:
+        """The instruments that a runner is told of."""
+        return self._own[runner]
+
+    def begin(self, events: np.ndarray) -> None:
+        """A message (EVENT[n], or more of it) is about to change the books."""
+        self._parts.append(events)
+        if not self._working:
+            return
+        columns = (events[name].tolist() for name in ("instrument", "exchange_time", "receive_time"))
+        for index, exchange_time, receive_time in zip(*columns, strict=True):
+            if index not in self._times and 0 <= index < len(self._concerned):
+                time = self._times[index] = exchange_time or receive_time
+                for runner in self._concerned[index]:
+                    runner.client.before(index, time)
+
+    def end(self, now: int) -> None:
+        """The message has changed the books, at a time of the run: tells clients, then strategies."""
+        parts, self._parts = self._parts, []
+        if not (self._working or self._watches_market):
+            return
+        seen = dict.fromkeys(index for part in parts for index in part["instrument"].tolist())
+        told = self._told_of(seen)
+        if self._working:
+            self._tell_clients(parts, seen, now)
+            for runner in told:
+                runner.told()
+        if self._watches_market:
+            self._tell_market(parts, told)
+        for runner in told:
+            self.stir(runner)
+
+    def next_concerned(self, window: Window, number: int) -> int:
+        """The first message of a window, from a number on, of which a client or a strategy is to be told; how
+        many it has where there is none.
+
+        Views are not looked at: callbacks may be called before.
+        """
+        self._note_concerns()
+        return self._concerns.next(window, number)
+
+    def _note_concerns(self) -> None:
+        for runner in self._stirred:
+            due = min(runner.clock.due_at, runner.client.due)
+            if due != self._dues[runner]:
+                self._dues[runner] = due
+                if runner.key is None:
+                    self._concerns.due = min(self._dues[one] for one in self._everywhere)
+                else:
+                    self._stale.update(self._own[runner])
+            self._stale.update(runner.client.stirred)
+            runner.client.stirred.clear()
+        self._stirred.clear()
+        for index in self._stale:
+            self._concerns.note(index, self._concern(index))
+        self._stale.clear()
+
+    def _concern(self, index: int) -> Concern:
+        found = Concern()
+        for runner in self._concerned[index]:
+            runner.client.concern(index, found)
+            found.trades |= runner.news.trades
+            if runner.key is not None:
+                found.due = min(found.due, self._dues[runner])
+        return found
+
+    def _told_of(self, seen: Iterable[int]) -> Sequence[Runner]:
+        """The runners whose own message is one of these instruments, in the order of all."""
+        if len(self._everywhere) == len(self._runners):
+            return self._runners
+        found = set(self._everywhere)
+        for index in seen:
+            if 0 <= index < len(self._concerned):
+                found.update(self._concerned[index])
+        return [runner for runner in self._runners if runner in found] if len(found) > 1 else list(found)
+
+    def _tell_clients(self, parts: Sequence[np.ndarray], seen: Iterable[int], now: int) -> None:
+        # Orders may have arrived with this message.
+        for runner in self._working:
+            self._stirred[runner] = None
+        self._note_concerns()
+        found: dict[int, list[MarketEvent]] = {index: [] for index in seen}
+        for part in parts:
+            for row in self._concerns.of_orders(part).tolist():
+                found[row[_INSTRUMENT]].append(MarketEvent(*[row[place] for place in _MARKET]))
+        for index, events in found.items():
+            if 0 <= index < len(self._concerned):
+                for runner in self._concerned[index]:
+                    if runner.client.working:
+                        runner.client.after(index, events, self._times.get(index, now), now)
+        self._times.clear()
+
+    def _tell_market(self, parts: Sequence[np.ndarray], told: Iterable[Runner]) -> None:
+        """Tells runners that want it what the message printed, and what time it is."""
+        own = [runner for runner in told if runner.news.any or runner.clock.runs]
+        trades = list(trades_of(parts, self._instruments)) if any(r.news.trades for r in own) else []
+        states = list(states_of(parts, self._instruments)) if any(r.news.states for r in own) else []
+        for runner in own:
+            runner.market(
+                [one for index, one in trades if runner.news.trades and self._is_of(runner, index)],
+                [one for index, one in states if runner.news.states and self._is_of(runner, index)],
+            )
+
+    def _is_of(self, runner: Runner, index: int) -> bool:
+        return 0 <= index < len(self._concerned) and runner in self._concerned[index]
+

@@ -1,0 +1,154 @@
+"""Messages between those that can matter to orders and clocks are passed over: with the same outcome as where
+every message is told to everyone."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from everywhere_support import Erratic, ErraticTogether
+from simulation_support import trading
+from strategy_support import INSTRUMENTS
+
+from orderbook.configuration import packaged_views
+from orderbook.events import EVENT, Action, BookState, Flag, Side
+from orderbook.gate import GatedEngine
+from orderbook.pipeline import Pipeline
+from orderbook.simulation_options import TradingOptions
+from strategies import Strategy, StrategyDefinition
+from strategies.orders import OrderUpdate
+from views.compiler.program import compile_views
+
+PROGRAM = compile_views([packaged_views() / f"{name}.sql" for name in ("touch", "micro_price")])
+OPTIONS = {
+    "at once": trading(),
+    "late": trading(
+        order_latency=["0ms", "2ms", "9ms"], response_latency={"median": "3ms", "sigma": 1},
+        feed_latency="1ms", queue="proportional", fees={"maker": -1, "taker": 4},
+    ),
+    "careful": trading({"max_position": 40, "max_drawdown": 3}, response_latency="4ms"),
+}  # fmt: skip
+ORDERS = (Action.ADD, Action.ADD, Action.ADD, Action.REDUCE, Action.MODIFY, Action.DELETE, Action.EXECUTE,
+          Action.EXECUTE, Action.TRADE)  # fmt: skip
+# What feeds say that show orders, orders and trades as prints, or price levels.
+FEEDS = {
+    "orders": ORDERS,
+    "prints": (*ORDERS[:6], Action.TRADE, Action.TRADE),
+    "levels": (Action.LEVEL, Action.LEVEL, Action.LEVEL, Action.TRADE),
+}
+MILLISECOND = 10**6
+
+
+class Patient(Strategy):
+    """Has orders rest at the best prices and behind, and waits."""
+
+    partition_by = "symbol"
+    told: ClassVar[list[Any]] = []
+
+    def on_book_state(self, state: Any) -> None:
+        one = self.instrument(state.symbol, state.venue)
+        for side, price, lots in ((self.buy, 9_998, 90), (self.buy, 9_999, 40), (self.sell, 10_001, 60)):
+            side(state.symbol, lots * one.lot, price * one.tick, state.venue)
+
+    def on_order_update(self, order: Any) -> None:
+        Patient.told.append((self.now, order))
+
+
+def flow(seed: int, messages: int, feed: str) -> np.ndarray:
+    """What a feed may say of small books, and now and then what it should not; times waver and go back."""
+    random = np.random.default_rng(seed)
+    parts = [state(number, BookState.VALID) for number in range(len(INSTRUMENTS))]
+    known: list[dict[int, tuple[int, int]]] = [{} for _ in INSTRUMENTS]
+    for number in range(messages):
+        index = int(random.integers(0, len(INSTRUMENTS)))
+        chance = random.random()
+        if chance < 0.03:
+            events = state(index, random.choice([BookState.VALID, BookState.STALE, BookState.SYNCING]))
+            parts += [events, state(index, BookState.VALID)]
+            continue
+        events = np.concatenate([
+            change(random, index, known[index], FEEDS[feed]) for _ in range(random.integers(1, 4))
+        ])  # fmt: skip
+        if chance < 0.05:
+            events["action"][0], events["side"][0] = Action.CLEAR, random.integers(0, 3)
+        if chance > 0.95:
+            events["instrument"][-1] = random.integers(0, len(INSTRUMENTS) + 1)
+        time = (2 * number + 1) * MILLISECOND
+        events["exchange_time"] = time + random.integers(-3, 4) * MILLISECOND
+        events["receive_time"] = random.choice([0, time, time + random.integers(0, 9) * MILLISECOND])
+        events["flags"][-1] = Flag.LAST if random.random() < 0.97 else 0
+        parts.append(events)
+    parts[-1]["flags"][-1] = Flag.LAST
+    return np.concatenate(parts)
+
+
+def state(index: int, value: BookState) -> np.ndarray:
+    event = np.zeros(1, EVENT)
+    event["instrument"], event["action"], event["volume"] = index, Action.STATE, value
+    event["flags"] = Flag.LAST
+    return event
+
+
+def change(
+    random: np.random.Generator, index: int, known: dict[int, tuple[int, int]], actions: Sequence[Action]
+) -> np.ndarray:
+    """One event of a book whose orders are known, most often of one that it has."""
+    event = np.zeros(1, EVENT)
+    side, away, number = random.integers(0, 2), random.geometric(0.4) - (random.random() < 0.02), 0
+    price = 10_000 + (away if side == Side.ASK else -away)
+    action = random.choice(actions)
+    if action == Action.ADD:
+        number = int(random.integers(1, 200))
+        known.setdefault(number, (side, price))
+    elif action not in (Action.LEVEL, Action.TRADE):
+        number = int(random.choice(list(known) or [7]))
+        side, old = known.get(number, (side, price))
+        if action == Action.MODIFY:
+            known[number] = side, price
+        elif random.random() < 0.95:
+            price = old
+        if action == Action.DELETE:
+            known.pop(number, None)
+    event["instrument"], event["action"], event["side"], event["order_id"] = index, action, side, number
+    event["price"], event["volume"] = price, random.integers(-1, 30)
+    return event
+
+
+def outcome(kinds: list[type[Strategy]], options: TradingOptions, parts: list[np.ndarray]) -> Any:
+    """What strategies were told and what became of their orders."""
+    pipeline = Pipeline(
+        GatedEngine(PROGRAM, "interpreter"), INSTRUMENTS,
+        [StrategyDefinition(kind, {"volume": 1}) for kind in kinds], trading=options,
+    )  # fmt: skip
+    updates: list[Any] = []
+
+    def note(runner: Any, update: OrderUpdate) -> None:
+        updates.append((runner.identity, runner.now, update))
+
+    pipeline.host.on_update = note
+    Patient.told.clear()
+    pipeline.start()
+    for part in parts:
+        pipeline.apply(part, "message")
+    saved = pipeline.host.save()
+    pipeline.finish()
+    assert pipeline.host.failures == []
+    views = {view: sorted(map(repr, pipeline.engine[view].items())) for view in pipeline.engine.views}
+    states = [getattr(runner._strategy, "state", None) for runner in pipeline.host._runners]
+    clocks = {name: (one.clock, one.counts, one.account.holdings) for name, one in saved.items()}
+    return updates, list(Patient.told), states, pipeline.host.summary(), views, clocks
+
+
+@pytest.mark.parametrize(
+    ("name", "feed"), [("at once", "prints"), ("late", "orders"), ("late", "levels"), ("careful", "levels")]
+)
+def test_what_is_passed_over_matters_to_nobody(
+    name: str, feed: str, sample_seed: int, sample_count: int
+) -> None:
+    for seed in range(sample_seed, sample_seed + max(1, sample_count // 50)):
+        events = flow(seed, 130, feed)
+        ends = np.flatnonzero(events["flags"] & int(Flag.LAST)) + 1
+        for kinds in ([Patient], [Erratic, ErraticTogether]):
+            plain = outcome(kinds, OPTIONS[name], np.split(events, ends[:-1]))
+            assert any(update.fills for *_, update in plain[0])
+            assert outcome(kinds, OPTIONS[name], np.split(events, [50 + seed % 200])) == plain
