@@ -95,8 +95,9 @@ class Replacement:
         self._matches: dict[str, Match] = {}
         self._needed: frozenset[str] = frozenset()
         self._copy: RelationsCopy | None = None
-        # What the engine will have, as far as is known, once this one is done.
+        # What the engine will have, as far as is known, once this one is done; of which program it was made.
         self._expected, self._checked = host.program.source, Event()
+        self._checked_for = host.program if background and after is None else None
         self._next: Callable[[], None] = self._begin
         if background:
             self._work(lambda: self._check(after), self._begin)
@@ -170,7 +171,8 @@ class Replacement:
 
     def _build(self, setting: Setting) -> None:
         """The program and a runtime whose code is compiled."""
-        source, old = self._amend(self._old.source), self._old
+        old = self._old
+        source = self._expected if self._checked_for is old else self._amend(old.source)
         if source.catalog.relations[: len(old.relations)] != old.relations:
             raise DataError("the new program declares the relations of the running one otherwise")
         elsewhere = self.background and self._host.compiles

@@ -7,7 +7,7 @@ from threading import Lock
 
 # Seconds after which a thread gives up the interpreter where another one waits for it. Python's own 5 ms are
 # as much as a run needs for a hundred messages, and it waits whenever compiled code has let others go on.
-_SECONDS = 1e-4
+_SECONDS = 2e-4
 
 _lock = Lock()
 # Those inside, and what was set before the first of them.
@@ -16,7 +16,7 @@ _inside = [0, 0.0]
 
 @contextmanager
 def yielding() -> Iterator[None]:
-    """While anybody is inside, every thread of the process gives up the interpreter after 0.1 ms."""
+    """While anybody is inside, every thread of the process gives up the interpreter after 0.2 ms."""
     with _lock:
         if not _inside[0]:
             _inside[1] = sys.getswitchinterval()
