@@ -15,7 +15,7 @@ from feeds.raw_log import InstrumentText
 from orderbook import book_snapshot
 from orderbook.instruments import Instrument
 from orderbook.pipeline import Pipeline, SavedPipeline
-from strategies.runner import SavedRunner
+from strategies.host import SavedHost
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class _Run(msgspec.Struct, frozen=True):
     states: dict[str, bytes]
     started: bool
     pipeline: SavedPipeline
-    strategies: dict[str, SavedRunner]
+    strategies: SavedHost
 
 
 def save_checkpoint(

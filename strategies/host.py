@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -23,6 +24,15 @@ from strategies.simulation.client import ExecutionClient
 from strategies.simulation.market_books import MarketBooks
 from strategies.simulation.paper import PaperClient
 from strategies.summary import StrategySummary
+
+
+class SavedHost(msgspec.Struct, frozen=True):
+    """A host in a checkpoint: the time of the run, that of the last message of each instrument, both ns, and
+    its runners by what tells them apart."""
+
+    now: int
+    last: list[int]
+    runners: dict[str, SavedRunner]
 
 
 class StrategyHost:
@@ -183,21 +193,19 @@ class StrategyHost:
             if name in self._by_name:
                 self._by_name[name].restore_state(state)
 
-    def save(self) -> dict[str, SavedRunner]:
-        """The runners' state between two items."""
-        return {
-            runner.identity: replace(runner.save(), last=0 if runner.key is None else self._last_time(runner))
-            for runner in self._runners
-        }
+    def save(self) -> SavedHost:
+        """What the host and its runners know, between two items."""
+        runners = {runner.identity: runner.save() for runner in self._runners}
+        return SavedHost(self.now, self._last_times.save(), runners)
 
-    def load(self, saved: Mapping[str, SavedRunner], indexes: Sequence[int]) -> None:
+    def load(self, saved: SavedHost, indexes: Sequence[int]) -> None:
         """Goes on from `save`; `indexes` are the instruments' in this run."""
-        for name, one in saved.items():
+        self.now = saved.now
+        self._last_times.load(saved.last, indexes)
+        for name, one in saved.runners.items():
             if name in self._by_name:
                 runner = self._by_name[name]
                 runner.load(one, indexes)
-                if runner.key is not None:
-                    self._last_times.load(self._audience.own(runner), one.last)
                 self._audience.stir(runner)
 
     def passed(self, events: np.ndarray) -> None:

@@ -1,6 +1,6 @@
 """When the last message of each instrument came, by which partitions of a strategy end."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -32,10 +32,16 @@ class LastTimes:
         self._look()
         return max((int(self._times[index]) for index in instruments), default=0)
 
-    def load(self, instruments: Iterable[int], time: int) -> None:
-        """The last message of these came at a time."""
-        self._times[list(instruments)] = time
-        self._latest = max(self._latest, time)
+    def save(self) -> list[int]:
+        """The times, by instrument."""
+        self._look()
+        found: list[int] = self._times.tolist()
+        return found
+
+    def load(self, saved: Sequence[int], indexes: Sequence[int]) -> None:
+        """Goes on from `save`; `indexes` are the instruments' here."""
+        self._times[indexes] = saved
+        self._latest = max(saved, default=0)
 
     def _look(self) -> None:
         parts, self._parts, self._waiting = self._parts, [], 0

@@ -70,14 +70,13 @@ class Host(Protocol):
 
 
 class SavedRunner(msgspec.Struct, frozen=True):
-    """A runner in a checkpoint: callbacks, orders, refused and fills so far, what its client knows, and the
-    time of the last message that was its own, where it is partitioned."""
+    """A runner in a checkpoint: callbacks, orders, refused and fills so far, what its client knows, and its
+    clock."""
 
     failed: bool
     counts: tuple[int, int, int, int]
     account: SavedAccount
-    clock: SavedClock = SavedClock()
-    last: int = 0
+    clock: SavedClock
 
 
 def identity_of(strategy: str, key: str | None) -> str:

@@ -2,6 +2,8 @@
 every message is told to everyone."""
 
 from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,13 +12,17 @@ from everywhere_support import Erratic, ErraticTogether
 from simulation_support import trading
 from strategy_support import INSTRUMENTS
 
+from engine.checkpoint.folder import newest_checkpoint
+from engine.log.records import Position
 from orderbook.configuration import packaged_views
 from orderbook.events import EVENT, Action, BookState, Flag, Side
 from orderbook.gate import GatedEngine
 from orderbook.pipeline import Pipeline
+from orderbook.run_checkpoint import RunCheckpoint, load_checkpoint, save_checkpoint
 from orderbook.simulation_options import TradingOptions
-from strategies import Strategy, StrategyDefinition
+from strategies import Strategy, StrategyDefinition, on_timer, on_view
 from strategies.orders import OrderUpdate
+from strategies.strategy import PartitionBy
 from views.compiler.program import compile_views
 
 PROGRAM = compile_views([packaged_views() / f"{name}.sql" for name in ("touch", "micro_price")])
@@ -135,7 +141,7 @@ def outcome(kinds: list[type[Strategy]], options: TradingOptions, parts: list[np
     assert pipeline.host.failures == []
     views = {view: sorted(map(repr, pipeline.engine[view].items())) for view in pipeline.engine.views}
     states = [getattr(runner._strategy, "state", None) for runner in pipeline.host._runners]
-    clocks = {name: (one.clock, one.counts, one.account.holdings) for name, one in saved.items()}
+    clocks = {name: (one.clock, one.counts, one.account.holdings) for name, one in saved.runners.items()}
     return updates, list(Patient.told), states, pipeline.host.summary(), views, clocks
 
 
@@ -152,3 +158,77 @@ def test_what_is_passed_over_matters_to_nobody(
             plain = outcome(kinds, OPTIONS[name], np.split(events, ends[:-1]))
             assert any(update.fills for *_, update in plain[0])
             assert outcome(kinds, OPTIONS[name], np.split(events, [50 + seed % 200])) == plain
+
+
+class Clocked(Strategy):
+    """Tells everything that it is told and when, and orders by nothing else."""
+
+    partition_by: ClassVar[PartitionBy | None] = "symbol"
+    told: ClassVar[list[Any]] = []
+
+    def note(self, *what: object) -> None:
+        Clocked.told.append((type(self).__name__, self.partition, self.now, what))
+
+    @on_timer("5ms")
+    def tick(self) -> None:
+        self.note("timer")
+
+    @on_view("touch", fire="change", every="20ms")
+    def touched(self, event: Any) -> None:
+        self.note("touch", event.key, event.new and event.new.bid)
+
+    def on_trade(self, trade: Any) -> None:
+        self.note(trade)
+        one = self.instrument(trade.symbol, trade.venue)
+        (self.buy if trade.volume > one.lot else self.sell)(trade.symbol, one.lot, trade.price, trade.venue)
+
+    def on_order_update(self, order: Any) -> None:
+        self.note(order, self.position(order.symbol))
+
+    def on_stop(self) -> None:
+        self.note("stop")
+
+
+class OfVenue(Clocked):
+    """The same for each venue."""
+
+    partition_by = "venue"
+
+
+def test_a_run_goes_on_alike_from_a_checkpoint(tmp_path: Path, sample_seed: int) -> None:
+    """Timers, orders and the ends of partitions, too, where the clock is ahead of the next message."""
+    events = flow(sample_seed, 150, "orders")
+    ends = (np.flatnonzero(events["flags"] & int(Flag.LAST)) + 1).tolist()
+    kinds = [StrategyDefinition(kind) for kind in (Clocked, OfVenue)]
+
+    def begun() -> Pipeline:
+        engine = GatedEngine(PROGRAM, "interpreter")
+        return Pipeline(engine, INSTRUMENTS, kinds, trading=OPTIONS["late"])
+
+    def told(pipeline: Pipeline, part: np.ndarray) -> list[Any]:
+        Clocked.told.clear()
+        pipeline.apply(part)
+        return list(Clocked.told)
+
+    whole = begun()
+    whole.start()
+    for start, end in pairwise([0, *ends[9::9], len(events)]):
+        if start:
+            position = Position(start)
+            run = RunCheckpoint(position, start, tuple(INSTRUMENTS), {}, True)
+            save_checkpoint(tmp_path, whole, b"program", run, keep=1)
+            again = begun()
+            found = newest_checkpoint(tmp_path, b"program")
+            assert found is not None
+            load_checkpoint(found, again)
+            expected = told(whole, events[start:end])
+            assert told(again, events[start:end]) == expected != []
+            assert again.host.summary() == whole.host.summary()
+            Clocked.told.clear()
+            again.finish()
+            stopped = list(Clocked.told)
+        else:
+            told(whole, events[start:end])
+    Clocked.told.clear()
+    whole.finish()
+    assert Clocked.told == stopped and {row[2] for row in stopped if row[3] == ("stop",)}

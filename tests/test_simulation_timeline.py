@@ -19,7 +19,7 @@ from orderbook.gate import GatedEngine
 from orderbook.generate import generate, synthetic_instruments
 from orderbook.pipeline import Pace, Pipeline
 from orderbook.simulation_options import TradingOptions
-from strategies import Strategy, StrategyDefinition, on_view
+from strategies import Strategy, StrategyDefinition, on_timer, on_view
 from strategies.orders import Order, OrderUpdate
 from strategies.simulation.client import MarketEvent
 from strategies.simulation.latency import Delays
@@ -286,14 +286,31 @@ def test_orders_do_not_depend_on_other_symbols_or_on_batches(seed: int) -> None:
         assert alone == {one.symbol: everything[one.symbol]}
 
 
+class Timed(durable_support.Trader):
+    """Trades each symbol apart, and notes the times at which it is called."""
+
+    partition_by: ClassVar = "symbol"
+
+    @on_timer("50us")
+    def tick(self) -> None:
+        self._note("timer", self.now)
+
+    @on_view("depth", fire="change", every="200us")
+    def looked(self, event: Any) -> None:
+        self._note(event.key[0], (self.now, event.new and event.new.orders))
+
+    def on_stop(self) -> None:
+        self._note("stop", self.now)
+
+
 @pytest.mark.parametrize("seed", range(1))
 def test_crashes_lose_and_double_nothing_with_latency(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Orders and reports under way are in checkpoints, and follow from the log."""
+    """Orders and reports under way, clocks and instances are in checkpoints, and follow from the log."""
     def pipeline() -> Pipeline:
         engine = GatedEngine(compile_views(durable_support.SQL), "interpreter")
         options = trading(order_latency=["0ms", "1us", "80us"], response_latency="20us")
         return Pipeline(
-            engine, durable_support.INSTRUMENTS, [StrategyDefinition(durable_support.Trader)], trading=options
+            engine, durable_support.INSTRUMENTS, [StrategyDefinition(Timed)], trading=options
         )
 
     monkeypatch.setattr(durable_support, "pipeline", pipeline)
