@@ -30,7 +30,7 @@ from .replacements import Replacements
 from .runtime import Firing
 from .subscribers import Subscribers
 from .subscriptions import Fire, Granularity, Subscription, Version, ViewEvent, log_failure
-from .view_bytes import shared_bytes
+from .view_bytes import shared_by_views
 from .watches import watch_of
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ class Engine(ClientInterface, ProgramChanges):
 
     def view_bytes(self) -> dict[str, int]:
         """Bytes of every view's maps; a map that several views read is shared among them evenly."""
-        return shared_bytes(self.program.program, self._runtime.map_bytes())
+        return shared_by_views(self.program.program, self._runtime.map_bytes())
 
     def rows_of(self, relation: str) -> Rows:
         """The rows of a relation, int64[n, width], and how often each stands. Raises DataError."""

@@ -10,6 +10,7 @@ from .plan.describe import statement_cost
 from .plan.map_text import map_text
 from .plan.steps import Plan
 from .runtime import Runtime
+from .view_bytes import shared_by_views
 
 
 class Measured(Protocol):
@@ -29,6 +30,15 @@ def costs_of(runtime: Runtime, measured: bool, view_bytes: Mapping[str, int]) ->
     if not (measured and isinstance(runtime, NumbaRuntime)):
         raise DataError('nothing is measured; start with Engine(program, "numba", measured=True)')
     return measures_text(runtime.plan, runtime, view_bytes)
+
+
+def view_nanoseconds(plan: Plan, runtime: Measured) -> dict[str, int]:
+    """ns that keeping every view's maps took; a map's are shared evenly by the views that need it."""
+    spent = dict.fromkeys((m.name for m in plan.program.maps), 0.0)
+    statements = [s for trigger in plan.triggers for s in trigger.statements]
+    for statement, (_, elapsed) in zip(statements, runtime.measures(), strict=True):
+        spent[statement.target] += elapsed
+    return shared_by_views(plan.program, {name: round(elapsed) for name, elapsed in spent.items()})
 
 
 def measures_text(plan: Plan, runtime: Measured, view_bytes: Mapping[str, int]) -> str:

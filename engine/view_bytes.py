@@ -1,4 +1,4 @@
-"""Which maps a view needs, and the bytes that it answers for."""
+"""Which maps a view needs, and what of theirs it answers for: bytes, or time."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -21,8 +21,8 @@ def maps_of(program: Program, view: str) -> frozenset[str]:
     return frozenset(needed)
 
 
-def shared_bytes(program: Program, map_bytes: Mapping[str, int]) -> dict[str, int]:
-    """Bytes of every view; those of a map are shared evenly by the views that need it, rounded up."""
+def shared_by_views(program: Program, of_maps: Mapping[str, int]) -> dict[str, int]:
+    """What falls to every view; what a map has is shared evenly by the views that need it, rounded up."""
     needed = {result.name: maps_of(program, result.name) for result in program.results}
     sharers = Counter(name for maps in needed.values() for name in maps)
-    return {view: sum(-(-map_bytes[name] // sharers[name]) for name in maps) for view, maps in needed.items()}
+    return {view: sum(-(-of_maps[name] // sharers[name]) for name in maps) for view, maps in needed.items()}

@@ -90,11 +90,13 @@ class PastRun:
         return entry.stamp, entry.switch if isinstance(entry, Stamped) else 0
 
 
-def open_past_run(configuration: Configuration, version: Version | None, keep_rows: bool = False) -> PastRun:
+def open_past_run(
+    configuration: Configuration, version: Version | None, keep_rows: bool = False, measured: bool = False
+) -> PastRun:
     """The run that the configuration's log holds, at the nearest checkpoint before a version (None: the end).
 
     keep_rows: the rows of all relations are kept, for which the log is applied from its beginning, unless
-    the run keeps them itself. Nothing is locked, and the run may go on meanwhile.
+    the run keeps them itself. measured: see Engine. Nothing is locked, and the run may go on meanwhile.
 
     Raises SourceError where there is no log, UserError for a version before what is kept, LogError.
     """
@@ -103,7 +105,7 @@ def open_past_run(configuration: Configuration, version: Version | None, keep_ro
     if again:
         kept = configuration.engine.model_copy(update={"keep_rows": True})
         configuration = configuration.model_copy(update={"engine": kept})
-    assembly, engine = started(configuration, kind=StoppingEngine)
+    assembly, engine = started(configuration, measured, StoppingEngine)
     assert isinstance(engine, StoppingEngine)
     checkpoint = None if again else _checkpoint(folder, engine.program, version)
     if checkpoint is None:

@@ -7,6 +7,7 @@ import pytest
 from test_engine_added_views import contents
 
 import orderbook
+from engine.measures_text import view_nanoseconds
 from engine.plan.describe import plan_text
 from engine.plan.planner import plan
 from engine.plan.statistics import Statistics, read_statistics
@@ -88,6 +89,9 @@ def test_statements_are_counted_and_timed():
     assert ran and all(re.search(r" 12 x +[\d,]+ ns ", line) for line in ran)
     assert any(not re.search(r" x +0 ns ", line) for line in ran)
     assert all(" 0 x " in line for line in lines[lines.index("  delete from r") + 1 :][: len(ran)])
+    # All statements are of the one view.
+    times = view_nanoseconds(engine._runtime.plan, engine._runtime)
+    assert times == {"sums": pytest.approx(sum(ns for _, ns in engine._runtime.measures()), rel=0.01)}
     plain = orderbook.Engine(orderbook.compile(JOIN), "interpreter")
     for relation, row in changes():
         plain.insert(relation, row)

@@ -19,7 +19,8 @@ from websockets.sync.client import ClientConnection, connect
 
 from orderbook.commands.top import screen
 from orderbook.configuration import load_configuration
-from orderbook.monitor import why
+from orderbook.monitor import log_questions
+from orderbook.monitor.log_questions import CostQuestion, EventQuestion, Question
 
 SMALL = """
 [run]
@@ -85,11 +86,17 @@ def test_why_of_an_alert_is_what_the_log_says(
     assert told["text"] == orderbook("why", "totals", "--at", at, "--config", config).out
     assert f"totals at {at}" in told["text"]
     assert "row of totals changed" in told["text"]
-    monkeypatch.setattr(why.os, "nice", lambda _: 0)
-    asking = pickle.dumps((load_configuration(config), "totals", (7, 0, 1)))
-    monkeypatch.setattr(why.sys, "stdin", io.TextIOWrapper(io.BytesIO(asking)))
-    assert why.main() == 1
-    assert "no event has the version 7,0,1" in capsys.readouterr().out
+    monkeypatch.setattr(log_questions.os, "nice", lambda _: 0)
+
+    def here(question: Question) -> tuple[int, str]:
+        asking = pickle.dumps((load_configuration(config), question))
+        monkeypatch.setattr(log_questions.sys, "stdin", io.TextIOWrapper(io.BytesIO(asking)))
+        capsys.readouterr()
+        return log_questions.main(), capsys.readouterr().out
+
+    status, text = here(EventQuestion("totals", (7, 0, 1)))
+    assert (status, "no event has the version 7,0,1" in text) == (1, True)
+    assert here(CostQuestion()) == (1, 'statements are measured of backend = "numba" alone\n')
 
 
 def asked(socket: ClientConnection, request: dict[str, Any] | None, kind: str) -> dict[str, Any]:

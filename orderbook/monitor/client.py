@@ -12,6 +12,7 @@ from orderbook.monitor.hub import Hub
 from orderbook.monitor.letters import Answer, Ask, encoded
 from orderbook.monitor.requests import (
     AddView,
+    Costs,
     DropView,
     Explain,
     Follow,
@@ -170,7 +171,7 @@ class Client:
                 self.enqueue(encoded({"id": request.id, "type": "done"}))
             case Follow():
                 self._follow(request)
-            case QuerySql() | Explain() | Why() | Rules():
+            case QuerySql() | Explain() | Why() | Costs() | Rules():
                 self._ask(request)
             case AddView() | DropView() | SetRule():
                 if not self._access.changes_allowed:
@@ -204,7 +205,7 @@ class Client:
             raise DataError(refused)
         self._follows.add(request.id)
 
-    def _ask(self, request: QuerySql | Explain | Why | Rules | AddView | DropView | SetRule) -> None:
+    def _ask(self, request: QuerySql | Explain | Why | Costs | Rules | AddView | DropView | SetRule) -> None:
         if request.id in self._unanswered:
             raise DataError(f"id {request.id} is in use; choose another")
         if len(self._unanswered) >= MOST_UNANSWERED:

@@ -15,9 +15,11 @@ from orderbook.gate import GatedEngine
 from orderbook.monitor.alerts import Alerts, RuleLook
 from orderbook.monitor.follows import Replacing, is_followed
 from orderbook.monitor.letters import Answer, Ask, body_of
+from orderbook.monitor.log_questions import CostQuestion, EventQuestion, answer_of
 from orderbook.monitor.mailbox import Mailbox
 from orderbook.monitor.requests import (
     AddView,
+    Costs,
     DropView,
     Explain,
     QuerySql,
@@ -28,7 +30,6 @@ from orderbook.monitor.requests import (
     wire_version,
 )
 from orderbook.monitor.values import wire_value
-from orderbook.monitor.why import why
 from views.compiler.program import CompiledProgram
 
 # Rows of an answer to SQL.
@@ -69,6 +70,8 @@ class Operations:
                 self._later(ask, self._explain(request.view))
             case Why():
                 self._later(ask, self._why(request))
+            case Costs():
+                self._later(ask, self._costs())
             case AddView():
                 self._now(ask, lambda: self._replaced(ask, self._add_view(request.sql)))
             case DropView():
@@ -142,9 +145,14 @@ class Operations:
 
     async def _why(self, request: Why) -> dict[str, Any]:
         self._engine[request.view]
+        question = EventQuestion(request.view, version_of(request.at))
         async with self._explaining:
-            text = await why(self._configuration, request.view, version_of(request.at))
-        return {"type": "why", "view": request.view, "version": request.at, "text": text}
+            answer = await answer_of(self._configuration, question)
+        return {"type": "why", "view": request.view, "version": request.at, **answer}
+
+    async def _costs(self) -> dict[str, Any]:
+        async with self._explaining:
+            return {"type": "costs", **await answer_of(self._configuration, CostQuestion())}
 
     def _now(self, ask: Ask, action: Callable[[], None]) -> None:
         try:

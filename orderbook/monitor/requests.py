@@ -57,6 +57,10 @@ class Why(Request, frozen=True, tag="why"):
     at: WireVersion
 
 
+class Costs(Request, frozen=True, tag="costs"):
+    """What every view and statement costs an event."""
+
+
 class AddView(Request, frozen=True, tag="add_view"):
     """Adds the views that `sql` declares."""
 
@@ -101,7 +105,7 @@ class Follow(Request, frozen=True, tag="follow"):
 
 
 AnyRequest = (
-    Subscribe | Unsubscribe | QuerySql | Explain | Why | AddView | DropView | Rules | SetRule | Follow
+    Subscribe | Unsubscribe | QuerySql | Explain | Why | Costs | AddView | DropView | Rules | SetRule | Follow
 )
 
 

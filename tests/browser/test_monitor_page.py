@@ -176,6 +176,11 @@ def test_why_of_an_alert_in_the_log(page, monitored, pictures):
     page.until(f"{element('explain-text')}.textContent.startsWith('A version is')")
     page.click("why-newest")
     page.until(f"{element('why-version')}.value.length > 20")
+    page.click("explain-costs")
+    page.click("costs-ask")
+    page.until(f"/ depth: [\\d.]+ [nµ]s/.test({element('explain-text')}.textContent)", 60)
+    assert "insert into bids" in page.evaluate(f"{element('explain-text')}.textContent")
+    page.picture(pictures / "costs.png")
     with monitored.client() as client:
         client.ask("set_rule", rule={**rule, "when": None}, token=TOKEN)
     assert page.problems == []

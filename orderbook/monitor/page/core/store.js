@@ -27,6 +27,8 @@ export class Store extends Emitter {
     this.notes = [];
     this.noteCount = 0;
     this.problem = "";
+    /** ns that each view takes for an event, once that was measured. */
+    this.costs = null;
     connection.subscribe({ topic: "instruments" }, (frame) => this.#instruments(frame.instruments));
     connection.subscribe({ topic: "status" }, (frame) => {
       this.status = frame;

@@ -1,12 +1,14 @@
-/** How a view is kept fresh: its SQL, and the triggers it became; and what one event did to it. */
+/** How a view is kept fresh: its SQL, the triggers it became and what they cost; and what one event did to it. */
 import { choice, fillChoice, make, toggle } from "../core/dom.js";
+import { count, duration } from "../core/format.js";
 import { Pane } from "../core/pane.js";
 import { load, save } from "../core/storage.js";
 
-const STAGES = [["overview", "Overview"], ["sql", "SQL"], ["m3", "M3"], ["plan", "Plan"], ["maps", "Maps"], ["why", "Why"]];
+const STAGES = [["overview", "Overview"], ["sql", "SQL"], ["m3", "M3"], ["plan", "Plan"], ["maps", "Maps"], ["why", "Why"], ["costs", "Costs"]];
 /** A version as `orderbook why --at` takes it. */
 const VERSION = /^\s*(-?\d{1,19})\s*,\s*(\d+)\s*,\s*(\d+)\s*$/;
-const WHY_PATIENCE = 60_000;
+const LOG_PATIENCE = 60_000;
+const COSTS = "Measure has a process beside the run apply the last half minute or more of its log again, with every statement timed.";
 const WHY = "Choose an event: press Why beside a callback or alert in the log, or enter its version.";
 
 export class ExplainPane extends Pane {
@@ -20,11 +22,14 @@ export class ExplainPane extends Pane {
   #view = choice("View", [], "", (view) => this.#ask(view), "explain-view");
   #buttons = new Map();
   #why = WHY;
+  #costs = COSTS;
   #version = make("input.grow", { type: "text", placeholder: "stamp,switch,sequence", "aria-label": "Version of the event", spellcheck: false, "data-testid": "why-version" });
   #form = make("form.line", { hidden: true },
     this.#version,
     make("button", { type: "button", title: "The last event that was applied", onclick: () => this.#newest(), "data-testid": "why-newest" }, "Newest"),
     make("button.primary", { type: "submit", "data-testid": "why-ask" }, "Why"));
+  #measure = make("div.line", { hidden: true },
+    make("button.primary", { type: "button", onclick: () => this.#askCosts(), "data-testid": "costs-ask" }, "Measure"));
 
   constructor(store, connection) {
     super("explain", "Explain");
@@ -39,7 +44,7 @@ export class ExplainPane extends Pane {
       this.bar.append(button.element);
     }
     this.body.classList.add("scroll");
-    this.body.append(this.#form, this.#text);
+    this.body.append(this.#form, this.#measure, this.#text);
     this.#form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.#askWhy();
@@ -62,14 +67,15 @@ export class ExplainPane extends Pane {
   }
 
   draw() {
-    const known = { ...this.#answer, why: this.#why };
+    const known = { ...this.#answer, why: this.#why, costs: this.#costs };
     const stage = this.#answer && !this.#textOf(known, this.#stage) ? "sql" : this.#stage;
     this.#form.hidden = stage !== "why";
+    this.#measure.hidden = stage !== "costs";
     for (const [name, button] of this.#buttons) {
       button.show(name === stage);
       button.element.hidden = Boolean(this.#answer) && !this.#textOf(known, name);
     }
-    const text = this.#answer || stage === "why" ? this.#textOf(known, stage) : this.#asked;
+    const text = this.#answer || stage === "why" || stage === "costs" ? this.#textOf(known, stage) : this.#asked;
     if (this.#text.textContent !== text) this.#text.textContent = text;
   }
 
@@ -108,10 +114,24 @@ export class ExplainPane extends Pane {
     if (!found) return;
     const [, stamp, switched, sequence] = found;
     try {
-      const { text } = await this.#connection.request({ op: "why", view, at: [stamp, Number(switched), Number(sequence)] }, WHY_PATIENCE);
+      const { text } = await this.#connection.request({ op: "why", view, at: [stamp, Number(switched), Number(sequence)] }, LOG_PATIENCE);
       this.#why = text;
     } catch (error) {
       this.#why = error.message;
+    }
+    this.changed();
+  }
+
+  async #askCosts() {
+    this.#costs = "measuring …";
+    this.changed();
+    try {
+      const { events, views, text } = await this.#connection.request({ op: "costs" }, LOG_PATIENCE);
+      this.#store.costs = new Map(Object.entries(views));
+      const each = Object.entries(views).map(([view, nanoseconds]) => `  ${view}: ${duration(nanoseconds)}`);
+      this.#costs = [`time for an event, the mean of ${count(events)}, with all statements timed:`, "", ...each, "", text].join("\n");
+    } catch (error) {
+      this.#costs = error.message;
     }
     this.changed();
   }

@@ -8,6 +8,7 @@ import { Table } from "../core/table.js";
 
 const FEEDS = [["feed", "text"], ["state", "text"], ["gaps", "int"], ["p50", "number"], ["p99", "number"], ["last message", "number"], ["valid", "int"], ["syncing", "int"], ["stale", "int"], ["reconnects", "int"], ["rejected", "int"]];
 const VIEWS = [["view", "text"], ["rows", "int"], ["bytes", "int"]];
+const PER_EVENT = ["per event", "number"];
 
 export class HealthPane extends Pane {
   #store;
@@ -46,7 +47,9 @@ export class HealthPane extends Pane {
       feed.name, feed.reason ? `${feed.state}: ${feed.reason}` : feed.state, feed.gaps, duration(feed.latency?.p50), duration(feed.latency?.p99),
       feed.last_message_seconds === null ? null : `${feed.last_message_seconds.toFixed(1)} s`, feed.books.valid, feed.books.syncing, feed.books.stale, feed.reconnects, feed.rejected,
     ]));
-    this.#views.set(VIEWS, engine.views.map(({ view, rows, bytes: size }) => [view, rows, size]));
+    const { costs } = this.#store;
+    const columns = costs ? [...VIEWS, PER_EVENT] : VIEWS;
+    this.#views.set(columns, engine.views.map(({ view, rows, bytes: size }) => [view, rows, size, costs && duration(costs.get(view))]));
     this.#rate.draw();
   }
 
