@@ -62,6 +62,12 @@ def sectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def files_of(sources: Sequence[Path]) -> list[str]:
+    """The files of sources and folders; a replay merges by time what is given apart only."""
+    found = [sorted(source.iterdir()) if source.is_dir() else [source] for source in sources]
+    return [str(path) for files in found for path in files]
+
+
 def check(case: Case, sources: Sequence[Path], folder: Path, granularity: str) -> Job:
     """The job of one node, once jobs of Spark in 1, 2 and 7 partitions were found to be equal to it."""
     start = time.monotonic()
@@ -69,10 +75,9 @@ def check(case: Case, sources: Sequence[Path], folder: Path, granularity: str) -
     backtest(settings, source_specs([str(path) for path in sources]), LocalExecutor(), "numba")
     single = open_job(folder / "one")
     print(f"\n{case.name} at {granularity}: one node {time.monotonic() - start:.0f} s")
-    files = [path for source in sources for path in (source.iterdir() if source.is_dir() else [source])]
     for partitions in PARTITIONS:
         start = time.monotonic()
-        shuffled = sorted(map(str, files))
+        shuffled = sorted(files_of(sources))
         random.Random(partitions).shuffle(shuffled)
         settings = settings_for(case, folder / f"spark{partitions}", partitions, granularity)
         levels = set(layout_of(settings).levels.values())
@@ -89,7 +94,7 @@ def check(case: Case, sources: Sequence[Path], folder: Path, granularity: str) -
 
 def check_end(case: Case, sources: Sequence[Path], job: Job) -> None:
     """The rows that views end with are those that an engine has after a replay, and so are all orders."""
-    frames, changes = replayed(case, [str(source) for source in sources])
+    frames, changes = replayed(case, files_of(sources))
     for view, frame in frames.items():
         columns = frame.columns
         assert job.view(view).select(columns).sort(columns).rows() == frame.sort(columns).rows(), view
