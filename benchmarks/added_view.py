@@ -14,7 +14,7 @@ from random import SystemRandom
 import numpy as np
 import typer
 
-from orderbook.commands.common import configured, piped, started, warm_up
+from orderbook.commands.common import configured, piped, settled, started, warm_up
 from orderbook.feed_runs import FeedReport, FeedRun, Put
 from orderbook.generate import generate, synthetic_instruments
 from orderbook.instruments import Instruments
@@ -62,7 +62,8 @@ def main(rate: int = 20_000, seconds: float = 90.0, resting: int = 2_000, seed: 
     count = int(rate * seconds) + _SYMBOLS * resting
     made = generate(count, _SYMBOLS, _LEVELS, seed, batch=size, resting=resting, imbalance=0.3)
     batches = _from_snapshots(list(made), _SYMBOLS)
-    asyncio.run(_run(instruments, batches, rate))
+    with settled():
+        asyncio.run(_run(instruments, batches, rate))
 
 
 def _from_snapshots(batches: list[np.ndarray], symbols: int) -> list[np.ndarray]:

@@ -1,7 +1,9 @@
 """What `run` and `replay` share: their options, and the engine they start."""
 
+import gc
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from engine.plan.statistics import read_statistics
@@ -78,3 +80,14 @@ def warm_up(pipeline: Pipeline) -> None:
     """Compile what an event runs through; after the last subscription."""
     with working("compiling triggers"):
         pipeline.warm_up()
+
+
+@contextmanager
+def settled() -> Iterator[None]:
+    """What is there now is not looked through for garbage, which would be a pause of a tenth of a second."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

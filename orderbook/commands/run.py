@@ -1,7 +1,6 @@
 """`orderbook run`: live feeds, or files as feeds, through views and strategies."""
 
 import asyncio
-import gc
 import signal
 import time
 from collections import Counter
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.subscriptions import ViewEvent
 from orderbook.assembly import Assembly
-from orderbook.commands.common import configured, piped, started, warm_up
+from orderbook.commands.common import configured, piped, settled, started, warm_up
 from orderbook.configuration import Configuration
 from orderbook.display import Display, open_display
 from orderbook.durable import DurableRun
@@ -67,7 +66,7 @@ def run(
         durable = past.recovered(pipeline)
         shown = Shown(configuration, assembly, pipeline, durable, runs, display(), monitored)
         recording, writing = recorded(runs, configuration.record), written_views(out, assembly, pipeline)
-        with recording as recordings, writing as failures, _settled():
+        with recording as recordings, writing as failures, settled():
             seconds = asyncio.run(shown.run())
     reports = [run.report() for run in runs]
     print(summary(pipeline, seconds, assembly.views, pipeline.host.summary(), reports, shown.report()))
@@ -197,17 +196,6 @@ def monitor_of(
     from orderbook.monitor.run_monitor import RunMonitor
 
     return RunMonitor(configuration, pipeline, runs)
-
-
-@contextmanager
-def _settled() -> Iterator[None]:
-    """What is there now is not looked through for garbage, which would be a pause of a tenth of a second."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 @contextmanager
