@@ -5,6 +5,7 @@ import json
 import urllib.error
 import urllib.request
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from monitor_support import INSTRUMENTS, SYMBOL, VENUE, client, flow, running, t
 from orderbook.configuration import load_configuration
 from orderbook.errors import ConfigurationError, OrderbookError
 from orderbook.events import Side
+from orderbook.monitor import status_topic
 from orderbook.monitor.server_process import ServerProcess
 from orderbook.monitor_options import AlertRule, MonitorOptions
 from strategies import Strategy, StrategyDefinition, on_view
@@ -118,6 +120,22 @@ def test_status_and_instruments_and_notes() -> None:
             )
             notes = await one.ask(id=3, op="subscribe", topic="notes")
             assert [(n["kind"], n["symbol"]) for n in notes["notes"]] == [("fill", "A")]
+
+    asyncio.run(go())
+
+
+def test_the_last_message_of_a_feed_is_noted_also_while_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(status_topic, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    async def go() -> None:
+        async with running() as run:
+            live: Any = SimpleNamespace(ended=lambda _: False)
+            health = status_topic.FeedHealth(run.pipeline, live, [run.feed])
+            for now[0] in (10.0, 20.0, 30.0):
+                health.frame()
+            (feed,) = health.state()
+            assert feed["last_message_seconds"] == 20.0
 
     asyncio.run(go())
 

@@ -134,8 +134,6 @@ def state_of(pipeline: Pipeline, books: Books, index: int) -> tuple[str, str]:
     return BookState(books.state(index)).name.lower(), "" if known is None else known.reason
 
 
-
-
 def _levels(levels: Any, counted: bool) -> list[list[int | None]]:
     """Price in ticks, volume in lots, and the number of orders where the book has orders."""
     orders = levels["orders"].tolist() if counted else [None] * len(levels)

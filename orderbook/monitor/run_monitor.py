@@ -80,6 +80,7 @@ class RunMonitor:
 
         replacing = Replacing(engine)
         publisher.add("replacing", replacing, lambda _: None)
+        publisher.add("feeds", feeds, lambda _: None)
 
         def add_follow(name: str, followed: Followed) -> None:
             publisher.add(("follow", name), followed, lambda error: self._follows.failed(name, error))
@@ -113,7 +114,6 @@ class RunMonitor:
     def _warm_up(self) -> None:
         engine, books = self._pipeline.engine, self._pipeline.books
         engine.view_bytes()
-        engine.map_sizes()
         for name in engine.views:
             view: LiveView = engine[name]
             view.row_words()

@@ -20,20 +20,32 @@ _STATUS_SECONDS = 0.25
 _INSTRUMENTS_SECONDS = 1.0
 # Bytes and rows of views are measured that often, since that walks over them.
 _MEASURE_SECONDS = 2.0
+# Between two looks at who has received something, while nobody asks.
+_LOOK_SECONDS = 1.0
 
 
 class FeedHealth:
-    """How each feed of a run does."""
+    """How each feed of a run does; a TopicSource without frames, so that it looks also while nobody asks."""
 
     def __init__(self, pipeline: Pipeline, live: LiveRun, runs: Sequence[FeedRun]) -> None:
         self._pipeline, self._live, self._runs = pipeline, live, runs
         self.labels = feed_labels(runs)
         # What each had received when it was last looked at, and when that was less.
         self._received: list[tuple[int, float | None]] = [(0, None) for _ in runs]
+        self._looked = 0.0
 
-    def look(self) -> None:
-        """Note who has received something; called every second or so."""
+    def frame(self) -> Frame | None:
+        """Note who has received something."""
         now = time.monotonic()
+        if now - self._looked >= _LOOK_SECONDS:
+            self._looked = now
+            self._look(now)
+        return None
+
+    def close(self) -> None:
+        """See TopicSource."""
+
+    def _look(self, now: float) -> None:
         for number, run in enumerate(self._runs):
             counts = run.report().counts
             total = sum(counts.values())
@@ -42,7 +54,7 @@ class FeedHealth:
 
     def state(self) -> list[dict[str, Any]]:
         """The feeds as messages have them."""
-        self.look()
+        self._look(time.monotonic())
         return [self._feed(number, run) for number, run in enumerate(self._runs)]
 
     def _feed(self, number: int, run: FeedRun) -> dict[str, Any]:
