@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
@@ -84,23 +85,37 @@ SHUFFLED = (
 )
 
 
+class Part(StrEnum):
+    """What is measured, each by a table."""
+
+    START = "start"
+    LOCAL = "stage-1"
+    SHUFFLED = "shuffles"
+    CUT = "time-cut"
+
+
 def main(
     quick: bool = typer.Option(False, help="Small counts."),
     events: int = typer.Option(0, help="Events; 10 million unless given."),
     runs: int = typer.Option(3, help="Runs of each line, after one that is not counted."),
+    part: list[Part] = typer.Option(list(Part), help="What is measured besides the start-up; all of it."),
 ) -> None:
     """Measure backtests on Spark."""
     count = events or (500_000 if quick else 10_000_000)
+    executor = _started()
     with tempfile.TemporaryDirectory(prefix="orderbook-spark-") as name:
         folder = Path(name)
-        count = write_days(folder / "days", count, SYMBOLS, DAYS, 1)
-        specs = source_specs([str(folder / "days")])
-        executor = _started()
+        jobs = {Part.LOCAL: LOCAL, Part.SHUFFLED: SHUFFLED}
+        chosen = [one for one in jobs if one in part]
+        if chosen:
+            count = write_days(folder / "days", count, SYMBOLS, DAYS, 1)
+        specs = source_specs([str(folder / "days")]) if chosen else []
         about = f"{count:,} events, {SYMBOLS} symbols, {DAYS} days; core ns an event"
         columns = [about, "loop", "one process", "ratio", "Spark", "ratio", "Spark, wall s"]
-        for title, jobs in (("stage 1", LOCAL), ("stages after shuffles", SHUFFLED)):
-            table(title, columns, _measure(jobs, 2 * CORES, specs, executor, folder, count, runs))
-        time_cuts(executor, folder, count // 20, runs)
+        for one in chosen:
+            table(one, columns, _measure(jobs[one], 2 * CORES, specs, executor, folder, count, runs))
+        if Part.CUT in part:
+            time_cuts(executor, folder, count // 20, runs)
 
 
 def _started() -> SparkExecutor:

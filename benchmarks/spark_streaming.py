@@ -67,13 +67,15 @@ def main(
     quick: bool = typer.Option(False, help="Small states."),
     events: int = typer.Option(0, help="Events after the books are full; 600,000 unless given."),
     batches: int = typer.Option(0, help="Batches that are measured; 15 unless given."),
+    line: int = typer.Option(0, help="Only this line of the table, from 1."),
 ) -> None:
     """Measure streams on Spark."""
     count, measured = events or (300_000 if quick else 600_000), batches or (5 if quick else 15)
     session = spark_session(SparkOptions(master=f"local[{CORES}]"))
     session.conf.set("spark.sql.shuffle.partitions", str(CORES))
     rows = []
-    for resting, epochs in _QUICK if quick else _SIZES:
+    sizes = _QUICK if quick else _SIZES
+    for resting, epochs in sizes[line - 1 : line] if line else sizes:
         with tempfile.TemporaryDirectory(prefix="orderbook-stream-") as name:
             rows.append(_row(session, Path(name), resting, epochs, count, measured))
     columns = [
