@@ -67,7 +67,7 @@ def test_why_of_an_alert_is_what_the_log_says(
     write(tmp_path / "totals.sql", TOTALS)
     rule = '[[monitor.alerts]]\nname = "r"\nview = "totals"\nwhen = "orders % 2 = 0"\n[monitor]\nport = 0\n'
     log = f'[log]\nfolder = "{tmp_path}/log"\n'
-    config = write(tmp_path / "my.toml", f"{SMALL}{log}{rule}")
+    config = write(tmp_path / "my.toml", f"{SMALL}levels = 10\n{log}{rule}")
     command = [sys.executable, "-m", "orderbook.command_line", "serve", "--config", str(config)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
@@ -96,7 +96,7 @@ def test_why_of_an_alert_is_what_the_log_says(
 
     status, text = here(EventQuestion("totals", (7, 0, 1)))
     assert (status, "no event has the version 7,0,1" in text) == (1, True)
-    assert here(CostQuestion()) == (1, 'statements are measured of backend = "numba" alone\n')
+    assert here(CostQuestion()) == (1, 'statements are measured with backend = "numba" alone\n')
 
 
 def asked(socket: ClientConnection, request: dict[str, Any] | None, kind: str) -> dict[str, Any]:

@@ -93,6 +93,8 @@ def _event(configuration: Configuration, question: EventQuestion) -> dict[str, A
 
 def _costs(configuration: Configuration) -> dict[str, Any]:
     """Events applied, ns for one of them by view, and `Engine.costs`."""
+    if configuration.run.backend != "numba":
+        raise DataError('statements are measured with backend = "numba" alone')
     sample = (time.time_ns() - _SAMPLE_NANOSECONDS, LAST, LAST)
     try:
         past = open_past_run(configuration, sample, measured=True)
@@ -100,8 +102,7 @@ def _costs(configuration: Configuration) -> dict[str, Any]:
         # The run is younger than that, or keeps no older checkpoint.
         past = open_past_run(configuration, None, measured=True)
     pipeline, runtime = past.pipeline, past.engine.runtime
-    if not isinstance(runtime, NumbaRuntime):
-        raise DataError('statements are measured of backend = "numba" alone')
+    assert isinstance(runtime, NumbaRuntime)
     before = pipeline.events + pipeline.changes
     past.go_to((LAST, LAST, LAST))
     events = pipeline.events + pipeline.changes - before
