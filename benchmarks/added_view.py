@@ -62,8 +62,13 @@ def main(rate: int = 20_000, seconds: float = 90.0, resting: int = 2_000, seed: 
     count = int(rate * seconds) + _SYMBOLS * resting
     made = generate(count, _SYMBOLS, _LEVELS, seed, batch=size, resting=resting, imbalance=0.3)
     batches = _from_snapshots(list(made), _SYMBOLS)
+    configuration = configured(None, ("sobi", "depth"), (), {"engine.keep_rows": True})
+    assembly, engine = started(configuration)
+    pipeline = piped(configuration, assembly, engine, instruments)
+    warm_up(pipeline)
+    live = LiveRun(configuration, pipeline, None, [_Steady(instruments, batches)])
     with settled():
-        asyncio.run(_run(instruments, batches, rate))
+        asyncio.run(_run(live, pipeline, len(batches[0]), rate))
 
 
 def _from_snapshots(batches: list[np.ndarray], symbols: int) -> list[np.ndarray]:
@@ -76,13 +81,9 @@ def _from_snapshots(batches: list[np.ndarray], symbols: int) -> list[np.ndarray]
     return batches
 
 
-async def _run(instruments: Instruments, batches: Sequence[np.ndarray], rate: int) -> None:
-    configuration = configured(None, ("sobi", "depth"), (), {"engine.keep_rows": True})
-    assembly, engine = started(configuration)
-    pipeline = piped(configuration, assembly, engine, instruments)
-    feed = _Steady(instruments, batches)
-    warm_up(pipeline)
-    live = LiveRun(configuration, pipeline, None, [feed])
+async def _run(live: LiveRun, pipeline: Pipeline, first: int, rate: int) -> None:
+    """first: events that come before the steady ones."""
+    engine = pipeline.engine
     live.start()
     tasks = [asyncio.create_task(one) for one in (live.follow_all(), live.consume(), live.promise())]
     # Text that nobody has compiled.
@@ -111,7 +112,7 @@ async def _run(instruments: Instruments, batches: Sequence[np.ndarray], rate: in
         ("SQL over all rows, again", lambda: engine.query_async(asked)),
         ("nothing else", lambda: asyncio.sleep(5)),
     ]
-    while pipeline.events < len(batches[0]):
+    while pipeline.events < first:
         await asyncio.sleep(0.01)
     await asyncio.sleep(2)
     rows = [await _measured(pipeline, name, phase) for name, phase in phases]

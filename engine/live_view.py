@@ -1,6 +1,6 @@
 """Views as users read them: a live mapping of keys to rows, decoded when a column is asked for."""
 
-from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
 from typing import Any
 
@@ -169,9 +169,7 @@ class LiveView(Mapping[Key, ViewRow]):
                 yield layout.key(key), ViewRow(layout, row)
             return
         found = [(layout.key(key), ViewRow(layout, row)) for key, row in self._runtime.rows(self.name)]
-        for item in reversed(layout.shown_by):
-            found.sort(key=lambda pair: _place(pair[1][item.name], item), reverse=item.descending)
-        yield from found
+        yield from in_order(found, layout.shown_by)
 
     def first(self, count: int = 1) -> list[ViewRow]:
         """The first rows by the view's ORDER BY. Raises DataError for a view without one."""
@@ -226,6 +224,13 @@ def live_views(
     for name in before.keys() - views.keys():
         before[name].end()
     return views
+
+
+def in_order(pairs: list[tuple[Key, ViewRow]], shown_by: Sequence[ShownBy]) -> list[tuple[Key, ViewRow]]:
+    """Sorts keys and rows by an ORDER BY; equal rows stay in the order they have."""
+    for item in reversed(shown_by):
+        pairs.sort(key=lambda pair: _place(pair[1][item.name], item), reverse=item.descending)
+    return pairs
 
 
 def _place(value: Any, item: ShownBy) -> tuple[bool, Any]:

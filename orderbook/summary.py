@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from engine.engine import Engine
-from engine.live_view import ViewRow, column_types
+from engine.live_view import ViewRow, column_types, in_order
 from engine.subscriptions import ViewEvent
 from orderbook.events import StateReason
 from orderbook.feed_runs import FeedReport
@@ -18,7 +18,6 @@ from orderbook.pipeline import Pipeline
 from orderbook.problems import Problems
 from orderbook.sizes import size_text
 from strategies.summary import StrategySummary
-from views.compiler.binding.bound import ShownBy
 from views.compiler.types import Kind
 
 # Rows of a view that are shown.
@@ -144,15 +143,8 @@ def key_text(key: Iterable[object]) -> str:
 def some_rows(engine: Engine, view: str, most: int = MOST_ROWS) -> Iterator[tuple[str, str]]:
     """(label, values) of the first rows of a view, by its ORDER BY, else by key."""
     items = sorted(engine[view].items(), key=lambda item: [(v is not None, str(v)) for v in item[0]])
-    for shown in reversed(engine.program.order(view)):
-        items.sort(key=lambda item: _place(item[1][shown.name], shown), reverse=shown.descending)
-    for _, row in items[:most]:
+    for _, row in in_order(items, engine.program.order(view))[:most]:
         yield label_text(row), values_text(row)
-
-
-def _place(value: Any, shown: ShownBy) -> tuple[bool, Any]:
-    absent = value is None
-    return absent is (shown.descending is shown.nulls_first), 0 if absent else value
 
 
 def _latency_lines(pipeline: Pipeline) -> Iterator[str]:

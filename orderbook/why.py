@@ -14,7 +14,7 @@ from engine.subscriptions import Version, ViewEvent
 from orderbook.errors import UserError
 from orderbook.explain import part_of
 from orderbook.gate import LaterEvent
-from orderbook.past_states import LAST, PastRun
+from orderbook.past_states import PastRun
 from orderbook.stopping import Reached
 from orderbook.summary import callback_text, fill_text, key_text, order_text, values_text
 from strategies.requests import LoggedRequest
@@ -198,8 +198,3 @@ def _request_text(request: LoggedRequest) -> str:
 
 def _plain(value: object) -> str:
     return "NULL" if value is None else str(value)
-
-
-def exact(version: Version) -> bool:
-    """Whether a version names one event."""
-    return LAST not in version

@@ -9,6 +9,7 @@ from orderbook.commands.query_source import QuerySource, query_log, remote_query
 from orderbook.errors import UserError
 from orderbook.jobs.job import Job
 from orderbook.jobs.manifest import JobVersion
+from orderbook.past_states import LAST
 
 _SHOWN_ROWS = 50
 
@@ -87,8 +88,7 @@ def parsed_version(text: str) -> JobVersion:
         raise UserError(
             f"--at {text}: expected STAMP, or STAMP,SWITCH,SEQUENCE, as the history's columns have it"
         )
-    last = 2**63 - 1
-    stamp, switch, sequence = [int(part) for part in parts] + [last] * (3 - len(parts))
+    stamp, switch, sequence = [int(part) for part in parts] + [LAST] * (3 - len(parts))
     return stamp, switch, sequence
 
 

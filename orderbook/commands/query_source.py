@@ -11,6 +11,7 @@ import polars as pl
 from engine.clients.queries import answered, planned
 from engine.clients.snapshot import snapshot
 from engine.subscriptions import Version
+from orderbook.assembly import assemble
 from orderbook.commands.common import configured
 from orderbook.configuration import Configuration
 from orderbook.errors import DataError, SourceError, SqlError, UserError
@@ -60,12 +61,11 @@ def query_log(
 
     Raises SqlError, UserError, DataError, LogError.
     """
-    past = open_past_run(configuration, at)
-    program = past.engine.program
-    plan = planned(program, sql if sql is not None else f'SELECT * FROM "{_known(past.engine.views, view)}"')
+    program = assemble(configuration).program
+    views = [result.name for result in program.program.results]
+    plan = planned(program, sql if sql is not None else f'SELECT * FROM "{_known(views, view)}"')
     declared = {r.name for r in program.relations}
-    if not configuration.engine.keep_rows and not declared.isdisjoint(plan.reads):
-        past = open_past_run(configuration, at, keep_rows=True)
+    past = open_past_run(configuration, at, keep_rows=not declared.isdisjoint(plan.reads))
     past.go_to((LAST, LAST, LAST) if at is None else at)
     frame = answered(plan, snapshot(past.engine, plan.reads))
     if key and view is not None:
