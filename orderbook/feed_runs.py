@@ -1,9 +1,10 @@
 """The feeds of a run: opened from their configuration, followed until they end."""
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,12 @@ from orderbook.errors import SourceError, UserError
 from orderbook.instruments import Instruments
 from orderbook.latency import SignedLatencyHistogram
 from orderbook.logged_run import LoggedRun
-from orderbook.merge import ChangeItem, Item, common_instruments, is_event_source
+from orderbook.merge import ChangeItem, Item, Merger, common_instruments, is_event_source
 from orderbook.problems import Problems
 from orderbook.receipt_delay import ReceiptDelay
 from views.compiler.types import Relation
+
+_logger = logging.getLogger("orderbook.feeds")
 
 Put = Callable[[Item], Awaitable[None]]
 _STATISTICS = ("frames", "messages", "events", "gaps", "resyncs", "reconnects", "malformed")
@@ -185,7 +188,10 @@ class CaptureRun(FeedRun):
 
 
 class FileRun(FeedRun):
-    """A recorded source, read as fast as it is taken."""
+    """A recorded source, read as fast as it is taken.
+
+    Of several the first one puts the messages of all, in order of time as in a replay; the others wait.
+    """
 
     live = False
 
@@ -193,15 +199,37 @@ class FileRun(FeedRun):
         self.name = source.name
         self.instruments = source.instruments if is_event_source(source) else Instruments(())
         self.source = source
+        self._all: Sequence[FileRun] = (self,)
+        self._indexes = np.empty(0, np.int32)
+        self._through = asyncio.Event()
+
+    def merge(self, files: "Sequence[FileRun]", instruments: Instruments) -> None:
+        """Follow these together, all of a run whose instruments these are."""
+        self._all = files
+        places = {one: index for index, one in enumerate(instruments)}
+        merged, _ = common_instruments([(one.name, one.instruments) for one in files])
+        self._indexes = np.array([places[one] for one in merged], np.int32)
 
     async def follow(self, put: Put) -> None:
         """See FeedRun."""
-        batches: Iterator[Any] = iter(self.source)
-        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-            if isinstance(batch, np.ndarray):
-                await put(self._translated(batch))
-            else:
-                await put(ChangeItem(self.name, batch))
+        first = self._all[0]
+        if first is not self:
+            await first._through.wait()
+            return
+        merger = Merger([one.source for one in self._all])
+        items = iter(merger)
+        try:
+            while (item := await asyncio.to_thread(next, items, None)) is not None:
+                if isinstance(item, np.ndarray):
+                    known = item["instrument"] >= 0
+                    item["instrument"][known] = self._indexes[item["instrument"][known]]
+                await put(item)
+        finally:
+            self._through.set()
+        for error in merger.errors[1:]:
+            _logger.warning("feed %s: %s", self.name, error, extra={"feed": self.name})
+        for error in merger.errors:
+            raise error
 
     def report(self) -> FeedReport:
         """What the reader counted so far."""
@@ -272,6 +300,9 @@ async def open_runs(feeds: Sequence[options.Feed]) -> tuple[list[FeedRun], Instr
     instruments, indexes = common_instruments([(run.name, run.instruments) for run in runs])
     for run, own in zip(runs, indexes, strict=True):
         run.indexes = own
+    files = [run for run in runs if isinstance(run, FileRun)]
+    for run in files:
+        run.merge(files, instruments)
     return runs, instruments
 
 

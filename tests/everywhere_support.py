@@ -282,10 +282,9 @@ class Setting:
     config: Path
     strategies: tuple[str, ...]
 
-    def live(self, feed: str | None = None, name: str = "run") -> Outcome:
-        """What `run` makes of a feed, or of the configuration's."""
-        feeds = () if feed is None else ("--feed", feed)
-        return self._viewed("run", name, "--no-monitor", *feeds)
+    def live(self, *feeds: object, name: str = "run") -> Outcome:
+        """What `run` makes of feeds."""
+        return self._viewed("run", name, "--no-monitor", *(part for one in feeds for part in ("--feed", one)))
 
     def replayed(self, *sources: object, name: str = "replay") -> Outcome:
         """What `replay` makes of sources."""

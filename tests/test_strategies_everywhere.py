@@ -72,11 +72,12 @@ def test_orders_are_the_same_everywhere(
     kinds: str,
     trading: str,
 ) -> None:
-    (source,) = write_flow(tmp_path / "flow.parquet", 300, 2, 1, resting=20)
+    sources = write_flow(tmp_path / "flow", 300, 2, 1, apart=kinds == "together", resting=20)
     one = setting(orderbook, tmp_path, SETS[kinds], trading, 1, "interpreter")
-    tested = one.tested([source], "job")
+    tested = one.tested(sources, "job")
     assert min(tested.counts()) > 5
-    check(tested, one.replayed(f"record:{source}"), one.live(f"record:{source}"))
+    given = [f"record:{source}" for source in sources]
+    check(tested, one.replayed(*given), one.live(*given))
 
 
 @pytest.mark.spark
@@ -113,9 +114,8 @@ def test_a_partition_ends_at_its_last_message(told: list, data: st.DataObject) -
     for part in np.split(events, sorted(2 * cut for cut in data.draw(st.sets(st.integers(0, len(told)))))):
         times.note(part)
         if data.draw(st.booleans()):
-            saved, times = times, LastTimes(3)
-            for index in range(3):
-                times.load([index], saved.of([index]))
+            saved, times = times.save(), LastTimes(3)
+            times.load(saved, range(3))
     for own, received, sent in told:
         now = max(now, received or sent)
         for index in own:
@@ -150,7 +150,8 @@ def test_seeds_on_one_node(
         check(tested, one.replayed(f"record:{source}"), one.live(f"record:{source}"))
         # Receipts of one source never go back; of several, each for itself.
         sources = write_flow(folder / "flow", 1_000, 3, seed, apart=True)
-        check(one.tested(sources, "parts"), one.replayed(*(f"record:{source}" for source in sources)))
+        given = [f"record:{source}" for source in sources]
+        check(one.tested(sources, "parts"), one.replayed(*given), one.live(*given))
         found.append(tested)
     orders, fills = (sum(counts) for counts in zip(*(one.counts() for one in found), strict=True))
     print(f"\n{kinds}, {trading}: {len(found)} seeds, {orders:,} changes of orders, {fills:,} fills")
@@ -179,7 +180,6 @@ def test_seeds_on_spark(
             check_spark(one, one.tested(sources, "job"), sources)
 
 
-# Of one source, so that its messages have one order for `run`, too.
 CAPTURES = {
     "AMZN": "lobster/AMZN_2012-06-21_34200000_57600000_message_1.csv.zst",
     "AAPL": "lobster/AAPL_2012-06-21_first999_message_10.csv.zst",
@@ -213,7 +213,7 @@ def test_captures_on_one_node(
     source = shared_data / CAPTURES[name]
     one = capture_setting(orderbook, tmp_path / source.parent.name, kinds, trading)
     tested = one.tested([source], "job")
-    check(tested, one.replayed(source), one.live(str(source)))
+    check(tested, one.replayed(source), one.live(source))
     orders, fills = tested.counts()
     print(f"\n{name}, {kinds}: {orders:,} changes of orders, {fills:,} fills")
     assert orders and fills
@@ -232,7 +232,7 @@ def test_captures_on_spark(
     one = capture_setting(orderbook, tmp_path / "all", kinds, "sampled")
     sources = [shared_data / path for path in CAPTURES.values() if path.startswith("cryptofeed")]
     tested = one.tested(sources, "job")
-    check(tested, one.replayed(*sources))
+    check(tested, one.replayed(*sources), one.live(*sources))
     check_spark(one, tested, sources)
 
 
