@@ -34,9 +34,10 @@ _STATE = int(Action.STATE)
 # A live batch is handed on in at most this many parts, so that the first message does not wait for the last.
 _PARTS = 64
 
-# How many messages of an item go through together: all of it, which is fastest; one by one, so that
-# `Pipeline.time` is that of the message at hand; or, of what has just been received, one by one unless many
-# wait, with latencies measured from the receipt of the oldest of those that go together.
+# How many messages of an item go through together where no strategy has to be told of each: all of it, which
+# is fastest; one by one, so that `Pipeline.time` is that of the message at hand; or, of what has just been
+# received, one by one unless many wait, with latencies measured from the receipt of the oldest of those that
+# go together.
 Pace = Literal["batch", "message", "live"]
 
 
@@ -150,7 +151,7 @@ class Pipeline:
         if isinstance(item, TickItem):
             self._tick(item.time)
         elif isinstance(item, ChangeItem):
-            together = pace != "message" and not self.engine.reads_clock
+            together = pace != "message" and not (self.engine.reads_clock or self.host.watches)
             for changes in [item.changes] if together else _change_messages(item.changes):
                 self._apply_changes(item.source, changes)
         elif self.engine.reads_clock and len(item):
@@ -170,8 +171,7 @@ class Pipeline:
         if stamped.live:
             self.apply(stamped.item, "live")
         else:
-            # One message at a time where somebody needs to know which one it is.
-            self.apply(stamped.item, "message" if self.host.watches else "batch")
+            self.apply(stamped.item)
         if stamped.conflate:
             engine.conflating = False
             engine.books_changed()
@@ -193,7 +193,7 @@ class Pipeline:
     def _apply_market(self, events: np.ndarray, pace: Pace) -> None:
         live = pace == "live"
         self.host.passed(events)
-        exactly = pace != "batch" and self.host.watches and not self.engine.conflating
+        exactly = self.host.watches and not self.engine.conflating
         single = 1 if pace == "message" and not exactly else len(events)
         for part, state in _parts(events, 1 + len(events) // _PARTS if live else single):
             if exactly and not state:

@@ -38,8 +38,8 @@ def replay(
     assembly, pipeline = assembled(configuration, played.instruments)
     if isinstance(played, Merger):
         check_relations(played.sources, assembly.program.relations)
-    # One message at a time where somebody needs to know which one it is.
-    pace: Pace = "message" if out is not None or assembly.strategies else "batch"
+    # One message at a time where its time is written.
+    pace: Pace = "batch" if out is None else "message"
     with written_views(out, assembly, pipeline) as failures:
         warm_up(pipeline)
         start = time.monotonic()
