@@ -128,7 +128,6 @@ def test_the_command_sweeps_strategies_and_views(
     flow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("orderbook.commands.backtest.ProcessExecutor", LocalExecutor)
     (tmp_path / "wide.sql").write_text(
         "CREATE VIEW wide AS SELECT symbol, SUM(volume) * :k AS volume FROM bids GROUP BY symbol;"
     )

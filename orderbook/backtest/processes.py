@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from orderbook.backtest.execute import Report, results_of
 from orderbook.backtest.plan import Plan
 from orderbook.backtest.tasks import JobSettings, ReadTask, TaskResult
-from orderbook.backtest.work import read_task
+from orderbook.backtest.work import compile_common, read_task
 from orderbook.errors import OrderbookError, SourceError
 
 
@@ -21,6 +21,7 @@ class ProcessExecutor:
     def run(self, settings: JobSettings, plan: Plan, report: Report) -> Iterator[TaskResult]:
         """See Executor. Raises SourceError where a process ended without a result."""
         assert not plan.levels, "stages are for executors that shuffle"
+        compile_common(settings, plan.tasks)
         # Not forked: threads of this process may hold locks.
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(min(self.cores, len(plan.tasks)), context) as pool:

@@ -2,6 +2,7 @@
 
 import pickle
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -21,8 +22,11 @@ from orderbook.backtest.tasks import JobSettings, ReadTask, TaskResult
 from orderbook.backtest.time_cut import Fills, filled
 from orderbook.backtest.travel import NOWHERE, RESULT, Sender, taken_in
 from orderbook.errors import SourceError
+from orderbook.gate import GatedEngine
 from orderbook.instruments import Instruments
 from orderbook.jobs.manifest import PartitionStatistics
+from orderbook.pipeline import Pipeline
+from strategies.concerns import Concerns
 from strategies.definition import load_strategy
 
 # Told how many events have been read.
@@ -138,6 +142,16 @@ def compile_stages(settings: JobSettings) -> None:
         runner.close()
     if layout.cut_stages:
         Fills(layout, 0).compile()
+
+
+def compile_common(settings: JobSettings, tasks: Iterable[ReadTask]) -> None:
+    """Compile what several tasks of a sweep run, once for all, into the folder of compiled programs."""
+    programs = {one.program.hash: one.program for one in settings.combinations}
+    runs = Counter(settings.combinations[task.combinations[0]].program.hash for task in tasks)
+    for program in (programs[name] for name, count in runs.items() if count > 1):
+        instruments = next(task.instruments for task in tasks)
+        Pipeline(GatedEngine(program.compiled(), settings.backend), Instruments(instruments)).warm_up()
+        Concerns(Instruments(instruments)).warm_up()
 
 
 def _histories(layout: Layout, number: int, piece: int = 0) -> HistoryWriters:

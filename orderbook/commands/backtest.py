@@ -1,5 +1,6 @@
 """`orderbook backtest`: history through views and strategies into a job's folder, here or on Spark."""
 
+import math
 import os
 import re
 import time
@@ -34,6 +35,8 @@ from orderbook.summary import strategy_lines
 
 EngineName = Literal["numba", "spark"]
 _MOST_NOTES = 5
+# Events times combinations that are done before other processes have started: some seconds.
+_LITTLE = 300_000
 # Columns of a terminal that the table of a sweep has at least; lines that are longer than it break.
 _TABLE_WIDTH = 120
 
@@ -75,10 +78,14 @@ def run_backtest(
     folder = out or Path("backtests") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     with working("looking at the sources"):
         specs = source_specs(sources)
-    executor, count = _executor(engine, configuration, partitions, swept)
-    if swept:
+    if swept and engine == "numba":
+        executor: Executor = _sweep_executor(chosen, specs)
+        settings = _sweep_settings(chosen, folder, executor.cores)
+    elif swept:
+        executor, count = _executor(engine, configuration, partitions)
         settings = _sweep_settings(chosen, folder, max(count, executor.cores))
     else:
+        executor, count = _executor(engine, configuration, partitions)
         settings = replace(settings_of(configuration, folder, looks, count, key), cut_time=cut)
     start = time.monotonic()
     outcome = _backtested(settings, specs, executor, engine)
@@ -155,11 +162,18 @@ def _sweep_settings(chosen: Choice, folder: Path, workers: int) -> JobSettings:
     )  # fmt: skip
 
 
+def _sweep_executor(chosen: Choice, specs: Sequence[SourceSpec]) -> Executor:
+    """Processes, unless the work is less than starting them."""
+    work = sum(spec.rows for spec in specs) * math.prod(map(len, chosen.values.values()))
+    return LocalExecutor() if 0 < work < _LITTLE else ProcessExecutor()
+
+
 def _executor(
-    engine: EngineName, configuration: Configuration, partitions: int | None, swept: bool
+    engine: EngineName, configuration: Configuration, partitions: int | None
 ) -> tuple[Executor, int]:
+    """What runs the tasks, and in how many partitions."""
     if engine == "numba":
-        return ProcessExecutor() if swept else LocalExecutor(), 1
+        return LocalExecutor(), 1
     from engine.spark.batch import SparkExecutor
 
     executor = SparkExecutor(configuration.spark)
