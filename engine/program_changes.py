@@ -65,7 +65,9 @@ class ProgramChanges:
         Its subscriptions end: `on_error` is called with ViewDropped. Raises DataError for a view that is
         not there or that another view reads; otherwise like `add_view`.
         """
-        cast("Engine", self)[view]
+        if not self._replacements:
+            # Else it may be on its way.
+            cast("Engine", self)[view]
         return self._replace(lambda source: without_view(source, view), background)
 
     def replan(self, statistics: "Statistics", *, background: bool = False) -> Replacement:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections import Counter
 from typing import Any
 
@@ -15,6 +16,7 @@ from orderbook.monitor import follow_ring, publisher
 from orderbook.monitor.follow_ring import _Ring
 from orderbook.monitor.letters import Changes
 from orderbook.monitor.view_rows import differences
+from views.compiler.program import compile_source
 
 Rows = Counter[tuple[Any, ...]]
 STEP = st.one_of(
@@ -166,6 +168,53 @@ def test_sql_is_shared_and_goes_with_its_last_follower(monkeypatch: pytest.Monke
             assert again["type"] == "snapshot"
 
     asyncio.run(go())
+
+
+def test_a_follower_that_leaves_before_its_view_is_there_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from engine import replacement
+    from orderbook.monitor import server
+
+    monkeypatch.setattr(follow_ring, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(server, "_EXPIRE_SECONDS", 0.05)
+    compiling, go = threading.Event(), threading.Event()
+
+    def slow(*arguments: Any) -> Any:
+        compiling.set()
+        assert go.wait(20)
+        return compile_source(*arguments)
+
+    monkeypatch.setattr(replacement, "compile_source", slow)
+
+    async def leave() -> None:
+        sql, dropped = "SELECT MAX(volume) AS most FROM quotes", []
+        async with running() as run, client(run) as one:
+            drop = run.engine.drop_view
+
+            def noted(view: str, *, background: bool = False) -> Any:
+                dropped.append(drop(view, background=background))
+                return dropped[-1]
+
+            monkeypatch.setattr(run.engine, "drop_view", noted)
+            await one.send(id=1, op="follow", sql=sql)
+            await asyncio.to_thread(compiling.wait, 20)
+            await one.ask(id=2, op="unsubscribe", subscription=1)
+            while not dropped:
+                await asyncio.sleep(0.01)
+            # Whoever comes now has a view of his own, after that one has gone.
+            await one.send(id=3, op="follow", sql=sql)
+            await asyncio.sleep(0.05)
+            go.set()
+            assert (await one.take(id=3))["rows"] == [[None]]
+            run.engine.insert("quotes", {"symbol": "A", "volume": "1"})
+            assert (await one.take(id=3, type="changes"))["changes"] == [[-1, None], [1, "1.00"]]
+            await one.ask(id=4, op="unsubscribe", subscription=3)
+            while any(v.startswith("followed_") for v in run.engine.views):
+                await asyncio.sleep(0.01)
+        assert [one.error for one in dropped] == [None, None]
+
+    asyncio.run(asyncio.wait_for(leave(), 60))
 
 
 ROWS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 2)), unique_by=lambda row: row[0], max_size=9)

@@ -106,9 +106,9 @@ class ClientInterface:
 
         Cancelling it stops the query.
         """
-        from .queries import query_async
+        from .queries import answer_async
 
-        return await query_async(cast("Engine", self), sql)
+        return (await answer_async(cast("Engine", self), sql))[0]
 
     def query_plan(self, sql: Question) -> "QueryPlan":
         """Of which views and relations `query` answers; `str` of it explains. Raises SqlError."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from engine.subscriptions import Version
 from engine.yielding import yielding
 from views.compiler.program import CompiledProgram
 
@@ -24,14 +25,14 @@ def query(engine: "Engine", sql: Question) -> pl.DataFrame:
     return answered(plan, snapshot(engine, plan.reads))
 
 
-async def query_async(engine: "Engine", sql: Question) -> pl.DataFrame:
-    """See `ClientInterface.query_async`."""
+async def answer_async(engine: "Engine", sql: Question) -> tuple[pl.DataFrame, Version]:
+    """The answer of `ClientInterface.query_async`, and the version that it is of."""
     running = Running()
     with yielding():
         plan = await asyncio.to_thread(planned, engine.program, sql)
         taken = await snapshot_between(engine, plan.reads)
         try:
-            return await asyncio.to_thread(answered, plan, taken, running)
+            return await asyncio.to_thread(answered, plan, taken, running), taken.version
         except asyncio.CancelledError:
             running.stop()
             raise

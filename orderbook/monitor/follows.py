@@ -173,6 +173,8 @@ class Follows:
         self._engine, self._mailbox, self._replacing = engine, mailbox, replacing
         self._add, self._remove = add, remove
         self._open: dict[str, Followed] = {}
+        # Of views that are going, what lets them go.
+        self._dropping: dict[str, Replacement] = {}
 
     def open(self, name: str, client: int, request: Follow) -> None:
         """Begin a query where it is not under way, and have a snapshot given."""
@@ -211,11 +213,15 @@ class Follows:
             raise DataError("one SELECT can be followed; views are added with add_view")
         view = _PREFIX + hashlib.sha256(sql.encode()).hexdigest()[:12]
         followed = Followed(name, view, self._engine, self._mailbox)
-        if view not in self._engine.views:
+        dropping = self._dropping.pop(view, None)
+        if view not in self._engine.views or (dropping is not None and not dropping.done):
             adding = self._engine.add_view({f"{view}.sql": sql}, background=True)
             followed.adding = self._replacing.wait(adding)
         return followed
 
     def _drop(self, followed: Followed) -> None:
-        if is_followed(followed.view) and followed.view in self._engine.views:
-            self._replacing.wait(self._engine.drop_view(followed.view, background=True))
+        view, adding = followed.view, followed.adding
+        coming = adding is not None and not adding.done
+        if is_followed(view) and (coming or view in self._engine.views):
+            self._dropping = {name: one for name, one in self._dropping.items() if not one.done}
+            self._dropping[view] = self._replacing.wait(self._engine.drop_view(view, background=True))

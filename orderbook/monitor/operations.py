@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from decimal import Decimal
 from typing import Any
 
 import polars as pl
 
+from engine.clients.queries import answer_async
 from engine.replacement import Replacement
 from orderbook.configuration import Configuration
 from orderbook.errors import DataError, OrderbookError
@@ -116,12 +117,9 @@ class Operations:
         self._later(ask, done())
 
     async def _query(self, sql: str) -> dict[str, Any]:
-        run: Callable[[str], Awaitable[pl.DataFrame]] | None = getattr(self._engine, "query_async", None)
-        if run is None:
-            raise DataError("ad-hoc SQL is not available")
         async with self._querying:
-            start, version = time.monotonic(), self._engine.version
-            frame = await run(sql)
+            start = time.monotonic()
+            frame, version = await answer_async(self._engine, sql)
         return {
             "type": "table",
             "columns": [(name, _type_name(kind)) for name, kind in frame.schema.items()],
