@@ -7,6 +7,7 @@ operators; beside them a backtest of the same events in one process, whose rows 
 import tempfile
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -20,13 +21,14 @@ from engine.spark.streaming import start_query, wait
 from orderbook.backtest.execute import LocalExecutor
 from orderbook.backtest.run import backtest
 from orderbook.backtest.sources import source_specs
+from orderbook.backtest.tasks import JobSettings
 from orderbook.block_log import HEADER, BlockLogWriter, Header, read_entries
 from orderbook.errors import OrderbookError
 from orderbook.jobs import open_job
 from orderbook.spark_options import SparkOptions
 from orderbook.streaming.cutting import CutSettings, write_block_logs
 from orderbook.streaming.job import checkpoint, ended, start_stream
-from orderbook.streaming.plan import plan_of
+from orderbook.streaming.plan import CHAIN, plan_of
 from orderbook.streaming.sink import StreamSink, node_name
 from orderbook.streaming.travel import Traveller
 
@@ -45,6 +47,14 @@ CREATE VIEW largest AS SELECT MAX(b.volume) AS volume, SUM(b.volume) AS total FR
 _VIEWS = ("bid_squares", "ask_squares", "brokers", "largest")
 _EPOCH, _SWITCHES = 10**9, 2
 _JOB = Job("stream", _SQL, _VIEWS, "symbol,broker_id", Granularity("interval", _EPOCH))
+# By symbol and broker, by broker, and of everything: one level after the other.
+_DEEP = {
+    "sides": "SELECT symbol, broker_id, COUNT(*) AS total FROM bids GROUP BY symbol, broker_id",
+    "squares": "SELECT broker_id, SUM(total * total) AS squares FROM sides GROUP BY broker_id",
+    "most": "SELECT MAX(squares) AS most FROM squares",
+}
+# Levels of a program, and up to how many are chained as operators.
+_LEVELS = ((1, 3), (2, 3), (3, 3), (2, 0), (3, 0))
 # Resting orders, and epochs of a second in a batch.
 _SIZES = ((10_000, 1), (100_000, 1), (100_000, 5), (1_000_000, 1))
 _QUICK = ((10_000, 1), (100_000, 1))
@@ -67,12 +77,16 @@ def main(
     quick: bool = typer.Option(False, help="Small states."),
     events: int = typer.Option(0, help="Events after the books are full; 600,000 unless given."),
     batches: int = typer.Option(0, help="Batches that are measured; 15 unless given."),
-    line: int = typer.Option(0, help="Only this line of the table, from 1."),
+    line: int = typer.Option(0, help="Only this line of the table of sizes, from 1."),
+    levels: bool = typer.Option(False, help="Levels of programs instead of sizes of states."),
 ) -> None:
     """Measure streams on Spark."""
     count, measured = events or (300_000 if quick else 600_000), batches or (5 if quick else 15)
     session = spark_session(SparkOptions(master=f"local[{CORES}]"))
     session.conf.set("spark.sql.shuffle.partitions", str(CORES))
+    if levels:
+        _levels(session, count, measured)
+        return
     rows = []
     sizes = _QUICK if quick else _SIZES
     for resting, epochs in sizes[line - 1 : line] if line else sizes:
@@ -91,7 +105,7 @@ def _row(
     total = write_days(folder / "flow", resting + count, SYMBOLS, 1, 1, apart=False, resting=own)
     rows = _cut(folder, epochs, measured)
     alone = _backtest(folder)
-    sink = _stream(session, folder)
+    sink = _stream(session, folder, _JOB.settings(folder / "stream", CORES))
     _check(folder)
     walls = np.diff([wall for wall, _ in sink.times])
     (start, core), (end, last) = sink.times[-len(rows) - 1], sink.times[-1]
@@ -139,11 +153,31 @@ def _backtest(folder: Path) -> tuple[float, float]:
     return time.monotonic() - wall, core_seconds() - core
 
 
-def _stream(session: SparkSession, folder: Path) -> _TimedSink:
-    settings, logs = start_stream(_JOB.settings(folder / "stream", CORES), [str(folder / "logs")])
-    sink = _TimedSink(folder / "stream", [node_name(node) for node in plan_of(settings).shown])
+def _levels(session: SparkSession, count: int, measured: int) -> None:
+    """A batch by the levels of a program, as operators of one query and as steps over files."""
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="orderbook-stream-") as name:
+        folder, resting = Path(name), _SIZES[0][0]
+        write_days(folder / "flow", resting + count, SYMBOLS, 1, 1, apart=False, resting=resting // SYMBOLS)
+        events = _cut(folder, 1, measured)
+        for levels, chain in _LEVELS:
+            views = tuple(_DEEP)[:levels]
+            sql = "".join(f"CREATE VIEW {view} AS {_DEEP[view]};" for view in views)
+            job = Job("levels", sql, views, "symbol,broker_id", _JOB.granularity)
+            settings = replace(job.settings(folder / f"{levels}-{chain}", CORES), compute="source")
+            sink = _stream(session, folder, settings, chain)
+            walls = np.diff([wall for wall, _ in sink.times])
+            what = f"{levels} as operators" if chain else f"{levels} as steps over files"
+            rows.append([what, f"{np.median(walls[1:]):.2f}", f"{walls[0]:.1f}"])
+    title = f"streams by levels; {np.median(events):,.0f} events a batch"
+    table(title, ["", "a batch, median s", "the first, s"], rows)
+
+
+def _stream(session: SparkSession, folder: Path, job: JobSettings, chain: int = CHAIN) -> _TimedSink:
+    settings, logs = start_stream(job, [str(folder / "logs")], chain=chain)
+    sink = _TimedSink(Path(job.folder), [node_name(node) for node in plan_of(settings).shown])
     wait(start_query(session, settings, logs, sink, checkpoint(settings), once=True, files=1))
-    ended(folder / "stream")
+    ended(Path(job.folder))
     return sink
 
 

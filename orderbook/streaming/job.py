@@ -65,7 +65,7 @@ def check_stream(job: JobSettings) -> None:
     if not job.views:
         raise UserError("a stream keeps views; name one with --view")
     if job.strategies:
-        raise UserError("strategies do not run in a stream; use `run` live, or `backtest` over what it recorded")
+        raise UserError("strategies do not run in a stream; use `run` live, or `backtest` over recordings")
     if job.granularity.unit == "end":
         raise UserError("--granularity end: a stream has no end; give event, message or interval:LENGTH")
 
