@@ -128,8 +128,9 @@ class Following:
         """One life, in which the log grows so many times; a state is kept now and then."""
         self.lives += 1
         self.left = self.choose.choice((10**9, self.choose.randrange(25), self.choose.randrange(25)))
-        follower = LogFollower(self.folder / "log", cut_into(self.folder / "blocks"))
+        follower = None
         try:
+            follower = LogFollower(self.folder / "log", cut_into(self.folder / "blocks"))
             for _ in range(turns):
                 self.grow()
                 follower.read(lambda _: self.step())
@@ -141,7 +142,8 @@ class Following:
             self.kills += 1
         finally:
             self.left = 10**9
-            follower.close()
+            if follower is not None:
+                follower.close()
 
     def grow(self) -> None:
         """Appends some of what is to come."""
@@ -246,9 +248,11 @@ def test_another_log_in_the_same_place(tmp_path: Path) -> None:
 
 
 def test_a_killed_process_goes_on(project: Path, tmp_path: Path) -> None:
-    view = tmp_path / "view.sql"
+    view, config = tmp_path / "view.sql", tmp_path / "config.toml"
     view.write_text(SQL)
-    options = ["--view", str(view), "--switches", "2", "--epoch", "4us", "--block", "1us"]
+    config.write_text(f'[clock]\nresolution = "{STEP}ns"\n')
+    options = ["--config", str(config), "--view", str(view), "--switches", "2"]
+    options += ["--epoch", f"{EPOCH}ns", "--block", f"{SPAN}ns"]
     command = ["blocks", f"log:{tmp_path / 'log'}", *options, "--out", str(tmp_path / "blocks")]
     log = records(5, 1_500)
 

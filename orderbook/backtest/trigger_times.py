@@ -34,9 +34,10 @@ def sampled(layout: Layout, stages: Sequence[Stage], specs: Sequence[SourceSpec]
     Raises OrderbookError as a task that reads does.
     """
     sources, instruments = _busiest(specs)
-    rows = RelationRows(layout.program, instruments, bool(len(instruments)))
-    net = NetEffect(layout.program.relations)
     words, settings = layout.program.dictionary, layout.settings
+    has_books = bool(len(instruments))
+    rows = RelationRows(layout.program, instruments, has_books, resolution=settings.resolution)
+    net = NetEffect(layout.program.relations)
     recorded = {stage.number: layout.recorded(stage) for stage in stages}
     runners = {n: StageRunner(s, words, settings.backend, settings.granularity) for n, s in recorded.items()}
     for runner in runners.values():

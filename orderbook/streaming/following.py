@@ -76,7 +76,7 @@ class LogFollower:
         self._rows = self._fresh(())
         self._write(progress)
         self.logs = LoggedSwitches(
-            settings.program, self._folder, settings.switches, settings.epoch, [f"log:{self._log}"],
+            settings.program, self._folder, settings.switches, settings.epoch, [f"log:{self._log.resolve()}"],
             True, progress.followed, self._note, settings.resolution,
         )  # fmt: skip
         self._cutter = BlockCutter(settings, self.logs, 1)
