@@ -359,7 +359,7 @@ def test_messages_applied_together_are_as_one_by_one(kind: type[Strategy], optio
     flow["flags"][states + np.arange(len(states))] = 0
     runs = []
     each, some = np.flatnonzero(flow["flags"] & int(Flag.LAST)) + 1, np.array([len(flow) - 50])
-    paces: tuple[tuple[np.ndarray, Pace], ...] = ((each, "message"), (some, "message"), (some, "live"))
+    paces: tuple[tuple[np.ndarray, Pace], ...] = ((each, "message"), (some, "batch"), (some, "live"))
     for cuts, pace in paces:
         engine = GatedEngine(compile_views(TOPS + WITH_CLOCK), "interpreter")
         definitions = [StrategyDefinition(kind)]

@@ -5,53 +5,26 @@ What happens when is in the docstring of `strategies.simulation`.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
-from typing import Literal
 
 from orderbook.errors import DataError
 from orderbook.events import Side
 from orderbook.instruments import Instruments
 from orderbook.simulation_options import RiskLimits, SimulationOptions
 from strategies.concerns import LAST, Concern
-from strategies.orders import Fill, Order, OrderUpdate
+from strategies.orders import Order, OrderUpdate
 from strategies.simulation.client import MarketEvent, Number, OrderRequest
 from strategies.simulation.latency import Delays
-from strategies.simulation.ledger import EXACT, Execution, Ledger
+from strategies.simulation.ledger import EXACT, Ledger
 from strategies.simulation.market_books import MarketBooks
 from strategies.simulation.matching import Change, Matching
 from strategies.simulation.requests import Requests
 from strategies.simulation.risk import Exposure, Risk
-from strategies.simulation.saved import SavedAccount, SavedMessage, SavedReport
+from strategies.simulation.saved import SavedAccount
+from strategies.simulation.under_way import Message, Report
 from strategies.simulation.working import Working
 from strategies.summary import PositionSummary
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """What is on its way to the exchange: an order, or another volume (lots) or limit for one, or its end.
-
-    arrival: ns. reason: why the order is cancelled.
-    """
-
-    arrival: int
-    kind: Literal["order", "modify", "cancel"]
-    order_id: int
-    instrument: int
-    order: Working | None = None
-    lots: int | None = None
-    limit: int | None = None
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What is on its way back, and when (ns) the strategy can know it."""
-
-    due: int
-    order: Order
-    fills: Sequence[Fill]
-    executions: Sequence[Execution]
 
 
 class PaperClient:
@@ -243,8 +216,8 @@ class PaperClient:
             [] if matching is None else [order.save() for order in matching.orders()],
             [] if matching is None else matching.displayed.save(),
             [] if matching is None else sorted(matching.executes),
-            [_saved(message) for own in self._messages.values() for message in own],
-            [SavedReport(r.due, r.order, list(r.fills), list(r.executions)) for r in self._reports],
+            [message.save() for own in self._messages.values() for message in own],
+            [report.save() for report in self._reports],
             list(self._known.values()),
             self._ledger.save(),
             self._numbers,
@@ -264,11 +237,9 @@ class PaperClient:
             self._matching.displayed.load([(indexes[index], *rest) for index, *rest in saved.taken])
             self._matching.executes = {indexes[index] for index in saved.executes}
         for message in saved.messages:
-            own = _loaded(message, indexes)
+            own = Message.load(message, indexes)
             self._messages.setdefault(own.instrument, deque()).append(own)
-        for report in saved.reports:
-            executions = [_moved(one, indexes) for one in report.executions]
-            self._reports.append(Report(report.due, report.order, report.fills, executions))
+        self._reports.extend(Report.load(report, indexes) for report in saved.reports)
         self._known = {row.id: (indexes[index], row) for index, row in saved.known}
         self._ledger.load(saved.holdings, indexes)
         self._numbers, self._due = saved.numbers, saved.due
@@ -356,23 +327,3 @@ class PaperClient:
     def _mid(self, instrument: int) -> Decimal | None:
         bid, ask = (None, None) if self._books is None else self._books.best(instrument)
         return None if bid is None or ask is None else self._instruments[instrument].tick * (bid + ask) / 2
-
-
-def _saved(message: Message) -> SavedMessage:
-    order = None if message.order is None else message.order.save()
-    return SavedMessage(
-        message.arrival, message.kind, message.order_id, message.instrument, order, message.lots,
-        message.limit, message.reason,
-    )  # fmt: skip
-
-
-def _loaded(saved: SavedMessage, indexes: Sequence[int]) -> Message:
-    index = indexes[saved.instrument]
-    order = None if saved.order is None else Working.load(saved.order, index)
-    return Message(
-        saved.arrival, saved.kind, saved.order_id, index, order, saved.lots, saved.limit, saved.reason  # type: ignore[arg-type]
-    )
-
-
-def _moved(one: Execution, indexes: Sequence[int]) -> Execution:
-    return Execution(indexes[one.instrument], one.lots, one.ticks, one.fee)

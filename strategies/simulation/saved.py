@@ -24,7 +24,7 @@ class SavedOrder(msgspec.Struct, frozen=True):
 
 
 class SavedMessage(msgspec.Struct, frozen=True):
-    """A message to the exchange that has not arrived; see `paper.Message`."""
+    """A message to the exchange that has not arrived; see `under_way.Message`."""
 
     arrival: int
     kind: str
@@ -37,7 +37,7 @@ class SavedMessage(msgspec.Struct, frozen=True):
 
 
 class SavedReport(msgspec.Struct, frozen=True):
-    """What the strategy has not been told yet; see `paper.Report`."""
+    """What the strategy has not been told yet; see `under_way.Report`."""
 
     due: int
     order: Order
