@@ -21,7 +21,8 @@ def speed_row(bench: Bench, case: Case, runs: int) -> list[str]:
     ratio = statistics.median(a / b for a, b in pairs)
     count = len(bench.market(case.order).events)
     rates = [f"{count / seconds:,.0f}" for seconds in (ours, theirs)]
-    return [bench.folder.name, f"{count:,}", f"{ours:.2f}", f"{theirs:.2f}", f"{ratio:.0f} x", *rates]
+    name, seconds = f"{bench.folder.name}, {case}", (f"{ours:.2f}", f"{theirs:.2f}")
+    return [name, f"{count:,}", *seconds, f"{ratio:.0f} x", *rates]
 
 
 def _ours(bench: Bench, case: Case) -> float:
@@ -32,7 +33,7 @@ def _ours(bench: Bench, case: Case) -> float:
         GatedEngine(found.program, "numba"), Instruments([market.instrument]), found.strategies,
         trading=found.configuration.trading,
     )  # fmt: skip
-    pipeline.measures = False
+    pipeline.measures = pipeline.engine.grows = False
     pipeline.warm_up()
     start = time.process_time()
     pipeline.start()
