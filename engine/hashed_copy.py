@@ -45,7 +45,8 @@ def copy(H, addresses, out):
     size = load(pool, BLOCK_BYTES)
     free = np.zeros(load(pool, CAPACITY), np.bool_)
     row = 0
-    for slab in addresses:
+    for address in addresses:
+        slab = int(address)
         first = slab + SLAB_HEADER_BYTES
         count = (load(slab, FRESH) - first) // size
         free[:] = False
