@@ -4,6 +4,7 @@ import json
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 
 from orderbook.errors import OrderbookError
 from orderbook.monitor_options import MonitorOptions
@@ -55,7 +56,8 @@ class ServerProcess:
                 start_new_session=True,
             )
         assert self._process.stdin is not None
-        with self._process.stdin as pipe:
+        # A process that ends at once is noticed at the line.
+        with suppress(BrokenPipeError), self._process.stdin as pipe:
             options = self._options
             access = {"host": options.host, "token": options.token, "origin": options.origin}
             pipe.write(json.dumps(access).encode())
