@@ -113,6 +113,9 @@ def _name(file: Path) -> str:
 
 
 def _view_of_strategy(configuration: Configuration, strategy: str, view: str) -> Path:
+    for file in filter(Path.is_file, configuration.views.paths):
+        if view in declared_views(file):
+            return file
     try:
         return configuration.view_file(view)
     except ConfigurationError as error:

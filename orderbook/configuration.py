@@ -182,6 +182,15 @@ class Configuration(Section):
         """The same with other options of `run`."""
         return self.model_copy(update={"run": self.run.model_copy(update=options)})
 
+    def without_views(self) -> "Configuration":
+        """The same run without views of its own; the files that had them are searched first.
+
+        Raises ConfigurationError as `view_file` does.
+        """
+        files = tuple(map(self.view_file, self.run.views))
+        views = self.views.model_copy(update={"paths": (*files, *self.views.paths)})
+        return self.with_run(views=()).model_copy(update={"views": views})
+
     def view_file(self, name: str) -> Path:
         """The .sql file of a view named in `run.views` or on the command line.
 

@@ -67,7 +67,7 @@ def run_backtest(
 
     def configuration_with(changes: Mapping[str, object]) -> Configuration:
         found = configured(config, views, strategies, {**overrides, **changes})
-        return found.with_run(views=()) if strategies and not views else found
+        return found.without_views() if strategies and not views else found
 
     chosen = choice(configuration_with, sets)
     configuration, swept = chosen.configuration, bool(chosen.values)
@@ -132,7 +132,7 @@ def settings_of(
         shown = assemble(configuration.with_run(strategies=()))
         watched = None
         if configuration.run.strategies:
-            watched = assemble(configuration.with_run(views=()))
+            watched = assemble(configuration.without_views())
     names = configuration.run.strategies
     parameters: list[tuple[str, Mapping[str, Any]]] = [
         (name, dict(configuration.strategy_parameters(name))) for name in names

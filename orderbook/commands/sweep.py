@@ -118,7 +118,7 @@ def combinations(choice: Choice) -> tuple[tuple[Combination, ...], Assembly]:
         configuration = choice.configured(changes)
         seen = tuple(by_name[name] for name in of_views)
         if seen not in assembled:
-            assembled[seen] = assemble(configuration.with_run(views=()))
+            assembled[seen] = assemble(configuration.without_views())
         names = configuration.run.strategies
         strategies = tuple((name, dict(configuration.strategy_parameters(name))) for name in names)
         found.append(Combination(number, by_name, strategies, JobProgram.of(assembled[seen].program)))
