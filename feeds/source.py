@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -82,6 +82,31 @@ def open_source(text: str) -> EventSource | ChangeSource:
     if colon and re.fullmatch(r"[a-z][a-z0-9_-]+", kind) and not Path(text).exists():
         raise SourceError(f"{text}: no kind of file source is called {kind!r}; use {_KNOWN} before the colon")
     return _KINDS[_detect(text)](text)
+
+
+def open_sources(texts: Sequence[str]) -> list[EventSource | ChangeSource]:
+    """Open every source, and of a glob every file that is one; see `each_file`. Raises as `open_source`."""
+    return [open_source(one) for text in texts for one in each_file(text)]
+
+
+def each_file(text: str) -> list[str]:
+    """The sources, by name, that a glob of files stands for; what stands for one alone.
+
+    A file of LOBSTER, hftbacktest, ITCH, Databento or changes is a source, with the kind and the options that
+    the glob has; LOBSTER's book files, which go with message files, are passed over. Captures, records and
+    Tardis' files that a glob names are one source. Raises SourceError for a file of no known kind.
+    """
+    kind, colon, path = text.partition(":")
+    given = colon and kind in _KINDS
+    path = path if given else text
+    place = path_of(path)
+    if Path(path).exists() or Path(place).exists() or not has_magic(place):
+        return [text]
+    names = sorted(glob(place, recursive=True))
+    if not names or (kind if given else _detect(names[0])) not in _BY_FILE:
+        return [text]
+    start, options = f"{kind}:" if given else "", path[len(place) :]
+    return [f"{start}{name}{options}" for name in names if "_orderbook_" not in Path(name).name]
 
 
 def _detect(text: str) -> str:
@@ -164,3 +189,5 @@ _KINDS: dict[str, Callable[[str], EventSource | ChangeSource]] = {
     "table": lambda text: TableSource(table_options(text)),
 }
 _KNOWN = ", ".join(_KINDS)
+# Kinds of which one file is one source.
+_BY_FILE = ("lobster", "binance", "changes", "itch", "dbn")

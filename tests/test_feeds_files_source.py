@@ -16,7 +16,7 @@ from feeds.change_stream import ChangeStreamSource
 from feeds.decimal_text import decimal_places
 from feeds.lobster import LobsterSource
 from feeds.parquet_record import RecordSource, RecordWriter
-from feeds.source import open_source
+from feeds.source import each_file, open_source, open_sources
 from orderbook.errors import SourceError
 from orderbook.instruments import Instrument, Instruments
 
@@ -51,6 +51,20 @@ def test_records_are_found_by_content(tmp_path: Path) -> None:
     RecordWriter(tmp_path / "rows.parquet", Instruments([instrument])).close()
     for text in ("rows.parquet", "", "*.parquet"):
         assert isinstance(open_source(f"{tmp_path}/{text}"), RecordSource)
+
+
+def test_a_glob_of_files_is_a_source_for_each(tmp_path: Path) -> None:
+    names = [f"AMZN_2012-06-2{day}_message_1.csv" for day in (2, 1)]
+    for name in (*names, names[0].replace("message", "orderbook")):
+        (tmp_path / name).write_bytes(MESSAGE)
+    first, second = f"{tmp_path}/{names[1]}", f"{tmp_path}/{names[0]}"
+    assert each_file(f"{tmp_path}/AMZN_*.csv") == [first, second]
+    assert each_file(f"lobster:{tmp_path}/*_1.csv") == [f"lobster:{first}", f"lobster:{second}"]
+    assert each_file(f"itch:{tmp_path}/*2_*.csv?symbols=A,B") == [f"itch:{second}?symbols=A,B"]
+    for alone in (first, f"{tmp_path}/*.none", f"record:{tmp_path}/*", f"capture:{tmp_path}/*"):
+        assert each_file(alone) == [alone]
+    opened = open_sources([f"{tmp_path}/*message*", first])
+    assert [source.name for source in opened] == [f"lobster:{path}" for path in (first, second, first)]
 
 
 def test_what_cannot_be_opened_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from feeds.parquet_record import RecordSource
-from feeds.source import ChangeSource, EventSource, open_source, record_files
+from feeds.source import ChangeSource, EventSource, each_file, open_source, record_files
 from orderbook.errors import DataError, SourceError
 from orderbook.instruments import Instrument, Instruments
 from orderbook.merge import is_event_source
@@ -75,7 +75,7 @@ def source_specs(texts: Sequence[str]) -> tuple[SourceSpec, ...]:
     """
     records: set[str] = set()
     others: list[SourceSpec] = []
-    for text in dict.fromkeys(map(by_path, texts)):
+    for text in dict.fromkeys(one for text in texts for one in each_file(by_path(text))):
         files = record_files(text)
         if files is not None:
             records.update(str(file.resolve()) for file in files)

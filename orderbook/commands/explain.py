@@ -6,7 +6,7 @@ from pathlib import Path
 
 from engine.memory_budget import within_budget
 from engine.plan.statistics import read_statistics
-from feeds.source import open_source
+from feeds.source import open_sources
 from orderbook.assembly import assemble, declared_views, shown_views, view_files
 from orderbook.change_rows import check_relations
 from orderbook.commands.common import assembled, configured, warm_up
@@ -57,7 +57,7 @@ def _explain_strategies(configuration: Configuration, view: str) -> None:
 def explain_live(view: str, sources: Sequence[str], config: Path | None) -> None:
     """Replay sources through the view, measured, and print what each of its statements and maps costs."""
     configuration = configured(config, [view], (), {"run.backend": "numba"})
-    merger = Merger([open_source(source) for source in sources])
+    merger = Merger(open_sources(sources))
     assembly, pipeline = assembled(configuration, merger.instruments, measured=True)
     check_relations(merger.sources, assembly.program.relations)
     warm_up(pipeline)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from engine.plan.describe import plan_text
 from engine.plan.planner import plan
-from feeds.source import open_source
+from feeds.source import open_sources
 from orderbook.change_rows import check_relations
 from orderbook.commands.common import assembled, configured, warm_up
 from orderbook.commands.replay import apply_all
@@ -25,7 +25,7 @@ def replan(sources: Sequence[str], config: Path | None, views: Sequence[str], ou
     file = out or configuration.engine.statistics or _DEFAULT
     without = {"statistics": None, "memory_budget": None}
     unmeasured = configuration.model_copy(update={"engine": configuration.engine.model_copy(update=without)})
-    merger = Merger([open_source(source) for source in sources])
+    merger = Merger(open_sources(sources))
     assembly, pipeline = assembled(unmeasured, merger.instruments)
     check_relations(merger.sources, assembly.program.relations)
     pipeline.engine.count_updates()

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from feeds.source import open_source
+from feeds.source import open_sources
 from orderbook.change_rows import check_relations
 from orderbook.commands.common import assembled, configured, warm_up
 from orderbook.display import progress_bar
@@ -57,7 +57,7 @@ def _opened(sources: Sequence[str]) -> Merger | LoggedRun:
     """The sources; a log has the order and the versions of its run, and so is played alone."""
     logs = [source for source in sources if source.startswith(_LOG)]
     if not logs:
-        return Merger([open_source(source) for source in sources])
+        return Merger(open_sources(sources))
     if len(sources) > 1:
         raise UserError(f"{logs[0]}: a log is replayed alone; replay the other sources apart")
     return LoggedRun(Path(logs[0].removeprefix(_LOG)))
