@@ -76,14 +76,15 @@ class StoreCopy:
     the end are in them once; entries that came or went meanwhile may be there as they were at any time.
     """
 
-    def __init__(self, handle: int, words: int) -> None:
+    def __init__(self, handle: int, words: int, slabs: int | None = None) -> None:
+        """slabs: how many are copied in a piece, where not so many as take a millisecond."""
         self.parts: list[np.ndarray] = []
-        self._handle, self._words = handle, words
+        self._handle, self._words, self._slabs = handle, words, slabs or _PIECE
         self._left = _slabs(handle)[:, 0]
 
     def piece(self) -> bool:
         """Copies a piece; whether it was the last."""
-        now, self._left = self._left[:_PIECE], self._left[_PIECE:]
+        now, self._left = self._left[: self._slabs], self._left[self._slabs :]
         # A slab may have gone since, with all that was in it.
         there = _slabs(self._handle)
         there = there[np.isin(there[:, 0], now)]
@@ -94,17 +95,18 @@ class StoreCopy:
 
 def _slabs(handle: int) -> np.ndarray:
     """Address and entries of each slab: int64[slabs, 2]."""
-    out = np.empty((_module().slab_count(handle), 2), np.int64)
-    _module().slabs(handle, out)
+    out = np.empty((copy_module().slab_count(handle), 2), np.int64)
+    copy_module().slabs(handle, out)
     return out
 
 
 def _copied(handle: int, slabs: np.ndarray, words: int) -> np.ndarray:
     out = np.empty((int(slabs[:, 1].sum()), words), np.int64)
-    _module().copy(handle, np.ascontiguousarray(slabs[:, 0]), out)
+    copy_module().copy(handle, np.ascontiguousarray(slabs[:, 0]), out)
     return out
 
 
 @cache
-def _module() -> ModuleType:
+def copy_module() -> ModuleType:
+    """The compiled functions that copy."""
     return publish("copy_hashed", COPY)

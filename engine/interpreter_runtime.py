@@ -125,6 +125,9 @@ class InterpreterRuntime:
         """All rows of a view, encoded as one array."""
         return words_of(self._program.result(view), self.rows(view))
 
+    def copy_view(self, view: str) -> None:
+        """See Runtime; rows are copied at once."""
+
     def map_sizes(self) -> dict[str, int]:
         return {m.name: len(self._interpreter.map(m.name)) for m in self._program.maps}
 

@@ -67,7 +67,7 @@ class KeptRows:
             changed = np.flatnonzero(np.bincount((batch.kinds >> 1) + 1)[1:]).tolist()
         for index in changed:
             width = len(self._relations[index].columns)
-            _recorder(width).record(self._handle(index), batch.kinds, batch.values, index)
+            row_module(width).record(self._handle(index), batch.kinds, batch.values, index)
         for copy in self._copies:
             if copy.relation in changed:
                 copy.note(batch)
@@ -98,7 +98,7 @@ class KeptRows:
         for saved in relations:
             relation = self._relations[saved.relation]
             for rows, counts in saved.parts(relation, codes):
-                _recorder(len(relation.columns)).add_rows(self._handle(saved.relation), rows, counts)
+                row_module(len(relation.columns)).add_rows(self._handle(saved.relation), rows, counts)
         for copy in self._copies:
             copy.begin()
 
@@ -151,28 +151,35 @@ class RowsCopy:
         if self._notes:
             self._changed = np.concatenate(self._notes)
             self._counts = np.empty(len(self._changed), np.int64)
-        _recorder(self._width).counted(self._handle, self._changed, self._counts)
+        row_module(self._width).counted(self._handle, self._changed, self._counts)
         self._notes = None
 
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
         """After `finish`, in any thread: rows int64[n, width], and how often each stands, int64[n]."""
-        shape, recorder = hashed(self._width, "i", ()), _recorder(self._width)
         changed, places = np.unique(self._changed, axis=0, return_index=True)
-        marks = shape.create()
-        recorder.add_rows(marks, changed, np.ones(len(changed), np.int64))
         there = self._counts[places] != 0
-        rows, counts = [changed[there]], [self._counts[places][there]]
-        for part in self._store.parts:
-            own, marked = np.ascontiguousarray(part[:, :-1]), np.empty(len(part), np.int64)
-            recorder.counted(marks, own, marked)
-            rows.append(own[marked == 0])
-            counts.append(part[marked == 0, -1])
-        shape.destroy(marks)
-        return np.concatenate(rows), np.concatenate(counts)
+        others = apart_from(self._store.parts, changed)
+        rows = np.concatenate([changed[there], *(part[:, :-1] for part in others)])
+        return rows, np.concatenate([self._counts[places][there], *(part[:, -1] for part in others)])
+
+
+def apart_from(parts: Sequence[np.ndarray], keys: np.ndarray) -> list[np.ndarray]:
+    """The rows of int64[n, width] parts that do not begin as one of int64[m, k] keys, m distinct ones."""
+    width = keys.shape[1]
+    shape, recorder = hashed(width, "i", ()), row_module(width)
+    marks, found = shape.create(), []
+    recorder.add_rows(marks, np.ascontiguousarray(keys), np.ones(len(keys), np.int64))
+    for part in parts:
+        marked = np.empty(len(part), np.int64)
+        recorder.counted(marks, np.ascontiguousarray(part[:, :width]), marked)
+        found.append(part[marked == 0])
+    shape.destroy(marks)
+    return found
 
 
 @cache
-def _recorder(width: int) -> ModuleType:
+def row_module(width: int) -> ModuleType:
+    """The compiled functions that keep rows of so many columns."""
     columns = ", ".join(f"values[i, {column}]" for column in range(width))
     shape = hashed(width, "i", ())
     return publish(f"rows_{width}", RECORD.format(width=width, shape=shape.__name__, columns=columns))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from views.compiler.types import Column, Kind, Type
 
 from .encoding import Value, decoder, encode_value
 from .runtime import Row, Runtime, Word
+
+if TYPE_CHECKING:
+    from .view_copy import ViewCopy
 
 Key = tuple[Value, ...]
 
@@ -187,6 +190,10 @@ class LiveView(Mapping[Key, ViewRow]):
     def row_words(self) -> np.ndarray:
         """All rows encoded, in any order: int64[n, words of the key and of the row]; see RowFormat."""
         return self._runtime.row_words(self.name)
+
+    def copy(self) -> "ViewCopy | None":
+        """A copy of all rows, to be made in pieces; None where `row_words` is as good."""
+        return self._runtime.copy_view(self.name)
 
     def __getitem__(self, key: object) -> ViewRow:
         row = self._runtime.row(self.name, self._layout.encode_key(key))

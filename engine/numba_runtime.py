@@ -64,6 +64,7 @@ from .recorded import Recording
 from .row_format import RecordFormat, RowFormat, UnpackedFiring, UnpackedRow, unpacker, word_of
 from .runtime import Firing, Row, Runtime, Watch, Word
 from .text_constants import TextConstants
+from .view_copy import FEWEST, ViewCopy
 
 
 class NumbaRuntime:
@@ -89,7 +90,7 @@ class NumbaRuntime:
         source = program_module(self.plan, self._texts.places, writes)
         self.module = _published("program", source)
         self._state = _Block(self._layout.words)
-        self._address = self._state.address
+        self.address = self._state.address
         self._measures = _Block(2 * len(numbered(self.plan)) if measured else 0)
         self._state[MEASURES] = self._measures.address
         self._started = read_cycles(), time.perf_counter_ns()
@@ -105,6 +106,8 @@ class NumbaRuntime:
         self._owned = {s.name: (self._shape(s).destroy, self._handle(s)) for s in self.plan.stores}
         self._finalizer = weakref.finalize(self, _close, self._owned)
         self._looks: tuple[Look, ...] = ()
+        # Another object for every set of watches, None once it is closed.
+        self.looks: object | None = None
         self._blocks: list[_Block] = []
         self._lists: list[_Block] = []
         self.watch(())
@@ -118,7 +121,7 @@ class NumbaRuntime:
         source = watch_module(self.plan, self.module.__name__, watches, self._texts.places)
         self._drive(_published("watch", source), looks_of(self.plan, watches))
         if self._looks:
-            self.driver.look(self._address, True, True)
+            self.driver.look(self.address, True, True)
 
     def record(self, recordings: Sequence[Recording]) -> NumbaRecorder:
         """See Runtime."""
@@ -128,24 +131,24 @@ class NumbaRuntime:
         self._lists = [_Block(3) for _ in looks]
         for look, block in zip(looks, self._lists, strict=True):
             self._state[self._layout.look(look.view, look.per_message) + RECORDS] = block.address
-        self.driver.look(self._address, True, -1)
+        self.driver.look(self.address, True, -1)
         return NumbaRecorder(self, recordings, [block.words for block in self._lists])
 
     def look(self) -> None:
         """Records what became of rows of views at the end of messages, as if one ended here."""
-        self.driver.look(self._address, True, 0)
+        self.driver.look(self.address, True, 0)
 
     def unlook(self, view: str, per_message: bool, rows: np.ndarray) -> None:
         """Makes int64[n, words of the key and of the row] those that the last look at a recorded view saw."""
         unlook = getattr(self.driver, f"unlook_{self._results[view]}_{int(per_message)}")
-        unlook(self._address, rows.ctypes.data, len(rows))
+        unlook(self.address, rows.ctypes.data, len(rows))
 
     def _drive(self, driver: ModuleType, looks: tuple[Look, ...]) -> None:
         """Goes on with another driver, whose looks have seen nothing."""
         state, layout = self._state, self._layout
         self._close_looks()
         self._fired = False
-        self.driver, self._looks = driver, looks
+        self.driver, self._looks, self.looks = driver, looks, object()
         state[TEXTS] = self._texts.store()
         for look in looks:
             at = layout.look(look.view, look.per_message)
@@ -164,7 +167,7 @@ class NumbaRuntime:
     def apply(self, batch: ChangeBatch, start: int = 0) -> int:
         """Applies changes from `start` on; see Runtime."""
         self._texts.follow()
-        stop = self._run(self._address, batch.kinds, batch.flags, batch.values, start, len(batch.kinds))
+        stop = self._run(self.address, batch.kinds, batch.flags, batch.values, start, len(batch.kinds))
         if stop >= 0:
             self._fired = False
             return stop
@@ -232,6 +235,16 @@ class NumbaRuntime:
         if self._state[ERROR]:
             self._overflow()
         return out[:written]
+
+    def copy_view(self, view: str) -> ViewCopy | None:
+        """See Runtime."""
+        number = self._results[view]
+        name = self.plan.results[number].result.multiplicity
+        held = None if name is None else next(s for s in self.plan.stores_of(name) if s.ordered is None)
+        if held is None or not held.key_types or self._shape(held).size(self._handle(held)) < FEWEST:
+            return None
+        looks = tuple(self._layout.look(number, per_message) for per_message in (False, True))
+        return ViewCopy(self, self.plan.results[number], number, self._handle(held), self._state, looks)
 
     def map_sizes(self) -> dict[str, int]:
         """Entries of every map's store; maps that share one are counted together."""
@@ -324,6 +337,7 @@ class NumbaRuntime:
     def close(self) -> None:
         """Destroys the stores that nobody adopted, and what watches hold."""
         self._close_looks()
+        self.looks = None
         free(self._state[FIRED])
         self._state[FIRED] = self._state[FIRED_CAPACITY] = 0
         self._finalizer()
@@ -356,6 +370,8 @@ class NumbaRuntime:
             at = self._layout.look(look.view, look.per_message)
             if self.plan.results[look.view].result.keys:
                 self._cache_shape(look).destroy(self._state[at + CACHE])
+        # Also of views that are being copied.
+        for at in range(self._layout.looks, self._layout.words, LOOK_WORDS):
             free(self._state[at + LIST])
             for word in range(LOOK_WORDS):
                 self._state[at + word] = 0

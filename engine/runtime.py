@@ -14,6 +14,7 @@ from .map_matching import Match
 
 if TYPE_CHECKING:
     from .recorded import Recorder, Recording
+    from .view_copy import ViewCopy
 
 # An encoded value: a scaled integer, ns, a dictionary code, a float, or None for NULL.
 Word = int | float | None
@@ -111,6 +112,9 @@ class Runtime(Protocol):
 
     def row_words(self, view: str) -> np.ndarray:
         """All rows of a view, in any order: int64[n, words of the key and of the row]; see RowFormat."""
+
+    def copy_view(self, view: str) -> "ViewCopy | None":
+        """A copy of all rows of a view, to be made in pieces; None where `row_words` is as good."""
 
     def map_sizes(self) -> dict[str, int]:
         """Entries of every map, by name."""

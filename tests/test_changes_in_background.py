@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from engine import compile_process, compile_request, hashed_copy, replacement
 from engine.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
+from engine.clients.snapshot import snapshot_between
 from engine.compile_request import CompileRequest, Setting
 from engine.engine import Engine
 from engine.kept_rows import KeptRows
@@ -35,6 +36,10 @@ CREATE VIEW totals AS SELECT symbol, SUM(volume) AS volume, COUNT(*) AS n FROM q
 ADDED = """
 CREATE VIEW added AS SELECT q.symbol, SUM(q.price * q.volume) AS v, COUNT(*) AS n FROM quotes q
 WHERE q.price > {least} GROUP BY q.symbol
+"""
+PRICES = """
+CREATE VIEW kept AS SELECT symbol, volume, price FROM quotes;
+CREATE VIEW prices AS SELECT price, SUM(volume) AS v FROM quotes GROUP BY price;
 """
 SEEN = CHECKED | END_OF_EVENT | END_OF_MESSAGE
 WORDS = Dictionary("ABC")
@@ -166,6 +171,51 @@ def test_a_query_beside_changes_sees_all_relations_at_one_moment(
             there, beside = (await answer).row(0)
             assert there == beside and moved > 2
         assert len(pieces) > 6
+
+    asyncio.run(main())
+
+
+def test_views_of_many_rows_are_copied_in_pieces_at_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    from engine import numba_runtime, view_copy
+
+    monkeypatch.setattr(hashed_copy, "_PIECE", 1)
+    monkeypatch.setattr(numba_runtime, "FEWEST", 1000)
+    pieces, piece = [], view_copy.ViewCopy.piece
+
+    def counted(copy: view_copy.ViewCopy) -> bool:
+        pieces.append(copy)
+        return piece(copy)
+
+    monkeypatch.setattr(view_copy.ViewCopy, "piece", counted)
+    engine = engine_of(compile_views(STREAMS + PRICES, dictionary=WORDS), "numba")
+    engine.apply(quotes(0, 15_000))
+    random = Random(1)
+
+    async def main() -> None:
+        for asked in range(6):
+            taken = asyncio.create_task(snapshot_between(engine, ("kept", "prices", "quotes", "totals")))
+            other = asyncio.create_task(snapshot_between(engine, ("prices",)))
+            while not (taken.done() and other.done()):
+                await asyncio.sleep(0)
+                start, count = random.randrange(14_000), random.randrange(1, 40)
+                engine.apply(quotes(start, count))
+                engine.apply(quotes(start, count))
+                engine.apply(quotes(start, count, delete=True))
+                if asked == 3 and len(pieces) % 5 == 0 and random.random() < 0.1:
+                    # Another set of watches, and another program.
+                    engine.subscribe("totals", lambda _: None, on="event").cancel()
+                if asked == 4 and "more" not in engine.views and len(pieces) % 5 == 3:
+                    engine.add_view("CREATE VIEW more AS SELECT symbol, n FROM totals")
+            found = {name: table.to_pylist() for name, table in (await taken).tables().items()}
+            held = Counter((row["symbol"], row["volume"], row["price"]) for row in found["quotes"])
+            assert Counter(tuple(row.values()) for row in found["kept"]) == held
+            volumes: Counter[int] = Counter()
+            for (_, volume, price), n in held.items():
+                volumes[price] += volume * n
+            assert {row["price"]: row["v"] for row in found["prices"]} == volumes
+            assert sum(row["n"] for row in found["totals"]) == held.total()
+            assert (await other).tables()["prices"].num_rows == len(volumes)
+        assert len(pieces) > 12
 
     asyncio.run(main())
 

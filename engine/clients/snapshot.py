@@ -1,7 +1,7 @@
 """Rows of views and relations at one moment: copied on the engine's thread, made tables in any other."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from engine.changes import NULL_CODE
 from engine.relation_rows import RelationsCopy, Rows
 from engine.row_format import RowFormat
 from engine.subscriptions import Version
+from engine.view_copy import ViewCopy
 from orderbook.arrow_columns import column_array
 from orderbook.arrow_types import MOST_DIGITS, arrow_type
 from orderbook.dictionary import Dictionary
@@ -29,12 +30,12 @@ _TIMESTAMP = pa.timestamp("ns")
 class Snapshot:
     """What an engine held after one event.
 
-    views: by name, how rows are read, and int64[n, words of the key and of the row]. relations: by name, the
-    declaration; their rows are in `copied`.
+    views: by name, how rows are read, and what gives int64[n, words of the key and of the row]. relations:
+    by name, the declaration; their rows are in `copied`.
     """
 
     version: Version
-    views: Mapping[str, tuple[Result, np.ndarray]]
+    views: Mapping[str, tuple[Result, Callable[[], np.ndarray]]]
     relations: Mapping[str, Relation]
     copied: RelationsCopy
     dictionary: Dictionary
@@ -45,7 +46,7 @@ class Snapshot:
         Types are those of `table_schema`. Raises DataError for a value of more than 38 digits.
         """
         words, rows = self.dictionary, self.copied.rows()
-        views = {name: view_table(result, own, words) for name, (result, own) in self.views.items()}
+        views = {name: view_table(result, own(), words) for name, (result, own) in self.views.items()}
         relations = {name: relation_table(one, rows[name], words) for name, one in self.relations.items()}
         return views | relations
 
@@ -59,19 +60,45 @@ def snapshot(engine: "Engine", names: Iterable[str]) -> Snapshot:
     copy = _copy(engine, names)
     while not copy.piece():
         pass
-    return _taken(engine, names, copy)
+    return _taken(engine, names, copy, {})
 
 
 async def snapshot_between(engine: "Engine", names: Iterable[str]) -> Snapshot:
-    """`snapshot` whose rows of relations are copied piece by piece, between what the loop does besides.
+    """`snapshot` that is copied piece by piece, between what the loop does besides.
 
     In the loop of the engine's thread. All is as of the moment of the last piece.
     """
     names = tuple(names)
     copy = _copy(engine, names)
+    while True:
+        views = {name: own for name in names if name in engine.views and (own := engine[name].copy())}
+        for own in views.values():
+            await asyncio.to_thread(own.prepare)
+        if not any(own.stale for own in views.values()):
+            # Where others copy the same view already, it is copied at once.
+            views = {name: own for name, own in views.items() if own.begin()}
+            try:
+                if await _copied(copy, views.values()):
+                    return _taken(engine, names, copy, views)
+            finally:
+                for own in views.values():
+                    own.end()
+
+
+async def _copied(copy: RelationsCopy, views: Collection[ViewCopy]) -> bool:
+    """Copies all, relations last; whether the views were the same from the beginning to the end."""
+    for own in views:
+        while not own.piece():
+            await asyncio.sleep(0)
+            if any(one.stale for one in views):
+                return False
     while not copy.piece():
         await asyncio.sleep(0)
-    return _taken(engine, names, copy)
+    if any(one.stale for one in views):
+        return False
+    for own in views:
+        own.finish()
+    return True
 
 
 def _copy(engine: "Engine", names: Iterable[str]) -> RelationsCopy:
@@ -81,12 +108,21 @@ def _copy(engine: "Engine", names: Iterable[str]) -> RelationsCopy:
     return engine.copy_rows(wanted)
 
 
-def _taken(engine: "Engine", names: Iterable[str], copied: RelationsCopy) -> Snapshot:
+def _taken(
+    engine: "Engine", names: Iterable[str], copied: RelationsCopy, views: Mapping[str, ViewCopy]
+) -> Snapshot:
     declared = {relation.name: relation for relation in engine.program.relations}
     relations = {name: declared[name] for name in names if name in declared}
-    live = [engine[name] for name in names if name not in declared]
-    views = {view.name: (view.layout.result, view.row_words()) for view in live}
-    return Snapshot(engine.version, views, relations, copied, engine.dictionary)
+    found: dict[str, tuple[Result, Callable[[], np.ndarray]]] = {}
+    for name in names:
+        if name not in declared:
+            view, own = engine[name], views.get(name)
+            found[name] = view.layout.result, _given(view.row_words()) if own is None else own.rows
+    return Snapshot(engine.version, found, relations, copied, engine.dictionary)
+
+
+def _given(rows: np.ndarray) -> Callable[[], np.ndarray]:
+    return lambda: rows
 
 
 def _check_kept(engine: "Engine", relation: str) -> None:
