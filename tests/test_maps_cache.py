@@ -3,10 +3,13 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from maps_models import NO_JIT
+
+from engine.maps.cache import publish
 
 PROJECT = Path(__file__).parent.parent
 if NO_JIT:
@@ -75,3 +78,10 @@ def test_the_same_tests_pass_without_the_jit(tmp_path):
     result = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files, NUMBA_DISABLE_JIT="1")
     assert result.returncode == 0, result.stdout[-4000:]
     assert "passed" in result.stdout
+
+
+def test_threads_see_whole_modules() -> None:
+    text = "import time\nbegun = True\ntime.sleep(0.05)\nwhole = True\n"
+    with ThreadPoolExecutor(4) as threads:
+        seen = list(threads.map(lambda _: vars(publish("test_threads", text)).get("whole"), range(4)))
+    assert seen == [True] * 4

@@ -12,6 +12,7 @@ import os
 import platform
 import sys
 import tempfile
+import threading
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +28,10 @@ SOURCES = (
     "orderbook/jit.py",
     "views/scalars/*.py",
 )
+
+
+# A module is there before it is whole. The modules that it needs are published in the midst of it.
+_publishing = threading.RLock()
 
 
 @cache
@@ -52,9 +57,14 @@ def cache_folder() -> Path:
 def publish(name: str, text: str) -> ModuleType:
     """The module of source `text`, from the cache folder; written there first if it is not yet.
 
-    `name` must be unique for the text given the library's hash. Safe with several processes at once:
-    each writes its own temporary file and renames it.
+    `name` must be unique for the text given the library's hash. Safe with several processes at once, since
+    each writes its own temporary file and renames it, and with several threads, which wait for each other.
     """
+    with _publishing:
+        return _published(name, text)
+
+
+def _published(name: str, text: str) -> ModuleType:
     full_name = f"orderbook_{name}_{library_hash()}"
     if full_name in sys.modules:
         return sys.modules[full_name]
