@@ -15,10 +15,12 @@ from command_line_support import Program
 
 import orderbook
 from feeds.parquet_record import RecordWriter
+from feeds.source import open_source
 from orderbook.events import EVENT, Action, BookState, Flag, Side
 from orderbook.generate import generate, synthetic_instruments
 from orderbook.instruments import Instrument, Instruments
 from orderbook.jobs import open_job
+from orderbook.merge import is_event_source
 from strategies import BookStateChange, Fill, Order, Strategy, Trade, on_timer, on_view
 from strategies.orders import FILL_COLUMNS, ORDER_COLUMNS
 from strategies.strategy import PartitionBy
@@ -42,6 +44,7 @@ volume = {volume}
 [strategies.micro_price_maker]
 half_spread = {spread}
 volume = {volume}
+most = {most}
 [strategies.erratic]
 volume = {volume}
 [strategies.erratic_together]
@@ -244,6 +247,20 @@ def write_flow(
         own["instrument"] = 0
         _write(path / f"{one.symbol}.parquet", own, Instruments([one]))
     return sorted(path.iterdir())
+
+
+def write_cut(source: Path, path: Path, events: int) -> Path:
+    """The first messages of a recorded source, about so many events, as a record."""
+    opened = open_source(str(source))
+    assert is_event_source(opened)
+    written = 0
+    with RecordWriter(path, opened.instruments) as writer:
+        for batch in opened:
+            writer.write(batch)
+            written += len(batch)
+            if written >= events:
+                break
+    return path
 
 
 def _state(part: np.ndarray, state: BookState, time: int) -> np.ndarray:

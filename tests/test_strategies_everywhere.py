@@ -10,14 +10,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line_support import Program, orderbook, write  # noqa: F401
-from everywhere_support import ALL, APART, PARAMETERS, TOGETHER, TRADING, Outcome, Setting, write_flow
+from everywhere_support import (
+    ALL,
+    APART,
+    PARAMETERS,
+    TOGETHER,
+    TRADING,
+    Outcome,
+    Setting,
+    write_cut,
+    write_flow,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orderbook.events import EVENT, Flag
 from strategies.last_times import LastTimes
 
-GENERATED = {"sobi": 1.3, "volume": 2, "spread": "0.0001", "limit": 60, "drawdown": 50}
+GENERATED = {"sobi": 1.3, "volume": 2, "most": 6, "spread": "0.0001", "limit": 60, "drawdown": 50}
 PARTITIONS = (1, 2, 7)
 SETS = {"apart": APART, "together": TOGETHER}
 
@@ -190,12 +200,14 @@ CAPTURES = {
         for name in ("BINANCE", "BINANCE_FUTURES", "BITFINEX", "BITSTAMP", "COINBASE", "KRAKEN", "OKX")
     },
 }
-RECORDED = {"sobi": 1.3, "volume": 1, "spread": "0.00005", "limit": 1_000, "drawdown": 50_000}
+# Days of which the beginning is enough.
+LONG = ("AMZN", "spot", "futures")
+RECORDED = {"sobi": 1.3, "volume": 1, "most": 5, "spread": "0.00005", "limit": 1_000, "drawdown": 50_000}
 
 
 def capture_setting(program: Program, folder: Path, kinds: str, trading: str, more: str = "") -> Setting:
     """Commands over recorded data."""
-    sizes = {**RECORDED, "volume": 100, "limit": 5_000} if "lobster" in folder.name else RECORDED
+    sizes = {**RECORDED, "volume": 100, "most": 500, "limit": 5_000} if "lobster" in folder.name else RECORDED
     return setting(program, folder, SETS[kinds], trading, 1, "numba", more, sizes)
 
 
@@ -212,6 +224,8 @@ def test_captures_on_one_node(
 ) -> None:
     source = shared_data / CAPTURES[name]
     one = capture_setting(orderbook, tmp_path / source.parent.name, kinds, trading)
+    if name in LONG:
+        source = write_cut(source, tmp_path / f"{name}.parquet", 8_000)
     tested = one.tested([source], "job")
     check(tested, one.replayed(source), one.live(source))
     orders, fills = tested.counts()
