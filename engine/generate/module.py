@@ -28,6 +28,7 @@ from engine.maps.int128 import (
 )
 from engine.maps.memory import load, load_double, store, store_double
 from engine.maps.dense import Domain
+from engine.maps.linkage import exported
 from engine.maps.shapes import dense, hashed, ordered
 from orderbook.jit import jit
 '''
@@ -76,7 +77,19 @@ class ModuleText:
     @contextmanager
     def function(self, head: str, description: str, options: str = "") -> Iterator[Emitter]:
         """One function, `def head:`, whose body is written inside the context."""
-        self.writer.line(f"@jit(error_model='numpy'{options})")
+        with self._decorated(f"@jit(error_model='numpy'{options})", head, description) as emitter:
+            yield emitter
+
+    @contextmanager
+    def exported(self, head: str, description: str) -> Iterator[Emitter]:
+        """One function of int64 that is compiled apart from those that call it; it returns 0."""
+        with self._decorated("@exported", head, description) as emitter:
+            yield emitter
+            self.writer.line("return 0")
+
+    @contextmanager
+    def _decorated(self, decorator: str, head: str, description: str) -> Iterator[Emitter]:
+        self.writer.line(decorator)
         with self.writer.block(f"def {head}:"):
             self.writer.line(f'"""{description}"""')
             yield Emitter(self.plan, self.writer, self.layout.handles, self.texts, self._cuts)

@@ -23,6 +23,10 @@ RESERVED = (
     *("ordered_word", "last_below", "last_at_most", "calendar", "integers", "precise", "reals"),
 )
 
+# Statements of a trigger that is compiled into every loop that calls it: a call takes 3 ns, and to compile
+# the trigger again takes a second for every twenty of them.
+_INLINED = 8
+
 
 def program_module(plan: Plan, texts: dict[str | Pattern, int], writes: type[Writes] = Writes) -> str:
     """The source of a program's module; `texts` collects its text constants, numbered.
@@ -53,7 +57,8 @@ def _trigger_function(module: ModuleText, trigger: TriggerPlan, writes: type[Wri
     text = [f"One row of {trigger.relation}, its columns at address `row`.", ""]
     text += ["    " + statement_text(s).replace("\\", "\\\\") for s in m3.statements]
     used = {v for s in m3.statements for v in _variables(s)}
-    with module.function(f"{trigger_name(trigger)}(S, row)", "\n".join([*text, "    "])) as emitter:
+    function = module.exported if len(m3.statements) > _INLINED else module.function
+    with function(f"{trigger_name(trigger)}(S, row)", "\n".join([*text, "    "])) as emitter:
         names: Names = {}
         columns = program.relation(trigger.relation).columns
         for at, (parameter, column) in enumerate(zip(trigger.parameters, columns, strict=True)):
