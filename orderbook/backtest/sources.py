@@ -75,7 +75,7 @@ def source_specs(texts: Sequence[str]) -> tuple[SourceSpec, ...]:
     """
     records: set[str] = set()
     others: list[SourceSpec] = []
-    for text in dict.fromkeys(one for text in texts for one in each_file(by_path(text))):
+    for text in dict.fromkeys(one for given in texts for one in each_file(by_path(given))):
         files = record_files(text)
         if files is not None:
             records.update(str(file.resolve()) for file in files)
