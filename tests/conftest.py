@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-    settings.register_profile("ci", max_examples=20, derandomize=True, database=None, **common)
+    settings.register_profile("ci", max_examples=15, derandomize=True, database=None, **common)
     settings.register_profile("exhaustive", max_examples=config.getoption("count"), **common)
     exhaustive = config.getoption("exhaustive")
     settings.load_profile("exhaustive" if exhaustive else "ci")

@@ -30,7 +30,7 @@ from views.compiler.program import CompiledProgram, compile_views
 
 POSITIONS = 520
 # Of which the default run compares these.
-SAMPLED = 150
+SAMPLED = 100
 # The band is around the touch of the Binance captures, all the while.
 PARAMETERS = {"k": Decimal("0.25"), "low": Decimal(61600), "high": Decimal(61900)}
 # The best levels whose VWAPs the interpreter, which looks at every pair of levels too, compares.
