@@ -76,12 +76,21 @@ def open_source(text: str) -> EventSource | ChangeSource:
 
     Raises SourceError for an unknown kind, a missing file, or a file of no known kind.
     """
-    kind, colon, path = text.partition(":")
-    if colon and kind in _KINDS:
+    kind, path = _kind_given(text)
+    if kind:
         return _KINDS[kind](path)
-    if colon and re.fullmatch(r"[a-z][a-z0-9_-]+", kind) and not Path(text).exists():
-        raise SourceError(f"{text}: no kind of file source is called {kind!r}; use {_KNOWN} before the colon")
+    unknown, colon, _ = text.partition(":")
+    if colon and re.fullmatch(r"[a-z][a-z0-9_-]+", unknown) and not Path(text).exists():
+        raise SourceError(
+            f"{text}: no kind of file source is called {unknown!r}; use {_KNOWN} before the colon"
+        )
     return _KINDS[_detect(text)](text)
+
+
+def _kind_given(text: str) -> tuple[str, str]:
+    """The kind before the colon, empty where none is, and what is to be opened."""
+    kind, colon, path = text.partition(":")
+    return (kind, path) if colon and kind in _KINDS else ("", text)
 
 
 def open_sources(texts: Sequence[str]) -> list[EventSource | ChangeSource]:
@@ -96,16 +105,14 @@ def each_file(text: str) -> list[str]:
     the glob has; LOBSTER's book files, which go with message files, are passed over. Captures, records and
     Tardis' files that a glob names are one source. Raises SourceError for a file of no known kind.
     """
-    kind, colon, path = text.partition(":")
-    given = colon and kind in _KINDS
-    path = path if given else text
+    kind, path = _kind_given(text)
     place = path_of(path)
     if Path(path).exists() or Path(place).exists() or not has_magic(place):
         return [text]
     names = sorted(glob(place, recursive=True))
-    if not names or (kind if given else _detect(names[0])) not in _BY_FILE:
+    if not names or (kind or _detect(names[0])) not in _BY_FILE:
         return [text]
-    start, options = f"{kind}:" if given else "", path[len(place) :]
+    start, options = text.removesuffix(path), path[len(place) :]
     return [f"{start}{name}{options}" for name in names if "_orderbook_" not in Path(name).name]
 
 
@@ -144,10 +151,10 @@ def _detect(text: str) -> str:
 
 def record_files(text: str) -> list[Path] | None:
     """The files of a source of the kind `record`, by name; None for another kind. Raises as `open_source`."""
-    kind, colon, path = text.partition(":")
-    if colon and kind in _KINDS:
+    kind, path = _kind_given(text)
+    if kind:
         return _record_paths(path) if kind == "record" else None
-    if colon and not Path(text).exists():
+    if ":" in text and not Path(text).exists():
         return None
     return _record_paths(text) if _detect(text) == "record" else None
 
