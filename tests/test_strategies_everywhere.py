@@ -75,7 +75,12 @@ def check_traded(outcomes: Iterable[Outcome], strategies: Sequence[str]) -> None
     assert not [line for line in lines if "disabled" in line]
 
 
-@pytest.mark.parametrize(("kinds", "trading"), [("apart", "sampled"), ("together", "constant")])
+two_settings = pytest.mark.parametrize(
+    ("kinds", "trading"), [("apart", "sampled"), ("together", "constant")]
+)
+
+
+@two_settings
 def test_orders_are_the_same_everywhere(
     orderbook: Program,  # noqa: F811
     tmp_path: Path,
@@ -213,7 +218,7 @@ def capture_setting(program: Program, folder: Path, kinds: str, trading: str, mo
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CAPTURES)
-@pytest.mark.parametrize(("kinds", "trading"), [("apart", "sampled"), ("together", "constant")])
+@two_settings
 def test_captures_on_one_node(
     orderbook: Program,  # noqa: F811
     shared_data: Path,
