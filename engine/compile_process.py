@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from orderbook.dictionary import Dictionary
 from orderbook.errors import CompileError, OrderbookError
+from orderbook.processors import give_way
 from views.compiler.program import CompiledProgram
 
 from .compile_request import CompileRequest
@@ -91,7 +92,7 @@ def main() -> None:
     """Answer the request on standard input."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    os.nice(_NICE)
+    give_way(_NICE)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     request: CompileRequest = pickle.load(sys.stdin.buffer)
     answer: bytes | Exception

@@ -23,6 +23,7 @@ from orderbook.feed_options import FEEDS, CaptureFeed, Feed, FileFeed, TableFeed
 from orderbook.monitor_options import MonitorOptions
 from orderbook.operation_options import LoggingOptions, MetricsOptions
 from orderbook.option_types import File, Filled, Real, Section, Text, matching
+from orderbook.processors import unavailable
 from orderbook.simulation_options import (
     RiskLimits,
     RiskOptions,
@@ -50,12 +51,16 @@ StrategyName = Annotated[str, matching(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "MODULE:
 
 
 class RunOptions(Section):
-    """What runs: names or .sql paths of views, MODULE:CLASS of strategies, seconds (None: until Ctrl-C)."""
+    """What runs: names or .sql paths of views, MODULE:CLASS of strategies, seconds (None: until Ctrl-C).
+
+    `core` is the processor that the engine's thread has to itself; None: it runs where the system puts it.
+    """
 
     views: Annotated[tuple[Text, ...], Field(strict=False)]
     strategies: Annotated[tuple[StrategyName, ...], Field(strict=False)]
     backend: Literal["numba", "interpreter"]
     duration_seconds: Annotated[Real, Field(gt=0)] | None = None
+    core: Annotated[int, Field(ge=0)] | None = None
 
 
 class ViewOptions(Section):
@@ -213,6 +218,12 @@ class Configuration(Section):
     def strategy_parameters(self, strategy: str) -> Mapping[str, Scalar]:
         """The parameters of the strategy MODULE:CLASS; empty without its table."""
         return self.strategies.get(strategy_table(strategy), {})
+
+    def check_core(self) -> None:
+        """Raises ConfigurationError where this machine cannot give the engine's thread `run.core`."""
+        core = self.run.core
+        if core is not None and (why := unavailable(core)) is not None:
+            raise self._error(("run", "core"), why)
 
     def check_parameters(self, used: Collection[str]) -> None:
         """Refuse misspelt SQL parameters, given the names that the compiled program uses.

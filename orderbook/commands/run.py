@@ -5,7 +5,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from orderbook.metrics import RunMetrics
 from orderbook.metrics_server import served
 from orderbook.past import open_past
 from orderbook.pipeline import Pipeline
+from orderbook.processors import alone_on, keep_clear
 from orderbook.recordings import recorded
 from orderbook.summary import callback_text, order_text, some_rows, summary
 from orderbook.written_views import written_views
@@ -56,6 +57,7 @@ def run(
     if monitor is not None:
         overrides["monitor.enabled"] = monitor
     configuration = configured(config, views, strategies, overrides)
+    configuration.check_core()
     runs, instruments = asyncio.run(open_runs(configuration.feeds))
     assembly, engine = started(configuration)
     check_runs(runs, assembly.program.relations)
@@ -91,7 +93,7 @@ class Shown:
     ) -> None:
         self._live = LiveRun(configuration, pipeline, durable, runs)
         self.errors = self._live.errors
-        self._duration = configuration.run.duration_seconds
+        self._duration, self._core = configuration.run.duration_seconds, configuration.run.core
         # Events of each view that were delivered to callbacks.
         self._view_events: Counter[str] = Counter()
         self._serves = configuration.metrics
@@ -114,6 +116,7 @@ class Shown:
         self._start = time.monotonic()
         with (
             closing(self._display),
+            nullcontext() if self._core is None else alone_on(self._core),
             served(self._serves, self._metrics),
             stamped(lambda: engine.version[0]),
             stopped_by_signals() as stopped,
@@ -122,7 +125,7 @@ class Shown:
             live.start()
             ends = [live.consume(), self._show(), stopped.wait()]
             others = [live.follow_all(), live.promise(), *([live.stamp_ticks()] if self._ticking else [])]
-            others += publishing
+            others += [*publishing, *([] if self._core is None else [keep_clear()])]
             ending, running = ([asyncio.create_task(one) for one in part] for part in (ends, others))
             await asyncio.wait(ending, timeout=self._duration, return_when=asyncio.FIRST_COMPLETED)
             for task in (*ending, *running):

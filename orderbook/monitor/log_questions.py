@@ -19,6 +19,7 @@ from engine.subscriptions import Version
 from orderbook.configuration import Configuration
 from orderbook.errors import DataError, OrderbookError, UserError
 from orderbook.past_states import LAST, open_past_run
+from orderbook.processors import give_way
 from orderbook.why import Explanation, why_text
 
 # Below the run's priority and that of what serves clients.
@@ -70,7 +71,7 @@ async def answer_of(configuration: Configuration, question: Question) -> dict[st
 
 def main() -> int:
     """Print the answer, or why there is none; the exit code."""
-    os.nice(_NICE)
+    give_way(_NICE)
     configuration, question = pickle.load(sys.stdin.buffer)
     try:
         match question:

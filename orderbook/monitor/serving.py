@@ -7,13 +7,13 @@ input has what `Access` takes: other users of the machine must not see a token a
 import asyncio
 import json
 import logging
-import os
 import socket
 import sys
 
 from orderbook.monitor.access import Access
 from orderbook.monitor.letters import Logged
 from orderbook.monitor.server import MonitorServer
+from orderbook.processors import give_way
 
 # Where both want a processor, the run has it.
 _NICE = 5
@@ -33,7 +33,7 @@ class _RunLog(logging.Handler):
 
 def main(listening: int, line: int) -> None:
     """Serve until the run ends."""
-    os.nice(_NICE)
+    give_way(_NICE)
     access = Access(**json.load(sys.stdin))
     server = MonitorServer(access, socket.socket(fileno=listening), socket.socket(fileno=line))
     logging.getLogger().addHandler(_RunLog(server))
