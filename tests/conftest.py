@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from samples import USUAL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,12 +23,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("samples")
     group.addoption("--exhaustive", action="store_true", help="random samples, and tests marked exhaustive")
     group.addoption("--seed", type=int, default=1, help="seed of the random samples")
-    group.addoption("--count", type=int, default=1000, help="examples a property in an exhaustive run")
+    group.addoption("--count", type=int, default=1000, help="examples of most properties in exhaustive runs")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-    settings.register_profile("ci", max_examples=15, derandomize=True, database=None, **common)
+    settings.register_profile("ci", max_examples=USUAL, derandomize=True, database=None, **common)
     settings.register_profile("exhaustive", max_examples=config.getoption("count"), **common)
     exhaustive = config.getoption("exhaustive")
     settings.load_profile("exhaustive" if exhaustive else "ci")

@@ -6,8 +6,9 @@ from decimal import Decimal
 import numpy as np
 import pytest
 from book_model import LIMIT, BookModel
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 from engine.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
 from orderbook.books import RELATIONS, Books
@@ -71,7 +72,7 @@ random_events = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(random_events, max_size=60), st.booleans())
 def test_rows_follow_the_model_after_every_event(rows: list[dict], track: bool) -> None:
     books, dictionary = books_and_dictionary(track)
@@ -108,7 +109,7 @@ def test_rows_follow_the_model_after_every_event(rows: list[dict], track: bool) 
         assert books.best(i) == (bids[0][0] if bids else None, asks[0][0] if asks else None)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(random_events, max_size=60), st.lists(st.integers(0, 8), max_size=40))
 def test_messages_end_on_their_last_change_in_any_batches(rows: list[dict], sizes: list[int]) -> None:
     books, _ = books_and_dictionary()

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 from engine import compile_process, compile_request, hashed_copy, replacement
 from engine.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
@@ -74,7 +75,7 @@ def advance(engine: Engine) -> None:
     )
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(st.integers(0, 2**32), st.integers(0, 30_000), st.lists(st.sampled_from("+-x."), max_size=12))
 def test_a_copy_in_pieces_has_the_rows_of_its_last_moment(seed: int, held: int, steps: list[str]) -> None:
     relations = compile_views("CREATE VIEW v AS SELECT COUNT(*) AS n FROM bids").relations

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from backends import BACKENDS
 from checkpoint_runner import contents, same, through_file
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 import orderbook
 from engine import hashed_copy
@@ -117,7 +118,7 @@ def test_an_engine_goes_on_as_if_it_had_never_stopped(before, after):
     other = program()
     other.dictionary.encode("ac")
 
-    @settings(max_examples=12)
+    @examples(12)
     @given(steps, st.integers(0, 24))
     def run(stream, at):
         events = list(events_from(stream))

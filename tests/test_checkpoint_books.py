@@ -4,8 +4,9 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 from test_books import INSTRUMENTS, books_and_dictionary, events_of, random_events, row
 
 from engine.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
@@ -47,7 +48,7 @@ def changes_of(batch: ChangeBatch) -> list:
     return [sorted(rows), [flag for flag in flags if flag & END_OF_MESSAGE]]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(random_events, max_size=60),
     st.lists(random_events, max_size=30),

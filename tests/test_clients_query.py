@@ -8,8 +8,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 from engine.clients.duckdb_run import Running, run
 from engine.clients.query_plan import QueryPlanner
@@ -157,7 +158,7 @@ _some_rows = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(_some_rows, st.data())
 def test_rewritten_or_not_the_answer_is_the_same(
     program: CompiledProgram, rows: list[Row], data: st.DataObject

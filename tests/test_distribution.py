@@ -4,9 +4,10 @@ import random
 
 import pytest
 from fuzz import changes, encoded, program_of, streams
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plain_distribution import PlainDistribution
+from samples import USUAL, examples
 from views_catalogue import CATALOGUE, Entry
 
 from engine.distribution.distribute import COMPUTE, distribute
@@ -50,7 +51,7 @@ def run_check(entry: Entry, steps: int) -> None:
                 compare(program, whole, split, (relation, insert, row))
         assert split.entries() == at_first
 
-    settings(max_examples=settings().max_examples if steps > 12 else 4)(run)()
+    examples(USUAL if steps > 12 else 4)(run)()
 
 
 def compare(program: Program, whole: Interpreter, split: PlainDistribution, change: object) -> None:

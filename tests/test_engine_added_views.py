@@ -5,8 +5,9 @@ from functools import cache
 
 import pytest
 from backends import BACKENDS
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 import orderbook
 from engine.subscriptions import ViewDropped
@@ -107,7 +108,7 @@ def follow(live, event):
 def test_an_added_view_equals_one_from_the_start(backend, name):
     whole = program(name)
 
-    @settings(max_examples=15)
+    @examples(15)
     @given(events, st.integers(0, 14))
     def check(stream, at):
         late, early = orderbook.Engine(program(), backend), orderbook.Engine(whole, backend)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from hostile_samples import REFERENCE, SAMPLES
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 from session_support import instrument
 
 from feeds import session as session_module
@@ -230,7 +231,7 @@ def test_every_hostile_value_in_every_place(name: str) -> None:
 
 
 @every_exchange
-@settings(max_examples=settings().max_examples // 3)
+@examples(5)
 @given(data=st.data())
 def test_hostile_frames(name: str, data: st.DataObject) -> None:
     victim = Victim(name)
@@ -274,7 +275,7 @@ def test_every_hostile_value_in_answers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in EXCHANGES if exchange(name).snapshots == "request"])
-@settings(max_examples=settings().max_examples // 3)
+@examples(5)
 @given(data=st.data())
 def test_hostile_answers(name: str, data: st.DataObject) -> None:
     victim = Victim(name)

@@ -7,8 +7,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 import orderbook
 from engine.distribution.history import LOOK, History
@@ -72,7 +73,7 @@ def written(folder: Path, history: History) -> Job:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), max_size=12))
-@settings(max_examples=8, deadline=None)
+@examples(8)
 def test_rows_at_every_version(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, int]]
 ) -> None:

@@ -4,10 +4,11 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from maps_models import ALL_KINDS, NO_JIT, Model, all_hashed, hashed_add, hashed_assign, words_of
 from numba import njit
+from samples import examples
 
 from engine.maps.header import ADDRESS_BITS, DIRECTORY, FULL_LOG, SEED
 from engine.maps.memory import MASK64, _load, _mix
@@ -23,7 +24,7 @@ deltas = st.tuples(
 )
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@examples(EXAMPLES)
 @given(st.lists(st.tuples(small_keys, deltas, st.booleans()), max_size=60))
 def test_all_kinds_match_a_dict(steps):
     H, model = all_hashed.create(), Model(ALL_KINDS)
@@ -90,7 +91,7 @@ def test_scalar_is_one_static_entry():
 SLICES = ((0,), (2, 1))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@examples(EXAMPLES)
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 3), st.integers(-1, 1)), max_size=80

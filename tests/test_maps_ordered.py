@@ -4,10 +4,11 @@ import bisect
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from maps_models import ALL_KINDS, NO_JIT, Model, all_ordered, ordered_add, ordered_assign, words_of
 from numba import njit
+from samples import examples
 
 from engine.maps.header import COUNT, HIGHEST, LOWEST
 from engine.maps.int128 import words_to_wide
@@ -58,7 +59,7 @@ deltas = st.tuples(
 )
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@examples(EXAMPLES)
 @given(st.lists(st.tuples(st.integers(0, 1), keys, deltas, st.booleans(), keys, keys), max_size=70))
 def test_all_kinds_match_a_sorted_dict(steps):
     H, model = all_ordered.create(), Model(ALL_KINDS)
@@ -179,7 +180,7 @@ def check_around(model: Model, prefix: int, key: int, found: tuple) -> None:
     assert found == tuple(v for sums in expected for v in sums)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@examples(EXAMPLES)
 @given(
     st.lists(
         st.tuples(

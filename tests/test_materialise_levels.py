@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from fuzz import RUNTIMES, changes, program_of, streams
-from hypothesis import given, settings
+from hypothesis import given
+from samples import examples
 from test_views_property import check_stream
 from views_catalogue import CATALOGUE, Entry
 
@@ -25,10 +26,10 @@ def named(entries):
     return pytest.mark.parametrize("entry", entries, ids=lambda e: e.name)
 
 
-def check(entry: Entry, materialize: str, examples: int, steps: int) -> None:
+def check(entry: Entry, materialize: str, usual: int, steps: int) -> None:
     program = program_of(entry, materialize)
 
-    @settings(max_examples=examples)
+    @examples(usual)
     @given(streams(entry, program, steps))
     def run(stream):  # type: ignore[no-untyped-def]
         check_stream(entry, program, RUNTIMES["interpreter"](program), list(changes(*stream)))

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from monitor_support import Client, Running, client, running
+from samples import examples
 
 from orderbook.monitor import follow_ring, publisher
 from orderbook.monitor.follow_ring import _Ring
@@ -102,7 +103,7 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publisher, "FRAME_SECONDS", 0.002)
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(st.sampled_from(["totals", "kept"]), st.lists(STEP, max_size=25))
 def test_a_follower_has_the_view_at_every_version(view: str, steps: list[Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -4,9 +4,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from monitor_support import client, running
+from samples import examples
 
 from engine.engine import Engine
 from orderbook.monitor import follows
@@ -49,7 +50,7 @@ def in_order(engine: Engine, name: str) -> list[Any]:
     return found
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(VALUES, max_size=30), st.integers(1, 12), st.sampled_from(PROGRAM.program.results))
 def test_first_rows_are_those_of_a_whole_sort(rows: list[dict[str, Any]], limit: int, result: Any) -> None:
     engine = Engine(PROGRAM, "interpreter")

@@ -4,8 +4,9 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 from stage_support import OUTPUTS, VIEWS, Stream, program, streams
 
 from engine.changes import ChangeBatch
@@ -46,7 +47,7 @@ def differences(records: Records) -> list[tuple[int, ...]]:
     return sorted(map(tuple, np.hstack([records.keys, records.old, records.new]).tolist()))
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(streams())
 def test_recorded_are_the_firings_one_by_one(stream: Stream) -> None:
     interpreter = InterpreterRuntime(program().program, program().dictionary)
@@ -72,7 +73,7 @@ def test_recorded_are_the_firings_one_by_one(stream: Stream) -> None:
     assert [rows(r) for r in recorder(other).apply(batch)] == [rows(r) for r in recorded]
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(streams(), st.data())
 def test_what_is_pending_is_what_the_next_end_records(stream: Stream, data: st.DataObject) -> None:
     batch = stream.batch()
@@ -89,7 +90,7 @@ def test_what_is_pending_is_what_the_next_end_records(stream: Stream, data: st.D
         assert [rows(r) for r in held.apply(part_of(batch, cut, len(batch)))] == after
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(streams())
 def test_rows_are_those_of_the_runtime(stream: Stream) -> None:
     interpreter = InterpreterRuntime(program().program, program().dictionary)

@@ -10,8 +10,9 @@ import numpy as np
 import polars as pl
 import pytest
 from backtest_support import Follower, job_settings, run, write_records
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 from orderbook.backtest.run import Outcome
 from orderbook.backtest.samples import FIRST_STEP, Sample, Track
@@ -76,7 +77,7 @@ def test_samples_do_not_depend_on_partitions(
 
 
 @given(st.lists(st.integers(1, 40 * FIRST_STEP), max_size=120), st.integers(2, 9))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_halved_samples_are_those_of_the_longer_step(gaps: list[int], most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("orderbook.backtest.samples.MOST", most)

@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 from simulation_support import MIDDLE, ONE, Exchange, trading
 from strategy_support import DEPTH, INSTRUMENTS, Market, ask, bid, event, gone, state
 
@@ -277,7 +278,7 @@ class Limited(Strategy):
         self.buy("AAA", 1)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(1, 6))
 def test_a_position_is_never_beyond_its_limit(limit: int) -> None:
     market = Market(Limited, sql=DEPTH, trading=trading({"max_position": limit}, order_latency="1500ms"))

@@ -1,8 +1,9 @@
 """Queue positions: orders in an L3 book against an exchange by hand, and the models of L2 books."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 from simulation_support import MIDDLE, Exchange, Flow, PlainExchange, level_rows, trading
 from strategy_support import Row, ask, bid, event, gone, printed, state
 
@@ -60,7 +61,7 @@ def own_step(
             plain.modify(order_id, lots, new)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(STEPS)
 def test_orders_fill_as_in_an_exchange_that_has_them(steps: list) -> None:
     exchange, plain, flow = Exchange(), PlainExchange(), Flow()
@@ -83,7 +84,7 @@ def test_orders_fill_as_in_an_exchange_that_has_them(steps: list) -> None:
             assert (places[own]["left"], places[own]["ahead"]) == (row[3], ahead)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(STEPS, st.sampled_from(("back", "proportional")))
 def test_a_feed_of_levels_fills_no_more_than_the_orders_behind_it_do(steps: list, model: str) -> None:
     """With "back" at all times; with either nothing but what traded is filled."""

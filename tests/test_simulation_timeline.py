@@ -8,8 +8,9 @@ import durable_support
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 from simulation_support import MIDDLE, Exchange, Flow, client_of, trading
 from strategy_support import INSTRUMENTS, ask, bid, events, gone
 from test_durable import crash_and_recover
@@ -104,7 +105,7 @@ def market_step(flow: Flow, kind: int, side: int, offset: int, lots: int) -> lis
     return flow.add(side, MIDDLE - offset if side == Side.BID else MIDDLE + 1 + offset, lots)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(STEPS, st.integers(0, 29), st.integers(1, 60), KINDS, st.integers(-3, 4))
 def test_an_order_meets_the_book_as_it_is_when_it_arrives(
     steps: list, sent: int, latency: int, kind: str, offset: int
@@ -131,7 +132,7 @@ def test_an_order_meets_the_book_as_it_is_when_it_arrives(
         assert late.filled() == at_once.filled()
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(STEPS, STEPS, STEPS, st.sampled_from(((0, 0), (7, 3), (40, 0), (0, 9))))
 def test_what_was_told_depends_on_nothing_that_comes_later(
     before: list, after: list, other: list, latencies: tuple[int, int]
@@ -153,7 +154,7 @@ def test_what_was_told_depends_on_nothing_that_comes_later(
     assert run(before + after) == run(before + other)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(STEPS, st.integers(0, 29), st.sampled_from(("back", "proportional")))
 def test_a_client_that_is_saved_and_loaded_goes_on_alike(steps: list, at: int, model: str) -> None:
     options = trading(

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 from stage_support import (
     OUTPUTS,
     Stream,
@@ -83,7 +84,7 @@ def expected(stream: Stream, granularity: Granularity) -> set[Any]:
     return coarser(engine_history(stream, "event"), granularity.length or None)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.data(), streams(), st.sampled_from(GRANULARITIES))
 def test_any_cuts_give_the_engine_s_history_and_one_output(
     data: st.DataObject, stream: Stream, granularity: Granularity
@@ -98,7 +99,7 @@ def test_any_cuts_give_the_engine_s_history_and_one_output(
         assert {n: sorted(r) for n, r in rows.items()} == {n: sorted(r) for n, r in outputs.items()}
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.data(), streams(), st.sampled_from(GRANULARITIES[:3]))
 def test_a_filled_stage_goes_on_as_one_that_saw_all(
     data: st.DataObject, stream: Stream, granularity: Granularity
@@ -118,7 +119,7 @@ def test_a_filled_stage_goes_on_as_one_that_saw_all(
     assert gathered([*results, stage.apply([part for piece, part in parts if piece])]) == whole
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(streams())
 def test_output_rows_add_up_to_the_view_after_every_part(stream: Stream) -> None:
     result = compiled(GRANULARITIES[0]).apply(stream.blocks(0, len(stream.versions)))
@@ -154,7 +155,7 @@ def decoded(view: str) -> Callable[[tuple[int, ...]], tuple[Any, ...]]:
     return decode
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.data(), streams(), st.sampled_from(GRANULARITIES))
 def test_a_copy_rewinds_what_was_speculated(
     data: st.DataObject, stream: Stream, granularity: Granularity

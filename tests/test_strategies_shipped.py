@@ -6,8 +6,9 @@ from typing import ClassVar
 
 import pytest
 from fuzz import InterpreterRuntime, changes, program_of, streams
-from hypothesis import given, settings
+from hypothesis import given
 from oracle import Oracle, difference
+from samples import examples
 from strategy_support import Market, ask, bid, gone, state
 from views_catalogue import Entry
 
@@ -32,7 +33,7 @@ def test_views_equal_duckdb_after_every_event(name: str) -> None:
     entry = Entry(name, sql, domains={"bids": ROWS, "asks": ROWS})
     program, oracle = program_of(entry), Oracle(sql)
 
-    @settings(max_examples=10, deadline=None)
+    @examples(10)
     @given(streams(entry, program, 14))
     def run(stream):  # type: ignore[no-untyped-def]
         oracle.clear()

@@ -9,8 +9,9 @@ from backtest_acceptance import CHAIN, CHAINED, write_sectors
 from backtest_support import ForgetfulExecutor, contents, job_settings, run, write_records
 from block_distribution import blocks_of, coded, histories
 from fuzz import changes, program_of, streams
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import USUAL, examples
 from views_catalogue import CATALOGUE, Entry
 
 from benchmarks.spark_data import write_days
@@ -55,7 +56,7 @@ def check_entry(entry: Entry, steps: int, materialize: str = "full") -> None:
         pieces = histories(distribution, words, blocks, partitions, "interpreter", unit, stamps, cut)
         assert pieces == whole
 
-    settings(max_examples=settings().max_examples if steps > 12 else 5)(run_streams)()
+    examples(USUAL if steps > 12 else 5)(run_streams)()
 
 
 @pytest.mark.parametrize("entry", SAMPLE, ids=lambda e: e.name)

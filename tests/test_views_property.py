@@ -4,8 +4,9 @@ from functools import cache
 
 import pytest
 from fuzz import RUNTIMES, Change, Runtime, changes, program_of, streams
-from hypothesis import given, settings
+from hypothesis import given
 from oracle import Oracle, difference
+from samples import examples
 from views_catalogue import CATALOGUE, Entry
 
 from views.compiler.m3 import Program
@@ -51,7 +52,7 @@ def check_stream(entry: Entry, program: Program, runtime: Runtime, events: list[
 def test_a_view_equals_duckdb_after_every_event(entry: Entry, runtime: str) -> None:
     program = program_of(entry)
 
-    @settings(max_examples=EXAMPLES)
+    @examples(EXAMPLES)
     @given(streams(entry, program, STEPS))
     def run(stream):  # type: ignore[no-untyped-def]
         check_stream(entry, program, RUNTIMES[runtime](program), list(changes(*stream)))

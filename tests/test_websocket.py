@@ -3,8 +3,9 @@
 import asyncio
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve
 from websockets.client import ClientProtocol
@@ -106,7 +107,6 @@ async def taken(stream, cuts):
     return messages, protocol.close_sent and protocol.close_sent.code, protocol.state
 
 
-@settings(deadline=None)
 @given(streams(), st.lists(st.integers(0, 2**20), max_size=12))
 def test_messages_are_those_of_the_library(stream, cuts):
     assert asyncio.run(taken(stream, cuts)) == reference(stream)
@@ -120,7 +120,7 @@ def test_frames_that_break_the_rules():
         assert (messages, code) == ([b"before"], 1002) == reference(stream)[:2]
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=8), st.integers(1, 7))
 def test_every_cut_of_short_frames(sizes, step):
     stream = b"".join(frame(TEXT, bytes([97 + n]) * size) for n, size in enumerate(sizes))
