@@ -1,6 +1,8 @@
 """Ad-hoc SQL over a snapshot: what it gives, what it is answered from, how it is refused."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from decimal import Decimal
@@ -246,6 +248,27 @@ def test_a_query_that_is_cancelled_stops(program: CompiledProgram) -> None:
     with pytest.raises(SqlError, match="stopped"):
         run("SELECT 1", {}, {}, ["one"], running)
     assert threading.active_count() < 20
+
+
+PREPARED = """
+import sys
+from engine.clients.queries import prepare
+from engine.engine import Engine
+from views.compiler.program import compile_views
+
+engine = Engine(compile_views(sys.argv[1], {"least": 3}), "interpreter", keep_rows=True)
+prepare(engine.program)
+engine.insert("names", {"symbol": "A", "name": "a"})
+before = set(sys.modules)
+for sql in ("SELECT volume FROM by_symbol WHERE n > 1", "SELECT name, COUNT(*) FROM names GROUP BY name"):
+    engine.query(sql)
+print(*(set(sys.modules) - before))
+"""
+
+
+def test_a_query_imports_nothing_once_queries_are_prepared() -> None:
+    command = [sys.executable, "-c", PREPARED, VIEWS]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "\n"
 
 
 def test_the_numba_executor_gives_the_same() -> None:

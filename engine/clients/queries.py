@@ -1,6 +1,7 @@
 """Ad-hoc SQL over what an engine holds at one moment."""
 
 import asyncio
+from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ import polars as pl
 
 from engine.subscriptions import Version
 from engine.yielding import yielding
+from orderbook.errors import OrderbookError
 from views.compiler.program import CompiledProgram
 
 from .duckdb_run import Running, run
@@ -46,6 +48,16 @@ def planned(program: CompiledProgram, sql: Question) -> QueryPlan:
 def answered(plan: QueryPlan, taken: Snapshot, running: Running | None = None) -> pl.DataFrame:
     """The answer over a snapshot of what the plan reads; in any thread. Raises SqlError, DataError."""
     return run(plan.sql, taken.tables(), plan.parameters, plan.columns, running or Running())
+
+
+def prepare(program: CompiledProgram) -> None:
+    """Loads what the first query of a process, and of this program, would wait for; in any thread.
+
+    DuckDB imports pandas, where it is there, with the first table that it is given: a third of a second.
+    """
+    with yielding(), suppress(OrderbookError):
+        for relation in program.relations[:1]:
+            planned(program, f"SELECT * FROM {relation.name}")
 
 
 _lock = Lock()

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from threading import Thread
 
+from engine.clients.queries import prepare
 from engine.live_view import LiveView
 from orderbook.configuration import Configuration
 from orderbook.feed_runs import FeedRun
@@ -48,6 +50,7 @@ class RunMonitor:
         mailbox = Mailbox(server.start())
         # Compiles what measures maps and reads books, for which the run would else wait.
         self._warm_up()
+        Thread(target=prepare, args=(self._pipeline.engine.program,), name="orderbook queries").start()
         publisher = self._publisher(live, mailbox, Share(lambda: live.queue.waited))
         live.on_items = self._tape.note
         try:
