@@ -19,8 +19,9 @@ from websockets.sync.client import ClientConnection, connect
 
 from orderbook.commands.top import screen
 from orderbook.configuration import load_configuration
-from orderbook.monitor import log_questions
-from orderbook.monitor.log_questions import CostQuestion, EventQuestion, Question
+from orderbook.monitor import question_process
+from orderbook.monitor.log_questions import CostQuestion, EventQuestion
+from orderbook.monitor.question_process import Question
 
 SMALL = """
 [run]
@@ -86,17 +87,18 @@ def test_why_of_an_alert_is_what_the_log_says(
     assert told["text"] == orderbook("why", "totals", "--at", at, "--config", config).out
     assert f"totals at {at}" in told["text"]
     assert "row of totals changed" in told["text"]
-    monkeypatch.setattr(log_questions.os, "nice", lambda _: 0)
+    monkeypatch.setattr(question_process, "give_way", lambda _: None)
 
     def here(question: Question) -> tuple[int, str]:
-        asking = pickle.dumps((load_configuration(config), question))
-        monkeypatch.setattr(log_questions.sys, "stdin", io.TextIOWrapper(io.BytesIO(asking)))
+        asking = io.TextIOWrapper(io.BytesIO(pickle.dumps(question)))
+        monkeypatch.setattr(question_process.sys, "stdin", asking)
         capsys.readouterr()
-        return log_questions.main(), capsys.readouterr().out
+        return question_process.main(), capsys.readouterr().out
 
-    status, text = here(EventQuestion("totals", (7, 0, 1)))
+    configuration = load_configuration(config)
+    status, text = here(EventQuestion(configuration, "totals", (7, 0, 1)))
     assert (status, "no event has the version 7,0,1" in text) == (1, True)
-    assert here(CostQuestion()) == (1, 'statements are measured with backend = "numba" alone\n')
+    assert here(CostQuestion(configuration)) == (1, 'statements are measured with backend = "numba" alone\n')
 
 
 def asked(socket: ClientConnection, request: dict[str, Any] | None, kind: str) -> dict[str, Any]:

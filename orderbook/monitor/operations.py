@@ -14,10 +14,12 @@ from orderbook.configuration import Configuration
 from orderbook.errors import DataError, OrderbookError
 from orderbook.gate import GatedEngine
 from orderbook.monitor.alerts import Alerts, RuleLook
+from orderbook.monitor.explain_question import ExplainQuestion
 from orderbook.monitor.follows import Replacing, is_followed
 from orderbook.monitor.letters import Answer, Ask, body_of
-from orderbook.monitor.log_questions import CostQuestion, EventQuestion, answer_of
+from orderbook.monitor.log_questions import CostQuestion, EventQuestion
 from orderbook.monitor.mailbox import Mailbox
+from orderbook.monitor.question_process import answer_of
 from orderbook.monitor.requests import (
     AddView,
     Costs,
@@ -136,21 +138,22 @@ class Operations:
             program = self._engine.program
             known = self._explained.get(view)
             if known is None or known[0] is not program:
-                known = program, await asyncio.to_thread(_explanation, program, view)
+                known = program, await answer_of(ExplainQuestion(program.source, view))
                 self._explained = {v: k for v, k in self._explained.items() if k[0] is program}
                 self._explained[view] = known
-        return known[1]
+        return {"type": "explain", "view": view, **known[1]}
 
     async def _why(self, request: Why) -> dict[str, Any]:
         self._engine[request.view]
-        question = EventQuestion(request.view, version_of(request.at))
+        question = EventQuestion(self._configuration, request.view, version_of(request.at))
         async with self._explaining:
-            answer = await answer_of(self._configuration, question)
+            answer = await answer_of(question)
         return {"type": "why", "view": request.view, "version": request.at, **answer}
 
     async def _costs(self) -> dict[str, Any]:
+        question = CostQuestion(self._configuration)
         async with self._explaining:
-            return {"type": "costs", **await answer_of(self._configuration, CostQuestion())}
+            return {"type": "costs", **await answer_of(question)}
 
     def _now(self, ask: Ask, action: Callable[[], None]) -> None:
         try:
@@ -176,26 +179,6 @@ class Operations:
     def _answer(self, ask: Ask, message: dict[str, Any]) -> None:
         # A client whose answer finds no room is too far behind to wait for it.
         self._mailbox.post(Answer(ask.client, ask.request.id, body_of(message)))
-
-
-def _explanation(program: CompiledProgram, view: str) -> dict[str, Any]:
-    """The stages of a view as text, made in a thread."""
-    from engine.plan.map_text import map_text
-    from engine.plan.planner import plan
-    from orderbook.explain import STAGES, overview, part_of
-
-    part = part_of(program.program, view)
-    planned = plan(part)
-    return {
-        "type": "explain",
-        "view": view,
-        "sql": STAGES["sql"](program, view),
-        "calculus": STAGES["calculus"](program, view),
-        "m3": STAGES["m3"](program, view),
-        "plan": STAGES["plan"](program, view),
-        "overview": overview(program, view),
-        "maps": [map_text(planned, declaration.name, {}, {}, "about ") for declaration in part.maps],
-    }
 
 
 def _type_name(kind: pl.DataType) -> str:
