@@ -194,16 +194,19 @@ class Pipeline:
     def _apply_market(self, events: np.ndarray, pace: Pace) -> None:
         live = pace == "live"
         self.host.passed(events)
+        ends = message_bounds(events)[1:]
+        self.messages += len(ends)
         exactly = self.host.watches and not self.engine.conflating
-        single = 1 if pace == "message" and not exactly else len(events)
-        for part, state in _parts(events, _messages_at_once(events) if live else single):
+        together = 1 if pace == "message" and not exactly else len(events)
+        if live:
+            together = _messages_at_once(len(ends), len(events))
+        for part, state in _parts(events, ends, together):
             if exactly and not state:
                 self._apply_messages(part, live)
             else:
                 self._apply_events(part, state, live)
             self._place += len(part)
         self.events += len(events)
-        self.messages += int(np.count_nonzero(events["flags"] & _LAST))
 
     def _tick(self, time: int) -> None:
         """Moves the clock, where a view reads it and a step of its resolution is over."""
@@ -241,19 +244,14 @@ class Pipeline:
     def _apply_messages(self, events: np.ndarray, live: bool) -> None:
         """Applies events, none of which is a STATE, as if one message after the other."""
         bounds = message_bounds(events)
-        alone = 1 if self._open and len(bounds) > 1 else 0
+        alone = 1 if len(bounds) == 2 or (self._open and len(bounds) > 1) else 0
         if alone:
             self._apply_events(events, False, live, 0, bounds[1])
         whole = bounds[alone:]
         if len(whole) > 1:
             received = int(events[whole[0]]["receive_time"]) if live and self.measures else 0
             self._receive_time = received
-            self._together.apply(
-                events,
-                whole,
-                self._run_times(events, whole[:-1]),
-                lambda n: self._apply_events(events, False, live, whole[n], whole[n + 1]),
-            )
+            self._together.apply(events, whole, self._run_times(events, whole[:-1]))
             if received:
                 self.to_views.record(time.time_ns() - received)
         if bounds[-1] < len(events):
@@ -315,26 +313,28 @@ class Pipeline:
         self.messages += int(np.count_nonzero(batch.flags & END_OF_MESSAGE))
 
 
-def _messages_at_once(events: np.ndarray) -> int:
+def _messages_at_once(messages: int, events: int) -> int:
     """How many messages of a live batch go together, so that the mean of their waits is least.
 
     In k parts of n events, handing on a part taking h, that is (k h + n) / 2 + (h + n / k) / 2: least at
     k = sqrt(n / h).
     """
-    parts = max(1, math.isqrt(len(events) // _HANDING_ON))
-    return max(1, -(-int(np.count_nonzero(events["flags"] & _LAST)) // parts))
+    parts = max(1, math.isqrt(events // _HANDING_ON))
+    return max(1, -(-messages // parts))
 
 
-def _parts(events: np.ndarray, messages: int) -> Iterator[tuple[np.ndarray, bool]]:
+def _parts(events: np.ndarray, ends: np.ndarray, messages: int) -> Iterator[tuple[np.ndarray, bool]]:
     """Parts of at most `messages` messages; a STATE event is a part of its own, marked True.
 
-    So every other part is applied as a whole while the books have one state.
+    So every other part is applied as a whole while the books have one state. ends: where messages end.
     """
-    ends = np.flatnonzero(events["flags"] & _LAST)[messages - 1 :: messages] + 1
-    states = np.flatnonzero(events["action"] == _STATE)
-    cuts = np.unique(np.concatenate([[0], ends, states, states + 1, [len(events)]])).tolist()
+    states = (events["action"] == _STATE).nonzero()[0]
+    if len(ends) <= messages and not len(states):
+        yield events, False
+        return
+    cuts = np.unique(np.concatenate([[0], ends[messages - 1 :: messages], states, states + 1, [len(events)]]))
     changing = set(states.tolist())
-    for start, end in pairwise(cuts):
+    for start, end in pairwise(cuts.tolist()):
         yield events[start:end], start in changing
 
 

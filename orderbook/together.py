@@ -82,22 +82,14 @@ class Together:
     def __init__(self, feed: Feed, at_hand: BooksAtHand, first: Books, behind: BooksBehind) -> None:
         self._feed, self._at_hand, self._first, self._behind = feed, at_hand, first, behind
 
-    def apply(
-        self, events: np.ndarray, bounds: np.ndarray, times: np.ndarray, one: Callable[[int], None]
-    ) -> None:
-        """Applies the messages that lie between `bounds`, int64[m + 1]; `one` applies one, by its number.
+    def apply(self, events: np.ndarray, bounds: np.ndarray, times: np.ndarray) -> None:
+        """Applies the messages that lie between `bounds`, int64[m + 1].
 
         times: int64[m], ns, the run's at each.
         """
-        count, number = len(times), 0
-        while number < count:
-            if count - number == 1:
-                one(number)
-                number += 1
-            else:
-                last = min(number + _MOST, count)
-                self._run(events, bounds[number : last + 1], times[number:last])
-                number = last
+        for first in range(0, len(times), _MOST):
+            last = min(first + _MOST, len(times))
+            self._run(events, bounds[first : last + 1], times[first:last])
 
     def _run(self, events: np.ndarray, bounds: np.ndarray, times: np.ndarray) -> None:
         host = self._feed.host
@@ -210,7 +202,10 @@ class _Run:
 
 def message_bounds(events: np.ndarray) -> np.ndarray:
     """Where messages that have an end begin, and where the last of them ends, int64[m + 1]."""
-    return np.concatenate([[0], np.flatnonzero(events["flags"] & _LAST) + 1])
+    lasts = (events["flags"] & _LAST).nonzero()[0]
+    bounds = np.zeros(len(lasts) + 1, np.int64)
+    np.add(lasts, 1, bounds[1:])
+    return bounds
 
 
 def _ignore(_: int) -> None:
