@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -20,6 +19,7 @@ from feeds.decimal_text import decimal_places
 from feeds.exchange import ExchangeOptions
 from feeds.exchanges.registry import exchange
 from feeds.message_writer import DEFAULT_BATCH_SIZE
+from feeds.places import Place
 from feeds.session import Session
 from orderbook.errors import DataError, SourceError
 from orderbook.events import Action, BookState, Flag
@@ -69,7 +69,7 @@ class BinanceCaptureSource:
     everything before the cut.
     """
 
-    def __init__(self, path: Path, batch_size: int = DEFAULT_BATCH_SIZE):
+    def __init__(self, path: Place, batch_size: int = DEFAULT_BATCH_SIZE):
         self.name = f"binance:{path}"
         self.counts: Counter[str] = Counter()
         self._batch_size = batch_size
@@ -187,7 +187,7 @@ class _Head:
             self.volume_places = max(self.volume_places, decimal_places(volume))
 
 
-def _scan_head(path: Path) -> Instrument:
+def _scan_head(path: Place) -> Instrument:
     head = _Head()
     for number, line in enumerate(Lines(path)):
         if number == HEAD_LINES:

@@ -2,11 +2,11 @@
 
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import zstandard
 
+from feeds.places import Place
 from orderbook.errors import SourceError
 from orderbook.problems import Problems
 
@@ -33,26 +33,26 @@ class _Decoder(Protocol):
 class Blocks:
     """The bytes of a file in blocks of no fixed size, decompressed; every iteration starts at the beginning.
 
-    gzip and zstd are recognised by content. After the last block `cut` says why a compressed file ended
-    early, None where it is whole.
+    gzip and zstd are recognised by content; `size` is in bytes as they are in the file. After the last
+    block `cut` says why a compressed file ended early, None where it is whole.
 
     Raises SourceError when the file cannot be opened.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Place):
         self.path = path
         self.cut: str | None = None
         self._bytes_read = 0
         try:
             with path.open("rb") as file:
-                self._size = file.seek(0, 2)
+                self.size = file.seek(0, 2)
         except OSError as error:
             raise SourceError(f"{path}: cannot read: {error.strerror}; check the path") from error
 
     @property
     def progress(self) -> float:
         """Fraction of the file's bytes read, 0 to 1."""
-        return self._bytes_read / self._size if self._size else 1.0
+        return self._bytes_read / self.size if self.size else 1.0
 
     def __iter__(self) -> Iterator[bytes]:
         self.cut, self._bytes_read = None, 0
@@ -103,7 +103,7 @@ class Lines:
     Raises SourceError when the file cannot be opened.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Place):
         self.path = path
         self.number = 0
         self.cut: str | None = None
@@ -158,7 +158,7 @@ def shown(line: bytes) -> str:
     return line[:SHOWN_BYTES].decode("utf-8", "replace")
 
 
-def first_line(path: Path) -> bytes:
+def first_line(path: Place) -> bytes:
     """The first line that is not blank (b"" when there is none), decompressed.
 
     Raises SourceError when the file cannot be opened.

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from feeds.capture_head import read_head
 from feeds.capture_lines import RecordedLines
 from feeds.capture_sessions import CaptureSessions
 from feeds.message_writer import DEFAULT_BATCH_SIZE
+from feeds.places import Place, place
 from feeds.source_options import split_options
 from feeds.statistics import FeedStatistics
 from orderbook.problems import Problems
@@ -32,7 +32,7 @@ class CaptureSource:
 
     def __init__(
         self,
-        path: Path,
+        path: Place,
         kind: str | None = None,
         products: Sequence[str] = (),
         batch_size: int = DEFAULT_BATCH_SIZE,
@@ -77,7 +77,7 @@ class CaptureSource:
 def open_capture(text: str) -> CaptureSource:
     """A recording written as PATH?exchange=NAME&products=A,B."""
     path, options = split_options(text, OPTIONS)
-    return CaptureSource(Path(path), options.get("exchange"), products_of(options))
+    return CaptureSource(place(path), options.get("exchange"), products_of(options))
 
 
 def products_of(options: dict[str, str]) -> tuple[str, ...]:

@@ -2,15 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from glob import glob, has_magic
 from itertools import takewhile
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from feeds.byte_stream import Lines
 from feeds.exchanges.registry import EXCHANGES, exchange
+from feeds.places import Place, files_at
 from feeds.raw_log import Line
 from orderbook.errors import SourceError
 from orderbook.instruments import Instrument
@@ -26,14 +25,14 @@ class CaptureHead:
     `connections` are those of a foreign recording, whose `answers` are read beforehand; empty for ours.
     """
 
-    files: tuple[Path, ...]
+    files: tuple[Place, ...]
     kind: str
     instruments: tuple[Instrument, ...]
     connections: tuple[str, ...] = ()
     answers: tuple[Line, ...] = ()
 
 
-def read_head(path: Path, kind: str | None, products: Sequence[str]) -> CaptureHead:
+def read_head(path: Place, kind: str | None, products: Sequence[str]) -> CaptureHead:
     """Read what a recording is of: a file, a folder of files, or a glob.
 
     Raises SourceError where it does not tell, is not known, or where its files do not belong together.
@@ -54,20 +53,16 @@ def read_head(path: Path, kind: str | None, products: Sequence[str]) -> CaptureH
     return _own(sorted(files, key=lambda file: (places[file], file)))
 
 
-def _files(path: Path) -> list[Path]:
-    if path.is_dir():
-        files = sorted(file for ending in _ENDINGS for file in path.glob(ending))
-    elif has_magic(str(path)) and not path.exists():
-        names = sorted(glob(str(path), recursive=True))
-        files = [Path(name) for name in names if not name.endswith((".parquet", ".partial"))]
-    else:
-        return [path]
+def _files(path: Place) -> list[Place]:
+    files = files_at(path, _ENDINGS)
+    if files != [path]:
+        files = [file for file in files if not file.name.endswith((".parquet", ".partial"))]
     if not files:
         raise SourceError(f"{path}: no recordings there ({', '.join(_ENDINGS)}); check the path")
     return files
 
 
-def _first(path: Path) -> Line:
+def _first(path: Place) -> Line:
     first = next(_lines(path), None)
     if first is None:
         raise SourceError(f"{path}: no recording of an exchange's frames: empty, or no JSON lines")
@@ -76,7 +71,7 @@ def _first(path: Path) -> Line:
     return first
 
 
-def _lines(path: Path) -> Iterator[Line]:
+def _lines(path: Place) -> Iterator[Line]:
     for text in Lines(path):
         try:
             yield _decode(text)
@@ -84,7 +79,7 @@ def _lines(path: Path) -> Iterator[Line]:
             continue
 
 
-def _own(files: Sequence[Path]) -> CaptureHead:
+def _own(files: Sequence[Place]) -> CaptureHead:
     instruments: dict[Instrument, None] = {}
     kind = ""
     for file in files:
@@ -97,7 +92,7 @@ def _own(files: Sequence[Path]) -> CaptureHead:
 
 
 def _foreign(
-    path: Path, header: Line, lines: list[Line], kind: str | None, products: Sequence[str]
+    path: Place, header: Line, lines: list[Line], kind: str | None, products: Sequence[str]
 ) -> CaptureHead:
     addresses = [line.addr for line in lines if line.t == "connect"]
     kind = kind or _kind(path, header.exchange.lower(), addresses)
@@ -119,7 +114,7 @@ def _foreign(
     return CaptureHead((path,), kind, tuple(dict.fromkeys(instruments)), connections, answers)
 
 
-def _kind(path: Path, venue: str, addresses: Sequence[str]) -> str:
+def _kind(path: Place, venue: str, addresses: Sequence[str]) -> str:
     """The exchange whose address was connected to, else the one named so."""
     own = [name for name in EXCHANGES if name.startswith(venue)]
     for name in own:

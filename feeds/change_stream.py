@@ -19,6 +19,7 @@ import msgspec
 import zstandard
 
 from feeds.byte_stream import Lines, shown
+from feeds.places import Place
 from orderbook.errors import DataError, SourceError
 from orderbook.problems import Problems
 
@@ -71,7 +72,7 @@ class ChangeStreamSource:
     it is truncated, after everything before the cut.
     """
 
-    def __init__(self, path: Path, batch_size: int = DEFAULT_CHANGES):
+    def __init__(self, path: Place, batch_size: int = DEFAULT_CHANGES):
         self.name = f"changes:{path}"
         self.problems = Problems()
         self.counts: Counter[str] = Counter()

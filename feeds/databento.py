@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
-from pathlib import Path
 from typing import Any
 
 import databento_dbn as dbn
@@ -13,6 +12,7 @@ from feeds.databento_book import DatabentoBook
 from feeds.databento_file import FINEST_TICK, UNDEFINED_TIME, RecordFile, defined_ticks, mappings_of
 from feeds.event_writer import EventWriter
 from feeds.message_writer import DEFAULT_BATCH_SIZE
+from feeds.places import Place, files_at
 from orderbook.errors import DataError, SourceError
 from orderbook.instruments import Instrument, Instruments
 from orderbook.problems import Problems
@@ -29,7 +29,7 @@ _APPLIERS = {
 }
 
 
-def is_dbn(path: Path, start: bytes) -> bool:
+def is_dbn(path: Place, start: bytes) -> bool:
     """Whether a file of this name that starts so is DBN; fragments have only their name."""
     return start.startswith(b"DBN") or ".dbn." in f"{path.name}."
 
@@ -52,7 +52,7 @@ class DatabentoSource:
     everything before that.
     """
 
-    def __init__(self, path: Path, tick: str | None = None, batch_size: int = DEFAULT_BATCH_SIZE):
+    def __init__(self, path: Place, tick: str | None = None, batch_size: int = DEFAULT_BATCH_SIZE):
         self.name = f"dbn:{path}"
         self.problems = Problems()
         self.counts: Counter[str] = Counter()
@@ -137,7 +137,7 @@ class DatabentoSource:
 
     def _defined(self, symbols: set[str]) -> dict[str, int]:
         path = self._file.path
-        paths = sorted(path.parent.glob("*definition*.dbn*"))
+        paths = files_at(path.parent, ["*definition*.dbn*"])
         if self._schema_may_define() and path not in paths:
             paths.append(path)
         return defined_ticks(paths, symbols, self._unread.append)
@@ -147,7 +147,7 @@ class DatabentoSource:
         return metadata is None or metadata.schema in (None, dbn.Schema.DEFINITION)
 
 
-def _tick(path: Path, text: str) -> int:
+def _tick(path: Place, text: str) -> int:
     """A tick in 1e-9. Raises SourceError where it is none."""
     try:
         units = Decimal(text) * _UNITS

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from math import gcd
-from pathlib import Path
 from typing import Any
 
 import databento_dbn as dbn
 
 from feeds.byte_stream import Blocks
+from feeds.places import Place
 from orderbook.errors import SourceError
 
 UNDEFINED_PRICE = dbn.UNDEF_PRICE
@@ -33,7 +33,7 @@ class RecordFile:
     after the records before that. Raises SourceError when the file is missing or does not begin as DBN.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Place):
         self.path = path
         self.number = 0
         self._blocks = Blocks(path)
@@ -72,7 +72,7 @@ class RecordFile:
         )
 
 
-def _decoder(path: Path, start: bytes) -> dbn.DBNDecoder:
+def _decoder(path: Place, start: bytes) -> dbn.DBNDecoder:
     whole = start.startswith(b"DBN")
     version = None
     if not whole and ".frag" not in path.name:
@@ -130,7 +130,7 @@ def _start_of(day: date) -> int:
 
 
 def defined_ticks(
-    paths: list[Path], symbols: set[str], report: Callable[[SourceError], None]
+    paths: list[Place], symbols: set[str], report: Callable[[SourceError], None]
 ) -> dict[str, int]:
     """Ticks of `symbols` in 1e-9, from the definition records of files; one that fits all where they differ.
 

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Collection, Iterator
 from decimal import Decimal
-from pathlib import Path
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from feeds.itch_context import (
 from feeds.itch_decoder import EVENTS_OF_MESSAGE, Stop, decode
 from feeds.itch_directory import midnight_of, stock_directory
 from feeds.message_writer import DEFAULT_BATCH_SIZE
+from feeds.places import Place
 from orderbook import order_table
 from orderbook.errors import DataError, SourceError
 from orderbook.events import EVENT, Action, BookState, Flag, Side, StateReason
@@ -66,7 +66,7 @@ class ItchSource:
 
     def __init__(
         self,
-        path: Path,
+        path: Place,
         symbols: Collection[str] | None = None,
         date: str | None = None,
         batch_size: int = DEFAULT_BATCH_SIZE,

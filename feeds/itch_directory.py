@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterable
 from datetime import date, datetime
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from feeds import itch_messages as wire
 from feeds.byte_stream import Blocks
+from feeds.places import Place
 from orderbook.errors import SourceError
 
 # 01302019.NASDAQ_ITCH50.gz and 20190130.BX_ITCH_50.gz; S013019-v50.txt.gz.
@@ -21,7 +21,7 @@ def is_itch(start: bytes) -> bool:
     return start.startswith(_START_OF_MESSAGES)
 
 
-def midnight_of(path: Path, stated: str | None) -> int:
+def midnight_of(path: Place, stated: str | None) -> int:
     """ns since 1970 UTC of the start, in New York, of the day stated (ISO), else of that in the name.
 
     Raises SourceError where neither is there, or is no date.
@@ -49,7 +49,7 @@ def _date_of(name: str) -> date | None:
     return datetime.strptime(digits, "%Y%m%d" if digits.startswith("20") else "%m%d%Y").date()
 
 
-def stock_directory(path: Path) -> dict[int, str]:
+def stock_directory(path: Place) -> dict[int, str]:
     """Symbols by stock locate, from the directory messages before the file's first order or trade.
 
     Raises SourceError where the file cannot be opened, is no ITCH, or has no directory there.

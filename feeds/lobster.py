@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
 from itertools import zip_longest
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from feeds.byte_stream import Lines, shown
 from feeds.lobster_book import Levels, VisibleBook
 from feeds.message_writer import DEFAULT_BATCH_SIZE, MessageWriter
+from feeds.places import Place
 from orderbook.errors import SourceError
 from orderbook.events import Action, BookState, Side
 from orderbook.instruments import Instrument, Instruments
@@ -59,7 +59,7 @@ class LobsterSource:
     file is truncated, after everything before the cut.
     """
 
-    def __init__(self, path: Path, batch_size: int = DEFAULT_BATCH_SIZE):
+    def __init__(self, path: Place, batch_size: int = DEFAULT_BATCH_SIZE):
         self._messages = Lines(path)
         named = _NAME.fullmatch(path.name)
         if named is None:
@@ -179,7 +179,7 @@ class _Replay:
             self._writer.append(Action.TRADE, Side.NONE if kind == _CROSS else aggressor, 0, price, size)
 
 
-def _book_lines(path: Path) -> Lines | None:
+def _book_lines(path: Place) -> Lines | None:
     """The order book file beside a message file, compressed or not; None when there is none."""
     name = path.name.replace("_message_", "_orderbook_")
     plain = name.removesuffix(".zst").removesuffix(".gz")
@@ -213,7 +213,7 @@ def _levels(row: bytes, depth: int) -> tuple[Levels, Levels] | None:
     return bids, asks
 
 
-def _midnight(path: Path, date: str) -> int:
+def _midnight(path: Place, date: str) -> int:
     """ns since 1970 UTC of the start of `date` in New York."""
     try:
         local = datetime.fromisoformat(date).replace(tzinfo=ZoneInfo("America/New_York"))

@@ -6,6 +6,7 @@ The schema's metadata hold the format's version and the instruments, so that a f
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from decimal import Decimal, InvalidOperation
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feeds.message_writer import DEFAULT_BATCH_SIZE
+from feeds.places import Place, open_parquet
 from orderbook.errors import DataError, SourceError
 from orderbook.events import EVENT, Flag
 from orderbook.instruments import Instrument, Instruments
@@ -99,7 +101,7 @@ class RecordSource:
     Raises SourceError when a file is missing, incomplete, or not a record.
     """
 
-    def __init__(self, paths: Sequence[Path], batch_size: int = DEFAULT_BATCH_SIZE):
+    def __init__(self, paths: Sequence[Place], batch_size: int = DEFAULT_BATCH_SIZE):
         self.name = "record:" + ",".join(map(str, paths))
         self.problems = Problems()
         self.counts: Counter[str] = Counter()
@@ -110,9 +112,9 @@ class RecordSource:
         instruments: dict[Instrument, int] = {}
         self._indexes: list[np.ndarray] = []
         for path in self._paths:
-            with _open(path) as file:
-                self._rows += file.metadata.num_rows
-                own = [instruments.setdefault(i, len(instruments)) for i in _instruments(path, file)]
+            named, metadata = read_footer(path)
+            self._rows += metadata.num_rows
+            own = [instruments.setdefault(one, len(instruments)) for one in named]
             self._indexes.append(np.array(own, np.int32))
         try:
             self.instruments = Instruments(instruments)
@@ -141,11 +143,13 @@ class RecordSource:
         if len(waiting):
             yield waiting
 
-    def _events(self, path: Path, indexes: np.ndarray) -> Iterator[np.ndarray]:
+    def _events(self, path: Place, indexes: np.ndarray) -> Iterator[np.ndarray]:
         with _open(path) as file:
-            batches = file.iter_batches(batch_size=self._batch_size)
             try:
-                for batch in batches:
+                # One row group after the other, as what a store gives of them is held until the next.
+                for batch in chain.from_iterable(
+                    file.iter_batches(self._batch_size, [group]) for group in range(file.num_row_groups)
+                ):
                     events = np.empty(len(batch), EVENT)
                     for name in _FIELDS:
                         events[name] = batch.column(name).to_numpy(zero_copy_only=False)
@@ -158,9 +162,15 @@ class RecordSource:
                 ) from error
 
 
-def _open(path: Path) -> pq.ParquetFile:
+def read_footer(path: Place) -> tuple[list[Instrument], pq.FileMetaData]:
+    """The instruments of a record file, and its Parquet metadata. Raises SourceError as RecordSource does."""
+    with _open(path) as file:
+        return _instruments(path, file), file.metadata
+
+
+def _open(path: Place) -> pq.ParquetFile:
     try:
-        file = pq.ParquetFile(path)
+        file = open_parquet(path)
     except (OSError, pa.ArrowException) as error:
         raise SourceError(
             f"{path}: cannot read as a Parquet record: {_first_line(error)}; check that it is there and whole"
@@ -181,7 +191,7 @@ def _schema(instruments: Instruments) -> pa.Schema:
     return pa.schema(fields, metadata)
 
 
-def _instruments(path: Path, file: pq.ParquetFile) -> list[Instrument]:
+def _instruments(path: Place, file: pq.ParquetFile) -> list[Instrument]:
     stored = (file.schema_arrow.metadata or {}).get(_METADATA_KEY, b"")
     try:
         metadata = msgspec.json.decode(stored, type=_Metadata)

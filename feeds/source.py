@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from glob import glob, has_magic
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -19,7 +18,8 @@ from feeds.itch import ItchSource
 from feeds.itch_directory import is_itch
 from feeds.lobster import LobsterSource
 from feeds.parquet_record import RecordSource
-from feeds.source_options import path_of, split_options
+from feeds.places import Place, files_at, is_glob, is_url, place
+from feeds.source_options import joined, parted, split_options
 from feeds.tardis import open_tardis
 from feeds.view_events import open_view_events
 from orderbook.errors import SourceError
@@ -72,25 +72,35 @@ def open_source(text: str) -> EventSource | ChangeSource:
     of any exchange; a folder or glob is one feed's files by time), `record` (Parquet; a glob or a folder
     is all its files by name), `changes` (NDJSON), `itch` (NASDAQ), `dbn` (Databento), `tardis` (CSV; a
     glob or a folder is one source by time), `views` (view events) or `table` (URL#TABLE). `.gz` and `.zst`
-    files are read as they are.
+    files are read as they are. PATH may be the URL of a file, folder or glob in a store (`feeds.places`).
 
-    Raises SourceError for an unknown kind, a missing file, or a file of no known kind.
+    Raises SourceError for an unknown kind, a missing file, or a file of no known kind; StoreError where a
+    store refuses or cannot be reached.
     """
     kind, path = _kind_given(text)
-    if kind:
-        return _KINDS[kind](path)
-    unknown, colon, _ = text.partition(":")
-    if colon and re.fullmatch(r"[a-z][a-z0-9_-]+", unknown) and not Path(text).exists():
-        raise SourceError(
-            f"{text}: no kind of file source is called {unknown!r}; use {_KNOWN} before the colon"
-        )
-    return _KINDS[_detect(text)](text)
+    return _KINDS[kind or _detect(_place(path))](path)
 
 
 def _kind_given(text: str) -> tuple[str, str]:
-    """The kind before the colon, empty where none is, and what is to be opened."""
+    """The kind before the colon, empty where none is, and what is to be opened.
+
+    Raises SourceError where what stands before the colon is no kind.
+    """
     kind, colon, path = text.partition(":")
-    return (kind, path) if colon and kind in _KINDS else ("", text)
+    if not colon or is_url(text):
+        return "", text
+    if kind in _KINDS:
+        return kind, path
+    if re.fullmatch(r"[a-z][a-z0-9_-]+", kind) and not Path(text).exists():
+        raise SourceError(
+            f"{text}: no kind of file source is called {kind!r}; use {_KNOWN} before the colon"
+        )
+    return "", text
+
+
+def _place(text: str) -> Place:
+    """The place of a path with or without options behind it."""
+    return Path(text) if not is_url(text) and Path(text).exists() else place(parted(text)[0])
 
 
 def open_sources(texts: Sequence[str]) -> list[EventSource | ChangeSource]:
@@ -106,35 +116,41 @@ def each_file(text: str) -> list[str]:
     Tardis' files that a glob names are one source. Raises SourceError for a file of no known kind.
     """
     kind, path = _kind_given(text)
-    place = path_of(path)
-    if Path(path).exists() or Path(place).exists() or not has_magic(place):
+    if kind and kind not in _BY_FILE:
         return [text]
-    names = sorted(glob(place, recursive=True))
-    if not names or (kind or _detect(names[0])) not in _BY_FILE:
+    where = _place(path)
+    files = files_at(where, ()) if is_glob(where) else []
+    if not files or (kind or _detect(files[0])) not in _BY_FILE:
         return [text]
-    start, options = text.removesuffix(path), path[len(place) :]
-    return [f"{start}{name}{options}" for name in names if "_orderbook_" not in Path(name).name]
+    start, options = text.removesuffix(path), parted(path)[1]
+    return [start + joined(str(file), options) for file in files if "_orderbook_" not in file.name]
 
 
-def _detect(text: str) -> str:
-    """The kind of the file at `text`, a path with or without options."""
-    text = text if Path(text).exists() else path_of(text)
-    path = Path(text)
-    if path.is_dir() or (has_magic(text) and not path.exists()):
-        places = path.iterdir() if path.is_dir() else map(Path, glob(text, recursive=True))
-        names = [place.name for place in places]
+def absolute(text: str) -> str:
+    """A source whose path does not depend on the working folder; URLs of stores as they are."""
+    kind, path = _kind_given(text)
+    if is_url(path) and not path.startswith("file://"):
+        return text
+    where = Path(str(place(path)))
+    return f"{kind}:{where.absolute()}" if kind else str(where.resolve())
+
+
+def _detect(where: Place) -> str:
+    """The kind of the file, the folder or the glob at a place."""
+    if is_glob(where) or where.is_dir():
+        names = [file.name for file in files_at(where, ["*"])]
         recorded = any(".jsonl" in name for name in names)
         return "capture" if recorded and not any(name.endswith(".parquet") for name in names) else "record"
-    line = first_line(path)
+    line = first_line(where)
     if not line:
-        raise SourceError(f"{path}: empty; nothing to read")
+        raise SourceError(f"{where}: empty; nothing to read")
     if line.startswith(b"PAR1"):
         return "record"
-    if "_message_" in path.name or "_orderbook_" in path.name:
+    if "_message_" in where.name or "_orderbook_" in where.name:
         return "lobster"
     if is_itch(line):
         return "itch"
-    if is_dbn(path, line):
+    if is_dbn(where, line):
         return "dbn"
     if re.match(rb"\d+ \{", line):
         return "binance"
@@ -146,48 +162,38 @@ def _detect(text: str) -> str:
         return "views"
     if re.match(rb"\s*\{", line):
         return "changes"
-    raise SourceError(f"{path}: of no kind known by its content; write {_KNOWN} and a colon before the path")
+    raise SourceError(f"{where}: of no kind known by its content; write {_KNOWN} and a colon before the path")
 
 
-def record_files(text: str) -> list[Path] | None:
+def record_files(text: str) -> list[Place] | None:
     """The files of a source of the kind `record`, by name; None for another kind. Raises as `open_source`."""
     kind, path = _kind_given(text)
-    if kind:
-        return _record_paths(path) if kind == "record" else None
-    if ":" in text and not Path(text).exists():
-        return None
-    return _record_paths(text) if _detect(text) == "record" else None
+    return _record_paths(path) if (kind or _detect(_place(path))) == "record" else None
 
 
-def _record_paths(text: str) -> list[Path]:
-    path = Path(text)
-    if path.is_dir():
-        paths = sorted(path.glob("*.parquet"))
-    elif path.exists() or not has_magic(text):
-        paths = [path]
-    else:
-        paths = [Path(name) for name in sorted(glob(text, recursive=True))]
-    if not paths:
+def _record_paths(text: str) -> list[Place]:
+    files = files_at(place(text), ["*.parquet"])
+    if not files:
         raise SourceError(f"{text}: no record files there; check the path")
-    return paths
+    return files
 
 
 def _itch(text: str) -> ItchSource:
     path, options = split_options(text, ("date", "symbols"))
     symbols = options.get("symbols")
-    return ItchSource(Path(path), symbols.split(",") if symbols is not None else None, options.get("date"))
+    return ItchSource(place(path), symbols.split(",") if symbols is not None else None, options.get("date"))
 
 
 def _dbn(text: str) -> DatabentoSource:
     path, options = split_options(text, ("tick",))
-    return DatabentoSource(Path(path), options.get("tick"))
+    return DatabentoSource(place(path), options.get("tick"))
 
 
 _KINDS: dict[str, Callable[[str], EventSource | ChangeSource]] = {
-    "lobster": lambda path: LobsterSource(Path(path)),
-    "binance": lambda path: BinanceCaptureSource(Path(path)),
+    "lobster": lambda path: LobsterSource(place(path)),
+    "binance": lambda path: BinanceCaptureSource(place(path)),
     "record": lambda path: RecordSource(_record_paths(path)),
-    "changes": lambda path: ChangeStreamSource(Path(path)),
+    "changes": lambda path: ChangeStreamSource(place(path)),
     "itch": _itch,
     "dbn": _dbn,
     "tardis": open_tardis,

@@ -1,25 +1,21 @@
 """Options in the text of a source: `PATH?key=value&key=value`."""
 
-import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
+from feeds.object_store import OPTIONS, STORE_OPTIONS
+from feeds.places import is_url
 from orderbook.configuration_errors import suggestion
 from orderbook.errors import SourceError
 
-# A question mark is a wildcard too: options are what looks like them, at the end.
-_OPTIONS = re.compile(r"(?P<path>.*)\?(?P<options>[a-z_]+=[^?]*)", re.DOTALL)
-
 
 def split_options(text: str, known: Collection[str]) -> tuple[str, dict[str, str]]:
-    """The path, and the options by key.
+    """The path, with what a URL says of its store, and the options by key.
 
     Raises SourceError for a key that is not `known`, a key given twice, and a part that is no key=value.
     """
-    found = _OPTIONS.fullmatch(text)
-    if found is None:
-        return text, {}
+    path, parts = parted(text)
     options: dict[str, str] = {}
-    for part in found["options"].split("&"):
+    for part in parts:
         key, equals, value = part.partition("=")
         if not equals:
             raise SourceError(f"{text}: the option {part!r} has no value; write {part}=VALUE")
@@ -29,10 +25,24 @@ def split_options(text: str, known: Collection[str]) -> tuple[str, dict[str, str
         if key in options:
             raise SourceError(f"{text}: the option {key!r} is given twice; keep one")
         options[key] = value
-    return found["path"], options
+    return path, options
 
 
-def path_of(text: str) -> str:
-    """The path, whatever the options behind it are."""
-    found = _OPTIONS.fullmatch(text)
-    return text if found is None else found["path"]
+def parted(text: str) -> tuple[str, list[str]]:
+    """The path, with what a URL says of its store, and the key=value parts of the options behind it."""
+    found = OPTIONS.fullmatch(text)
+    if found is None:
+        return text, []
+    parts = found["options"].split("&")
+    if not is_url(text):
+        return found["path"], parts
+    own = [part for part in parts if part.partition("=")[0] in STORE_OPTIONS]
+    return joined(found["path"], own), [part for part in parts if part not in own]
+
+
+def joined(path: str, parts: Sequence[str]) -> str:
+    """A path with options behind it, as `parted` takes them apart."""
+    if not parts:
+        return path
+    more = is_url(path) and OPTIONS.fullmatch(path) is not None
+    return path + ("&" if more else "?") + "&".join(parts)

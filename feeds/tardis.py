@@ -9,15 +9,14 @@ to no book. Times are µs since 1970 UTC.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
-from glob import glob, has_magic
-from pathlib import Path
 
 import numpy as np
 
+from feeds.places import Place, files_at, place
 from feeds.source_options import split_options
 from feeds.tardis_file import FileHead, Name, Steps, TardisFile, decimal_step, read_head
 from feeds.tardis_layout import symbol_of, venue_of
-from orderbook.errors import DataError, SourceError
+from orderbook.errors import DataError, SourceError, StoreError
 from orderbook.events import EVENT
 from orderbook.instruments import Instrument, Instruments
 from orderbook.problems import Problems
@@ -45,7 +44,7 @@ class TardisSource:
 
     def __init__(
         self,
-        paths: Sequence[Path],
+        paths: Sequence[Place],
         tick: Decimal | None = None,
         lot: Decimal | None = None,
         scan_all: bool = False,
@@ -53,11 +52,10 @@ class TardisSource:
         self.name = "tardis:" + ",".join(map(str, paths))
         self.problems = Problems()
         self.counts: Counter[str] = Counter()
-        self._sizes = [path.stat().st_size if path.exists() else 0 for path in paths]
         heads = [read_head(path, scan_all) for path in paths]
         order = sorted(range(len(heads)), key=lambda i: heads[i].begin)
         self._heads = [heads[i] for i in order]
-        self._sizes = [self._sizes[i] for i in order]
+        self._size = sum(head.size for head in heads)
         _check_books(self.name, heads)
         self._indexes, self.instruments = _instruments(self.name, heads, tick, lot)
         steps = [(i.tick_scale, i.lot_scale) for i in self.instruments]
@@ -67,8 +65,7 @@ class TardisSource:
     @property
     def progress(self) -> float:
         """Fraction of the files' bytes read."""
-        files = zip(self._files, self._sizes, strict=False)
-        return sum(file.progress * size for file, size in files) / max(1, sum(self._sizes))
+        return sum(file.progress * file.head.size for file in self._files) / max(1, self._size)
 
     def __iter__(self) -> Iterator[np.ndarray]:
         self.problems.clear()
@@ -91,20 +88,11 @@ def open_tardis(text: str) -> TardisSource:
     path, options = split_options(text, _OPTIONS)
     if options.get("scan", "head") not in ("head", "all"):
         raise SourceError(f"{text}: scan is 'head' or 'all', not {options['scan']!r}")
-    paths = _paths(path)
+    paths = files_at(place(path), ("*.csv", "*.csv.gz", "*.csv.zst"))
     if not paths:
         raise SourceError(f"{path}: no .csv, .csv.gz or .csv.zst files there; check the path")
     tick, lot = (_positive(text, key, options.get(key)) for key in ("tick", "lot"))
     return TardisSource(paths, tick, lot, options.get("scan") == "all")
-
-
-def _paths(text: str) -> list[Path]:
-    path = Path(text)
-    if path.is_dir():
-        return sorted(p for ending in ("csv", "csv.gz", "csv.zst") for p in path.glob(f"*.{ending}"))
-    if path.exists() or not has_magic(text):
-        return [path]
-    return [Path(name) for name in sorted(glob(text, recursive=True))]
 
 
 def _positive(text: str, key: str, value: str | None) -> Decimal | None:
@@ -191,6 +179,8 @@ class _Cursor:
 def _until_error(file: TardisFile, errors: list[SourceError]) -> Iterator[np.ndarray]:
     try:
         yield from file
+    except StoreError:
+        raise
     except SourceError as error:
         errors.append(error)
 

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from pathlib import Path
 
 import numpy as np
 
 from feeds import tardis_events
 from feeds.byte_stream import MAXIMUM_LINE_BYTES, Blocks, shown
+from feeds.places import Place
 from feeds.tardis_events import close_message, new_message, room, snapshot_events, update_events
 from feeds.tardis_layout import Layout, layout_of
 from feeds.tardis_rows import NOTHING, REASONS, name_hash, read_rows
@@ -47,12 +47,13 @@ def _step(numbers: np.ndarray, step: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FileHead:
-    """What a file holds: exchange and symbol of its instruments, and when it begins (µs)."""
+    """What a file holds: exchange and symbol of its instruments, when it begins (µs), and how many bytes."""
 
-    path: Path
+    path: Place
     layout: Layout
     names: Mapping[Name, Steps]
     begin: int
+    size: int
 
 
 @dataclass(slots=True, eq=False)
@@ -66,7 +67,7 @@ class _Rows:
     lines: np.ndarray
 
 
-def read_head(path: Path, whole: bool) -> FileHead:
+def read_head(path: Place, whole: bool) -> FileHead:
     """Look at the first HEAD_ROWS rows, or at all of them.
 
     Raises SourceError when the file is missing or empty, or its header is of no kind known.
@@ -97,7 +98,7 @@ def read_head(path: Path, whole: bool) -> FileHead:
             break
     if layout is None:
         raise SourceError(f"{path}: empty or cut before its first line ends; get the file again")
-    return FileHead(path, layout, names, begin)
+    return FileHead(path, layout, names, begin, blocks.size)
 
 
 class LineBlocks:
@@ -106,9 +107,10 @@ class LineBlocks:
     A last line without its end is not given: nothing tells whether its last number is whole.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Place):
         self.cut: str | None = None
         self._blocks = Blocks(path)
+        self.size = self._blocks.size
 
     @property
     def progress(self) -> float:
@@ -247,7 +249,7 @@ class TardisFile:
             self.problems.counts[kind] += len(places[KEPT_EXAMPLES:])
 
 
-def _header(path: Path, block: bytes) -> tuple[Layout, bytes]:
+def _header(path: Place, block: bytes) -> tuple[Layout, bytes]:
     """The layout that the first line says, and the other lines."""
     line, _, rest = block.partition(b"\n")
     return layout_of(path, line.decode("utf-8", "replace").rstrip("\r").split(",")), rest

@@ -6,8 +6,8 @@ Source: Tardis.dev documentation, "Downloadable CSV files, Data types".
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from feeds.places import Place
 from feeds.tardis_rows import Kind
 from orderbook.errors import SourceError
 from orderbook.symbols import normalise_symbol
@@ -64,7 +64,7 @@ class Layout:
         return fields[self.exchange], fields[self.symbol]
 
 
-def layout_of(path: Path, header: Sequence[str]) -> Layout:
+def layout_of(path: Place, header: Sequence[str]) -> Layout:
     """The layout of the file at `path` by the columns of its first line.
 
     Raises SourceError for a data type that is not read.

@@ -11,15 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from feeds.byte_stream import Lines, first_line, shown
 from feeds.change_stream import DEFAULT_CHANGES, Change
+from feeds.places import Place, open_parquet, place
 from feeds.source_options import split_options
 from orderbook.errors import SourceError
 from orderbook.problems import Problems
@@ -59,7 +58,7 @@ class ViewEventSource:
 
     def __init__(
         self,
-        path: Path,
+        path: Place,
         view: str | None = None,
         relation: str | None = None,
         batch_size: int = DEFAULT_CHANGES,
@@ -139,7 +138,7 @@ class ViewEventSource:
 def open_view_events(text: str) -> ViewEventSource:
     """The source of a file, with the options `view` and `relation`."""
     path, options = split_options(text, _OPTIONS)
-    return ViewEventSource(Path(path), options.get("view"), options.get("relation"))
+    return ViewEventSource(place(path), options.get("view"), options.get("relation"))
 
 
 def _end_message(batch: list[Change]) -> None:
@@ -150,7 +149,7 @@ def _end_message(batch: list[Change]) -> None:
 class _EventFile(ABC):
     """A file of view events."""
 
-    path: Path
+    path: Place
 
     @property
     @abstractmethod
@@ -182,7 +181,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 class _NdjsonEvents(_EventFile):
     """Events as lines of JSON; numbers with a point or an exponent are Decimals."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Place) -> None:
         self.path = path
         self._lines = Lines(path)
 
@@ -227,11 +226,11 @@ class _NdjsonEvents(_EventFile):
 class _ParquetEvents(_EventFile):
     """Events as rows of Parquet, whose metadata say which columns are whose."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Place) -> None:
         self.path = path
         self._read = self._rows = 0
         try:
-            with pq.ParquetFile(path) as file:
+            with open_parquet(path) as file:
                 self._rows = file.metadata.num_rows
                 metadata = (file.schema_arrow.metadata or {}).get(VIEWS_METADATA)
         except (OSError, pa.ArrowException) as error:
@@ -249,7 +248,7 @@ class _ParquetEvents(_EventFile):
     def events(self, problems: Problems) -> Iterator[_Event]:
         self._read = 0
         try:
-            with pq.ParquetFile(self.path) as file:
+            with open_parquet(self.path) as file:
                 for batch in file.iter_batches(batch_size=DEFAULT_CHANGES):
                     yield from self._batch(batch)
         except (pa.ArrowException, OSError) as error:

@@ -33,6 +33,10 @@ class SourceError(UserError):
     """A source (file, capture, feed address) that does not exist or is not of its format."""
 
 
+class StoreError(SourceError):
+    """A store of files that refuses or cannot be reached; its files may be whole, and read another time."""
+
+
 class DataError(OrderbookError):
     """A row or event that contradicts its declaration or the state (wrong type, deleted twice)."""
 

@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Set before anything imports numba, and kept between runs, so that a rerun compiles nothing.
 os.environ.setdefault("ORDERBOOK_CACHE", str(ROOT / ".cache" / "programs"))
+# Set before Spark starts: a store on loopback asks for no credentials, and no cloud is asked for any.
+os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -118,8 +118,8 @@ def test_sources_are_chained_by_instrument_and_time(flow: Path) -> None:
 
 def test_sources_by_url(flow: Path) -> None:
     assert source_specs([f"file://{flow}"]) == source_specs([str(flow)])
-    with pytest.raises(UserError, match="mount"):
-        source_specs(["s3a://bucket/day.parquet"])
+    with pytest.raises(UserError, match="in s3://"):
+        source_specs(["ftp://host/day.parquet"])
 
 
 def test_what_no_source_brings_is_refused(flow: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from backtest_support import SEEN, Follower, contents, job_settings, run, write_records
+from object_store import object_store
 
 from engine.spark.batch import SparkExecutor
 from orderbook.backtest.run import backtest
@@ -19,15 +20,19 @@ SMALL = SEEN + "CREATE VIEW brokers AS SELECT broker_id, SUM(volume) AS volume F
 
 @pytest.mark.spark
 def test_spark_gives_what_one_process_gives(spark: object, tmp_path: Path) -> None:
+    """On Spark the files are those of an object store, on one node of this machine."""
     write_records(tmp_path / "flow", 300, 2, 1, 5, apart=True)
     common = {"strategies": (Follower,), "sql": SMALL, "views": ("seen", "brokers")}
     single, _ = run(job_settings(tmp_path / "one", 1, **common), [tmp_path / "flow"])
     expected = contents(single)
     assert all(expected.values())
     told: list[int] = []
-    specs = source_specs([str(tmp_path / "flow")])
     settings = job_settings(tmp_path / "spark", 2, backend="numba", **common)
-    backtest(settings, specs, SparkExecutor(OPTIONS), "spark", told.append)
+    with object_store() as store:
+        for path in (tmp_path / "flow").iterdir():
+            store.objects[f"market/flow/{path.name}"] = path.read_bytes()
+        specs = source_specs([store.url("market/flow/*.parquet")])
+        backtest(settings, specs, SparkExecutor(OPTIONS), "spark", told.append)
     job = open_job(tmp_path / "spark")
     assert contents(job) == expected
     assert job.manifest.status == "complete" and job.manifest.engine == "spark"

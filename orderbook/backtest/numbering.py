@@ -9,7 +9,7 @@ import numpy as np
 from engine.distribution.block import VERSION
 from feeds.change_stream import Change
 from feeds.source import ChangeSource, EventSource
-from orderbook.errors import SourceError
+from orderbook.errors import SourceError, StoreError
 from orderbook.events import EVENT, Flag
 from orderbook.instruments import Instruments
 
@@ -156,7 +156,8 @@ def _until_failure(batches: Iterable[_Batch], errors: list[SourceError] | None) 
     try:
         yield from batches
     except SourceError as error:
-        if errors is None:
+        # What a store does not give it may give another time, to another task: it is no end of the source.
+        if errors is None or isinstance(error, StoreError):
             raise
         errors.append(error)
 

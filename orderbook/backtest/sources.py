@@ -1,20 +1,19 @@
 """The sources of a backtest, in an order that depends on what they hold and not on how they were listed."""
 
-import re
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 
-import pyarrow.parquet as pq
-
-from feeds.parquet_record import RecordSource
-from feeds.source import ChangeSource, EventSource, each_file, open_source, record_files
+from feeds.parquet_record import RecordSource, read_footer
+from feeds.places import place
+from feeds.source import ChangeSource, EventSource, absolute, each_file, open_source, record_files
 from orderbook.errors import DataError, SourceError
 from orderbook.instruments import Instrument, Instruments
 from orderbook.merge import is_event_source
 
 _TIMES = ("receive_time", "exchange_time")
+_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +32,8 @@ class SourceSpec:
         """Raises SourceError where it is not there any more."""
         if not self.paths:
             return open_source(self.text)
-        paths = [Path(path) for path in self.paths]
+        paths = [place(path) for path in self.paths]
         return RecordSource(paths) if batch_size is None else RecordSource(paths, batch_size)
-
-
-def by_path(text: str) -> str:
-    """A source without `file://`. Raises SourceError for another URL, which no reader of files opens."""
-    match = re.match(r"([a-z][a-z0-9+.-]*)://", text)
-    if match is None:
-        return text
-    if match[1] != "file":
-        raise SourceError(f"{text}: files are read by their path; mount the store, or copy the files")
-    return text.removeprefix("file://").removeprefix("localhost")
-
-
-def absolute(text: str) -> str:
-    """A source whose path does not depend on the working folder."""
-    kind, colon, path = text.partition(":")
-    if Path(text).exists() or not colon:
-        return str(Path(text).resolve())
-    return text if "://" in path else f"{kind}:{Path(path).absolute()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,30 +54,33 @@ def source_specs(texts: Sequence[str]) -> tuple[SourceSpec, ...]:
     overlap are several. Sources are sorted by name, whatever the order in which they are given.
     Raises SourceError as `open_source` does, and where ticks or lots of one symbol differ.
     """
-    records: set[str] = set()
-    others: list[SourceSpec] = []
-    for text in dict.fromkeys(one for given in texts for one in each_file(by_path(given))):
-        files = record_files(text)
-        if files is not None:
-            records.update(str(file.resolve()) for file in files)
-            continue
-        text = absolute(text)
-        source = open_source(text)
-        instruments = tuple(source.instruments) if is_event_source(source) else ()
-        others.append(SourceSpec(text, (), instruments))
-    chains = chained([record_file(path) for path in sorted(records)])
+    names = dict.fromkeys(one for given in texts for one in each_file(given))
+    # Files of a store answer late, not slowly.
+    with ThreadPoolExecutor(_AT_ONCE if any("://" in name for name in names) else 1) as pool:
+        looked = list(pool.map(_looked_at, names))
+        records = {path for one in looked if not isinstance(one, SourceSpec) for path in one}
+        chains = chained(list(pool.map(record_file, sorted(records))))
+    others = [one for one in looked if isinstance(one, SourceSpec)]
     specs = sorted([*chains, *others], key=lambda spec: spec.text)
     run_instruments(specs)
     return tuple(specs)
 
 
+def _looked_at(text: str) -> SourceSpec | list[str]:
+    """A source by its name: the record files it is of, or what there is to know of another."""
+    files = record_files(text)
+    if files is not None:
+        return [str(file.resolve()) for file in files]
+    text = absolute(text)
+    source = open_source(text)
+    return SourceSpec(text, (), tuple(source.instruments) if is_event_source(source) else ())
+
+
 def record_file(path: str) -> RecordFile:
     """What the footer of a record file tells. Raises SourceError as RecordSource does."""
-    instruments = tuple(RecordSource([Path(path)]).instruments)
-    with pq.ParquetFile(path) as file:
-        metadata = file.metadata
-        names = file.schema_arrow.names
-        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    instruments, metadata = read_footer(place(path))
+    names = metadata.schema.names
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     found = {}
     for name in _TIMES:
         statistics = [group.column(names.index(name)).statistics for group in groups]
@@ -104,7 +88,7 @@ def record_file(path: str) -> RecordFile:
         lows, highs = [s.min for s in bounds if s.max], [s.max for s in bounds if s.max]
         found[name] = (min(lows), max(highs)) if lows else None
     first, last = found["receive_time"] or found["exchange_time"] or (0, 0)
-    return RecordFile(path, instruments, metadata.num_rows, first, last)
+    return RecordFile(path, tuple(instruments), metadata.num_rows, first, last)
 
 
 def chained(files: Iterable[RecordFile]) -> list[SourceSpec]:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow.parquet as pq
 
+from feeds.places import open_parquet, place
 from orderbook.backtest.reading import read_slices
 from orderbook.backtest.sources import SourceSpec
 from orderbook.instruments import Instruments
@@ -33,7 +33,7 @@ def spans_of(specs: Sequence[SourceSpec]) -> tuple[Span, ...]:
 
 
 def _record_spans(path: str) -> Iterator[Span]:
-    with pq.ParquetFile(path) as file:
+    with open_parquet(place(path)) as file:
         names = file.schema_arrow.names
         for number in range(file.metadata.num_row_groups):
             group = file.metadata.row_group(number)

@@ -1,5 +1,6 @@
 """The folder of a job: files under names of their own, and a manifest that is replaced as a whole."""
 
+import re
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,8 +22,10 @@ DATA = "data"
 def create_folder(folder: Path) -> None:
     """Make a job's folder, or take one that is empty or holds another job, whose files then count no more.
 
-    Raises UserError where it holds something else, SourceError where it cannot be made.
+    Raises UserError where it holds something else or is a URL, SourceError where it cannot be made.
     """
+    if any(re.fullmatch(r"[a-z][a-z0-9]+:", part) for part in folder.parts):
+        raise UserError(f"--out {folder}: a job's folder is a path; give one on a file system that is mounted")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()) and not (folder / MANIFEST).is_file():
