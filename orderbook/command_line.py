@@ -51,7 +51,7 @@ Sources = Annotated[
     list[str], typer.Argument(help="FILE, or KIND:FILE with capture, record, lobster, changes, …")
 ]
 JobSources = Annotated[
-    list[str], typer.Argument(help="FILE, folder, glob of records, or KIND:FILE, as `replay` takes them.")
+    list[str], typer.Argument(help="FILE, folder, glob, or the URL of one; KIND: before it as in `replay`.")
 ]
 Partitions = Annotated[
     int | None, typer.Option("--partitions", min=1, help="Into how many the work is cut: the cores.")

@@ -25,7 +25,7 @@ def create_folder(folder: Path) -> None:
     Raises UserError where it holds something else or is a URL, SourceError where it cannot be made.
     """
     if any(re.fullmatch(r"[a-z][a-z0-9]+:", part) for part in folder.parts):
-        raise UserError(f"--out {folder}: a job's folder is a path; give one on a file system that is mounted")
+        raise UserError(f"--out {folder}: a job's folder is a path; give one that is mounted")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()) and not (folder / MANIFEST).is_file():
