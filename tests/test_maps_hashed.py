@@ -134,6 +134,12 @@ def test_growing_and_shrinking_keeps_every_entry_and_gives_memory_back(seed):
     scale = source.choice([1, 2**40])
     keys = [source.randrange(-count, count) * scale for _ in range(count)]
     model: dict[int, int] = {}
+    for key in range(count):
+        shape.add(H, key, 1)
+    for _ in range(2):
+        shape.clear(H)
+        assert shape.size(H) == 0 and scan(shape, H) == set()
+        assert shape.memory_bytes(H) <= empty + 2 * 65536
     for key in keys:
         shape.add(H, key, 1)
         model[key] = model.get(key, 0) + 1

@@ -97,13 +97,23 @@ def test_all_kinds_match_a_sorted_dict(steps):
 @pytest.mark.parametrize(("layout", "prefix_words", "fan_out"), [("i", 0, 8), ("ii", 2, 8), ("id", 0, 16)])
 @pytest.mark.parametrize("seed", range(2))
 def test_deep_trees_grow_and_vanish(layout, prefix_words, fan_out, seed):
-    """Thousands of keys under fan-out 8 make five levels; ascending, descending and random orders."""
+    """Thousands of keys under fan-out 8 make five levels; ascending, descending and random orders.
+
+    All in a store that held others and was cleared, which keeps a slab of each kind.
+    """
     shape = ordered(prefix_words, layout, fan_out)
     H, model = shape.create(), Model(layout)
     empty = shape.memory_bytes(H)
     source = random.Random(seed)
     count = 400 if NO_JIT else 4_000
     prefixes = [(i,) * prefix_words for i in range(2)] if prefix_words else [()]
+    for key in range(count):
+        shape.add(H, *prefixes[-1], key, *(float(1) if kind == "d" else 1 for kind in layout))
+    full = shape.memory_bytes(H)
+    for _ in range(2):
+        shape.clear(H)
+        assert shape.size(H) == 0 and rows(shape, H) == {}
+        assert shape.memory_bytes(H) <= min(empty + 3 * 65536, full)
 
     def change(prefix, key, values):
         shape.add(H, *prefix, key, *values)

@@ -116,6 +116,7 @@ def dense_source(prefix_words: int, layout: str, domain: Domain, cursors: int) -
         "store_prefix": indent([f"store(entry, {i}, p{i})" for i in range(prefix_words)]),
         "open_index": "index_open(H, PREFIX_WORDS, PREFIX_WORDS + 2)" if prefix else "store(H, ROOT, 0)",
         "close_index": "index_close(H)" if prefix else "store(H, ROOT, 0)",
+        "clear_index": "index_clear(H)" if prefix else "store(H, ROOT, 0)",
         "index_bytes": " + index_bytes(H)" if prefix else "",
         "forget": "drop_record(H, tree)" if prefix else "store(tree, 0, 0)",
         "block_words": words.all,

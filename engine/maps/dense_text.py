@@ -11,7 +11,7 @@ from engine.maps.header import (
 from engine.maps.int128 import load_wide, store_wide, wide
 from engine.maps.memory import calloc, high_bits, load, mix, release, store
 from engine.maps.runtime import (
-    index_bytes, index_close, index_first, index_insert, index_next, index_open, index_remove,
+    index_bytes, index_clear, index_close, index_first, index_insert, index_next, index_open, index_remove,
 )
 from orderbook.jit import jit
 
@@ -52,8 +52,7 @@ def destroy(H):
 def clear(H):
     """Remove every entry and give their memory back."""
     release_blocks(H)
-    $close_index
-    $open_index
+    $clear_index
 
 
 @jit()

@@ -23,7 +23,7 @@ from engine.maps.header import ADDRESS, ADDRESS_BITS, DIRECTORY, ERROR, SEED, SH
 from engine.maps.int128 import checked_add, load_wide, store_wide, wide
 from engine.maps.memory import calloc, high_bits, load, load_double, mix, release, store, store_double
 from engine.maps.runtime import (
-    index_bytes, index_close, index_first, index_insert, index_next, index_open, index_remove,
+    index_bytes, index_clear, index_close, index_first, index_insert, index_next, index_open, index_remove,
 )
 from engine.maps.shapes import hashed
 from orderbook.jit import jit
@@ -55,10 +55,9 @@ $destroy_slices
 
 @jit()
 def clear(H):
-    """Remove every entry and give their memory back."""
+    """Remove every entry, and give back their memory but some for the next."""
 $clear_slices
-    index_close(H)
-    index_open(H, $key_words, $entry_words)
+    index_clear(H)
 
 
 @jit()

@@ -166,6 +166,7 @@ def _prefixed(prefix_words: int) -> dict[str, str]:
         "store_prefix": indent([f"store(entry, {i}, p{i})" for i in range(prefix_words)]),
         "open_index": index(["index_open(H, PREFIX_WORDS, PREFIX_WORDS + 2)"]),
         "close_index": index(["index_close(H)"]),
+        "clear_index": index(["index_clear(H)"]),
         "index_bytes": " + index_bytes(H)" if prefix_words else "",
     }
 

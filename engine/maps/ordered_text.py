@@ -17,10 +17,11 @@ from engine.maps.memory import (
     calloc, gap, high_bits, load, load_double, mix, release, store, store_double,
 )
 from engine.maps.runtime import (
-    index_bytes, index_close, index_first, index_insert, index_next, index_open, index_remove,
+    index_bytes, index_clear, index_close, index_first, index_insert, index_next, index_open, index_remove,
 )
 from engine.maps.tree_runtime import (
-    tree_bytes, tree_close, tree_erase, tree_make_room, tree_open, tree_range_double, tree_refresh,
+    tree_bytes, tree_clear, tree_close, tree_erase, tree_make_room, tree_open, tree_range_double,
+    tree_refresh,
 )
 from engine.maps.vectors import (
     count_at_most, count_below, raise_after, raise_checked_after, raise_wide_after, shift_words,
@@ -141,12 +142,10 @@ $close_index
 
 @jit()
 def clear(H):
-    """Remove every entry and give their memory back."""
-    tree_close(H)
-    tree_open(H, FAN_OUT, $column_count)
+    """Remove every entry, and give back their memory but some for the next."""
+    tree_clear(H)
     store(H, AROUND, 0)
-$close_index
-$open_index
+$clear_index
 
 
 @jit(forceinline=True)

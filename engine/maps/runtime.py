@@ -6,12 +6,14 @@ _pool = publish_library("pool")
 pool_open = _pool.pool_open
 pool_take = _pool.pool_take
 pool_give = _pool.pool_give
+pool_clear = _pool.pool_clear
 pool_close = _pool.pool_close
 pool_bytes = _pool.pool_bytes
 
 # The index imports the names above from this module.
 _index = publish_library("index")
 index_open = _index.index_open
+index_clear = _index.index_clear
 index_close = _index.index_close
 index_insert = _index.index_insert
 index_remove = _index.index_remove

@@ -4,6 +4,7 @@ from .cache import publish_library
 
 _tree = publish_library("tree")
 tree_open = _tree.tree_open
+tree_clear = _tree.tree_clear
 tree_close = _tree.tree_close
 tree_bytes = _tree.tree_bytes
 tree_make_room = _tree.tree_make_room

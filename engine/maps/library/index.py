@@ -27,7 +27,7 @@ from engine.maps.header import (
 )
 from engine.maps.linkage import exported
 from engine.maps.memory import abort, calloc, high_bits, load, mix, release, store
-from engine.maps.runtime import pool_bytes, pool_close, pool_give, pool_open, pool_take
+from engine.maps.runtime import pool_bytes, pool_clear, pool_close, pool_give, pool_open, pool_take
 from orderbook.jit import jit
 
 
@@ -248,28 +248,23 @@ def slot_of(H, h, entry):
     return at
 
 
-@exported
-def index_open(H, key_words, entry_words):
-    """Set up an empty index in a zeroed header (or one that was closed)."""
-    store(H, KEY_WORDS, key_words)
-    store(H, ENTRY_WORDS, entry_words)
+@jit()
+def begin(H):
+    """Write the directory of an empty index, with its only segment."""
     store(H, SIZE, 0)
     store(H, SHIFT, 63)
     store(H, SEGMENTS, 1)
     for i in range(48):
         store(H, DEPTHS + i, 0)
     store(H, DEPTHS, 1)
-    pool_open(H + 8 * ENTRY_POOL, entry_words)
-    pool_open(H + 8 * SEGMENT_POOL, SLOTS + (1 << FULL_LOG))
     directory = heap_take(H, 1)
     store(directory, 0, (SMALLEST_LOG << ADDRESS_BITS) | new_segment(H, SMALLEST_LOG, 0))
     store(H, DIRECTORY, directory)
-    return 0
 
 
-@exported
-def index_close(H):
-    """Give all memory of the index back, except the header."""
+@jit()
+def drop_directory(H):
+    """Give back what is not in the pools."""
     directory = load(H, DIRECTORY)
     depth = 63 - load(H, SHIFT)
     position = 0
@@ -280,6 +275,33 @@ def index_close(H):
         if word >> ADDRESS_BITS != FULL_LOG:
             heap_give(H, segment, SLOTS + (1 << (word >> ADDRESS_BITS)))
     heap_give(H, directory, 1 << depth)
+
+
+@exported
+def index_open(H, key_words, entry_words):
+    """Set up an empty index in a zeroed header (or one that was closed)."""
+    store(H, KEY_WORDS, key_words)
+    store(H, ENTRY_WORDS, entry_words)
+    pool_open(H + 8 * ENTRY_POOL, entry_words)
+    pool_open(H + 8 * SEGMENT_POOL, SLOTS + (1 << FULL_LOG))
+    begin(H)
+    return 0
+
+
+@exported
+def index_clear(H):
+    """Remove every entry, and give back their memory but some for the next."""
+    drop_directory(H)
+    pool_clear(H + 8 * SEGMENT_POOL)
+    pool_clear(H + 8 * ENTRY_POOL)
+    begin(H)
+    return 0
+
+
+@exported
+def index_close(H):
+    """Give all memory of the index back, except the header."""
+    drop_directory(H)
     pool_close(H + 8 * SEGMENT_POOL)
     pool_close(H + 8 * ENTRY_POOL)
     return 0

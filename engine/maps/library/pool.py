@@ -152,6 +152,26 @@ def pool_close(pool):
 
 
 @exported
+def pool_clear(pool):
+    """Give every block back, and every slab but one: what is filled again soon needs no fresh memory."""
+    kept = load(pool, SLAB)
+    if kept == 0:
+        return 0
+    slab = load(kept, NEXT)
+    while slab != kept:
+        after = load(slab, NEXT)
+        memory_unmap(slab, load(pool, SLAB_BYTES))
+        slab = after
+    store(kept, LIVE, 0)
+    store(kept, FREE, 0)
+    store(kept, FRESH, kept + SLAB_HEADER_BYTES)
+    store(kept, NEXT, kept)
+    store(kept, PREVIOUS, kept)
+    store(pool, SLAB_COUNT, 1)
+    return 0
+
+
+@exported
 def pool_bytes(pool):
     """Bytes mapped by the pool."""
     return load(pool, SLAB_COUNT) * load(pool, SLAB_BYTES)

@@ -45,7 +45,7 @@ from engine.maps.header import (
 from engine.maps.int128 import load_apart, store_apart
 from engine.maps.linkage import exported
 from engine.maps.memory import load, load_double, memory_move, store, store_double
-from engine.maps.runtime import pool_bytes, pool_close, pool_give, pool_open, pool_take
+from engine.maps.runtime import pool_bytes, pool_clear, pool_close, pool_give, pool_open, pool_take
 from orderbook.jit import jit
 
 
@@ -368,6 +368,17 @@ def tree_close(H):
     """Give back the memory of all trees."""
     pool_close(H + 8 * LEAF_POOL)
     pool_close(H + 8 * INNER_POOL)
+    return 0
+
+
+@exported
+def tree_clear(H):
+    """Remove every entry, and give back the memory of all trees but some for the next."""
+    pool_clear(H + 8 * LEAF_POOL)
+    pool_clear(H + 8 * INNER_POOL)
+    store(H, ENTRIES, 0)
+    store(H, ROOT, 0)
+    store(H, ROOT + 1, 0)
     return 0
 
 
