@@ -76,7 +76,13 @@ def test_numbers_are_exact_decimals(write) -> None:
     assert isinstance(parameters["n"], int)
     assert parameters["name"] == "x"
     assert parameters["flag"] is True
-    assert parameters["threshold"] == Decimal("2.6")
+    assert load_configuration(write("[parameters]\nn = 7\n")).parameters["k"] == Decimal("0.25")
+
+
+def test_default_parameters_are_those_of_shipped_views() -> None:
+    # A parameter of SQL stands before the defaults of any strategy that names one of its own so.
+    sql = "".join(path.read_text() for path in packaged_views().glob("*.sql"))
+    assert all(f":{name}" in sql for name in load_configuration().parameters)
 
 
 def test_own_file_is_laid_over_the_default(write) -> None:
