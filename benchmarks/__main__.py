@@ -6,8 +6,8 @@ from .bench_maps import bench_hashed, bench_ordered
 from .calls import one_event
 from .feeds import feeds
 from .finance import finance
+from .group_by import group_by
 from .growth import longest_event, memory
-from .joins import joins
 from .log import log
 from .measure import CONSOLE, Options
 from .slopes import slopes
@@ -27,7 +27,7 @@ SECTIONS = {
     "call": one_event,
     "growth": longest_event,
     "memory": memory,
-    "joins": joins,
+    "group_by": group_by,
     "finance": finance,
     "slopes": slopes,
     "start": start,

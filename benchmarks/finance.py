@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
 from views.compiler.program import CompiledProgram
 
 from .finance_loops import BROKERS, LOOPS
 from .finance_market import Market, in_duckdb, in_polars, market, values
 from .measure import Case, Figures, Options, Stopwatch, interleaved, table
-from .programs import compile_sql, insert_kind, part, runtime_of, samples
+from .programs import compile_sql, part, runtime_of, samples
 
 FINANCE = Path(__file__).resolve().parent.parent / "views" / "finance"
 BIDS, ASKS = 550, 1_500
@@ -38,7 +37,6 @@ _FACTOR = {"brokervariance": 0.5}
 _GROUPED = ("axfinder", "brokerspread", "brokervariance", "missedtrades")
 # Queries that read no asks: their market has none, so that every event concerns the query.
 _BIDS_ONLY = ("vwap", "brokerspread", "brokervariance")
-_END = CHECKED | END_OF_EVENT | END_OF_MESSAGE
 
 
 def finance(options: Options) -> None:
@@ -120,15 +118,8 @@ def _select(name: str) -> str:
     return (FINANCE / f"{name}.sql").read_text(encoding="utf-8").split(" AS\n", 1)[1]
 
 
-def _changes(book: Market, program: CompiledProgram) -> ChangeBatch:
-    bids, asks = (insert_kind(program, name) for name in ("bids", "asks"))
-    kinds = (np.where(book.ask, asks, bids) + book.delete).astype(np.int16)
-    values = np.stack([book.number, book.number, book.broker, book.volume, book.price], axis=1)
-    return ChangeBatch(kinds, np.full(len(kinds), _END, np.uint8), np.ascontiguousarray(values))
-
-
 def _executor_case(label: str, program: CompiledProgram, book: Market) -> Case:
-    changes = _changes(book, program)
+    changes = book.changes(program)
     count = len(changes)
     full, rest = part(changes, 0, book.start), part(changes, book.start, count)
 
@@ -157,7 +148,7 @@ def _timed(run: Callable[[], object], watch: Stopwatch) -> None:
 
 def _check(what: str, name: str, program: CompiledProgram, book: Market) -> None:
     """Raises AssertionError unless executor and loop agree at samples spread over the events."""
-    changes = _changes(book, program)
+    changes = book.changes(program)
     places = samples(len(changes), SAMPLES)
     runtime, start = runtime_of(program), 0
     scale = 10 ** program.program.result(name).columns[-1].type.scale

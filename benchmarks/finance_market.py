@@ -8,8 +8,13 @@ import numpy as np
 import polars as pl
 from numba import njit
 
-from .finance_loops import BROKERS, VOLUMES
+from engine.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
+from views.compiler.program import CompiledProgram
 
+from .finance_loops import BROKERS, VOLUMES
+from .programs import insert_kind
+
+_END = CHECKED | END_OF_EVENT | END_OF_MESSAGE
 _SCHEMA = ("t", "id", "broker_id", "volume", "price")
 
 
@@ -42,6 +47,13 @@ class Market(NamedTuple):
                 live[ask][row[1]] = row
         bids, asks = (np.array(list(side.values()), np.int64).reshape(-1, 5) for side in live)
         return bids, asks
+
+    def changes(self, program: CompiledProgram) -> ChangeBatch:
+        """As changes of a program's `bids` and `asks`, each a message."""
+        bids, asks = (insert_kind(program, name) for name in ("bids", "asks"))
+        kinds = (np.where(self.ask, asks, bids) + self.delete).astype(np.int16)
+        values = np.stack([self.number, self.number, self.broker, self.volume, self.price], axis=1)
+        return ChangeBatch(kinds, np.full(len(kinds), _END, np.uint8), np.ascontiguousarray(values))
 
     def until(self, count: int) -> "Market":
         """The changes up to `count` after the book is full."""
