@@ -1,4 +1,4 @@
-"""Views over the time in backtests of one partition and in streams: rows as an engine has in a replay."""
+"""Views over the time in backtests and in streams: rows as an engine has in a replay."""
 
 import json
 from collections import defaultdict
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backtest_support import contents, job_settings, run, write_records
+from backtest_support import ForgetfulExecutor, contents, job_settings, run, write_records
 from streaming_support import LocalStream, arrivals, entries_of, make_logs
 
 import orderbook
 from feeds.source import open_source
-from orderbook.backtest.tasks import JobSettings
+from orderbook.backtest.tasks import READERS, JobSettings
 from orderbook.block_log import HEADER
 from orderbook.errors import UserError
 from orderbook.gate import GatedEngine
@@ -107,12 +107,16 @@ def test_a_backtest_has_the_rows_of_a_replay(sources: list[Path], expected: Job)
     assert expected.history("recent")["gone"].any() and (expected.history("now_is")["switch"] == -1).any()
 
 
+@pytest.mark.parametrize("partitions", [1, 2])
 def test_pieces_of_time_have_the_rows_of_the_whole(
-    sources: list[Path], expected: Job, tmp_path: Path
+    sources: list[Path], expected: Job, tmp_path: Path, partitions: int
 ) -> None:
-    job, outcome = run(replace(clocked(tmp_path / "cut", 1), cut_time=3), sources)
+    settings = replace(clocked(tmp_path / "cut", partitions), cut_time=3)
+    job, outcome = run(settings, sources, ForgetfulExecutor())
     assert contents(job) == contents(expected)
-    assert len([s for s in outcome.manifest.statistics if s.stage == "stage 0"]) == 3
+    statistics = outcome.manifest.statistics
+    assert len([s for s in statistics if s.stage == "stage 0"]) == 3 * partitions
+    assert sum(s.events for s in statistics if s.stage in READERS) == 300 + 72
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
@@ -128,8 +132,6 @@ def test_a_stream_has_the_rows_of_a_backtest(
 
 
 def test_what_is_refused(sources: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"a view reads NOW\(\) or .* --partitions 1, or use `stream`"):
-        run(clocked(tmp_path / "job", 2), sources)
     program = clocked(tmp_path / "none", 1).program.compiled()
     logs = make_logs(tmp_path / "logs", sources, program, 1, 1_000_000, STEP)
     (header,) = logs.glob(f"*/{HEADER}")

@@ -78,7 +78,7 @@ class ClockBlocks:
         self._ticker.last, self._events = saved.now, saved.events
 
 
-def reads_clock(program: CompiledProgram) -> bool:
-    """Whether views depend on the time: by NOW(), or by rows that expire."""
+def timed_relations(program: CompiledProgram) -> frozenset[str]:
+    """The relations that views read and time changes: `clock`, for NOW(), and those whose rows expire."""
     read = {trigger.relation for trigger in program.program.triggers}
-    return CLOCK in read or any(r.retain is not None and r.name in read for r in program.relations)
+    return frozenset(r.name for r in program.relations if r.name == CLOCK or r.retain is not None) & read

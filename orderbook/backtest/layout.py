@@ -132,8 +132,8 @@ def by_symbol(program: Program, stage: Stage) -> bool:
         place = entry.route[0]
         if entry.source not in BOOKS or place is None:
             return False
-        column = program.relation(entry.source).columns[entry.columns[place]]
-        if column.name != SYMBOL:
+        relation = program.relation(entry.source)
+        if relation.columns[entry.columns[place]].name != SYMBOL or relation.retain is not None:
             return False
     return True
 

@@ -7,18 +7,17 @@ import numpy as np
 
 from engine.distribution.routing import StableHash
 from engine.distribution.stage import Stage
-from orderbook.backtest.layout import Layout, layout_of
+from orderbook.backtest.clock_blocks import timed_relations
+from orderbook.backtest.layout import BOOKS, Layout, layout_of
 from orderbook.backtest.sources import SourceSpec, run_instruments
 from orderbook.backtest.sweep import groups
-from orderbook.backtest.tasks import JobSettings, ReadTask
+from orderbook.backtest.tasks import ALL, CHANGES, SYMBOLS, JobSettings, ReadTask
 from orderbook.backtest.together import strategies_note, why_together
 from orderbook.dictionary import Dictionary
 from orderbook.instruments import Instrument
 from strategies.definition import StrategyDefinition
 from views.compiler.types import TEXT
 
-# Names of tasks that together read every event once, if there are any; else those of strategies do.
-READERS = ("all", "symbols", "changes")
 STRATEGIES = "strategies"
 
 
@@ -48,25 +47,31 @@ def planned(
         return _swept(settings, everything, instruments)
     sizes = [_size(layout, stage) for stage in layout.distribution.stages]
     if settings.partitions == 1:
-        one = ReadTask("all", 0, everything, instruments, layout.local, places, _sent(layout))
+        one = ReadTask(ALL, 0, everything, instruments, layout.local, places, _sent(layout), clock=True)
         return Plan((one,), levels, max([1, *sizes]), ())
     why = None
     if settings.strategy_program is not None:
         why = why_together(strategies, settings.strategy_program.compiled(), settings.partitions)
     located = places if why is None else ()
-    sends = _sent(layout)
+    sends, time = _sent(layout), timed_relations(layout.program)
     tasks = []
     buckets = buckets_of(instruments, settings.partitions) if layout.local or located or sends else {}
     for number, own in sorted(buckets.items()):
         sources = tuple((place, spec) for place, spec in everything if not own.isdisjoint(spec.instruments))
         of_bucket = tuple(one for one in instruments if one in own)
-        tasks.append(ReadTask("symbols", number, sources, of_bucket, layout.local, located, sends))
-    changes = tuple((place, spec) for place, spec in everything if not spec.instruments)
-    if changes and sends:
-        tasks.append(ReadTask("changes", settings.partitions, changes, (), (), (), sends))
+        tasks.append(ReadTask(SYMBOLS, number, sources, of_bucket, layout.local, located, sends - time))
+    # The clock ticks by the messages of all sources, so that one task reads them all.
+    changes = tuple((place, spec) for place, spec in everything if time or not spec.instruments)
+    beside = ("time" if time else "changes") if changes and sends else ""
+    if beside:
+        rest = frozenset(name for name in sends if name in time or name not in BOOKS or not instruments)
+        tasks.append(ReadTask(
+            CHANGES, settings.partitions, changes, instruments, (), (), rest,
+            books=not time.isdisjoint(BOOKS), clock=bool(time),
+        ))  # fmt: skip
     notes = list(layout.distribution.notes)
     if buckets:
-        notes.insert(0, _cut(layout, len(buckets), bool(changes and sends)))
+        notes.insert(0, _cut(layout, len(buckets), beside))
     if why is not None:
         tasks.append(ReadTask(STRATEGIES, 0, everything, instruments, (), places, frozenset()))
     if strategies:
@@ -92,9 +97,12 @@ def _size(layout: Layout, stage: Stage) -> int:
     return layout.router(stage, layout.program.dictionary).count * layout.pieces(stage)
 
 
-def _cut(layout: Layout, buckets: int, changes: bool) -> str:
-    """How the views are cut, as a line: which stages run where rows are read, and which after a shuffle."""
-    parts = [f"{buckets} tasks by symbol{' and one of changes' if changes else ''} read the sources"]
+def _cut(layout: Layout, buckets: int, beside: str) -> str:
+    """How the views are cut, as a line: which stages run where rows are read, and which after a shuffle.
+
+    beside: what one more task than those by symbol has, empty where there is none.
+    """
+    parts = [f"{buckets} tasks by symbol{f' and one of {beside}' if beside else ''} read the sources"]
     for level in sorted({*layout.levels.values()}):
         stages = [s for s in layout.distribution.stages if layout.levels[s.number] == level]
         own = ", ".join(f"{_shown(layout, s)} {_by(s)}" for s in stages)

@@ -7,7 +7,7 @@ import numpy as np
 
 from engine.distribution.block import Block
 from engine.row_counts import RowCounts
-from orderbook.backtest.clock_blocks import ClockBlocks, SavedClock, reads_clock
+from orderbook.backtest.clock_blocks import ClockBlocks, SavedClock, timed_relations
 from orderbook.backtest.numbering import VersionedChanges
 from orderbook.backtest.reading import Slice
 from orderbook.backtest.state_blocks import StateBlocks
@@ -40,28 +40,28 @@ class RelationRows:
     """Keeps the books of `instruments`, where there are any, and admits changes of other rows.
 
     every: whether rows are wanted of relations that no view of the program reads. resolution: of the clock,
-    ns (0: it does not tick).
+    ns (0: it does not tick). books: False where events only move the clock.
     """
 
     def __init__(
         self,
         program: CompiledProgram,
         instruments: Instruments,
-        has_books: bool,
         every: bool = False,
         resolution: int = 0,
+        books: bool = True,
     ) -> None:
         self.problems = Problems()
         self._declared, self._words = program.relations, program.dictionary
         self._books: Books | None = None
-        if has_books:
+        if books and len(instruments):
             fitted = BookRelations(program.program, self._words, self.problems, every)
             self._books = Books(instruments, self._words, track_crossed=False)
             self._book_blocks = BookBlocks(self._books, fitted, self._declared)
         self._states = StateBlocks(program, instruments)
-        by_books = [r.name for r in self._declared if has_books and r.name in RELATIONS]
+        by_books = [r.name for r in self._declared if len(instruments) and r.name in RELATIONS]
         self._admission = RowAdmission(self._declared, self._words, self.problems, by_books)
-        ticks = resolution > 0 and (every or reads_clock(program))
+        ticks = resolution > 0 and (every or bool(timed_relations(program)))
         self._clock = ClockBlocks(program, resolution) if ticks else None
 
     def blocks(self, part: Slice) -> list[Block]:

@@ -8,7 +8,6 @@ import msgspec
 
 from engine.distribution.history import Granularity
 from orderbook.backtest.choose_cuts import with_cuts
-from orderbook.backtest.clock_blocks import reads_clock
 from orderbook.backtest.execute import Executor
 from orderbook.backtest.plan import planned
 from orderbook.backtest.progress import forget_progress
@@ -56,7 +55,6 @@ def backtest(
     Raises UserError for views that a backtest cannot keep, OrderbookError where a task failed.
     """
     check_program(settings)
-    check_clock(settings)
     strategies = [load_strategy(name, parameters) for name, parameters in settings.strategies]
     strategies += [definition for one in settings.combinations for definition in one.definitions()]
     settings, notes = with_cuts(settings, specs, executor.cores)
@@ -92,15 +90,6 @@ def check_program(settings: JobSettings) -> None:
     for relation, why in _ABSENT.items():
         if relation in read:
             raise UserError(f"a view reads {relation}: {why}; leave it out, or use `replay`")
-
-
-def check_clock(settings: JobSettings) -> None:
-    """Refuse views over the time in several partitions. Raises UserError."""
-    if settings.views and settings.partitions > 1 and reads_clock(settings.program.compiled()):
-        raise UserError(
-            "a view reads NOW() or a stream with RETAIN: the clock ticks by the events of all sources, which "
-            "a task of some symbols does not see; give --engine numba or --partitions 1, or use `stream`"
-        )
 
 
 def _parameters(

@@ -13,6 +13,9 @@ from orderbook.jobs.manifest import DataFile, PartitionStatistics
 from orderbook.simulation_options import TradingOptions
 from strategies.summary import StrategySummary
 
+# Names of tasks that together read every event once, if there are any; else those of strategies do.
+READERS = ALL, SYMBOLS, CHANGES = "all", "symbols", "changes"
+
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
@@ -58,7 +61,8 @@ class ReadTask:
 
     stages: numbers of the stages that are run at once, as their partition `number`. strategies: places of
     those that are run. sends: the relations whose rows go to other stages. combinations: places of those of a
-    sweep that are run; samples: whether the market that strategies see is written.
+    sweep that are run; samples: whether the market that strategies see is written. books: whether books are
+    kept of the events; clock: whether the time is kept, by all messages of `sources`.
     """
 
     name: str
@@ -70,6 +74,8 @@ class ReadTask:
     sends: frozenset[str]
     combinations: tuple[int, ...] = ()
     samples: bool = True
+    books: bool = True
+    clock: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,7 @@ def sampled(layout: Layout, stages: Sequence[Stage], specs: Sequence[SourceSpec]
     """
     sources, instruments = _busiest(specs)
     words, settings = layout.program.dictionary, layout.settings
-    has_books = bool(len(instruments))
-    rows = RelationRows(layout.program, instruments, has_books, resolution=settings.resolution)
+    rows = RelationRows(layout.program, instruments, resolution=settings.resolution)
     net = NetEffect(layout.program.relations)
     recorded = {stage.number: layout.recorded(stage) for stage in stages}
     runners = {n: StageRunner(s, words, settings.backend, settings.granularity) for n, s in recorded.items()}

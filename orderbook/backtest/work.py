@@ -18,7 +18,7 @@ from orderbook.backtest.relation_rows import RelationRows
 from orderbook.backtest.signals import signals_of
 from orderbook.backtest.sources import SourceSpec
 from orderbook.backtest.strategy_run import StrategyRun
-from orderbook.backtest.tasks import JobSettings, ReadTask, TaskResult
+from orderbook.backtest.tasks import CHANGES, SYMBOLS, JobSettings, ReadTask, TaskResult
 from orderbook.backtest.time_cut import Fills, filled
 from orderbook.backtest.travel import NOWHERE, RESULT, Sender, taken_in
 from orderbook.errors import SourceError
@@ -45,8 +45,9 @@ def read_task(settings: JobSettings, task: ReadTask, report: Report = lambda _: 
         yield from sender.starts()
     fills = Fills(layout, task.number)
     events, problems, errors = 0, list[str](), list[SourceError]()
-    for sources, own in _groups(task, settings.partitions > 1 and strategies is None):
-        rows = RelationRows(layout.program, own, bool(len(own)), resolution=settings.resolution)
+    resolution = settings.resolution if task.clock else 0
+    for sources, own in _groups(task, task.name == SYMBOLS and strategies is None):
+        rows = RelationRows(layout.program, own, resolution=resolution, books=task.books)
         fills.begin()
         runs = [_StageRun(layout, number, task.number, histories[number]) for number in task.stages]
         for part in read_slices(sources, own, errors):
@@ -59,9 +60,11 @@ def read_task(settings: JobSettings, task: ReadTask, report: Report = lambda _: 
                     if sender is not None:
                         yield from sender.add(made)
                 if sender is not None:
-                    yield from sender.add(block for block in blocks if block.source in task.sends)
-                    yield from fills.note(blocks, part.until)
-            events += len(part.events) + sum(map(len, part.changes))
+                    sent = [block for block in blocks if block.source in task.sends]
+                    yield from sender.add(sent)
+                    yield from fills.note(sent, part.until)
+            # Each event counts once: those of books in the tasks that have their symbols.
+            events += (0 if task.name == CHANGES else len(part.events)) + sum(map(len, part.changes))
             report(events)
         for run in runs:
             run.close()

@@ -16,11 +16,11 @@ from engine.distribution.history import Granularity
 from orderbook.assembly import assemble
 from orderbook.backtest.execute import Executor, LocalExecutor
 from orderbook.backtest.job_program import JobProgram
-from orderbook.backtest.plan import READERS, STRATEGIES
+from orderbook.backtest.plan import STRATEGIES
 from orderbook.backtest.processes import ProcessExecutor
 from orderbook.backtest.run import Outcome, backtest
 from orderbook.backtest.sources import SourceSpec, source_specs
-from orderbook.backtest.tasks import JobSettings
+from orderbook.backtest.tasks import READERS, JobSettings
 from orderbook.commands.common import configured
 from orderbook.commands.sweep import Choice, choice, combinations
 from orderbook.configuration import Configuration

@@ -107,7 +107,7 @@ def write_block_logs(
     """
     names, instruments = [spec.text for spec in specs], run_instruments(specs)
     program, resolution = settings.program, settings.resolution
-    rows = RelationRows(program, instruments, len(instruments) > 0, True, resolution)
+    rows = RelationRows(program, instruments, True, resolution)
     logs = LoggedSwitches(
         program, settings.folder, settings.switches, settings.epoch, names, resolution=resolution
     )

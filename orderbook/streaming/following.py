@@ -213,7 +213,7 @@ class LogFollower:
             own = Instruments(instruments)
         except DataError as error:
             raise SourceError(f"{self._log}: an instrument's tick or lot changed in it: {error}") from error
-        return RelationRows(self._settings.program, own, len(own) > 0, True, self._settings.resolution)
+        return RelationRows(self._settings.program, own, True, self._settings.resolution)
 
     def _know(self, instruments: tuple[Instrument, ...]) -> None:
         self._own = instruments
