@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import numpy as np
+import polars as pl
 import pytest
 
 from engine.clients.streams import EventStream, StreamOverflow
@@ -221,6 +222,39 @@ def test_events_and_futures_of_an_engine_in_another_thread(
         engine.post(done.set)
         assert await asyncio.to_thread(done.wait, 20)
         assert subscriptions(engine) == 0
+
+    asyncio.run(main())
+
+
+def test_a_view_that_goes_before_a_client_of_another_thread_is_there(engine: Engine) -> None:
+    async def main() -> None:
+        stream = engine.events("sums", "counts", other_thread=True)
+        future = engine.next("sums", other_thread=True)
+        engine.drop_view("sums")
+        put(engine, "a", 1)
+        assert await taken(stream, 1) == [("counts", ())]
+        assert stream.views == ("counts",)
+        with pytest.raises(ViewDropped, match="sums was dropped"):
+            await future
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("other_thread", [False, True])
+def test_what_is_removed_is_told_no_more_within_the_message(engine: Engine, other_thread: bool) -> None:
+    def change(key: str, last: bool) -> None:
+        row = {"stream": ["t"], "op": ["+"], "last": [last], "k": [key], "v": [1]}
+        engine.apply(engine.program.changes(pl.DataFrame(row)))
+
+    async def main() -> None:
+        stream = engine.events("sums", "counts", on="event", other_thread=other_thread)
+        future = engine.next("sums", on="event", other_thread=other_thread)
+        change("a", False)
+        stream.remove("sums")
+        change("b", True)
+        assert await taken(stream, 2) == [("counts", ()), ("counts", ())]
+        assert (await future).key == ("a",)
+        assert subscriptions(engine) == 1
 
     asyncio.run(main())
 

@@ -64,8 +64,7 @@ class Cube(Mapping[Key, ViewRow]):
 
     def dice(self, **values: Collection[Value]) -> "Cube":
         """Only where dimensions have one of these values."""
-        found = self._fixed({name: frozenset(chosen) for name, chosen in values.items()})
-        return found.drill_down(*(name for name in values if name not in found.shown))
+        return self._fixed({name: frozenset(chosen) for name, chosen in values.items()}).drill_down(*values)
 
     @property
     def level(self) -> frozenset[str]:
@@ -169,7 +168,8 @@ def _levels(view: View) -> tuple[tuple[Level, ...], tuple[str, ...]]:
     marks = [tuple((name, _literal_of(branch, name)) for name in names) for branch in branches]
     if len(set(marks)) == len(marks):
         return tuple(Level(frozenset(own), mark) for own, mark in zip(groups, marks, strict=True)), dimensions
-    perhaps = sorted({n for b, own in zip(branches, groups, strict=True) for n in own if _nullable(b, n)})
+    shown = {(n, _shown_as(b, n)) for b, own in zip(branches, groups, strict=True) for n in own}
+    perhaps = sorted({name for name, expression in shown if expression.nullable})
     if perhaps:
         raise DataError(
             f"the levels of {view.name} cannot be told apart where {', '.join(perhaps)} may be NULL; add "
@@ -200,12 +200,12 @@ def _is_number(expression: Expression) -> bool:
     return isinstance(expression, Literal) and isinstance(expression.value, int)
 
 
+def _shown_as(branch: Select, name: str) -> Expression:
+    return next(output.expression for output in branch.outputs if output.name == name)
+
+
 def _literal_of(branch: Select, name: str) -> Any:
-    expression = next(output.expression for output in branch.outputs if output.name == name)
+    expression = _shown_as(branch, name)
     assert isinstance(expression, Literal)
     return expression.value
-
-
-def _nullable(branch: Select, name: str) -> bool:
-    return next(output.expression for output in branch.outputs if output.name == name).nullable
 

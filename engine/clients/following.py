@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.subscriptions import Fire, Granularity, Subscription
 from engine.watches import watch_of
+from orderbook.errors import OrderbookError
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -16,8 +17,10 @@ class Following:
     """One subscription of a client.
 
     other_thread: the engine is in another thread; it is begun and ended after a later message of the engine.
+    once: it ends with the first event.
 
-    `ended` is called where the view is dropped. Raises SqlError and DataError as `Engine.subscribe`.
+    `ended` is called where the view is dropped, perhaps before it is begun. Raises SqlError and DataError as
+    `Engine.subscribe`.
     """
 
     def __init__(
@@ -31,6 +34,7 @@ class Following:
         on: Granularity,
         fire: Fire,
         other_thread: bool,
+        once: bool = False,
     ) -> None:
         self.view, self.when = view, when
         self._engine = weakref.ref(engine)
@@ -39,18 +43,32 @@ class Following:
         self._cancelled = False
         self._subscription: Subscription | None = None
 
+        def told(event: Any) -> None:
+            if self._cancelled:
+                return
+            if once:
+                self.cancel()
+            callback(event)
+
         def begin() -> None:
             with self._lock:
                 if self._cancelled:
                     return
-                self._subscription = engine.follow(view, callback, when, on, fire)
+                self._subscription = engine.follow(view, told, when, on, fire)
                 self._subscription.ended = ended
+
+        def begin_later() -> None:
+            try:
+                begin()
+            except OrderbookError:
+                # The view was there when it was asked for.
+                ended()
 
         if other_thread:
             # What is wrong with it is said here, not in the engine's thread.
             engine[view]
             watch_of(engine.program, view, when, on == "message", fire == "edge")
-            engine.post(begin)
+            engine.post(begin_later)
         else:
             begin()
 

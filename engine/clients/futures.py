@@ -30,7 +30,6 @@ def next_event(
     waker = Waker(loop)
 
     def bind(event: ViewEvent) -> None:
-        following.cancel()
         waker.call(lambda: succeed(event))
 
     def succeed(event: ViewEvent) -> None:
@@ -45,7 +44,7 @@ def next_event(
         waker.call(lambda: fail(ViewDropped(f"view {view} was dropped while its next event was awaited")))
 
     following = Following(
-        engine, view, bind, dropped, when=where, on=on, fire="edge", other_thread=other_thread
+        engine, view, bind, dropped, when=where, on=on, fire="edge", other_thread=other_thread, once=True
     )
     future.add_done_callback(lambda _: following.cancel())
     if timeout is not None:

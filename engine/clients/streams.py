@@ -82,9 +82,10 @@ class EventStream(AsyncIterator[ViewEvent]):
 
     def remove(self, view: str) -> None:
         """From now on no events of this view, nor those that wait. Raises DataError where it is not there."""
-        if view not in self._followed:
+        following = self._followed.pop(view, None)
+        if following is None:
             raise DataError(f"the stream has no events of {view}; it has {', '.join(self.views) or 'none'}")
-        self._followed.pop(view).cancel()
+        following.cancel()
         with self._lock:
             self._events = deque(event for event in self._events if event.view != view)
 
