@@ -11,9 +11,12 @@ import sys
 
 from websockets.asyncio.client import ClientConnection, connect
 
+from orderbook.processors import give_way
+
 
 async def main(url: str, count: int) -> None:
     """Until told to stop."""
+    give_way(0)
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     clients = [await connect(url, max_size=None, compression=None) for _ in range(count)]

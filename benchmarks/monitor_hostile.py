@@ -7,7 +7,6 @@ Prints a line when all are under way, and how often each was refused for what wh
 
 import asyncio
 import json
-import os
 import signal
 import sys
 from collections import Counter
@@ -16,6 +15,8 @@ from contextlib import suppress
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+from orderbook.processors import give_way
 
 # What attackers compute must not slow down what is measured: they are on other machines.
 _NICE = 19
@@ -69,7 +70,7 @@ ATTACKS: tuple[tuple[Attack, dict[str, object]], ...] = (
 
 async def main(url: str) -> None:
     """Until told to stop."""
-    os.nice(_NICE)
+    give_way(_NICE)
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     refused: Counter[str] = Counter()

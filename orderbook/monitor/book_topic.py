@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from orderbook.book_states import SavedState
@@ -10,7 +10,7 @@ from orderbook.books import Books
 from orderbook.errors import DataError
 from orderbook.events import BookState, Side
 from orderbook.gate import GatedEngine
-from orderbook.monitor.letters import Frame, body_of
+from orderbook.monitor.letters import Frame, body_of, newest_trades
 from orderbook.monitor.own_orders import OwnOrders
 from orderbook.monitor.requests import Topic
 from orderbook.monitor.tape import Tape
@@ -43,7 +43,7 @@ class BookTopic:
 
     def __init__(self, topic: Topic, index: int, run: BookTopics, books: Books) -> None:
         self._topic, self._index, self._run, self._books = topic, index, run, books
-        self._trades: list[bytes] = []
+        self._trades = b""
         self._fills: list[bytes] = []
         self._told: tuple[Any, ...] = ()
         self._told_at = 0.0
@@ -52,11 +52,8 @@ class BookTopic:
             "venue": one.venue, "symbol": one.symbol,
             "tick": format(one.tick, "f"), "lot": format(one.lot, "f"),
         }
-        # The very same objects are needed to stop listening.
-        self._on_trades: Callable[[Sequence[bytes]], object] = self._trades.extend
-        self._on_fills: Callable[[Sequence[bytes]], object] = self._fills.extend
         run.tape.listen(index, self._on_trades)
-        run.orders.listen(index, self._on_fills)
+        run.orders.listen(index, self._fills.extend)
 
     def frame(self) -> Frame | None:
         """See TopicSource."""
@@ -85,15 +82,18 @@ class BookTopic:
                 "marks": marks,
             }
         )
-        items = {"trades": list(self._trades), "fills": list(self._fills)}
-        self._trades.clear()
+        frame = Frame(self._topic, body, {"fills": list(self._fills)}, self._trades)
+        self._trades = b""
         self._fills.clear()
-        return Frame(self._topic, body, items)
+        return frame
 
     def close(self) -> None:
         """See TopicSource."""
         self._run.tape.unlisten(self._index, self._on_trades)
-        self._run.orders.unlisten(self._index, self._on_fills)
+        self._run.orders.unlisten(self._index, self._fills.extend)
+
+    def _on_trades(self, trades: bytes) -> None:
+        self._trades = newest_trades(self._trades + trades)
 
 
 class Marks:

@@ -20,6 +20,7 @@ from orderbook.monitor.letters import (
     Open,
     Refused,
     Snapshot,
+    trades_encoded,
 )
 from orderbook.monitor.requests import Topic
 
@@ -64,7 +65,10 @@ class _TopicState:
         self.number += 1
         self.body = frame.body
         self.composed.clear()
-        for name, new in frame.items.items():
+        items = dict(frame.items)
+        if frame.trades is not None:
+            items["trades"] = trades_encoded(frame.trades)
+        for name, new in items.items():
             kept = self.items.setdefault(name, deque(maxlen=KEPT_ITEMS))
             kept.extend((self.number, item) for item in new)
 

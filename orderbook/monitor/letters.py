@@ -4,6 +4,7 @@ Frames and letters go one way and commands the other, as MessagePack with its le
 """
 
 from collections.abc import Mapping, Sequence
+from struct import Struct
 
 import msgspec
 
@@ -13,6 +14,11 @@ from orderbook.monitor.requests import AnyRequest, Follow, Topic
 KEPT_ITEMS = 500
 # Bytes of the length before a letter.
 LENGTH = 4
+# Of a trade: its time in ns, ticks, lots, and the side of the aggressor.
+TRADE_WORDS = 4
+
+_TRADE = Struct(f"={TRADE_WORDS}q")
+_SIDES = ("buy", "sell", "")
 
 _encoder = msgspec.json.Encoder(decimal_format="string")
 _json = _encoder.encode
@@ -23,8 +29,10 @@ def encoded(message: object) -> bytes:
     return _json(message)
 
 
-def each_encoded(items: Sequence[object]) -> list[bytes]:
-    """JSON text of every item."""
+def trades_encoded(trades: bytes) -> list[bytes]:
+    """JSON text of each trade of `Frame.trades`."""
+    words = _TRADE.iter_unpack(trades)
+    items = [(str(time), ticks, lots, _SIDES[min(side, 2)]) for time, ticks, lots, side in words]
     return _encoder.encode_lines(items).split(b"\n")[: len(items)]
 
 
@@ -33,17 +41,27 @@ def body_of(message: Mapping[str, object]) -> bytes:
     return _json(message)[1:-1]
 
 
+def newest_trades(trades: bytes) -> bytes:
+    """The end of `Frame.trades` that is kept."""
+    return trades[-KEPT_ITEMS * _TRADE.size :]
+
+
 class Frame(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """A topic as it is now: `body` as of `body_of`, and what has happened since the frame before, encoded."""
+    """A topic as it is now: `body` as of `body_of`, and what has happened since the frame before.
+
+    items: encoded. trades: of a book, int64[n, TRADE_WORDS]; the server makes text of so many.
+    """
 
     topic: Topic
     body: bytes
     items: Mapping[str, Sequence[bytes]] = msgspec.field(default_factory=dict)
+    trades: bytes | None = None
 
     def after(self, earlier: "Frame") -> "Frame":
         """This frame with what the earlier one, which nobody has taken, had to tell."""
         items = {n: [*earlier.items.get(n, ()), *new][-KEPT_ITEMS:] for n, new in self.items.items()}
-        return Frame(self.topic, self.body, items)
+        trades = None if self.trades is None else newest_trades((earlier.trades or b"") + self.trades)
+        return Frame(self.topic, self.body, items, trades)
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -49,7 +49,7 @@ class Publisher:
         share: Share,
     ) -> None:
         self._mailbox, self._sources, self._perform = mailbox, sources, perform
-        self._share = share
+        self.share = share
         self._commands: deque[Command] = deque()
         # In the order in which their turn comes.
         self._turns: dict[Hashable, tuple[TopicSource, Failed]] = {}
@@ -71,20 +71,20 @@ class Publisher:
 
     def step(self) -> None:
         """Serve what fits into the share."""
-        self._share.fill()
+        self.share.fill()
         if self._mailbox.lost:
             return
-        with self._share.spending():
+        with self.share.spending():
             self._exchange()
-        while self._commands and self._share.left:
-            with self._share.spending():
-                self._serve(self._commands.popleft())
-        for key in list(self._turns):
-            if not self._share.left:
-                break
-            with self._share.spending():
-                self._turn(key)
-        with self._share.spending():
+        turns = deque(self._turns)
+        # By turns, so that whoever asks for ever more does not keep the frames of others waiting.
+        while (turns or self._commands) and self.share.left:
+            with self.share.spending():
+                if turns:
+                    self._turn(turns.popleft())
+                if self._commands:
+                    self._serve(self._commands.popleft())
+        with self.share.spending():
             self._mailbox.flush()
 
     def add(self, key: Hashable, source: TopicSource, failed: Failed) -> None:

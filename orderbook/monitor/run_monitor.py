@@ -36,7 +36,7 @@ class RunMonitor:
         self._configuration, self._pipeline, self._runs = configuration, pipeline, runs
         self.notes = Notes(lambda: pipeline.time)
         self.orders = OwnOrders(pipeline.instruments, pipeline.host.places)
-        self._tape = Tape()
+        self._tape = Tape(len(pipeline.instruments))
         rules = configuration.monitor.alerts
         self._alerts = Alerts(pipeline.engine, self.notes, lambda: pipeline.time, rules)
 
@@ -116,6 +116,7 @@ class RunMonitor:
 
     def _warm_up(self) -> None:
         engine, books = self._pipeline.engine, self._pipeline.books
+        self._tape.warm_up()
         engine.view_bytes()
         for name in engine.views:
             view: LiveView = engine[name]

@@ -9,6 +9,8 @@ import json
 import logging
 import socket
 import sys
+import time
+from collections.abc import Callable
 
 from orderbook.monitor.access import Access
 from orderbook.monitor.letters import Logged
@@ -17,18 +19,26 @@ from orderbook.processors import give_way
 
 # Where both want a processor, the run has it.
 _NICE = 5
+_LOG_SECONDS = 1.0
 
 
-class _RunLog(logging.Handler):
-    """What is logged here goes to the run's log."""
+class RunLog(logging.Handler):
+    """What is logged here goes to the run's log, once a second; what clients bring about must not fill it."""
 
-    def __init__(self, server: MonitorServer) -> None:
+    def __init__(self, tell: Callable[[Logged], object]) -> None:
         super().__init__(logging.WARNING)
-        self._server = server
+        self._tell, self._told_at, self._left_out = tell, -_LOG_SECONDS, 0
 
     def emit(self, record: logging.LogRecord) -> None:
         """See logging.Handler."""
-        self._server.tell(Logged(record.levelno, self.format(record)))
+        if (now := time.monotonic()) - self._told_at < _LOG_SECONDS:
+            self._left_out += 1
+            return
+        text = self.format(record)
+        if self._left_out:
+            text = f"{text} ({self._left_out} messages before it were left out)"
+        self._tell(Logged(record.levelno, text))
+        self._told_at, self._left_out = now, 0
 
 
 def main(listening: int, line: int) -> None:
@@ -36,7 +46,7 @@ def main(listening: int, line: int) -> None:
     give_way(_NICE)
     access = Access(**json.load(sys.stdin))
     server = MonitorServer(access, socket.socket(fileno=listening), socket.socket(fileno=line))
-    logging.getLogger().addHandler(_RunLog(server))
+    logging.getLogger().addHandler(RunLog(server.tell))
     asyncio.run(server.serve())
 
 

@@ -14,8 +14,8 @@ _SAVED, _OWED = 0.02, 2.0
 class Share:
     """A budget of CPU seconds that fills with time and is spent by what the monitor does.
 
-    waited: seconds for which the run has waited for events so far. clock and own are those of time and of
-    the calling thread's CPU, in seconds.
+    `spent` is all of them so far. waited: seconds for which the run has waited for events so far. clock and
+    own are those of time and of the calling thread's CPU, in seconds.
     """
 
     def __init__(
@@ -26,7 +26,8 @@ class Share:
     ) -> None:
         self._waited, self._clock, self._own = waited, clock, own
         self._credit = _SAVED
-        self._spent = 0.0
+        # CPU seconds so far, and until they were last counted.
+        self.spent = self._counted = 0.0
         self._seen = clock(), own(), waited()
 
     @property
@@ -40,9 +41,9 @@ class Share:
         elapsed, used = now - self._seen[0], own - self._seen[1]
         # Where others have the processor, a run that waits has less time left than it seems.
         idle = max(0.0, min(waited - self._seen[2], elapsed - used))
-        self._credit += BUSY_SHARE * max(0.0, used - self._spent) + IDLE_SHARE * idle
+        self._credit += BUSY_SHARE * max(0.0, used - self.spent + self._counted) + IDLE_SHARE * idle
         self._credit = min(_SAVED, max(self._credit, -_OWED))
-        self._seen, self._spent = (now, own, waited), 0.0
+        self._seen, self._counted = (now, own, waited), self.spent
 
     @contextmanager
     def spending(self) -> Iterator[None]:
@@ -53,4 +54,4 @@ class Share:
         finally:
             seconds = self._own() - start
             self._credit -= seconds
-            self._spent += seconds
+            self.spent += seconds

@@ -5,22 +5,25 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from orderbook.events import Action
-from orderbook.monitor.letters import KEPT_ITEMS, each_encoded
+from orderbook.events import EVENT, Action
+from orderbook.jit import jit
+from orderbook.monitor.letters import KEPT_ITEMS, TRADE_WORDS
 from orderbook.switch import Stamped
 
 # Events that are kept unread at most; older ones are forgotten.
 _MOST_EVENTS = 1 << 20
 _TRADE = int(Action.TRADE)
-_SIDES = ("buy", "sell", "")
 
-Trades = Callable[[Sequence[bytes]], object]
+Trades = Callable[[bytes], object]
 
 
 class Tape:
-    """Hands the trades of instruments to those who listen; costs nothing while nobody does."""
+    """Hands the trades of instruments, of which there are `count`, to those who listen; costs nothing while
+    nobody does.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
+        self._count = count
         self._listeners: dict[int, list[Trades]] = {}
         self._noted: deque[np.ndarray] = deque()
         self._events = 0
@@ -37,7 +40,7 @@ class Tape:
             self._events -= len(self._noted.popleft())
 
     def listen(self, instrument: int, listener: Trades) -> None:
-        """`listener` gets the trades of an instrument from now on, each encoded, when `tell` is called."""
+        """`listener` gets the trades of an instrument from now on, as `Frame.trades`, at each `tell`."""
         self._listeners.setdefault(instrument, []).append(listener)
 
     def unlisten(self, instrument: int, listener: Trades) -> None:
@@ -46,34 +49,55 @@ class Tape:
         listeners.remove(listener)
         if not listeners:
             del self._listeners[instrument]
+        if not self._listeners:
+            self._taken()
 
     def tell(self) -> None:
         """Hand on the trades of what was noted, of each instrument the newest."""
-        noted, self._noted, self._events = self._noted, deque(), 0
-        found, missing = [], dict.fromkeys(self._listeners, KEPT_ITEMS)
-        # From the newest on, so that of very many only the end is read.
-        while noted and missing:
-            part = noted.pop()
-            trades = part.take(np.flatnonzero(part["action"] == _TRADE))
-            found.append(trades)
-            for index in list(missing) if len(trades) else ():
-                missing[index] -= int(np.count_nonzero(trades["instrument"] == index))
-                if missing[index] <= 0:
-                    del missing[index]
-        if not any(map(len, found)):
+        noted, listened = self._taken(), list(self._listeners)
+        if not noted:
             return
-        trades = np.concatenate(found[::-1])
-        for index, listeners in self._listeners.items():
-            own = trades.take(np.flatnonzero(trades["instrument"] == index)[-KEPT_ITEMS:])
-            if len(own):
-                told = each_encoded(_trades(own))
-                for listener in listeners:
-                    listener(told)
+        places = np.full(self._count, -1)
+        places[listened] = range(len(listened))
+        room = np.full(len(listened), KEPT_ITEMS)
+        out = np.empty((len(listened), KEPT_ITEMS, TRADE_WORDS), np.int64)
+        # From the newest on, so that of very many only the end is read.
+        while noted and _read(_plain(noted.pop()), places, room, out):
+            pass
+        for index, left, trades in zip(listened, room.tolist(), out, strict=True):
+            if left < KEPT_ITEMS:
+                for listener in self._listeners[index]:
+                    listener(trades[left:].tobytes())
+
+    def warm_up(self) -> None:
+        """Compile what reads events."""
+        nothing = np.zeros(0, np.int64)
+        _read(np.zeros(0, EVENT), nothing, nothing, np.empty((0, 0, 0), np.int64))
+
+    def _taken(self) -> deque[np.ndarray]:
+        noted, self._noted, self._events = self._noted, deque(), 0
+        return noted
 
 
-def _trades(events: np.ndarray) -> list[tuple[str, int, int, str]]:
-    """Time, ticks, lots and the aggressor's side of TRADE events."""
-    times = np.where(events["exchange_time"] != 0, events["exchange_time"], events["receive_time"])
-    sides = np.minimum(events["side"], len(_SIDES) - 1)
-    columns = (times.tolist(), events["price"].tolist(), events["volume"].tolist(), sides.tolist())
-    return [(str(t), price, lots, _SIDES[side]) for t, price, lots, side in zip(*columns, strict=True)]
+def _plain(events: np.ndarray) -> np.ndarray:
+    """Events as compiled code takes them."""
+    return events if events.flags.c_contiguous and events.flags.writeable else events.copy()
+
+
+@jit()
+def _read(events: np.ndarray, places: np.ndarray, room: np.ndarray, out: np.ndarray) -> bool:
+    """Writes trades, the newest first, into int64 out[place, room, words] from the end on.
+
+    places: int64[instruments], -1 for those that nobody listens to. room: int64[places], what is left of
+    `out`. Returns whether anything is.
+    """
+    for i in range(len(events) - 1, -1, -1):
+        event = events[i]
+        if event.action == _TRADE and 0 <= event.instrument < len(places):
+            place = places[event.instrument]
+            if place >= 0 and room[place] > 0:
+                room[place] -= 1
+                trade = out[place, room[place]]
+                trade[0] = event.exchange_time if event.exchange_time != 0 else event.receive_time
+                trade[1], trade[2], trade[3] = event.price, event.volume, event.side
+    return bool(np.any(room > 0))

@@ -1,0 +1,154 @@
+"""What a monitor does in the engine's thread: trades that are read, whose turn it is, what is logged."""
+
+import json
+import logging
+import socket
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orderbook.events import EVENT, Action, Side
+from orderbook.monitor import serving, tape
+from orderbook.monitor.letters import (
+    KEPT_ITEMS,
+    Close,
+    Command,
+    Frame,
+    Logged,
+    Open,
+    newest_trades,
+    packed,
+    trades_encoded,
+)
+from orderbook.monitor.mailbox import Mailbox
+from orderbook.monitor.publisher import Publisher
+from orderbook.monitor.requests import Topic
+from orderbook.monitor.share import Share
+from orderbook.monitor.tape import Tape
+from orderbook.switch import Stamped
+
+_INSTRUMENTS = 3
+_EVENT = st.tuples(st.integers(0, _INSTRUMENTS), st.booleans(), st.integers(1, 3), st.booleans())
+_STEP = st.one_of(
+    st.tuples(st.just("note"), st.lists(st.lists(_EVENT, max_size=5), max_size=3)),
+    st.tuples(st.sampled_from(["listen", "unlisten"]), st.integers(0, _INSTRUMENTS - 1)),
+    st.tuples(st.just("tell"), st.none()),
+)
+_KEPT = 4
+
+
+def events_of(told: list[tuple[int, bool, int, bool]], clock: Iterator[int]) -> np.ndarray:
+    """Trades and others, of instruments that there are and of one that there is not."""
+    events = np.zeros(len(told), EVENT)
+    for event, (instrument, trades, side, received) in zip(events, told, strict=True):
+        event["instrument"], event["side"] = instrument, side - 1
+        event["action"] = Action.TRADE if trades else Action.EXECUTE
+        event["price"], event["volume"] = -7 * instrument, 2 * side
+        event["receive_time" if received else "exchange_time"] = next(clock)
+    return events
+
+
+def text_of(event: np.void) -> list[object]:
+    side = {Side.BID: "buy", Side.ASK: "sell"}.get(int(event["side"]), "")
+    return [str(max(event["exchange_time"], event["receive_time"])), event["price"], event["volume"], side]
+
+
+@given(st.lists(_STEP, max_size=30))
+def test_a_tape_tells_the_newest_trades_of_each_instrument(steps: list[tuple[str, object]]) -> None:
+    clock = iter(range(1, 10**6))
+    found: dict[int, list[object]] = defaultdict(list)
+    wanted: dict[int, list[object]] = defaultdict(list)
+    waiting: dict[int, list[object]] = defaultdict(list)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tape, "KEPT_ITEMS", _KEPT)
+        one, heard = Tape(_INSTRUMENTS), {}
+        for kind, told in [*steps, ("tell", None)]:
+            match kind, told:
+                case "note", list(parts):
+                    arrays = [events_of(part, clock) for part in parts]
+                    arrays = [array[::-1] if len(array) == 2 else array for array in arrays]
+                    one.note([Stamped(0, 0, array) for array in arrays])
+                    for event in (event for array in arrays for event in array):
+                        if event["action"] == Action.TRADE and heard:
+                            waiting[int(event["instrument"])].append(text_of(event))
+                case "listen", int(place) if place not in heard:
+                    heard[place] = lambda data, place=place: found[place].extend(
+                        json.loads(item) for item in trades_encoded(data)
+                    )
+                    one.listen(place, heard[place])
+                case "unlisten", int(place) if place in heard:
+                    one.unlisten(place, heard.pop(place))
+                    if not heard:
+                        waiting.clear()
+                case "tell", _:
+                    one.tell()
+                    for place in heard:
+                        wanted[place] += waiting[place][-_KEPT:]
+                    waiting.clear()
+    assert {place: told for place, told in found.items() if told} == {
+        place: told for place, told in wanted.items() if told
+    }
+
+
+def test_trades_of_frames_that_nobody_took_are_kept_to_a_bound() -> None:
+    topic, row = Topic("book"), np.arange(4 * (KEPT_ITEMS + 3)).reshape(-1, 4)
+    one, two = (Frame(topic, b"", {}, part.tobytes()) for part in (row[:10], row[10:]))
+    assert two.after(one).trades == row[-KEPT_ITEMS:].tobytes() == newest_trades(row.tobytes())
+
+
+class Counted:
+    """A source that takes a millisecond to find nothing new."""
+
+    def __init__(self, own: list[float]) -> None:
+        self.own, self.turns = own, 0
+
+    def frame(self) -> None:
+        self.turns += 1
+        self.own[0] += 0.001
+
+    def close(self) -> None:
+        pass
+
+
+def test_commands_without_end_do_not_keep_frames_waiting() -> None:
+    now, own = [0.0], [0.0]
+    line, server = socket.socketpair()
+    topic, other = Topic("status"), Topic("notes")
+    watched = Counted(own)
+
+    def opened(_: Topic) -> Counted:
+        own[0] += 0.001
+        return Counted(own)
+
+    share = Share(lambda: 0.0, lambda: now[0], lambda: own[0])
+    publisher = Publisher(Mailbox(line), {"status": lambda _: watched, "notes": opened}, print, share)
+    asked: list[Command] = [Open(topic), *[Open(other), Close(other)] * 200]
+    server.sendall(b"".join(map(packed, asked)))
+    for _ in range(100):
+        now[0] += 0.05
+        own[0] += 0.05
+        publisher.step()
+    # About half of the share of 100 steps, which is 100 ms, or more.
+    assert watched.turns > 40
+    assert publisher._commands
+    line.close()
+    server.close()
+
+
+def test_what_clients_bring_about_does_not_fill_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, told = [100.0], []
+    monkeypatch.setattr(serving.time, "monotonic", lambda: now[0])
+    log = serving.RunLog(told.append)
+    for number in range(20):
+        now[0] += 0.125
+        log.emit(logging.makeLogRecord({"msg": f"refused {number}", "levelno": logging.ERROR}))
+    assert [letter.text for letter in told] == [
+        "refused 0",
+        "refused 8 (7 messages before it were left out)",
+        "refused 16 (7 messages before it were left out)",
+    ]
+    assert isinstance(told[0], Logged) and told[0].level == logging.ERROR
