@@ -184,6 +184,7 @@ def test_rewritten_or_not_the_answer_is_the_same(
     [
         ("SELECT nope FROM total", 'Referenced column "nope" not found', 1, 8),
         ("SELECT *\nFROM totals", "no view or relation is named 'totals'; did you mean 'total'", 2, 6),
+        ("SELECT *\nFROM main.total", "no view or relation is named 'total'; leave out its schema", 2, 6),
         ("SELECT 'é',\n 1 + FROM", "syntax error", 2, 6),
         ("DROP VIEW total", "only a SELECT", 1, 1),
         ("COPY total TO '/tmp/x.csv'", "only a SELECT", 1, 1),
@@ -201,6 +202,14 @@ def test_what_is_wrong_is_one_line_with_its_place(
     error = caught.value
     assert message in error.message and "\n" not in str(error)
     assert (error.line, error.column) == (line, column) or not line
+
+
+def test_parameters_stand_outside_of_text_and_comments(program: CompiledProgram) -> None:
+    text = r"""SELECT ':least', E'\':least', $$:least$$, $a$$$:least$a$, ':least'::TEXT, ":least",
+        /* :least */ :least, $least -- :least
+        FROM (SELECT 1 AS ":least")"""
+    given = engine_of(program, []).query(text).row(0)
+    assert given == (":least", "':least", ":least", "$$:least", ":least", 1, 3, 3)
 
 
 def test_rows_that_are_not_kept_are_named_with_what_can_be_asked(program: CompiledProgram) -> None:

@@ -26,7 +26,9 @@ from .snapshot import table_schema
 _DIALECT = "duckdb"
 # Text in quotes, comments, casts, or a parameter.
 _PARAMETER = re.compile(
-    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/|::|[:$]([A-Za-z_]\w*)""", re.DOTALL
+    r"""\b[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|(?P<dollar>\$\w*\$).*?(?P=dollar)"""
+    r"""|--[^\n]*|/\*.*?\*/|::|[:$](?P<name>[A-Za-z_]\w*)""",
+    re.DOTALL,
 )
 
 
@@ -98,7 +100,7 @@ class QueryPlanner:
         used: dict[str, Parameter] = {}
 
         def written(match: re.Match[str]) -> str:
-            name = match[1]
+            name = match["name"]
             if name not in self._program.parameters:
                 return match[0]
             used[name] = self._program.parameters[name]
@@ -111,7 +113,8 @@ class QueryPlanner:
         found = re.match(r"Table with name (\S+) does not exist", error.message)
         if not found:
             return error
-        what = f"no view or relation is named {found[1]!r}; {suggestion(found[1], self._known)}"
+        near = "leave out its schema" if found[1] in self._known else suggestion(found[1], self._known)
+        what = f"no view or relation is named {found[1]!r}; {near}"
         return SqlError(what, error.line, error.column)
 
     def _rewritten(self, sql: str) -> tuple[str, tuple[str, ...]] | None:
