@@ -48,13 +48,12 @@ def assemble(configuration: Configuration) -> Assembly:
             if not any(view in names for names in declared.values()):
                 file = _view_of_strategy(configuration, strategy.name, view)
                 declared[file] = declared_views(file)
-    program = compile_views(
-        list(declared), configuration.parameters, Dictionary(), configuration.engine.materialize
-    )
+    files = with_read(configuration, declared)
+    program = compile_views(files, configuration.parameters, Dictionary(), configuration.engine.materialize)
     conditions = [watch.when for s in strategies for watch in watches_of(s.kind) if watch.when]
     texts = [*(view.sql for view in program.catalog.views), *(f"SELECT {c}" for c in conditions)]
     configuration.check_parameters(parameters_of(texts))
-    return Assembly(configuration, tuple(declared), program, shown, strategies)
+    return Assembly(configuration, tuple(files), program, shown, strategies)
 
 
 def use_cache(configuration: Configuration) -> None:
@@ -71,15 +70,44 @@ def parameters_of(texts: Iterable[str]) -> set[str]:
 
 def declared_views(file: Path) -> tuple[str, ...]:
     """The names of the views that a file declares. Raises SqlError, SourceError where it cannot be read."""
+    views = (tree for tree in _trees(file) if not isinstance(tree, CreateRelation))
+    return tuple(tree.this.name.lower() if isinstance(tree, CreateView) else _name(file) for tree in views)
+
+
+def with_read(configuration: Configuration, files: Iterable[Path]) -> list[Path]:
+    """Files, and those on the search path with views that are read and that none of them declares.
+
+    A name that no file declares is left to the compiler, which says where it stands. Raises as
+    `declared_views`.
+    """
+    found = list(files)
+    there = {name for file in found for name in declared_views(file)}
+    # It grows meanwhile: what is read may read others.
+    for file in found:
+        for name in _names_read(file):
+            if name not in there and (other := _file_that_declares(configuration, name)) is not None:
+                there.update(declared_views(other))
+                found.append(other)
+    return found
+
+
+def _trees(file: Path) -> list[exp.Expr]:
     try:
         sql = file.read_text("utf-8")
     except OSError as error:
         raise SourceError(f"{file}: cannot read: {error.strerror}; check the path") from None
     except UnicodeDecodeError:
         raise SourceError(f"{file}: not a text in UTF-8; save it as UTF-8") from None
-    trees = [statement.tree for statement in parse(str(file), sql)]
-    views = (tree for tree in trees if not isinstance(tree, CreateRelation))
-    return tuple(tree.this.name.lower() if isinstance(tree, CreateView) else _name(file) for tree in views)
+    return [statement.tree for statement in parse(str(file), sql)]
+
+
+def _names_read(file: Path) -> list[str]:
+    """What the queries of a file read and it does not declare, in the order of the text."""
+    trees = _trees(file)
+    own = {tree.this.name.lower() for tree in trees if isinstance(tree, CreateRelation | CreateView)}
+    own |= {cte.alias.lower() for tree in trees for cte in tree.find_all(exp.CTE)}
+    read = (table.name.lower() for tree in trees for table in tree.find_all(exp.Table))
+    return [name for name in dict.fromkeys(read) if name not in own]
 
 
 def view_files(configuration: Configuration) -> list[Path]:
@@ -113,10 +141,23 @@ def _name(file: Path) -> str:
 
 
 def _view_of_strategy(configuration: Configuration, strategy: str, view: str) -> Path:
+    try:
+        return _file_of_view(configuration, view)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"strategy {strategy} looks at view {view!r}: {error}") from None
+
+
+def _file_that_declares(configuration: Configuration, view: str) -> Path | None:
+    try:
+        file = _file_of_view(configuration, view)
+    except ConfigurationError:
+        return None
+    return file if view in declared_views(file) else None
+
+
+def _file_of_view(configuration: Configuration, view: str) -> Path:
+    """The file on the search path that is there for a view: one that is named itself, or is named as it."""
     for file in filter(Path.is_file, configuration.views.paths):
         if view in declared_views(file):
             return file
-    try:
-        return configuration.view_file(view)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"strategy {strategy} looks at view {view!r}: {error}") from None
+    return configuration.view_file(view)

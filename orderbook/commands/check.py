@@ -1,12 +1,12 @@
 """`orderbook check`: everything that can be wrong before a run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from engine.plan.describe import warnings
 from engine.plan.planner import plan
 from feeds.source import open_source
-from orderbook.assembly import assemble, view_files
+from orderbook.assembly import assemble, declared_views, view_files, with_read
 from orderbook.configuration import Configuration, load_configuration
 from orderbook.feed_options import FileFeed
 from orderbook.gate import GatedEngine
@@ -24,14 +24,11 @@ def check(config: Path | None) -> None:
     configuration = load_configuration(config)
     print(f"configuration {config or 'by default'}: fine")
     assembly = assemble(configuration)
-    print(*_views(assembly.program), sep="\n")
+    print(*_views(assembly.program, [view.name for view in assembly.program.catalog.views]), sep="\n")
+    parameters, materialize = configuration.parameters, configuration.engine.materialize
     for file in _other_files(configuration, assembly.files):
-        print(
-            *_views(
-                compile_views([file], configuration.parameters, materialize=configuration.engine.materialize)
-            ),
-            sep="\n",
-        )
+        program = compile_views(with_read(configuration, [file]), parameters, materialize=materialize)
+        print(*_views(program, declared_views(file)), sep="\n")
     # Subscribing binds the conditions; the interpreter compiles nothing.
     StrategyHost(GatedEngine(assembly.program, "interpreter"), None, Instruments(()), assembly.strategies)
     for strategy in assembly.strategies:
@@ -42,9 +39,9 @@ def check(config: Path | None) -> None:
         print(f"feed {feed.source if isinstance(feed, FileFeed) else feed.kind}: fine")
 
 
-def _views(program: CompiledProgram) -> Iterator[str]:
-    for view in program.catalog.views:
-        yield f"view {view.name}: fine"
+def _views(program: CompiledProgram, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        yield f"view {name}: fine"
     for warning in warnings(plan(program.program)):
         yield f"  warning: {warning}"
 

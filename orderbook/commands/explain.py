@@ -7,7 +7,7 @@ from pathlib import Path
 from engine.memory_budget import within_budget
 from engine.plan.statistics import read_statistics
 from feeds.source import open_sources
-from orderbook.assembly import assemble, declared_views, shown_views, view_files
+from orderbook.assembly import assemble, declared_views, shown_views, view_files, with_read
 from orderbook.change_rows import check_relations
 from orderbook.commands.common import assembled, configured, warm_up
 from orderbook.commands.replay import apply_all
@@ -35,7 +35,7 @@ def explain(view: str, stage: str | None, config: Path | None, settings: Sequenc
             budgeted = within_budget(program, options.memory_budget, statistics)
             program, statistics, note = budgeted.program, budgeted.statistics, f"\n{budgeted}\n"
     else:
-        program = compile_views([file], parameters, materialize=options.materialize)
+        program = compile_views(with_read(configuration, [file]), parameters, materialize=options.materialize)
     text = explained(program, name, stage, statistics) + (note if stage is None else "")
     print(text, end="" if text.endswith("\n") else "\n")
     if stage == "spark" and file in map(configuration.view_file, configuration.run.views):
