@@ -162,6 +162,21 @@ def test_a_rule_alerts(page, monitored):
     page.until("!document.getElementById('banner').hidden")
 
 
+def test_a_condition_is_as_sql_s_where_a_value_is_null(page):
+    told = {
+        "not (a > 1 or b > 1)": False,
+        "not (a > 1 and b > 1)": True,
+        "a > 1 or b = 0": True,
+        "a > 1 and b = 0": False,
+        "not a > 1": False,
+        "not b > 1 and not c": True,
+    }
+    load = "import('/static/core/condition.js').then(({ condition }) => { window.held = %s.map(%s); })"
+    page.evaluate(load % (json.dumps([*told]), "text => condition(text).holds({ a: null, b: 0, c: false })"))
+    page.until("window.held !== undefined")
+    assert page.evaluate("window.held") == [*told.values()]
+
+
 def test_why_of_an_alert_in_the_log(page, monitored, pictures):
     rule = {"name": "odd", "view": "depth", "when": "bid_orders % 2 = 1"}
     with monitored.client() as client:

@@ -55,10 +55,10 @@ export class Alerts extends Emitter {
     try {
       const { rules } = await this.#connection.request({ op: "rules" });
       this.#server = rules.map((rule) => ({ ...rule, from: "server" }));
-      this.emit("rules");
     } catch {
       this.#server = [];
     }
+    this.emit("rules");
   }
 
   /** Lets a sound be heard, from a click on: browsers allow none before. */

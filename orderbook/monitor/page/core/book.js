@@ -4,6 +4,8 @@ import { COLUMN, History } from "./history.js";
 
 const TRADES = 4000;
 const FILLS = 200;
+/** Prices of which is known what was traded there. */
+const PRICES = 20_000;
 /** Milliseconds over which a level's change is counted. */
 export const WINDOW = 5000;
 
@@ -20,7 +22,6 @@ export class Book {
     this.trades = [];
     this.lastTrade = { buy: new Map(), sell: new Map() };
     this.volume = new Map();
-    this.mostVolume = 0;
     this.fills = [];
     this.orders = [];
     this.hadOrders = false;
@@ -30,7 +31,6 @@ export class Book {
     this.time = 0;
     this.timeText = "";
     this.frames = 0;
-    this.received = 0;
     this.history = new History();
   }
 
@@ -52,7 +52,6 @@ export class Book {
   take(frame, now, first = false) {
     this.time = milliseconds(frame.time);
     this.timeText = frame.time;
-    this.received = now;
     this.frames++;
     this.state = frame.state;
     this.reason = frame.reason;
@@ -95,16 +94,14 @@ export class Book {
   #trade([time, ticks, lots, side], now) {
     const at = this.#shownAt(time, now);
     this.trades.push({ time: milliseconds(time), text: time, ticks, lots, side, shown: at });
-    const total = (this.volume.get(ticks) ?? 0) + lots;
-    this.volume.set(ticks, total);
-    this.mostVolume = Math.max(this.mostVolume, total);
+    keep(this.volume, ticks, (this.volume.get(ticks) ?? 0) + lots);
     const last = this.lastTrade[side === "sell" ? "sell" : "buy"];
     const before = last.get(ticks);
     // Trades at one price in one breath are one sweep to the eye.
     if (before && at - before.at < 300) {
       before.lots += lots;
       before.at = at;
-    } else last.set(ticks, { lots, at, side });
+    } else keep(last, ticks, { lots, at, side });
   }
 
   /** Lots by which each level of `side` changed within WINDOW other than by trades: stacked above 0, pulled below. */
@@ -131,6 +128,13 @@ export class Book {
     for (const ticks of found.keys()) if (outward * (ticks - reach) > 0) found.delete(ticks);
     return found;
   }
+}
+
+/** Puts a price where it is the last to be forgotten. */
+function keep(prices, ticks, value) {
+  prices.delete(ticks);
+  prices.set(ticks, value);
+  if (prices.size > PRICES) prices.delete(prices.keys().next().value);
 }
 
 /** What is newer than all of `known`, where only that is wanted. */

@@ -55,13 +55,13 @@ class Parser {
 
   either() {
     let left = this.#both();
-    while (this.#take("or")) left = joined(left, this.#both(), (a, b) => a === true || b === true);
+    while (this.#take("or")) left = joined(left, this.#both(), (a, b) => decided(true, truth(a), truth(b)));
     return left;
   }
 
   #both() {
     let left = this.#not();
-    while (this.#take("and")) left = joined(left, this.#not(), (a, b) => a === true && b === true);
+    while (this.#take("and")) left = joined(left, this.#not(), (a, b) => decided(false, truth(a), truth(b)));
     return left;
   }
 
@@ -108,6 +108,11 @@ const joined = (left, right, act) => (row) => act(left(row), right(row));
 
 /** As in SQL, what is compared with nothing is neither true nor false. */
 const known = (act) => (a, b) => (a === null || b === null ? null : act(a, b));
+
+const truth = (value) => (value === null ? null : value === true);
+
+/** What one side alone decides, true of OR and false of AND; else nothing is known where a side is nothing. */
+const decided = (alone, a, b) => (a === alone || b === alone ? alone : a === null || b === null ? null : !alone);
 
 /** A row as conditions read it: decimals in text become numbers. */
 export function rowOf(columns, values) {

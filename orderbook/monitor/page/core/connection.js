@@ -30,6 +30,7 @@ export class Connection extends Emitter {
     this.received = performance.now();
     this.messages = 0;
     this.bytes = 0;
+    /** Why the server ended the connection before. */
     this.problem = "";
     setInterval(() => this.#check(), CHECK);
     addEventListener("online", () => this.#retryNow());
@@ -94,6 +95,7 @@ export class Connection extends Emitter {
     socket.addEventListener("open", () => {
       if (socket !== this.#socket) return;
       this.received = performance.now();
+      this.problem = "";
       this.#receivers.clear();
       for (const subscription of this.#subscriptions) this.#begin(subscription);
     });
@@ -129,7 +131,7 @@ export class Connection extends Emitter {
         subscription.first = false;
         subscription.receive(message, first);
       }
-    } else if (message.type === "error" && message.id === null) this.problem = message.error;
+    }
   }
 
   #lost() {

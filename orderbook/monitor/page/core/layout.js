@@ -193,7 +193,7 @@ export class Layout {
       event.preventDefault();
       let last = event[along];
       const box = element.parentElement.getBoundingClientRect();
-      const whole = this.#whole(element.parentElement, kind);
+      const whole = this.#whole(element.parentElement);
       const moved = (now) => {
         move(((now[along] - last) / (kind === "vertical" ? box.width : box.height)) * whole);
         last = now[along];
@@ -203,14 +203,13 @@ export class Layout {
         save("layout", this.#columns);
       };
       element.addEventListener("pointermove", moved);
-      element.addEventListener("pointerup", end, { once: true });
-      element.addEventListener("pointercancel", end, { once: true });
+      element.addEventListener("lostpointercapture", end, { once: true });
     });
     element.addEventListener("keydown", (event) => {
       const way = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
       if (!way) return;
       event.preventDefault();
-      move(way * 0.02 * this.#whole(element.parentElement, kind));
+      move(way * 0.02 * this.#whole(element.parentElement));
       save("layout", this.#columns);
     });
     element.sizes = [before, after];

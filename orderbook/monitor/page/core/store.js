@@ -25,7 +25,6 @@ export class Store extends Emitter {
     this.book = null;
     this.status = null;
     this.notes = [];
-    this.noteCount = 0;
     this.problem = "";
     /** ns that each view takes for an event, once that was measured. */
     this.costs = null;
@@ -34,7 +33,7 @@ export class Store extends Emitter {
       this.status = frame;
       this.emit("status", frame);
     });
-    connection.subscribe({ topic: "notes" }, (frame) => this.#notes(frame.notes));
+    connection.subscribe({ topic: "notes" }, (frame, first) => this.#notes(frame.notes, first));
   }
 
   /** The names of all views, as the engine tells them. */
@@ -99,12 +98,11 @@ export class Store extends Emitter {
     return book;
   }
 
-  #notes(given) {
+  #notes(given, first) {
     // A new connection begins with all notes that the server kept, of which some are here already.
-    const known = new Set(this.notes.slice(-NOTES).map((note) => JSON.stringify(note)));
-    const notes = given.filter((note) => !known.has(JSON.stringify(note)));
+    const known = new Set(first ? this.notes.map((note) => JSON.stringify(note)) : []);
+    const notes = known.size ? given.filter((note) => !known.has(JSON.stringify(note))) : given;
     if (!notes.length) return;
-    this.noteCount += notes.length;
     this.notes.push(...notes);
     if (this.notes.length > NOTES) this.notes.splice(0, this.notes.length - NOTES);
     this.emit("notes", notes);

@@ -1,5 +1,5 @@
 /** The header: instruments, health that is always in sight, and what concerns the whole page. */
-import { fillChoice, make, setText, toggle } from "./dom.js";
+import { fillChoice, make, setText } from "./dom.js";
 import { bytes, count, duration } from "./format.js";
 import { keyOf } from "./store.js";
 import { chooseTheme, chosenTheme } from "./theme.js";
@@ -77,12 +77,12 @@ export class Strip {
   }
 
   #look() {
-    const { state, silence } = this.#connection;
+    const { state, silence, problem } = this.#connection;
     const seconds = `${(silence / 1000).toFixed(silence < 10_000 ? 1 : 0)} s`;
     const text = { live: "live", connecting: "connecting", stale: `stale ${seconds}`, disconnected: `disconnected ${seconds}` }[state];
     setText(this.#link, text);
     this.#link.className = `badge ${state === "live" ? "good" : state === "connecting" ? "" : "bad"}`;
-    this.#link.title = state === "live" ? "Frames arrive" : "What is shown is not now; the page keeps trying";
+    this.#link.title = state === "live" ? "Frames arrive" : `${problem ? `${problem}; ` : ""}what is shown is not now, the page keeps trying`;
     document.documentElement.dataset.connection = state;
     document.title = state === "live" || state === "connecting" ? `${this.#store.book?.symbol ?? ""} Orderbook`.trim() : `⚠ ${state} Orderbook`;
     if (state !== "live") this.#store.emit("book", this.#store.book);

@@ -9,7 +9,7 @@ export class Gestures {
   #wheel = 0;
   #spread = null;
 
-  /** acts: window(), newest(), scene(), point(place or null), changed(), recentre(), freeze(). */
+  /** acts: window(), newest(), scene(), point(place or null), changed(), recentre(). */
   constructor(canvas, acts) {
     this.#canvas = canvas;
     this.#acts = acts;

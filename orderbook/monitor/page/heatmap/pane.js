@@ -43,7 +43,6 @@ export class HeatPane extends Pane {
       },
       changed: () => this.#moved(),
       recentre: () => this.recentre(),
-      freeze: () => this.freeze(),
     });
     const recolour = () => {
       const { heat0, heat1, heat2, heat3, heat4, raised } = theme.colours;

@@ -199,7 +199,7 @@ export class LadderPane extends Pane {
     const { values } = this.#settings;
     const groups = GROUPS.map((group) => [group, group === 1 ? "1 tick" : `${group} ticks`]);
     this.#group = choice("Price grouping", groups, 1, (value) => this.#setGroup(Number(value)), "ladder-group");
-    this.#empty = toggle("Hide empty", "Hide prices without orders (E)", values.hideEmpty, () => this.toggleEmpty());
+    this.#empty = toggle("Hide empty", "Hide prices without orders (N)", values.hideEmpty, () => this.toggleEmpty());
     this.#auto = toggle("Auto", "Recentre when the market nears the edge, unless the pointer is on the ladder (A)", values.auto, () => this.toggleAuto());
     const centre = make("button", { type: "button", title: "Recentre (Space or C)", onclick: () => this.recentre(), "data-testid": "recentre" }, "Centre");
     this.bar.append(this.#group, centre, this.#auto.element, this.#empty.element, this.#columnMenu());

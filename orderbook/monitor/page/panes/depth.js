@@ -60,7 +60,7 @@ export class DepthPane extends Pane {
     const height = canvas.height - FOOT;
     const low = book.middle - this.#reach;
     const across = (ticks) => ((ticks - low) / (2 * this.#reach)) * width;
-    const sides = [cumulated(book.bids, low), cumulated(book.asks, book.middle + this.#reach)];
+    const sides = [cumulated(book.bids, (ticks) => ticks >= low), cumulated(book.asks, (ticks) => ticks <= book.middle + this.#reach)];
     const most = Math.max(1, ...sides.map((steps) => (steps.length ? steps[steps.length - 1][1] : 0)));
     const up = (lots) => height - (lots / most) * (height - HEAD);
     context.font = `11px ${theme.numbers}`;
@@ -174,12 +174,12 @@ export class DepthPane extends Pane {
   }
 }
 
-/** [ticks, lots up to there] from the touch to `limit`. */
-function cumulated(levels, limit) {
+/** [ticks, lots up to there] from the touch on, of what is in sight. */
+function cumulated(levels, inSight) {
   const steps = [];
   let total = 0;
   for (const [ticks, lots] of levels) {
-    if (levels[0][0] <= limit ? ticks > limit : ticks < limit) break;
+    if (!inSight(ticks)) break;
     total += lots;
     steps.push([ticks, total]);
   }
