@@ -151,6 +151,7 @@ class DurableRun:
         """Apply the log again; how many items there were, and how many with callbacks."""
         host = self.pipeline.host
         known = {one: index for index, one in enumerate(self.pipeline.instruments)}
+        numbering = journal.Renumbering(known, own)
         items = repeated = 0
         self._states = past.states
         self.clock.last = self._stamp = max(past.completed, 0)
@@ -159,7 +160,7 @@ class DurableRun:
             entry = journal.entry_of(record)
             self.clock.last = max(self.clock.last, record.stamp)
             if isinstance(entry, Known):
-                own = entry.instruments
+                numbering.name(entry.instruments)
             elif isinstance(entry, EpochEnd):
                 self.epoch = entry.number
             elif isinstance(entry, Stamped | Lifecycle):
@@ -168,7 +169,7 @@ class DurableRun:
                 items += 1
                 repeated += not host.silent
                 if isinstance(entry, Stamped):
-                    entry = journal.with_instruments(entry, own, known)
+                    entry = numbering.of(entry)
                 self._apply(entry, past.requests.get(entry.stamp, ()))
         if host.silent:
             self._wake(past)

@@ -153,14 +153,29 @@ def _entry(record: Record) -> Entry:
             return Lifecycle(stamp, bool(way))
 
 
-def with_instruments(
-    entry: Stamped, own: Sequence[Instrument], known: Mapping[Instrument, int]
-) -> Stamped:
-    """An entry whose events have the instruments' indexes of this run instead of the log's."""
-    if not isinstance(entry.item, np.ndarray):
-        return entry
-    events = entry.item.copy()
-    indexes = np.array([known[one] for one in own] or [-1], np.int32)
-    inside = (events["instrument"] >= 0) & (events["instrument"] < len(own))
-    events["instrument"] = np.where(inside, indexes[np.where(inside, events["instrument"], 0)], -1)
-    return replace(entry, item=events)
+class Renumbering:
+    """Gives a log's events the indexes that instruments have in this run instead of the log's.
+
+    known: the run's, which may grow. own: the instruments as the log has named them last.
+    """
+
+    def __init__(self, known: Mapping[Instrument, int], own: Sequence[Instrument] = ()) -> None:
+        self._known = known
+        self.name(own)
+
+    def name(self, own: Sequence[Instrument]) -> None:
+        """Takes in what the log says of the events that follow."""
+        self.own = tuple(own)
+        self._indexes: np.ndarray | None = None
+
+    def of(self, entry: Stamped) -> Stamped:
+        """An entry with the run's indexes, -1 for instruments that the log has not named."""
+        if not isinstance(entry.item, np.ndarray):
+            return entry
+        if self._indexes is None:
+            self._indexes = np.array([*(self._known[one] for one in self.own), -1], np.int32)
+        events = entry.item.copy()
+        places = events["instrument"]
+        named = (places >= 0) & (places < len(self.own))
+        events["instrument"] = self._indexes[np.where(named, places, -1)]
+        return replace(entry, item=events)

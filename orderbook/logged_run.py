@@ -44,15 +44,14 @@ class LoggedRun:
         return (self._position - self._start) / self._bytes
 
     def __iter__(self) -> Iterator[Stamped | Lifecycle]:
-        known = {one: index for index, one in enumerate(self.instruments)}
-        own: tuple[Instrument, ...] = ()
+        numbering = journal.Renumbering({one: index for index, one in enumerate(self.instruments)})
         self.counts.clear()
         for entry in self._entries():
             self.counts[type(entry).__name__.lower()] += 1
             if isinstance(entry, Known):
-                own = entry.instruments
+                numbering.name(entry.instruments)
             elif isinstance(entry, Stamped):
-                yield journal.with_instruments(entry, own, known)
+                yield numbering.of(entry)
             elif isinstance(entry, Lifecycle):
                 yield entry
 

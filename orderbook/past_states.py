@@ -74,15 +74,15 @@ class PastRun:
     def items(self, version: Version) -> Iterator[Stamped | Lifecycle]:
         """What was stamped up to a version, to be applied by `apply`."""
         known = {one: index for index, one in enumerate(self.pipeline.instruments)}
-        own = self.own
+        numbering = journal.Renumbering(known, self.own)
         for _, record in _reader(self.configuration, self.first).read():
             entry = journal.entry_of(record)
             if isinstance(entry, Known):
-                own = entry.instruments
+                numbering.name(entry.instruments)
             elif isinstance(entry, Stamped | Lifecycle):
                 if self.place(entry) > version[:2]:
                     return
-                yield journal.with_instruments(entry, own, known) if isinstance(entry, Stamped) else entry
+                yield numbering.of(entry) if isinstance(entry, Stamped) else entry
 
     @staticmethod
     def place(entry: Stamped | Lifecycle) -> tuple[int, int]:

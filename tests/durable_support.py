@@ -187,18 +187,17 @@ def clean_replay(entries: Sequence[journal.Entry]) -> tuple[Pipeline, list[Call]
     """What a run that never crashed makes of the log: the pipeline, the calls, and each call's stamp."""
     fresh, before = pipeline(), len(Trader.calls)
     stamps: list[int] = []
-    own: tuple[Any, ...] = ()
-    known = {one: index for index, one in enumerate(INSTRUMENTS)}
+    numbering = journal.Renumbering({one: index for index, one in enumerate(INSTRUMENTS)})
     for entry in entries:
         if isinstance(entry, Known):
-            own = entry.instruments
+            numbering.name(entry.instruments)
             continue
         if not isinstance(entry, Stamped | Lifecycle):
             continue
         count = len(Trader.calls)
         fresh.host.begin_item()
         if isinstance(entry, Stamped):
-            fresh.apply_stamped(journal.with_instruments(entry, own, known))
+            fresh.apply_stamped(numbering.of(entry))
         elif entry.starts:
             fresh.start()
         else:

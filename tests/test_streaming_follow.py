@@ -22,7 +22,7 @@ from orderbook.block_log import Entry, decoded, read_entries
 from orderbook.command_line import status_of
 from orderbook.errors import SourceError, UserError
 from orderbook.journal import IDENTITY, Completed, completed_record, instruments_record, stamped_record
-from orderbook.merge import ChangeItem
+from orderbook.merge import ChangeItem, TickItem
 from orderbook.streaming import following
 from orderbook.streaming.cutting import CutSettings
 from orderbook.streaming.end_requests import request_end
@@ -229,6 +229,22 @@ def test_what_cannot_be_gone_on_with(tmp_path: Path) -> None:
         write_logged_blocks(tmp_path / "log", cut_into(tmp_path / "blocks"), lambda _: None)
     with pytest.raises(SourceError, match="no log there"):
         write_logged_blocks(tmp_path / "none", cut_into(tmp_path / "other"), lambda _: None)
+
+
+def test_a_stop_is_heeded_wherever_ticks_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "_TOGETHER", 4)
+    monkeypatch.setattr(following, "_STATE_BYTES", 1)
+    with Log.open(tmp_path / "log", IDENTITY, policy=SyncPolicy(None)) as own:
+        for stamp in range(10**15, 10**15 + 20 * STEP, STEP):
+            own.append(stamped_record(Stamped(stamp, 0, TickItem(stamp))))
+            change = Change(1, "sectors", "+", {"symbol": "one", "sector": "a"})
+            own.append(stamped_record(Stamped(stamp + 1, 3, ChangeItem("rows", [change]))))
+    follower = LogFollower(tmp_path / "log", cut_into(tmp_path / "blocks"))
+    follower.read(stopped=lambda: True)
+    assert follower.events == 2 and list((tmp_path / "blocks" / "states").glob("*"))
+    follower.read()
+    assert follower.events == 20
+    follower.close()
 
 
 def test_another_log_in_the_same_place(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from orderbook import journal
 from orderbook.backtest.relation_rows import RelationRows
 from orderbook.errors import DataError, SourceError, UserError
 from orderbook.instruments import Instrument, Instruments
-from orderbook.journal import Known
+from orderbook.journal import Known, Renumbering
 from orderbook.merge import TickItem
 from orderbook.problems import Problems
 from orderbook.streaming.cutting import BlockCutter, CutSettings, Report
@@ -70,10 +70,11 @@ class LogFollower:
     def _begin(self) -> None:
         settings, progress = self._settings, self._progress
         self.events = 0
-        self._instruments: tuple[Instrument, ...] = ()
-        self._own: tuple[Instrument, ...] = ()
+        # All that the log has named, by their places in the books.
+        self._instruments: dict[Instrument, int] = {}
+        self._numbering = Renumbering(self._instruments)
         self._counts: Counter[int] = Counter()
-        self._rows = self._fresh(())
+        self._rows = self._fresh()
         self._write(progress)
         self.logs = LoggedSwitches(
             settings.program, self._folder, settings.switches, settings.epoch, [f"log:{self._log.resolve()}"],
@@ -111,20 +112,20 @@ class LogFollower:
         """
         entries: list[Stamped] = []
         try:
-            for _, record in self._reader.read():
+            for number, (_, record) in enumerate(self._reader.read(), 1):
                 if not self._progress.begun:
                     self._write(msgspec.structs.replace(self._progress, begun=True))
                 entry = journal.entry_of(record)
                 if isinstance(entry, Known):
-                    entries = self._take(entries)
+                    self._take(entries)
                     self._know(entry.instruments)
                 elif isinstance(entry, Stamped) and isinstance(entry.item, TickItem):
-                    entries = self._take(entries)
+                    self._take(entries)
                     self._cutter.take(self._rows.tick(entry.stamp), entry.stamp)
                 elif isinstance(entry, Stamped):
                     entries.append(entry)
-                if len(entries) >= _TOGETHER:
-                    entries = self._take(entries)
+                if number % _TOGETHER == 0:
+                    self._take(entries)
                     self._save_if_due()
                     report(self.events)
                     if stopped():
@@ -149,7 +150,7 @@ class LogFollower:
         self.logs.flush()
         position, last = self._reader.position, self._cutter.last
         state = FollowState(
-            self._instruments, self._own, self._counts, self.logs.save(), self._rows.save(),
+            tuple(self._instruments), self._numbering.own, self._counts, self.logs.save(), self._rows.save(),
             self.problems, self._cutter.held, last,
         )  # fmt: skip
         save_state(self._folder / _STATES, self._settings.program, self._digest, position, state)
@@ -208,31 +209,31 @@ class LogFollower:
                 "a run keeps all of it with keep_log = true under [log]"
             )
 
-    def _fresh(self, instruments: tuple[Instrument, ...]) -> RelationRows:
+    def _fresh(self) -> RelationRows:
         try:
-            own = Instruments(instruments)
+            own = Instruments(self._instruments)
         except DataError as error:
             raise SourceError(f"{self._log}: an instrument's tick or lot changed in it: {error}") from error
         return RelationRows(self._settings.program, own, True, self._settings.resolution)
 
     def _know(self, instruments: tuple[Instrument, ...]) -> None:
-        self._own = instruments
-        added = [one for one in instruments if one not in self._instruments]
-        if added:
-            self._instruments = (*self._instruments, *added)
-            before, self._rows = self._rows, self._fresh(self._instruments)
+        self._numbering.name(instruments)
+        count = len(self._instruments)
+        for one in instruments:
+            self._instruments.setdefault(one, len(self._instruments))
+        if len(self._instruments) > count:
+            before, self._rows = self._rows, self._fresh()
             self._rows.load(before.save())
             self._rows.problems.extend(before.problems)
 
-    def _take(self, entries: list[Stamped]) -> list[Stamped]:
-        """Takes entries in; gives those that are left, which are none."""
-        if entries:
-            known = {one: index for index, one in enumerate(self._instruments)}
-            own = [journal.with_instruments(entry, self._own, known) for entry in entries]
-            part = slice_of(own, self._counts)
-            self._cutter.take(self._rows.blocks(part), part.until)
-            self.events += len(part.events) + sum(map(len, part.changes))
-        return []
+    def _take(self, entries: list[Stamped]) -> None:
+        """Takes entries in and out of the list."""
+        if not entries:
+            return
+        part = slice_of([self._numbering.of(entry) for entry in entries], self._counts)
+        self._cutter.take(self._rows.blocks(part), part.until)
+        self.events += len(part.events) + sum(map(len, part.changes))
+        entries.clear()
 
     def _save_if_due(self) -> None:
         grown = self._reader.position - self._saved
@@ -240,8 +241,10 @@ class LogFollower:
             self.save()
 
     def _load(self, state: FollowState) -> None:
-        self._instruments, self._own, self._counts = state.instruments, state.own, Counter(state.counts)
-        self._rows = self._fresh(state.instruments)
+        self._instruments = {one: place for place, one in enumerate(state.instruments)}
+        self._numbering = Renumbering(self._instruments, state.own)
+        self._counts = Counter(state.counts)
+        self._rows = self._fresh()
         self._rows.load(state.rows, state.codes)
         self._rows.problems.extend(state.problems)
         self.logs.load(state.switches)
