@@ -53,7 +53,7 @@ class Display(Protocol):
     def say(self, line: str) -> None:
         """Show a line."""
 
-    def note(self, kind: str, line: str) -> None:
+    def note(self, kind: str, line: Callable[[], str]) -> None:
         """Show a line about one of many ("callbacks", "orders"), or count it where too many come."""
 
     def refresh(self, status: str, rows: list[tuple[str, str]]) -> None:
@@ -76,7 +76,7 @@ class _Notes:
         self._shown: Counter[str] = Counter()
         self._left_out: Counter[str] = Counter()
 
-    def passing(self, kind: str, line: str) -> list[str]:
+    def passing(self, kind: str, line: Callable[[], str]) -> list[str]:
         """What to show now that this line has come."""
         lines = []
         if (second := int(time.monotonic())) != self._second:
@@ -85,7 +85,7 @@ class _Notes:
             lines = self.rest()
         if self._shown[kind] < NOTES_A_SECOND:
             self._shown[kind] += 1
-            return [*lines, line]
+            return [*lines, line()]
         self._left_out[kind] += 1
         return lines
 
@@ -107,7 +107,7 @@ class PlainDisplay:
         """See Display."""
         print(line, flush=True)
 
-    def note(self, kind: str, line: str) -> None:
+    def note(self, kind: str, line: Callable[[], str]) -> None:
         """See Display."""
         for shown in self._notes.passing(kind, line):
             self.say(shown)
@@ -132,7 +132,7 @@ class QuietDisplay:
         """See Display."""
         print(line, flush=True)
 
-    def note(self, kind: str, line: str) -> None:
+    def note(self, kind: str, line: Callable[[], str]) -> None:
         """Nothing is shown."""
 
     def refresh(self, status: str, rows: list[tuple[str, str]]) -> None:
@@ -156,7 +156,7 @@ class LiveDisplay:
         """See Display."""
         self._console.print(Text(line))
 
-    def note(self, kind: str, line: str) -> None:
+    def note(self, kind: str, line: Callable[[], str]) -> None:
         """See Display."""
         for shown in self._notes.passing(kind, line):
             self.say(shown)

@@ -162,12 +162,12 @@ class Shown:
 
     def _note_callback(self, event: ViewEvent | LaterEvent) -> None:
         self._view_events[event.view] += 1
-        self._display.note("callbacks", f"{self._elapsed()}  callback {callback_text(event)}")
+        self._display.note("callbacks", lambda: f"{self._elapsed()}  callback {callback_text(event)}")
         if self._monitor is not None:
             self._monitor.notes.callback(event)
 
     def _note_order(self, row: Mapping[str, Any]) -> None:
-        self._display.note("orders", f"{self._elapsed()}  order {order_text(row)}")
+        self._display.note("orders", lambda: f"{self._elapsed()}  order {order_text(row)}")
         if self._monitor is not None:
             self._monitor.notes.order(row)
 
