@@ -221,6 +221,36 @@ def test_views_of_many_rows_are_copied_in_pieces_at_one_moment(monkeypatch: pyte
     asyncio.run(main())
 
 
+def test_rows_that_a_map_holds_are_those_of_the_program_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from engine import numba_runtime, relation_rows
+
+    monkeypatch.setattr(hashed_copy, "_PIECE", 1)
+    monkeypatch.setattr(numba_runtime, "FEWEST", 1000)
+    program = compile_views(STREAMS + PRICES, dictionary=WORDS)
+    engine = Engine(program, "numba", check_rows=False, keep_rows=False)
+    engine.apply(quotes(0, 15_000))
+    read, rows_of_map = [], relation_rows._rows_of_map
+
+    def noted(runtime: Any, *map_: Any) -> relation_rows.Rows:
+        read.append(runtime is engine._runtime)
+        return rows_of_map(runtime, *map_)
+
+    monkeypatch.setattr(relation_rows, "_rows_of_map", noted)
+
+    async def main() -> None:
+        taken = asyncio.create_task(snapshot_between(engine, ("prices", "quotes")))
+        turns = 0
+        while not taken.done():
+            await asyncio.sleep(0)
+            turns += 1
+            if turns == 3:
+                engine.add_view("CREATE VIEW more AS SELECT symbol, n FROM totals")
+        assert (await taken).tables()["quotes"].num_rows == 15_000
+
+    asyncio.run(main())
+    assert read and all(read)
+
+
 def test_what_is_queued_is_checked_at_once_and_done_in_order(
     program: CompiledProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,12 +69,13 @@ async def snapshot_between(engine: "Engine", names: Iterable[str]) -> Snapshot:
     In the loop of the engine's thread. All is as of the moment of the last piece.
     """
     names = tuple(names)
-    copy = _copy(engine, names)
     while True:
         views = {name: own for name in names if name in engine.views and (own := engine[name].copy())}
         for own in views.values():
             await asyncio.to_thread(own.prepare)
         if not any(own.stale for own in views.values()):
+            # Of the maps of the program that has the views.
+            copy = _copy(engine, names)
             # Where others copy the same view already, it is copied at once.
             views = {name: own for name, own in views.items() if own.begin()}
             try:
