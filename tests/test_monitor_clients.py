@@ -21,7 +21,7 @@ from orderbook.monitor import client as client_module
 from orderbook.monitor import connections, hub, server
 from orderbook.monitor import mailbox as mailbox_module
 from orderbook.monitor.access import Access
-from orderbook.monitor.letters import LENGTH, Alive, Changes, Frame, read_letter
+from orderbook.monitor.letters import LENGTH, Alive, Changes, Close, Frame, Open, read_letter
 from orderbook.monitor.mailbox import Mailbox
 from orderbook.monitor.requests import Topic
 from orderbook.monitor.server_process import ServerProcess
@@ -178,6 +178,35 @@ def test_clients_and_silent_connections_are_bounded(monkeypatch: pytest.MonkeyPa
             await asyncio.sleep(0.01)
 
     hostile(attack)
+
+
+def test_what_is_refused_never_reaches_the_run() -> None:
+    async def go() -> None:
+        async with running() as run:
+            told: list[object] = []
+            given = run.server.served.hub
+            send, given.send = given.send, lambda command: (told.append(command), send(command))
+            large, changing = "x" * (server.LARGEST_MESSAGE + 1), '{"id":1,"op":"drop_view","view":"totals"}'
+            for attack in (["x"] * 60, [large], [changing]):
+                async with connect(run.url, compression=None, close_timeout=0.1) as one:
+                    with suppress(ConnectionClosed):
+                        for message in attack:
+                            await one.send(message)
+                        await one.recv()
+            with pytest.raises(InvalidStatus):
+                await connect(run.url, additional_headers={"Origin": "https://evil.example"})
+            assert told == []
+            async with connect(run.url, compression=None, close_timeout=0.1) as one:
+                for number in range(client_module.MOST_SUBSCRIPTIONS + 51):
+                    asked = {"op": "subscribe", "topic": "view", "view": "totals", "limit": number + 1}
+                    await one.send(json.dumps({"id": number, **asked}))
+                await closed(one)
+            opened = [command.topic for command in told if isinstance(command, Open)]
+            assert len(opened) == client_module.MOST_SUBSCRIPTIONS
+            assert sorted(opened) == sorted(command.topic for command in told if isinstance(command, Close))
+            await goes_on(run)
+
+    asyncio.run(go())
 
 
 def test_pages_of_other_origins_and_names_are_refused() -> None:
