@@ -209,7 +209,7 @@ def test_a_full_node_gets_the_end_of_an_epoch(recorded: Recorded, tmp_path: Path
 
 
 def test_small_files_are_joined(recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction.compacted, "__defaults__", (3,))
+    monkeypatch.setattr(compaction, "_MOST_SMALL", 3)
     stream = LocalStream(settings(tmp_path / "job", 3), recorded.logs, {})
     for number, batch in enumerate(arrivals(recorded.entries, 1, 8)):
         stream.batch(number, batch)

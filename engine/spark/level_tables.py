@@ -10,12 +10,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 
 from engine.spark.failures import arriving, transporting
-from engine.spark.shipping import for_workers
+from engine.spark.frames import map_in_workers
 from orderbook.streaming.node_run import run_level
 from orderbook.streaming.plan import StreamSettings
 from orderbook.streaming.sink import StreamSink, node_name
 from orderbook.streaming.tables import Listing, NodeFiles, StoredFiles
-from orderbook.streaming.travel import COLUMNS, SINK, Traveller, batches_of, travellers_of
+from orderbook.streaming.travel import SCHEMA, Traveller, batches_of, travellers_of
 
 _STATE = "state"
 
@@ -43,20 +43,15 @@ class LevelTables:
             messages = self._level(messages, level)
         with arriving():
             found = travellers_of(messages.toArrow())
-        states = {node_name(_node(one)): _files(one) for one in found if one.kind == _STATE}
+        states = {node_name(one.sender): _files(one) for one in found if one.kind == _STATE}
         self._sink.take(number, [one for one in found if one.kind != _STATE])
         self._listing = self._listing.after(number, states)
         self._listing.write(self._folder)
 
     def _level(self, messages: DataFrame, level: int) -> DataFrame:
         run = partial(_run, self._settings, level, str(self._folder), self._listing.nodes)
-        function = for_workers(messages.sparkSession, run)
-
-        def mapped(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return function(batches)
-
         spread = messages.withColumn("task", col("partition") % self._tasks)
-        return spread.repartitionById(self._tasks, "task").drop("task").mapInArrow(mapped, COLUMNS)
+        return map_in_workers(spread.repartitionById(self._tasks, "task").drop("task"), run, SCHEMA)
 
 
 def _run(
@@ -77,11 +72,7 @@ def _run(
             yield from batches_of(list(run_level(settings, level, node, own, state)))
             if state.written is not None:
                 said = msgspec.msgpack.encode(state.written)
-                yield from batches_of([Traveller(SINK, node[1], _STATE, *node, bytes=said)])
-
-
-def _node(one: Traveller) -> tuple[int, int]:
-    return one.sender_stage, one.sender_partition
+                yield from batches_of([Traveller.output(_STATE, node, bytes=said)])
 
 
 def _files(one: Traveller) -> NodeFiles:

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from engine.distribution.block import Place
 from engine.distribution.sent import Sent
 from engine.spark.failures import arriving, transporting
-from engine.spark.shipping import for_workers
+from engine.spark.frames import columns_of, map_in_workers
 from engine.spark.task_statistics import STATISTICS, TaskClock, TaskStatistics
 
 BLOCK_BYTES = 4 * 2**20  # about what a block should have: large enough to be few, small enough to hold many
@@ -36,8 +36,6 @@ SCHEMA = pa.schema(
         ("bytes", pa.binary()),
     ]
 )
-_SQL_TYPES = {"int32": "int", "int64": "bigint", "string": "string", "binary": "binary"}
-COLUMNS = ", ".join(f"{field.name} {_SQL_TYPES[str(field.type)]}" for field in SCHEMA)
 _ORDER = ("stage", "first_stamp", "first_switch", "first_sequence", "first_part", "source")
 _TASKS = pa.schema([("task", pa.int32()), ("description", pa.binary())])
 
@@ -54,14 +52,10 @@ def map_blocks(session: SparkSession, tasks: Sequence[bytes], function: MapFunct
     The function is importable, or a functools.partial of one that is. Its blocks leave as it yields them.
     """
     if not tasks:
-        return session.createDataFrame([], COLUMNS)
+        return session.createDataFrame([], columns_of(SCHEMA))
     table = pa.table([range(len(tasks)), tasks], schema=_TASKS)
     spread = session.createDataFrame(table).repartitionById(len(tasks), "task")
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return mapped(function, batches)
-
-    return spread.mapInArrow(for_workers(session, run), COLUMNS)
+    return map_in_workers(spread, partial(mapped, function), SCHEMA)
 
 
 def reduce_blocks(frame: DataFrame, function: ReduceFunction, partitions: int) -> DataFrame:
@@ -70,12 +64,8 @@ def reduce_blocks(frame: DataFrame, function: ReduceFunction, partitions: int) -
     Blocks come in the order of stage, first version and source, one after the other, so that not all of them
     need to be held. A partition without blocks has no call. Statistics of earlier tasks pass through.
     """
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return reduced(function, batches)
-
     sent = frame.repartitionById(partitions, "partition").sortWithinPartitions(*_ORDER)
-    return sent.mapInArrow(for_workers(frame.sparkSession, run), COLUMNS)
+    return map_in_workers(sent, partial(reduced, function), SCHEMA)
 
 
 def collect_blocks(frame: DataFrame) -> tuple[list[Sent], list[TaskStatistics]]:

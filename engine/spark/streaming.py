@@ -11,15 +11,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from engine.spark.failures import arriving, transporting
+from engine.spark.frames import columns_of, map_in_workers
 from engine.spark.level_tables import LevelTables
-from engine.spark.shipping import archive_of, for_workers
+from engine.spark.shipping import archive_of
 from engine.spark.stream_state import LevelProcessor
 from orderbook import block_log
 from orderbook.block_log import Entry
 from orderbook.streaming.coding import routed
 from orderbook.streaming.plan import StreamPlan, StreamSettings, plan_of
 from orderbook.streaming.sink import StreamSink
-from orderbook.streaming.travel import COLUMNS, batches_of, columns_of, travellers_of
+from orderbook.streaming.travel import SCHEMA, batches_of, travellers_of
 
 _SECONDS_BETWEEN_LOOKS = 0.25
 
@@ -33,12 +34,7 @@ def log_frame(session: SparkSession, folders: Sequence[Path], files: int) -> Dat
 
 def routed_frame(entries: DataFrame, settings: StreamSettings) -> DataFrame:
     """Entries as messages to the nodes that hear switches."""
-    function = for_workers(entries.sparkSession, partial(_route, settings))
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return function(batches)
-
-    return entries.mapInArrow(run, COLUMNS)
+    return map_in_workers(entries, partial(_route, settings), SCHEMA)
 
 
 def _route(settings: StreamSettings, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -55,7 +51,7 @@ def chained(messages: DataFrame, settings: StreamSettings, plan: StreamPlan) -> 
     for level in range(plan.levels):
         processor = LevelProcessor(pickle.dumps(settings), level, archive)
         messages = messages.groupBy("stage", "partition").transformWithState(
-            processor, COLUMNS, "Update", "None"
+            processor, columns_of(SCHEMA), "Update", "None"
         )
     return messages
 

@@ -24,7 +24,7 @@ from engine.protocol.messages import (
 from orderbook.block_log import Entry, decoded
 from orderbook.streaming import outputs
 from orderbook.streaming.plan import StreamPlan
-from orderbook.streaming.travel import DEAD, FINAL, MARKER, REQUEST, ROWS, SINK, TENTATIVE, Traveller
+from orderbook.streaming.travel import DEAD, FINAL, MARKER, REQUEST, ROWS, TENTATIVE, Traveller
 
 # What carries messages loses none and needs no node to start again: each has one life.
 _LIFE = Life(0, 0)
@@ -49,7 +49,7 @@ def routed(plan: StreamPlan, entry: Entry) -> Iterator[Traveller]:
 def message_of(plan: StreamPlan, traveller: Traveller) -> Rows | Marker:
     """Raises DataError where the bytes are damaged."""
     one = traveller
-    sender, receiver = Address(one.sender_stage, one.sender_partition), Address(one.stage, one.partition)
+    sender, receiver = Address(*one.sender), Address(*one.node)
     if one.kind == MARKER:
         return Marker(sender, receiver, _LIFE, one.number, one.epoch, one.end)
     asserted, retracted = (
@@ -68,19 +68,15 @@ def travellers(plan: StreamPlan, messages: Iterable[Message | Output]) -> Iterat
                 place = (*message.receiver, MARKER, *message.sender)
                 yield Traveller(*place, message.number, message.epoch, message.end)
             case Tentative():
-                tables = outputs.tables(plan, message.blocks)
-                place = (SINK, message.sender.partition, TENTATIVE, *message.sender)
-                yield Traveller(*place, bytes=tables, more=message.versions.tobytes())
+                tables, versions = outputs.tables(plan, message.blocks), message.versions.tobytes()
+                yield Traveller.output(TENTATIVE, message.sender, bytes=tables, more=versions)
             case Final():
-                files = outputs.files(plan, message.sender, message.blocks)
-                place = (SINK, message.sender.partition, FINAL, *message.sender)
-                yield Traveller(*place, epoch=message.epoch, end=message.end, bytes=files)
+                files, epoch, end = outputs.files(plan, message.blocks), message.epoch, message.end
+                yield Traveller.output(FINAL, message.sender, epoch=epoch, end=end, bytes=files)
             case DeadLetter():
-                table = outputs.dead(plan, message)
-                yield Traveller(SINK, message.sender.partition, DEAD, *message.sender, bytes=table)
+                yield Traveller.output(DEAD, message.sender, bytes=outputs.dead(plan, message))
             case EndRequest():
-                place = (SINK, message.sender.partition, REQUEST, *message.sender)
-                yield Traveller(*place, epoch=message.epoch)
+                yield Traveller.output(REQUEST, message.sender, epoch=message.epoch)
             case _:
                 raise ValueError(f"nothing carries {message}")
 

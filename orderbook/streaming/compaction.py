@@ -16,11 +16,11 @@ _SMALL_ROWS, _MOST_SMALL = 1 << 18, 64
 
 
 def compacted(
-    folder: Path, view: str, dataset: Dataset, files: Sequence[DataFile], most: int = _MOST_SMALL
+    folder: Path, view: str, dataset: Dataset, files: Sequence[DataFile]
 ) -> tuple[DataFile, ...]:
     """The files of a view, or fewer with the same rows. Raises SourceError where they cannot be read."""
     small = [file for file in files if file.rows < _SMALL_ROWS]
-    if len(small) <= most:
+    if len(small) <= _MOST_SMALL:
         return tuple(files)
     try:
         tables = [pq.read_table(folder / file.path) for file in small]

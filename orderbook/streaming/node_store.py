@@ -82,7 +82,7 @@ class Taken:
     @classmethod
     def of(cls, messages: Iterable[Traveller], node: Node) -> "Taken":
         """What is sent to a node in a batch, in an order that a task done again gives too."""
-        found = sorted(messages, key=lambda one: (one.sender_stage, one.sender_partition, one.number))
+        found = sorted(messages, key=lambda one: (*one.sender, one.number))
         return cls(found, node.execution.size() > _DEAR_ENTRIES)
 
     @classmethod

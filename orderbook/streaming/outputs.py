@@ -12,7 +12,7 @@ from engine.changes import NULL_CODE
 from engine.distribution.block import VERSION, Block, place_of
 from engine.distribution.history import LOOK, History
 from engine.encoding import decoder, unpack
-from engine.protocol.messages import Address, DeadLetter
+from engine.protocol.messages import DeadLetter
 from orderbook.jobs.folder import DatasetWriter
 from orderbook.jobs.manifest import DataFile
 from orderbook.streaming.plan import StreamPlan
@@ -53,7 +53,7 @@ def read_tables(data: bytes) -> dict[str, pa.Table]:
     return found
 
 
-def files(plan: StreamPlan, node: Address, blocks: Iterable[Block]) -> bytes:
+def files(plan: StreamPlan, blocks: Iterable[Block]) -> bytes:
     """Writes rows of views to files of their own in the job's folder; which they are."""
     found: dict[str, Sequence[DataFile]] = {}
     for block in blocks:

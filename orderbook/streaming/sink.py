@@ -69,9 +69,9 @@ class StreamSink:
         changed: set[tuple[str, str]] = set()
         for one in outputs:
             if one.kind == TENTATIVE:
-                changed |= self._replace(_name(one), one)
+                changed |= self._replace(node_name(one.sender), one)
             else:
-                found.note(_name(one), one)
+                found.note(node_name(one.sender), one)
         committed = found.commit(self._shown)
         changed |= self._cut(found.end)
         progress = msgspec.structs.replace(
@@ -197,10 +197,6 @@ class _Batch:
 def version_before(end: int) -> JobVersion:
     """What comes before all versions of stamps from `end` on, and after all others."""
     return end, -1, -1
-
-
-def _name(output: Traveller) -> str:
-    return f"{output.sender_stage}.{output.sender_partition}"
 
 
 def node_name(node: tuple[int, int]) -> str:

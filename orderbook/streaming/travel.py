@@ -3,6 +3,7 @@
 import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,7 +27,6 @@ SCHEMA = pa.schema(
     ]
 )
 NAMES = tuple(SCHEMA.names)
-_SQL_TYPES = {"int32": "int", "int64": "bigint", "string": "string", "binary": "binary"}
 # Travellers in one batch of Arrow: they may be megabytes.
 _TOGETHER = 16
 
@@ -49,6 +49,16 @@ class Traveller:
     bytes: builtins.bytes = b""
     more: builtins.bytes = b""
 
+    @classmethod
+    def output(cls, kind: str, node: tuple[int, int], **rest: Any) -> "Traveller":
+        """What a node gives out."""
+        return cls(SINK, node[1], kind, *node, **rest)
+
+    @property
+    def sender(self) -> tuple[int, int]:
+        """Who sends it."""
+        return self.sender_stage, self.sender_partition
+
     @property
     def node(self) -> tuple[int, int]:
         """The receiver."""
@@ -58,14 +68,6 @@ class Traveller:
     def values(self) -> tuple[object, ...]:
         """By the columns of SCHEMA."""
         return tuple(getattr(self, name) for name in NAMES)
-
-
-def columns_of(schema: pa.Schema) -> str:
-    """A schema as Spark reads it."""
-    return ", ".join(f"`{field.name}` {_SQL_TYPES[str(field.type)]}" for field in schema)
-
-
-COLUMNS = columns_of(SCHEMA)
 
 
 def batches_of(travellers: list[Traveller]) -> Iterator[pa.RecordBatch]:
