@@ -84,13 +84,11 @@ class FollowRings:
         self._hub.send(OpenFollow(name, member.number, request))
         return None
 
-    def close(self, member: "Member", number: int) -> bool:
-        """End a client's continuous query; whether there was one."""
+    def close(self, member: "Member", number: int) -> None:
+        """End a client's continuous query."""
         for ring in self._rings.values():
             if ring.followers.pop((member.number, number), None) is not None:
                 ring.left = time.monotonic()
-                return True
-        return False
 
     def leave(self, member: "Member") -> None:
         """A client has gone."""

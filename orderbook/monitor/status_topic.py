@@ -59,7 +59,7 @@ class FeedHealth:
 
     def _feed(self, number: int, run: FeedRun) -> dict[str, Any]:
         report, books = run.report(), self._pipeline.books
-        states = [] if books is None else [(*state_of(self._pipeline, books, int(i)),) for i in run.indexes]
+        states = [] if books is None else [state_of(self._pipeline, books, int(i)) for i in run.indexes]
         counts = Counter(state for state, _ in states)
         ended = self._live.ended(number)
         state = "ended" if ended else next((s for s in ("stale", "syncing") if counts[s]), "valid")
