@@ -14,6 +14,7 @@ from orderbook.book_state import (
     end_event,
     end_message,
     ladder_of,
+    note_touch,
     time_of,
     valid_price,
     valid_side,
@@ -115,10 +116,13 @@ def _touch(context: Record, book: Record) -> None:
 
 
 @jit()
-def _count_crossed(context: Record) -> None:
-    """Counts the valid books that the message left crossed."""
+def _look_at_touched(context: Record, event: int) -> None:
+    """Counts the valid books that a message, whose last event has this number, left crossed; writes touches
+    where they are asked for."""
     for k in range(context.touched_count):
         book = book_of(context, load(context.touched + 8 * k))
+        if context.touches:
+            note_touch(context, book, event)
         bids, asks = ladder_of(context, book, BID), ladder_of(context, book, ASK)
         if book.state == _VALID and bids.blocks and asks.blocks and _best_key(bids) >= -_best_key(asks):
             count(context, book.instrument, _CROSSED)
@@ -180,7 +184,7 @@ def _apply(events: np.ndarray, first: int, context: Record) -> int:
         else:
             count(context, context.instruments, _UNKNOWN_INSTRUMENT)
         if event.flags & _LAST:
-            _count_crossed(context)
+            _look_at_touched(context, e)
             end_message(context)
     return len(events)
 

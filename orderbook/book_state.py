@@ -11,10 +11,12 @@ import numpy as np
 from engine.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE
 from orderbook.events import Side
 from orderbook.jit import jit
-from orderbook.ladder import LADDER
+from orderbook.ladder import LADDER, NO_KEY, best_key, level_of
 from orderbook.memory import Record, load, record_at, store
 
 BID, ASK, NO_SIDE = int(Side.BID), int(Side.ASK), int(Side.NONE)
+# The price of a bid where there is none.
+_NO_BID = -(2**63)
 
 
 class Problem(IntEnum):
@@ -80,6 +82,20 @@ CONTEXT = np.dtype(
         ("last_change", "i8"),   # of the open message, -1 for none
         ("event_start", "i8"),   # first change of the event of `last_change`
         ("counts", "i8"),        # int64[events], where to write how many changes each event makes; 0: nowhere
+        ("touches", "i8"),       # TOUCH[events], where to write touches; 0: nowhere
+        ("touches_written", "i8"),
+    ]
+)
+
+# The best levels of a book that a message has changed, as the message left it.
+TOUCH = np.dtype(
+    [
+        ("event", "i8"),       # the message's last
+        ("instrument", "i8"),
+        ("bid", "i8"),         # ticks; -2^63 where there is none
+        ("bid_volume", "i8"),  # lots
+        ("ask", "i8"),         # 2^63 - 1 where there is none
+        ("ask_volume", "i8"),
     ]
 )
 
@@ -95,9 +111,11 @@ TRADES = 4
 _END_OF_EVENT = CHECKED | END_OF_EVENT
 _BOOK_BYTES = BOOK.itemsize
 _LADDER_BYTES = LADDER.itemsize
+_TOUCH_BYTES = TOUCH.itemsize
 
 _book_at = record_at(BOOK)
 _ladder_at = record_at(LADDER)
+_touch_at = record_at(TOUCH)
 _kind_at = record_at(_KIND)
 _flags_at = record_at(_FLAGS)
 _book_row_at = record_at(_BOOK_ROW)
@@ -114,6 +132,20 @@ def book_of(context: Record, instrument: int) -> Record:
 def ladder_of(context: Record, book: Record, side: int) -> Record:
     """The LADDER of one side of a book."""
     return _ladder_at(context.ladders + _LADDER_BYTES * (2 * book.instrument + side))
+
+
+@jit()
+def note_touch(context: Record, book: Record, event: int) -> None:
+    """Writes the touch of a book that the message has changed whose last event has this number."""
+    touch = _touch_at(context.touches + _TOUCH_BYTES * context.touches_written)
+    context.touches_written += 1
+    touch.event, touch.instrument = event, book.instrument
+    bids, asks = ladder_of(context, book, BID), ladder_of(context, book, ASK)
+    touch.bid = best_key(bids) if bids.blocks else _NO_BID
+    touch.bid_volume, _ = level_of(bids, touch.bid)
+    key = best_key(asks) if asks.blocks else _NO_BID
+    touch.ask = -key if asks.blocks else NO_KEY
+    touch.ask_volume, _ = level_of(asks, key)
 
 
 @jit()

@@ -65,7 +65,9 @@ class Books:
         self._context["message"], self._context["last_change"] = 1, -1
         self._held = _NOTHING
 
-    def apply(self, events: np.ndarray, counts: np.ndarray | None = None) -> ChangeBatch:
+    def apply(
+        self, events: np.ndarray, counts: np.ndarray | None = None, touches: np.ndarray | None = None
+    ) -> ChangeBatch:
         """Applies events (EVENT[n]) in order and returns what changed, as rows of `RELATIONS`.
 
         Every change is CHECKED. One market event is one event of the batch: a fill or resize deletes
@@ -75,6 +77,8 @@ class Books:
         next call shows whether they are its last (`flush` gives them out without waiting).
 
         counts: int64[n] of zeros that becomes how many changes each event makes.
+        touches: TOUCH[n], where the touch of every book is written that a message has changed, with
+            `track_crossed`; `touches_written` says how many.
         Raises DataError when `events` is not a one-dimensional array of EVENT.
         """
         if events.dtype != EVENT or events.ndim != 1:
@@ -84,6 +88,8 @@ class Books:
         written = len(self._held.kinds)
         room = CHANGES_OF_EVENT * len(events)
         self._context["counts"] = 0 if counts is None else counts.ctypes.data
+        self._context["touches"] = 0 if touches is None else touches.ctypes.data
+        self._context["touches_written"] = 0
         out = self._held.copy(0, written, room) if written else _Output.empty(room)
         if written:
             self._context["event_start"], self._context["last_change"] = 0, written - 1
@@ -98,6 +104,11 @@ class Books:
         if written:
             self._held = out.copy(ready, written) if ready < written else _NOTHING
         return ChangeBatch(out.kinds[:ready], out.flags[:ready], out.values[:ready])
+
+    @property
+    def touches_written(self) -> int:
+        """How many touches the last `apply` has written."""
+        return int(self._context["touches_written"])
 
     def flush(self) -> ChangeBatch:
         """Ends an open message, as at the end of a source, and returns the changes held back."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from engine.changes import ChangeBatch
 from engine.messages import part_of
+from orderbook.book_state import TOUCH
 from orderbook.books import Books
 from orderbook.dictionary import Dictionary
 from orderbook.events import Flag
@@ -97,13 +98,15 @@ class Together:
         run = _Run(self._feed, self._first, events, bounds, times)
         step, number, count = host.step, 0, len(times)
         while number < count:
-            concerned = host.next_concerned(run.window, number)
+            concerned, followed = host.next_concerned(run.window, number)
             while number < concerned and not host.stirred:
                 number = self._pass(run, number, concerned, step)
             if number == concerned < count and not host.stirred:
                 host.step = step + number
-                self._meet(run, number)
+                self._meet(run, number, followed)
                 number += 1
+            else:
+                host.rewind(run.window, number)
         self._at_hand.now = self._first
         run.note(self._behind, count)
         self._feed.at_message(run.begins(count - 1), run.message(count - 1))
@@ -129,18 +132,20 @@ class Together:
             return until
         if host.asks:
             self._at_hand.now = run.catch_up(self._behind, called + 1)
+            host.rewind(run.window, called + 1)
         host.answered()
         return called + 1
 
-    def _meet(self, run: "_Run", number: int) -> None:
-        """A message that may concern orders: the books behind go with it."""
+    def _meet(self, run: "_Run", number: int, followed: bool) -> None:
+        """A message that concerns orders, which may have followed it: the books behind go with it."""
         message = run.message(number)
+        self._feed.host.rewind(run.window, number + followed)
         self._at_hand.now = run.catch_up(self._behind, number)
         self._feed.at_message(run.begins(number), message)
         self._feed.host.begin(run.times[number], message)
         run.catch_up(self._behind, number + 1)
         run.follow(number + 1, _ignore)
-        self._feed.host.end()
+        self._feed.host.end(followed)
 
 
 class _Run:
@@ -155,9 +160,11 @@ class _Run:
         self._feed, self._bounds = feed, bounds
         events, starts = events[bounds[0] : bounds[-1]], bounds - bounds[0]
         offsets = np.zeros(len(events) + 1, np.int64)
-        self._raw = books.apply(events, offsets[1:])
+        touches = np.empty(len(events), TOUCH)
+        self._raw = books.apply(events, offsets[1:], touches)
         np.cumsum(offsets, out=offsets)
-        self.window = Window(events, starts, times, self._raw, offsets)
+        touches = touches[: books.touches_written]
+        self.window = Window(events, starts, times, self._raw, offsets, touches)
         self.times: list[int] = times.tolist()
         self._starts: list[int] = starts.tolist()
         # How many changes there are up to the end of each message.

@@ -4,16 +4,13 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from orderbook.events import EVENT, Flag
+from orderbook.events import Flag
 from orderbook.instruments import Instruments
 from strategies.concerns import LAST, Concern, Concerns, Window
 from strategies.market_news import states_of, trades_of
 from strategies.runner import Runner
-from strategies.simulation.client import MarketEvent
 
 _LAST = int(Flag.LAST)
-_NAMES = list(EVENT.fields or ())
-_INSTRUMENT, *_MARKET = (_NAMES.index(name) for name in ("instrument", *MarketEvent._fields))
 
 
 class Audience:
@@ -79,15 +76,18 @@ class Audience:
                 for runner in self._concerned[index]:
                     runner.client.before(index, time)
 
-    def end(self, now: int) -> None:
-        """The message has changed the books, at a time of the run: tells clients, then strategies."""
+    def end(self, now: int, followed: bool = False) -> None:
+        """The message has changed the books, at a time of the run: tells clients, then strategies.
+
+        followed: see Concerns.next.
+        """
         parts, self._parts = self._parts, []
         if not (self._working or self._watches_market):
             return
         seen = dict.fromkeys(index for part in parts for index in part["instrument"].tolist())
         told = self._told_of(seen)
         if self._working:
-            self._tell_clients(parts, seen, now)
+            self._tell_clients(None if followed else parts, seen, now)
             for runner in told:
                 runner.told()
         if self._watches_market:
@@ -95,14 +95,18 @@ class Audience:
         for runner in told:
             self.stir(runner)
 
-    def next_concerned(self, window: Window, number: int) -> int:
-        """The first message of a window, from a number on, of which a client or a strategy is to be told; how
-        many it has where there is none.
+    def next_concerned(self, window: Window, number: int) -> tuple[int, bool]:
+        """The first message of a window, from a number on, of which a client or a strategy is to be told, and
+        whether orders have followed it already; how many it has where there is none.
 
         Views are not looked at: callbacks may be called before.
         """
         self._note_concerns()
         return self._concerns.next(window, number)
+
+    def rewind(self, window: Window, number: int) -> None:
+        """See Concerns.rewind."""
+        self._concerns.rewind(window, number)
 
     def _note_concerns(self) -> None:
         for runner in self._stirred:
@@ -139,16 +143,14 @@ class Audience:
                 found.update(self._concerned[index])
         return [runner for runner in self._runners if runner in found] if len(found) > 1 else list(found)
 
-    def _tell_clients(self, parts: Sequence[np.ndarray], seen: Iterable[int], now: int) -> None:
+    def _tell_clients(self, parts: Sequence[np.ndarray] | None, seen: Iterable[int], now: int) -> None:
         # Orders may have arrived with this message.
         for runner in self._working:
             self._stirred[runner] = None
-        self._note_concerns()
-        found: dict[int, list[MarketEvent]] = {index: [] for index in seen}
-        for part in parts:
-            for row in self._concerns.of_orders(part).tolist():
-                found[row[_INSTRUMENT]].append(MarketEvent(*[row[place] for place in _MARKET]))
-        for index, events in found.items():
+        events = None
+        if parts:
+            events = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        for index in seen:
             if 0 <= index < len(self._concerned):
                 for runner in self._concerned[index]:
                     if runner.client.working:

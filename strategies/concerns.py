@@ -1,7 +1,8 @@
-"""Which messages can matter to orders at work and to strategies' clocks, and a search for the next that does.
+"""Which messages are to be told to orders at work and to strategies' clocks, and a loop to the next one.
 
-What lies between two of them goes through books and views in compiled loops: nothing of it can fill an order,
-move it in its queue, bring anything to the exchange or back, or call a timer.
+What lies between two of them goes through books and views in compiled loops. There orders that rest follow
+every message in their queues; one that fills an order, may let it meet displayed volume, brings anything to
+the exchange or back, or calls a timer, is told.
 """
 
 from dataclasses import dataclass, field
@@ -9,40 +10,35 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from engine.changes import ChangeBatch
-from orderbook.book_state import WIDTH
-from orderbook.books import ASKS_DELETE, ASKS_INSERT, BIDS_DELETE, BIDS_INSERT
-from orderbook.events import EVENT, Action, Side
+from orderbook.book_state import TOUCH, WIDTH
+from orderbook.books import ASKS_INSERT, BIDS_INSERT
+from orderbook.events import EVENT, Action
 from orderbook.instruments import Instruments
 from orderbook.jit import jit
 from orderbook.memory import Record, load
+from strategies.simulation.board import plain
+from strategies.simulation.board_copies import copied_board
+from strategies.simulation.queue import board_at, follow, refresh, taken_at
 
 # Times and prices before and beyond all others.
 FIRST, LAST = -(2**63), 2**63 - 1
 
-_DELETE, _REDUCE, _MODIFY, _EXECUTE = (
-    int(action) for action in (Action.DELETE, Action.REDUCE, Action.MODIFY, Action.EXECUTE)
-)
-_LEVEL, _CLEAR, _TRADE = int(Action.LEVEL), int(Action.CLEAR), int(Action.TRADE)
-_BID = int(Side.BID)
+_CLEAR, _TRADE = int(Action.CLEAR), int(Action.TRADE)
 # The column of the price in changes of bids and asks.
 _PRICE = 6
 
 _ROW = np.dtype(
     [
-        ("any", "i8"),         # whether anything matters; then as of a Concern
+        ("any", "i8"),      # whether anything matters; then as of a Concern
         ("every", "i8"),
         ("due", "i8"),
         ("arrival", "i8"),
         ("trades", "i8"),
-        ("prints", "i8"),
-        ("taken_bid", "i8"),
-        ("taken_ask", "i8"),
-        ("buy", "i8"),         # the highest of `buys`, the lowest of `sells`
+        ("buy", "i8"),      # prices as changes have them
         ("sell", "i8"),
-        ("limits", "i8"),      # address of int64[buys + sells]
-        ("buys", "i8"),        # how many there are
-        ("sells", "i8"),
-        ("tick_scale", "i8"),  # ticks times this are the price in changes
+        ("boards", "i8"),   # address of int64[count], where boards are
+        ("count", "i8"),
+        ("message", "i8"),  # the number of the last message that they have followed
     ]
 )
 
@@ -52,20 +48,18 @@ class Concern:
     """Which messages of one instrument matter.
 
     every: each. due: at this time of the run, ns, or later. arrival: sent by the exchange later than this.
-    trades: those with a trade, since strategies are told of them. prints: where orders rest, trades fill, as
-    no execution was seen yet. taken_bid, taken_ask: the lowest bid and the highest ask, in ticks, that orders
-    have taken of. buys, sells: limits, in ticks, of orders that rest.
+    trades: those with a trade, since strategies are told of them. buy, sell: the highest and the lowest
+    limit, in ticks, of orders that rest. boards: where the BOARD of each account is that has orders there, or
+    has taken displayed volume.
     """
 
     every: bool = False
     due: int = LAST
     arrival: int = LAST
     trades: bool = False
-    prints: bool = False
-    taken_bid: int = LAST
-    taken_ask: int = FIRST
-    buys: set[int] = field(default_factory=set)
-    sells: set[int] = field(default_factory=set)
+    buy: int = FIRST
+    sell: int = LAST
+    boards: list[int] = field(default_factory=list)
 
 
 _NOTHING = Concern()
@@ -77,7 +71,7 @@ class Window:
 
     events: EVENT[n]. starts: int64[m + 1], where messages begin, and the end of the last. times: int64[m],
     ns, the run's at each. changes: of the books. offsets: int64[n + 1], where each event's changes begin, and
-    the end of the last's.
+    the end of the last's. touches: TOUCH[k], of the books that messages have changed, in their order.
     """
 
     events: np.ndarray
@@ -85,6 +79,7 @@ class Window:
     times: np.ndarray
     changes: ChangeBatch
     offsets: np.ndarray
+    touches: np.ndarray
 
     @property
     def count(self) -> int:
@@ -105,101 +100,105 @@ class Concerns:
         self._table = np.zeros(len(instruments), _ROW)
         self._noted = dict.fromkeys(range(len(instruments)), _NOTHING)
         # What the rows of the table point to.
-        self._limits: dict[int, np.ndarray] = {}
+        self._boards: dict[int, np.ndarray] = {}
+        # How many messages were followed.
+        self._followed = np.zeros(1, np.int64)
+        # Boards as they were before a message of a window, and before which one they are now.
+        self._copy = np.empty(64, np.int64)
+        self._copied = self._reached = 0
 
     def note(self, instrument: int, one: Concern) -> None:
         """From now on this matters of an instrument, and nothing else."""
         if one == self._noted[instrument]:
             return
         self._noted[instrument] = one
-        if one == _NOTHING:
-            self._table[instrument]["any"] = 0
-            return
-        limits = self._limits[instrument] = np.array([*one.buys, *one.sells], np.int64)
-        self._table[instrument] = (
-            1, one.every, one.due, one.arrival, one.trades, one.prints, one.taken_bid, one.taken_ask,
-            max(one.buys, default=FIRST), min(one.sells, default=LAST), limits.ctypes.data,
-            len(one.buys), len(one.sells), self._scales[instrument],
-        )  # fmt: skip
+        row = self._table[instrument]
+        row["any"] = one != _NOTHING
+        boards = self._boards[instrument] = np.array(one.boards, np.int64)
+        scale = self._scales[instrument]
+        row["every"], row["due"], row["arrival"], row["trades"] = one.every, one.due, one.arrival, one.trades
+        row["buy"] = FIRST if one.buy == FIRST else one.buy * scale
+        row["sell"] = LAST if one.sell == LAST else one.sell * scale
+        row["boards"], row["count"] = boards.ctypes.data, len(boards)
 
     def warm_up(self) -> None:
-        """Compile the search."""
+        """Compile the loop."""
         nothing = ChangeBatch(np.empty(0, np.int16), np.empty(0, np.uint8), np.empty((0, WIDTH), np.int64))
         none = np.zeros(1, np.int64)
-        self.next(Window(np.empty(0, EVENT), none, none[1:], nothing, none), 0)
-        self.of_orders(np.empty(0, EVENT))
+        self.next(Window(np.empty(0, EVENT), none, none[1:], nothing, none, np.empty(0, TOUCH)), 0)
 
-    def of_orders(self, events: np.ndarray) -> np.ndarray:
-        """Those of EVENT[n] that can fill orders that rest, or move them in their queues."""
-        return events[_of_orders(plain(events), self._table)]
+    def next(self, window: Window, number: int) -> tuple[int, bool]:
+        """The first message of a window that matters, from a number on, and whether boards have followed it;
+        how many it has where none does. Boards have followed those before."""
+        needed = int(_copy(self._table, self._copy, False))
+        if needed > len(self._copy):
+            self._copy = np.empty(2 * needed, np.int64)
+            _copy(self._table, self._copy, False)
+        self._copied = number
+        found = self._follow(window, number, window.count)
+        followed = found < 0
+        found = ~found if followed else found
+        self._reached = found + followed
+        return found, followed
 
-    def next(self, window: Window, number: int) -> int:
-        """The first message of a window that matters, from a number on; how many it has where none does."""
+    def rewind(self, window: Window, number: int) -> None:
+        """Lets boards be as they are before a message, between the one of the last `next` and the one that it
+        has found; nothing may have been done to them since."""
+        if number != self._reached:
+            _copy(self._table, self._copy, True)
+            self._follow(window, self._copied, number)
+            self._reached = number
+
+    def _follow(self, window: Window, number: int, until: int) -> int:
         changes = window.changes
         return int(_next(
-            plain(window.events), window.starts, window.times, changes.kinds, changes.values, window.offsets,
-            self._table, number, self.due,
+            plain(window.events), window.starts, window.times[:until], changes.kinds, changes.values,
+            window.offsets, window.touches, self._table, self._followed, number, self.due,
         ))  # fmt: skip
 
 
-def plain(events: np.ndarray) -> np.ndarray:
-    """EVENT[n] as compiled code takes it."""
-    return events if events.flags.c_contiguous and events.flags.writeable else events.copy()
+@jit()
+def _copy(table: np.ndarray, words: np.ndarray, back: bool) -> int:
+    """Copies boards to words, or back from them; how many there are, and nothing is copied if too many."""
+    needed = 0
+    for number in range(len(table)):
+        for board in range(table[number].count):
+            needed = copied_board(load(table[number].boards + 8 * board), needed, False)
+    if needed >= -8 * len(words):
+        buffer = words.ctypes.data
+        for number in range(len(table)):
+            for board in range(table[number].count):
+                buffer = copied_board(load(table[number].boards + 8 * board), buffer, back)
+    return -needed // 8
 
 
 @jit()
-def _is_limit(row: Record, sells: bool, price: int) -> bool:
-    """Whether own orders of a side rest at a price."""
-    first, count = (row.buys, row.sells) if sells else (0, row.buys)
-    found = False
-    for place in range(first, first + count):
-        found |= load(row.limits + 8 * place) == price
-    return found
+def _is_told(row: Record, event: Record, now: int) -> bool:
+    """Whether a message is told by an event of it, before boards follow."""
+    sent = event.exchange_time if event.exchange_time else event.receive_time
+    if row.every or now >= row.due or sent > row.arrival:
+        return True
+    # What a CLEAR leaves of a book, compiled code does not know.
+    return (row.trades and event.action == _TRADE) or (row.count and event.action == _CLEAR)
 
 
 @jit()
-def _event_matters(row: Record, event: Record, unchanged: bool) -> bool:
-    """Whether an event does by what it says; `unchanged`: it has changed no book."""
-    action, price, bid = event.action, event.price, event.side == _BID
-    if action == _TRADE:
-        return bool(row.trades) or (bool(row.prints) and (price <= row.buy or price >= row.sell))
-    if row.buys + row.sells == 0:
-        return False
-    if action == _LEVEL:
-        return _is_limit(row, not bid, price)
-    if action == _EXECUTE:
-        # The first one of an instrument says that prints do not fill.
-        return bool(row.prints) or unchanged or (price <= row.buy if bid else price >= row.sell)
-    # Of an order that the book does not know: it may be among those ahead still.
-    unknown = unchanged and (action == _DELETE or action == _REDUCE or action == _MODIFY)
-    return unknown or action == _CLEAR
+def _meets(row: Record, kind: int, price: int) -> bool:
+    """Whether a change of the book brings displayed volume to an order that rests."""
+    return (kind == BIDS_INSERT and price >= row.sell) or (kind == ASKS_INSERT and price <= row.buy)
 
 
 @jit()
-def _change_matters(row: Record, kind: int, price: int) -> bool:
-    """Whether a change of the book, at a price in ticks, does: where it can be taken, where something was
-    taken, or where orders leave those that own ones stand behind."""
-    if kind == BIDS_INSERT:
-        return price >= row.sell or price >= row.taken_bid
-    if kind == ASKS_INSERT:
-        return price <= row.buy or price <= row.taken_ask
-    if kind == BIDS_DELETE:
-        return price >= row.taken_bid or _is_limit(row, False, price)
-    if kind == ASKS_DELETE:
-        return price <= row.taken_ask or _is_limit(row, True, price)
-    return False
-
-
-@jit()
-def _of_orders(events: np.ndarray, table: np.ndarray) -> np.ndarray:
-    found = np.zeros(len(events), np.bool_)
-    for place in range(len(events)):
-        event = events[place]
-        if 0 <= event.instrument < len(table):
-            row = table[event.instrument]
-            # Of an order that may be among those ahead the book says more than the event.
-            found[place] = bool(row.any) and _event_matters(row, event, True)
-    return found
+def _first_touch(touches: np.ndarray, event: int) -> int:
+    """The number of the first touch after a message that ended before an event."""
+    low, high = 0, len(touches)
+    while low < high:
+        middle = (low + high) >> 1
+        if touches[middle].event < event:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @jit()
@@ -210,28 +209,48 @@ def _next(
     kinds: np.ndarray,
     values: np.ndarray,
     offsets: np.ndarray,
+    touches: np.ndarray,
     table: np.ndarray,
+    followed: np.ndarray,
     number: int,
     due: int,
 ) -> int:
+    """The number of a message that is told; its complement where boards have followed it."""
+    touch = _first_touch(touches, starts[number])
     for message in range(number, len(times)):
-        now = times[message]
+        now, first, end = times[message], starts[message], starts[message + 1]
         if now >= due:
             return message
-        for place in range(starts[message], starts[message + 1]):
+        concerned = False
+        for place in range(first, end):
             event = events[place]
-            if not 0 <= event.instrument < len(table):
-                continue
-            row = table[event.instrument]
-            if not row.any:
-                continue
-            sent = event.exchange_time if event.exchange_time else event.receive_time
-            if row.every or now >= row.due or sent > row.arrival:
-                return message
-            first, end = offsets[place], offsets[place + 1]
-            if _event_matters(row, event, first == end):
-                return message
-            for change in range(first, end):
-                if _change_matters(row, kinds[change], values[change, _PRICE] // row.tick_scale):
+            if 0 <= event.instrument < len(table) and table[event.instrument].any:
+                concerned = True
+                if _is_told(table[event.instrument], event, now):
                     return message
+        if not concerned:
+            continue
+        followed[0] += 1
+        filled = False
+        for place in range(first, end):
+            instrument = np.int64(events[place].instrument)
+            if not 0 <= instrument < len(table) or table[instrument].count == 0:
+                continue
+            row = table[instrument]
+            if row.message != followed[0]:
+                row.message = followed[0]
+                for board in range(row.count):
+                    filled |= follow(board_at(load(row.boards + 8 * board)), events, place, end, instrument)
+            for change in range(offsets[place], offsets[place + 1]):
+                filled |= _meets(row, kinds[change], values[change, _PRICE])
+        while touch < len(touches) and touches[touch].event < end:
+            one = touches[touch]
+            touch += 1
+            if one.event >= first and table[one.instrument].message == followed[0]:
+                row = table[one.instrument]
+                for board in range(row.count):
+                    taken = taken_at(board_at(load(row.boards + 8 * board)).taken)
+                    refresh(taken, one.bid, one.bid_volume, one.ask, one.ask_volume)
+        if filled:
+            return ~message
     return len(times)

@@ -11,7 +11,9 @@ from typing import get_args
 
 from orderbook.configuration_errors import suggestion
 from orderbook.errors import ConfigurationError
+from strategies.orders import FILL_COLUMNS, ORDER_COLUMNS
 from strategies.strategy import Parameter, PartitionBy, Strategy, watches_of
+from views.compiler.program import CompiledProgram
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -102,3 +104,17 @@ def _strategies(module: ModuleType) -> list[str]:
         for name, value in vars(module).items()
         if isinstance(value, type) and issubclass(value, Strategy) and value is not Strategy
     ]
+
+
+def check_relations(program: CompiledProgram, strategies: Iterable[StrategyDefinition]) -> None:
+    """Raises ConfigurationError for two strategies of one name, or if views declare orders or fills."""
+    names = [strategy.name for strategy in strategies]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigurationError(f"two strategies are called {name}; rename a class")
+    relations = {relation.name: relation for relation in program.relations}
+    for name, columns in (("orders", ORDER_COLUMNS), ("fills", FILL_COLUMNS)):
+        if names and tuple(column.name for column in relations[name].columns) != columns:
+            raise ConfigurationError(
+                f"the views declare a relation {name} of their own, where strategies keep theirs; rename it"
+            )

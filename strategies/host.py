@@ -9,14 +9,13 @@ from msgspec.structs import replace
 
 from engine.engine import Engine
 from orderbook.configuration import strategy_table
-from orderbook.errors import ConfigurationError
 from orderbook.instruments import Instruments
 from orderbook.simulation_options import TRADING, TradingOptions
 from strategies.audience import Audience
 from strategies.concerns import Window
-from strategies.definition import StrategyDefinition
+from strategies.definition import StrategyDefinition, check_relations
 from strategies.last_times import LastTimes
-from strategies.orders import FILL_COLUMNS, ORDER_COLUMNS, OrderUpdate
+from strategies.orders import OrderUpdate
 from strategies.partitions import keys_of, subscribe_by_key
 from strategies.requests import LoggedRequest, NoLog, Replayed, RequestLog
 from strategies.runner import Failure, Runner, SavedRunner, identity_of
@@ -85,7 +84,7 @@ class StrategyHost:
         self._queue: deque[Callable[[], None]] = deque()
         self._replayed = Replayed()
         self._performed: set[tuple[str, str, int, int]] = set()
-        _check_relations(engine, strategies)
+        check_relations(engine.program, strategies)
         instances = [
             [
                 Runner(self, definition, self._client(definition, key, books, instruments, trading), key)
@@ -222,16 +221,23 @@ class StrategyHost:
         if events is not None and len(events):
             self._audience.begin(events)
 
-    def end(self) -> None:
-        """Brings a message to the clients, then does what strategies asked for, once the engine has it."""
+    def end(self, followed: bool = False) -> None:
+        """Brings a message to the clients, then does what strategies asked for, once the engine has it.
+
+        followed: see Audience.next_concerned.
+        """
         self.step += 1
         if not self._audience.open:
-            self._audience.end(self.now)
+            self._audience.end(self.now, followed)
             self._settle()
 
-    def next_concerned(self, window: Window, number: int) -> int:
+    def next_concerned(self, window: Window, number: int) -> tuple[int, bool]:
         """See Audience.next_concerned."""
         return self._audience.next_concerned(window, number)
+
+    def rewind(self, window: Window, number: int) -> None:
+        """See Concerns.rewind."""
+        self._audience.rewind(window, number)
 
     def stir(self, runner: Runner) -> None:
         """See Host."""
@@ -303,17 +309,3 @@ class StrategyHost:
 
 def _identity(request: LoggedRequest) -> tuple[str, str, int, int]:
     return request.strategy, request.kind, request.id, request.number
-
-
-def _check_relations(engine: Engine, strategies: Iterable[StrategyDefinition]) -> None:
-    names = [strategy.name for strategy in strategies]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigurationError(f"two strategies are called {name}; rename a class")
-    relations = {relation.name: relation for relation in engine.program.relations}
-    for name, columns in (("orders", ORDER_COLUMNS), ("fills", FILL_COLUMNS)):
-        if names and tuple(column.name for column in relations[name].columns) != columns:
-            raise ConfigurationError(
-                f"the views declare a relation {name} of their own, where strategies keep theirs; rename it"
-            )
-

@@ -12,7 +12,7 @@ from orderbook.dictionary import Dictionary
 from orderbook.events import Action, BookState, Side
 from orderbook.simulation_options import RiskOptions, SimulationOptions, TradingOptions
 from strategies.orders import OrderUpdate
-from strategies.simulation.client import MarketEvent, OrderRequest
+from strategies.simulation.client import OrderRequest
 from strategies.simulation.paper import PaperClient
 
 # Bids are at most this price, in ticks, and asks above it.
@@ -46,7 +46,7 @@ class Exchange:
         self.client.before(0, self.now)
         if rows:
             self.books.apply(events(rows, self.now))
-        self.client.after(0, [MarketEvent(*row[:5]) for row in rows], self.now, self.now + received)
+        self.client.after(0, events(rows, self.now, bool(rows)), self.now, self.now + received)
         return self._told(self.client.told(self.now + received))
 
     def place(self, side: Any, lots: int, ticks: int | None = None, **options: Any) -> list[OrderUpdate]:

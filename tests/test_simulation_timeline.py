@@ -22,7 +22,6 @@ from orderbook.pipeline import Pace, Pipeline
 from orderbook.simulation_options import TradingOptions
 from strategies import Strategy, StrategyDefinition, on_timer, on_view
 from strategies.orders import Order, OrderUpdate
-from strategies.simulation.client import MarketEvent
 from strategies.simulation.latency import Delays
 from strategies.simulation.saved import SavedAccount
 from views.compiler.program import compile_views
@@ -192,7 +191,7 @@ def going_on(exchange: Exchange, steps: list, flow: Flow, twin: Exchange) -> lis
         if rows:
             exchange.books.apply(events(rows, exchange.now))
         for one in (exchange, twin):
-            one.client.after(0, [MarketEvent(*row[:5]) for row in rows], one.now, one.now)
+            one.client.after(0, events(rows, one.now, bool(rows)), one.now, one.now)
             one._told(one.client.told(one.now))
             one.place("buy" if step[1] else "sell", step[3], MIDDLE + step[2] - 1)
     return [exchange.updates, twin.updates]

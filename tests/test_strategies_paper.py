@@ -14,7 +14,7 @@ from orderbook.books import Books
 from orderbook.dictionary import Dictionary
 from orderbook.events import Action, BookState, Side
 from strategies.orders import OrderUpdate
-from strategies.simulation.client import MarketEvent, OrderRequest
+from strategies.simulation.client import OrderRequest
 
 VALID = state(BookState.VALID)
 BOOK = (bid(1, 9998, 50), bid(2, 9999, 20), ask(3, 10001, 10), ask(4, 10001, 5), ask(5, 10003, 40), VALID)
@@ -41,7 +41,7 @@ class Paper:
         rows = (*rows, *(event(Action.TRADE, Side.NONE, 0, *trade) for trade in trades or ()))
         if rows:
             self.books.apply(events(rows, 2))
-        self.account.after(0, [MarketEvent(*row[:5]) for row in rows], 8, 8)
+        self.account.after(0, events(rows, 8, bool(rows)), 8, 8)
         return self.account.told(8)
 
 

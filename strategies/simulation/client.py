@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
+
+import numpy as np
 
 from strategies.concerns import Concern
 from strategies.orders import OrderSide, OrderUpdate
@@ -29,16 +31,6 @@ class OrderRequest:
     venue: str | None
     time_in_force: TimeInForce = "gtc"
     post_only: bool = False
-
-
-class MarketEvent(NamedTuple):
-    """A market event of one instrument, as EVENT has it."""
-
-    action: int
-    side: int
-    order_id: int
-    price: int
-    volume: int
 
 
 class ExecutionClient(Protocol):
@@ -80,8 +72,9 @@ class ExecutionClient(Protocol):
     def before(self, instrument: int, time: int) -> None:
         """A message of an instrument, of this time at the exchange, is about to change its book."""
 
-    def after(self, instrument: int, events: Sequence[MarketEvent], time: int, now: int) -> None:
-        """A message has changed the book of an instrument; `time` is the exchange's, `now` the run's."""
+    def after(self, instrument: int, events: np.ndarray | None, time: int, now: int) -> None:
+        """A message, EVENT[n], has changed the book of an instrument; `time` is the exchange's, `now` the
+        run's. events: None where the boards that `concern` named have had them already."""
 
     def told(self, now: int) -> list[OrderUpdate]:
         """What is known by now, at the end of a message that the strategy sees."""

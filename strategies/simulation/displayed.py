@@ -1,12 +1,48 @@
 """The displayed volume one paper account can still take from the books."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
 
 from orderbook.events import Side
-from strategies.concerns import FIRST, LAST
+from orderbook.jit import jit
 from strategies.simulation.market_books import MarketBooks
+from strategies.simulation.queue import NO_BID, TAKEN, kept
 
 _FIRST_DEPTH = 8
+_COUNTS = ("bids_count", "asks_count")
+
+
+class _Taken:
+    """What is taken in one book: TAKEN, and what it points to."""
+
+    def __init__(self) -> None:
+        self.rows = np.zeros(1, TAKEN)
+        self._sides = [np.empty((0, 2), np.int64)] * 2
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything."""
+        row = self.rows[0]
+        return bool(row["bids_count"] or row["asks_count"])
+
+    def of(self, side: Side) -> dict[int, int]:
+        """Lots by price in ticks."""
+        count, sign = self.rows[0][_COUNTS[side]], _sign(side)
+        return {sign * key: lots for key, lots in self._sides[side][:count].tolist()} if count else {}
+
+    def put(self, side: Side, taken: Mapping[int, int]) -> None:
+        """From now on this is taken of a side."""
+        sign, row = _sign(side), self.rows[0]
+        pairs = np.array([(sign * price, lots) for price, lots in taken.items()], np.int64)
+        self._sides[side] = pairs
+        row[_COUNTS[side]], row["bids" if side is Side.BID else "asks"] = len(pairs), pairs.ctypes.data
+
+    def keep(self, side: Side, best: int | None, volume: int) -> None:
+        """A message has left this touch; see `queue.kept`."""
+        pairs, row = self._sides[side], self.rows[0]
+        key = NO_BID if best is None else _sign(side) * best
+        row[_COUNTS[side]] = _kept(pairs, int(row[_COUNTS[side]]), key, volume)
 
 
 class DisplayedVolume:
@@ -19,20 +55,35 @@ class DisplayedVolume:
 
     def __init__(self, books: MarketBooks) -> None:
         self._books = books
-        self._taken: dict[tuple[int, Side], dict[int, int]] = {}
+        self._taken: dict[int, _Taken] = {}
 
     @property
     def untouched(self) -> bool:
         """Whether nothing is taken anywhere."""
-        return not any(self._taken.values())
+        return not any(taken.any for taken in self._taken.values())
+
+    def taken_of(self, instrument: int) -> bool:
+        """Whether something is taken of a book."""
+        found = self._taken.get(instrument)
+        return found is not None and found.any
+
+    def address(self, instrument: int) -> int:
+        """Where the TAKEN of a book is."""
+        return int(self._of(instrument).rows.ctypes.data)
+
+    def _of(self, instrument: int) -> _Taken:
+        found = self._taken.get(instrument)
+        if found is None:
+            found = self._taken[instrument] = _Taken()
+        return found
 
     def take(self, instrument: int, side: Side, limit: int | None, volume: int) -> list[tuple[int, int]]:
         """Takes up to `volume` lots from a side, best level first; returns (ticks, lots) of each level.
 
         limit: the worst price in ticks; None for any.
         """
-        taken = self._taken.setdefault((instrument, side), {})
-        found = []
+        all_taken = self._of(instrument)
+        taken, found = all_taken.of(side), []
         for price, displayed in self._levels(instrument, side):
             if not volume or (limit is not None and _worse(side, price, limit)):
                 break
@@ -42,11 +93,13 @@ class DisplayedVolume:
                 taken[price] = before + lots
                 found.append((price, lots))
                 volume -= lots
+        if found:
+            all_taken.put(side, taken)
         return found
 
     def reaches(self, instrument: int, side: Side, limit: int | None) -> bool:
         """Whether there is volume to take at a limit or better."""
-        taken = self._taken.get((instrument, side), {})
+        taken = self._of(instrument).of(side)
         for price, displayed in self._levels(instrument, side):
             if limit is not None and _worse(side, price, limit):
                 return False
@@ -56,35 +109,28 @@ class DisplayedVolume:
 
     def refresh(self, instrument: int) -> None:
         """Forgets what was taken where the market has moved on; to be called when a message has ended."""
+        taken = self._taken.get(instrument)
+        if taken is None or not taken.any:
+            return
         for side in (Side.BID, Side.ASK):
-            taken = self._taken.get((instrument, side))
-            if not taken:
-                continue
-            best, displayed = next(self._levels(instrument, side, 1), (None, 0))
-            for price in list(taken):
-                if best is None or _worse(side, best, price):
-                    del taken[price]
-                elif price == best:
-                    taken[price] = min(taken[price], displayed)
-
-    def worst(self, instrument: int) -> tuple[int, int]:
-        """The lowest bid and the highest ask, in ticks, of which something is taken; beyond all where nothing
-        is."""
-        bids, asks = (self._taken.get((instrument, side), ()) for side in (Side.BID, Side.ASK))
-        return min(bids, default=LAST), max(asks, default=FIRST)
+            if taken.rows[0][_COUNTS[side]]:
+                best, volume = next(self._levels(instrument, side, 1), (None, 0))
+                taken.keep(side, best, volume)
 
     def save(self) -> list[tuple[int, int, int, int]]:
         """What is taken: (instrument, side, price in ticks, lots)."""
         return [
             (instrument, int(side), price, lots)
-            for (instrument, side), taken in self._taken.items()
-            for price, lots in taken.items()
+            for instrument, taken in self._taken.items()
+            for side in (Side.BID, Side.ASK)
+            for price, lots in taken.of(side).items()
         ]
 
     def load(self, saved: Iterable[tuple[int, ...]]) -> None:
         """Goes on from `save`."""
         for instrument, side, price, lots in saved:
-            self._taken.setdefault((instrument, Side(side)), {})[price] = lots
+            taken = self._of(instrument)
+            taken.put(Side(side), taken.of(Side(side)) | {price: lots})
 
     def _levels(
         self, instrument: int, side: Side, depth: int = _FIRST_DEPTH
@@ -97,6 +143,15 @@ class DisplayedVolume:
             if len(levels) < depth:
                 return
             depth, seen = 4 * depth, depth
+
+
+@jit()
+def _kept(taken: np.ndarray, count: int, best: int, volume: int) -> int:
+    return kept(taken.ctypes.data, count, best, volume)
+
+
+def _sign(side: Side) -> int:
+    return 1 if side is Side.BID else -1
 
 
 def _worse(side: Side, price: int, limit: int) -> bool:

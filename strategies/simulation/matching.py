@@ -7,17 +7,18 @@ message has ended, by displayed volume of the other side at its price or beyond.
 not valid.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from orderbook.events import Action, BookState, Side
+import numpy as np
+
+from orderbook.events import BookState, Side
 from orderbook.instruments import Instruments
 from orderbook.simulation_options import SimulationOptions
 from strategies.concerns import LAST, Concern
 from strategies.orders import Fill, Order
-from strategies.simulation import queue
-from strategies.simulation.client import MarketEvent
+from strategies.simulation.board import Board, Place
 from strategies.simulation.displayed import DisplayedVolume
 from strategies.simulation.fees import Fees
 from strategies.simulation.ledger import Execution, fee_amount
@@ -25,11 +26,7 @@ from strategies.simulation.market_books import MarketBooks
 from strategies.simulation.sessions import Sessions
 from strategies.simulation.working import Working
 
-_EXECUTE, _TRADE, _LEVEL, _CLEAR = (
-    int(action) for action in (Action.EXECUTE, Action.TRADE, Action.LEVEL, Action.CLEAR)
-)
-_REDUCE, _DELETE, _MODIFY = (int(action) for action in (Action.REDUCE, Action.DELETE, Action.MODIFY))
-_BID, _ASK, _NONE = int(Side.BID), int(Side.ASK), int(Side.NONE)
+_BID, _ASK = int(Side.BID), int(Side.ASK)
 
 
 class Change(NamedTuple):
@@ -41,7 +38,7 @@ class Change(NamedTuple):
 
 
 class Matching:
-    """The orders of one account at the exchange. `executes`: see `queue`."""
+    """The orders of one account at the exchange."""
 
     def __init__(self, books: MarketBooks, instruments: Instruments, options: SimulationOptions) -> None:
         self._books, self._instruments = books, instruments
@@ -52,7 +49,24 @@ class Matching:
         self.resting: dict[int, dict[int, Working]] = {}
         # Of these by instrument the buys and the sells, best price first, then oldest; made when needed.
         self._sides: dict[int, tuple[list[Working], list[Working]]] = {}
-        self.executes: set[int] = set()
+        self._boards: dict[int, Board] = {}
+
+    @property
+    def executes(self) -> set[int]:
+        """The instruments of which executions of orders were seen; see `queue`."""
+        return {index for index, board in self._boards.items() if board.row["executes"]}
+
+    @executes.setter
+    def executes(self, instruments: Iterable[int]) -> None:
+        for index in instruments:
+            self._board(index).row["executes"] = 1
+
+    def _board(self, instrument: int) -> Board:
+        found = self._boards.get(instrument)
+        if found is None:
+            found = Board(self.displayed.address(instrument), self._proportional)
+            self._boards[instrument] = found
+        return found
 
     @property
     def idle(self) -> bool:
@@ -61,16 +75,19 @@ class Matching:
 
     def concern(self, instrument: int, found: Concern) -> None:
         """Add which messages of an instrument can do something to orders or to what they took."""
-        bid, ask = self.displayed.worst(instrument)
-        found.taken_bid, found.taken_ask = min(found.taken_bid, bid), max(found.taken_ask, ask)
-        own = self.resting.get(instrument)
-        if own:
+        rests = instrument in self.resting
+        if rests:
             # While the book is not valid, places are lost, and nothing meets.
             found.every |= self._books.state(instrument) is not BookState.VALID
-            found.prints |= instrument not in self.executes
-            for order in own.values():
+            buys, sells = self._sorted(instrument)
+            for order in (*buys[:1], *sells[:1]):
                 assert order.limit is not None
-                (found.buys if order.side == _BID else found.sells).add(order.limit)
+                if order.side is Side.BID:
+                    found.buy = max(found.buy, order.limit)
+                else:
+                    found.sell = min(found.sell, order.limit)
+        if rests or self.displayed.taken_of(instrument):
+            found.boards.append(self._board(instrument).address)
 
     def orders(self) -> Iterator[Working]:
         """All that rest."""
@@ -121,26 +138,28 @@ class Matching:
             return Change(replace(row, status="cancelled", reason="modified to what is filled"))
         if changed.limit == order.limit and left <= order.left:
             order.order, order.left = row, left
+            order.place.row["left"] = left
             return Change(row)
         self._taken(instrument, order_id)
         changed.order = row
         return self._enter(changed, time)
 
-    def message(self, instrument: int, events: Sequence[MarketEvent], now: int) -> list[Change]:
-        """What a message does to the orders that rest, once the book has it: best price first, then
-        oldest."""
-        self.displayed.refresh(instrument)
+    def message(self, instrument: int, events: np.ndarray | None, now: int) -> list[Change]:
+        """What a message, EVENT[n], does to the orders that rest, once the book has it: best price first,
+        then oldest. events: None where compiled code has let them act already."""
         own = self.resting.get(instrument)
-        if not own:
+        sides = self._sorted(instrument) if own else None
+        if events is not None:
+            self.displayed.refresh(instrument)
+            if own:
+                self._board(instrument).follow(events, instrument)
+        if not own or sides is None:
             return []
-        sides, state = self._sorted(instrument), self._books.state(instrument)
-        for orders in sides:
-            queue.begin(orders)
-        self._follow(instrument, sides, events)
+        state = self._books.state(instrument)
         if state is not BookState.VALID:
             for order in own.values():
-                order.hit = 0
-                order.requeue |= state is BookState.SYNCING
+                order.place.row["hit"] = 0
+                order.place.row["requeue"] |= state is BookState.SYNCING
             return []
         changes = []
         best_bid, best_ask = self._books.best(instrument)
@@ -148,14 +167,17 @@ class Matching:
         least = LAST if best_ask is None else best_ask, LAST if best_bid is None else -best_bid
         for orders, meets in zip(sides, least, strict=True):
             for order in orders:
-                if order.requeue:
-                    queue.rejoin(self._books, order)
+                row = order.place.row
+                if row["requeue"]:
+                    order.place.rejoin(self._books, order)
+                hit = int(row["hit"])
                 if order.key >= meets:
-                    order.fill(sum(lots for _, lots in self._take(order, order.open)))
-                if order.hit:
+                    hit += sum(lots for _, lots in self._take(order, order.left - hit))
+                if hit:
                     assert order.limit is not None
-                    lots, order.hit = order.hit, 0
+                    lots, row["hit"] = hit, 0
                     changes.append(self._filled(order, [(order.limit, lots)], now, maker=True))
+                    row["left"] = order.left
                     if not order.left:
                         self._taken(instrument, order.order.id)
         return changes
@@ -169,39 +191,8 @@ class Matching:
             for orders in (bids, asks):
                 orders.sort(key=_worst_last)
             found = self._sides[instrument] = bids, asks
+            self._board(instrument).arrange(bids, asks)
         return found
-
-    def _follow(
-        self,
-        instrument: int,
-        sides: tuple[list[Working], list[Working]],
-        events: Sequence[MarketEvent],
-    ) -> None:
-        """Lets events of a message act on places in queues, and fill."""
-        if any(event.action == _EXECUTE for event in events):
-            self.executes.add(instrument)
-        prints = instrument not in self.executes
-        for action, side, order_id, price, volume in events:
-            if action == _TRADE:
-                if prints and volume > 0:
-                    queue.printed(sides[_BID], price, volume, side != _BID)
-                    queue.printed(sides[_ASK], -price, volume, side != _ASK)
-            elif action == _EXECUTE:
-                if side < _NONE and volume > 0:
-                    queue.executed(sides[side], order_id, price if side == _BID else -price, volume)
-            elif action == _LEVEL:
-                for order in sides[side] if side < _NONE else ():
-                    if order.limit == price and not order.requeue:
-                        queue.displayed(order, volume, self._proportional)
-            elif action == _CLEAR:
-                for order in (o for s in (_BID, _ASK) if side in (s, _NONE) for o in sides[s]):
-                    order.requeue = True
-            elif action == _DELETE or (action in (_REDUCE, _MODIFY) and volume > 0):
-                for order in (*sides[_BID], *sides[_ASK]):
-                    if action == _MODIFY:
-                        queue.modified(order, order_id, price, volume)
-                    else:
-                        queue.gone(order, order_id, volume if action == _REDUCE else None)
 
     def _refusal(self, order: Working, time: int) -> str | None:
         """Why the exchange does not take an order."""
@@ -226,7 +217,8 @@ class Matching:
             if order.limit is None:
                 why = "no more volume is displayed"
             return change._replace(order=replace(change.order, status="cancelled", reason=why))
-        queue.join(self._books, order)
+        order.place = Place(order.key, order.left)
+        order.place.join(self._books, order)
         self.rest(order)
         return change
 
@@ -244,8 +236,8 @@ class Matching:
         own = self.resting.get(instrument, {})
         order = own.pop(order_id, None)
         self._sides.pop(instrument, None)
-        if not own:
-            self.resting.pop(instrument, None)
+        if not own and self.resting.pop(instrument, None) is not None:
+            self._board(instrument).arrange((), ())
         return order
 
     def _filled(

@@ -8,13 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
+import numpy as np
+
 from orderbook.errors import DataError
 from orderbook.events import Side
 from orderbook.instruments import Instruments
 from orderbook.simulation_options import RiskLimits, SimulationOptions
 from strategies.concerns import LAST, Concern
 from strategies.orders import Order, OrderUpdate
-from strategies.simulation.client import MarketEvent, Number, OrderRequest
+from strategies.simulation.client import Number, OrderRequest
 from strategies.simulation.latency import Delays
 from strategies.simulation.ledger import EXACT, Ledger
 from strategies.simulation.market_books import MarketBooks
@@ -151,7 +153,7 @@ class PaperClient:
         if not waiting:
             del self._messages[instrument]
 
-    def after(self, instrument: int, events: Sequence[MarketEvent], time: int, now: int) -> None:
+    def after(self, instrument: int, events: np.ndarray | None, time: int, now: int) -> None:
         """See ExecutionClient."""
         if self._matching is None:
             return
@@ -202,11 +204,9 @@ class PaperClient:
 
     def places(self, instrument: int) -> Iterable[Mapping[str, object]]:
         """See ExecutionClient."""
-        if self._matching is None:
-            return
-        for order in self._matching.resting.get(instrument, {}).values():
-            ahead = order.front if order.ahead is None else sum(order.ahead.values())
-            row = order.order
+        matching = self._matching
+        for order in () if matching is None else matching.resting.get(instrument, {}).values():
+            row, ahead = order.order, order.place.before
             yield {"id": row.id, "side": row.side, "price": order.limit, "left": order.left, "ahead": ahead}
 
     def save(self) -> SavedAccount:
@@ -232,8 +232,7 @@ class PaperClient:
         """See ExecutionClient."""
         if self._matching is not None:
             for one in saved.resting:
-                order = Working.load(one, indexes[one.instrument])
-                self._matching.rest(order)
+                self._matching.rest(Working.load(one, indexes[one.instrument]))
             self._matching.displayed.load([(indexes[index], *rest) for index, *rest in saved.taken])
             self._matching.executes = {indexes[index] for index in saved.executes}
         for message in saved.messages:
@@ -322,7 +321,7 @@ class PaperClient:
         """Tells the risk check what the account is worth, where every book has a mid."""
         profits = [position.profit for position in self.positions()]
         if None not in profits:
-            self._risk.mark(sum((p for p in profits if p is not None), Decimal(0)))
+            self._risk.mark(sum(filter(None, profits), Decimal(0)))
 
     def _mid(self, instrument: int) -> Decimal | None:
         bid, ask = (None, None) if self._books is None else self._books.best(instrument)

@@ -15,103 +15,276 @@ A feed of orders may tell a trade as executions of orders, as a print, or both. 
 executions were seen fills own orders by them alone: prints repeat them, or are of hidden orders. Otherwise
 prints fill (Databento's feeds show what was executed as a print and a cancellation).
 
-Every function takes the own orders of one side, best price first, the older before the younger; a trade fills
-them in that order up to its volume. A trade beyond a price reaches the orders at it with all its volume.
+Everything here is compiled, and reached by address as books are. Own orders of a side stand best price first,
+the older before the younger; a trade fills them in that order up to its volume. A trade beyond a price
+reaches the orders at it with all its volume. A key is a price, greater where it is better for who takes it.
 """
 
-from collections.abc import Iterator, Sequence
+import numpy as np
 
-from strategies.simulation.market_books import MarketBooks
-from strategies.simulation.working import Working
+from orderbook.events import Action, Side
+from orderbook.jit import jit
+from orderbook.memory import Record, load, record_at, store
+
+PLACE = np.dtype(
+    [
+        ("key", "i8"),
+        ("left", "i8"),     # lots still to be filled
+        ("hit", "i8"),      # lots that the message at hand has filled
+        ("front", "i8"),    # lots before it, as of the start of the message
+        ("level", "i8"),    # lots displayed at the price at the last look
+        ("traded", "i8"),   # lots of these that have traded since
+        ("requeue", "i8"),  # whether the book was lost, and the place with it
+        ("known", "i8"),    # whether orders ahead are known by id: in an L3 book
+        ("ahead", "i8"),    # address of int64[count, 2], their ids and lots
+        ("count", "i8"),
+        ("moved", "i8"),    # whether `front` is to be summed up again
+    ]
+)
+
+TAKEN = np.dtype(
+    [
+        ("bids", "i8"),  # address of int64[bids_count, 2], keys of levels and lots taken of them
+        ("asks", "i8"),
+        ("bids_count", "i8"),
+        ("asks_count", "i8"),
+    ]
+)
+
+BOARD = np.dtype(
+    [
+        ("bids", "i8"),  # address of int64[bids_count], addresses of the places of own orders to buy
+        ("asks", "i8"),
+        ("bids_count", "i8"),
+        ("asks_count", "i8"),
+        ("executes", "i8"),      # whether executions of orders were seen
+        ("proportional", "i8"),
+        ("taken", "i8"),         # address of TAKEN, what is taken of displayed volume
+    ]
+)
+
+_EXECUTE, _TRADE, _LEVEL, _CLEAR = (
+    int(action) for action in (Action.EXECUTE, Action.TRADE, Action.LEVEL, Action.CLEAR)
+)
+_REDUCE, _DELETE, _MODIFY = (int(action) for action in (Action.REDUCE, Action.DELETE, Action.MODIFY))
+_BID, _ASK, _NONE = int(Side.BID), int(Side.ASK), int(Side.NONE)
+_MOST = 2**63 - 1
+# The key of the best level where there is none.
+NO_BID = -(2**63)
+
+board_at = record_at(BOARD)
+taken_at = record_at(TAKEN)
+_place_at = record_at(PLACE)
 
 
-def join(books: MarketBooks, order: Working) -> None:
-    """Stand behind everything that is displayed at the order's price."""
-    assert order.limit is not None
-    there = books.at(order.instrument, order.side, order.limit)
-    volumes = there["volume"].tolist()
-    order.front = order.level = sum(volumes)
-    order.traded, order.requeue = 0, False
-    # A level of an L2 book has the id 0. Where nothing rests, nobody is ahead in either.
-    by_id = dict(zip(there["id"].tolist(), volumes, strict=True))
-    order.ahead = None if 0 in by_id else by_id
+@jit()
+def _place(side: int, number: int) -> Record:
+    return _place_at(load(side + 8 * number))
 
 
-def rejoin(books: MarketBooks, order: Working) -> None:
-    """Stand where an order can be said to stand when its book has been lost and is there again.
-
-    In an L2 book it is not further back than before.
-    """
-    before = order.front if order.ahead is None else None
-    join(books, order)
-    if before is not None and order.ahead is None:
-        order.front = min(order.front, before)
+@jit()
+def _fill(place: Record, lots: int) -> int:
+    """Fills up to so many lots by the message at hand; how many."""
+    filled = min(lots, place.left - place.hit)
+    place.hit += filled
+    return filled
 
 
-def begin(orders: Sequence[Working]) -> None:
+@jit()
+def _begin(side: int, count: int) -> None:
     """A message begins: what it prints meets what was ahead before it."""
-    for order in orders:
-        if order.ahead is not None:
-            order.front = sum(order.ahead.values())
+    for number in range(count):
+        place = _place(side, number)
+        if place.known and place.moved:
+            front = 0
+            for other in range(place.count):
+                front += load(place.ahead + 16 * other + 8)
+            place.front, place.moved = front, 0
 
 
-def executed(orders: Sequence[Working], order_id: int, key: int, lots: int) -> None:
+@jit()
+def _standing(place: Record, order_id: int) -> int:
+    """The address of an order's entry among those ahead, 0 where it is not."""
+    for number in range(place.count):
+        entry = place.ahead + 16 * number
+        if load(entry) == order_id:
+            return entry
+    return 0
+
+
+@jit()
+def _left_ahead(place: Record, entry: int, lots: int) -> None:
+    """So many lots of an order ahead stand there now."""
+    place.moved = 1
+    if lots > 0:
+        store(entry + 8, lots)
+        return
+    place.count -= 1
+    last = place.ahead + 16 * place.count
+    store(entry, load(last))
+    store(entry + 8, load(last + 8))
+
+
+@jit()
+def _executed(side: int, count: int, order_id: int, key: int, lots: int) -> None:
     """Lots of a resting order of the market were executed at a price, which may be another than its own."""
     left = lots
-    for order in _placed(orders):
-        if order.ahead and order_id in order.ahead:
-            gone(order, order_id, lots)
-        elif order.key >= key:
-            left -= order.fill(left)
+    for number in range(count):
+        place = _place(side, number)
+        # A book that is being rebuilt fills nothing.
+        if place.requeue:
+            continue
+        entry = _standing(place, order_id)
+        if entry:
+            _left_ahead(place, entry, load(entry + 8) - lots)
+        elif place.key >= key:
+            left -= _fill(place, left)
 
 
-def printed(orders: Sequence[Working], key: int, lots: int, at_price: bool) -> None:
+@jit()
+def _printed(side: int, count: int, key: int, lots: int, at_price: bool) -> None:
     """Lots traded at a price; `at_price`: with this side resting, so that orders at the price are reached."""
     left, passed = lots, 0
-    for order in _placed(orders):
-        if order.key > key:
-            left -= order.fill(left)
-        elif order.key == key and at_price:
-            step = min(left, max(0, order.front - passed))
+    for number in range(count):
+        place = _place(side, number)
+        if place.requeue:
+            continue
+        if place.key > key:
+            left -= _fill(place, left)
+        elif place.key == key and at_price:
+            step = min(left, max(0, place.front - passed))
             left, passed = left - step, passed + step
-            left -= order.fill(left)
-    for order in _placed(orders):
-        if order.key == key and at_price:
-            order.front -= min(order.front, passed)
-            order.traded += lots
+            left -= _fill(place, left)
+    for number in range(count):
+        place = _place(side, number)
+        if place.key == key and at_price and not place.requeue:
+            place.front -= min(place.front, passed)
+            place.traded += lots
+            place.moved = 1
 
 
-def gone(order: Working, order_id: int, lots: int | None) -> None:
-    """Lots of an order of the market have left the book; None: all of it."""
-    ahead = order.ahead
-    if ahead and order_id in ahead:
-        if lots is None or ahead[order_id] <= lots:
-            del ahead[order_id]
-        else:
-            ahead[order_id] -= lots
+@jit()
+def _left(side: int, count: int, action: int, order_id: int, key: int, lots: int) -> None:
+    """An order of the market was deleted, reduced by lots, or has a new price and volume; it keeps its place
+    if only volume goes."""
+    for number in range(count):
+        place = _place(side, number)
+        entry = _standing(place, order_id)
+        if entry:
+            before, now = load(entry + 8), 0
+            if action == _REDUCE:
+                now = before - lots
+            elif action == _MODIFY and key == place.key and lots <= before:
+                now = lots
+            _left_ahead(place, entry, now)
 
 
-def modified(order: Working, order_id: int, price: int, lots: int) -> None:
-    """An order of the market has a new price and volume; it keeps its place if only volume goes."""
-    ahead = order.ahead
-    if ahead and order_id in ahead:
-        if price == order.limit and lots <= ahead[order_id]:
-            ahead[order_id] = lots
-        else:
-            del ahead[order_id]
+@jit()
+def _displayed(side: int, count: int, key: int, lots: int, proportional: bool) -> None:
+    """A level of an L2 book now has this volume."""
+    for number in range(count):
+        place = _place(side, number)
+        if place.key != key or place.requeue:
+            continue
+        if not place.known:
+            standing = place.level - place.traded
+            cancelled = standing - lots
+            if proportional and cancelled > 0:
+                place.front -= min(place.front, _share(cancelled, place.front, standing))
+            place.front = min(place.front, lots)
+        place.level, place.traded = lots, 0
 
 
-def displayed(order: Working, lots: int, proportional: bool) -> None:
-    """The level of the order's price in an L2 book now has this volume."""
-    if order.ahead is None:
-        standing = order.level - order.traded
-        cancelled = standing - lots
-        if proportional and cancelled > 0:
-            order.front -= min(order.front, cancelled * order.front // standing)
-        order.front = min(order.front, lots)
-    order.level, order.traded = lots, 0
+@jit()
+def _share(part: int, of: int, whole: int) -> int:
+    """part * of // whole, for numbers from 0 to 2^62, part at most the whole, which is above 0."""
+    if of <= _MOST // part:
+        return part * of // whole
+    quotient, rest = 0, 0
+    for bit in range(62, -1, -1):
+        quotient, rest = 2 * quotient + 2 * rest // whole, 2 * rest % whole
+        if part >> bit & 1:
+            rest += of % whole
+            quotient, rest = quotient + of // whole + rest // whole, rest % whole
+    return quotient
 
 
-def _placed(orders: Sequence[Working]) -> Iterator[Working]:
-    """Those whose place is known: a book that is being rebuilt fills nothing."""
-    return (order for order in orders if not order.requeue)
+@jit()
+def _lose(side: int, count: int) -> None:
+    for number in range(count):
+        _place(side, number).requeue = 1
+
+
+@jit()
+def _hit(side: int, count: int) -> bool:
+    found = False
+    for number in range(count):
+        found |= _place(side, number).hit > 0
+    return found
+
+
+@jit()
+def _happened(board: Record, event: Record) -> None:
+    """Lets an event act on the orders of a board."""
+    action, side, price, lots = event.action, event.side, event.price, event.volume
+    bids, asks, buys, sells = board.bids, board.asks, board.bids_count, board.asks_count
+    own, count, key = (bids, buys, price) if side == _BID else (asks, sells, -price)
+    if action == _TRADE:
+        if not board.executes and lots > 0:
+            _printed(bids, buys, price, lots, side != _BID)
+            _printed(asks, sells, -price, lots, side != _ASK)
+    elif action == _EXECUTE:
+        if side < _NONE and lots > 0:
+            _executed(own, count, event.order_id, key, lots)
+    elif action == _LEVEL:
+        # What the book refuses changes nothing.
+        if side < _NONE and lots >= 0:
+            _displayed(own, count, key, lots, board.proportional)
+    elif action == _CLEAR:
+        if side == _BID or side == _NONE:
+            _lose(bids, buys)
+        if side == _ASK or side == _NONE:
+            _lose(asks, sells)
+    elif action == _DELETE or ((action == _REDUCE or action == _MODIFY) and lots > 0):
+        _left(bids, buys, action, event.order_id, price, lots)
+        _left(asks, sells, action, event.order_id, -price, lots)
+
+
+@jit()
+def follow(board: Record, events: np.ndarray, first: int, end: int, instrument: int) -> bool:
+    """Lets those of events[first:end], a message, that are of an instrument act on the orders of a board;
+    whether one is filled."""
+    if board.bids_count + board.asks_count == 0:
+        return False
+    _begin(board.bids, board.bids_count)
+    _begin(board.asks, board.asks_count)
+    for number in range(first, end):
+        event = events[number]
+        if event.instrument == instrument and event.action == _EXECUTE:
+            board.executes = 1
+    for number in range(first, end):
+        event = events[number]
+        if event.instrument == instrument:
+            _happened(board, event)
+    return _hit(board.bids, board.bids_count) or _hit(board.asks, board.asks_count)
+
+
+@jit()
+def kept(taken: int, count: int, best: int, volume: int) -> int:
+    """Forgets what was taken of levels, int64[count, 2], where the market has moved on: by the key and the
+    volume of the best level at the end of a message. How many levels are left."""
+    left = 0
+    for number in range(count):
+        key, lots = load(taken + 16 * number), load(taken + 16 * number + 8)
+        if key <= best:
+            store(taken + 16 * left, key)
+            store(taken + 16 * left + 8, min(lots, volume) if key == best else lots)
+            left += 1
+    return left
+
+
+@jit()
+def refresh(taken: Record, bid: int, bid_volume: int, ask: int, ask_volume: int) -> None:
+    """Forgets what was taken on either side; see `kept`. `ask` is a price."""
+    taken.bids_count = kept(taken.bids, taken.bids_count, bid, bid_volume)
+    taken.asks_count = kept(taken.asks, taken.asks_count, -ask, ask_volume)
