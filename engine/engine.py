@@ -224,7 +224,8 @@ class Engine(ClientInterface, ProgramChanges):
             change), or at every "change" of a row while it holds.
 
         Rows as they are when the subscription begins are the first look: a condition that holds already
-        does not fire. Raises SqlError that names the condition, DataError for another bad argument.
+        does not fire. Of rows that change at once, it is called in the order of their keys.
+        Raises SqlError that names the condition, DataError for another bad argument.
         """
         self[view]
         for name, value, allowed in (("on", on, get_args(Granularity)), ("fire", fire, get_args(Fire))):
@@ -370,7 +371,7 @@ class Engine(ClientInterface, ProgramChanges):
         self._subscribers.watch(self._runtime)
         done = self._runtime.apply(batch, start)
         self._advance(batch, start, done)
-        self._deliver(self._runtime.firings())
+        self._deliver(self._subscribers.ordered(self._runtime.firings()))
         return done
 
     def _deliver(self, firings: Iterable[Firing]) -> None:

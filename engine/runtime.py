@@ -96,7 +96,7 @@ class Runtime(Protocol):
         """
 
     def firings(self) -> Sequence[Firing]:
-        """The firings at which `apply` stopped, by watch and then by order of change; empty if none."""
+        """The firings at which `apply` stopped, by watch; empty if none."""
 
     def record(self, recordings: "Sequence[Recording]") -> "Recorder":
         """What applies changes from now on, and records these views instead of watching.

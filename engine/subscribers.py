@@ -1,6 +1,6 @@
 """Who is told of views: the subscriptions, in the order they were made, and which of them are watched."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from orderbook.problems import Problems
 from views.compiler.program import CompiledProgram
@@ -49,6 +49,14 @@ class Subscribers:
         """Lets the runtime watch those there are now: rows as they are become the first look of all."""
         self._watched = list(self._all)
         runtime.watch([s.watch for s in self._watched])
+
+    def ordered(self, firings: Sequence[Firing]) -> Sequence[Firing]:
+        """By subscription, and then by the keys of rows: the same in every process, unlike codes of text."""
+        return firings if len(firings) < 2 else sorted(firings, key=self._place)
+
+    def _place(self, firing: Firing) -> tuple[object, ...]:
+        key = self._watched[firing.watch].layout.key(firing.key)
+        return firing.watch, *((value is not None, value) for value in key)
 
     def watched(self, firing: Firing) -> Subscription:
         """Whose watch fired."""

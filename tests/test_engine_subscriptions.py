@@ -53,6 +53,16 @@ def test_an_event_carries_key_old_new_and_version(engine):
     assert {e.status for e in events} == {"committed"}
 
 
+@given(st.permutations("ABCDEFGH"))
+def test_rows_that_change_at_once_are_told_in_the_order_of_their_keys(changed):
+    for backend in BACKENDS:
+        engine, told = orderbook.Engine(quotes(), backend), []
+        for name in "ab":
+            engine.subscribe("totals", lambda e, name=name, told=told: told.append((name, *e.key)))
+        engine.apply(changes(*(("+", symbol, 1, symbol == changed[-1]) for symbol in changed)))
+        assert told == [(name, symbol) for name in "ab" for symbol in "ABCDEFGH"]
+
+
 def test_a_callback_sees_every_view_as_of_its_event(engine):
     seen = []
     overall = engine["overall"]
