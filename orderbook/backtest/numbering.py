@@ -32,6 +32,12 @@ class VersionedEvents:
         """Rows start … end - 1."""
         return VersionedEvents(self.events[start:end], self.versions[start:end])
 
+    def firsts(self, step: int) -> "VersionedEvents":
+        """The first row in each step of so many ns, of rows in the order of their stamps."""
+        steps = self.versions["stamp"] // step
+        kept = np.flatnonzero(np.append(True, steps[1:] != steps[:-1])[: len(self)])
+        return VersionedEvents(self.events.take(kept), self.versions.take(kept))
+
 
 @dataclass(frozen=True, slots=True)
 class VersionedChanges:

@@ -60,16 +60,20 @@ class Slice:
 
 
 def read_slices(
-    specs: Sequence[tuple[int, SourceSpec]], instruments: Instruments, errors: list[SourceError] | None = None
+    specs: Sequence[tuple[int, SourceSpec]],
+    instruments: Instruments,
+    errors: list[SourceError] | None = None,
+    step: int = 0,
 ) -> Iterator[Slice]:
     """All messages of sources, each given with its place, as events of `instruments`.
 
     Events of other instruments count in the numbers of versions and are left out. A source that is damaged
     ends there, with a SourceError in `errors`; raised is that of one which cannot be opened, and any where
-    there are no `errors`.
+    there are no `errors`. step: above 0 where events are read for their times alone; of each source the first
+    in every step of so many ns is among those given.
     """
     batch = max(SMALLEST_BATCH, min(BATCH, MOST_OPEN // max(1, len(specs))))
-    cursors = [_Cursor(place, spec.open(batch), instruments, errors) for place, spec in specs]
+    cursors = [_Cursor(place, spec.open(batch), instruments, errors, step) for place, spec in specs]
     until: int | None = FIRST_STAMP
     if len(cursors) == 1:
         yield from cursors[0].slices()
@@ -112,6 +116,7 @@ class _Cursor:
     source: EventSource | ChangeSource
     instruments: Instruments
     errors: list[SourceError] | None
+    step: int
     stamp: int = FIRST_STAMP
     ended: bool = False
     _parts: Iterator[tuple[int, VersionedEvents | VersionedChanges]] = field(init=False)
@@ -121,6 +126,8 @@ class _Cursor:
         source = self.source
         if is_event_source(source):
             self._parts = versioned_events(source, self.place, self.instruments, self.errors)
+            if self.step:
+                self._parts = ((stamp, part.firsts(self.step)) for stamp, part in self._parts)
         else:
             self._parts = versioned_changes(cast(ChangeSource, source), self.place, self.errors)
 

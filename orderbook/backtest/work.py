@@ -50,7 +50,7 @@ def read_task(settings: JobSettings, task: ReadTask, report: Report = lambda _: 
         rows = RelationRows(layout.program, own, resolution=resolution, books=task.books)
         fills.begin()
         runs = [_StageRun(layout, number, task.number, histories[number]) for number in task.stages]
-        for part in read_slices(sources, own, errors):
+        for part in read_slices(sources, own, errors, 0 if task.books else resolution):
             if strategies is not None:
                 strategies.run.apply(part)
             if runs or sender is not None:
