@@ -7,7 +7,7 @@ import { load, save } from "../core/storage.js";
 const STAGES = [["overview", "Overview"], ["sql", "SQL"], ["m3", "M3"], ["plan", "Plan"], ["maps", "Maps"], ["why", "Why"], ["costs", "Costs"]];
 /** A version as `orderbook why --at` takes it. */
 const VERSION = /^\s*(-?\d{1,19})\s*,\s*(\d+)\s*,\s*(\d+)\s*$/;
-const LOG_PATIENCE = 60_000;
+const LONG_PATIENCE = 60_000;
 const COSTS = "Measure has a process beside the run apply the last half minute or more of its log again, with every statement timed.";
 const WHY = "Choose an event: press Why beside a callback or alert in the log, or enter its version.";
 
@@ -114,7 +114,7 @@ export class ExplainPane extends Pane {
     if (!found) return;
     const [, stamp, switched, sequence] = found;
     try {
-      const { text } = await this.#connection.request({ op: "why", view, at: [stamp, Number(switched), Number(sequence)] }, LOG_PATIENCE);
+      const { text } = await this.#connection.request({ op: "why", view, at: [stamp, Number(switched), Number(sequence)] }, LONG_PATIENCE);
       this.#why = text;
     } catch (error) {
       this.#why = error.message;
@@ -126,7 +126,7 @@ export class ExplainPane extends Pane {
     this.#costs = "measuring …";
     this.changed();
     try {
-      const { events, views, text } = await this.#connection.request({ op: "costs" }, LOG_PATIENCE);
+      const { events, views, text } = await this.#connection.request({ op: "costs" }, LONG_PATIENCE);
       this.#store.costs = new Map(Object.entries(views));
       const each = Object.entries(views).map(([view, nanoseconds]) => `  ${view}: ${duration(nanoseconds)}`);
       this.#costs = [`time for an event, the mean of ${count(events)}, with all statements timed:`, "", ...each, "", text].join("\n");
@@ -143,7 +143,7 @@ export class ExplainPane extends Pane {
     this.#asked = `explaining ${view} …`;
     this.changed();
     try {
-      const answer = await this.#connection.request({ op: "explain", view });
+      const answer = await this.#connection.request({ op: "explain", view }, LONG_PATIENCE);
       if (view === this.#wanted) this.#answer = answer;
     } catch (error) {
       if (view === this.#wanted) this.#asked = error.message;
