@@ -3,8 +3,9 @@ its orders."""
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from heapq import merge
 from pathlib import Path
 from typing import Any, ClassVar
 from zlib import crc32
@@ -29,11 +30,12 @@ OWN = """
 CREATE VIEW own_orders AS SELECT * FROM orders;
 CREATE VIEW own_fills AS SELECT * FROM fills;
 """
-# Strategies that run in the tasks of their symbols, and as one task.
+# Strategies that run in the tasks of their symbols, as one task, and over several venues of a symbol.
 APART = ("strategies.order_flow:OrderFlow", "strategies.micro_price_maker:MicroPriceMaker",
          "everywhere_support:Erratic")  # fmt: skip
 TOGETHER = ("strategies.sobi:Sobi", "everywhere_support:ErraticTogether")
-ALL = (*APART, *TOGETHER)
+VENUES = ("strategies.arbitrage_watch:ArbitrageWatch", "everywhere_support:Erratic")
+ALL = (*APART, *TOGETHER, VENUES[0])
 PARAMETERS = """
 [strategies.sobi]
 threshold = {sobi}
@@ -43,6 +45,10 @@ threshold = 0.5
 volume = {volume}
 [strategies.micro_price_maker]
 half_spread = {spread}
+volume = {volume}
+most = {most}
+[strategies.arbitrage_watch]
+edge = {edge}
 volume = {volume}
 most = {most}
 [strategies.erratic]
@@ -72,8 +78,8 @@ response_latency = ["0ms", "1ms", "20ms"]
 feed_latency = ["0ms", "700us"]
 seed = {seed}
 [simulation.fees]
-maker = 0.1
-taker = 0.25
+maker = {fee}
+taker = {fee}
 unit = "lot"
 [risk]
 max_position = {limit}
@@ -218,14 +224,22 @@ def _values(row: Any) -> Any:
 
 
 def write_flow(
-    path: Path, events: int, symbols: int, seed: int, *, apart: bool = False, resting: int = 60
+    path: Path,
+    events: int,
+    symbols: int,
+    seed: int,
+    *,
+    venues: int = 1,
+    apart: bool = False,
+    resting: int = 60,
 ) -> list[Path]:
     """Generated events, the receipt of which wavers, of books that are lost now and then, as one record file
-    or one for each symbol."""
-    flow = np.concatenate(list(generate(events, symbols, 30, seed, resting=resting, rate=400, imbalance=0.7)))
+    or one for each symbol of each venue. events: of a venue."""
+    known = synthetic_instruments(symbols)
+    instruments = [replace(one, venue=f"{one.venue}{venue}") for venue in range(venues) for one in known]
     random = np.random.default_rng(seed)
-    ends = np.flatnonzero(flow["flags"] & int(Flag.LAST)) + 1
-    parts = np.split(flow, ends[:-1])
+    flows = [_messages(events, symbols, resting, seed + 1_000_000 * venue, venue) for venue in range(venues)]
+    parts = merge(*flows, key=lambda part: part["exchange_time"][0])
     made: list[np.ndarray] = []
     for number, part in enumerate(parts):
         delay = random.integers(0, 3_000_000)
@@ -237,7 +251,6 @@ def write_flow(
             state = random.choice([BookState.STALE, BookState.SYNCING])
             made += [_state(part, state, time), _state(part, BookState.VALID, time + 4_000_000)]
     flow = np.concatenate(made)
-    instruments = synthetic_instruments(symbols)
     if not apart:
         _write(path, flow, instruments)
         return [path]
@@ -245,16 +258,27 @@ def write_flow(
     for index, one in enumerate(instruments):
         own = flow[flow["instrument"] == index].copy()
         own["instrument"] = 0
-        _write(path / f"{one.symbol}.parquet", own, Instruments([one]))
+        _write(path / f"{one.symbol}-{one.venue}.parquet", own, [one])
     return sorted(path.iterdir())
 
 
-def write_cut(source: Path, path: Path, events: int) -> Path:
-    """The first messages of a recorded source, about so many events, as a record."""
+def _messages(events: int, symbols: int, resting: int, seed: int, venue: int) -> list[np.ndarray]:
+    """A venue's generated messages."""
+    flow = np.concatenate(list(generate(events, symbols, 30, seed, resting=resting, rate=400, imbalance=0.7)))
+    flow["instrument"] += venue * symbols
+    return np.split(flow, np.flatnonzero(flow["flags"] & int(Flag.LAST))[:-1] + 1)
+
+
+def write_cut(source: Path, path: Path, events: int, symbol: str | None = None) -> Path:
+    """The first messages of a recorded source, about so many events, as a record; perhaps with another name
+    of its one symbol."""
     opened = open_source(str(source))
     assert is_event_source(opened)
     written = 0
-    with RecordWriter(path, opened.instruments) as writer:
+    instruments = opened.instruments
+    if symbol is not None:
+        instruments = Instruments([replace(one, symbol=symbol) for one in instruments])
+    with RecordWriter(path, instruments) as writer:
         for batch in opened:
             writer.write(batch)
             written += len(batch)

@@ -4,6 +4,7 @@ Compared is what users see: every column of every change of an order and of ever
 lines. `--seed` is the first seed of the generated flow, `--count` how many hundred seeds are tried.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from everywhere_support import (
     PARAMETERS,
     TOGETHER,
     TRADING,
+    VENUES,
     Outcome,
     Setting,
     write_cut,
@@ -27,9 +29,14 @@ from hypothesis import strategies as st
 from orderbook.events import EVENT, Flag
 from strategies.last_times import LastTimes
 
-GENERATED = {"sobi": 1.3, "volume": 2, "most": 6, "spread": "0.0001", "limit": 60, "drawdown": 50}
+GENERATED = {
+    "sobi": 1.3, "edge": "-0.0003", "spread": "0.0001", "volume": 2, "most": 6, "limit": 60, "drawdown": 50,
+    "fee": "0.25",
+}  # fmt: skip
 PARTITIONS = (1, 2, 7)
-SETS = {"apart": APART, "together": TOGETHER}
+SETS = {"apart": APART, "together": TOGETHER, "venues": VENUES}
+# Of each symbol, in generated flow.
+VENUE_COUNT = {"venues": 2}
 
 
 def setting(
@@ -50,19 +57,25 @@ def setting(
     return Setting(program, folder, config, strategies)
 
 
-def check(tested: Outcome, *others: Outcome) -> None:
-    """Every other outcome is that of a backtest."""
+def check(what: str, tested: Outcome, *others: Outcome) -> None:
+    """Every other outcome is the one tested, which traded."""
     for other in others:
         assert other.orders == tested.orders
         assert other.fills == tested.fills
         assert other.lines == tested.lines
+    orders, fills = tested.counts()
+    said = f"{what}: {orders:,} changes of orders, {fills:,} fills, equal in {1 + len(others)} runs"
+    # Commands read away what is printed to sys.stdout.
+    print(f"\n{said}", file=sys.__stdout__, flush=True)
+    assert min(orders, fills) > 5
 
 
-def check_spark(one: Setting, tested: Outcome, sources: Sequence[Path | str]) -> None:
+def check_spark(what: str, one: Setting, tested: Outcome, sources: Sequence[Path | str]) -> None:
     """Spark has the outcome of a backtest on this node, however it is cut."""
     for partitions in PARTITIONS:
         options = ("--engine", "spark", "--partitions", partitions)
-        check(tested, one.tested(sources, f"spark{partitions}", *options))
+        on_spark = one.tested(sources, f"spark{partitions}", *options)
+        check(f"{what}, {partitions} partitions on Spark", tested, on_spark)
 
 
 def check_traded(outcomes: Iterable[Outcome], strategies: Sequence[str]) -> None:
@@ -75,6 +88,7 @@ def check_traded(outcomes: Iterable[Outcome], strategies: Sequence[str]) -> None
     assert not [line for line in lines if "disabled" in line]
 
 
+one_venue = pytest.mark.parametrize("kinds", ["apart", "together"])
 two_settings = pytest.mark.parametrize(
     ("kinds", "trading"), [("apart", "sampled"), ("together", "constant")]
 )
@@ -89,10 +103,8 @@ def test_orders_are_the_same_everywhere(
 ) -> None:
     sources = write_flow(tmp_path / "flow", 300, 2, 1, apart=kinds == "together", resting=20)
     one = setting(orderbook, tmp_path, SETS[kinds], trading, 1, "interpreter")
-    tested = one.tested(sources, "job")
-    assert min(tested.counts()) > 5
     given = [f"record:{source}" for source in sources]
-    check(tested, one.replayed(*given), one.live(*given))
+    check(kinds, one.tested(sources, "job"), one.replayed(*given), one.live(*given))
 
 
 @pytest.mark.spark
@@ -103,9 +115,8 @@ def test_orders_are_the_same_on_spark(
 ) -> None:
     sources = write_flow(tmp_path / "flow", 250, 2, 2, apart=True, resting=20)
     one = setting(orderbook, tmp_path / "one", APART, "sampled", 2, "interpreter")
-    tested = one.tested(sources, "job")
-    assert min(tested.counts()) > 5
-    check(tested, one.tested(sources, "spark", "--engine", "spark", "--partitions", 2))
+    on_spark = one.tested(sources, "spark", "--engine", "spark", "--partitions", 2)
+    check("apart", one.tested(sources, "job"), on_spark)
 
 
 # Instruments, the first of which is known, and the times of receipt (0: not told) and at the exchange.
@@ -160,16 +171,15 @@ def test_seeds_on_one_node(
     for seed in seeds(pytestconfig):
         folder = tmp_path / str(seed)
         one = setting(orderbook, folder, SETS[kinds], trading, seed)
-        (source,) = write_flow(folder / "flow.parquet", 3_000, 3, seed)
-        tested = one.tested([source], "job")
-        check(tested, one.replayed(f"record:{source}"), one.live(f"record:{source}"))
+        venues = VENUE_COUNT.get(kinds, 1)
+        (source,) = write_flow(folder / "flow.parquet", 3_000, 3, seed, venues=venues)
+        tested, what = one.tested([source], "job"), f"{kinds}, {trading}, seed {seed}"
+        check(what, tested, one.replayed(f"record:{source}"), one.live(f"record:{source}"))
         # Receipts of one source never go back; of several, each for itself.
-        sources = write_flow(folder / "flow", 1_000, 3, seed, apart=True)
+        sources = write_flow(folder / "flow", 1_000, 3, seed, venues=venues, apart=True)
         given = [f"record:{source}" for source in sources]
-        check(one.tested(sources, "parts"), one.replayed(*given), one.live(*given))
+        check(f"{what}, parts", one.tested(sources, "parts"), one.replayed(*given), one.live(*given))
         found.append(tested)
-    orders, fills = (sum(counts) for counts in zip(*(one.counts() for one in found), strict=True))
-    print(f"\n{kinds}, {trading}: {len(found)} seeds, {orders:,} changes of orders, {fills:,} fills")
     check_traded(found, SETS[kinds])
 
 
@@ -187,12 +197,11 @@ def test_seeds_on_spark(
 ) -> None:
     for seed in seeds(pytestconfig):
         folder = tmp_path / str(seed)
-        one = setting(orderbook, folder, SETS[kinds], trading, seed)
-        for sources in (
-            write_flow(folder / "flow.parquet", 2_000, 8, seed),
-            write_flow(folder / "flow", 2_000, 8, seed, apart=True),
-        ):
-            check_spark(one, one.tested(sources, "job"), sources)
+        one, venues = setting(orderbook, folder, SETS[kinds], trading, seed), VENUE_COUNT.get(kinds, 1)
+        for name, apart in (("flow.parquet", False), ("flow", True)):
+            sources = write_flow(folder / name, 2_000, 8, seed, venues=venues, apart=apart)
+            what = f"{kinds}, {trading}, seed {seed}, {len(sources)} sources"
+            check_spark(what, one, one.tested(sources, "job"), sources)
 
 
 CAPTURES = {
@@ -207,7 +216,10 @@ CAPTURES = {
 }
 # Days of which the beginning is enough.
 LONG = ("AMZN", "spot", "futures")
-RECORDED = {"sobi": 1.3, "volume": 1, "most": 5, "spread": "0.00005", "limit": 1_000, "drawdown": 50_000}
+RECORDED = {
+    "sobi": 1.3, "edge": "0.0003", "spread": "0.00005", "volume": 1, "most": 5, "limit": 1_000,
+    "drawdown": 50_000, "fee": "0.00000025",
+}  # fmt: skip
 
 
 def capture_setting(program: Program, folder: Path, kinds: str, trading: str, more: str = "") -> Setting:
@@ -231,16 +243,12 @@ def test_captures_on_one_node(
     one = capture_setting(orderbook, tmp_path / source.parent.name, kinds, trading)
     if name in LONG:
         source = write_cut(source, tmp_path / f"{name}.parquet", 8_000)
-    tested = one.tested([source], "job")
-    check(tested, one.replayed(source), one.live(source))
-    orders, fills = tested.counts()
-    print(f"\n{name}, {kinds}: {orders:,} changes of orders, {fills:,} fills")
-    assert orders and fills
+    check(f"{name}, {kinds}", one.tested([source], "job"), one.replayed(source), one.live(source))
 
 
 @pytest.mark.exhaustive
 @pytest.mark.spark
-@pytest.mark.parametrize("kinds", SETS)
+@one_venue
 def test_captures_on_spark(
     spark: object,
     orderbook: Program,  # noqa: F811
@@ -251,12 +259,32 @@ def test_captures_on_spark(
     one = capture_setting(orderbook, tmp_path / "all", kinds, "sampled")
     sources = [shared_data / path for path in CAPTURES.values() if path.startswith("cryptofeed")]
     tested = one.tested(sources, "job")
-    check(tested, one.replayed(*sources), one.live(*sources))
-    check_spark(one, tested, sources)
+    check(kinds, tested, one.replayed(*sources), one.live(*sources))
+    check_spark(kinds, one, tested, sources)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("kinds", SETS)
+@pytest.mark.spark
+def test_recorded_venues_that_cross(
+    spark: object,
+    orderbook: Program,  # noqa: F811
+    shared_data: Path,
+    tmp_path: Path,
+) -> None:
+    """A coin and its perpetual future at the same time, as one symbol of two venues."""
+    one = capture_setting(orderbook, tmp_path / "all", "venues", "constant")
+    sources = [
+        write_cut(shared_data / CAPTURES[name], tmp_path / f"{name}.parquet", 8_000, "BTC-USD")
+        for name in ("spot", "futures")
+    ]
+    tested = one.tested(sources, "job")
+    check_traded([tested], VENUES)
+    check("venues", tested, one.replayed(*sources), one.live(*sources))
+    check_spark("venues", one, tested, sources)
+
+
+@pytest.mark.exhaustive
+@one_venue
 def test_a_capture_as_it_was_logged(
     orderbook: Program,  # noqa: F811
     shared_data: Path,
@@ -268,6 +296,5 @@ def test_a_capture_as_it_was_logged(
     more = f'[log]\nfolder = "{log}"\nkeep_log = true\n'
     one = capture_setting(orderbook, tmp_path / "run", kinds, "constant", more)
     lived = one.live(f"capture:{shared_data / CAPTURES['KRAKEN']}?speed=0")
-    assert min(lived.counts()) > 5
     again = capture_setting(orderbook, tmp_path / "replay", kinds, "constant")
-    check(lived, again.replayed(f"log:{log}"))
+    check(kinds, lived, again.replayed(f"log:{log}"))
