@@ -181,7 +181,7 @@ def _system(root: str, options: str) -> tuple["FileSystem", str]:
     if root.startswith("gs:") and "retry_limit_seconds" not in options:
         options = f"{options}&{_GOOGLE_RETRIES}".lstrip("&")
     system, base = FileSystem.from_uri(f"{root}/?{options}" if options else f"{root}/")
-    return system, f"{base.rstrip('/')}/"
+    return system, f"{base}/" if base and not base.endswith("/") else base
 
 
 class _StoredFile(io.RawIOBase):

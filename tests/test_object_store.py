@@ -86,6 +86,9 @@ def test_a_glob_is_a_source_for_each_file(store: ObjectStore) -> None:
     ]
     assert each_file(f"itch:{store.url('market/year/06/day.itch')}&{chosen}")[0].endswith(chosen)
     assert absolute(expected[0]) == expected[0]
+    store.objects["days/day.csv"] = MESSAGES
+    for whole in ("days", "days/", "days/*", "days/**"):
+        assert files_at(place(store.url(whole)), ["*"]) == [place(store.url("days/day.csv"))]
 
 
 names = st.sampled_from(["a", "b.csv", "x1", ".h"])
