@@ -173,9 +173,7 @@ class _Match:
             select = select.group_by(*groups, copy=False) if groups else select
             for condition in having:
                 select = select.having(condition, copy=False)
-        kept = ("order", "limit", "offset") if not self._view.limited else ("order",)
-        kept = (*kept, "distinct", "qualify") if not self._view.limited else kept
-        for clause in kept:
+        for clause in ("order",) if self._view.limited else ("order", *_LIMITING):
             if asked.args.get(clause) is not None:
                 select.set(clause, self._put(asked.args[clause]))
         return select
