@@ -12,11 +12,11 @@ import numpy as np
 from engine.changes import ChangeBatch
 from orderbook.book_state import TOUCH, WIDTH
 from orderbook.books import ASKS_INSERT, BIDS_INSERT
-from orderbook.events import EVENT, Action
+from orderbook.events import EVENT, Action, Side
 from orderbook.instruments import Instruments
 from orderbook.jit import jit
 from orderbook.memory import Record, load
-from strategies.simulation.board import plain
+from strategies.simulation.board import Board, Taken, plain
 from strategies.simulation.board_copies import copied_board
 from strategies.simulation.queue import board_at, follow, refresh, taken_at
 
@@ -126,6 +126,8 @@ class Concerns:
         nothing = ChangeBatch(np.empty(0, np.int16), np.empty(0, np.uint8), np.empty((0, WIDTH), np.int64))
         none = np.zeros(1, np.int64)
         self.next(Window(np.empty(0, EVENT), none, none[1:], nothing, none, np.empty(0, TOUCH)), 0)
+        Board(0, False).follow(np.empty(0, EVENT), 0)
+        Taken().keep(Side.BID, None, 0)
 
     def next(self, window: Window, number: int) -> tuple[int, bool]:
         """The first message of a window that matters, from a number on, and whether boards have followed it;
@@ -173,13 +175,11 @@ def _copy(table: np.ndarray, words: np.ndarray, back: bool) -> int:
 
 
 @jit()
-def _is_told(row: Record, event: Record, now: int) -> bool:
-    """Whether a message is told by an event of it, before boards follow."""
+def _is_first_told(row: Record, event: Record) -> bool:
+    """Whether a message is told by an event of it, before boards follow: orders may arrive before it."""
     sent = event.exchange_time if event.exchange_time else event.receive_time
-    if row.every or now >= row.due or sent > row.arrival:
-        return True
     # What a CLEAR leaves of a book, compiled code does not know.
-    return (row.trades and event.action == _TRADE) or (row.count and event.action == _CLEAR)
+    return row.every or sent > row.arrival or (row.count and event.action == _CLEAR)
 
 
 @jit()
@@ -219,19 +219,19 @@ def _next(
     touch = _first_touch(touches, starts[number])
     for message in range(number, len(times)):
         now, first, end = times[message], starts[message], starts[message + 1]
-        if now >= due:
-            return message
-        concerned = False
+        concerned, told = False, now >= due
         for place in range(first, end):
             event = events[place]
             if 0 <= event.instrument < len(table) and table[event.instrument].any:
-                concerned = True
-                if _is_told(table[event.instrument], event, now):
+                concerned, row = True, table[event.instrument]
+                if _is_first_told(row, event):
                     return message
+                told |= now >= row.due or (row.trades and event.action == _TRADE)
         if not concerned:
+            if told:
+                return ~message
             continue
         followed[0] += 1
-        filled = False
         for place in range(first, end):
             instrument = np.int64(events[place].instrument)
             if not 0 <= instrument < len(table) or table[instrument].count == 0:
@@ -240,9 +240,9 @@ def _next(
             if row.message != followed[0]:
                 row.message = followed[0]
                 for board in range(row.count):
-                    filled |= follow(board_at(load(row.boards + 8 * board)), events, place, end, instrument)
+                    told |= follow(board_at(load(row.boards + 8 * board)), events, place, end, instrument)
             for change in range(offsets[place], offsets[place + 1]):
-                filled |= _meets(row, kinds[change], values[change, _PRICE])
+                told |= _meets(row, kinds[change], values[change, _PRICE])
         while touch < len(touches) and touches[touch].event < end:
             one = touches[touch]
             touch += 1
@@ -251,6 +251,6 @@ def _next(
                 for board in range(row.count):
                     taken = taken_at(board_at(load(row.boards + 8 * board)).taken)
                     refresh(taken, one.bid, one.bid_volume, one.ask, one.ask_volume)
-        if filled:
+        if told:
             return ~message
     return len(times)

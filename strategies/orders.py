@@ -1,16 +1,16 @@
 """Orders and fills as strategies and the relations `orders` and `fills` see them."""
 
-from dataclasses import dataclass, fields
 from decimal import Decimal
 from typing import Any, Literal
+
+import msgspec
 
 OrderSide = Literal["buy", "sell"]
 Liquidity = Literal["maker", "taker"]
 OrderStatus = Literal["sent", "resting", "filled", "cancelled", "refused"]
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(msgspec.Struct, frozen=True):
     """An order as it stands: a row of the relation `orders`, whose key is (strategy, id).
 
     ts: ns of its last change, by the event clock. id: the strategy's own count, from 1. venue: "" where
@@ -32,8 +32,7 @@ class Order:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Fill:
+class Fill(msgspec.Struct, frozen=True):
     """An execution of an order: a row of the relation `fills`. Units are those of `Order`.
 
     fee: in the quote currency, below 0 a rebate. liquidity: "maker" where the order rested, else "taker".
@@ -51,8 +50,7 @@ class Fill:
     liquidity: Liquidity = "taker"
 
 
-@dataclass(frozen=True, slots=True)
-class OrderUpdate:
+class OrderUpdate(msgspec.Struct, frozen=True):
     """One change of an order: as it was (None: new), as it is, and the fills that changed it."""
 
     old: Order | None
@@ -60,10 +58,10 @@ class OrderUpdate:
     fills: tuple[Fill, ...] = ()
 
 
-ORDER_COLUMNS = tuple(field.name for field in fields(Order))
-FILL_COLUMNS = tuple(field.name for field in fields(Fill))
+ORDER_COLUMNS = Order.__struct_fields__
+FILL_COLUMNS = Fill.__struct_fields__
 
 
 def row_of(value: Order | Fill) -> dict[str, Any]:
     """The row of a relation that an order or a fill is."""
-    return {field.name: getattr(value, field.name) for field in fields(value)}
+    return msgspec.structs.asdict(value)

@@ -1,6 +1,5 @@
 """One strategy of a run: its instance, subscriptions, account and counters."""
 
-import dataclasses
 import logging
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -283,7 +282,7 @@ class Runner:
         elif self.key is not None and self.key != self._partition_of(request):
             for update in self.client.refuse(request, self.now, f"this instance trades {self.key} alone"):
                 # Whether another instance knows the symbol is not for this one to say.
-                self.publish(OrderUpdate(None, dataclasses.replace(update.new, venue=request.venue or "")))
+                self.publish(OrderUpdate(None, replace(update.new, venue=request.venue or "")))
         else:
             self._publish(self.client.place(request, self.now))
 

@@ -5,14 +5,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orderbook.events import Side
 from orderbook.jit import jit
 from strategies.simulation.market_books import MarketBooks
-from strategies.simulation.queue import BOARD, PLACE, follow
+from strategies.simulation.queue import BOARD, NO_BID, PLACE, TAKEN, follow, kept
 
 if TYPE_CHECKING:
     from strategies.simulation.working import Working
 
 _NOBODY = np.empty((0, 2), np.int64)
+_COUNTS = ("bids_count", "asks_count")
 
 
 class Place:
@@ -112,6 +114,38 @@ class Board:
         _follow(self._rows, plain(events), instrument)
 
 
+class Taken:
+    """What is taken in one book: TAKEN, and what it points to."""
+
+    def __init__(self) -> None:
+        self.rows = np.zeros(1, TAKEN)
+        self._sides = [np.empty((0, 2), np.int64)] * 2
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything."""
+        row = self.rows[0]
+        return bool(row["bids_count"] or row["asks_count"])
+
+    def of(self, side: Side) -> dict[int, int]:
+        """Lots by price in ticks."""
+        count, sign = self.rows[0][_COUNTS[side]], _sign(side)
+        return {sign * key: lots for key, lots in self._sides[side][:count].tolist()} if count else {}
+
+    def put(self, side: Side, taken: Mapping[int, int]) -> None:
+        """From now on this is taken of a side."""
+        sign, row = _sign(side), self.rows[0]
+        pairs = np.array([(sign * price, lots) for price, lots in taken.items()], np.int64)
+        self._sides[side] = pairs
+        row[_COUNTS[side]], row["bids" if side is Side.BID else "asks"] = len(pairs), pairs.ctypes.data
+
+    def keep(self, side: Side, best: int | None, volume: int) -> None:
+        """A message has left this touch; see `queue.kept`."""
+        pairs, row = self._sides[side], self.rows[0]
+        key = NO_BID if best is None else _sign(side) * best
+        row[_COUNTS[side]] = _kept(pairs, int(row[_COUNTS[side]]), key, volume)
+
+
 def plain(events: np.ndarray) -> np.ndarray:
     """EVENT[n] as compiled code takes it."""
     return events if events.flags.c_contiguous and events.flags.writeable else events.copy()
@@ -120,3 +154,12 @@ def plain(events: np.ndarray) -> np.ndarray:
 @jit()
 def _follow(boards: np.ndarray, events: np.ndarray, instrument: int) -> None:
     follow(boards[0], events, 0, len(events), instrument)
+
+
+@jit()
+def _kept(taken: np.ndarray, count: int, best: int, volume: int) -> int:
+    return kept(taken.ctypes.data, count, best, volume)
+
+
+def _sign(side: Side) -> int:
+    return 1 if side is Side.BID else -1

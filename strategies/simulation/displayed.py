@@ -1,48 +1,12 @@
 """The displayed volume one paper account can still take from the books."""
 
-from collections.abc import Iterable, Iterator, Mapping
-
-import numpy as np
+from collections.abc import Iterable, Iterator
 
 from orderbook.events import Side
-from orderbook.jit import jit
+from strategies.simulation.board import Taken
 from strategies.simulation.market_books import MarketBooks
-from strategies.simulation.queue import NO_BID, TAKEN, kept
 
 _FIRST_DEPTH = 8
-_COUNTS = ("bids_count", "asks_count")
-
-
-class _Taken:
-    """What is taken in one book: TAKEN, and what it points to."""
-
-    def __init__(self) -> None:
-        self.rows = np.zeros(1, TAKEN)
-        self._sides = [np.empty((0, 2), np.int64)] * 2
-
-    @property
-    def any(self) -> bool:
-        """Whether there is anything."""
-        row = self.rows[0]
-        return bool(row["bids_count"] or row["asks_count"])
-
-    def of(self, side: Side) -> dict[int, int]:
-        """Lots by price in ticks."""
-        count, sign = self.rows[0][_COUNTS[side]], _sign(side)
-        return {sign * key: lots for key, lots in self._sides[side][:count].tolist()} if count else {}
-
-    def put(self, side: Side, taken: Mapping[int, int]) -> None:
-        """From now on this is taken of a side."""
-        sign, row = _sign(side), self.rows[0]
-        pairs = np.array([(sign * price, lots) for price, lots in taken.items()], np.int64)
-        self._sides[side] = pairs
-        row[_COUNTS[side]], row["bids" if side is Side.BID else "asks"] = len(pairs), pairs.ctypes.data
-
-    def keep(self, side: Side, best: int | None, volume: int) -> None:
-        """A message has left this touch; see `queue.kept`."""
-        pairs, row = self._sides[side], self.rows[0]
-        key = NO_BID if best is None else _sign(side) * best
-        row[_COUNTS[side]] = _kept(pairs, int(row[_COUNTS[side]]), key, volume)
 
 
 class DisplayedVolume:
@@ -55,7 +19,7 @@ class DisplayedVolume:
 
     def __init__(self, books: MarketBooks) -> None:
         self._books = books
-        self._taken: dict[int, _Taken] = {}
+        self._taken: dict[int, Taken] = {}
 
     @property
     def untouched(self) -> bool:
@@ -71,10 +35,10 @@ class DisplayedVolume:
         """Where the TAKEN of a book is."""
         return int(self._of(instrument).rows.ctypes.data)
 
-    def _of(self, instrument: int) -> _Taken:
+    def _of(self, instrument: int) -> Taken:
         found = self._taken.get(instrument)
         if found is None:
-            found = self._taken[instrument] = _Taken()
+            found = self._taken[instrument] = Taken()
         return found
 
     def take(self, instrument: int, side: Side, limit: int | None, volume: int) -> list[tuple[int, int]]:
@@ -99,6 +63,9 @@ class DisplayedVolume:
 
     def reaches(self, instrument: int, side: Side, limit: int | None) -> bool:
         """Whether there is volume to take at a limit or better."""
+        best = self._books.best(instrument)[side]
+        if best is None or (limit is not None and _worse(side, best, limit)):
+            return False
         taken = self._of(instrument).of(side)
         for price, displayed in self._levels(instrument, side):
             if limit is not None and _worse(side, price, limit):
@@ -112,9 +79,11 @@ class DisplayedVolume:
         taken = self._taken.get(instrument)
         if taken is None or not taken.any:
             return
+        touch = self._books.best(instrument)
         for side in (Side.BID, Side.ASK):
-            if taken.rows[0][_COUNTS[side]]:
-                best, volume = next(self._levels(instrument, side, 1), (None, 0))
+            own, best = taken.of(side), touch[side]
+            if own:
+                volume = next(self._levels(instrument, side, 1))[1] if best in own else 0
                 taken.keep(side, best, volume)
 
     def save(self) -> list[tuple[int, int, int, int]]:
@@ -143,15 +112,6 @@ class DisplayedVolume:
             if len(levels) < depth:
                 return
             depth, seen = 4 * depth, depth
-
-
-@jit()
-def _kept(taken: np.ndarray, count: int, best: int, volume: int) -> int:
-    return kept(taken.ctypes.data, count, best, volume)
-
-
-def _sign(side: Side) -> int:
-    return 1 if side is Side.BID else -1
 
 
 def _worse(side: Side, price: int, limit: int) -> bool:

@@ -22,15 +22,19 @@ class Delays:
 
     def __init__(self, option: Latency, seed: int, line: str, kind: str) -> None:
         self._quantile = _quantile_of(option)
+        least, most = self._quantile(0.0), self._quantile(1.0)
+        self._constant = least if least == most else None
         self._key = f"{seed}\x1f{line}\x1f{kind}"
 
     @property
     def zero(self) -> bool:
         """Whether there is never any."""
-        return self._quantile(0.0) == self._quantile(1.0) == 0
+        return self._constant == 0
 
     def of(self, order_id: int, number: int) -> int:
         """The delay of the message of this number, which is about an order."""
+        if self._constant is not None:
+            return self._constant
         digest = blake2b(f"{self._key}\x1f{order_id}\x1f{number}".encode(), digest_size=8).digest()
         # The upper 53 bits, so that the fraction is exact and below 1.
         return self._quantile((int.from_bytes(digest, "big") >> 11) / 2**53)

@@ -7,11 +7,12 @@ message has ended, by displayed volume of the other side at its price or beyond.
 not valid.
 """
 
+import dataclasses
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from orderbook.events import BookState, Side
 from orderbook.instruments import Instruments
@@ -122,7 +123,7 @@ class Matching:
         one = self._instruments[instrument]
         filled = one.lots(str(order.order.filled))
         left = order.left if lots is None else lots - filled
-        changed = replace(order, left=left, limit=order.limit if limit is None else limit)
+        changed = dataclasses.replace(order, left=left, limit=order.limit if limit is None else limit)
         if left > 0:
             reason = self._refusal(changed, time)
             if reason is not None:
@@ -155,18 +156,22 @@ class Matching:
                 self._board(instrument).follow(events, instrument)
         if not own or sides is None:
             return []
-        state = self._books.state(instrument)
+        board, state = self._board(instrument).row, self._books.state(instrument)
         if state is not BookState.VALID:
             for order in own.values():
                 order.place.row["hit"] = 0
                 order.place.row["requeue"] |= state is BookState.SYNCING
+            board["lost"] |= state is BookState.SYNCING
             return []
         changes = []
         best_bid, best_ask = self._books.best(instrument)
         # The least keys of orders that the other side's best price meets.
         least = LAST if best_ask is None else best_ask, LAST if best_bid is None else -best_bid
+        moved = board["hit"] or board["lost"]
+        board["hit"] = board["lost"] = 0
         for orders, meets in zip(sides, least, strict=True):
-            for order in orders:
+            # The best of a side is the first that the other side meets.
+            for order in orders if moved or (orders and orders[0].key >= meets) else ():
                 row = order.place.row
                 if row["requeue"]:
                     order.place.rejoin(self._books, order)
@@ -226,6 +231,7 @@ class Matching:
         """From now on an order rests, with the place in its queue that it has."""
         self.resting.setdefault(order.instrument, {})[order.order.id] = order
         self._sides.pop(order.instrument, None)
+        self._board(order.instrument).row["lost"] |= order.place.row["requeue"]
 
     def _take(self, order: Working, lots: int) -> list[tuple[int, int]]:
         """Takes displayed volume for an order; (ticks, lots) of each level."""

@@ -5,10 +5,10 @@ What happens when is in the docstring of `strategies.simulation`.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
+from msgspec.structs import replace
 
 from orderbook.errors import DataError
 from orderbook.events import Side

@@ -60,6 +60,8 @@ BOARD = np.dtype(
         ("executes", "i8"),      # whether executions of orders were seen
         ("proportional", "i8"),
         ("taken", "i8"),         # address of TAKEN, what is taken of displayed volume
+        ("hit", "i8"),           # whether the message at hand has filled an order
+        ("lost", "i8"),          # whether an order has lost its place
     ]
 )
 
@@ -241,6 +243,7 @@ def _happened(board: Record, event: Record) -> None:
         if side < _NONE and lots >= 0:
             _displayed(own, count, key, lots, board.proportional)
     elif action == _CLEAR:
+        board.lost = 1
         if side == _BID or side == _NONE:
             _lose(bids, buys)
         if side == _ASK or side == _NONE:
@@ -266,7 +269,8 @@ def follow(board: Record, events: np.ndarray, first: int, end: int, instrument: 
         event = events[number]
         if event.instrument == instrument:
             _happened(board, event)
-    return _hit(board.bids, board.bids_count) or _hit(board.asks, board.asks_count)
+    board.hit = _hit(board.bids, board.bids_count) or _hit(board.asks, board.asks_count)
+    return bool(board.hit)
 
 
 @jit()

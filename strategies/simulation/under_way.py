@@ -1,8 +1,9 @@
 """What is under way between a strategy and the simulated exchange."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from strategies.orders import Fill, Order
 from strategies.simulation.ledger import Execution
@@ -10,8 +11,7 @@ from strategies.simulation.saved import SavedMessage, SavedReport
 from strategies.simulation.working import Working
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """What is on its way to the exchange: an order, or another volume (lots) or limit for one, or its end.
 
     arrival: ns. reason: why the order is cancelled.
@@ -43,8 +43,7 @@ class Message:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """What is on its way back, and when (ns) the strategy can know it."""
 
     due: int
