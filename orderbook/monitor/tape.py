@@ -10,8 +10,8 @@ from orderbook.jit import jit
 from orderbook.monitor.letters import KEPT_ITEMS, TRADE_WORDS
 from orderbook.switch import Stamped
 
-# Events that are kept unread at most; older ones are forgotten.
-_MOST_EVENTS = 1 << 20
+# Events that are kept unread at most, so that they still lie in the cache; older ones are forgotten.
+_MOST_EVENTS = 1 << 15
 _TRADE = int(Action.TRADE)
 
 Trades = Callable[[bytes], object]
