@@ -140,10 +140,12 @@ class Together:
         """A message that concerns orders, which may have followed it: the books behind go with it."""
         message = run.message(number)
         self._feed.host.rewind(run.window, number + followed)
-        self._at_hand.now = run.catch_up(self._behind, number)
+        if not followed:
+            # Orders that arrive before it meet the books as they are then.
+            self._at_hand.now = run.catch_up(self._behind, number)
         self._feed.at_message(run.begins(number), message)
         self._feed.host.begin(run.times[number], message)
-        run.catch_up(self._behind, number + 1)
+        self._at_hand.now = run.catch_up(self._behind, number + 1)
         run.follow(number + 1, _ignore)
         self._feed.host.end(followed)
 
