@@ -62,7 +62,7 @@ def planned(
         tasks.append(ReadTask(SYMBOLS, number, sources, of_bucket, layout.local, located, sends - time))
     # The clock ticks by the messages of all sources, so that one task reads them all.
     changes = tuple((place, spec) for place, spec in everything if time or not spec.instruments)
-    beside = ("time" if time else "changes") if changes and sends else ""
+    beside = ("the time" if time else "changes") if changes and sends else ""
     if beside:
         rest = frozenset(name for name in sends if name in time or name not in BOOKS or not instruments)
         tasks.append(ReadTask(
