@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import socket
@@ -69,6 +70,20 @@ def test_garbage_is_answered_and_then_ends_the_connection() -> None:
         for garbage in (b"\xff\xfe", "[" * 5000, "null", '{"id":-1,"op":"rules"}', "x", "") * 10:
             await one.send(garbage)
         assert await closed(one) == (1008, "more than 50 messages that were refused")
+
+    hostile(attack)
+
+
+def test_text_that_is_none_ends_the_connection_and_is_not_logged() -> None:
+    async def attack(run: Running, one: ClientConnection) -> None:
+        told: list[logging.LogRecord] = []
+        handler = logging.Handler()
+        handler.emit = told.append  # type: ignore[method-assign]
+        logging.getLogger("uvicorn").addHandler(handler)
+        await one.send(b'{"id": 1, \xff', text=True)
+        assert await closed(one) == (1007, "text that is not UTF-8")
+        logging.getLogger("uvicorn").removeHandler(handler)
+        assert told == []
 
     hostile(attack)
 

@@ -60,7 +60,20 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
     def handle_cont(self, event: Any) -> None:
         """See WebSocketsSansIOProtocol."""
         if len(self.frames) >= _MOST_PARTS:
-            self.conn.fail(1009, f"a message of more than {_MOST_PARTS} parts")
-            self.handle_parser_exception()
+            self._fail(1009, f"a message of more than {_MOST_PARTS} parts")
             return
         super().handle_cont(event)
+
+    def send_receive_event_to_app(self) -> None:
+        """See WebSocketsSansIOProtocol, which would log text that is none."""
+        try:
+            if self.curr_msg_data_type == "text":
+                b"".join(self.frames).decode()
+        except UnicodeDecodeError:
+            self._fail(1007, "text that is not UTF-8")
+            return
+        super().send_receive_event_to_app()
+
+    def _fail(self, code: int, reason: str) -> None:
+        self.conn.fail(code, reason)
+        self.handle_parser_exception()
