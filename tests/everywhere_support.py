@@ -30,12 +30,14 @@ OWN = """
 CREATE VIEW own_orders AS SELECT * FROM orders;
 CREATE VIEW own_fills AS SELECT * FROM fills;
 """
-# Strategies that run in the tasks of their symbols, as one task, and over several venues of a symbol.
+# Strategies that run in the tasks of their symbols, as one task, over several venues of a symbol, and in the
+# tasks of their venues.
 APART = ("strategies.order_flow:OrderFlow", "strategies.micro_price_maker:MicroPriceMaker",
          "everywhere_support:Erratic")  # fmt: skip
 TOGETHER = ("strategies.sobi:Sobi", "everywhere_support:ErraticTogether")
 VENUES = ("strategies.arbitrage_watch:ArbitrageWatch", "everywhere_support:Erratic")
-ALL = (*APART, *TOGETHER, VENUES[0])
+BY_VENUE = ("everywhere_support:ErraticByVenue",)
+ALL = (*APART, *TOGETHER, VENUES[0], *BY_VENUE)
 PARAMETERS = """
 [strategies.sobi]
 threshold = {sobi}
@@ -54,6 +56,8 @@ most = {most}
 [strategies.erratic]
 volume = {volume}
 [strategies.erratic_together]
+volume = {volume}
+[strategies.erratic_by_venue]
 volume = {volume}
 """
 # How orders are simulated: as they are, with numbers for the sizes of a market.
@@ -219,6 +223,12 @@ class ErraticTogether(Erratic):
     partition_by = None
 
 
+class ErraticByVenue(Erratic):
+    """The same as an instance for each venue."""
+
+    partition_by = "venue"
+
+
 def _values(row: Any) -> Any:
     return None if row is None else tuple(row.values())
 
@@ -302,7 +312,7 @@ def _write(path: Path, events: np.ndarray, instruments: Iterable[Instrument]) ->
 @dataclass(frozen=True)
 class Outcome:
     """What became of strategies: changes of orders and fills, each with every column, of one strategy and
-    symbol in the order in which they were; and the lines that say the profit."""
+    symbol, or venue, in the order in which they were; and the lines that say the profit."""
 
     orders: dict[tuple[str, str], list[tuple]] = field(default_factory=dict)
     fills: dict[tuple[str, str], list[tuple]] = field(default_factory=dict)
@@ -366,14 +376,14 @@ def _named(events: pl.DataFrame, view: str, columns: Sequence[str]) -> pl.DataFr
 
 
 def _grouped(frame: pl.DataFrame, columns: Sequence[str]) -> dict[tuple[str, str], list[tuple]]:
-    """Rows by strategy and symbol; decimals of any scale are equal where their values are."""
-    strategy, symbol = columns.index("strategy"), columns.index("symbol")
+    """Rows by strategy and symbol, or venue; decimals of any scale are equal where their values are."""
+    strategy = columns.index("strategy")
     found: dict[tuple[str, str], list[tuple]] = {}
     last: dict[tuple, tuple] = {}
     for row in frame.select(pl.col("ts").cast(pl.Int64), pl.col(columns).exclude("ts")).rows():
         values = dict(zip(("ts", *(c for c in columns if c != "ts")), row, strict=True))
         own = tuple(values[name] for name in columns)
-        key = own[strategy], own[symbol]
+        key = own[strategy], values["venue" if own[strategy] == ErraticByVenue.__name__ else "symbol"]
         # A modification that changes nothing leaves an order's row as it was, and is no event of a view.
         if "id" in values and last.get((*key, values["id"])) == own:
             continue

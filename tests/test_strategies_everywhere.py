@@ -14,6 +14,7 @@ from command_line_support import Program, orderbook, write  # noqa: F401
 from everywhere_support import (
     ALL,
     APART,
+    BY_VENUE,
     PARAMETERS,
     TOGETHER,
     TRADING,
@@ -34,9 +35,9 @@ GENERATED = {
     "fee": "0.25",
 }  # fmt: skip
 PARTITIONS = (1, 2, 7)
-SETS = {"apart": APART, "together": TOGETHER, "venues": VENUES}
+SETS = {"apart": APART, "together": TOGETHER, "venues": VENUES, "by venue": BY_VENUE}
 # Of each symbol, in generated flow.
-VENUE_COUNT = {"venues": 2}
+VENUE_COUNT = {"venues": 2, "by venue": 3}
 
 
 def setting(
