@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-from samples import USUAL
+from samples import DEFAULT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-    settings.register_profile("ci", max_examples=USUAL, derandomize=True, database=None, **common)
+    settings.register_profile("ci", max_examples=DEFAULT, derandomize=True, database=None, **common)
     settings.register_profile("exhaustive", max_examples=config.getoption("count"), **common)
     exhaustive = config.getoption("exhaustive")
     settings.load_profile("exhaustive" if exhaustive else "ci")
