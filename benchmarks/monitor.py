@@ -2,10 +2,11 @@
 
 A flow of three symbols goes through the views sobi and depth as fast as it is taken, in parts: by turns
 without the monitor and with it and its clients; then with these, by turns without hostile clients and with
-them. The cost is that of each pair of neighbours, in events a second and in CPU time of the engine's thread.
+them, and likewise with a busy program that has nothing to do with the run. The cost is that of each pair of
+neighbours, in events a second and in CPU time of the engine's thread.
 
-Where there are two processors the engine's thread has one, and the server, clients and attackers share the
-others.
+Where there are two processors the engine's thread has one, and the server, clients, attackers and the busy
+program share the others.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -159,22 +161,22 @@ def main(pairs: int = 20, events: int = 1_500_000, clients: int = 10, seed: int 
 async def _main(pairs: int, batches: int, clients: int, seed: int) -> None:
     instruments = synthetic_instruments(_SYMBOLS)
     configuration = configured(None, _VIEWS, (), {"monitor.port": 0})
-    events = (4 * pairs + 2) * batches * _BATCH
+    events = (6 * pairs + 2) * batches * _BATCH
     flow = generate(events, _SYMBOLS, _LEVELS, seed, batch=_BATCH, imbalance=0.3)
     parts = iter(lambda: [batch for _, batch in zip(range(batches), flow, strict=False)], [])
     run = Run(configuration, instruments)
     async with run.going(next(parts)):
-        with process("benchmarks.monitor_clients", run.url, str(clients)) as asking:
+        with process("-m", "benchmarks.monitor_clients", run.url, str(clients)) as asking:
             run.publish(True)
             await ready(asking)
             await _by_turns(f"The monitor with {clients} clients", pairs, parts, run, run.publish)
-            with process("benchmarks.monitor_hostile", run.url) as attacking:
-                run.publish(True)
+            run.publish(True)
+            with process("-c", _BUSY) as busy:
+                await ready(busy)
+                await _by_turns("A busy program beside them", pairs, parts, run, partial(going_on, busy))
+            with process("-m", "benchmarks.monitor_hostile", run.url) as attacking:
                 await ready(attacking)
-
-                def attacked(on: bool) -> None:
-                    os.kill(attacking.pid, signal.SIGCONT if on else signal.SIGSTOP)
-
+                attacked = partial(going_on, attacking)
                 await _by_turns("Hostile clients beside them", pairs, parts, run, attacked)
                 attacked(True)
                 refused = await ended(attacking)
@@ -208,6 +210,14 @@ async def _by_turns(
     CONSOLE.print(f"{rates}; the server took {server:.0%} of a processor")
 
 
+# What a processor beside the engine's costs by itself: it asks the run nothing.
+_BUSY = """
+from orderbook.processors import give_way
+give_way(0)
+print(flush=True)
+while True:
+    sorted(range(100_000))
+"""
 _COLUMNS = ("cost in", "median", "middle half", "all")
 
 
@@ -221,14 +231,19 @@ def _ignore(_: object) -> None:
 
 
 @contextmanager
-def process(module: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Clients in a process of their own."""
-    started = subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=subprocess.PIPE)
+def process(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Python in a process of its own."""
+    started = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE)
     try:
         yield started
     finally:
         started.kill()
         started.wait()
+
+
+def going_on(process: subprocess.Popen[bytes], on: bool) -> None:
+    """Let a process go on, or stand still."""
+    os.kill(process.pid, signal.SIGCONT if on else signal.SIGSTOP)
 
 
 async def ready(clients: subprocess.Popen[bytes]) -> None:
