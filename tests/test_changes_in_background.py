@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -271,8 +272,10 @@ def test_what_is_queued_is_checked_at_once_and_done_in_order(
     at = 0
     while not (wrong.done and taken.done and compiling.is_set()):
         for engine in (late, early):
-            engine.apply(quotes(at, 10))
-        at += 10
+            engine.apply(quotes(at, 1))
+        at += 1
+        # Else rows come faster than the interpreter fills the new maps.
+        time.sleep(0.002)
     assert isinstance(wrong.error, SqlError) and "nothing" in str(wrong.error)
     assert isinstance(taken.error, SqlError) and "declared twice" in str(taken.error)
     assert not (first.done or upon.done or gone.done) and late.views == ("totals",)
@@ -282,6 +285,7 @@ def test_what_is_queued_is_checked_at_once_and_done_in_order(
         for engine in (late, early):
             engine.apply(quotes(at, 1))
         at += 1
+        time.sleep(0.002)
     assert (first.error, upon.error, gone.error) == (None, None, None)
     assert late.views == ("added", "upon")
     assert contents(late, "added") == contents(early, "added")
