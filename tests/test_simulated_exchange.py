@@ -130,7 +130,7 @@ def test_a_consumer_that_falls_behind(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def test() -> None:
         async with SimulatedExchange(KNOWN, flow(5, 3), events_per_second=None) as exchange:
-            feed = following(exchange, silence=0.2)
+            feed = following(exchange, silence=1.0)
             async with feed:
                 follower = Follower(exchange, feed)
                 task = asyncio.create_task(follower.follow())
@@ -139,7 +139,7 @@ def test_a_consumer_that_falls_behind(monkeypatch: pytest.MonkeyPatch) -> None:
                 sent = -1
                 while sent != exchange.statistics["messages"]:
                     sent = exchange.statistics["messages"]
-                    await asyncio.sleep(0.5)
+                    await asyncio.sleep(1.2)
                 task = asyncio.create_task(follower.follow())
                 await until(lambda: exchange.statistics["messages"] > sent + 5000)
                 await follower.compare()
