@@ -11,7 +11,7 @@ from orderbook.book_snapshot import SAVED_BOOK, BooksState
 from orderbook.book_state import ASK, BID, BOOK, CONTEXT, PROBLEMS, WIDTH, Problem
 from orderbook.dictionary import Dictionary
 from orderbook.errors import DataError
-from orderbook.events import EVENT, Action, BookState, Side
+from orderbook.events import EVENT, Action, BookState, Side, plain
 from orderbook.instruments import Instruments
 from orderbook.memory import Memory
 
@@ -83,8 +83,7 @@ class Books:
         """
         if events.dtype != EVENT or events.ndim != 1:
             raise DataError(f"events must be a one-dimensional array of EVENT, not {events.dtype}")
-        if not (events.flags.c_contiguous and events.flags.writeable):
-            events = events.copy()
+        events = plain(events)
         written = len(self._held.kinds)
         room = CHANGES_OF_EVENT * len(events)
         self._context["counts"] = 0 if counts is None else counts.ctypes.data

@@ -75,3 +75,8 @@ EVENT = np.dtype(
     align=False,
 )
 assert EVENT.itemsize == 64
+
+
+def plain(events: np.ndarray) -> np.ndarray:
+    """EVENT[n] as compiled code takes it: one block of memory, writeable; copied where it is not."""
+    return events if events.flags.c_contiguous and events.flags.writeable else events.copy()

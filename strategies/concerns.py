@@ -12,11 +12,11 @@ import numpy as np
 from engine.changes import ChangeBatch
 from orderbook.book_state import TOUCH, WIDTH
 from orderbook.books import ASKS_INSERT, BIDS_INSERT
-from orderbook.events import EVENT, Action, Side
+from orderbook.events import EVENT, Action, Side, plain
 from orderbook.instruments import Instruments
 from orderbook.jit import jit
 from orderbook.memory import Record, load
-from strategies.simulation.board import Board, Taken, plain
+from strategies.simulation.board import Board, Taken
 from strategies.simulation.board_copies import copied_board
 from strategies.simulation.queue import board_at, follow, refresh, taken_at
 

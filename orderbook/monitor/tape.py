@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from orderbook.events import EVENT, Action
+from orderbook.events import EVENT, Action, plain
 from orderbook.jit import jit
 from orderbook.monitor.letters import KEPT_ITEMS, TRADE_WORDS
 from orderbook.switch import Stamped
@@ -62,7 +62,7 @@ class Tape:
         room = np.full(len(listened), KEPT_ITEMS)
         out = np.empty((len(listened), KEPT_ITEMS, TRADE_WORDS), np.int64)
         # From the newest on, so that of very many only the end is read.
-        while noted and _read(_plain(noted.pop()), places, room, out):
+        while noted and _read(plain(noted.pop()), places, room, out):
             pass
         for index, left, trades in zip(listened, room.tolist(), out, strict=True):
             if left < KEPT_ITEMS:
@@ -77,11 +77,6 @@ class Tape:
     def _taken(self) -> deque[np.ndarray]:
         noted, self._noted, self._events = self._noted, deque(), 0
         return noted
-
-
-def _plain(events: np.ndarray) -> np.ndarray:
-    """Events as compiled code takes them."""
-    return events if events.flags.c_contiguous and events.flags.writeable else events.copy()
 
 
 @jit()

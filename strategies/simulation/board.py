@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orderbook.events import Side
+from orderbook.events import Side, plain
 from orderbook.jit import jit
 from strategies.simulation.market_books import MarketBooks
 from strategies.simulation.queue import BOARD, NO_BID, PLACE, TAKEN, follow, kept
@@ -144,11 +144,6 @@ class Taken:
         pairs, row = self._sides[side], self.rows[0]
         key = NO_BID if best is None else _sign(side) * best
         row[_COUNTS[side]] = _kept(pairs, int(row[_COUNTS[side]]), key, volume)
-
-
-def plain(events: np.ndarray) -> np.ndarray:
-    """EVENT[n] as compiled code takes it."""
-    return events if events.flags.c_contiguous and events.flags.writeable else events.copy()
 
 
 @jit()
