@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from math import inf
 from types import TracebackType
 from typing import Self
 
@@ -127,12 +128,12 @@ class Shard:
                 due = self.session.wake_at - time.monotonic()
                 if due <= 0 and not self.waiting:
                     self.put("wake")
-                try:
-                    # Not wait_for, which loses a cancellation that comes together with what it waits for.
-                    async with asyncio.timeout(max(due, 0.001) if due < 3600 else None):
+                # What waits is for the consumer to take first, however long that takes.
+                limit = None if self.waiting or due == inf else due
+                # Not wait_for, which loses a cancellation that comes together with what it waits for.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(limit):
                         await self._turned.wait()
-                except TimeoutError:
-                    self.put("wake")
 
     async def _do(self, command: Connect | Disconnect | Send | Get) -> None:
         assert self._group is not None

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any, cast
 from uuid import UUID
@@ -125,12 +126,14 @@ def test_as_fast_as_the_client_reads() -> None:
 
 
 def test_a_consumer_that_falls_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead, monotonic = [0.0], time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + ahead[0])
     monkeypatch.setattr(live, "MAXIMUM_WAITING", 200)
     monkeypatch.setattr(simulated_exchange, "CLIENT_PATIENCE", SECONDS)
 
     async def test() -> None:
         async with SimulatedExchange(KNOWN, flow(5, 3), events_per_second=None) as exchange:
-            feed = following(exchange, silence=1.0)
+            feed = following(exchange, silence=SECONDS / 3)
             async with feed:
                 follower = Follower(exchange, feed)
                 task = asyncio.create_task(follower.follow())
@@ -139,7 +142,11 @@ def test_a_consumer_that_falls_behind(monkeypatch: pytest.MonkeyPatch) -> None:
                 sent = -1
                 while sent != exchange.statistics["messages"]:
                     sent = exchange.statistics["messages"]
-                    await asyncio.sleep(1.2)
+                    await asyncio.sleep(0.5)
+                waiting = len(feed.shards[0].waiting)
+                ahead[0] += SECONDS / 2
+                await asyncio.sleep(0.1)
+                assert len(feed.shards[0].waiting) <= waiting + 1
                 task = asyncio.create_task(follower.follow())
                 await until(lambda: exchange.statistics["messages"] > sent + 5000)
                 await follower.compare()
