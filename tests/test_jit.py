@@ -1,21 +1,31 @@
 """Functions compiled with `orderbook.jit`."""
 
+import importlib.util
+from pathlib import Path
+
 from numba.core import config
 
+TEXT = """
 from orderbook.jit import jit
 
-
 @jit()
-def scaled(value: int, factor: int) -> int:
+def scaled(value, factor):
     return value * factor
 
-
 @jit()
-def sums(value: int) -> int:
+def sums(value):
     return scaled(value, 2) + scaled(value, factor=3) + scaled(5, value)
+"""
 
 
-def test_calls_with_constants_share_what_is_compiled() -> None:
-    assert sums(7) == 14 + 21 + 35
+def test_calls_with_constants_share_what_is_compiled(tmp_path: Path) -> None:
+    """In a file of its own, of which nothing was compiled before."""
+    path = tmp_path / "constants.py"
+    path.write_text(TEXT)
+    specification = importlib.util.spec_from_file_location("constants", path)
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    assert module.sums(7) == 14 + 21 + 35
     if not config.DISABLE_JIT:
-        assert [len(signature) for signature in scaled.signatures] == [2]
+        assert [len(signature) for signature in module.scaled.signatures] == [2]
