@@ -10,6 +10,7 @@ from object_store import object_store
 from engine.spark.batch import SparkExecutor
 from orderbook.backtest.run import backtest
 from orderbook.backtest.sources import source_specs
+from orderbook.backtest.tasks import JobSettings
 from orderbook.errors import UserError
 from orderbook.jobs import open_job
 from orderbook.spark_options import SparkOptions
@@ -18,16 +19,27 @@ OPTIONS = SparkOptions(master="local[2]")
 SMALL = SEEN + "CREATE VIEW brokers AS SELECT broker_id, SUM(volume) AS volume FROM asks GROUP BY broker_id;"
 
 
+# What a task learns of the time from the stamps of all sources.
+RECENT = """
+CREATE VIEW recent AS SELECT symbol, COUNT(*) AS n FROM bids WHERE ts > NOW() - INTERVAL '2' MILLISECOND
+GROUP BY symbol;
+"""
+
+
+def ticking(settings: JobSettings) -> JobSettings:
+    return replace(settings, resolution=10**6)
+
+
 @pytest.mark.spark
 def test_spark_gives_what_one_process_gives(spark: object, tmp_path: Path) -> None:
     """On Spark the files are those of an object store, on one node of this machine."""
     write_records(tmp_path / "flow", 300, 2, 1, 5, apart=True)
-    common = {"strategies": (Follower,), "sql": SMALL, "views": ("seen", "brokers")}
-    single, _ = run(job_settings(tmp_path / "one", 1, **common), [tmp_path / "flow"])
+    common = {"strategies": (Follower,), "sql": SMALL + RECENT, "views": ("seen", "brokers", "recent")}
+    single, _ = run(ticking(job_settings(tmp_path / "one", 1, **common)), [tmp_path / "flow"])
     expected = contents(single)
     assert all(expected.values())
     told: list[int] = []
-    settings = job_settings(tmp_path / "spark", 2, backend="numba", **common)
+    settings = ticking(job_settings(tmp_path / "spark", 2, backend="numba", **common))
     with object_store() as store:
         for path in (tmp_path / "flow").iterdir():
             store.objects[f"market/flow/{path.name}"] = path.read_bytes()
