@@ -2,8 +2,9 @@
 
 Messages of three symbols come at a steady rate through the views sobi and depth, with the rows of relations
 kept. Meanwhile a view is added of which nothing is compiled, dropped, and added again, which finds its code
-compiled; then SQL is asked over all rows. Lateness is the time from when a message was due until all views
-were fresh, so that it has every pause of the run's thread.
+compiled; it is subscribed to with conditions of which nothing is compiled; then SQL is asked over all rows.
+Lateness is the time from when a message was due until all views were fresh, so that it has every pause of
+the run's thread.
 """
 
 import asyncio
@@ -86,7 +87,7 @@ async def _run(live: LiveRun, pipeline: Pipeline, first: int, rate: int) -> None
     engine = pipeline.engine
     live.start()
     tasks = [asyncio.create_task(one) for one in (live.follow_all(), live.consume(), live.promise())]
-    # Text that nobody has compiled.
+    # Text that nobody has compiled, here and in the condition below.
     sql = (
         "CREATE VIEW added AS SELECT symbol, SUM(price * volume) / SUM(volume) AS vwap, COUNT(*) AS n "
         f"FROM bids WHERE volume > 0.{SystemRandom().randrange(10**7):07d} GROUP BY symbol"
@@ -103,11 +104,17 @@ async def _run(live: LiveRun, pipeline: Pipeline, first: int, rate: int) -> None
     def add() -> Awaitable[None]:
         return replaced(lambda: engine.add_view(sql, background=True))
 
+    async def subscribe() -> None:
+        engine.subscribe("added", lambda _: None, f"n > {SystemRandom().randrange(10**7, 10**9)}")
+        await asyncio.sleep(0.1)
+
     phases: list[tuple[str, Callable[[], Awaitable[object]]]] = [
         ("nothing else", lambda: asyncio.sleep(5)),
         ("a view added, cold", add),
         ("dropped", lambda: replaced(lambda: engine.drop_view("added", background=True))),
         ("a view added, warm", add),
+        ("a subscription to it", subscribe),
+        ("another", subscribe),
         ("SQL over all rows, first", lambda: engine.query_async(asked)),
         ("SQL over all rows, again", lambda: engine.query_async(asked)),
         ("nothing else", lambda: asyncio.sleep(5)),

@@ -44,7 +44,16 @@ def main(name: str, asked: float) -> dict[str, float]:
     books = Books(synthetic_instruments(1), program.dictionary)
     relations = BookRelations(program.program, program.dictionary, Problems())
     done("books")
-    for number, step in ((1, "first event"), (2, "second event")):
+    view, column = ("v", "vwap") if name == "vwap" else ("sobi", "pressure")
+    # No run before has asked for this condition.
+    condition = f"{column} > {asked:.6f}"
+    steps = {
+        "first event": (), "second event": (), "event after a first subscription": (None,),
+        "after a new condition": (condition,), "after a known one": (condition,),
+    }  # fmt: skip
+    for number, (step, subscribed) in enumerate(steps.items(), 1):
+        for when in subscribed:
+            engine.subscribe(view, lambda _: None, when)
         event = np.zeros(1, EVENT)
         event["action"], event["order_id"], event["side"] = Action.ADD, number, Side.BID
         event["price"], event["volume"], event["flags"] = 100, 10, Flag.LAST

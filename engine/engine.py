@@ -25,6 +25,7 @@ from .measure import UpdateCounter, statistics_of
 from .measures_text import costs_of
 from .messages import messages, part_of, to_message_end
 from .program_changes import ProgramChanges
+from .rehearsal import warm_up
 from .relation_rows import RelationsCopy, Rows
 from .replacements import Replacements
 from .runtime import Firing
@@ -235,6 +236,14 @@ class Engine(ClientInterface, ProgramChanges):
         subscription = Subscription(self[view].layout, watch, callback, when, self._cancel)
         self._after_message(partial(self._subscribers.begin, subscription))
         return subscription
+
+    def warm_up(self) -> None:
+        """Compiles what changes, lists of rows and later subscriptions without a condition run through.
+
+        Between two messages; all of it is else compiled when it is first needed.
+        """
+        warm_up(self._runtime, self.program, [s.watch for s in self._subscribers])
+        self._subscribers.look(self._runtime)
 
     def save(self) -> EngineState:
         """A copy of all that is held, for `load` of another engine. Raises DataError inside a message."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from orderbook.dictionary import Dictionary
 from orderbook.errors import ExactnessError
+from views.compiler.binding.watch_condition import over_lets
 from views.compiler.conditions import TRUE
 from views.compiler.m3 import MapDeclaration, Program, Result, ResultColumn
 from views.compiler.types import BOOLEAN, Kind
@@ -69,7 +70,8 @@ class InterpreterRuntime:
     def _watched(self, index: int, watch: Watch) -> Result:
         """The watched view with the condition as one more column."""
         result = self._program.result(watch.view)
-        holds = ResultColumn("", BOOLEAN, TRUE if watch.condition is None else watch.condition, TRUE)
+        condition = TRUE if watch.condition is None else over_lets(result, watch.condition)
+        holds = ResultColumn("", BOOLEAN, condition, TRUE)
         return replace(result, name=_watch_name(index), columns=(*result.columns, holds))
 
     def apply(self, batch: ChangeBatch, start: int) -> int:

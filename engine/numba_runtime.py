@@ -1,7 +1,6 @@
 """The numba executor: a Runtime whose triggers are generated, compiled code over raw memory."""
 
 import ctypes
-import hashlib
 import struct
 import time
 import weakref
@@ -11,41 +10,37 @@ from types import ModuleType
 import numpy as np
 
 from orderbook.dictionary import Dictionary
+from views.compiler.calculus import Scalar
 from views.compiler.m3 import Program
 
+from .blocks import Block
 from .changes import ChangeBatch
 from .exactness import infinite_error, overflow_error, wide_key_error
+from .generate.conditions import condition_module
+from .generate.driver import driver_module
 from .generate.layout import (
-    ACTIVE,
-    CACHE,
-    COUNT,
-    DIRTY,
     ERROR,
     FAILED,
     FIRED,
     FIRED_CAPACITY,
     FIRED_WORDS,
     INFINITE,
-    LIST,
-    LOOK_WORDS,
     MEASURES,
-    RECORDS,
-    ROW,
     TEXTS,
     WIDE_KEY,
     layout_for,
     row_words,
 )
-from .generate.looks import Look
 from .generate.measured import MeasuredWrites, numbered, read_cycles
-from .generate.recorded import record_module
+from .generate.recorded import Recorded, record_module
 from .generate.support import free
 from .generate.triggers import program_module
-from .generate.watches import looks_of, watch_module
 from .generate.writes import Writes
 from .map_entries import Entries, MapRows
 from .map_matching import Match
-from .maps.cache import publish
+from .maps.cache import publish_text
+from .maps.linkage import address_of, callable_at
+from .numba_looks import NumbaLooks, Watching
 from .numba_recorder import NumbaRecorder
 from .numba_transfer import (
     add_entries,
@@ -88,10 +83,10 @@ class NumbaRuntime:
         self._texts = TextConstants(dictionary)
         writes = MeasuredWrites if measured else Writes
         source = program_module(self.plan, self._texts.places, writes)
-        self.module = _published("program", source)
-        self._state = _Block(self._layout.words)
+        self.module = publish_text("program", source)
+        self._state = Block(self._layout.words)
         self.address = self._state.address
-        self._measures = _Block(2 * len(numbered(self.plan)) if measured else 0)
+        self._measures = Block(2 * len(numbered(self.plan)) if measured else 0)
         self._state[MEASURES] = self._measures.address
         self._started = read_cycles(), time.perf_counter_ns()
         self._results = {r.result.name: i for i, r in enumerate(self.plan.results)}
@@ -99,70 +94,74 @@ class NumbaRuntime:
         self._fired = False
         self._buffer_at = 0
         self._buffer: ctypes.Array[ctypes.c_int64] = (ctypes.c_int64 * 0)()
-        self._buffers = [_Block(len(r.result.keys) + row_words(r)) for r in self.plan.results]
+        self._buffers = [Block(len(r.result.keys) + row_words(r)) for r in self.plan.results]
         for s in self.plan.stores:
             self._state[self._layout.handles[s.name]] = self._shape(s).create()
         # What is left to destroy, by store; a store that another runtime adopts is taken out.
         self._owned = {s.name: (self._shape(s).destroy, self._handle(s)) for s in self.plan.stores}
         self._finalizer = weakref.finalize(self, _close, self._owned)
-        self._looks: tuple[Look, ...] = ()
+        self._rows = [callable_at(address_of(self.module, f"row_{i}")) for i in range(len(self._formats))]
+        self._driver = publish_text("driver", driver_module(self.plan, self.module.__name__))
+        self._recording: ModuleType | None = None
+        self._looks = NumbaLooks(self.plan, self._layout, self._state, self.module)
+        # Addresses of conditions, by view.
+        self._conditions: dict[tuple[str, Scalar], int] = {}
         # Another object for every set of watches, None once it is closed.
         self.looks: object | None = None
-        self._blocks: list[_Block] = []
-        self._lists: list[_Block] = []
         self.watch(())
         if self.plan.initial:
             self.module.initialise(self._state.address)
 
     def watch(self, watches: Sequence[Watch]) -> None:
-        """Replaces the watches; the driver for a new set of conditions is generated and compiled."""
-        self._watches = tuple(watches)
+        """Replaces the watches; compiles conditions, and looks at rows of a form, that are new."""
+        self._end_looks()
         self._records = [RecordFormat(self._formats[self._results[w.view]]) for w in watches]
-        source = watch_module(self.plan, self.module.__name__, watches, self._texts.places)
-        self._drive(_published("watch", source), looks_of(self.plan, watches))
-        if self._looks:
-            self.driver.look(self.address, True, True)
+        grouped: dict[tuple[int, bool], list[Watching]] = {}
+        for number, watch in enumerate(watches):
+            own = Watching(number, self._condition(watch), watch.edge)
+            grouped.setdefault((self._results[watch.view], watch.per_message), []).append(own)
+        self._state[TEXTS] = self._texts.store()
+        for (view, per_message), own_watches in grouped.items():
+            self._looks.watch(view, per_message, own_watches)
+        self._looks.begin()
+        self._run = self._driver.run
+
+    def _condition(self, watch: Watch) -> int:
+        """Where the function of a watch's condition is; 0 where it has none."""
+        if watch.condition is None:
+            return 0
+        known = watch.view, watch.condition
+        if known not in self._conditions:
+            result = self.plan.program.result(watch.view)
+            source = condition_module(self.plan, result, watch.condition, self._texts.places)
+            self._conditions[known] = address_of(publish_text("condition", source), "holds")
+        return self._conditions[known]
 
     def record(self, recordings: Sequence[Recording]) -> NumbaRecorder:
         """See Runtime."""
-        looks = tuple(Look(self._results[r.view], r.per_message, ()) for r in recordings)
-        source = record_module(self.plan, self.module.__name__, looks, self._texts.places)
-        self._drive(_published("record", source), looks)
-        self._lists = [_Block(3) for _ in looks]
-        for look, block in zip(looks, self._lists, strict=True):
-            self._state[self._layout.look(look.view, look.per_message) + RECORDS] = block.address
-        self.driver.look(self.address, True, -1)
-        return NumbaRecorder(self, recordings, [block.words for block in self._lists])
+        self._end_looks()
+        recorded = [Recorded(self._results[r.view], r.per_message) for r in recordings]
+        source = record_module(self.plan, self.module.__name__, recorded, self._texts.places)
+        self._recording = publish_text("record", source)
+        self._state[TEXTS] = self._texts.store()
+        lists = [self._looks.record(one.view, one.per_message) for one in recorded]
+        self._recording.look(self.address, True, -1)
+        self._run = self._recording.run
+        return NumbaRecorder(self, recordings, [block.words for block in lists])
 
     def look(self) -> None:
         """Records what became of rows of views at the end of messages, as if one ended here."""
-        self.driver.look(self.address, True, 0)
+        assert self._recording is not None
+        self._recording.look(self.address, True, 0)
 
     def unlook(self, view: str, per_message: bool, rows: np.ndarray) -> None:
         """Makes int64[n, words of the key and of the row] those that the last look at a recorded view saw."""
-        unlook = getattr(self.driver, f"unlook_{self._results[view]}_{int(per_message)}")
+        unlook = getattr(self._recording, f"unlook{Recorded(self._results[view], per_message).tag}")
         unlook(self.address, rows.ctypes.data, len(rows))
 
-    def _drive(self, driver: ModuleType, looks: tuple[Look, ...]) -> None:
-        """Goes on with another driver, whose looks have seen nothing."""
-        state, layout = self._state, self._layout
-        self._close_looks()
-        self._fired = False
-        self.driver, self._looks, self.looks = driver, looks, object()
-        state[TEXTS] = self._texts.store()
-        for look in looks:
-            at = layout.look(look.view, look.per_message)
-            result = self.plan.results[look.view]
-            if result.result.keys:
-                state[at + CACHE] = self._cache_shape(look).create()
-            else:
-                self._blocks.append(_Block(row_words(result) + 1))
-                state[at + CACHE] = self._blocks[-1].address
-            self._blocks.append(_Block(row_words(result) + 1))
-            state[at + ROW] = self._blocks[-1].address
-            state[at + COUNT] = -1
-            state[at + ACTIVE] = 1
-        self._run = driver.run
+    def _end_looks(self) -> None:
+        self._looks.close()
+        self._fired, self.looks = False, object()
 
     def apply(self, batch: ChangeBatch, start: int = 0) -> int:
         """Applies changes from `start` on; see Runtime."""
@@ -205,13 +204,15 @@ class NumbaRuntime:
         """One row of a view; None where there is none."""
         number = self._results[view]
         form, block = self._formats[number], self._buffers[number]
-        words = [word_of(w, k.type) for w, k in zip(key, self.plan.results[number].result.keys, strict=True)]
-        there = getattr(self.module, f"row_{number}")(self._state.address, *words, block.address)
+        for i, (word, own) in enumerate(zip(key, self.plan.results[number].result.keys, strict=True)):
+            block[i] = word_of(word, own.type)
+        row = block.address + 8 * form.key_count
+        there = self._rows[number](self._state.address, block.address, row)
         if self._state[ERROR]:
             self._overflow()
         if not there:
             return None
-        return UnpackedRow(unpacker(form.row)(block.words), form.columns)
+        return UnpackedRow(unpacker(form.row)(block.words, 8 * form.key_count), form.columns)
 
     def rows(self, view: str) -> Iterator[tuple[tuple[Word, ...], Row]]:
         """All rows of a view, in any order."""
@@ -336,7 +337,7 @@ class NumbaRuntime:
 
     def close(self) -> None:
         """Destroys the stores that nobody adopted, and what watches hold."""
-        self._close_looks()
+        self._end_looks()
         self.looks = None
         free(self._state[FIRED])
         self._state[FIRED] = self._state[FIRED_CAPACITY] = 0
@@ -361,46 +362,6 @@ class NumbaRuntime:
 
     def _handle(self, held: Store) -> int:
         return self._state[self._layout.handles[held.name]]
-
-    def _cache_shape(self, look: Look) -> ModuleType:
-        return getattr(self.driver, f"cache_{look.view}_{int(look.per_message)}")
-
-    def _close_looks(self) -> None:
-        for look in self._looks:
-            at = self._layout.look(look.view, look.per_message)
-            if self.plan.results[look.view].result.keys:
-                self._cache_shape(look).destroy(self._state[at + CACHE])
-        # Also of views that are being copied.
-        for at in range(self._layout.looks, self._layout.words, LOOK_WORDS):
-            free(self._state[at + LIST])
-            for word in range(LOOK_WORDS):
-                self._state[at + word] = 0
-        for block in self._lists:
-            free(block[0])
-        self._lists = []
-        self._blocks.clear()
-        self._state[DIRTY] = 0
-        self._state[FIRED_WORDS] = 0
-
-
-class _Block:
-    """Zeroed words of raw memory, given back with the object."""
-
-    __slots__ = ("__weakref__", "address", "words")
-
-    def __init__(self, words: int):
-        self.words = (ctypes.c_int64 * words)()
-        self.address = ctypes.addressof(self.words)
-
-    def __getitem__(self, place: int) -> int:
-        return self.words[place]
-
-    def __setitem__(self, place: int, word: int) -> None:
-        self.words[place] = word
-
-
-def _published(kind: str, source: str) -> ModuleType:
-    return publish(f"{kind}_{hashlib.sha256(source.encode()).hexdigest()[:16]}", source)
 
 
 def _close(stores: Mapping[str, tuple[Callable[[int], object], int]]) -> None:

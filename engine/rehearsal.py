@@ -16,13 +16,14 @@ from .runtime import Runtime, Watch
 
 
 def warm_up(runtime: Runtime, program: CompiledProgram, watches: Sequence[Watch]) -> None:
-    """Changes with these watches and without any, and lists of rows."""
+    """Changes with these watches, with one of each view, and without any; lists of rows."""
     nothing = ChangeBatch(
         np.array([-1], np.int16),
         np.array([CHECKED | END_OF_EVENT | END_OF_MESSAGE], np.uint8),
         np.zeros((1, 1), np.int64),
     )
-    for own in (watches, ()):
+    each = [Watch(result.name, None, True, False) for result in program.program.results]
+    for own in (watches, each, ()):
         runtime.watch(own)
         runtime.apply(nothing, 0)
     for result in program.program.results:

@@ -85,16 +85,16 @@ class UnpackedRow:
 
 
 class RecordFormat:
-    """How a firing of a watch lies in memory: watch, key, the old row and its bits, the new row and its."""
+    """How a firing of a watch lies in memory: watch, key, the old row, the new row."""
 
     __slots__ = ("form", "new", "old", "size", "unpack")
 
     def __init__(self, form: RowFormat):
         self.form = form
         self.old = 1 + form.key_count
-        self.new = self.old + len(form.row) + 1
-        self.size = 1 + form.key_count + 2 * (form.words + 1)
-        self.unpack = unpacker("q" + form.key + 2 * (form.row + "q"))
+        self.new = self.old + len(form.row)
+        self.size = 1 + form.key_count + 2 * form.words
+        self.unpack = unpacker("q" + form.key + 2 * form.row)
 
 
 class UnpackedFiring:

@@ -24,8 +24,8 @@ Word = int | float | None
 class Watch:
     """A compiled subscription.
 
-    `condition` is a scalar over the keys and lets of the view's Result, not 0 where it holds (None:
-    always). `per_message` looks at the view at the end of each message, else of each event. `edge`
+    `condition` is a scalar over the view's columns, as `bind_condition` gives it, not 0 where it holds
+    (None: always). `per_message` looks at the view at the end of each message, else of each event. `edge`
     fires when the condition becomes true of a row (without a condition, when the row changes), else
     at every change of the row while it holds.
     """

@@ -36,7 +36,8 @@ def rows_at(S, keys, out, address):
     for i in range(len(keys)):
         for j in range({count}):
             out[row, j] = keys[i, j]
-        if row_{view}(S, {keys}, address + 8 * (row * out.shape[1] + {count})) != 0:
+        own = address + 8 * row * out.shape[1]
+        if row_{view}(S, own, own + 8 * {count}) != 0:
             row += 1
     return row
 '''
@@ -74,9 +75,8 @@ class ViewCopy:
         self._words = self._keys + row_words(result)
         self._handle, self._state, self._places = handle, state, places
         self._at: int | None = None
-        keys = ", ".join(f"keys[i, {key}]" for key in range(self._keys))
         program = runtime.module.__name__
-        text = ROWS.format(program=program, view=view, count=self._keys, keys=keys)
+        text = ROWS.format(program=program, view=view, count=self._keys)
         self._module: ModuleType = publish(f"{program}_rows_{view}", text)
         # Modules are made in one thread; others only call them.
         self._shape = hashed(self._keys, "i", ())

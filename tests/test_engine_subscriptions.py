@@ -1,6 +1,7 @@
 """When callbacks are called, what they are given, and what they may do."""
 
 import logging
+import sys
 from collections import Counter
 from decimal import Decimal
 from itertools import pairwise
@@ -90,6 +91,36 @@ def test_change_fires_while_the_condition_holds(engine):
     for _ in range(3):
         engine.delete("quotes", quote("A", 1))
     assert fired == [2, 3, 2]
+
+
+def test_more_conditions_of_one_view_than_bits_of_a_word(engine):
+    fired = []
+    for number in range(130):
+        fire, when = ("edge", "change")[number % 2], f"orders >= {number % 5}" if number % 3 else None
+        engine.subscribe("totals", lambda e, n=number: fired.append((n, e.new.orders)), when, fire=fire)
+    for _ in range(5):
+        engine.insert("quotes", quote("A", 1))
+    for orders in range(1, 6):
+        expected = [
+            number
+            for number in range(130)
+            if not number % 3
+            or (orders >= number % 5 and (number % 2 or orders == max(number % 5, 1)))
+        ]
+        assert [number for number, now in fired if now == orders] == expected
+
+
+def test_a_subscription_compiles_its_condition_alone():
+    engine, heard = orderbook.Engine(quotes(), "numba"), []
+    engine.subscribe("totals", heard.append)
+    engine.insert("quotes", quote("A", 1))
+    known = set(sys.modules)
+    for volume in ("1.5", "2.5"):
+        engine.subscribe("totals", heard.append, f"volume > {volume} AND symbol <> 'B'")
+    engine.insert("quotes", quote("A", 1))
+    made = sorted(name for name in sys.modules.keys() - known if name.startswith("orderbook_"))
+    assert [name.split("_")[1] for name in made] == ["condition", "condition"]
+    assert len(heard) == 3
 
 
 def test_each_row_has_its_own_edge(engine):

@@ -21,10 +21,15 @@ WIDE_KEY = 3
 # What the driver returns when ERROR is set; the complement of an index says that a watch fired.
 FAILED = -(2**63)
 
-STORES = 8  # handles of the stores, then the looks
+LOOKS = 8  # address of what the driver looks at, LOOKING words for each, and how many they are
+LOOK_COUNT = 9
+STORES = 10  # handles of the stores, then the looks
+
+# Words of a look of the driver: where its words lie in the state, whether at messages alone, the function.
+LOOKING = 3
 
 # Words of a look: a view as it is watched at one granularity.
-LOOK_WORDS = 8
+LOOK_WORDS = 12
 ACTIVE = 0  # not 0 while it is watched
 LIST = 1  # address, count (-1: every row) and capacity of the keys touched
 COUNT = 2
@@ -32,6 +37,15 @@ CAPACITY = 3
 CACHE = 4  # rows as they were at the last look
 ROW = 5  # address of the row at hand
 RECORDS = 6  # of what is recorded: address of a list's address, words used and capacity
+ROW_AT = 7  # addresses of the functions that write one row, and that note the keys of all rows
+KEYS_AT = 8
+WATCHES = 9  # of what is watched: address of the watches, WATCH_WORDS for each, and how many they are
+WATCH_COUNT = 10
+
+# Words of a watch: its number, the address of its condition (0: always), whether it fires on the edge.
+WATCH_WORDS = 3
+# Conditions whose bits one word of a row holds.
+BITS = 62
 
 
 @dataclass(frozen=True, slots=True)

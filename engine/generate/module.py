@@ -82,10 +82,9 @@ class ModuleText:
 
     @contextmanager
     def exported(self, head: str, description: str) -> Iterator[Emitter]:
-        """One function of int64 that is compiled apart from those that call it; it returns 0."""
+        """One function of int64 that is compiled apart from those that call it."""
         with self._decorated("@exported", head, description) as emitter:
             yield emitter
-            self.writer.line("return 0")
 
     @contextmanager
     def _decorated(self, decorator: str, head: str, description: str) -> Iterator[Emitter]:
@@ -96,11 +95,12 @@ class ModuleText:
         self.writer.line("")
         self.writer.line("")
 
-    def text(self, imports: str = "") -> str:
-        """The module: `imports` come after those that every module has."""
+    def text(self, imports: str = "", stores: Sequence[Store] | None = None) -> str:
+        """The module: `imports` come after those that every module has; of the plan's stores unless given."""
         cuts = self._cuts.values()
         lines = dict.fromkeys(line for cut in cuts for line in cut.imports)
-        parts = [HEAD, imports, store_imports(self.plan.stores), "\n".join(lines), "\n\n"]
+        stores = self.plan.stores if stores is None else stores
+        parts = [HEAD, imports, store_imports(stores), "\n".join(lines), "\n\n"]
         return "".join(parts) + "\n\n".join(cut.source for cut in cuts) + "\n\n" + self.writer.text()
 
 

@@ -1,52 +1,63 @@
 """The generated module that records: a driver loop, and a look that notes every row that became another.
 
-As the module of watches (watches.py), but what changed goes to a list of its own for each view, with the
-index of the change, and the loop goes on.
+As the modules of watches (driver.py, watched.py), but what changed goes to a list of its own for each view,
+with the index of the change, and the loop goes on.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from engine.changes import END_OF_EVENT, END_OF_MESSAGE
 from engine.plan.steps import Plan
 from views.scalars.patterns import Pattern
 
+from .driver import changes_applied, failed_function, trigger_imports
 from .layout import CACHE, COUNT, DIRTY, FAILED, LIST, RECORDS, row_words
-from .looks import (
-    Look,
-    cache_imports,
-    changes_applied,
-    failed_function,
-    keys_of,
-    look_function,
-    looks_function,
-    refresh_function,
-    tag_of,
-)
+from .looks import LookText
 from .module import ModuleText
-from .triggers import trigger_name
 
 _IMPORTS = "from engine.maps.memory import calloc, memory_move, release\n"
 _FIRST_WORDS = 1 << 12
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A view, by its number, that is looked at, at the end of messages or of events."""
+
+    view: int
+    per_message: bool
+
+    @property
+    def tag(self) -> str:
+        """What the names of its functions end in."""
+        return f"_{self.view}_{int(self.per_message)}"
+
+
 def record_module(
-    plan: Plan, program_module: str, looks: Sequence[Look], texts: dict[str | Pattern, int]
+    plan: Plan, program_module: str, recorded: Sequence[Recorded], texts: dict[str | Pattern, int]
 ) -> str:
     """The source of the driver and looks; `program_module` is the name of the program's module."""
     module = ModuleText(plan, texts)
     _append(module)
-    for look in looks:
-        _refresh(module, look)
-        look_function(module, look, "index")
-        _unlook(module, look)
-    with looks_function(module, looks, "index", "Looks at the touched rows after change `index`."):
-        pass
+    looks = [_look_text(module, one) for one in recorded]
+    for one, look in zip(recorded, looks, strict=True):
+        _refresh(module, one, look)
+        with module.function(f"look{one.tag}(S, index)", "Looks at the rows that were touched."):
+            look.look(module.writer)
+        _unlook(module, one, look)
+    _look(module, recorded)
     failed_function(module)
     _driver(module)
-    names = [trigger_name(t) for t in plan.triggers]
-    names += [f"row_{view}" for view in dict.fromkeys(look.view for look in looks)]
-    imports = f"{_IMPORTS}from {program_module} import {', '.join(names)}\n" if names else _IMPORTS
-    return module.text(imports + cache_imports(plan, looks, 0))
+    views = dict.fromkeys(one.view for one in recorded)
+    rows = [f"{name}_{view}" for view in views for name in ("row", "keys")]
+    caches = "".join(look.cache for look in looks)
+    return module.text(_IMPORTS + trigger_imports(plan, program_module, rows) + caches)
+
+
+def _look_text(module: ModuleText, one: Recorded) -> LookText:
+    result, at = module.plan.results[one.view], module.layout.look(one.view, one.per_message)
+    row, keys = f"row_{one.view}(S, keys, new)", f"keys_{one.view}(S, {at + LIST}, 0)"
+    return LookText(one.tag, len(result.result.keys), row_words(result), str(at), "index", row, keys)
 
 
 def _append(module: ModuleText) -> None:
@@ -64,56 +75,59 @@ def _append(module: ModuleText) -> None:
         w.line("return load(held, 0) + 8 * used")
 
 
-def _refresh(module: ModuleText, look: Look) -> None:
-    """Looks at one row, and records what it was and is if it has become another."""
-    w, keys = module.writer, keys_of(module.plan, look)
-    words = row_words(module.plan.results[look.view])
-    at = module.layout.look(look.view, look.per_message)
+def _refresh(module: ModuleText, one: Recorded, look: LookText) -> None:
+    """Looks at one row, and records what it was and is if it has become another; not below index 0."""
+    w, keys, words = module.writer, look.keys, look.words
+    at = module.layout.look(one.view, one.per_message)
 
     def recorded() -> None:
         with w.block("if index >= 0:"):
             w.line(f"place = append(load(S, {at + RECORDS}), {1 + keys + 2 * words})")
             w.line("store(place, 0, index)")
             for i in range(keys):
-                w.line(f"store(place, {1 + i}, k{i})")
+                w.line(f"store(place, {1 + i}, load(keys, {i}))")
             with w.block(f"for word in range({words}):"):
                 w.line(f"store(place, {1 + keys} + word, load(old, word))")
                 w.line(f"store(place, {1 + keys + words} + word, load(new, word))")
 
-    says = "Looks at one row; records what it was and is, unless `index` is below 0."
-    refresh_function(module, look, words, f"row_{look.view}", "index", says, recorded)
+    look.refresh(w, lambda: None, recorded)
 
 
-def _unlook(module: ModuleText, look: Look) -> None:
+def _unlook(module: ModuleText, one: Recorded, look: LookText) -> None:
     """Makes rows those of the last look, and touches them, so that the next look sees them again."""
-    w, plan = module.writer, module.plan
-    count, words = keys_of(plan, look), row_words(plan.results[look.view])
-    tag = tag_of(look)
-    at = module.layout.look(look.view, look.per_message)
+    w, count, words = module.writer, look.keys, look.words
+    at = module.layout.look(one.view, one.per_message)
     with module.function(
-        f"unlook_{tag}(S, rows, count)", "Takes back the last look at rows: keys, and rows as they were."
+        f"unlook{one.tag}(S, rows, count)", "Takes back the last look at rows: keys, and rows as they were."
     ):
         w.line(f"last = load(S, {at + CACHE})")
         with w.block("for _ in range(count):"):
-            if count:
-                own = ", ".join(f"load(rows, {i})" for i in range(count))
-                w.line(f"entry = cache_{tag}_find(last, {own})")
-                with w.block("if entry == 0:"):
-                    w.line(f"entry = cache_{tag}_insert(last, {own})")
-                w.line(f"old = entry + {8 * count}")
-            else:
-                w.line("old = last")
+            w.line("keys = rows")
+            look.entry(w, lambda: None)
             with w.block(f"for word in range({words}):"):
                 w.line(f"store(old, word, load(rows, {count} + word))")
-            if count:
-                with w.block("if load(old, 0) == 0:"):
-                    w.line(f"cache_{tag}_remove(last, entry)")
+            look.removal(w, "load(old, 0) == 0")
             w.line(f"store(S, {DIRTY}, 1)")
             with w.block(f"if load(S, {at + COUNT}) >= 0:"):
                 w.line(f"place = push_key(S, {at + LIST}, {count})")
                 for i in range(count):
                     w.line(f"store(place, {i}, load(rows, {i}))")
             w.line(f"rows += {8 * (count + words)}")
+
+
+def _look(module: ModuleText, recorded: Sequence[Recorded]) -> None:
+    w, layout = module.writer, module.layout
+    with module.function("look(S, message_ends, index)", "Looks at the touched rows after change `index`."):
+        w.line(f"store(S, {DIRTY}, 0)")
+        for one in recorded:
+            call = f"look{one.tag}(S, index)"
+            if one.per_message:
+                with w.block("if message_ends:"):
+                    w.line(call)
+                with w.block(f"elif load(S, {layout.look(one.view, True) + COUNT}) != 0:"):
+                    w.line(f"store(S, {DIRTY}, 1)")
+            else:
+                w.line(call)
 
 
 def _driver(module: ModuleText) -> None:

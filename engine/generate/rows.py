@@ -1,9 +1,10 @@
 """Rows of views: the function that computes one, the one that lists them, and notes of what changed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from engine.plan.steps import Lookup, Pipeline, Plan, ResultPlan, maps_read
-from views.compiler.calculus import Scalar, Var
+from views.compiler.calculus import Var
 from views.compiler.m3 import ResultColumn
 from views.compiler.types import Kind, unscaled
 
@@ -56,19 +57,16 @@ def touch_functions(module: ModuleText, view: int) -> None:
                 w.line(f"store(S, {at + COUNT}, -1)")
 
 
-def row_function(
-    module: ModuleText, view: int, conditions: Sequence[Scalar | None], prefix: str = "row"
-) -> None:
-    """`row_<view>(S, keys.., out)`: writes the row's words to `out` and returns how often it stands.
-
-    With conditions, one more word holds a bit for each that holds.
-    """
+def row_function(module: ModuleText, view: int) -> None:
+    """`row_<view>(S, keys, out)`: the row of the keys at an address, its words at another; how often it
+    stands."""
     w, result = module.writer, module.plan.results[view]
-    keys = [f"k{i}" for i in range(len(result.result.keys))]
-    with module.function(
-        f"{prefix}_{view}({', '.join(['S', *keys, 'out'])})",
-        f"A row of {result.result.name}, written to `out`; how often it stands.",
+    with module.exported(
+        f"row_{view}(S, keys, out)", f"A row of {result.result.name}, written to `out`; how often it stands."
     ) as emitter:
+        keys = [f"k{i}" for i in range(len(result.result.keys))]
+        for i, key in enumerate(keys):
+            w.line(f"{key} = load(keys, {i})")
         names = _key_names(emitter, result, keys)
         count = _count(emitter, result, names)
         w.line(f"store(out, 0, {count})")
@@ -80,9 +78,6 @@ def row_function(
         at = 1
         for column in result.result.columns:
             at = _column(emitter, column, names, at)
-        if conditions:
-            bits = [_bit(emitter, c, names, i) for i, c in enumerate(conditions)]
-            w.line(f"store(out, {at}, {' | '.join(bits)})")
         w.line(f"return {count}")
 
 
@@ -104,11 +99,6 @@ def _count(emitter: Emitter, result: ResultPlan, names: Names) -> str:
     # Of a group only whether it is there: a count of 128 bits is not cut to 64.
     count = emitter.writer.once("count", held.text if result.result.grouped else held_as(held, "i"))
     return f"(1 if {count} != 0 else 0)" if result.result.grouped else count
-
-
-def _bit(emitter: Emitter, condition: Scalar | None, names: Names, number_of: int) -> str:
-    holds = "True" if condition is None else truth(emitter.scalar(condition, names))
-    return f"({1 << number_of} if {holds} else 0)"
 
 
 def _column(emitter: Emitter, column: ResultColumn, names: Names, at: int) -> int:
@@ -142,19 +132,39 @@ def list_function(module: ModuleText, view: int) -> None:
         f"Up to `limit` rows of {result.result.name}: keys, then words; how many.",
     ):
         if name is None:
-            w.line(f"row_{view}(S, out)")
+            w.line(f"row_{view}(S, out, out)")
             w.line("return 1")
             return
-        held = next(s for s in module.plan.stores_of(name) if s.ordered is None)
-        w.line(f"h = load(S, {module.layout.handles[held.name]})")
         w.line("rows = 0")
-        w.line(f"entry = {held.name}_first(h)")
-        with w.block("while entry != 0 and rows < limit:"):
-            keys = [f"{held.name}_key_{i}(entry)" for i in range(count)]
+        with _entries(module, name, " and rows < limit") as keys:
             for i, key in enumerate(keys):
                 w.line(f"store(out, {i}, {key})")
-            with w.block(f"if row_{view}({', '.join(['S', *keys, f'out + {8 * count}'])}) != 0:"):
+            with w.block(f"if row_{view}(S, out, out + {8 * count}) != 0:"):
                 w.line("rows += 1")
                 w.line(f"out += {8 * (count + row_words(result))}")
-            w.line(f"entry = {held.name}_next_entry(h, entry)")
         w.line("return rows")
+
+
+def keys_function(module: ModuleText, view: int) -> None:
+    """`keys_<view>(S, at, nothing)`: adds the keys of all rows to the list at state word `at`."""
+    w, result = module.writer, module.plan.results[view].result
+    with module.exported(
+        f"keys_{view}(S, at, nothing)", f"Notes the keys of all rows of {result.name} for the next look."
+    ):
+        if result.keys and result.multiplicity is not None:
+            with _entries(module, result.multiplicity) as keys:
+                w.line(f"place = push_key(S, at, {len(keys)})")
+                for i, key in enumerate(keys):
+                    w.line(f"store(place, {i}, {key})")
+        w.line("return 0")
+
+
+@contextmanager
+def _entries(module: ModuleText, name: str, more: str = "") -> Iterator[list[str]]:
+    """A loop over the entries of a map while `more` holds; inside it the words of an entry's keys."""
+    w, held = module.writer, next(s for s in module.plan.stores_of(name) if s.ordered is None)
+    w.line(f"h = load(S, {module.layout.handles[held.name]})")
+    w.line(f"entry = {held.name}_first(h)")
+    with w.block(f"while entry != 0{more}:"):
+        yield [f"{held.name}_key_{i}(entry)" for i in range(len(held.key_types))]
+        w.line(f"entry = {held.name}_next_entry(h, entry)")

@@ -4,10 +4,28 @@ import math
 
 from engine.changes import NULL_CODE
 from engine.maps.int128 import low_word, wide, words_to_wide
+from engine.maps.linkage import call
 from engine.maps.memory import calloc, load, load_double, release, store, store_double
 from orderbook.jit import jit
 
-from .layout import ERROR, FIRED, FIRED_CAPACITY, FIRED_WORDS, INFINITE, SCRATCH, WIDE_KEY
+from .layout import (
+    BITS,
+    COUNT,
+    DIRTY,
+    ERROR,
+    FIRED,
+    FIRED_CAPACITY,
+    FIRED_WORDS,
+    INFINITE,
+    LOOK_COUNT,
+    LOOKING,
+    LOOKS,
+    SCRATCH,
+    WATCH_COUNT,
+    WATCH_WORDS,
+    WATCHES,
+    WIDE_KEY,
+)
 
 LOWEST = -(2**63) + 1
 HIGHEST = 2**63 - 1
@@ -114,9 +132,9 @@ def push_key(S, at, words):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def fire(S, watch, keys, words, old, new):  # type: ignore[no-untyped-def]
-    """Appends a firing to the state's list: watch, room for `keys` words, the old row, the new row."""
-    used, size = load(S, FIRED_WORDS), 1 + keys + 2 * words
+def fire(S, watch, count, keys, words, old, new):  # type: ignore[no-untyped-def]
+    """Appends a firing to the state's list: watch, `count` keys, then `words` of the old and the new row."""
+    used, size = load(S, FIRED_WORDS), 1 + count + 2 * words
     if used + size > load(S, FIRED_CAPACITY):
         capacity = max(256, 2 * (used + size))
         grown = calloc(capacity, 8)
@@ -128,10 +146,59 @@ def fire(S, watch, keys, words, old, new):  # type: ignore[no-untyped-def]
         store(S, FIRED_CAPACITY, capacity)
     place = load(S, FIRED) + 8 * used
     store(place, 0, watch)
+    for word in range(count):
+        store(place, 1 + word, load(keys, word))
     for word in range(words):
-        store(place, 1 + keys + word, load(old, word))
-        store(place, 1 + keys + words + word, load(new, word))
+        store(place, 1 + count + word, load(old, word))
+        store(place, 1 + count + words + word, load(new, word))
     store(S, FIRED_WORDS, used + size)
+
+
+@jit()
+def fire_watches(S, at, count, keys, words, old, new):  # type: ignore[no-untyped-def]
+    """Fires the watches of the look at state word `at` whose time has come; `old` is not `new`.
+
+    A row is `words` long, then the bits of conditions follow.
+    """
+    watch = load(S, at + WATCHES)
+    for number in range(load(S, at + WATCH_COUNT)):
+        bit, held = number % BITS, words + number // BITS
+        holds = load(new, held) >> bit & 1
+        edge = load(watch, 2) != 0 and load(old, held) >> bit & 1 != 0
+        if load(watch, 1) == 0 or (holds != 0 and not edge):
+            fire(S, load(watch, 0), count, keys, words, old, new)
+        watch += 8 * WATCH_WORDS
+
+
+@jit()
+def set_bits(S, at, row, words):  # type: ignore[no-untyped-def]
+    """Writes behind a row of `words` words which conditions of the look at state word `at` hold of it."""
+    watch, bits, held = load(S, at + WATCHES), 0, words
+    for number in range(load(S, at + WATCH_COUNT)):
+        condition = load(watch, 1)
+        if condition != 0:
+            bits |= call(condition, S, row, 0) << number % BITS
+        if number % BITS == BITS - 1:
+            store(row, held, bits)
+            bits, held = 0, held + 1
+        watch += 8 * WATCH_WORDS
+    if load(S, at + WATCH_COUNT) % BITS != 0:
+        store(row, held, bits)
+
+
+@jit()
+def look(S, message_ends):  # type: ignore[no-untyped-def]
+    """Looks at the rows that were touched; whether any watch fired."""
+    store(S, DIRTY, 0)
+    own = load(S, LOOKS)
+    for _ in range(load(S, LOOK_COUNT)):
+        at = load(own, 0)
+        if message_ends or load(own, 1) == 0:
+            call(load(own, 2), S, at, 0)
+        elif load(S, at + COUNT) != 0:
+            store(S, DIRTY, 1)
+        own += 8 * LOOKING
+    return load(S, FIRED_WORDS) != 0
 
 
 @jit()

@@ -12,7 +12,7 @@ from views.scalars.patterns import Pattern
 
 from .emitter import Names
 from .module import ModuleText
-from .rows import list_function, row_function, touch_functions
+from .rows import keys_function, list_function, row_function, touch_functions
 from .typed_code import Code, in_word
 from .writes import Writes
 
@@ -42,8 +42,9 @@ def program_module(plan: Plan, texts: dict[str | Pattern, int], writes: type[Wri
     for trigger in plan.triggers:
         _trigger_function(module, trigger, writes)
     for view in range(len(plan.results)):
-        row_function(module, view, ())
+        row_function(module, view)
         list_function(module, view)
+        keys_function(module, view)
     return module.text(writes.imports)
 
 
@@ -57,7 +58,8 @@ def _trigger_function(module: ModuleText, trigger: TriggerPlan, writes: type[Wri
     text = [f"One row of {trigger.relation}, its columns at address `row`.", ""]
     text += ["    " + statement_text(s).replace("\\", "\\\\") for s in m3.statements]
     used = {v for s in m3.statements for v in _variables(s)}
-    function = module.exported if len(m3.statements) > _INLINED else module.function
+    apart = len(m3.statements) > _INLINED
+    function = module.exported if apart else module.function
     with function(f"{trigger_name(trigger)}(S, row)", "\n".join([*text, "    "])) as emitter:
         names: Names = {}
         columns = program.relation(trigger.relation).columns
@@ -69,6 +71,8 @@ def _trigger_function(module: ModuleText, trigger: TriggerPlan, writes: type[Wri
                 names[parameter] = Code(name, in_word(kind))
         emitter.pivots = shared_pivots(module.plan, trigger.statements, trigger.parameters)
         writes(emitter, names, module.layout).statements(trigger.statements)
+        if apart:
+            emitter.writer.line("return 0")
 
 
 def safe(name: str) -> str:

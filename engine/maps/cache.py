@@ -64,6 +64,11 @@ def publish(name: str, text: str) -> ModuleType:
         return _published(name, text)
 
 
+def publish_text(kind: str, text: str) -> ModuleType:
+    """The module of source `text`, named by its kind and its hash; see `publish`."""
+    return publish(f"{kind}_{hashlib.sha256(text.encode()).hexdigest()[:16]}", text)
+
+
 def _published(name: str, text: str) -> ModuleType:
     full_name = f"orderbook_{name}_{library_hash()}"
     if full_name in sys.modules:

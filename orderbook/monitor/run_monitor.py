@@ -117,6 +117,8 @@ class RunMonitor:
     def _warm_up(self) -> None:
         engine, books = self._pipeline.engine, self._pipeline.books
         self._tape.warm_up()
+        # A view that is followed later is then watched without a wait.
+        engine.warm_up()
         engine.view_bytes()
         for name in engine.views:
             view: LiveView = engine[name]

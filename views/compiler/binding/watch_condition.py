@@ -1,4 +1,4 @@
-"""Conditions of subscriptions: SQL over one view's columns, to a scalar over what the view is read from."""
+"""Conditions of subscriptions: SQL over one view's columns, to a scalar over them."""
 
 from collections.abc import Mapping
 from typing import NoReturn
@@ -6,7 +6,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from orderbook.errors import SqlError
-from views.compiler.calculus import Scalar
+from views.compiler.calculus import Scalar, Var, substitute_scalar
 from views.compiler.conditions import TRUE
 from views.compiler.m3 import Program, Result
 from views.compiler.translation.translate import Translator
@@ -29,7 +29,8 @@ def bind_condition(
     """The scalar that is 1 where `text` holds of a row of the view, 0 where it is false or NULL.
 
     text: a condition as in WHERE, over the view's columns (`column` or `view.column`), literals and
-        parameters; no aggregates or subqueries. The scalar reads the keys and lets of the view's Result.
+        parameters; no aggregates or subqueries. The scalar reads a column as the Var of its name, and
+        whether it is not NULL as `column_there` names it.
 
     Raises SqlError that names the condition, with line and column in it.
     """
@@ -39,6 +40,18 @@ def bind_condition(
         return _condition(result, file, text, parameters or {})
     except SqlError as error:
         raise SqlError(error.message, max(error.line - 1, 1), error.column, file) from None
+
+
+def column_there(column: str) -> Var:
+    """Whether a column is not NULL, 1 or 0."""
+    return Var(f"{column} is not NULL")
+
+
+def over_lets(result: Result, condition: Scalar) -> Scalar:
+    """A condition over the keys and lets that the columns are read from."""
+    columns = {Var(c.name): c.scalar for c in result.columns}
+    there = {column_there(c.name): c.valid for c in result.columns}
+    return substitute_scalar(condition, {**columns, **there})
 
 
 def _condition(result: Result, file: str, text: str, parameters: Mapping[str, Parameter]) -> Scalar:
@@ -55,7 +68,10 @@ def _condition(result: Result, file: str, text: str, parameters: Mapping[str, Pa
 
     binder = ExpressionBinder(source, parameters, refuse_subquery, lambda alias, _: alias, refuse_relation)
     bound = binder.condition(node, scope)
-    values = {c.name: Value(c.scalar, c.type, c.valid) for c in result.columns}
+    values = {
+        c.name: Value(Var(c.name), c.type, TRUE if c.valid == TRUE else column_there(c.name))
+        for c in result.columns
+    }
     return Translator({}).condition(bound, {result.name: values}, [])[0]
 
 

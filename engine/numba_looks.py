@@ -1,0 +1,121 @@
+"""What the compiled looks of one runtime work on: rows as they were, keys touched, watches, recordings."""
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NamedTuple
+
+from .blocks import Block
+from .generate.layout import (
+    ACTIVE,
+    BITS,
+    CACHE,
+    COUNT,
+    DIRTY,
+    FIRED_WORDS,
+    KEYS_AT,
+    LIST,
+    LOOK_COUNT,
+    LOOK_WORDS,
+    LOOKING,
+    LOOKS,
+    RECORDS,
+    ROW,
+    ROW_AT,
+    WATCH_COUNT,
+    WATCH_WORDS,
+    WATCHES,
+    Layout,
+    row_words,
+)
+from .generate.support import free
+from .generate.watched import watched_module
+from .maps.cache import publish_text
+from .maps.linkage import address_of, callable_at
+from .maps.shapes import hashed
+from .plan.steps import Plan
+
+
+class Watching(NamedTuple):
+    """A watch of a look: its number, where its condition is (0: always), whether it fires on the edge."""
+
+    number: int
+    condition: int
+    edge: bool
+
+
+class NumbaLooks:
+    """The looks of a runtime, by view and granularity; `state` and `layout` are the program's."""
+
+    def __init__(self, plan: Plan, layout: Layout, state: Block, program: ModuleType) -> None:
+        self._plan, self._layout, self._state, self._program = plan, layout, state, program
+        # Stores of rows as they were, and what else is held for the looks there are.
+        self._caches: list[tuple[ModuleType, int]] = []
+        self._blocks: list[Block] = []
+        self._lists: list[Block] = []
+        # What the driver looks at: where it lies in the state, whether at messages alone, the function.
+        self._looking: list[tuple[int, int, int]] = []
+
+    def watch(self, view: int, per_message: bool, watches: Sequence[Watching]) -> None:
+        """Adds a look that fires watches."""
+        result = self._plan.results[view]
+        bits = -(-len(watches) // BITS)
+        at = self._open(view, per_message, row_words(result) + bits)
+        table = self._block(len(watches) * WATCH_WORDS)
+        for place, word in enumerate(int(word) for one in watches for word in one):
+            table[place] = word
+        self._state[at + ROW_AT] = address_of(self._program, f"row_{view}")
+        self._state[at + KEYS_AT] = address_of(self._program, f"keys_{view}")
+        self._state[at + WATCHES], self._state[at + WATCH_COUNT] = table.address, len(watches)
+        look = publish_text("watched", watched_module(len(result.result.keys), row_words(result), bits))
+        self._looking.append((at, int(per_message), address_of(look, "look")))
+
+    def begin(self) -> None:
+        """Rows as they are now are the first look of all that were added."""
+        table = self._block(len(self._looking) * LOOKING)
+        for place, word in enumerate(word for one in self._looking for word in one):
+            table[place] = word
+        self._state[LOOKS], self._state[LOOK_COUNT] = table.address, len(self._looking)
+        for at, _, look in self._looking:
+            callable_at(look)(self._state.address, at, 1)
+        self._state[DIRTY] = 0
+
+    def record(self, view: int, per_message: bool) -> Block:
+        """Adds a look that records; the list to which it does: address, words used and capacity."""
+        at = self._open(view, per_message, row_words(self._plan.results[view]))
+        self._lists.append(Block(3))
+        self._state[at + RECORDS] = self._lists[-1].address
+        return self._lists[-1]
+
+    def close(self) -> None:
+        """Ends all looks, also of views that are being copied."""
+        for shape, handle in self._caches:
+            shape.destroy(handle)
+        for at in range(self._layout.looks, self._layout.words, LOOK_WORDS):
+            free(self._state[at + LIST])
+            for word in range(LOOK_WORDS):
+                self._state[at + word] = 0
+        for block in self._lists:
+            free(block[0])
+        for own in (self._caches, self._lists, self._blocks, self._looking):
+            own.clear()
+        self._state[LOOKS] = self._state[LOOK_COUNT] = 0
+        self._state[DIRTY] = self._state[FIRED_WORDS] = 0
+
+    def _open(self, view: int, per_message: bool, words: int) -> int:
+        """Where a look lies in the state that keeps so many words of a row, and has seen none."""
+        at, state = self._layout.look(view, per_message), self._state
+        keys = len(self._plan.results[view].result.keys)
+        if keys:
+            shape = hashed(keys, "i" * words, ())
+            state[at + CACHE] = shape.create()
+            self._caches.append((shape, state[at + CACHE]))
+        else:
+            state[at + CACHE] = self._block(words).address
+        state[at + ROW] = self._block(words).address
+        state[at + COUNT] = -1
+        state[at + ACTIVE] = 1
+        return at
+
+    def _block(self, words: int) -> Block:
+        self._blocks.append(Block(words))
+        return self._blocks[-1]
