@@ -7,7 +7,7 @@ import pytest
 from maps_models import NO_JIT
 
 from engine.maps.cache import publish
-from engine.maps.dense import Domain, dense_cut_imports, dense_cut_source
+from engine.maps.dense import Domain, block_words, dense_cut_imports, dense_cut_source
 from engine.maps.shapes import dense, rows
 
 # Layout, domain, words of the prefix, and the column that is cut by.
@@ -102,6 +102,24 @@ def test_assigned_and_cleared_cells():
     assert shape.size(H) == 0 and rows(shape, H) == {} and shape.total(H, 3) == (0, 0)
     shape.add(H, 3, 0, 1, 1)
     assert shape.total(H, 3) == (1, 1)
+    shape.destroy(H)
+
+
+def test_one_block_of_prefixes_that_are_empty_is_kept():
+    domain = Domain(0, 4000)
+    shape, block = dense(1, "ii", domain, 1), 8 * block_words("ii", domain, 1)
+    H = shape.create()
+    for prefix in (3, 4, 5):
+        shape.add(H, prefix, 7, 5, 1)
+    for prefix in (3, 4, 5):
+        shape.add(H, prefix, 7, -5, -1)
+    assert block <= shape.memory_bytes(H) < 2 * block
+    shape.add(H, 6, 3999, 2, 2)
+    assert block <= shape.memory_bytes(H) < 2 * block
+    assert rows(shape, H) == {(6, 3999): (2, 2)} and shape.total(H, 6) == (2, 2)
+    shape.add(H, 6, 3999, -2, -2)
+    shape.clear(H)
+    assert shape.memory_bytes(H) < block
     shape.destroy(H)
 
 
