@@ -1,6 +1,6 @@
 """The engine's clock: ticks that replace the one row of `clock`, and what expires with them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -64,23 +64,24 @@ class Clock:
             flags[-1] = END_OF_EVENT | (END_OF_MESSAGE if place == len(expired) - 1 else 0)
             yield ChangeBatch(np.full(len(rows_gone), 2 * index + 1, np.int16), flags, rows_gone)
 
-    def cut(self, changes: ChangeBatch) -> Iterator[ChangeBatch | int]:
+    def cut(self, changes: ChangeBatch) -> Iterable[ChangeBatch | int]:
         """A batch in parts: changes of other relations as they are, and an insert into `clock` as its time.
 
         Deletes from `clock` are left out: a tick replaces the row.
         """
-        checked = bool(len(changes)) and bool(changes.flags.item(0) & CHECKED)
-        places: list[int] = []
-        if self._index is not None and not checked:
-            places = np.flatnonzero(changes.kinds >> 1 == self._index).tolist()
-        if not places:
-            yield changes
-            return
-        start = 0
-        for place in [*places, len(changes)]:
-            if place > start:
-                parts = (changes.kinds, changes.flags, changes.values)
-                yield ChangeBatch(*(part[start:place] for part in parts))
-            if place < len(changes) and not changes.kinds[place] & 1:
-                yield int(changes.values[place, 0])
-            start = place + 1
+        if self._index is None or (len(changes) and changes.flags.item(0) & CHECKED):
+            return (changes,)
+        places: list[int] = np.flatnonzero(changes.kinds >> 1 == self._index).tolist()
+        return _parts(changes, places) if places else (changes,)
+
+
+def _parts(changes: ChangeBatch, places: Sequence[int]) -> Iterator[ChangeBatch | int]:
+    """What is between these places, and the times that stand there."""
+    start = 0
+    for place in [*places, len(changes)]:
+        if place > start:
+            parts = (changes.kinds, changes.flags, changes.values)
+            yield ChangeBatch(*(part[start:place] for part in parts))
+        if place < len(changes) and not changes.kinds[place] & 1:
+            yield int(changes.values[place, 0])
+        start = place + 1
