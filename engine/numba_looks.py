@@ -7,22 +7,19 @@ from typing import NamedTuple
 from .blocks import Block
 from .generate.layout import (
     ACTIVE,
-    BITS,
     CACHE,
     COUNT,
     DIRTY,
     FIRED_WORDS,
+    GROUP,
     KEYS_AT,
     LIST,
     LOOK_COUNT,
     LOOK_WORDS,
-    LOOKING,
     LOOKS,
     RECORDS,
     ROW,
     ROW_AT,
-    WATCH_COUNT,
-    WATCH_WORDS,
     WATCHES,
     Layout,
     row_words,
@@ -36,7 +33,7 @@ from .plan.steps import Plan
 
 
 class Watching(NamedTuple):
-    """A watch of a look: its number, where its condition is (0: always), whether it fires on the edge."""
+    """A watch of a look: its number, where its condition is (0: always), whether it fires on the edge alone."""
 
     number: int
     condition: int
@@ -58,23 +55,19 @@ class NumbaLooks:
     def watch(self, view: int, per_message: bool, watches: Sequence[Watching]) -> None:
         """Adds a look that fires watches."""
         result = self._plan.results[view]
-        bits = -(-len(watches) // BITS)
-        at = self._open(view, per_message, row_words(result) + bits)
-        table = self._block(len(watches) * WATCH_WORDS)
-        for place, word in enumerate(int(word) for one in watches for word in one):
-            table[place] = word
+        groups = [watches[first : first + GROUP] for first in range(0, len(watches), GROUP)]
+        at = self._open(view, per_message, row_words(result) + len(groups))
         self._state[at + ROW_AT] = address_of(self._program, f"row_{view}")
         self._state[at + KEYS_AT] = address_of(self._program, f"keys_{view}")
-        self._state[at + WATCHES], self._state[at + WATCH_COUNT] = table.address, len(watches)
-        look = publish_text("watched", watched_module(len(result.result.keys), row_words(result), bits))
+        self._state[at + WATCHES] = self._table([word for group in groups for word in _words(group)])
+        source = watched_module(len(result.result.keys), row_words(result), len(groups))
+        look = publish_text("watched", source)
         self._looking.append((at, int(per_message), address_of(look, "look")))
 
     def begin(self) -> None:
         """Rows as they are now are the first look of all that were added."""
-        table = self._block(len(self._looking) * LOOKING)
-        for place, word in enumerate(word for one in self._looking for word in one):
-            table[place] = word
-        self._state[LOOKS], self._state[LOOK_COUNT] = table.address, len(self._looking)
+        self._state[LOOKS] = self._table([word for one in self._looking for word in one])
+        self._state[LOOK_COUNT] = len(self._looking)
         for at, _, look in self._looking:
             callable_at(look)(self._state.address, at, 1)
         self._state[DIRTY] = 0
@@ -116,6 +109,20 @@ class NumbaLooks:
         state[at + ACTIVE] = 1
         return at
 
+    def _table(self, words: Sequence[int]) -> int:
+        """The address of these words."""
+        block = self._block(len(words))
+        for place, word in enumerate(words):
+            block[place] = word
+        return block.address
+
     def _block(self, words: int) -> Block:
         self._blocks.append(Block(words))
         return self._blocks[-1]
+
+
+def _words(group: Sequence[Watching]) -> list[int]:
+    """The words of a group of watches."""
+    edges = sum(1 << bit for bit, one in enumerate(group) if one.edge)
+    always = sum(1 << bit for bit, one in enumerate(group) if not one.condition)
+    return [len(group), edges, always, *(word for one in group for word in (one.number, one.condition))]

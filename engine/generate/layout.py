@@ -29,7 +29,7 @@ STORES = 10  # handles of the stores, then the looks
 LOOKING = 3
 
 # Words of a look: a view as it is watched at one granularity.
-LOOK_WORDS = 12
+LOOK_WORDS = 10
 ACTIVE = 0  # not 0 while it is watched
 LIST = 1  # address, count (-1: every row) and capacity of the keys touched
 COUNT = 2
@@ -39,13 +39,18 @@ ROW = 5  # address of the row at hand
 RECORDS = 6  # of what is recorded: address of a list's address, words used and capacity
 ROW_AT = 7  # addresses of the functions that write one row, and that note the keys of all rows
 KEYS_AT = 8
-WATCHES = 9  # of what is watched: address of the watches, WATCH_WORDS for each, and how many they are
-WATCH_COUNT = 10
+WATCHES = 9  # of what is watched: address of groups of watches, all but the last full
 
-# Words of a watch: its number, the address of its condition (0: always), whether it fires on the edge.
-WATCH_WORDS = 3
-# Conditions whose bits one word of a row holds.
-BITS = 62
+# A group of watches, whose conditions have a bit each: how many, which bits fire on the edge alone, which
+# have no condition and always fire. Then WATCH_WORDS for each: its number, the address of its condition or 0.
+GROUP = 62
+GROUP_WORDS = 3
+COUNTED = 0
+EDGES = 1
+ALWAYS = 2
+WATCH_WORDS = 2
+NUMBER = 0
+CONDITION = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,15 @@ from .writer import Writer
 class LookText:
     """How the functions of a look are written.
 
-    tag: their names end in it. keys: of the view. words: of a row as it is kept. at: where the look's words
-    lie in the state. told: a parameter that is handed on with every row. row: computes a row, of the keys at
+    tag: their names end in it. keys: of the view. words: of a row; `more` are kept with it. at: where the
+    look's words lie in the state. told: a parameter that is handed on with every row. row: computes a row, of the keys at
     `keys` to `new`; how often it stands. noted_keys: adds the keys of all rows to the list of those touched.
     """
 
     tag: str
     keys: int
     words: int
+    more: int
     at: str
     told: str
     row: str
@@ -35,7 +36,7 @@ class LookText:
             return ""
         name = f"cache{self.tag}"
         used = ["find", "insert", "remove", "first", "next_entry", *(f"key_{i}" for i in range(self.keys))]
-        return f"{name} = hashed({self.keys}, {'i' * self.words!r}, ())\n" + "".join(
+        return f"{name} = hashed({self.keys}, {'i' * (self.words + self.more)!r}, ())\n" + "".join(
             f"{name}_{u} = {name}.{u}\n" for u in used
         )
 
@@ -52,7 +53,7 @@ class LookText:
         with w.block("if entry == 0:"):
             there()
             w.line(f"entry = cache{self.tag}_insert(last, {self._own})")
-            with w.block(f"for word in range({self.words}):"):
+            with w.block(f"for word in range({self.words + self.more}):"):
                 w.line(f"store(entry, {self.keys} + word, 0)")
         w.line(f"old = entry + {8 * self.keys}")
 
@@ -62,11 +63,8 @@ class LookText:
             with w.block(f"if {gone}:"):
                 w.line(f"cache{self.tag}_remove(last, entry)")
 
-    def refresh(self, w: Writer, more: Callable[[], None], noted: Callable[[], None]) -> None:
-        """`refresh`: looks at one row; where it is another, does what `noted` writes, and keeps it.
-
-        more: writes what is kept of a row besides.
-        """
+    def refresh(self, w: Writer, noted: Callable[[], None]) -> None:
+        """`refresh`: looks at one row; where it is another, does what `noted` writes, and keeps it."""
 
         def unless_gone() -> None:
             with w.block("if count == 0:"):
@@ -78,7 +76,6 @@ class LookText:
             self.entry(w, unless_gone)
             with w.block("if count == 0:"), w.block(f"for word in range({self.words}):"):
                 w.line("store(new, word, 0)")
-            more()
             w.line("changed = False")
             with w.block(f"for word in range({self.words}):"):
                 w.line("changed = changed or load(new, word) != load(old, word)")

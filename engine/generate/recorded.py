@@ -57,7 +57,7 @@ def record_module(
 def _look_text(module: ModuleText, one: Recorded) -> LookText:
     result, at = module.plan.results[one.view], module.layout.look(one.view, one.per_message)
     row, keys = f"row_{one.view}(S, keys, new)", f"keys_{one.view}(S, {at + LIST}, 0)"
-    return LookText(one.tag, len(result.result.keys), row_words(result), str(at), "index", row, keys)
+    return LookText(one.tag, len(result.result.keys), row_words(result), 0, str(at), "index", row, keys)
 
 
 def _append(module: ModuleText) -> None:
@@ -90,7 +90,7 @@ def _refresh(module: ModuleText, one: Recorded, look: LookText) -> None:
                 w.line(f"store(place, {1 + keys} + word, load(old, word))")
                 w.line(f"store(place, {1 + keys + words} + word, load(new, word))")
 
-    look.refresh(w, lambda: None, recorded)
+    look.refresh(w, recorded)
 
 
 def _unlook(module: ModuleText, one: Recorded, look: LookText) -> None:

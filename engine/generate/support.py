@@ -9,21 +9,24 @@ from engine.maps.memory import calloc, load, load_double, release, store, store_
 from orderbook.jit import jit
 
 from .layout import (
-    BITS,
+    ALWAYS,
+    CONDITION,
     COUNT,
+    COUNTED,
     DIRTY,
+    EDGES,
     ERROR,
     FIRED,
     FIRED_CAPACITY,
     FIRED_WORDS,
+    GROUP_WORDS,
     INFINITE,
     LOOK_COUNT,
     LOOKING,
     LOOKS,
+    NUMBER,
     SCRATCH,
-    WATCH_COUNT,
     WATCH_WORDS,
-    WATCHES,
     WIDE_KEY,
 )
 
@@ -155,35 +158,27 @@ def fire(S, watch, count, keys, words, old, new):  # type: ignore[no-untyped-def
 
 
 @jit()
-def fire_watches(S, at, count, keys, words, old, new):  # type: ignore[no-untyped-def]
-    """Fires the watches of the look at state word `at` whose time has come; `old` is not `new`.
-
-    A row is `words` long, then the bits of conditions follow.
-    """
-    watch = load(S, at + WATCHES)
-    for number in range(load(S, at + WATCH_COUNT)):
-        bit, held = number % BITS, words + number // BITS
-        holds = load(new, held) >> bit & 1
-        edge = load(watch, 2) != 0 and load(old, held) >> bit & 1 != 0
-        if load(watch, 1) == 0 or (holds != 0 and not edge):
-            fire(S, load(watch, 0), count, keys, words, old, new)
+def condition_bits(S, group, row):  # type: ignore[no-untyped-def]
+    """Which conditions of a group of watches hold of a row, a bit for each."""
+    watch, bits = group + 8 * GROUP_WORDS, 0
+    for number in range(load(group, COUNTED)):
+        condition = load(watch, CONDITION)
+        if condition != 0:
+            bits |= call(condition, S, row, 0) << number
         watch += 8 * WATCH_WORDS
+    return bits
 
 
 @jit()
-def set_bits(S, at, row, words):  # type: ignore[no-untyped-def]
-    """Writes behind a row of `words` words which conditions of the look at state word `at` hold of it."""
-    watch, bits, held = load(S, at + WATCHES), 0, words
-    for number in range(load(S, at + WATCH_COUNT)):
-        condition = load(watch, 1)
-        if condition != 0:
-            bits |= call(condition, S, row, 0) << number % BITS
-        if number % BITS == BITS - 1:
-            store(row, held, bits)
-            bits, held = 0, held + 1
+def fire_group(S, group, before, now, count, keys, words, old, new):  # type: ignore[no-untyped-def]
+    """Fires the watches of a group whose time has come; `old` is not `new`, conditions held `before`, `now`."""
+    firing = (now & ~(before & load(group, EDGES))) | load(group, ALWAYS)
+    watch = group + 8 * GROUP_WORDS
+    while firing != 0:
+        if firing & 1 != 0:
+            fire(S, load(watch, NUMBER), count, keys, words, old, new)
+        firing >>= 1
         watch += 8 * WATCH_WORDS
-    if load(S, at + WATCH_COUNT) % BITS != 0:
-        store(row, held, bits)
 
 
 @jit()
