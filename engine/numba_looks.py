@@ -33,7 +33,7 @@ from .plan.steps import Plan
 
 
 class Watching(NamedTuple):
-    """A watch of a look: its number, where its condition is (0: always), whether it fires on the edge alone."""
+    """A watch of a look: its number, where its condition is (0: always), whether only its edge fires."""
 
     number: int
     condition: int
