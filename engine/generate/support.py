@@ -171,7 +171,10 @@ def condition_bits(S, group, row):  # type: ignore[no-untyped-def]
 
 @jit()
 def fire_group(S, group, before, now, count, keys, words, old, new):  # type: ignore[no-untyped-def]
-    """Fires the watches of a group whose time has come; `old` is not `new`, conditions held `before`, `now`."""
+    """Fires the watches of a group whose time has come; `old` is not `new`.
+
+    before, now: the bits of the conditions that held and hold.
+    """
     firing = (now & ~(before & load(group, EDGES))) | load(group, ALWAYS)
     watch = group + 8 * GROUP_WORDS
     while firing != 0:
