@@ -240,8 +240,9 @@ class Engine(ClientInterface, ProgramChanges):
     def warm_up(self) -> None:
         """Compiles what changes, lists of rows and later subscriptions without a condition run through.
 
-        Between two messages; all of it is else compiled when it is first needed.
+        All of it is else compiled when it is first needed. Raises DataError inside a message.
         """
+        self._between_messages("nothing can be compiled ahead")
         warm_up(self._runtime, self.program, [s.watch for s in self._subscribers])
         self._subscribers.look(self._runtime)
 

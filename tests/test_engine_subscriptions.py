@@ -123,6 +123,23 @@ def test_a_subscription_compiles_its_condition_alone():
     assert len(heard) == 3
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_warming_up_is_no_look_that_counts(backend):
+    engine, heard = orderbook.Engine(quotes(), backend), []
+    engine.subscribe("totals", heard.append, "volume > 1")
+    engine.insert("quotes", quote("A", 2))
+    engine.warm_up()
+    known = set(sys.modules)
+    engine.insert("quotes", quote("A", 2))
+    engine.subscribe("overall", heard.append)
+    engine.insert("quotes", quote("B", 2))
+    assert [event.key for event in heard] == [("A",), ("B",), ()]
+    assert not {name for name in sys.modules.keys() - known if name.startswith("orderbook_")}
+    engine.apply(changes(("+", "A", 6, False)))
+    with pytest.raises(DataError, match="inside a message"):
+        engine.warm_up()
+
+
 def test_each_row_has_its_own_edge(engine):
     fired = []
     engine.subscribe("totals", lambda e: fired.append(e.key), when="volume > 5")

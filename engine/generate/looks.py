@@ -16,8 +16,9 @@ class LookText:
     """How the functions of a look are written.
 
     tag: their names end in it. keys: of the view. words: of a row; `more` are kept with it. at: where the
-    look's words lie in the state. told: a parameter that is handed on with every row. row: computes a row, of the keys at
-    `keys` to `new`; how often it stands. noted_keys: adds the keys of all rows to the list of those touched.
+    look's words lie in the state. told: a parameter that is handed on with every row. row: computes a row,
+    of the keys at `keys` to `new`; how often it stands. noted_keys: adds the keys of all rows to the list of
+    those touched.
     """
 
     tag: str
