@@ -13,6 +13,7 @@ from .generate.layout import (
     FIRED_WORDS,
     GROUP,
     KEYS_AT,
+    KEYS_OF,
     LIST,
     LOOK_COUNT,
     LOOK_WORDS,
@@ -24,6 +25,7 @@ from .generate.layout import (
     Layout,
     row_words,
 )
+from .generate.looks import keys_module
 from .generate.support import free
 from .generate.watched import watched_module
 from .maps.cache import publish_text
@@ -58,7 +60,6 @@ class NumbaLooks:
         groups = [watches[first : first + GROUP] for first in range(0, len(watches), GROUP)]
         at = self._open(view, per_message, row_words(result) + len(groups))
         self._state[at + ROW_AT] = address_of(self._program, f"row_{view}")
-        self._state[at + KEYS_AT] = address_of(self._program, f"keys_{view}")
         self._state[at + WATCHES] = self._table([word for group in groups for word in _words(group)])
         source = watched_module(len(result.result.keys), row_words(result), len(groups))
         look = publish_text("watched", source)
@@ -97,11 +98,15 @@ class NumbaLooks:
     def _open(self, view: int, per_message: bool, words: int) -> int:
         """Where a look lies in the state that keeps so many words of a row, and has seen none."""
         at, state = self._layout.look(view, per_message), self._state
-        keys = len(self._plan.results[view].result.keys)
-        if keys:
-            shape = hashed(keys, "i" * words, ())
+        result = self._plan.results[view].result
+        if result.keys:
+            assert result.multiplicity is not None
+            held = self._plan.entries_of(result.multiplicity)
+            shape = hashed(len(result.keys), "i" * words, ())
             state[at + CACHE] = shape.create()
             self._caches.append((shape, state[at + CACHE]))
+            state[at + KEYS_AT] = address_of(publish_text("keys", keys_module(held)), "keys")
+            state[at + KEYS_OF] = self._layout.handles[held.name]
         else:
             state[at + CACHE] = self._block(words).address
         state[at + ROW] = self._block(words).address

@@ -229,7 +229,7 @@ class NumbaRuntime:
         form, multiplicity = self._formats[number], self.plan.results[number].result.multiplicity
         count = 1
         if multiplicity is not None:
-            held = next(s for s in self.plan.stores_of(multiplicity) if s.ordered is None)
+            held = self.plan.entries_of(multiplicity)
             count = self._shape(held).size(self._handle(held))
         out = np.empty((count, form.key_count + form.words), np.int64)
         written = getattr(self.module, f"rows_{number}")(self._state.address, out.ctypes.data, count)
@@ -241,7 +241,7 @@ class NumbaRuntime:
         """See Runtime."""
         number = self._results[view]
         name = self.plan.results[number].result.multiplicity
-        held = None if name is None else next(s for s in self.plan.stores_of(name) if s.ordered is None)
+        held = None if name is None else self.plan.entries_of(name)
         if held is None or not held.key_types or self._shape(held).size(self._handle(held)) < FEWEST:
             return None
         looks = tuple(self._layout.look(number, per_message) for per_message in (False, True))

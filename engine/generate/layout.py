@@ -29,7 +29,7 @@ STORES = 10  # handles of the stores, then the looks
 LOOKING = 3
 
 # Words of a look: a view as it is watched at one granularity.
-LOOK_WORDS = 10
+LOOK_WORDS = 11
 ACTIVE = 0  # not 0 while it is watched
 LIST = 1  # address, count (-1: every row) and capacity of the keys touched
 COUNT = 2
@@ -37,9 +37,10 @@ CAPACITY = 3
 CACHE = 4  # rows as they were at the last look
 ROW = 5  # address of the row at hand
 RECORDS = 6  # of what is recorded: address of a list's address, words used and capacity
-ROW_AT = 7  # addresses of the functions that write one row, and that note the keys of all rows
-KEYS_AT = 8
-WATCHES = 9  # of what is watched: address of groups of watches, all but the last full
+ROW_AT = 7  # address of the function that writes one row
+KEYS_AT = 8  # address of the function that notes the keys of all rows, and the state word of their store
+KEYS_OF = 9
+WATCHES = 10  # of what is watched: address of groups of watches, all but the last full
 
 # A group of watches, whose conditions have a bit each: how many, which bits fire on the edge alone, which
 # have no condition and always fire. Then WATCH_WORDS for each: its number, the address of its condition or 0.

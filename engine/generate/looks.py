@@ -7,8 +7,19 @@ What both modules that look are made of: the one that fires watches (watched.py)
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .layout import CACHE, COUNT, LIST, ROW
+from engine.plan.steps import Store
+
+from .layout import CACHE, COUNT, KEYS_AT, KEYS_OF, LIST, ROW
 from .writer import Writer
+
+_KEYS_HEAD = '''\
+"""Generated: the keys of a store, noted for a look at all of them."""
+
+from engine.generate.support import push_key
+from engine.maps.linkage import exported
+from engine.maps.memory import store
+from engine.maps.shapes import hashed
+'''
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +28,7 @@ class LookText:
 
     tag: their names end in it. keys: of the view. words: of a row; `more` are kept with it. at: where the
     look's words lie in the state. told: a parameter that is handed on with every row. row: computes a row,
-    of the keys at `keys` to `new`; how often it stands. noted_keys: adds the keys of all rows to the list of
-    those touched.
+    of the keys at `keys` to `new`; how often it stands.
     """
 
     tag: str
@@ -28,7 +38,6 @@ class LookText:
     at: str
     told: str
     row: str
-    noted_keys: str
 
     @property
     def cache(self) -> str:
@@ -97,7 +106,8 @@ class LookText:
         if self.keys:
             with w.block("if touched < 0:"):
                 w.line(f"store(S, {at} + {COUNT}, 0)")
-                w.line(self.noted_keys)
+                w.line(f"held = load(S, load(S, {at} + {KEYS_OF}))")
+                w.line(f"call(load(S, {at} + {KEYS_AT}), held, S, {at} + {LIST})")
                 w.line(f"entry = cache{tag}_first(last)")
                 with w.block("while entry != 0:"):
                     w.line(f"place = push_key(S, {at} + {LIST}, {self.keys})")
@@ -113,3 +123,20 @@ class LookText:
             with w.block("if touched != 0:"):
                 w.line(f"refresh{tag}(S, {at}, last, new, new, {self.told})")
         w.line(f"store(S, {at} + {COUNT}, 0)")
+
+
+def keys_module(held: Store) -> str:
+    """The source of `keys(H, S, at)`: adds the keys of a store's entries to the list at state word `at`."""
+    w, keys = Writer(), range(len(held.key_types))
+    w.line("@exported")
+    with w.block("def keys(H, S, at):"):
+        w.line("entry = store_first(H)")
+        with w.block("while entry != 0:"):
+            w.line(f"place = push_key(S, at, {len(keys)})")
+            for i in keys:
+                w.line(f"store(place, {i}, store_key_{i}(entry))")
+            w.line("entry = store_next_entry(H, entry)")
+        w.line("return 0")
+    names = ["first", "next_entry", *(f"key_{i}" for i in keys)]
+    shape = f"shape = hashed({len(keys)}, {held.layout!r}, {held.slices!r})\n"
+    return _KEYS_HEAD + shape + "".join(f"store_{n} = shape.{n}\n" for n in names) + "\n\n" + w.text()

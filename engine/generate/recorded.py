@@ -16,7 +16,10 @@ from .layout import CACHE, COUNT, DIRTY, FAILED, LIST, RECORDS, row_words
 from .looks import LookText
 from .module import ModuleText
 
-_IMPORTS = "from engine.maps.memory import calloc, memory_move, release\n"
+_IMPORTS = """\
+from engine.maps.linkage import call
+from engine.maps.memory import calloc, memory_move, release
+"""
 _FIRST_WORDS = 1 << 12
 
 
@@ -48,16 +51,15 @@ def record_module(
     _look(module, recorded)
     failed_function(module)
     _driver(module)
-    views = dict.fromkeys(one.view for one in recorded)
-    rows = [f"{name}_{view}" for view in views for name in ("row", "keys")]
+    rows = [f"row_{view}" for view in dict.fromkeys(one.view for one in recorded)]
     caches = "".join(look.cache for look in looks)
     return module.text(_IMPORTS + trigger_imports(plan, program_module, rows) + caches)
 
 
 def _look_text(module: ModuleText, one: Recorded) -> LookText:
     result, at = module.plan.results[one.view], module.layout.look(one.view, one.per_message)
-    row, keys = f"row_{one.view}(S, keys, new)", f"keys_{one.view}(S, {at + LIST}, 0)"
-    return LookText(one.tag, len(result.result.keys), row_words(result), 0, str(at), "index", row, keys)
+    row = f"row_{one.view}(S, keys, new)"
+    return LookText(one.tag, len(result.result.keys), row_words(result), 0, str(at), "index", row)
 
 
 def _append(module: ModuleText) -> None:

@@ -1,7 +1,6 @@
 """Rows of views: the function that computes one, the one that lists them, and notes of what changed."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from engine.plan.steps import Lookup, Pipeline, Plan, ResultPlan, maps_read
 from views.compiler.calculus import Var
@@ -136,35 +135,14 @@ def list_function(module: ModuleText, view: int) -> None:
             w.line("return 1")
             return
         w.line("rows = 0")
-        with _entries(module, name, " and rows < limit") as keys:
-            for i, key in enumerate(keys):
-                w.line(f"store(out, {i}, {key})")
+        held = module.plan.entries_of(name)
+        w.line(f"h = load(S, {module.layout.handles[held.name]})")
+        w.line(f"entry = {held.name}_first(h)")
+        with w.block("while entry != 0 and rows < limit:"):
+            for i in range(count):
+                w.line(f"store(out, {i}, {held.name}_key_{i}(entry))")
             with w.block(f"if row_{view}(S, out, out + {8 * count}) != 0:"):
                 w.line("rows += 1")
                 w.line(f"out += {8 * (count + row_words(result))}")
+            w.line(f"entry = {held.name}_next_entry(h, entry)")
         w.line("return rows")
-
-
-def keys_function(module: ModuleText, view: int) -> None:
-    """`keys_<view>(S, at, nothing)`: adds the keys of all rows to the list at state word `at`."""
-    w, result = module.writer, module.plan.results[view].result
-    with module.exported(
-        f"keys_{view}(S, at, nothing)", f"Notes the keys of all rows of {result.name} for the next look."
-    ):
-        if result.keys and result.multiplicity is not None:
-            with _entries(module, result.multiplicity) as keys:
-                w.line(f"place = push_key(S, at, {len(keys)})")
-                for i, key in enumerate(keys):
-                    w.line(f"store(place, {i}, {key})")
-        w.line("return 0")
-
-
-@contextmanager
-def _entries(module: ModuleText, name: str, more: str = "") -> Iterator[list[str]]:
-    """A loop over the entries of a map while `more` holds; inside it the words of an entry's keys."""
-    w, held = module.writer, next(s for s in module.plan.stores_of(name) if s.ordered is None)
-    w.line(f"h = load(S, {module.layout.handles[held.name]})")
-    w.line(f"entry = {held.name}_first(h)")
-    with w.block(f"while entry != 0{more}:"):
-        yield [f"{held.name}_key_{i}(entry)" for i in range(len(held.key_types))]
-        w.line(f"entry = {held.name}_next_entry(h, entry)")

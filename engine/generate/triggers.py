@@ -12,7 +12,7 @@ from views.scalars.patterns import Pattern
 
 from .emitter import Names
 from .module import ModuleText
-from .rows import keys_function, list_function, row_function, touch_functions
+from .rows import list_function, row_function, touch_functions
 from .typed_code import Code, in_word
 from .writes import Writes
 
@@ -44,7 +44,6 @@ def program_module(plan: Plan, texts: dict[str | Pattern, int], writes: type[Wri
     for view in range(len(plan.results)):
         row_function(module, view)
         list_function(module, view)
-        keys_function(module, view)
     return module.text(writes.imports)
 
 

@@ -4,7 +4,7 @@ What tells views and watches apart lies in the state: addresses of functions tha
 conditions. So a subscription compiles its condition alone.
 """
 
-from .layout import GROUP, GROUP_WORDS, KEYS_AT, LIST, ROW_AT, WATCH_WORDS, WATCHES
+from .layout import GROUP, GROUP_WORDS, ROW_AT, WATCH_WORDS, WATCHES
 from .looks import LookText
 from .writer import Writer
 
@@ -27,7 +27,7 @@ def watched_module(keys: int, words: int, groups: int) -> str:
     """
     look = LookText(
         "", keys, words, groups, "at", "quiet",
-        f"call(load(S, at + {ROW_AT}), S, keys, new)", f"call(load(S, at + {KEYS_AT}), S, at + {LIST}, 0)",
+        f"call(load(S, at + {ROW_AT}), S, keys, new)",
     )  # fmt: skip
     w = Writer()
 

@@ -239,6 +239,10 @@ class Plan:
         """The stores that hold a map, hashed ones first."""
         return tuple(s for s in self.stores if name in s.maps)
 
+    def entries_of(self, name: str) -> Store:
+        """The hashed store that holds a map; the multiplicities of a view have one."""
+        return next(s for s in self.stores_of(name) if s.ordered is None)
+
     @property
     def statements(self) -> tuple[StatementPlan, ...]:
         return (*self.initial, *(s for t in self.triggers for s in t.statements))
