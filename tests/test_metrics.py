@@ -97,7 +97,7 @@ def test_a_live_run_shows_what_its_summary_says(
 
     following = threading.Thread(target=follow)
     following.start()
-    result = orderbook("run", "--config", config, "--duration", 2)
+    result = orderbook("run", "--config", config, "--duration", 4)
     following.join()
     assert result.status == 0, result.err
     last = scrapes[-1]
@@ -316,24 +316,26 @@ def test_a_token_is_asked_for() -> None:
 
 
 def test_clients_that_are_slow_or_many_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_server, "_PATIENCE", 0.5)
     monkeypatch.setattr(metrics_server, "_MOST_CLIENTS", 3)
     with serving(Static()) as port:
-        idle = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(3)]
-        for connection in idle:
-            connection.sendall(b"GET /metrics HTTP/1.1\r\n")
-        for connection in idle:
-            with suppress(ConnectionError):
-                assert connection.recv(100) == b""
-            connection.close()
+        with monkeypatch.context() as patch:
+            patch.setattr(metrics_server, "_PATIENCE", 0.5)
+            idle = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(3)]
+            for connection in idle:
+                connection.sendall(b"GET /metrics HTTP/1.1\r\n")
+            for connection in idle:
+                with suppress(ConnectionError):
+                    assert connection.recv(100) == b""
+                connection.close()
         assert "orderbook_x 5.0" in asked(port, request())
 
 
 def test_a_run_that_does_not_answer_or_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_server, "_PATIENCE", 0.3)
     busy = threading.Event()
-    with serving(Static(lambda: busy.wait(5) and None)) as port:
-        assert asked(port, request()) == ""
+    with serving(Static(lambda: busy.wait(20) and None)) as port:
+        with monkeypatch.context() as patch:
+            patch.setattr(metrics_server, "_PATIENCE", 0.3)
+            assert asked(port, request()) == ""
         busy.set()
         assert "orderbook_x 5.0" in asked(port, request())
     with serving(Static(lambda: 1 / 0)) as port:

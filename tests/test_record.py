@@ -385,7 +385,7 @@ def test_replays_of_both_recordings_have_the_same_view_events(orderbook: Program
     view = write(tmp_path / "totals.sql", TOTALS)
     recording = '[record]\nfolder = "recordings"\nrotate = "1h"\n'
     config = write(tmp_path / "c.toml", NO_STRATEGIES + FEED + recording)
-    result = orderbook("run", "--config", config, "--view", view, "--duration", 2)
+    result = orderbook("run", "--config", config, "--view", view, "--duration", 3)
     assert result.status == 0, result.err
     folder = tmp_path / "recordings" / "simulated"
     assert f"recording {folder}: " in result.out
