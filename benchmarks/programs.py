@@ -7,7 +7,9 @@ import numpy as np
 
 import orderbook
 from engine.changes import ChangeBatch
+from engine.measure import statistics_of
 from engine.numba_runtime import NumbaRuntime
+from engine.plan.statistics import Statistics
 from engine.runtime import Watch
 from orderbook.book_relations import BookRelations
 from orderbook.books import Books
@@ -22,9 +24,16 @@ from .measure import Stopwatch
 BLOCK = 1 << 16
 
 
-def runtime_of(program: CompiledProgram) -> NumbaRuntime:
-    """A new executor of a program."""
-    return NumbaRuntime(program.program, program.dictionary)
+def runtime_of(program: CompiledProgram, statistics: Statistics | None = None) -> NumbaRuntime:
+    """A new executor of a program, planned by statistics where there are any."""
+    return NumbaRuntime(program.program, program.dictionary, statistics)
+
+
+def statistics_after(program: CompiledProgram, changes: ChangeBatch) -> Statistics:
+    """What an executor measures once it has applied the changes."""
+    runtime = runtime_of(program)
+    runtime.apply(changes)
+    return statistics_of(program.program, runtime, None)
 
 
 def watched_runtime(program: CompiledProgram, view: str, condition: str) -> NumbaRuntime:

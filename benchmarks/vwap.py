@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 from engine.changes import ChangeBatch
+from engine.plan.statistics import Statistics
 from engine.runtime import Row
 from orderbook.instruments import Instrument, Instruments
 from views.compiler.program import CompiledProgram
@@ -22,6 +23,7 @@ from .programs import (
     part,
     runtime_of,
     samples,
+    statistics_after,
     watched_runtime,
 )
 
@@ -204,6 +206,9 @@ def _measure(
         w.time("triggers", watched_runtime(narrow, "v", NEVER).apply, ready)
 
     case(("the same, a condition watched", TUPLE), watched)
+    if grouped:
+        planned = ("the same, planned by measurement", TUPLE)
+        case(planned, partial(_run_triggers, narrow, ready, statistics=statistics_after(narrow, ready)))
     # Ticks and lots of 1e-8 make a row's scaled value the tick itself; of 1, a real price.
     for bits, sql, step in (("64", NARROW_BIDS, "0.00000001"), ("128", "", "1")):
         program = compile_sql(sql + view.format("bids"))
@@ -224,8 +229,10 @@ def _run_loop(
     watch.time("loop", loop, *given, out)
 
 
-def _run_triggers(program: CompiledProgram, changes: ChangeBatch, watch: Stopwatch) -> None:
-    watch.time("triggers", runtime_of(program).apply, changes)
+def _run_triggers(
+    program: CompiledProgram, changes: ChangeBatch, watch: Stopwatch, statistics: Statistics | None = None
+) -> None:
+    watch.time("triggers", runtime_of(program, statistics).apply, changes)
 
 
 def _run_chain(program: CompiledProgram, listed: Instruments, events: np.ndarray, watch: Stopwatch) -> None:

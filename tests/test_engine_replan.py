@@ -5,9 +5,11 @@ import re
 
 import pytest
 from test_engine_added_views import contents
+from views_catalogue_dense import DENSE, LADDER
 
 import orderbook
 from engine.measures_text import view_nanoseconds
+from engine.plan.dense_keys import MOST_PREFIXES
 from engine.plan.describe import plan_text
 from engine.plan.planner import plan
 from engine.plan.statistics import Statistics, read_statistics
@@ -65,6 +67,30 @@ def test_a_replanned_engine_goes_on_as_before():
         for engine in engines:
             engine.delete(relation, row)
     assert not any(late.map_sizes().values())
+
+
+def test_many_prefixes_have_trees_in_place_of_dense_stores():
+    program = orderbook.compile(LADDER + "CREATE VIEW cut AS " + DENSE["dense_vwap_by_symbol"])
+    late, early = engines = [orderbook.Engine(program, backend) for backend in ("numba", "interpreter")]
+    rows = [
+        {"symbol": f"S{i % (MOST_PREFIXES + 1)}", "price": f"{10 + i % 7}.5", "volume": i % 5}
+        for i in range(450)
+    ]
+    measured = {}
+    for op in ("insert", "delete"):
+        for place, row in enumerate(rows):
+            for engine in engines:
+                getattr(engine, op)("ladder", row)
+            if op == "insert" and place in (MOST_PREFIXES - 1, MOST_PREFIXES):
+                measured[place + 1] = early.statistics()
+            if place in (250, 350):
+                late.replan(measured[MOST_PREFIXES + (place == 250)])
+                assert contents(late, "cut") == contents(early, "cut")
+        assert contents(late, "cut") == contents(early, "cut")
+    assert not any(late.map_sizes().values())
+    chosen = [plan_text(plan(program.program, s)) for s in (None, *measured.values())]
+    assert chosen[0] == chosen[1] and "cells" in chosen[0]
+    assert "cells" not in chosen[2] and "tree" in chosen[2]
 
 
 def test_statistics_are_kept_in_a_file(tmp_path):

@@ -1,4 +1,4 @@
-"""Which trees may be dense stores: few keys, and read by nothing but whole sums and cuts at a limit."""
+"""Which trees may be dense stores: few keys, few prefixes, read by whole sums and cuts at a limit only."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -11,6 +11,8 @@ from .steps import Cursor, Dense, Extremum, Loop, RangeSum
 
 # Cells of one prefix: a column of 64 bits is 1 MB of them, of which only touched pages are held.
 MOST_CELLS = 1 << 17
+# Prefixes up to which a dense store is the faster one: cells of more lie too far apart for the caches.
+MOST_PREFIXES = 200
 
 Reads = Iterable[RangeSum | Extremum | Loop]
 
@@ -21,12 +23,14 @@ def dense_of(
     position: int,
     layout: str,
     reads: Reads,
+    prefixes: int | None,
 ) -> Dense | None:
     """How the tree over the key at `position` of the maps of a group can be dense; None if it cannot.
 
-    `reads` are all reads of trees in the program.
+    `reads` are all reads of trees in the program; `prefixes` is how many values the other keys have, where it
+    was measured.
     """
-    if set(layout) - set("iw"):
+    if set(layout) - set("iw") or (prefixes is not None and prefixes > MOST_PREFIXES):
         return None
     bounds = [_bounds(relations, d, position) for d in group]
     found = [b for b in bounds if b is not None]

@@ -19,7 +19,7 @@ from .stores import layout_of as layout_of
 
 
 def plan(program: Program, statistics: Statistics | None = None) -> Plan:
-    """The plan of a program; loops are ordered by the lengths in `statistics` where they are known."""
+    """The plan of a program; orders of loops and dense stores are chosen by `statistics` where they know."""
     groups = sharing(program)
     leaders = {d.name: g[0].name for g in groups for d in g}
     derived = Derived({m.name: m for m in program.maps}, leaders, statistics)
@@ -43,7 +43,7 @@ def plan(program: Program, statistics: Statistics | None = None) -> Plan:
     groups += [[m] for m in derived.maps.values()]
     whole = replace(program, maps=(*program.maps, *derived.maps.values()))
     types = {m.name: m.type for m in whole.maps}
-    stores = [s for g in groups for s in stores_for(types, relations, g, access)]
+    stores = [s for g in groups for s in stores_for(types, relations, g, access, statistics)]
     return Plan(whole, tuple(stores), initial, tuple(triggers), results, tuple(derived.directories.values()))
 
 

@@ -10,6 +10,7 @@ from views.compiler.m3 import MapDeclaration, Program, Statement
 from views.compiler.types import INT64_MAX, INT128_MAX, Kind, Relation, Type
 
 from .dense_keys import column_types, dense_of
+from .statistics import Statistics, distinct
 from .steps import Extremum, Loop, Pipeline, RangeSum, Store, steps_of
 
 
@@ -97,6 +98,7 @@ def stores_for(
     relations: Mapping[str, Relation],
     group: Sequence[MapDeclaration],
     access: Access,
+    statistics: Statistics | None,
 ) -> list[Store]:
     """The stores of a group: a hashed one for look-ups, slices and scans, a tree for every ordered key."""
     names = tuple(d.name for d in sorted(group, key=lambda d: d.type.kind is Kind.DOUBLE))
@@ -111,11 +113,19 @@ def stores_for(
         stores.append(Store(names[0], names, key_types, layout, slices=tuple(p for p in slices if p)))
     for position in positions:
         prefix = tuple(i for i in range(len(key_types)) if i != position)
-        dense = dense_of(relations, group, position, layout, access.ranged)
+        prefixes = None if statistics is None else _prefixes(statistics, group[0].name, prefix)
+        dense = dense_of(relations, group, position, layout, access.ranged, prefixes)
         name = f"{names[0]}_by_{position}"
         nullable = not all(column_types(relations, d, position) for d in group)
         stores.append(Store(name, names, key_types, layout, prefix, position, dense=dense, nullable=nullable))
     return stores
+
+
+def _prefixes(statistics: Statistics, name: str, prefix: Sequence[int]) -> int | None:
+    """How many values the keys at `prefix` have; None where that was not measured."""
+    if not statistics.loop_length(name, prefix):
+        return None
+    return distinct(statistics, name, statistics.entries.get(name, 0), prefix)
 
 
 def layout_of(kind: Type) -> str:
