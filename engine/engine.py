@@ -15,6 +15,7 @@ from views.compiler.program import CompiledProgram
 
 from .backends import Backend
 from .changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
+from .checkpoint.other_program import state_for
 from .checkpoint.state import EngineState
 from .checkpoint.transfer import restore_state, saved_state
 from .clients.interface import ClientInterface
@@ -246,11 +247,16 @@ class Engine(ClientInterface, ProgramChanges):
         warm_up(self._runtime, self.program, [s.watch for s in self._subscribers])
         self._subscribers.look(self._runtime)
 
-    def save(self) -> EngineState:
-        """A copy of all that is held, for `load` of another engine. Raises DataError inside a message."""
+    def save(self, program: CompiledProgram | None = None) -> EngineState:
+        """A copy of all that is held, for `load` of another engine.
+
+        program: that engine's, where it has fewer views than were added to this one. Raises DataError inside
+        a message, OtherProgram where a view of that program is not here.
+        """
         self._between_messages("an engine cannot be saved")
         at = self._sequence, self._stamp, self._switch
-        return saved_state(self.program, self._runtime, self._rows, at, self.problems)
+        state = saved_state(self.program, self._runtime, self._rows, at, self.problems)
+        return state if program is None else state_for(state, self.program, program)
 
     def load(self, state: EngineState) -> None:
         """Becomes as the engine was that was saved, on any backend; subscriptions look at its rows first.

@@ -6,12 +6,14 @@ checkpoint is loaded and the log after it applied again: silently as far as the 
 their callbacks beyond.
 """
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.checkpoint.folder import Checkpoint
+from engine.checkpoint.other_program import OtherProgram
 from engine.log.files import Files
 from engine.log.log import Log
 from engine.log.records import Position, Record
@@ -22,6 +24,9 @@ from orderbook.pipeline import Pipeline
 from orderbook.run_checkpoint import RunCheckpoint, load_checkpoint, save_checkpoint
 from orderbook.switch import HybridClock, Stamped
 from strategies.requests import LoggedRequest
+from views.compiler.program import CompiledProgram
+
+_logger = logging.getLogger("orderbook.durable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +65,8 @@ class _Past:
 class DurableRun:
     """Applies what switches stamp to a pipeline, with a log. One thread owns it.
 
-    folder: of the checkpoints, of which the last `keep` stay. program: its hash. The log before the oldest
-    checkpoint goes, unless `keep_log`.
+    folder: of the checkpoints, of which the last `keep` stay. The log before the oldest goes, unless
+    `keep_log`. They are for a run of the pipeline's program as it is now, whatever views are added later.
 
     Raises LogError and CheckpointError where the disk refuses; what was accepted before stays.
     """
@@ -71,7 +76,6 @@ class DurableRun:
         pipeline: Pipeline,
         log: Log,
         folder: Path,
-        program: bytes,
         *,
         clock: HybridClock | None = None,
         keep: int = 2,
@@ -81,7 +85,8 @@ class DurableRun:
         self.log, self.pipeline = log, pipeline
         self.clock = clock or HybridClock()
         self.epoch = 0
-        self._folder, self._program = folder, program
+        self._folder, self._program = folder, pipeline.engine.program
+        self._lacking: CompiledProgram | None = None
         self._keep, self._keep_log, self._files = keep, keep_log, files
         self._states: dict[str, bytes] = {}
         self._stamp = 0
@@ -131,18 +136,36 @@ class DurableRun:
         self.epoch = number
         self.log.append_all([journal.epoch_record(EpochEnd(stamp, number))], durable=False)
 
-    def checkpoint(self) -> None:
-        """Write a checkpoint, between two items, and let go of the log before the oldest that is kept."""
+    def checkpoint(self) -> bool:
+        """Write a checkpoint, between two items, and let go of the log before the oldest that is kept.
+
+        While a view of the program is dropped none is written, and the log stays from the last one on.
+        Returns whether one was written.
+        """
         self.log.sync()
         position, own = self.log.end, tuple(self.pipeline.instruments)
         run = RunCheckpoint(position, self._stamp, own, self._states, self._started)
         keep, files = self._keep, self._files
-        save_checkpoint(self._folder, self.pipeline, self._program, run, keep=keep, files=files)
+        try:
+            save_checkpoint(self._folder, self.pipeline, self._program, run, keep=keep, files=files)
+        except OtherProgram:
+            self._warn_of_dropped()
+            return False
         # Whoever reads on from here finds out of what the events are.
         self._append_instruments()
         self._kept = [*self._kept, position][-self._keep :]
         if not self._keep_log and len(self._kept) == self._keep:
             self.log.truncate_before(self._kept[0])
+        return True
+
+    def _warn_of_dropped(self) -> None:
+        """Once for every program that lacks a view."""
+        if self._lacking is not self.pipeline.engine.program:
+            self._lacking = self.pipeline.engine.program
+            _logger.warning(
+                "views of the configuration have been dropped: no checkpoint is written and the log grows "
+                "until they are added again"
+            )
 
     def _append_instruments(self) -> None:
         self.log.append(journal.instruments_record(self.clock.stamp(), self.pipeline.instruments))

@@ -178,9 +178,9 @@ class LiveRun:
 
     def _checkpoint(self, durable: DurableRun) -> None:
         start = time.monotonic()
-        durable.checkpoint()
-        self.checkpoint_seconds = time.monotonic() - start
-        self.checkpoints += 1
+        if durable.checkpoint():
+            self.checkpoint_seconds = time.monotonic() - start
+            self.checkpoints += 1
 
     def _apply(self, taken: Sequence[Stamped]) -> None:
         self.on_items(taken)

@@ -31,7 +31,6 @@ class Past:
     """The instruments of a run, those of its own feeds first, and its log (None: it keeps none)."""
 
     configuration: Configuration
-    program: bytes
     instruments: Instruments
     log: Log | None = None
     checkpoint: Checkpoint | None = None
@@ -42,9 +41,7 @@ class Past:
             return None
         options = self.configuration.log
         folder = checkpoints_of(self.log.folder)
-        run = DurableRun(
-            pipeline, self.log, folder, self.program, keep=options.keep, keep_log=options.keep_log
-        )
+        run = DurableRun(pipeline, self.log, folder, keep=options.keep, keep_log=options.keep_log)
         found = run.recover(self.checkpoint)
         if found.items or found.checkpoint:
             how = "after a crash" if found.crashed else "after an orderly end"
@@ -69,9 +66,9 @@ def open_past(
     Raises LogError for one that is in use, damaged, another program's, or whose beginning is gone and that
     has no checkpoint of this program; SourceError where an instrument has another tick or lot now.
     """
-    options, identity = configuration.log, program_hash(program)
+    options = configuration.log
     if options.folder is None:
-        yield Past(configuration, identity, own)
+        yield Past(configuration, own)
         return
     with Log.open(
         options.folder,
@@ -79,7 +76,7 @@ def open_past(
         policy=SyncPolicy.parse(options.sync),
         segment_bytes=size_of(options.segment),
     ) as log:
-        checkpoint = newest_checkpoint(checkpoints_of(options.folder), identity)
+        checkpoint = newest_checkpoint(checkpoints_of(options.folder), program_hash(program))
         if checkpoint is None and log.start:
             raise LogError(
                 options.folder,
@@ -94,7 +91,7 @@ def open_past(
                 f"{options.folder}: an instrument has another tick or lot now: {error}; "
                 "give the log another folder"
             ) from error
-        yield Past(configuration, identity, instruments, log, checkpoint)
+        yield Past(configuration, instruments, log, checkpoint)
 
 
 def _logged(log: Log, checkpoint: Checkpoint | None) -> list[Instrument]:

@@ -8,6 +8,7 @@ import msgspec
 
 from engine.checkpoint import state_sections
 from engine.checkpoint.folder import Checkpoint, Sections, write_checkpoint
+from engine.checkpoint.program_hash import program_hash
 from engine.checkpoint.stored import Stored
 from engine.log.files import Files
 from engine.log.records import Position
@@ -16,6 +17,7 @@ from orderbook import book_snapshot
 from orderbook.instruments import Instrument
 from orderbook.pipeline import Pipeline, SavedPipeline
 from strategies.host import SavedHost
+from views.compiler.program import CompiledProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +48,18 @@ class _Run(msgspec.Struct, frozen=True):
 def save_checkpoint(
     folder: Path,
     pipeline: Pipeline,
-    program: bytes,
+    program: CompiledProgram,
     run: RunCheckpoint,
     *,
     keep: int,
     files: Files | None = None,
 ) -> None:
-    """Write a checkpoint between two items; the last `keep` stay. Raises CheckpointError."""
+    """Write a checkpoint between two items, for a run of a program; the last `keep` stay.
+
+    Views that have been added to the running program are left out. Raises CheckpointError, and OtherProgram
+    where a view of the program has been dropped.
+    """
+    engine = state_sections.sections_of(pipeline.engine.save(program))
     values = _Run(
         [InstrumentText.of(one) for one in run.instruments],
         dict(run.states),
@@ -62,12 +69,13 @@ def save_checkpoint(
     )
     parts: dict[str, Sections] = {
         "run": {"values": msgspec.msgpack.encode(values)},
-        "engine": state_sections.sections_of(pipeline.engine.save()),
+        "engine": engine,
     }
     if pipeline.books is not None:
         parts["books"] = book_snapshot.sections_of(pipeline.books.save())
     position, stamp = run.position, run.stamp
-    write_checkpoint(folder, parts, program=program, position=position, stamp=stamp, keep=keep, files=files)
+    digest = program_hash(program)
+    write_checkpoint(folder, parts, program=digest, position=position, stamp=stamp, keep=keep, files=files)
 
 
 def load_checkpoint(found: Checkpoint, pipeline: Pipeline) -> RunCheckpoint:

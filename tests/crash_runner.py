@@ -46,7 +46,7 @@ def recovered(folder: Path, policy: str, note: object = None) -> DurableRun:
     fresh = pipeline()
     log = Log.open(folder, journal.IDENTITY, policy=SyncPolicy.parse(policy), segment_bytes=1 << 18)
     program, checkpoints = program_hash(fresh.engine.program), folder / "checkpoints"
-    run = DurableRun(fresh, log, checkpoints, program, keep_log=True)
+    run = DurableRun(fresh, log, checkpoints, keep_log=True)
     if callable(note):
         entries = (journal.entry_of(record) for _, record in log.read())
         note(["process", max((e.stamp for e in entries if isinstance(e, Completed)), default=-1)])

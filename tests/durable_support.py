@@ -161,7 +161,7 @@ class World:
         fresh = pipeline()
         program = program_hash(fresh.engine.program)
         folder, clock = FOLDER / "checkpoints", HybridClock(self.wall)
-        run = DurableRun(fresh, log, folder, program, clock=clock, keep_log=True, files=self.files)
+        run = DurableRun(fresh, log, folder, clock=clock, keep_log=True, files=self.files)
         before = len(Trader.calls)
         entries = [journal.entry_of(record) for _, record in log.read()]
         completed = max((e.stamp for e in entries if isinstance(e, Completed)), default=-1)

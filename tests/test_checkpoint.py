@@ -18,6 +18,7 @@ from samples import examples
 import orderbook
 from engine import hashed_copy
 from engine.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
+from engine.checkpoint.other_program import OtherProgram
 from engine.checkpoint.program_hash import program_hash
 from engine.maps.shapes import hashed
 from orderbook.errors import DataError
@@ -262,6 +263,49 @@ def test_a_view_can_be_added_after_a_load(backend):
     resumed.load(whole.save())
     resumed.add_view("CREATE VIEW more AS SELECT symbol, COUNT(*) AS n FROM quotes GROUP BY symbol;")
     assert [row.n for row in resumed["more"].values()] == [2]
+
+
+FEWER, ADDED = VIEWS.split("CREATE VIEW alike")
+ADDED = "CREATE VIEW alike" + ADDED
+
+
+@pytest.mark.parametrize(("before", "after"), [("interpreter", "numba"), ("numba", "interpreter")])
+def test_a_state_is_also_one_of_the_program_before_views_were_added(before, after):
+    few, other = (orderbook.compile(STREAMS + FEWER) for _ in range(2))
+    other.dictionary.encode("ac")
+
+    @examples(6)
+    @given(steps, st.integers(0, 6), st.integers(0, 24))
+    def run(stream, added, at):
+        events = list(events_from(stream))
+        whole, never = (orderbook.Engine(few, backend, keep_rows=True) for backend in (before, "interpreter"))
+        for place, event in enumerate(events[:at]):
+            if place == added:
+                whole.add_view(ADDED)
+            assert play(whole, event) == play(never, event)
+        resumed = orderbook.Engine(other, after, keep_rows=True)
+        resumed.load(whole.save(few))
+        assert resumed.version == never.version and resumed.problems.counts == never.problems.counts
+        assert same(contents(resumed), contents(never))
+        for event in events[at:]:
+            assert play(resumed, event) == play(never, event)
+            assert same(contents(resumed), contents(never)), event
+        assert same_rows(never, resumed)
+
+    run()
+
+
+def test_a_state_that_lacks_a_view_is_none_of_a_program_that_has_it():
+    engine = orderbook.Engine(shared(), "interpreter", keep_rows=True)
+    engine.insert("quotes", {"symbol": "ab", "volume": 3})
+    assert engine.save(shared()).program == engine.save().program
+    engine.drop_view("weights")
+    with pytest.raises(OtherProgram, match="have been dropped"):
+        engine.save(shared())
+    engine.add_view("CREATE VIEW weights AS SELECT venue, SUM(weight) AS weight FROM quotes GROUP BY venue")
+    resumed = orderbook.Engine(shared(), "interpreter", keep_rows=True)
+    resumed.load(engine.save(shared()))
+    assert same(contents(resumed), contents(engine))
 
 
 def test_states_that_do_not_fit_are_refused():

@@ -14,7 +14,6 @@ from command_line_support import Program, orderbook  # noqa: F401
 from durable_support import INSTRUMENTS, SQL, items
 from websockets.sync.server import ServerConnection, serve
 
-from engine.checkpoint.program_hash import program_hash
 from engine.log.log import Log
 from engine.log.policy import SyncPolicy
 from engine.subscriptions import Version
@@ -78,8 +77,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
         folder / "log", journal.IDENTITY, policy=SyncPolicy.parse("never"), segment_bytes=1 << 14
     ) as log:
         clock = HybridClock(lambda: next(wall))
-        where, program = checkpoints_of(folder / "log"), program_hash(engine.program)
-        run = DurableRun(pipeline, log, where, program, clock=clock, keep=9, keep_log=True)
+        where = checkpoints_of(folder / "log")
+        run = DurableRun(pipeline, log, where, clock=clock, keep=9, keep_log=True)
         run.recover(None)
         run.start()
         for place, item in enumerate(items(5, 700)):

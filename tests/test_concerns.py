@@ -13,6 +13,7 @@ from simulation_support import trading
 from strategy_support import INSTRUMENTS
 
 from engine.checkpoint.folder import newest_checkpoint
+from engine.checkpoint.program_hash import program_hash
 from engine.log.records import Position
 from orderbook.configuration import packaged_views
 from orderbook.events import EVENT, Action, BookState, Flag, Side
@@ -216,9 +217,9 @@ def test_a_run_goes_on_alike_from_a_checkpoint(tmp_path: Path, sample_seed: int)
         if start:
             position = Position(start)
             run = RunCheckpoint(position, start, tuple(INSTRUMENTS), {}, True)
-            save_checkpoint(tmp_path, whole, b"program", run, keep=1)
+            save_checkpoint(tmp_path, whole, whole.engine.program, run, keep=1)
             again = begun()
-            found = newest_checkpoint(tmp_path, b"program")
+            found = newest_checkpoint(tmp_path, program_hash(PROGRAM))
             assert found is not None
             load_checkpoint(found, again)
             expected = told(whole, events[start:end])

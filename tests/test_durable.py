@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from crash_files import PowerLoss
 from crash_runner import check_all
-from durable_support import Process, Trader, World, clean_replay, items, rows
+from durable_support import Process, Trader, World, clean_replay, items, pipeline, rows
 
 from orderbook import journal
 from orderbook.journal import Asked, Completed
@@ -75,6 +75,33 @@ def test_crashes(policy: str, power: bool, sample_seed: int) -> None:
 def test_many_crashes(policy: str, sample_seed: int, sample_count: int) -> None:
     for seed in range(sample_seed, sample_seed + max(1, sample_count // 30)):
         crash_and_recover(policy, seed, 5, bool(seed % 2))
+
+
+def test_a_run_recovers_whatever_views_came_and_went(
+    sample_seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Added views are in no checkpoint; while one of its own is dropped there is none, but all of the log."""
+    world, received = World("batch", sample_seed), items(sample_seed, 900)
+    third = len(received) // 3
+    for change, written in (("add", True), ("drop", False)):
+        process = world.start()
+        check_recovered(world, process, entries_of(process))
+        world.feed(process, received[:third])
+        engine, run = process.pipeline.engine, process.run
+        if change == "add":
+            engine.add_view("CREATE VIEW more AS SELECT symbol, COUNT(*) AS orders FROM bids GROUP BY symbol")
+        else:
+            engine.drop_view("recent")
+        assert [run.checkpoint(), run.checkpoint()] == [written] * 2
+        world.feed(process, received[third : 2 * third])
+        received = received[third:]
+        world.files.kill()
+    (warning,) = [r.message for r in caplog.records if r.name == "orderbook.durable"]
+    assert "have been dropped: no checkpoint is written" in warning
+    process = world.start()
+    check_recovered(world, process, entries_of(process))
+    assert process.pipeline.engine.views == pipeline().engine.views
+    assert process.run.checkpoint()
 
 
 def killed_runs(folder: Path, policy: str, seed: int, kills: int) -> int:
