@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from strategies.requests import LoggedRequest
 from views.compiler.program import CompiledProgram
 
 LAST = 2**63 - 1
+_ATTEMPTS = 3
 # Books' states reach an engine where a view reads them, or all rows are kept.
 _STATES = "book_states"
 
@@ -100,6 +102,16 @@ def open_past_run(
 
     Raises SourceError where there is no log, UserError for a version before what is kept, LogError.
     """
+    for _ in range(_ATTEMPTS - 1):
+        # The run may write a checkpoint meanwhile, and remove the one that is being read.
+        with suppress(FileNotFoundError):
+            return _opened(configuration, version, keep_rows, measured)
+    return _opened(configuration, version, keep_rows, measured)
+
+
+def _opened(
+    configuration: Configuration, version: Version | None, keep_rows: bool, measured: bool
+) -> PastRun:
     folder = log_folder(configuration)
     again = keep_rows and not configuration.engine.keep_rows
     if again:

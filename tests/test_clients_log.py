@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +18,14 @@ from websockets.sync.server import ServerConnection, serve
 from engine.log.log import Log
 from engine.log.policy import SyncPolicy
 from engine.subscriptions import Version
-from orderbook import journal
+from orderbook import journal, past_states
 from orderbook.commands.common import piped, started, warm_up
 from orderbook.configuration import Configuration, load_configuration
 from orderbook.durable import DurableRun
 from orderbook.errors import SourceError, UserError
 from orderbook.past import checkpoints_of
 from orderbook.past_states import LAST, open_past_run
+from orderbook.pipeline import Pipeline
 from orderbook.switch import HybridClock, Stamped
 from orderbook.why import Explanation, Why, why_text
 
@@ -247,6 +249,29 @@ def test_a_log_whose_beginning_is_gone(recorded: Recorded, tmp_path: Path) -> No
     configuration = configuration.model_copy(update={"log": gone})
     with pytest.raises(SourceError, match="no log there"):
         open_past_run(configuration, None)
+
+
+def test_a_checkpoint_that_goes_while_it_is_read_is_as_if_it_had_never_been(
+    recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert recorded.configuration.log.folder is not None
+    shutil.copytree(recorded.configuration.log.folder, tmp_path / "log")
+    options = recorded.configuration.log.model_copy(update={"folder": tmp_path / "log"})
+    configuration = recorded.configuration.model_copy(update={"log": options})
+    removed: list[Path] = []
+
+    def removing(pipeline: Pipeline) -> None:
+        # As the run does between the choice of a checkpoint and its load.
+        if len(removed) < 2:
+            removed.append(max(checkpoints_of(tmp_path / "log").iterdir()))
+            removed[-1].unlink()
+        warm_up(pipeline)
+
+    monkeypatch.setattr(past_states, "warm_up", removing)
+    past = open_past_run(configuration, None)
+    past.go_to((LAST, LAST, LAST))
+    assert past.checkpoint is not None and past.checkpoint < min(removed)
+    assert state(past.engine) == recorded.history[max(recorded.history)]
 
 
 def test_a_why_reads_as_a_person_does(recorded: Recorded) -> None:

@@ -191,8 +191,11 @@ def test_with_the_token_views_and_rules_come_and_go() -> None:
             await one.ask(id=6, op="subscribe", topic="notes")
             for _ in range(3):
                 run.engine.insert("quotes", {"symbol": "A", "volume": "1"})
-            notes = await one.take(id=6)
-            assert [n["kind"] for n in notes["notes"]] == ["alert"]
+            stamp, *rest = run.engine.version
+            # As of a tick that nothing comes of.
+            run.engine.at(stamp + 1, 0)
+            (note,) = (await one.take(id=6))["notes"]
+            assert (note["kind"], note["version"]) == ("alert", [str(stamp), *rest])
             # Edge: what holds already alerts no more.
             run.engine.insert("quotes", {"symbol": "A", "volume": "1"})
             assert (await one.take(id=3, rows=[[5]]))["rows"]

@@ -122,7 +122,7 @@ class RuleLook:
     def _look(self, key: Key, old: ViewRow | None, new: ViewRow) -> None:
         if not self._holds(new) or (old is not None and self._holds(old)):
             return
-        event = LaterEvent(self._rule.view, key, old, new, self._engine.version, "committed")
+        event = LaterEvent(self._rule.view, key, old, new, self._engine.last_event, "committed")
         if self._engine.valid(event):
             self._fired(event)
 
