@@ -99,7 +99,6 @@ class Engine(ClientInterface, ProgramChanges):
         self._sequence = 0
         self._stamp: int | None = None
         self._switch = 0
-        self._of_last_event: tuple[int | None, int] = (None, 0)
         self._updates: UpdateCounter | None = None
         self._note_recorders()
 
@@ -113,12 +112,6 @@ class Engine(ClientInterface, ProgramChanges):
         """The stamp and switch of what was applied last, and how many events there have been."""
         stamp = self._sequence if self._stamp is None else self._stamp
         return (stamp, self._switch, self._sequence)
-
-    @property
-    def last_event(self) -> Version:
-        """The version that the last event had: nothing came of what has a later stamp."""
-        stamp, switch = self._of_last_event
-        return (self._sequence if stamp is None else stamp, switch, self._sequence)
 
     def at(self, stamp: int, switch: int) -> None:
         """What is applied from now on was stamped so, ns, by that switch."""
@@ -276,7 +269,6 @@ class Engine(ClientInterface, ProgramChanges):
             raise DataError("a state cannot be loaded while views are added or dropped; wait for that first")
         restore_state(state, self.program, self._runtime, self._rows, self.problems)
         self._sequence, self._stamp, self._switch = state.sequence, state.stamp, state.switch
-        self._of_last_event = state.stamp, state.switch
         self._subscribers.look(self._runtime)
         self._settle()
 
@@ -415,7 +407,6 @@ class Engine(ClientInterface, ProgramChanges):
             self._sequence += int(np.count_nonzero(flags[start:end] & _ENDS))
         else:
             return
-        self._of_last_event = self._stamp, self._switch
         self._message_open = not last & END_OF_MESSAGE
         for recorder in self._recorders:
             recorder.record(part_of(batch, start, end))

@@ -14,7 +14,10 @@ from monitor_support import INSTRUMENTS, SYMBOL, VENUE, client, flow, running, t
 from orderbook.configuration import load_configuration
 from orderbook.errors import ConfigurationError, OrderbookError
 from orderbook.events import Side
-from orderbook.monitor import status_topic
+from orderbook.monitor import alerts, status_topic
+from orderbook.monitor.alerts import Alerts
+from orderbook.monitor.notes import Notes
+from orderbook.monitor.requests import Rule, wire_version
 from orderbook.monitor.server_process import ServerProcess
 from orderbook.monitor_options import AlertRule, MonitorOptions
 from strategies import Strategy, StrategyDefinition, on_view
@@ -189,22 +192,54 @@ def test_with_the_token_views_and_rules_come_and_go() -> None:
             assert (await one.ask(id=4, op="set_rule", rule=rule, token=TOKEN))["type"] == "done"
             assert (await one.ask(id=5, op="rules"))["rules"] == [rule]
             await one.ask(id=6, op="subscribe", topic="notes")
+            versions = []
             for _ in range(3):
                 run.engine.insert("quotes", {"symbol": "A", "volume": "1"})
-            stamp, *rest = run.engine.version
-            # As of a tick that nothing comes of.
-            run.engine.at(stamp + 1, 0)
+                versions.append([*wire_version(run.engine.version)])
+            # A rule misses nothing, and its alert has the version of the event.
+            run.engine.delete("quotes", {"symbol": "A", "volume": "1"})
+            run.engine.delete("quotes", {"symbol": "A", "volume": "1"})
             (note,) = (await one.take(id=6))["notes"]
-            assert (note["kind"], note["version"]) == ("alert", [str(stamp), *rest])
+            assert (note["kind"], note["version"]) == ("alert", versions[1])
+            for _ in range(2):
+                run.engine.insert("quotes", {"symbol": "A", "volume": "1"})
             # Edge: what holds already alerts no more.
             run.engine.insert("quotes", {"symbol": "A", "volume": "1"})
             assert (await one.take(id=3, rows=[[5]]))["rows"]
             run.engine.insert("quotes", {"symbol": "A", "volume": "1"})
             assert (await one.take(id=3, rows=[[6]]))["rows"]
-            assert len((await one.ask(id=8, op="subscribe", topic="status"))["alerts"]) == 1
+            assert len((await one.ask(id=8, op="subscribe", topic="status"))["alerts"]) == 2
             await one.send(id=7, op="drop_view", view="counts", token=TOKEN)
             assert (await one.take(id=3, type="error"))["error"]
             assert "counts" not in run.engine.views
+            assert (await one.ask(id=9, op="rules"))["rules"] == []
+
+    asyncio.run(go())
+
+
+def test_a_rule_that_alerts_all_the_time_and_one_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alerts, "MOST_A_SECOND", 3)
+    # It stays the same second.
+    monkeypatch.setattr(alerts, "time", SimpleNamespace(monotonic=lambda: 5.0))
+
+    async def go() -> None:
+        async with running(MonitorOptions(port=0, token=TOKEN)) as run:
+            own = Alerts(run.engine, Notes(lambda: 0), lambda: 0, [])
+            for when, told in (("volume > 0", 3), ("volume > 1", 3), ("volume > 0", 6)):
+                own.begin(Rule("any", "totals", when))
+                for _ in range(10):
+                    run.engine.insert("quotes", {"symbol": "A", "volume": "1"})
+                    run.engine.delete("quotes", {"symbol": "A", "volume": "1"})
+                assert len(own.newest()) == told
+            for wrong in (Rule("wrong", "totals", "nothing > 1"), Rule("wrong", "nothing", "volume > 1")):
+                with pytest.raises(OrderbookError, match="nothing"):
+                    own.begin(wrong)
+            assert own.told() == [{"name": "any", "view": "totals", "when": "volume > 0"}]
+            own.end("any")
+            with pytest.raises(OrderbookError, match="no rule 'any'"):
+                own.end("any")
+            run.engine.insert("quotes", {"symbol": "A", "volume": "1"})
+            assert len(own.newest()) == 6
 
     asyncio.run(go())
 

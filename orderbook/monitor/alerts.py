@@ -7,49 +7,43 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from engine.live_view import Key, ViewRow
-from engine.subscriptions import ViewEvent
+from engine.subscriptions import Subscription, ViewEvent
 from orderbook.errors import DataError
 from orderbook.gate import GatedEngine, LaterEvent
-from orderbook.monitor.letters import Frame
 from orderbook.monitor.notes import Notes
 from orderbook.monitor.requests import Rule, wire_version
 from orderbook.monitor.values import wire_value
-from orderbook.monitor.view_rows import RowReader, differences
 from orderbook.monitor_options import AlertRule
-from orderbook.row_condition import row_condition
 from orderbook.summary import label_text, values_text
 
 KEPT_ALERTS = 100
 MOST_RULES = 64
-# Of each rule in the log: alerts a second.
+# Alerts of each rule that are told in a second, and how often one is in the log.
+MOST_A_SECOND = 100
 _LOGGED_SECONDS = 1.0
 
 _logger = logging.getLogger("orderbook.monitor")
 
 
 class Alerts:
-    """The rules, and the newest alerts.
+    """The rules, and the newest alerts. Every rule is a subscription of the engine, and misses nothing.
 
-    Rules of the configuration are subscriptions of the engine, made before the run begins, and miss nothing.
-    A subscription would make a running engine compile, so that rules which come later look at their view
-    between messages, as often as frames are made: `add` and `remove` give and take their turns.
+    Of more than MOST_A_SECOND alerts of a rule within a second only the first are told: their texts would
+    take the engine's time.
     """
 
     def __init__(
         self, engine: GatedEngine, notes: Notes, now: Callable[[], int], rules: Sequence[AlertRule]
     ) -> None:
         self.kept: deque[dict[str, Any]] = deque(maxlen=KEPT_ALERTS)
-        self.rules: dict[str, Rule] = {}
         self._engine, self._notes, self._now = engine, notes, now
-        self._logged: dict[str, float] = {}
+        self._rules: dict[str, _Active] = {}
         for rule in rules:
-            if rule.name in self.rules:
+            if rule.name in self._rules:
                 raise DataError(f"two rules of monitor.alerts are called {rule.name!r}; rename one")
-            own = self.rules[rule.name] = Rule(rule.name, rule.view, rule.when)
-            engine.subscribe(rule.view, partial(self._fired, own), rule.when)
+            own = _Active(Rule(rule.name, rule.view, rule.when))
+            own.subscription = engine.subscribe(rule.view, partial(self._fired, own), rule.when)
+            self._rules[rule.name] = own
 
     def newest(self) -> list[dict[str, Any]]:
         """Alerts as messages have them, newest first."""
@@ -57,24 +51,37 @@ class Alerts:
 
     def told(self) -> list[dict[str, str | None]]:
         """The rules as messages have them."""
-        return [{"name": r.name, "view": r.view, "when": r.when} for r in self.rules.values()]
+        rules = (active.rule for active in self._rules.values())
+        return [{"name": rule.name, "view": rule.view, "when": rule.when} for rule in rules]
 
     def end(self, name: str) -> None:
         """A rule alerts no more. Raises DataError where there is none."""
-        if self.rules.pop(name, None) is None:
+        if name not in self._rules:
             raise DataError(f"no rule {name!r}")
+        self._rules.pop(name).cancel()
 
-    def begin(self, rule: Rule) -> "RuleLook":
-        """Adds or replaces a rule. Raises DataError or SqlError for one that is wrong."""
-        if rule.name not in self.rules and len(self.rules) >= MOST_RULES:
+    def begin(self, rule: Rule) -> None:
+        """Adds or replaces a rule; what holds already alerts no more. The engine waits while the condition is
+        compiled, some ten ms. Raises DataError or SqlError for one that is wrong.
+        """
+        if rule.name not in self._rules and len(self._rules) >= MOST_RULES:
             raise DataError(f"there are {MOST_RULES} rules already; end one")
-        look = RuleLook(rule, self._engine, partial(self._fired, rule))
-        self.rules[rule.name] = rule
-        return look
+        own = _Active(rule)
+        fired = partial(self._fired, own)
+        own.subscription = self._engine.follow(rule.view, fired, rule.when, "message", "edge")
+        own.subscription.ended = partial(self._gone, own)
+        if rule.name in self._rules:
+            self.end(rule.name)
+        self._rules[rule.name] = own
 
-    def _fired(self, rule: Rule, event: ViewEvent | LaterEvent) -> None:
-        # One that was replaced or ended may still be subscribed.
-        if self.rules.get(rule.name) is not rule or event.new is None:
+    def _gone(self, own: "_Active") -> None:
+        """The view of a rule has been dropped."""
+        if self._rules.get(own.rule.name) is own:
+            del self._rules[own.rule.name]
+
+    def _fired(self, own: "_Active", event: ViewEvent | LaterEvent) -> None:
+        rule = own.rule
+        if event.new is None or not own.tells():
             return
         text = f"{rule.name}: {label_text(event.new)} {values_text(event.new)}"
         keys = [wire_value(part) for part in event.key]
@@ -86,47 +93,34 @@ class Alerts:
         )
         symbol, venue = (v if isinstance(v := event.new.get(n), str) else None for n in ("symbol", "venue"))
         self._notes.note("alert", lambda: text, symbol, venue, event)
-        if time.monotonic() - self._logged.get(rule.name, 0.0) >= _LOGGED_SECONDS:
-            self._logged[rule.name] = time.monotonic()
+        if own.logs():
             _logger.warning("alert %s on %s", text, rule.view)
 
 
-class RuleLook:
-    """A rule that looks at its view now and then; a TopicSource without frames."""
+class _Active:
+    """A rule with its subscription, and how much it has told of late."""
 
-    def __init__(self, rule: Rule, engine: GatedEngine, fired: Callable[[LaterEvent], object]) -> None:
-        assert rule.when is not None
-        self._rule, self._when, self._engine, self._fired = rule, rule.when, engine, fired
-        self._program = engine.program
-        self._holds = row_condition(engine.program, rule.view, rule.when)
-        self._reader = RowReader(engine[rule.view])
-        self._words: np.ndarray = engine[rule.view].row_words()
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.subscription: Subscription | None = None
+        self._second, self._count = 0, 0
+        self._logged = -_LOGGED_SECONDS
 
-    def frame(self) -> Frame | None:
-        """See TopicSource. Raises DataError where the view is gone."""
-        engine = self._engine
-        if not engine.between_messages:
-            return None
-        view = engine[self._rule.view]
-        if self._program is not engine.program:
-            self._program = engine.program
-            self._holds = row_condition(engine.program, self._rule.view, self._when)
-        now = view.row_words()
-        gone, come = differences(self._words, now)
-        before = dict(self._reader.rows(gone))
-        self._reader, self._words = RowReader(view), now
-        for key, row in self._reader.rows(come):
-            self._look(key, before.get(key), row)
-        return None
+    def cancel(self) -> None:
+        """Alert no more."""
+        if self.subscription is not None:
+            self.subscription.cancel()
 
-    def _look(self, key: Key, old: ViewRow | None, new: ViewRow) -> None:
-        if not self._holds(new) or (old is not None and self._holds(old)):
-            return
-        event = LaterEvent(self._rule.view, key, old, new, self._engine.last_event, "committed")
-        if self._engine.valid(event):
-            self._fired(event)
+    def tells(self) -> bool:
+        """Whether another alert is told."""
+        second = int(time.monotonic())
+        self._count = self._count + 1 if second == self._second else 1
+        self._second = second
+        return self._count <= MOST_A_SECOND
 
-    def close(self) -> None:
-        """See TopicSource."""
-
-
+    def logs(self) -> bool:
+        """Whether another alert is in the log."""
+        now = time.monotonic()
+        logs = now - self._logged >= _LOGGED_SECONDS
+        self._logged = now if logs else self._logged
+        return logs

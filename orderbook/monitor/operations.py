@@ -13,7 +13,7 @@ from engine.replacement import Replacement
 from orderbook.configuration import Configuration
 from orderbook.errors import DataError, OrderbookError
 from orderbook.gate import GatedEngine
-from orderbook.monitor.alerts import Alerts, RuleLook
+from orderbook.monitor.alerts import Alerts
 from orderbook.monitor.explain_question import ExplainQuestion
 from orderbook.monitor.follows import Replacing, is_followed
 from orderbook.monitor.letters import Answer, Ask, body_of
@@ -41,10 +41,7 @@ _REPLACED_SECONDS = 0.02
 
 
 class Operations:
-    """Answers requests in the run's event loop; what takes long goes on beside it.
-
-    add, remove: give and take the turn of a rule.
-    """
+    """Answers requests in the run's event loop; what takes long goes on beside it."""
 
     def __init__(
         self,
@@ -53,11 +50,9 @@ class Operations:
         mailbox: Mailbox,
         alerts: Alerts,
         replacing: Replacing,
-        add: Callable[[str, RuleLook], object],
-        remove: Callable[[str], object],
     ) -> None:
         self._engine, self._mailbox, self._alerts, self._replacing = engine, mailbox, alerts, replacing
-        self._configuration, self._add, self._remove = configuration, add, remove
+        self._configuration = configuration
         self._tasks: set[asyncio.Task[None]] = set()
         # One query and one explanation at a time, whoever asks.
         self._querying, self._explaining = asyncio.Lock(), asyncio.Lock()
@@ -101,9 +96,8 @@ class Operations:
         rule = request.rule
         if rule.when is None:
             self._alerts.end(rule.name)
-            self._remove(rule.name)
         else:
-            self._add(rule.name, self._alerts.begin(rule))
+            self._alerts.begin(rule)
         self._answer(ask, {"type": "done"})
 
     def _replaced(self, ask: Ask, replacement: Replacement) -> None:

@@ -9,7 +9,7 @@ from engine.live_view import LiveView
 from orderbook.configuration import Configuration
 from orderbook.feed_runs import FeedRun
 from orderbook.live_run import LiveRun
-from orderbook.monitor.alerts import Alerts, RuleLook
+from orderbook.monitor.alerts import Alerts
 from orderbook.monitor.book_topic import BookTopics
 from orderbook.monitor.follows import Followed, Follows, Replacing, is_followed
 from orderbook.monitor.letters import Ask, CloseFollow, Command, OpenFollow
@@ -88,21 +88,10 @@ class RunMonitor:
         def add_follow(name: str, followed: Followed) -> None:
             publisher.add(("follow", name), followed, lambda error: self._follows.failed(name, error))
 
-        def add_rule(name: str, look: RuleLook) -> None:
-            publisher.add(("rule", name), look, lambda _: self._alerts.rules.pop(name, None))
-
         self._follows = Follows(
             engine, mailbox, replacing, add_follow, lambda name: publisher.remove(("follow", name))
         )
-        self._operations = Operations(
-            self._configuration,
-            engine,
-            mailbox,
-            self._alerts,
-            replacing,
-            add_rule,
-            lambda name: publisher.remove(("rule", name)),
-        )
+        self._operations = Operations(self._configuration, engine, mailbox, self._alerts, replacing)
         return publisher
 
     def _perform(self, command: Command) -> None:
