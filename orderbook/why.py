@@ -14,6 +14,7 @@ from engine.subscriptions import Version, ViewEvent
 from orderbook.errors import UserError
 from orderbook.explain import part_of
 from orderbook.gate import LaterEvent
+from orderbook.held_callbacks import SavedRow
 from orderbook.past_states import PastRun
 from orderbook.stopping import Reached
 from orderbook.summary import callback_text, fill_text, key_text, order_text, values_text
@@ -24,11 +25,15 @@ from views.compiler.types import Type
 
 _SHOWN_ENTRIES = 12
 _SHOWN_ROWS = 20
+_Row = ViewRow | SavedRow
 
 
 @dataclass(slots=True)
 class Why:
     """What one event did to a view, and what followed from it.
+
+    Without `changes` there was no event: callbacks that had waited were told, since the books behind their
+    rows became valid.
 
     changes: the rows it changed, and the statements that ran for each on maps of the view, with what they
     read and wrote. rows: those of the view that it changed, by key: before and after (None: no row).
@@ -39,7 +44,7 @@ class Why:
     view: str
     version: Version
     changes: list[ChangeTrace] = field(default_factory=list)
-    rows: dict[Key, tuple[ViewRow | None, ViewRow | None]] = field(default_factory=dict)
+    rows: dict[Key, tuple[_Row | None, _Row | None]] = field(default_factory=dict)
     callbacks: list[ViewEvent | LaterEvent] = field(default_factory=list)
     requests: list[LoggedRequest] = field(default_factory=list)
     orders: list[Mapping[str, Any]] = field(default_factory=list)
@@ -90,7 +95,13 @@ class Explanation:
         why.changes += trace(program.program, program.dictionary, engine.runtime, changes, self._maps)
 
     def _called(self, event: ViewEvent | LaterEvent) -> None:
-        self._why.callbacks += [event] if self._step >= 0 else []
+        why = self._why
+        if self._step < 0 and event.version == self._version:
+            # Held back until now: there will be no event of this version.
+            self._step = self._past.pipeline.host.step
+        if self._step >= 0 and not why.changes and event.view == why.view:
+            why.rows[event.key] = event.old, event.new
+        why.callbacks += [event] if self._step >= 0 else []
 
     def _ordered(self, row: Mapping[str, Any]) -> None:
         self._why.orders += [row] if self._step >= 0 else []
@@ -124,6 +135,8 @@ class Explanation:
 def why_text(why: Why, program: CompiledProgram, key: Sequence[str] = ()) -> str:
     """A Why for people; with a key, only that row of the view."""
     lines = [f"{why.view} at {','.join(map(str, why.version))}", ""]
+    if not why.changes:
+        lines += ["no event: what had been held back was told, since the books behind it became valid", ""]
     for change in why.changes:
         lines += _change_lines(change, program)
     rows = {k: pair for k, pair in why.rows.items() if not key or tuple(map(_plain, k)) == tuple(key)}
@@ -184,7 +197,9 @@ def _value(value: object) -> str:
     return str(float(value)) if isinstance(value, Fraction) else str(value)
 
 
-def _row_text(row: ViewRow | None) -> str:
+def _row_text(row: _Row | None) -> str:
+    if isinstance(row, SavedRow):
+        return " ".join(f"{name}={_plain(value)}" for name, value in row.items())
     return "no row" if row is None else values_text(row)
 
 

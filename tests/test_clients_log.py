@@ -23,11 +23,13 @@ from orderbook.commands.common import piped, started, warm_up
 from orderbook.configuration import Configuration, load_configuration
 from orderbook.durable import DurableRun
 from orderbook.errors import SourceError, UserError
+from orderbook.gate import LaterEvent
 from orderbook.past import checkpoints_of
 from orderbook.past_states import LAST, open_past_run
 from orderbook.pipeline import Pipeline
 from orderbook.switch import HybridClock, Stamped
 from orderbook.why import Explanation, Why, why_text
+from views.compiler.program import CompiledProgram
 
 VIEWS = ("depth", "my_orders")
 # No view reads the books' states, which then are numbered only where all rows are kept.
@@ -155,6 +157,29 @@ def test_why_finds_the_orders_that_followed(recorded: Recorded) -> None:
         assert {r.id for r in why.requests if r.kind == "order"} <= {row["id"] for row in why.orders} | {
             r.id for r in why.requests
         }
+
+
+def test_why_of_what_was_told_when_books_became_valid(recorded: Recorded) -> None:
+    later = [e for e in recorded.callbacks if isinstance(e, LaterEvent)]
+    without = 0
+    for event in later:
+        why = explained(recorded, event.view, event.version)
+        (told,) = [e for e in why.callbacks if (e.view, e.key) == (event.view, event.key)]
+        assert (told.version, dict(told.new)) == (event.version, dict(event.new))
+        if not why.changes:
+            without += 1
+            assert why.rows[event.key][1] == told.new and event.version not in recorded.history
+            stamp = event.version[0]
+            asked = [(r.kind, r.id) for r in why.requests]
+            ids = {id_ for version, id_ in recorded.orders if version[0] == stamp}
+            assert {id_ for kind, id_ in asked if kind == "order"} <= ids
+            assert {row["id"] for row in why.orders} <= ids
+            assert "no event: what had been held back was told" in why_text(why, compiled(recorded))
+    assert 3 < without < len(later)
+
+
+def compiled(recorded: Recorded) -> CompiledProgram:
+    return open_past_run(recorded.configuration, None).engine.program
 
 
 def test_why_of_no_event_says_which_there_are(recorded: Recorded) -> None:
