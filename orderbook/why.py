@@ -100,7 +100,8 @@ class Explanation:
             # Held back until now: there will be no event of this version.
             self._step = self._past.pipeline.host.step
         if self._step >= 0 and not why.changes and event.view == why.view:
-            why.rows[event.key] = event.old, event.new
+            before, _ = why.rows.get(event.key, (event.old, None))
+            why.rows[event.key] = before, event.new
         why.callbacks += [event] if self._step >= 0 else []
 
     def _ordered(self, row: Mapping[str, Any]) -> None:
@@ -126,6 +127,8 @@ class Explanation:
         what = f"no event has the version {stamp},{switch},{sequence}"
         if first is None:
             return UserError(f"{what}; the log has nothing of that stamp and switch")
+        if sequence == first - 1:
+            return UserError(f"{what}; nothing changed then, and what was told had waited for its books")
         last = self._past.engine.version[2]
         if last < first:
             return UserError(f"{what}; what came then changed nothing")

@@ -17,6 +17,7 @@ from websockets.sync.server import ServerConnection, serve
 
 from engine.log.log import Log
 from engine.log.policy import SyncPolicy
+from engine.log.reader import LogReader
 from engine.subscriptions import Version
 from orderbook import journal, past_states
 from orderbook.commands.common import piped, started, warm_up
@@ -24,6 +25,7 @@ from orderbook.configuration import Configuration, load_configuration
 from orderbook.durable import DurableRun
 from orderbook.errors import SourceError, UserError
 from orderbook.gate import LaterEvent
+from orderbook.merge import TickItem
 from orderbook.past import checkpoints_of
 from orderbook.past_states import LAST, open_past_run
 from orderbook.pipeline import Pipeline
@@ -188,6 +190,14 @@ def test_why_of_no_event_says_which_there_are(recorded: Recorded) -> None:
         explained(recorded, "depth", (stamp, switch, 99999))
     with pytest.raises(UserError, match="nothing of that stamp"):
         explained(recorded, "depth", (stamp + 1, switch, version[2]))
+    folder = recorded.configuration.log.folder
+    assert folder is not None
+    entries = [journal.entry_of(record) for _, record in LogReader(folder, journal.IDENTITY).read()]
+    ticks = [e for e in entries if isinstance(e, Stamped) and isinstance(e.item, TickItem)]
+    tick = ticks[len(ticks) // 2]
+    before = max(v[2] for v in recorded.history if v[0] < tick.stamp)
+    with pytest.raises(UserError, match="nothing changed then, and what was told had waited for its books"):
+        explained(recorded, "depth", (tick.stamp, tick.switch, before))
 
 
 def test_the_commands(recorded: Recorded, orderbook: Program, tmp_path: Path) -> None:  # noqa: F811
