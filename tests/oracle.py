@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import cache
 
 import duckdb
 
@@ -32,11 +33,18 @@ _TYPES = {
 
 
 class Oracle:
-    """The relations and views of an SQL text in a database of their own."""
+    """The relations and views of an SQL text in a database of their own.
 
-    def __init__(self, sql: str, parameters: Mapping[str, SqlValue] | None = None):
+    few_rows: plans are not optimised, which takes longer than what it saves on some tens of rows.
+    """
+
+    def __init__(
+        self, sql: str, parameters: Mapping[str, SqlValue] | None = None, *, few_rows: bool = False
+    ):
         self._connection = duckdb.connect(config={"threads": 1})
         self._connection.execute("SET error_on_division_by_zero = false; SET ieee_floating_point_ops = false")
+        if few_rows:
+            self._connection.execute(f"SET disabled_optimizers = '{','.join(_optimizers())}'")
         self.columns: dict[str, tuple[str, ...]] = {}
         self.views: list[str] = []
         for statement in _statements(sql):
@@ -84,6 +92,11 @@ class Oracle:
     def rows(self, view: str) -> list[Row]:
         """The view's rows, sorted; decimals and integers exact, NULL as None."""
         return ordered(self._connection.execute(f'SELECT * FROM "{view}"').fetchall())
+
+
+@cache
+def _optimizers() -> list[str]:
+    return [name for (name,) in duckdb.sql("SELECT name FROM duckdb_optimizers()").fetchall()]
 
 
 def ordered(rows: Sequence[Row]) -> list[Row]:

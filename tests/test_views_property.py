@@ -23,7 +23,7 @@ every_runtime = pytest.mark.parametrize("runtime", RUNTIMES)
 def oracle_of(name: str) -> Oracle:
     """One database for each entry of the catalogue; its tables are emptied between streams."""
     entry = next(e for e in CATALOGUE if e.name == name)
-    return Oracle(entry.sql, entry.parameters)
+    return Oracle(entry.sql, entry.parameters, few_rows=True)
 
 
 def compare(entry: Entry, oracle: Oracle, runtime: Runtime, event: list[Change]) -> None:
