@@ -8,7 +8,6 @@ import msgspec
 
 from engine.checkpoint import state_sections
 from engine.checkpoint.folder import Checkpoint, Sections, write_checkpoint
-from engine.checkpoint.program_hash import program_hash
 from engine.checkpoint.stored import Stored
 from engine.log.files import Files
 from engine.log.records import Position
@@ -59,7 +58,7 @@ def save_checkpoint(
     Views that have been added to the running program are left out. Raises CheckpointError, and OtherProgram
     where a view of the program has been dropped.
     """
-    engine = state_sections.sections_of(pipeline.engine.save(program))
+    state = pipeline.engine.save(program)
     values = _Run(
         [InstrumentText.of(one) for one in run.instruments],
         dict(run.states),
@@ -69,13 +68,13 @@ def save_checkpoint(
     )
     parts: dict[str, Sections] = {
         "run": {"values": msgspec.msgpack.encode(values)},
-        "engine": engine,
+        "engine": state_sections.sections_of(state),
     }
     if pipeline.books is not None:
         parts["books"] = book_snapshot.sections_of(pipeline.books.save())
-    position, stamp = run.position, run.stamp
-    digest = program_hash(program)
-    write_checkpoint(folder, parts, program=digest, position=position, stamp=stamp, keep=keep, files=files)
+    write_checkpoint(
+        folder, parts, program=state.program, position=run.position, stamp=run.stamp, keep=keep, files=files
+    )
 
 
 def load_checkpoint(found: Checkpoint, pipeline: Pipeline) -> RunCheckpoint:

@@ -62,7 +62,7 @@ class Alerts:
 
     def begin(self, rule: Rule) -> None:
         """Adds or replaces a rule; what holds already alerts no more. The engine waits while the condition is
-        compiled, some ten ms. Raises DataError or SqlError for one that is wrong.
+        compiled, some 40 ms. Raises DataError or SqlError for one that is wrong.
         """
         if rule.name not in self._rules and len(self._rules) >= MOST_RULES:
             raise DataError(f"there are {MOST_RULES} rules already; end one")
