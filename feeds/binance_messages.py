@@ -134,7 +134,8 @@ class Filter(msgspec.Struct, frozen=True, gc=False):
 
 
 class Product(msgspec.Struct, frozen=True, gc=False):
-    """A product; futures state `pricePrecision` and `quantityPrecision`, decimal places of their messages.
+    """A product; futures state `pricePrecision` and `quantityPrecision`, decimal places of their messages,
+    and COIN-M futures `contractSize`, USD of a contract.
 
     {"symbol": "ETHBTC", "baseAssetPrecision": 8, "quotePrecision": 8,
      "filters": [{"filterType": "PRICE_FILTER", "tickSize": "0.00000100", ...}, ...]}
@@ -146,6 +147,7 @@ class Product(msgspec.Struct, frozen=True, gc=False):
     quotePrecision: int = 0
     pricePrecision: int | None = None
     quantityPrecision: int | None = None
+    contractSize: float | None = None
 
     @property
     def price_places(self) -> int:

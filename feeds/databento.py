@@ -9,7 +9,14 @@ import databento_dbn as dbn
 import numpy as np
 
 from feeds.databento_book import DatabentoBook
-from feeds.databento_file import FINEST_TICK, UNDEFINED_TIME, RecordFile, defined_ticks, mappings_of
+from feeds.databento_file import (
+    FINEST_TICK,
+    UNDEFINED_TIME,
+    Definition,
+    RecordFile,
+    definitions_of,
+    mappings_of,
+)
 from feeds.event_writer import EventWriter
 from feeds.message_writer import DEFAULT_BATCH_SIZE
 from feeds.places import Place, files_at
@@ -61,15 +68,16 @@ class DatabentoSource:
         mappings = mappings_of(self._file)
         symbols = sorted({mapping.symbol for mapping in mappings})
         self._unread: list[SourceError] = []
-        stated = {} if tick is not None else self._defined(set(symbols))
-        default = FINEST_TICK if tick is None else _tick(path, tick)
-        self._ticks = [stated.get(symbol, default) for symbol in symbols]
+        stated = self._defined(set(symbols))
+        defined = [stated.get(symbol, Definition()) for symbol in symbols]
+        wanted = None if tick is None else _tick(path, tick)
+        self._ticks = [wanted or one.tick or FINEST_TICK for one in defined]
         metadata = self._file.metadata
         venue = metadata.dataset.partition(".")[0].lower() if metadata is not None else "databento"
         self._schema = metadata.schema if metadata is not None else None
         self.instruments = Instruments(
-            Instrument(venue, symbol, symbol, Decimal(units) / _UNITS, Decimal(1))
-            for symbol, units in zip(symbols, self._ticks, strict=True)
+            Instrument(venue, symbol, symbol, Decimal(units) / _UNITS, Decimal(1), one.contract)
+            for symbol, units, one in zip(symbols, self._ticks, defined, strict=True)
         )
         indexes = {symbol: index for index, symbol in enumerate(symbols)}
         self._intervals: dict[int, list[tuple[int, int, int]]] = {}
@@ -135,12 +143,12 @@ class DatabentoSource:
         else:
             self.counts[f"records of {record.rtype}"] += 1
 
-    def _defined(self, symbols: set[str]) -> dict[str, int]:
+    def _defined(self, symbols: set[str]) -> dict[str, Definition]:
         path = self._file.path
         paths = files_at(path.parent, ["*definition*.dbn*"])
         if self._schema_may_define() and path not in paths:
             paths.append(path)
-        return defined_ticks(paths, symbols, self._unread.append)
+        return definitions_of(paths, symbols, self._unread.append)
 
     def _schema_may_define(self) -> bool:
         metadata = self._file.metadata

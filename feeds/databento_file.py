@@ -1,4 +1,4 @@
-"""DBN files: their records in order, whose instrument each is, and the ticks that definitions state.
+"""DBN files: their records in order, whose instrument each is, and what definitions state.
 
 Source: Databento, "Databento Binary Encoding". The records are decoded by Databento's own library.
 """
@@ -14,10 +14,12 @@ import databento_dbn as dbn
 from feeds.byte_stream import Blocks
 from feeds.places import Place
 from orderbook.errors import SourceError
+from orderbook.symbols import ContractType
 
 UNDEFINED_PRICE = dbn.UNDEF_PRICE
 UNDEFINED_TIME = dbn.UNDEF_TIMESTAMP
-# Prices are in units of 1e-9, and the finest tick is 1e-8.
+# Prices and quantities are in units of 1e-9, and the finest tick is 1e-8.
+_ONE = 10**9
 FINEST_TICK = 10
 _ALL_TIME = (0, 2**63)
 # A fragment has no metadata to tell its version; definitions grew with each, other market data did not.
@@ -129,23 +131,41 @@ def _start_of(day: date) -> int:
     return round(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 1_000_000_000
 
 
-def defined_ticks(
+@dataclass(slots=True)
+class Definition:
+    """What definition records state of a symbol: its tick in 1e-9, 0 where none is, and its contract."""
+
+    tick: int = 0
+    contract: ContractType | None = None
+
+
+def definitions_of(
     paths: list[Place], symbols: set[str], report: Callable[[SourceError], None]
-) -> dict[str, int]:
-    """Ticks of `symbols` in 1e-9, from the definition records of files; one that fits all where they differ.
+) -> dict[str, Definition]:
+    """Definitions of `symbols` from the records of files; the tick is one that fits all where they differ.
 
     An increment that is not stated, or is no multiple of 1e-8, is passed over. A file that cannot be read
     gives what it can, and its error to `report`.
     """
-    ticks: dict[str, int] = {}
+    found: dict[str, Definition] = {}
     for path in paths:
         try:
             for record in RecordFile(path):
                 if not isinstance(record, dbn.InstrumentDefMsg) or record.raw_symbol not in symbols:
                     continue
+                definition = found.setdefault(record.raw_symbol, Definition())
+                definition.contract = _contract_of(record)
                 tick = record.min_price_increment
                 if 0 < tick < UNDEFINED_PRICE and tick % FINEST_TICK == 0:
-                    ticks[record.raw_symbol] = gcd(ticks.get(record.raw_symbol, 0), tick)
+                    definition.tick = gcd(definition.tick, tick)
         except SourceError as error:
             report(error)
-    return ticks
+    return found
+
+
+def _contract_of(record: Any) -> ContractType:
+    """Shares and currencies are traded as they are; derivatives by contracts of so many units."""
+    if str(record.instrument_class) in ("K", "X"):
+        return "linear"
+    one_unit = str(record.instrument_class) == "F" and record.unit_of_measure_qty == _ONE
+    return "linear" if one_unit else "multiplier"

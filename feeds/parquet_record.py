@@ -5,7 +5,7 @@ The schema's metadata hold the format's version and the instruments, so that a f
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import InvalidOperation
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from feeds.message_writer import DEFAULT_BATCH_SIZE
 from feeds.places import Place, open_parquet
+from feeds.raw_log import InstrumentText
 from orderbook.errors import DataError, SourceError
 from orderbook.events import EVENT, Flag
 from orderbook.instruments import Instrument, Instruments
@@ -29,17 +30,9 @@ _FIELDS = EVENT.names or ()
 _TYPES = {name: pa.from_numpy_dtype(EVENT[name]) for name in _FIELDS}
 
 
-class _InstrumentText(msgspec.Struct):
-    venue: str
-    symbol: str
-    native_symbol: str
-    tick: str
-    lot: str
-
-
 class _Metadata(msgspec.Struct):
     version: int
-    instruments: list[_InstrumentText]
+    instruments: list[InstrumentText]
 
 
 class RecordWriter:
@@ -183,9 +176,7 @@ def _open(path: Place) -> pq.ParquetFile:
 
 
 def _schema(instruments: Instruments) -> pa.Schema:
-    texts = [
-        _InstrumentText(i.venue, i.symbol, i.native_symbol, str(i.tick), str(i.lot)) for i in instruments
-    ]
+    texts = [InstrumentText.of(one) for one in instruments]
     metadata = {_METADATA_KEY: msgspec.json.encode(_Metadata(FORMAT_VERSION, texts))}
     fields = [pa.field(name, _TYPES[name], nullable=False) for name in _FIELDS]
     return pa.schema(fields, metadata)
@@ -199,10 +190,7 @@ def _instruments(path: Place, file: pq.ParquetFile) -> list[Instrument]:
             raise SourceError(
                 f"{path}: record version {metadata.version}, this program reads {FORMAT_VERSION}; update it"
             )
-        return [
-            Instrument(text.venue, text.symbol, text.native_symbol, Decimal(text.tick), Decimal(text.lot))
-            for text in metadata.instruments
-        ]
+        return [text.instrument for text in metadata.instruments]
     except (msgspec.DecodeError, InvalidOperation, DataError) as error:
         raise SourceError(f"{path}: the record's metadata are broken ({error}); write it anew") from error
 

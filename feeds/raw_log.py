@@ -23,6 +23,7 @@ from typing import Protocol
 import msgspec
 
 from orderbook.instruments import Instrument
+from orderbook.symbols import ContractType
 
 
 class RawLog(Protocol):
@@ -46,21 +47,23 @@ class RawLog(Protocol):
 
 
 class InstrumentText(msgspec.Struct, frozen=True):
-    """An instrument; tick and lot are decimal text."""
+    """An instrument; tick and lot are decimal text. Without `contract` its name says what it is."""
 
     venue: str
     symbol: str
     native_symbol: str
     tick: str
     lot: str
+    contract: ContractType | None = None
 
     @classmethod
     def of(cls, one: Instrument) -> "InstrumentText":
-        return cls(one.venue, one.symbol, one.native_symbol, str(one.tick), str(one.lot))
+        return cls(one.venue, one.symbol, one.native_symbol, str(one.tick), str(one.lot), one.contract)
 
     @property
     def instrument(self) -> Instrument:
-        return Instrument(self.venue, self.symbol, self.native_symbol, Decimal(self.tick), Decimal(self.lot))
+        tick, lot = Decimal(self.tick), Decimal(self.lot)
+        return Instrument(self.venue, self.symbol, self.native_symbol, tick, lot, self.contract)
 
 
 class Line(msgspec.Struct, omit_defaults=True):

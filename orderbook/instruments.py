@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 
 from orderbook.errors import DataError
-from orderbook.symbols import normalise_symbol
+from orderbook.symbols import ContractType, contract_type, normalise_symbol
 
 __all__ = ["FIXED_POINT", "SCALE", "Instrument", "Instruments", "fixed_point", "normalise_symbol"]
 
@@ -14,6 +14,12 @@ __all__ = ["FIXED_POINT", "SCALE", "Instrument", "Instruments", "fixed_point", "
 SCALE = 8
 FIXED_POINT = 10**SCALE
 LARGEST = 10**18 - 1
+
+_NOT_LINEAR = {
+    "inverse": "it is an inverse contract, whose profit is in the base currency",
+    "multiplier": "its volume counts contracts of another size than one",
+    "unknown": "its volume counts contracts, of a size that the source does not state",
+}
 
 
 def fixed_point(text: str) -> int:
@@ -75,8 +81,8 @@ class Instrument:
     """One instrument of one venue.
 
     `symbol` is the normalised name (see `normalise_symbol`), `native_symbol` the venue's own. `tick`
-    is the price of one tick, `lot` the volume of one lot. Raises DataError unless both are positive
-    multiples of 10^-8.
+    is the price of one tick, `lot` the volume of one lot. `contract` is what kind of contract it is, by its
+    name (see `contract_type`) unless stated. Raises DataError unless both are positive multiples of 10^-8.
     """
 
     venue: str
@@ -84,15 +90,25 @@ class Instrument:
     native_symbol: str
     tick: Decimal
     lot: Decimal
+    contract: ContractType | None = None
     tick_scale: int = field(init=False, repr=False, compare=False)
     lot_scale: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tick_scale", _scale(f"{self}: the tick", self.tick))
         object.__setattr__(self, "lot_scale", _scale(f"{self}: the lot", self.lot))
+        if self.contract is None:
+            object.__setattr__(self, "contract", contract_type(self.venue, self.native_symbol))
 
     def __str__(self) -> str:
         return f"{self.venue}:{self.symbol}"
+
+    @property
+    def not_tradable(self) -> str | None:
+        """Why orders on it are refused: its profit, fees and limits would be wrong. None: they are taken."""
+        if self.contract == "linear":
+            return None
+        return f"{self}: no orders: {_NOT_LINEAR[self.contract or 'unknown']}"
 
     @property
     def max_ticks(self) -> int:

@@ -399,14 +399,33 @@ def test_status_becomes_states_also_within_a_file_of_orders(tmp_path: Path) -> N
     ]
 
 
-def definition(symbol: str, instrument: int, increment: int) -> bytes:
+def definition(symbol: str, instrument: int, increment: int, kind: bytes = b"K", quantity: int = 0) -> bytes:
     layout = dbn.InstrumentDefMsg._dtypes
     offsets = np.dtype([(name, kind) for name, kind, *_ in layout])
     record = np.zeros(1, offsets)
     record["length"], record["rtype"] = offsets.itemsize // 4, 19
     record["instrument_id"], record["raw_symbol"] = instrument, symbol.encode()
     record["min_price_increment"] = increment
+    record["instrument_class"], record["unit_of_measure_qty"] = kind, quantity
     return record.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("kind", "quantity", "contract"),
+    [
+        (b"K", 0, "linear"),
+        (b"F", 10**9, "linear"),
+        (b"F", 50 * 10**9, "multiplier"),
+        (b"C", 10**9, "multiplier"),
+        (b"?", 0, "multiplier"),
+    ],
+)
+def test_definitions_state_contracts(tmp_path: Path, kind: bytes, quantity: int, contract: str) -> None:
+    path = written(tmp_path, order(CLEAR, side=NONE))
+    records = definition("ABC", 3, CENT, kind, quantity)
+    (tmp_path / "x.definition.dbn").write_bytes(metadata(dbn.Schema.DEFINITION) + records)
+    by_symbol = {one.symbol: one.contract for one in DatabentoSource(path).instruments}
+    assert by_symbol == {"ABC": contract, "XYZ": "linear"}
 
 
 def test_ticks_come_from_definitions_beside_the_file(tmp_path: Path) -> None:

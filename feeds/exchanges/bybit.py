@@ -98,7 +98,7 @@ class Bybit(Exchange):
         except ArithmeticError:
             raise SourceError(f"{cls.venue}: {name} has no price or lot filter") from None
         symbol = normalise_symbol(cls.venue, name)
-        return Instrument(cls.venue, symbol, name, tick.normalize(), lot.normalize())
+        return Instrument(cls.venue, symbol, name, tick.normalize(), lot.normalize(), "linear")
 
     def websocket_url(self, products: Sequence[str]) -> str:
         linear = any(_category(product) == "linear" for product in products)

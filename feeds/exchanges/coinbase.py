@@ -34,7 +34,7 @@ from feeds.stream_book import StreamBook
 from orderbook.errors import SourceError
 from orderbook.events import BookState, Side, StateReason
 from orderbook.instruments import Instrument
-from orderbook.symbols import normalise_symbol
+from orderbook.symbols import ContractType, normalise_symbol
 
 # `side` of a trade is the maker's.
 _AGGRESSORS = {"BUY": Side.ASK, "SELL": Side.BID}
@@ -100,11 +100,27 @@ class _Named(msgspec.Struct, frozen=True):
     product_id: str = ""
 
 
+class _Future(msgspec.Struct, frozen=True):
+    contract_size: str | None = None
+
+
 class _Product(msgspec.Struct, frozen=True):
     product_id: str
     price_increment: str
     base_increment: str
     alias: str = ""
+    product_type: str | None = None
+    future_product_details: _Future | None = None
+
+    @property
+    def contract_type(self) -> ContractType:
+        """Futures state the size of a contract; a volume of perpetuals whose size is 1 is in the base."""
+        if self.product_type != "FUTURE":
+            return "linear"
+        size = self.future_product_details and self.future_product_details.contract_size
+        if not size:
+            return "unknown"
+        return "linear" if Decimal(size) == 1 else "multiplier"
 
 
 class _Products(msgspec.Struct, frozen=True):
@@ -165,9 +181,10 @@ class Coinbase(Exchange):
             raise SourceError(f"{cls.venue}: {name} is the book of {product.alias}: subscribe to that")
         try:
             tick, lot = Decimal(product.price_increment), Decimal(product.base_increment)
+            contract = product.contract_type
         except ArithmeticError:
             raise SourceError(f"{cls.venue}: {name} has no increments") from None
-        return Instrument(cls.venue, normalise_symbol(cls.venue, name), name, tick, lot)
+        return Instrument(cls.venue, normalise_symbol(cls.venue, name), name, tick, lot, contract)
 
     def connected(self) -> None:
         self._sequence.reset()

@@ -7,7 +7,7 @@ import msgspec
 
 from orderbook.errors import SourceError
 from orderbook.instruments import Instrument
-from orderbook.symbols import normalise_symbol
+from orderbook.symbols import ContractType, normalise_symbol
 
 INSTRUMENTS_PATH = "/api/v5/public/instruments"
 
@@ -16,6 +16,21 @@ class _Product(msgspec.Struct, frozen=True):
     name: str = msgspec.field(name="instId")
     tick: str = msgspec.field(name="tickSz")
     lot: str = msgspec.field(name="lotSz")
+    kind: str = msgspec.field(name="instType", default="")
+    contract: str = msgspec.field(name="ctType", default="")
+    contract_value: str = msgspec.field(name="ctVal", default="")
+    multiplier: str = msgspec.field(name="ctMult", default="")
+
+    @property
+    def contract_type(self) -> ContractType | None:
+        """By what is stated of it; of a contract the size is its value times the multiplier."""
+        if self.kind == "SPOT" or self.contract == "inverse":
+            return "inverse" if self.contract == "inverse" else "linear"
+        try:
+            size = Decimal(self.contract_value) * Decimal(self.multiplier or 1)
+        except ArithmeticError:
+            return None
+        return "linear" if self.contract == "linear" and size == 1 else "multiplier"
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -57,4 +72,4 @@ def _instrument(product: str, one: _Product | None, problem: str) -> Instrument:
         tick, lot = Decimal(one.tick), Decimal(one.lot)
     except ArithmeticError:
         raise SourceError(f"okx: {product}: no tick and lot, but {one.tick!r} and {one.lot!r}") from None
-    return Instrument("okx", normalise_symbol("okx", product), product, tick, lot)
+    return Instrument("okx", normalise_symbol("okx", product), product, tick, lot, one.contract_type)

@@ -191,12 +191,12 @@ class PaperClient:
         return self._ledger.position(symbol)
 
     def positions(self) -> Iterator[PositionSummary]:
-        """See ExecutionClient; valued at the mid of the book."""
+        """See ExecutionClient; valued at the mid of the book, or not at all where orders are refused."""
         for index, holding in self._ledger:
             one = self._instruments[index]
             position = one.volume(holding.lots)
             cash, fees = self._ledger.cash(index), self._ledger.fees(index)
-            mark = self._mid(index)
+            mark = None if one.not_tradable else self._mid(index)
             worth = None if mark is None else EXACT.add(cash, EXACT.multiply(position, mark))
             profit = None if worth is None else EXACT.subtract(worth, fees)
             realised = self._ledger.realised(index)

@@ -40,6 +40,8 @@ class Requests:
         lots = self.lots(index, request.volume)
         limit = None if request.price is None else self.ticks(index, request.price)
         one = self._instruments[index]
+        if one.not_tradable is not None:
+            raise DataError(one.not_tradable)
         if request.time_in_force not in ("gtc", "ioc"):
             raise DataError(f"{one}: time_in_force={request.time_in_force!r}; give 'gtc' or 'ioc'")
         if request.post_only and (limit is None or request.time_in_force == "ioc"):
