@@ -15,8 +15,10 @@ from command_line_support import TOTALS, Program, write
 from command_line_support import orderbook as orderbook
 from monitor_support import client, flow, running, valid_books
 from rich.console import Console
+from websockets.exceptions import ConnectionClosedOK
 from websockets.sync.client import ClientConnection, connect
 
+from orderbook.commands import top
 from orderbook.commands.top import screen
 from orderbook.configuration import load_configuration
 from orderbook.monitor import question_process
@@ -126,3 +128,34 @@ def test_top_shows_the_status() -> None:
     assert re.search(r"depth\s+\d", shown)
     assert "order  a note" in shown
     assert "\x1b" not in shown
+
+
+def test_top_says_that_what_it_shows_is_not_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that hangs, then one that is gone."""
+    monkeypatch.setattr(top, "_SILENT", 0.05)
+    status: dict[str, Any] = {"type": "status", "feeds": [], "strategies": []}
+    status["engine"] = dict.fromkeys(("events", "events_per_second", "queue", "epoch", "bytes"), 0)
+    status["engine"] |= {"to_views": None, "views": []}
+    screens: list[str] = []
+
+    class Screens:
+        def update(self, shown: Any, refresh: bool) -> None:
+            text = io.StringIO()
+            Console(file=text, width=120).print(shown)
+            screens.append(text.getvalue().splitlines()[0])
+
+    class Socket:
+        def __init__(self) -> None:
+            self.frames = [json.dumps(status)]
+
+        async def recv(self) -> str:
+            if self.frames:
+                return self.frames.pop()
+            if len(screens) < 3:
+                await asyncio.sleep(60)
+            raise ConnectionClosedOK(None, None)
+
+    asyncio.run(top._show(Socket(), Screens()))
+    assert "not live" not in screens[0]
+    assert "not live: no frames for" in screens[1]
+    assert "not live: disconnected" in screens[-1]

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from time import monotonic
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.styled import Styled
 from rich.table import Table
 from rich.text import Text
 from websockets.asyncio.client import connect
@@ -20,6 +22,8 @@ from orderbook.sizes import size_text
 
 _NOTES = 5
 _PATIENCE = 5.0
+# Seconds without a frame after which what is shown is not of now; the server sends several a second.
+_SILENT = 1.5
 _STYLES = {"valid": "green", "syncing": "yellow", "stale": "red", "ended": "red"}
 
 
@@ -50,21 +54,32 @@ async def _top(address: str, url: str, console: Console) -> None:
 
 
 async def _show(socket: Any, live: Live) -> None:
-    """Draw every status until the connection ends."""
+    """Draw every status until the connection ends, and say of what is shown when it is not of now."""
     notes: list[dict[str, Any]] = []
-    try:
-        async for text in socket:
-            message = json.loads(text)
-            if message["type"] == "notes":
-                notes = [*notes, *message["notes"]][-_NOTES:]
-            elif message["type"] == "status":
-                live.update(screen(message, notes), refresh=True)
-    except ConnectionClosed:
-        return
+    status: dict[str, Any] | None = None
+    received = monotonic()
+    while True:
+        try:
+            message = json.loads(await asyncio.wait_for(socket.recv(), _SILENT))
+        except TimeoutError:
+            if status is not None:
+                silence = f"no frames for {monotonic() - received:.0f} s"
+                live.update(screen(status, notes, silence), refresh=True)
+            continue
+        except ConnectionClosed:
+            if status is not None:
+                live.update(screen(status, notes, "disconnected"), refresh=True)
+            return
+        received = monotonic()
+        if message["type"] == "notes":
+            notes = [*notes, *message["notes"]][-_NOTES:]
+        elif message["type"] == "status":
+            status = message
+            live.update(screen(status, notes), refresh=True)
 
 
-def screen(status: dict[str, Any], notes: list[dict[str, Any]]) -> Group:
-    """What is shown of a status and the last notes."""
+def screen(status: dict[str, Any], notes: list[dict[str, Any]], not_live: str = "") -> Group:
+    """What is shown of a status and the last notes; `not_live`: why they are not of now."""
     engine = status["engine"]
     to_views = engine["to_views"]
     latency = f"  to views p99 {latency_text(to_views['p99'])}" if to_views else ""
@@ -75,7 +90,11 @@ def screen(status: dict[str, Any], notes: list[dict[str, Any]]) -> Group:
     )
     # What a monitor elsewhere sends must not steer this terminal.
     lines = [Text(visible(f"{note['kind']}  {note['text']}")) for note in notes]
-    return Group(head, _feeds(status), _views(engine), _strategies(status), *lines)
+    shown: tuple[Text | Table, ...] = (head, _feeds(status), _views(engine), _strategies(status), *lines)
+    if not_live:
+        told = Text(f"not live: {not_live}; what follows is as of before", style="bold red")
+        return Group(told, *(Styled(part, "dim") for part in shown))
+    return Group(*shown)
 
 
 def _feeds(status: dict[str, Any]) -> Table:

@@ -219,18 +219,43 @@ def test_every_size_and_theme_draws(open_page, monitored, pictures, width, heigh
         assert page.problems == []
 
 
+# Of panes that show what is now, whether each is marked, dimmed and says why.
+MARKED = """[...document.querySelectorAll('.not-live')].map(mark =>
+  !mark.hidden && mark.textContent.startsWith('not live: ')
+  && mark.parentElement.querySelector('.pane-body.was') !== null)"""
+# What the header shows, and whether anything in it is as bright as what is now.
+HEADER = f"""({{
+  feeds: {element('feeds-strip')}.innerText, engine: {element('engine-strip')}.textContent,
+  good: document.querySelectorAll('#strip .badge.good').length,
+  dimmed: ['feeds', 'engine', 'instruments'].every(
+    name => Number(getComputedStyle(document.querySelector(`#strip .${{name}}`)).opacity) < 1),
+}})"""
+
+
+def shown_as_before(page):
+    """That everything that is not of now is marked so, and not by colour alone."""
+    page.until(f"{MARKED}.length >= 3 && {MARKED}.every(Boolean)", SOON, 0.02)
+    header = page.evaluate(HEADER)
+    assert header["engine"].startswith("was ")
+    assert (header["good"], header["dimmed"]) == (0, True)
+    return header
+
+
 def test_a_run_that_hangs_shows_as_stale_and_comes_back(page, monitored):
     halt(monitored.run, True)
     try:
         told = f"{element('connection')}.textContent.startsWith('stale') && !{element('doubt')}.hidden"
         state = "orderbook.connection().state === 'stale' && orderbook.doubt() !== ''"
         page.until(f"{state} && {told}", SOON, 0.02)
+        assert shown_as_before(page)["feeds"].startswith("was valid")
     finally:
         halt(monitored.run, False)
     page.until("orderbook.connection().state === 'live' && orderbook.doubt() === ''", 15)
+    page.until(f"!{MARKED}.some(Boolean) && {HEADER}.feeds.startsWith('valid') && {HEADER}.good === 2", SOON)
+    assert page.evaluate(HEADER)["dimmed"] is False
 
 
-def test_a_dropped_feed_shows_as_stale_at_once_and_an_ended_run_too(page, monitored):
+def test_a_dropped_feed_shows_as_stale_at_once_and_an_ended_run_too(page, monitored, pictures):
     """Stays the last: nothing is left of the run."""
     monitored.exchange.kill()
     state = "document.querySelector('.feed')?.dataset.state"
@@ -239,3 +264,5 @@ def test_a_dropped_feed_shows_as_stale_at_once_and_an_ended_run_too(page, monito
     monitored.run.kill()
     told = f"{element('connection')}.textContent.startsWith('disconnected')"
     page.until(f"orderbook.connection().state === 'disconnected' && {told}", SOON, 0.02)
+    assert shown_as_before(page)["feeds"].startswith("was stale")
+    page.picture(pictures / "disconnected.png")

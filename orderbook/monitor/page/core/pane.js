@@ -1,9 +1,11 @@
 /** What every pane has: an id, a title, a bar of controls, a body, and a drawing in animation frames. */
-import { make } from "./dom.js";
+import { make, setText } from "./dom.js";
 import { redraw } from "./scheduler.js";
 
 export class Pane {
-  constructor(id, title) {
+  /** live: what it shows is of now, and is marked while nothing arrives. Panes with a Doubt mark themselves;
+   *  an answer to a question stays one. */
+  constructor(id, title, { live = true } = {}) {
     this.id = id;
     this.title = title;
     this.visible = false;
@@ -11,12 +13,21 @@ export class Pane {
     this.slim = false;
     this.bar = make("div.pane-bar", { role: "toolbar", "aria-label": title });
     this.body = make("div.pane-body");
-    this.element = make("section.pane", { "aria-label": title, "data-testid": `pane-${id}` }, this.bar, this.body);
+    this.stamp = live ? make("div.not-live", { role: "status", hidden: true, "data-testid": `not-live-${id}` }) : null;
+    this.element = make("section.pane", { "aria-label": title, "data-testid": `pane-${id}` }, this.bar, this.body, this.stamp ?? "");
   }
 
   /** Has the pane drawn in the next animation frame. */
   changed() {
     redraw(this);
+  }
+
+  /** Marks what is shown as of an earlier time, with the reason; "" takes the mark away. */
+  mark(notLive) {
+    if (!this.stamp) return;
+    this.body.classList.toggle("was", notLive !== "");
+    this.stamp.hidden = notLive === "";
+    setText(this.stamp, notLive && `not live: ${notLive}`);
   }
 
   /** Shown or hidden by the layout. */

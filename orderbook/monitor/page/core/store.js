@@ -36,6 +36,12 @@ export class Store extends Emitter {
     connection.subscribe({ topic: "notes" }, (frame, first) => this.#notes(frame.notes, first));
   }
 
+  /** The state of the book of a venue's symbol; "" for one that the run does not have. */
+  stateOf(named) {
+    const key = keyOf(named);
+    return this.instruments.find((given) => keyOf(given) === key)?.state ?? "";
+  }
+
   /** The names of all views, as the engine tells them. */
   get views() {
     return (this.status?.engine.views ?? []).map(({ view }) => view);
@@ -68,13 +74,16 @@ export class Store extends Emitter {
     this.emit("book", book);
   }
 
-  /** The best reason why prices are not to be trusted now, or "" where they are. */
-  get doubt() {
+  /** Why nothing that is shown is of now, or "" while frames arrive. */
+  get notLive() {
     const { state, silence } = this.#connection;
     const seconds = `${(silence / 1000).toFixed(1)} s`;
-    if (state === "connecting") return "connecting";
-    if (state === "disconnected") return `disconnected ${seconds}`;
-    if (state === "stale") return `no frames for ${seconds}`;
+    return { live: "", connecting: "connecting", disconnected: `disconnected ${seconds}`, stale: `no frames for ${seconds}` }[state];
+  }
+
+  /** The best reason why prices are not to be trusted now, or "" where they are. */
+  get doubt() {
+    if (this.notLive) return this.notLive;
     if (this.problem) return this.problem;
     if (!this.book) return this.instruments.length ? "no instrument" : "no instruments yet";
     if (this.book.state !== "valid") return `${this.book.state}${this.book.reason ? `: ${this.book.reason}` : ""}`;

@@ -20,11 +20,14 @@ export class Strip {
   #engine = make("span.engine", { "data-testid": "engine-strip" });
   #menu = make("div.menu-body.right");
   #theme;
+  #panes;
+  #status = null;
 
   /** acts: layout, help() and reset(). */
   constructor(element, store, connection, { layout, panes, help }) {
     this.#store = store;
     this.#connection = connection;
+    this.#panes = panes;
     this.#theme = make("button.plain", { type: "button", onclick: () => this.nextTheme(), "data-testid": "theme" });
     const menu = make("details.menu", {}, make("summary", { title: "Show and hide panes" }, "Panes"), this.#menu);
     menu.addEventListener("toggle", () => menu.open && this.#fillMenu(layout, panes));
@@ -35,7 +38,10 @@ export class Strip {
     this.#showTheme();
     store.on("instruments", () => this.#showInstruments());
     store.on("select", () => this.#showInstruments());
-    store.on("status", (status) => this.#showStatus(status));
+    store.on("status", (status) => {
+      this.#status = status;
+      this.#showStatus();
+    });
     connection.on("state", () => this.#look());
     setInterval(() => this.#look(), LOOK);
     this.#look();
@@ -86,12 +92,17 @@ export class Strip {
     document.documentElement.dataset.connection = state;
     document.title = state === "live" || state === "connecting" ? `${this.#store.book?.symbol ?? ""} Orderbook`.trim() : `⚠ ${state} Orderbook`;
     if (state !== "live") this.#store.emit("book", this.#store.book);
+    for (const pane of this.#panes.values()) pane.mark(this.#store.notLive);
+    this.#showStatus();
   }
 
-  #showStatus({ feeds, engine }) {
+  #showStatus() {
+    if (!this.#status) return;
+    const { feeds, engine } = this.#status;
+    const was = this.#store.notLive ? "was " : "";
     if (this.#feeds.children.length !== feeds.length) this.#feeds.replaceChildren(...feeds.map(() => chip()));
-    feeds.forEach((feed, at) => fillChip(this.#feeds.children[at], feed));
-    setText(this.#engine, `${count(engine.events_per_second)} ev/s · fresh p99 ${duration(engine.to_views?.p99)} · ${bytes(engine.bytes)}`);
+    feeds.forEach((feed, at) => fillChip(this.#feeds.children[at], feed, was));
+    setText(this.#engine, `${was}${count(engine.events_per_second)} ev/s · fresh p99 ${duration(engine.to_views?.p99)} · ${bytes(engine.bytes)}`);
     this.#engine.title = `events a second; receipt to fresh views, 99th percentile; memory of all views; ${count(engine.events)} events, ${count(engine.queue)} wait`;
   }
 
@@ -112,10 +123,10 @@ function chip() {
   return make("div.feed", {}, make("span.badge"), make("span.feed-name"), make("span.feed-numbers"));
 }
 
-function fillChip(element, { name, state, reason, books, gaps, reconnects, latency, last_message_seconds: last }) {
+function fillChip(element, { name, state, reason, books, gaps, reconnects, latency, last_message_seconds: last }, was) {
   const [badge, label, numbers] = element.children;
-  setText(badge, state);
-  badge.className = `badge ${state === "valid" ? "good" : state === "ended" ? "" : "bad"}`;
+  setText(badge, `${was}${state}`);
+  badge.className = `badge ${was || state === "ended" ? "" : state === "valid" ? "good" : "bad"}`;
   setText(label, name);
   setText(numbers, `${gaps} ${gaps === 1 ? "gap" : "gaps"} · p99 ${duration(latency?.p99)}`);
   const quiet = last === null ? "nothing received yet" : `last message ${last.toFixed(1)} s ago`;

@@ -28,7 +28,7 @@ export class HeatPane extends Pane {
   #scene = null;
 
   constructor(store) {
-    super("heatmap", "Heat map");
+    super("heatmap", "Heat map", { live: false });
     this.#store = store;
     this.#canvas = new Canvas("Heat map of the book over time", "heatmap", () => this.changed());
     this.body.append(this.#canvas.box, this.#doubt.element);

@@ -29,7 +29,7 @@ export class LadderPane extends Pane {
   #wheel = 0;
 
   constructor(store) {
-    super("ladder", "Ladder");
+    super("ladder", "Ladder", { live: false });
     this.#store = store;
     this.#canvas = new Canvas("Price ladder", "ladder", () => this.changed());
     this.body.append(this.#canvas.box, this.#doubt.element);

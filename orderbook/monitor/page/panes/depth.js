@@ -17,7 +17,7 @@ export class DepthPane extends Pane {
   #reach = 60;
 
   constructor(store) {
-    super("depth", "Depth");
+    super("depth", "Depth", { live: false });
     this.#store = store;
     this.slim = true;
     this.#canvas = new Canvas("Depth chart", "depth", () => this.changed());

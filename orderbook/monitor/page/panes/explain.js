@@ -32,7 +32,7 @@ export class ExplainPane extends Pane {
     make("button.primary", { type: "button", onclick: () => this.#askCosts(), "data-testid": "costs-ask" }, "Measure"));
 
   constructor(store, connection) {
-    super("explain", "Explain");
+    super("explain", "Explain", { live: false });
     this.#store = store;
     this.#connection = connection;
     this.bar.append(this.#view);

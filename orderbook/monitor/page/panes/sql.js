@@ -20,7 +20,7 @@ export class SqlPane extends Pane {
 
   /** added: called with the name of a view that was added. */
   constructor(store, connection, added) {
-    super("sql", "SQL");
+    super("sql", "SQL", { live: false });
     store.on("status", () => {
       // Something that works here, as long as nothing was ever written.
       if (!this.#text.value && !this.#past.length && store.views.length && document.activeElement !== this.#text) {

@@ -6,7 +6,7 @@ import { Series } from "../core/series.js";
 import { Table } from "../core/table.js";
 
 const EVERY = 250;
-const POSITIONS = [["symbol", "text"], ["position", "decimal"], ["profit", "decimal"], ["mark", "decimal"], ["cash", "decimal"], ["venue", "text"], ["strategy", "text"]];
+const POSITIONS = [["symbol", "text"], ["position", "decimal"], ["profit", "decimal"], ["mark", "decimal"], ["cash", "decimal"], ["venue", "text"], ["strategy", "text"], ["book", "text"]];
 const ORDERS = [["order", "int"], ["side", "text"], ["price", "decimal"], ["left", "decimal"], ["ahead", "decimal"], ["strategy", "text"]];
 
 export class StrategiesPane extends Pane {
@@ -49,9 +49,9 @@ export class StrategiesPane extends Pane {
     if (!status) return;
     this.#at = now;
     const { strategies } = status;
-    const cards = strategies.map((strategy) => card(strategy));
+    const cards = strategies.map((strategy) => card(strategy, (row) => this.#store.stateOf(row)));
     this.#summary.replaceChildren(...(cards.length ? cards : [make("p.empty", {}, "This run has no strategies.")]));
-    this.#positions.set(POSITIONS, strategies.flatMap(({ name, positions }) => positions.map((row) => [row.symbol, row.position, row.profit, row.mark, row.cash, row.venue, name])), [0, 5, 6]);
+    this.#positions.set(POSITIONS, strategies.flatMap(({ name, positions }) => positions.map((row) => [row.symbol, row.position, row.profit, row.mark, row.cash, row.venue, name, this.#store.stateOf(row)])), [0, 5, 6]);
     const orders = (book?.orders ?? []).map(({ strategy, id, side, price, left, ahead }) => [
       id, side, price === null ? "market" : book.scale.price(price), book.scale.size(left), ahead === null || ahead === undefined ? null : book.scale.size(ahead), strategy,
     ]);
@@ -63,11 +63,12 @@ export class StrategiesPane extends Pane {
   }
 }
 
-function card({ name, callbacks, orders, fills, refused, failed, positions }) {
+function card({ name, callbacks, orders, fills, refused, failed, positions }, stateOf) {
   const profit = positions.reduce((sum, row) => sum + Number(row.profit ?? 0), 0);
   const number = (label, value) => make("span", {}, `${label} `, make("b", {}, value));
   const shown = `${profit > 0 ? "+" : profit < 0 ? "−" : ""}${Math.abs(profit).toFixed(2)}`;
   const element = make("div.card", {}, make("strong", {}, name), number("PnL", shown), number("callbacks", count(callbacks)), number("orders", count(orders)), number("fills", count(fills)), number("refused", count(refused)));
+  if (positions.some((row) => Number(row.position) && stateOf(row) !== "valid")) element.append(make("span.badge.bad", {}, "valued at a book that is not valid"));
   if (failed) {
     const problem = make("span.badge.bad");
     setText(problem, `failed: ${failed}`);
