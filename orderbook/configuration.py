@@ -16,13 +16,14 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BeforeValidator, Field, PlainValidator, PrivateAttr, ValidationError
 from pydantic_core import PydanticCustomError
 
+from engine.log.policy import SyncPolicy
 from orderbook.configuration_errors import explain, nearest, problem, suggestion
-from orderbook.durations import DURATION, nanoseconds
-from orderbook.errors import ConfigurationError
+from orderbook.durations import nanoseconds
+from orderbook.errors import ConfigurationError, UserError
 from orderbook.feed_options import FEEDS, CaptureFeed, Feed, FileFeed, TableFeed, feed_table
 from orderbook.monitor_options import MonitorOptions
 from orderbook.operation_options import LoggingOptions, MetricsOptions
-from orderbook.option_types import File, Filled, Real, Section, Text, matching
+from orderbook.option_types import Duration, File, Filled, Real, Section, Size, Text, matching, read_by
 from orderbook.processors import unavailable
 from orderbook.simulation_options import (
     RiskLimits,
@@ -31,7 +32,7 @@ from orderbook.simulation_options import (
     TradingOptions,
     VenueFees,
 )
-from orderbook.sizes import SIZE, size_of
+from orderbook.sizes import size_of
 from orderbook.spark_options import SparkOptions
 from orderbook.toml_document import KeyPath, TomlDocument, parse_toml, read_toml
 
@@ -69,16 +70,19 @@ class ViewOptions(Section):
     paths: Annotated[tuple[File, ...], Field(strict=False)] = ()
 
 
-_SYNC = r"batch|never|[1-9]\d{0,8}(us|ms|s)"
-# Of at most nine digits.
-_TIME = rf"(?!0*[1-9]\d{{9}}){DURATION}"
-_SIZE_OR_TIME = f"(?i:{SIZE})|{_TIME}"
+
+def _limits(rotate: str) -> tuple[float, float]:
+    """The bytes and seconds that a size or time says. Raises UserError."""
+    try:
+        return size_of(rotate), inf
+    except UserError:
+        return inf, nanoseconds(rotate) / 1e9
 
 
 class ClockOptions(Section):
-    """How often the clock that NOW() reads moves: an integer and a unit, such as "100ms"."""
+    """How often the clock that NOW() reads moves: a number and a unit, such as "100ms"."""
 
-    resolution: Annotated[str, matching(_TIME, 'a time such as "1s"')] = "1s"
+    resolution: Duration = "1s"
 
     @property
     def nanoseconds(self) -> int:
@@ -89,7 +93,7 @@ class ClockOptions(Section):
 class EpochOptions(Section):
     """How long an epoch is, of which committed versions are made."""
 
-    length: Annotated[str, matching(_TIME, 'a time such as "1s"')] = "1s"
+    length: Duration = "1s"
 
     @property
     def nanoseconds(self) -> int:
@@ -105,9 +109,11 @@ class LogOptions(Section):
     """
 
     folder: File | None = None
-    sync: Annotated[str, matching(_SYNC, '"batch", "never" or a time such as "100ms"')] = "batch"
-    segment: Annotated[str, matching(f"(?i:{SIZE})", 'a size such as "64 MB"')] = "64 MB"
-    checkpoint_interval: Annotated[str, matching(_TIME, 'a time such as "60s"')] = "60s"
+    sync: Annotated[
+        str, read_by(SyncPolicy.parse, '"batch", "never" or a time such as "100ms"')
+    ] = "batch"
+    segment: Size = "64 MB"
+    checkpoint_interval: Duration = "60s"
     keep: Annotated[int, Field(ge=1)] = 2
     keep_log: bool = False
 
@@ -121,16 +127,14 @@ class RecordOptions(Section):
     """Recordings of live feeds: their `folder` (None: none), and after what size or time files `rotate`."""
 
     folder: File | None = None
-    rotate: Annotated[str, matching(_SIZE_OR_TIME, 'a size or time such as "1 GB" or "1h"')] | None = None
+    rotate: Annotated[str, read_by(_limits, 'a size or time such as "1 GB" or "1h"')] | None = None
 
     @property
     def limits(self) -> tuple[float, float]:
         """The bytes and seconds of a file."""
         if self.rotate is None:
             return inf, inf
-        if re.fullmatch(_TIME, self.rotate):
-            return inf, nanoseconds(self.rotate) / 1e9
-        return size_of(self.rotate), inf
+        return _limits(self.rotate)
 
 
 class EngineOptions(Section):
@@ -149,7 +153,7 @@ class EngineOptions(Section):
     statistics: File | None = None
     when_behind: Literal["block", "conflate"] = "block"
     materialize: Literal["none", "first", "full"] = "full"
-    memory_budget: Annotated[str, matching(f"(?i:{SIZE})", 'a size such as "512 MB"')] | None = None
+    memory_budget: Size | None = None
 
 
 class Configuration(Section):

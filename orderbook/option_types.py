@@ -1,12 +1,17 @@
 """What the tables of a configuration have in common: strict, frozen, and the types of their values."""
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, LiteralString
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
+
+from orderbook.durations import nanoseconds
+from orderbook.errors import UserError
+from orderbook.sizes import size_of
 
 
 def matching(pattern: str, expected: LiteralString) -> AfterValidator:
@@ -15,6 +20,19 @@ def matching(pattern: str, expected: LiteralString) -> AfterValidator:
     def check(text: str) -> str:
         if re.fullmatch(pattern, text) is None:
             raise PydanticCustomError("pattern", expected)
+        return text
+
+    return AfterValidator(check)
+
+
+def read_by(reader: Callable[[str], object], expected: LiteralString) -> AfterValidator:
+    """Refuses a text that the reader does with UserError, naming what is expected."""
+
+    def check(text: str) -> str:
+        try:
+            reader(text)
+        except UserError:
+            raise PydanticCustomError("pattern", expected) from None
         return text
 
     return AfterValidator(check)
@@ -37,6 +55,8 @@ Text = Annotated[str, Field(min_length=1)]
 Filled = AfterValidator(_filled)
 Products = Annotated[tuple[Text, ...], Field(strict=False), Filled]
 File = Annotated[Path, Field(strict=False)]
+Duration = Annotated[str, read_by(nanoseconds, 'a time such as "1s" or "2.5ms"')]
+Size = Annotated[str, read_by(size_of, 'a size such as "512 MB" or "1.5 GB"')]
 
 
 class Section(BaseModel):

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
-from orderbook.durations import DURATION, nanoseconds
-from orderbook.option_types import Real, Section, matching
+from orderbook.durations import delay
+from orderbook.errors import UserError
+from orderbook.option_types import Duration, Real, Section
 
-_DELAY = rf"0(ns|us|ms|s|m|h)?|{DURATION}"
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d"
 SESSION = rf"(?:({'|'.join(DAYS)})(?:-({'|'.join(DAYS)}))? )?({_CLOCK})-({_CLOCK}|24:00)"
@@ -22,11 +22,6 @@ def _exact(value: Any) -> Any:
     return Decimal(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def delay(text: str) -> int:
-    """The ns of a delay, which may be 0."""
-    return 0 if re.fullmatch(r"0(ns|us|ms|s|m|h)?", text) else nanoseconds(text)
-
-
 Exact = Annotated[Decimal, BeforeValidator(_exact), Field(allow_inf_nan=False)]
 Positive = Annotated[Decimal, BeforeValidator(_exact), Field(gt=0, allow_inf_nan=False)]
 
@@ -34,7 +29,7 @@ Positive = Annotated[Decimal, BeforeValidator(_exact), Field(gt=0, allow_inf_nan
 class LognormalDelay(Section):
     """Delays whose logarithms are normal: `median`, and the standard deviation `sigma` of the logarithm."""
 
-    median: Annotated[str, matching(DURATION, 'a time such as "5ms"')]
+    median: Duration
     sigma: Annotated[Real, Field(ge=0, le=10)]
 
 
@@ -50,7 +45,10 @@ def _latency(value: Any) -> "Latency":
 
 
 def _is_delay(value: Any) -> bool:
-    return isinstance(value, str) and re.fullmatch(_DELAY, value) is not None
+    try:
+        return isinstance(value, str) and delay(value) >= 0
+    except UserError:
+        return False
 
 
 Latency = str | tuple[str, ...] | LognormalDelay

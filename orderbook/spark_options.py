@@ -6,8 +6,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from orderbook.option_types import File, Section, Text, matching
-from orderbook.sizes import SIZE
+from orderbook.option_types import File, Section, Size, Text, matching
 
 _MASTER = r"local(\[.*\])?|local-cluster\[.*\]|(spark|sc|k8s)://.+|yarn"
 
@@ -50,7 +49,7 @@ class SparkOptions(Section):
     master: Annotated[
         str, matching(_MASTER, '"local[N]", "local-cluster[…]", "spark://…", "yarn", "k8s://…" or "sc://…"')
     ] = "local[*]"
-    memory: Annotated[str, matching(f"(?i:{SIZE})", 'a size such as "2 GB"')] = "2 GB"
+    memory: Size = "2 GB"
     folder: File | None = None
     log: File | None = None
     java: File | None = None

@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +24,7 @@ from orderbook.commands.common import configured
 from orderbook.commands.sweep import Choice, choice, combinations
 from orderbook.configuration import Configuration
 from orderbook.display import progress_bar, working
-from orderbook.durations import DURATION, nanoseconds
+from orderbook.durations import nanoseconds
 from orderbook.errors import SourceError, UserError
 from orderbook.jobs import open_job
 from orderbook.report import write_report
@@ -185,9 +184,12 @@ def parsed_granularity(text: str) -> Granularity:
     if text in ("event", "message", "end"):
         return Granularity(text)  # type: ignore[arg-type]
     kind, _, length = text.partition(":")
-    if kind != "interval" or re.fullmatch(DURATION, length) is None:
-        raise UserError(f"--granularity {text}: give event, message, end, or a length as in interval:1s")
-    return Granularity("interval", nanoseconds(length))
+    try:
+        if kind == "interval":
+            return Granularity("interval", nanoseconds(length))
+    except UserError:
+        pass
+    raise UserError(f"--granularity {text}: give event, message, end, or a length as in interval:1s")
 
 
 def parsed_cut_time(text: str) -> int | Literal["auto", "never"]:

@@ -1,6 +1,5 @@
 """`orderbook blocks` and `orderbook stream`: block logs, and views over them on Spark."""
 
-import re
 import signal
 import threading
 import time
@@ -12,7 +11,7 @@ from orderbook.backtest.sources import source_specs
 from orderbook.commands.backtest import parsed_granularity, settings_of
 from orderbook.commands.common import configured
 from orderbook.display import progress_bar, working
-from orderbook.durations import DURATION, nanoseconds
+from orderbook.durations import nanoseconds
 from orderbook.errors import UserError
 from orderbook.jobs import open_job
 from orderbook.problems import Problems
@@ -129,9 +128,10 @@ def run_stream(
 
 def parsed_length(option: str, text: str) -> int:
     """A length such as 1s in ns. Raises UserError."""
-    if re.fullmatch(DURATION, text) is None:
-        raise UserError(f"{option} {text}: give a length, as in 1s")
-    return nanoseconds(text)
+    try:
+        return nanoseconds(text)
+    except UserError:
+        raise UserError(f"{option} {text}: give a length, as in 1s") from None
 
 
 def summary(folder: Path, seconds: float) -> str:

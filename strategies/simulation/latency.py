@@ -9,7 +9,8 @@ from collections.abc import Callable
 from hashlib import blake2b
 from statistics import NormalDist
 
-from orderbook.simulation_options import Latency, LognormalDelay, delay
+from orderbook.durations import delay
+from orderbook.simulation_options import Latency, LognormalDelay
 
 _NORMAL = NormalDist()
 
