@@ -1,5 +1,10 @@
 """Sweeps: every combination trades as in a backtest of its own, in any number of tasks."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -150,5 +155,70 @@ def test_the_command_sweeps_strategies_and_views(
     assert rows[2][4] == pytest.approx(2 * rows[0][4]) and rows[0][3] > 0
     assert status_of([*base, "--set", "limt=1,2"]) == 2
     assert "did you mean 'limit'" in capsys.readouterr().err
-    assert status_of([*base, "--view", "wide", "--set", "limit=1,2"]) == 2
-    assert "leave --view out" in capsys.readouterr().err
+    assert status_of([*base, "--view", "wide", "--set", "k=1,2"]) == 2
+    assert "--set k: wide would have a history for each value; leave --view out" in capsys.readouterr().err
+    assert status_of(["backtest", str(flow), "--config", "c.toml", "--view", "wide", "--set", "k=1,2"]) == 2
+    assert "--set with several values compares strategies; name a --strategy" in capsys.readouterr().err
+    # Views whose parameters all combinations have in common have one history.
+    assert status_of([*base[:-1], "alone", "--view", "wide", "--set", "limit=2500"]) == 0
+    assert status_of([*base, "--view", "wide", "--set", "limit=2500,3000"]) == 0
+    assert "2 combinations of parameters in 1 task" in capsys.readouterr().out
+    assert open_job("job").history("wide").rows() == open_job("alone").history("wide").rows() != []
+    assert len(open_job("job").table("combinations")) == 2
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there, and no zombie that nobody has asked for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_sweep_that_is_stopped_leaves_nothing(flow: Path, tmp_path: Path, sent: signal.Signals) -> None:
+    (tmp_path / "waiting_here.py").write_text(
+        "import os, time\n"
+        "from strategies import Strategy\n"
+        "class Waits(Strategy):\n"
+        "    defaults = {'n': 1}\n"
+        "    def on_start(self):\n"
+        "        print('process', os.getpid(), flush=True)\n"
+        "        time.sleep(600)\n"
+    )
+    program = (
+        "from orderbook.commands import backtest\n"
+        "from orderbook.backtest.processes import ProcessExecutor\n"
+        "from orderbook.command_line import main\n"
+        "backtest._LITTLE = 0\n"
+        "backtest.ProcessExecutor = lambda: ProcessExecutor(2)\n"
+        f"main(['backtest', {str(flow)!r}, '--config', 'c.toml', '--strategy', 'waiting_here:Waits', "
+        "'--out', 'job', '--set', 'n=1,2'])\n"
+    )
+    (tmp_path / "c.toml").write_text('run = { backend = "interpreter" }\n')
+    # A group of its own, which gets the signal as from a terminal; a kill is of the one process.
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", program], cwd=tmp_path, text=True, start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    workers: list[int] = []
+    for line in process.stdout:
+        if line.startswith("process "):
+            workers.append(int(line.split()[1]))
+        if len(workers) == 2:
+            break
+    if sent is signal.SIGINT:
+        os.killpg(process.pid, sent)
+    else:
+        process.send_signal(sent)
+    _, errors = process.communicate(timeout=20)
+    assert "leaked" not in errors and "Traceback" not in errors, errors
+    if sent is not signal.SIGKILL:
+        assert process.returncode == 1 and "interrupted" in errors
+        assert open_job(tmp_path / "job").manifest.status == "failed"
+    deadline = time.monotonic() + 60
+    while left := [pid for pid in workers if runs(pid)]:
+        assert time.monotonic() < deadline, f"still there: {left}"
+        time.sleep(0.05)

@@ -44,7 +44,7 @@ def planned(
     places = tuple(range(len(strategies)))
     levels = tuple(sorted({level for level in layout.levels.values() if level}))
     if settings.combinations:
-        return _swept(settings, everything, instruments)
+        return _swept(layout, everything, instruments)
     sizes = [_size(layout, stage) for stage in layout.distribution.stages]
     if settings.partitions == 1:
         one = ReadTask(ALL, 0, everything, instruments, layout.local, places, _sent(layout), clock=True)
@@ -80,16 +80,20 @@ def planned(
 
 
 def _swept(
-    settings: JobSettings, sources: tuple[tuple[int, SourceSpec], ...], instruments: tuple[Instrument, ...]
+    layout: Layout, sources: tuple[tuple[int, SourceSpec], ...], instruments: tuple[Instrument, ...]
 ) -> Plan:
-    """Tasks that each read everything for some combinations of a sweep; the first writes the market."""
-    tasks = tuple(
+    """Tasks that each read everything for some combinations of a sweep, of which the first writes the market;
+    and one for the history of views, which all combinations have in common."""
+    settings = layout.settings
+    tasks = [
         ReadTask(STRATEGIES, number, sources, instruments, (), (), frozenset(), places, number == 0)
         for number, places in enumerate(groups(settings.combinations, settings.workers))
-    )
+    ]
     count = len(settings.combinations)
     note = f"{count} combinations of parameters in {len(tasks)} task{'' if len(tasks) == 1 else 's'}"
-    return Plan(tasks, (), len(tasks), (note,))
+    if settings.views:
+        tasks.append(ReadTask(ALL, 0, sources, instruments, layout.local, (), frozenset(), clock=True))
+    return Plan(tuple(tasks), (), len(tasks), (note,))
 
 
 def _size(layout: Layout, stage: Stage) -> int:

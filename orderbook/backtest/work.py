@@ -150,9 +150,10 @@ def compile_stages(settings: JobSettings) -> None:
 def compile_common(settings: JobSettings, tasks: Iterable[ReadTask]) -> None:
     """Compile what several tasks of a sweep run, once for all, into the folder of compiled programs."""
     programs = {one.program.hash: one.program for one in settings.combinations}
-    runs = Counter(settings.combinations[task.combinations[0]].program.hash for task in tasks)
+    own = [task for task in tasks if task.combinations]
+    runs = Counter(settings.combinations[task.combinations[0]].program.hash for task in own)
     for program in (programs[name] for name, count in runs.items() if count > 1):
-        instruments = next(task.instruments for task in tasks)
+        instruments = own[0].instruments
         Pipeline(GatedEngine(program.compiled(), settings.backend), Instruments(instruments)).warm_up()
         Concerns(Instruments(instruments)).warm_up()
 

@@ -20,7 +20,7 @@ from orderbook.backtest.processes import ProcessExecutor
 from orderbook.backtest.run import Outcome, backtest
 from orderbook.backtest.sources import SourceSpec, source_specs
 from orderbook.backtest.tasks import READERS, JobSettings
-from orderbook.commands.common import configured
+from orderbook.commands.common import configured, terminable
 from orderbook.commands.sweep import Choice, choice, combinations
 from orderbook.configuration import Configuration
 from orderbook.display import progress_bar, working
@@ -70,24 +70,21 @@ def run_backtest(
 
     chosen = choice(configuration_with, sets)
     configuration, swept = chosen.configuration, bool(chosen.values)
-    if swept and configuration.run.views:
-        raise UserError(
-            "--set with several values is for strategies alone; leave --view out, and name a --strategy"
-        )
     folder = out or Path("backtests") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     with working("looking at the sources"):
         specs = source_specs(sources)
     if swept and engine == "numba":
         executor: Executor = _sweep_executor(chosen, specs)
-        settings = _sweep_settings(chosen, folder, executor.cores)
+        settings = _sweep_settings(chosen, folder, looks, executor.cores)
     elif swept:
         executor, count = _executor(engine, configuration, partitions)
-        settings = _sweep_settings(chosen, folder, max(count, executor.cores))
+        settings = _sweep_settings(chosen, folder, looks, max(count, executor.cores))
     else:
         executor, count = _executor(engine, configuration, partitions)
         settings = replace(settings_of(configuration, folder, looks, count, key), cut_time=cut)
     start = time.monotonic()
-    outcome = _backtested(settings, specs, executor, engine)
+    with terminable():
+        outcome = _backtested(settings, specs, executor, engine)
     _report(folder, outcome, time.monotonic() - start)
     for line in outcome.errors:
         raise SourceError(line)
@@ -151,11 +148,11 @@ def settings_of(
     )
 
 
-def _sweep_settings(chosen: Choice, folder: Path, workers: int) -> JobSettings:
-    found, assembly = combinations(chosen)
+def _sweep_settings(chosen: Choice, folder: Path, looks: Granularity, workers: int) -> JobSettings:
+    found, shown = combinations(chosen)
     configuration = chosen.configuration
     return JobSettings(
-        JobProgram.of(assembly.program), str(folder.resolve()), (), Granularity("end"), (), None, 1,
+        JobProgram.of(shown.program), str(folder.resolve()), shown.views, looks, (), None, 1,
         configuration.run.backend, configuration.clock.nanoseconds, trading=configuration.trading,
         combinations=found, workers=workers,
     )  # fmt: skip

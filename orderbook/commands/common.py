@@ -1,6 +1,7 @@
 """What `run` and `replay` share: their options, and the engine they start."""
 
 import gc
+import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -80,6 +81,16 @@ def warm_up(pipeline: Pipeline) -> None:
     """Compile what an event runs through; after the last subscription."""
     with working("compiling triggers"):
         pipeline.warm_up()
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """A request to terminate ends what is done as Ctrl-C does: in order. For the main thread."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -104,11 +104,23 @@ def choice(configured: Configured, texts: Sequence[str]) -> Choice:
 
 
 def combinations(choice: Choice) -> tuple[tuple[Combination, ...], Assembly]:
-    """Every combination of values, in order, the last name's fastest; and what the first is made of.
+    """Every combination of values, in order, the last name's fastest; and the views that are shown, which all
+    have in common.
 
-    Views are compiled once for all values of theirs.
+    Views are compiled once for all values of theirs. Raises UserError where there is no strategy, or a view
+    that is shown has a parameter of several values.
     """
     values, keys = choice.values, choice.keys
+    if not choice.configuration.run.strategies:
+        raise UserError("--set with several values compares strategies; name a --strategy")
+    shown = assemble(choice.configuration.with_run(strategies=()))
+    parameters = parameters_of(view.sql for view in shown.program.catalog.views)
+    for name in values:
+        if f"parameters.{name}" in keys[name] and name in parameters and shown.views:
+            raise UserError(
+                f"--set {name}: {', '.join(shown.views)} would have a history for each value; "
+                "leave --view out, or give one value"
+            )
     assembled: dict[tuple[Any, ...], Assembly] = {}
     of_views = [name for name in values if keys[name][0].startswith("parameters.")]
     found = []
@@ -122,4 +134,4 @@ def combinations(choice: Choice) -> tuple[tuple[Combination, ...], Assembly]:
         names = configuration.run.strategies
         strategies = tuple((name, dict(configuration.strategy_parameters(name))) for name in names)
         found.append(Combination(number, by_name, strategies, JobProgram.of(assembled[seen].program)))
-    return tuple(found), next(iter(assembled.values()))
+    return tuple(found), shown
