@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -14,6 +14,7 @@ from feeds.capture import open_capture
 from feeds.change_stream import Change, ChangeStreamSource
 from feeds.database import TableSource, table_options
 from feeds.databento import DatabentoSource, is_dbn
+from feeds.exchanges.registry import EXCHANGES
 from feeds.itch import ItchSource
 from feeds.itch_directory import is_itch
 from feeds.lobster import LobsterSource
@@ -22,6 +23,7 @@ from feeds.places import Place, files_at, is_glob, is_url, place
 from feeds.source_options import joined, parted, split_options
 from feeds.tardis import open_tardis
 from feeds.view_events import open_view_events
+from orderbook.configuration_errors import nearest
 from orderbook.errors import SourceError
 from orderbook.instruments import Instruments
 from orderbook.problems import Problems
@@ -91,11 +93,30 @@ def _kind_given(text: str) -> tuple[str, str]:
         return "", text
     if kind in _KINDS:
         return kind, path
-    if re.fullmatch(r"[a-z][a-z0-9_-]+", kind) and not Path(text).exists():
+    if _LIKE_KIND.fullmatch(kind) and not Path(text).exists():
+        if kind in EXCHANGES:
+            raise SourceError(f"{text}: {kind} is an exchange; follow it with `orderbook run --feed {text}`")
+        near = nearest(kind.lower(), [*_KINDS, *EXCHANGES])
+        hint = f"did you mean {near!r}? " if near else ""
         raise SourceError(
-            f"{text}: no kind of file source is called {kind!r}; use {_KNOWN} before the colon"
+            f"{text}: no kind of file source is called {kind!r}; {hint}use {_KNOWN} before the colon"
         )
     return "", text
+
+
+def unknown_kind(text: str, others: Collection[str]) -> str | None:
+    """What is wrong with KIND:REST that is neither a source nor of the `others`; None where nothing is."""
+    kind, colon, _ = text.partition(":")
+    if not colon or is_url(text) or kind in _KINDS or kind in others:
+        return None
+    if not _LIKE_KIND.fullmatch(kind) or Path(text).exists():
+        return None
+    near = nearest(kind.lower(), [*_KINDS, *others])
+    hint = f"did you mean {near!r}? " if near else ""
+    return (
+        f"no exchange and no kind of file is called {kind!r}; {hint}"
+        f"exchanges and others are {', '.join(others)}; kinds of files {_KNOWN}"
+    )
 
 
 def _place(text: str) -> Place:
@@ -202,5 +223,7 @@ _KINDS: dict[str, Callable[[str], EventSource | ChangeSource]] = {
     "table": lambda text: TableSource(table_options(text)),
 }
 _KNOWN = ", ".join(_KINDS)
+# Not the drive of a path.
+_LIKE_KIND = re.compile(r"[A-Za-z][A-Za-z0-9_-]+")
 # Kinds of which one file is one source.
 _BY_FILE = ("lobster", "binance", "changes", "itch", "dbn")

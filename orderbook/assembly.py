@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +11,9 @@ from sqlglot import exp
 
 from orderbook.configuration import Configuration, packaged_views
 from orderbook.dictionary import Dictionary
-from orderbook.errors import ConfigurationError, SourceError
+from orderbook.errors import ConfigurationError, SourceError, UserError
 from strategies.definition import StrategyDefinition, load_strategy
-from strategies.strategy import watches_of
+from strategies.strategy import parameters_named
 from views.compiler.binding.declaration_grammar import CreateRelation, CreateView
 from views.compiler.binding.dialect import parse
 from views.compiler.program import CompiledProgram, compile_views
@@ -36,9 +37,13 @@ def assemble(configuration: Configuration) -> Assembly:
     line and column.
     """
     use_cache(configuration)
-    strategies = tuple(
-        load_strategy(name, configuration.strategy_parameters(name)) for name in configuration.run.strategies
-    )
+    strategies = tuple(_strategy(configuration, name) for name in configuration.run.strategies)
+    others: list[tuple[str, StrategyDefinition]] = []
+    for name in configuration.other_strategies:
+        with suppress(ConfigurationError):
+            others.append((name, load_strategy(name)))
+    for name, other in others:
+        configuration.check_strategy_parameters(name, other.refusal_of)
     declared = {file: declared_views(file) for file in map(configuration.view_file, configuration.run.views)}
     shown = tuple(
         dict.fromkeys(name for file, names in declared.items() for name in shown_views(file, names))
@@ -50,10 +55,28 @@ def assemble(configuration: Configuration) -> Assembly:
                 declared[file] = declared_views(file)
     files = with_read(configuration, declared)
     program = compile_views(files, configuration.parameters, Dictionary(), configuration.engine.materialize)
-    conditions = [watch.when for s in strategies for watch in watches_of(s.kind) if watch.when]
-    texts = [*(view.sql for view in program.catalog.views), *(f"SELECT {c}" for c in conditions)]
-    configuration.check_parameters(parameters_of(texts))
+    used = parameters_of(view.sql for view in program.catalog.views)
+    used.update(*(parameters_named(strategy.kind) for strategy in strategies))
+    configuration.check_parameters(used, lambda: _parameters_elsewhere(configuration))
     return Assembly(configuration, tuple(files), program, shown, strategies)
+
+
+def _strategy(configuration: Configuration, name: str) -> StrategyDefinition:
+    configuration.check_strategy_parameters(name, load_strategy(name).refusal_of)
+    return load_strategy(name, configuration.strategy_parameters(name))
+
+
+def _parameters_elsewhere(configuration: Configuration) -> set[str]:
+    """The parameters of all views and strategies that a run of this configuration could have."""
+    found: set[str] = set()
+    files = [configuration.view_file(name) for name in configuration.views_of_file]
+    for file in dict.fromkeys([*files, *view_files(configuration)]):
+        with suppress(UserError):
+            found |= _parameters_in(_trees(file))
+    for name in configuration.other_strategies:
+        with suppress(ConfigurationError):
+            found |= parameters_named(load_strategy(name).kind)
+    return found
 
 
 def use_cache(configuration: Configuration) -> None:
@@ -64,7 +87,10 @@ def use_cache(configuration: Configuration) -> None:
 
 def parameters_of(texts: Iterable[str]) -> set[str]:
     """The names that SQL texts write as :name."""
-    trees = (statement.tree for sql in texts for statement in parse(None, sql))
+    return _parameters_in(statement.tree for sql in texts for statement in parse(None, sql))
+
+
+def _parameters_in(trees: Iterable[exp.Expr]) -> set[str]:
     return {str(node.this) for tree in trees for node in tree.find_all(exp.Placeholder)}
 
 
@@ -121,18 +147,6 @@ def view_files(configuration: Configuration) -> list[Path]:
 def shown_views(file: Path, declared: Sequence[str]) -> Sequence[str]:
     """The views that a file is there for: the one named as the file, else all it declares."""
     return [_name(file)] if _name(file) in declared else declared
-
-
-def leave_out_strategies(configuration: Configuration) -> Configuration:
-    """The configuration without the strategies that look at views which `run.views` do not have."""
-    files = map(configuration.view_file, configuration.run.views)
-    there = {name for file in files for name in declared_views(file)}
-    kept = [
-        name
-        for name in configuration.run.strategies
-        if there.issuperset(load_strategy(name).views)
-    ]
-    return configuration.with_run(strategies=tuple(kept))
 
 
 def _name(file: Path) -> str:

@@ -5,7 +5,7 @@ other file is laid over it. Nothing here opens a feed or compiles a view.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from functools import cache, reduce
 from importlib import resources
@@ -181,6 +181,8 @@ class Configuration(Section):
     spark: SparkOptions
     _document: TomlDocument = PrivateAttr()
     _overridden: frozenset[KeyPath] = PrivateAttr(frozenset())
+    # As the file says it, without what the command line says.
+    _run_of_file: RunOptions = PrivateAttr()
 
     @property
     def trading(self) -> TradingOptions:
@@ -229,18 +231,48 @@ class Configuration(Section):
         if core is not None and (why := unavailable(core)) is not None:
             raise self._error(("run", "core"), why)
 
-    def check_parameters(self, used: Collection[str]) -> None:
-        """Refuse misspelt SQL parameters, given the names that the compiled program uses.
+    def check_parameters(
+        self, used: Collection[str], elsewhere: Callable[[], Collection[str]] | None = None
+    ) -> None:
+        """Refuse misspelt SQL parameters, given the names that the run uses, and what gives those of all
+        other views that it could have.
 
         A parameter is misspelt when nothing uses it and it resembles one that is used and that the
-        file does not set. Raises ConfigurationError.
+        file does not set, or when nothing else has it either. Raises ConfigurationError.
         """
         own = [name for name in self.parameters if self._document.contains(("parameters", name))]
         unset = set(used).difference(own)
         for name in own:
-            near = nearest(name, unset)
-            if name not in used and near:
-                raise self._error(("parameters", name), f"nothing uses it; did you mean {near!r}?")
+            if name in used:
+                continue
+            path: KeyPath = ("parameters", name)
+            if near := nearest(name, unset):
+                raise self._error(path, f"nothing uses it; did you mean {near!r}?")
+            if elsewhere is not None and name not in _default().values["parameters"]:
+                known = {*used, *elsewhere()}
+                if name not in known:
+                    raise self._error(path, f"nothing uses it; {suggestion(name, known)}")
+
+    def check_strategy_parameters(self, strategy: str, refusal_of: Callable[[str], str | None]) -> None:
+        """Refuse the keys of a strategy's table that `refusal_of` gives a reason for. Raises
+        ConfigurationError with a line for each."""
+        table = strategy_table(strategy)
+        found = [(name, refusal_of(name)) for name in self.strategies.get(table, {})]
+        errors = [str(self._error(("strategies", table, name), why)) for name, why in found if why]
+        if errors:
+            raise ConfigurationError("\n".join(errors))
+
+    @property
+    def other_strategies(self) -> tuple[str, ...]:
+        """Strategies that are not run and have a table, of the file and of the default configuration."""
+        named = (*self._run_of_file.strategies, *_default().values["run"]["strategies"])
+        run = set(map(strategy_table, self.run.strategies))
+        return tuple(n for n in dict.fromkeys(named) if strategy_table(n) in {*self.strategies} - run)
+
+    @property
+    def views_of_file(self) -> tuple[str, ...]:
+        """The views that the file names, whatever the command line does."""
+        return self._run_of_file.views
 
     def _error(self, path: KeyPath, message: str) -> ConfigurationError:
         overridden = any(path[: len(key)] == key for key in self._overridden)
@@ -262,26 +294,33 @@ def load_configuration(
 ) -> Configuration:
     """Lay `path` over the default configuration, and `overrides` (dotted keys to values) over both.
 
-    None is the default alone. Relative paths of the file are made relative to its folder, those of
-    overrides stay as they are. Raises ConfigurationError: one line for each mistake, in the file's
-    order, with file, line and dotted key, or with line and column where the file is not TOML.
+    None is the default alone. Views and strategies of the default run belong together: where the file or an
+    override names views, or strategies that are to run, only what is named runs. Relative paths of the file
+    are made relative to its folder, those of overrides stay as they are. Raises ConfigurationError: one line
+    for each mistake, in the file's order, with file, line and dotted key, or with line and column where the
+    file is not TOML.
     """
     default = _default()
     document = default if path is None else read_toml(path)
-    configuration = _validated(_laid_over(default.values, document.values), document)
+    own = {} if path is None else document.values
+    configuration = _validated(_laid_over(_asked_for(default.values, own), own), document)
     named = cast(Sequence[str], (overrides or {}).get("run.strategies", ()))
     _check_strategy_tables(configuration, document, default, named)
     if path is not None:
         configuration = _anchored(configuration, path.parent)
-    configuration._document = document
+    configuration._document, configuration._run_of_file = document, configuration.run
     if not overrides:
         return configuration
+    run = {key.removeprefix("run."): value for key, value in overrides.items() if key.startswith("run.")}
     values = configuration.model_dump()
+    if not _names_what_runs(own):
+        values = _asked_for(values, {"run": run})
     keys = {tuple(dotted.split(".")): value for dotted, value in overrides.items()}
     for key, value in keys.items():
         values = _laid_over(values, reduce(lambda inner, part: {part: inner}, reversed(key), value))
     overridden = _validated(values, None)
     overridden._document, overridden._overridden = document, frozenset(keys)
+    overridden._run_of_file = configuration.run
     return overridden
 
 
@@ -289,6 +328,19 @@ def load_configuration(
 def _default() -> TomlDocument:
     text = resources.files("orderbook").joinpath("default.toml").read_text("utf-8")
     return parse_toml(text, "default configuration")
+
+
+def _names_what_runs(values: Mapping[str, Any]) -> bool:
+    """Whether a configuration names views, or strategies that are to run."""
+    run = values.get("run")
+    return isinstance(run, Mapping) and ("views" in run or bool(run.get("strategies")))
+
+
+def _asked_for(base: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The base, whose views and strategies belong together: without both where `over` names any."""
+    if not _names_what_runs(over):
+        return base
+    return {**base, "run": {**base["run"], "views": [], "strategies": []}}
 
 
 def _laid_over(base: Any, over: Any) -> Any:

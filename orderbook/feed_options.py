@@ -4,9 +4,11 @@ from dataclasses import asdict
 from typing import Annotated, Literal
 
 from pydantic import Field
+from pydantic_core import PydanticCustomError
 
 from feeds.database import TableOptions, table_options
 from feeds.exchanges.registry import EXCHANGES
+from feeds.source import unknown_kind
 from feeds.source_options import split_options
 from orderbook.errors import UserError
 from orderbook.option_types import File, Products, Real, Section, Text, matching
@@ -114,6 +116,8 @@ def feed_table(value: object) -> object:
         return _capture_table(rest)
     if kind == "table" and colon:
         return {"kind": kind, **asdict(table_options(rest))}
+    if (why := unknown_kind(value, FEEDS)) is not None:
+        raise PydanticCustomError("feed", "{why}", {"why": why})
     if colon:
         return {"kind": "file", "format": kind, "path": rest}
     return {"kind": "file", "path": value}

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 
-from strategies.strategy import Parameter
+Parameter = Decimal | int | float | str | bool
 
 # A quoted text or name, or a parameter that does not follow another colon or a word.
 _PARAMETER = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|(?<![:\w]):(?P<name>[A-Za-z_]\w*)""")
@@ -18,6 +18,11 @@ def with_parameters(condition: str, parameters: Mapping[str, Parameter]) -> str:
         return match[0] if name is None or name not in parameters else _literal(parameters[name])
 
     return _PARAMETER.sub(literal, condition)
+
+
+def parameter_names(condition: str) -> set[str]:
+    """The parameters that a condition names."""
+    return {match["name"] for match in _PARAMETER.finditer(condition) if match["name"] is not None}
 
 
 def _literal(value: Parameter) -> str:

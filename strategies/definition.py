@@ -5,6 +5,7 @@ import pkgutil
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import get_args
@@ -12,7 +13,7 @@ from typing import get_args
 from orderbook.configuration_errors import suggestion
 from orderbook.errors import ConfigurationError
 from strategies.orders import FILL_COLUMNS, ORDER_COLUMNS
-from strategies.strategy import Parameter, PartitionBy, Strategy, watches_of
+from strategies.strategy import Parameter, PartitionBy, Strategy, parameters_named, watches_of
 from views.compiler.program import CompiledProgram
 
 _PACKAGE = __name__.partition(".")[0]
@@ -41,6 +42,13 @@ class StrategyDefinition:
             raise ConfigurationError(f"{self.name}: partition_by = {column!r}; give {known}, or None")
         return column
 
+    def refusal_of(self, parameter: str) -> str | None:
+        """Why the class has no parameter of this name; None where it has."""
+        named = parameters_named(self.kind)
+        if parameter in named or any(fnmatchcase(parameter, one) for one in self.kind.accepts):
+            return None
+        return f"{self.kind.__name__} has no such parameter; {suggestion(parameter, named)}"
+
     @property
     def views(self) -> tuple[str, ...]:
         """The views that the class watches or reads. Raises ConfigurationError where `reads` names none."""
@@ -53,16 +61,24 @@ class StrategyDefinition:
 def load_strategy(text: str, parameters: Mapping[str, Parameter] | None = None) -> StrategyDefinition:
     """The strategy `MODULE:CLASS`, its module found as Python finds it or in the working folder.
 
-    Raises ConfigurationError where there is no such module or class, the module raises, or the class is
-    not a Strategy, naming the nearest there is.
+    Raises ConfigurationError where there is no such module or class, the module raises, the class is not a
+    Strategy, or has no such parameter, naming the nearest there is.
     """
+    definition = StrategyDefinition(_kind(text), MappingProxyType(dict(parameters or {})))
+    for name in definition.parameters:
+        if (why := definition.refusal_of(name)) is not None:
+            raise ConfigurationError(f"strategy {text!r}: {name}: {why}")
+    return definition
+
+
+def _kind(text: str) -> type[Strategy]:
     module_name, colon, class_name = text.partition(":")
     if not (module_name and colon and class_name):
         raise ConfigurationError(f"strategy {text!r}: expected MODULE:CLASS, such as strategies.sobi:Sobi")
     module = _module(text, module_name)
     found = getattr(module, class_name, None)
     if isinstance(found, type) and issubclass(found, Strategy) and found is not Strategy:
-        return StrategyDefinition(found, MappingProxyType(dict(parameters or {})))
+        return found
     near = suggestion(class_name, _strategies(module))
     if found is not None:
         raise ConfigurationError(

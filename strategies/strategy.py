@@ -4,17 +4,18 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from types import CodeType, FunctionType
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from engine.live_view import Key, ViewRow
 from engine.subscriptions import Fire, Granularity
 from orderbook.durations import nanoseconds
 from orderbook.instruments import Instrument
+from strategies.conditions import Parameter, parameter_names
 from strategies.market_news import BookStateChange, Trade
 from strategies.orders import Fill, Order, OrderSide
 from strategies.simulation.client import Number, TimeInForce
 
-Parameter = Decimal | int | float | str | bool
 PartitionBy = Literal["symbol", "venue"]
 Method = TypeVar("Method", bound=Callable[..., object])
 
@@ -136,6 +137,10 @@ class Strategy:
 
     defaults: ClassVar[Mapping[str, Parameter]] = {}
     """Parameters that the configuration may set otherwise."""
+
+    accepts: ClassVar[tuple[str, ...]] = ()
+    """Parameters without a default that neither a condition nor a method names, as where the code makes up
+    their names: names, or patterns such as "limit_*"; ("*",) takes any."""
 
     reads: ClassVar[tuple[str, ...]] = ()
     """Views that `view` shows besides those of `on_view`, so that every run has them."""
@@ -261,6 +266,32 @@ class Strategy:
     def cancel(self, order_id: int) -> None:
         """Cancels what is left of an order; without effect where nothing is."""
         self._desk.cancel(order_id)
+
+
+def parameters_named(kind: type[Strategy], code: bool = True) -> frozenset[str]:
+    """The parameters that a class has: its `defaults`, those of its conditions, and, with `code`, those that
+    its methods name, as in `self.parameters["limit"]`."""
+    conditions = (watch.when for watch in watches_of(kind) if watch.when)
+    found = {*kind.defaults, *(name for when in conditions for name in parameter_names(when))}
+    for base in kind.__mro__[: kind.__mro__.index(Strategy)] if code else ():
+        for value in vars(base).values():
+            function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+            if isinstance(function, FunctionType):
+                found |= _texts_beside_parameters(function.__code__)
+    return frozenset(found)
+
+
+def _texts_beside_parameters(code: CodeType) -> set[str]:
+    """The names among the texts of a function that reads `parameters`, functions within it included."""
+    parts = [code]
+    # It grows meanwhile.
+    for part in parts:
+        parts += [one for one in part.co_consts if isinstance(one, CodeType)]
+    if not any("parameters" in part.co_names for part in parts):
+        return set()
+    constants = [one for part in parts for one in part.co_consts]
+    constants += [one for own in constants if isinstance(own, tuple | frozenset) for one in own]
+    return {one for one in constants if isinstance(one, str) and one.isidentifier()}
 
 
 def watches_of(kind: type[Strategy]) -> tuple[ViewWatch, ...]:

@@ -215,7 +215,8 @@ def test_the_commands(recorded: Recorded, orderbook: Program, tmp_path: Path) ->
     for row in expected.values():
         assert f"┆ {row['orders']} " in result.out
     result = orderbook("query", "--view", "depth", "--key", "none", *config)
-    assert result.status == 0 and "0 rows" in result.out
+    assert result.status == 2
+    assert "view depth: no row has the key none; the nearest of 2 are AAA-USD" in result.err
     result = orderbook("why", "depth", "--at", at, *config)
     assert result.status == 0 and result.out.startswith(f"depth at {at}\n")
     for arguments, message in (

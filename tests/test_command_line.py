@@ -193,7 +193,14 @@ def test_generate_then_replay_the_record(orderbook: Program, tmp_path: Path) -> 
     assert result.status == 0, result.err
     assert number(result.out, "events") == 20_000
     assert "view depth: 3 rows" in result.out and "view sobi: 3 rows" in result.out
-    assert "strategy Sobi: callbacks" in result.out
+    # What was asked for, and not what the default runs beside it.
+    assert "strategy" not in result.out
+    result = orderbook("replay", record, "--strategy", "strategies.sobi:Sobi")
+    assert result.status == 0
+    assert "strategy Sobi: callbacks" in result.out and "view sobi: 3 rows" in result.out
+    own = write(tmp_path / "own.toml", "[run]\nviews = ['depth']\n")
+    result = orderbook("replay", record, "--config", own)
+    assert "view depth: 3 rows" in result.out and "sobi" not in result.out.lower()
     again = orderbook("generate", *options, "--out", tmp_path / "again.parquet")
     assert again.status == 0
     assert pl.read_parquet(record).equals(pl.read_parquet(tmp_path / "again.parquet"))

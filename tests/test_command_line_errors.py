@@ -296,3 +296,87 @@ def test_a_line_of_json_that_is_no_change(orderbook: Program, tmp_path: Path) ->
     assert (result.status, result.error_lines) == (0, [])
     assert "1 x malformed change: c.ndjson:2:" in result.out
     assert "X-USD volume=8 orders=2" in result.out
+
+
+def test_check_says_fine_only_where_all_is(
+    orderbook: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    write(
+        tmp_path / "checked_here.py",
+        "from strategies import Strategy, on_view\n\n\n"
+        "class Divides(Strategy):\n    partition_by = 'symbol'\n\n"
+        "    def __init__(self):\n        1 / 0\n\n"
+        "    @on_view('touch', when='bid > :least')\n    def seen(self, event):\n        pass\n",
+    )
+    write(tmp_path / "empty.parquet", "nothing")
+    text = """
+[run]
+views = ["depth"]
+strategies = ["checked_here:Divides"]
+[strategies.divides]
+least = 1
+[[monitor.alerts]]
+name = "far"
+view = "depth"
+when = "nothing > 1"
+[[feeds]]
+kind = "file"
+path = "{}"
+[[feeds]]
+kind = "file"
+path = "{}"
+"""
+    flow, other = tmp_path / "flow.parquet", tmp_path / "gone.parquet"
+    assert orderbook("generate", "--events", 100, "--out", flow).status == 0
+    result = orderbook("check", "--config", write(tmp_path / "c.toml", text.format(other, "empty.parquet")))
+    assert (result.status, result.out) == (2, "")
+    assert len(result.error_lines) == 2 and "gone.parquet" in result.err and "empty.parquet" in result.err
+    text = text.replace('path = "{}"', 'path = "flow.parquet"', 1)
+    text = text.replace('[[feeds]]\nkind = "file"\npath = "{}"\n', "")
+    config = write(tmp_path / "c.toml", text)
+    result = orderbook("check", "--config", config)
+    assert (result.status, result.out) == (2, "")
+    assert "strategy Divides[AAA-USD].__init__ raised ZeroDivisionError" in result.err
+    text = text.replace("checked_here:Divides", "strategies.order_flow:OrderFlow")
+    write(config, text.replace("divides", "order_flow"))
+    result = orderbook("check", "--config", config)
+    one_error(result, 2, "c.toml:6: strategies.order_flow.least: OrderFlow has")
+    write(config, text.replace("[strategies.divides]\nleast = 1\n", ""))
+    one_error(orderbook("check", "--config", config), 2, "monitor.alerts, far", "nothing")
+
+
+def test_a_typo_in_a_table_of_a_strategy_stops_every_command(
+    orderbook: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = write(tmp_path / "c.toml", "[strategies.sobi]\nthreshhold = 2\n")
+    flow = tmp_path / "flow.parquet"
+    assert orderbook("generate", "--events", 100, "--out", flow).status == 0
+    words = ("c.toml:2: strategies.sobi.threshhold: Sobi has no such parameter; did you mean 'threshold'?",)
+    named = ("--strategy", "strategies.sobi:Sobi")
+    for command in (
+        ("run", "--duration", "0.1"), ("check",), ("replay", flow), ("backtest", flow, *named),
+        ("backtest", flow, *named, "--set", "volume=1,2"),
+        # Also where another one runs.
+        ("replay", flow, "--view", "depth"),
+    ):  # fmt: skip
+        one_error(orderbook(*command, "--config", config), 2, *words)
+    result = orderbook("backtest", flow, *named, "--set", "threshhold=1")
+    one_error(result, 2, "did you mean 'threshold'?")
+    write(config, "[parameters]\nzzz = 1\n")
+    result = orderbook("replay", flow, "--view", "depth", "--config", config)
+    one_error(result, 2, "c.toml:2: parameters.zzz: nothing")
+    # Of another view that ships: the configuration is for several runs.
+    write(config, "[parameters]\nk = 0.5\n")
+    assert orderbook("replay", flow, "--view", "depth", "--config", config).status == 0
+
+
+def test_a_mistyped_exchange_is_told_of_exchanges(orderbook: Program, tmp_path: Path) -> None:
+    words = ("no exchange and no kind of file is called 'krakn'", "did you mean 'kraken'?", "okx", "lobster")
+    one_error(orderbook("run", "--feed", "krakn:BTC/USD"), 2, *words)
+    config = write(tmp_path / "c.toml", "feeds = ['krakn:BTC/USD']\n")
+    one_error(orderbook("check", "--config", config), 2, "c.toml:1: feeds[0]:", *words)
+    one_error(orderbook("replay", "lobstr:x.csv"), 2, "did you mean 'lobster'?", "dbn")
+    one_error(orderbook("replay", "kraken:BTC/USD"), 2, "kraken is an exchange", "run --feed kraken:BTC/USD")

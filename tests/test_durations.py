@@ -36,7 +36,9 @@ def test_lengths(text: str, expected: int) -> None:
     assert parsed_granularity(f"interval:{text}") == Granularity("interval", expected)
 
 
-@pytest.mark.parametrize("text", ["", "1", "s", "0s", "0.0ms", "1.s", ".5s", "1e3s", "-1s", "1 s", "1S", "1d", "1s1s", "1,5s"])
+@pytest.mark.parametrize(
+    "text", ["", "1", "s", "0s", "0.0ms", "1.s", ".5s", "1e3s", "-1s", "1 s", "1S", "1d", "1s1s", "1,5s"]
+)
 def test_what_is_no_length(text: str) -> None:
     with pytest.raises(UserError, match=r"give a length, as in 1s, instead of '"):
         nanoseconds(text)

@@ -62,3 +62,48 @@ def test_what_is_not_found_is_named(folder: Path, text: str, words: list[str]) -
         load_strategy(text)
     assert all(word in str(raised.value) for word in (repr(text), *words)), str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+PARAMETERS = """
+from strategies import Strategy, on_view
+
+class Base(Strategy):
+    defaults = {"threshold": 2, "volume": 1}
+
+    def hold(self):
+        return max(self.parameters[name] for name in ("floor",))
+
+class Mine(Base):
+    accepts = ("limit_*",)
+
+    @on_view("sobi", when="pressure > :threshold AND ratio <> ':no' AND ratio < :ratio")
+    def pressed(self, event):
+        def later():
+            return self.parameters.get("delay", 0)
+        return later()
+
+    def on_stop(self):
+        self.log.info("unrelated")
+
+    @property
+    def most(self):
+        return self.parameters["most"]
+"""
+
+
+@pytest.mark.parametrize("name", ["threshold", "volume", "ratio", "delay", "most", "floor", "limit_AMZN"])
+def test_parameters_are_defaults_and_what_conditions_and_methods_name(folder: Path, name: str) -> None:
+    (folder / "mine_with.py").write_text(PARAMETERS)
+    assert load_strategy("mine_with:Mine", {name: 1}).parameters == {name: 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("threshhold", "did you mean 'threshold'"), ("Volume", "did you mean 'volume'"),
+     ("no", "known are delay, floor, most, ratio, threshold, volume"), ("limits", "known are"),
+     ("most_", "did you mean 'most'"), ("unrelated", "known are")],
+)  # fmt: skip
+def test_other_parameters_are_refused_by_the_nearest_name(folder: Path, name: str, near: str) -> None:
+    (folder / "mine_with.py").write_text(PARAMETERS)
+    with pytest.raises(ConfigurationError, match=f"^strategy 'mine_with:Mine': {name}: Mine has no .*{near}"):
+        load_strategy("mine_with:Mine", {name: 1})

@@ -1,42 +1,85 @@
 """`orderbook check`: everything that can be wrong before a run."""
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
+from typing import TypeVar
 
+from engine.memory_budget import within_budget
 from engine.plan.describe import warnings
 from engine.plan.planner import plan
-from feeds.source import open_source
-from orderbook.assembly import assemble, declared_views, view_files, with_read
+from engine.plan.statistics import read_statistics
+from feeds.capture_player import CapturePlayer
+from feeds.database import TableSource
+from feeds.simulated_exchange import simulated_instruments
+from feeds.source import ChangeSource, EventSource, open_source
+from orderbook.assembly import Assembly, assemble, declared_views, view_files, with_read
+from orderbook.change_rows import check_relations
 from orderbook.configuration import Configuration, load_configuration
-from orderbook.feed_options import FileFeed
+from orderbook.errors import ConfigurationError, OrderbookError
+from orderbook.feed_options import CaptureFeed, ExchangeFeed, Feed, FileFeed, SimulatedFeed
 from orderbook.gate import GatedEngine
-from orderbook.instruments import Instruments
-from strategies.host import StrategyHost
+from orderbook.instruments import Instrument, Instruments, normalise_symbol
+from orderbook.logs import visible
+from orderbook.merge import is_event_source
+from orderbook.monitor_options import AlertRule
+from orderbook.pipeline import Pipeline
 from strategies.strategy import Strategy, watches_of
 from views.compiler.program import CompiledProgram, compile_views
 
+_Made = TypeVar("_Made")
+
 
 def check(config: Path | None) -> None:
-    """Print what is fine, up to the first thing that is not, which is raised.
+    """Print what is fine, or raise ConfigurationError with a line for each mistake.
 
-    Compiled are the views of the run, then each other file on the search path by itself.
+    Compiled are the views of the run, then each other file on the search path by itself. Strategies are made
+    and their conditions bound; files, captures and databases of feeds are opened, and their instruments
+    compared. What exchanges list is asked when they are followed.
     """
     configuration = load_configuration(config)
-    print(f"configuration {config or 'by default'}: fine")
-    assembly = assemble(configuration)
-    print(*_views(assembly.program, [view.name for view in assembly.program.catalog.views]), sep="\n")
-    parameters, materialize = configuration.parameters, configuration.engine.materialize
-    for file in _other_files(configuration, assembly.files):
-        program = compile_views(with_read(configuration, [file]), parameters, materialize=materialize)
-        print(*_views(program, declared_views(file)), sep="\n")
-    # Subscribing binds the conditions; the interpreter compiles nothing.
-    StrategyHost(GatedEngine(assembly.program, "interpreter"), None, Instruments(()), assembly.strategies)
-    for strategy in assembly.strategies:
-        print(f"strategy {strategy.name}: fine, {_subscriptions(strategy.kind)}")
+    checks = _Checks()
+    checks.made(lambda: configuration.check_core() or ())
+    assembly = checks.made(lambda: assemble(configuration))
+    if assembly is not None:
+        checks.told(lambda: _views(assembly.program, [v.name for v in assembly.program.catalog.views]))
+        checks.told(lambda: _statistics(assembly))
+    for file in _other_files(configuration, () if assembly is None else assembly.files):
+        checks.told(lambda file=file: _file(configuration, file))
+    opened = [checks.made(lambda feed=feed: _opened(feed)) for feed in configuration.feeds]
+    found = [one for one in opened if one is not None]
+    if assembly is not None and len(found) == len(opened):
+        instruments = checks.made(lambda: Instruments(dict.fromkeys(one for own, _ in found for one in own)))
+        sources = [source for _, source in found if source is not None]
+        checks.told(lambda: check_relations(sources, assembly.program.relations) or ())
+        if instruments is not None:
+            checks.told(lambda: _strategies(assembly, instruments))
     for feed in configuration.feeds:
-        if isinstance(feed, FileFeed):
-            open_source(feed.source)
-        print(f"feed {feed.source if isinstance(feed, FileFeed) else feed.kind}: fine")
+        checks.lines.append(f"feed {feed.source if isinstance(feed, FileFeed) else feed.kind}: fine")
+    if checks.errors:
+        raise ConfigurationError("\n".join(dict.fromkeys(checks.errors)))
+    print(f"configuration {config or 'by default'}: fine", *checks.lines, sep="\n")
+
+
+class _Checks:
+    """Lines about what is fine, and the errors found."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.errors: list[str] = []
+
+    def made(self, make: Callable[[], _Made]) -> _Made | None:
+        """What is made; None where it cannot be."""
+        try:
+            return make()
+        except OrderbookError as error:
+            self.errors.append(str(error))
+            return None
+
+    def told(self, tell: Callable[[], Iterable[str]]) -> None:
+        """Lines that are told."""
+        self.lines += self.made(lambda: list(tell())) or ()
 
 
 def _views(program: CompiledProgram, names: Iterable[str]) -> Iterator[str]:
@@ -46,9 +89,74 @@ def _views(program: CompiledProgram, names: Iterable[str]) -> Iterator[str]:
         yield f"  warning: {warning}"
 
 
-def _other_files(configuration: Configuration, checked: tuple[Path, ...]) -> list[Path]:
+def _file(configuration: Configuration, file: Path) -> Iterator[str]:
+    """A view file that the run has not."""
+    parameters, materialize = configuration.parameters, configuration.engine.materialize
+    program = compile_views(with_read(configuration, [file]), parameters, materialize=materialize)
+    yield from _views(program, declared_views(file))
+
+
+def _statistics(assembly: Assembly) -> Iterator[str]:
+    """The statistics by which a run is planned, and the budget that they are for."""
+    options = assembly.configuration.engine
+    statistics = None if options.statistics is None else read_statistics(options.statistics)
+    if options.memory_budget is not None:
+        yield str(within_budget(assembly.program, options.memory_budget, statistics))
+
+
+def _other_files(configuration: Configuration, checked: Sequence[Path]) -> list[Path]:
     done = {file.resolve() for file in checked}
-    return [file for file in view_files(configuration) if file.resolve() not in done]
+    try:
+        files = view_files(configuration)
+    except ConfigurationError:
+        # The run's own, which has been told.
+        return []
+    return [file for file in files if file.resolve() not in done]
+
+
+def _opened(feed: Feed) -> tuple[Sequence[Instrument], EventSource | ChangeSource | None]:
+    """A feed's instruments, and what it reads; an exchange's with any tick and lot."""
+    if isinstance(feed, SimulatedFeed):
+        return tuple(simulated_instruments(feed.products)), None
+    if isinstance(feed, ExchangeFeed):
+        return [_of_exchange(feed.kind, product) for product in dict.fromkeys(feed.products)], None
+    if isinstance(feed, CaptureFeed):
+        player = CapturePlayer(feed.path, feed.exchange, feed.products, feed.speed)
+        return tuple(player.instruments), None
+    if isinstance(feed, FileFeed):
+        source = open_source(feed.source)
+        return (tuple(source.instruments) if is_event_source(source) else ()), source
+    return (), TableSource(feed.table_options)
+
+
+def _of_exchange(kind: str, product: str) -> Instrument:
+    one = Decimal("0.01")
+    return Instrument(kind, normalise_symbol(kind, product), product, one, one)
+
+
+def _strategies(assembly: Assembly, instruments: Instruments) -> Iterator[str]:
+    """The strategies, made and subscribed; the interpreter compiles nothing."""
+    engine = GatedEngine(assembly.program, "interpreter")
+    logger = logging.getLogger("orderbook.strategies")
+    # What they raise is told here.
+    before, logger.disabled = logger.disabled, True
+    try:
+        pipeline = Pipeline(engine, instruments, assembly.strategies)
+    finally:
+        logger.disabled = before
+    if failures := pipeline.host.failures:
+        raise ConfigurationError("\n".join(f"strategy {visible(str(failure))}" for failure in failures))
+    for strategy in assembly.strategies:
+        yield f"strategy {strategy.name}: fine, {_subscriptions(strategy.kind)}"
+    _alerts(engine, assembly.configuration.monitor.alerts)
+
+
+def _alerts(engine: GatedEngine, rules: Sequence[AlertRule]) -> None:
+    for rule in rules:
+        try:
+            engine.subscribe(rule.view, lambda _: None, rule.when)
+        except OrderbookError as error:
+            raise ConfigurationError(f"monitor.alerts, {rule.name}: {error}") from None
 
 
 def _subscriptions(kind: type[Strategy]) -> str:

@@ -5,10 +5,11 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from engine.plan.statistics import read_statistics
-from orderbook.assembly import Assembly, assemble, leave_out_strategies
+from orderbook.assembly import Assembly, assemble
 from orderbook.configuration import Configuration, load_configuration
 from orderbook.display import working
 from orderbook.gate import GatedEngine
@@ -20,10 +21,7 @@ from orderbook.pipeline import Pipeline
 def configured(
     config: Path | None, views: Sequence[str], strategies: Sequence[str], overrides: Mapping[str, object]
 ) -> Configuration:
-    """The configuration with the command line's options over it.
-
-    With views, strategies that look at others are left out unless they are named too.
-    """
+    """The configuration with the command line's options over it; see `load_configuration`."""
     chosen = {**overrides}
     if views:
         chosen["run.views"] = list(views)
@@ -31,7 +29,7 @@ def configured(
         chosen["run.strategies"] = list(strategies)
     configuration = load_configuration(config, chosen)
     configure_logging(configuration.logging)
-    return leave_out_strategies(configuration) if views and not strategies else configuration
+    return configuration
 
 
 def assembled(
@@ -48,6 +46,9 @@ def started(
     """The program compiled to M3, and its engine, of this kind."""
     with working("compiling views"):
         assembly = assemble(configuration)
+        if not assembly.views:
+            seen = dict.fromkeys(view for strategy in assembly.strategies for view in strategy.views)
+            assembly = replace(assembly, views=tuple(seen))
         options = configuration.engine
         statistics = read_statistics(options.statistics) if options.statistics else None
         engine = kind(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from orderbook.commands.query_source import QuerySource, query_log, remote_query
+from orderbook.commands.query_source import QuerySource, no_row, query_log, remote_query
 from orderbook.errors import UserError
 from orderbook.jobs.job import Job
 from orderbook.jobs.manifest import JobVersion
@@ -61,7 +61,10 @@ def _of_job(
     if not key:
         return job.view(view, version, tentative=tentative)
     row = job.lookup(view, key, version, tentative=tentative)
-    return job.view(view, version).clear() if row is None else pl.DataFrame([row])
+    if row is None:
+        rows = job.view(view, version, tentative=tentative)
+        raise no_row(view, job.manifest.views[view].keys, key, rows)
+    return pl.DataFrame([row])
 
 
 def _select(view: str | None, key: Sequence[str]) -> str:

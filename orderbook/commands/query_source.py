@@ -1,5 +1,6 @@
 """What `orderbook query` and `why` ask: a job, the log of a run, or a monitor that serves."""
 
+import difflib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +15,16 @@ from engine.subscriptions import Version
 from orderbook.assembly import assemble
 from orderbook.commands.common import configured
 from orderbook.configuration import Configuration
-from orderbook.errors import DataError, SourceError, SqlError, UserError
+from orderbook.configuration_errors import suggestion
+from orderbook.errors import SourceError, SqlError, UserError
 from orderbook.jobs import open_job
 from orderbook.jobs.job import Job
 from orderbook.past_states import LAST, log_folder, open_past_run
 
 _SECONDS = 30
 _MOST_BYTES = 1 << 28
+# Keys that are named where one is not there.
+_MOST_NEAR = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +81,9 @@ def query_log(
 
 
 def _known(views: Sequence[str], view: str | None) -> str:
-    if view not in views:
-        raise DataError(f"no view {view!r}; the program has {', '.join(views) or 'none'}")
     assert view is not None
+    if view not in views:
+        raise UserError(f"no view is named {view!r}; {suggestion(view, views)}")
     return view
 
 
@@ -87,11 +91,29 @@ def _row(frame: pl.DataFrame, keys: Sequence[str], key: Sequence[str], view: str
     if len(key) != len(keys):
         wanted = ", ".join(keys) or "none, for it has one row"
         raise UserError(f"view {view}: {len(key)} values are no key of it; its keys are {wanted}")
-    for name, value in zip(keys, key, strict=True):
+    for name in keys:
         if name not in frame.columns:
             raise UserError(f'view {view} does not show its key {name}; ask "SELECT … WHERE …"')
-        frame = frame.filter(pl.col(name).cast(pl.String) == value)
-    return frame
+    equal = (pl.col(name).cast(pl.String) == value for name, value in zip(keys, key, strict=True))
+    found = frame.filter(pl.all_horizontal(pl.lit(True), *equal))
+    if found.is_empty() and keys:
+        raise no_row(view, keys, key, frame)
+    return found
+
+
+def no_row(view: str, keys: Sequence[str], key: Sequence[str], rows: pl.DataFrame) -> UserError:
+    """That none of a view's rows has a key, with the nearest that are there; `rows` are all as of then."""
+    if rows.is_empty():
+        return UserError(f"view {view}: no row has the key {' '.join(key)}, for it has no rows as of then")
+    own = [name for name in keys if name in rows.columns]
+    texts = rows.select(pl.col(name).cast(pl.String).fill_null("NULL") for name in own).unique()
+    known = [" ".join(row) for row in texts.sort(own).rows()]
+    near = difflib.get_close_matches(" ".join(key), known, _MOST_NEAR) or known[:_MOST_NEAR]
+    more = ", …" if len(known) > len(near) else ""
+    return UserError(
+        f"view {view}: no row has the key {' '.join(key)}; the nearest of {len(known):,} are "
+        f"{', '.join(near)}{more}"
+    )
 
 
 def remote_query(url: str, sql: str) -> pl.DataFrame:

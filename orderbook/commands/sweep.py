@@ -13,7 +13,7 @@ from orderbook.configuration import Configuration, strategy_table
 from orderbook.configuration_errors import suggestion
 from orderbook.errors import UserError
 from strategies.definition import load_strategy
-from strategies.strategy import watches_of
+from strategies.strategy import parameters_named
 
 # More are more likely a mistake than a wish.
 _MOST = 10_000
@@ -53,31 +53,28 @@ def _value(text: str) -> Any:
 
 
 def places(configuration: Configuration, names: Sequence[str]) -> dict[str, list[str]]:
-    """The keys of the configuration that each name sets: of strategies that have the parameter, else of
-    views.
+    """The keys of the configuration that each name sets: of strategies that have it as a default or in a
+    condition, else of views, else of strategies that take it otherwise.
 
     Raises UserError for a name that none has.
     """
-    found: dict[str, list[str]] = {}
-    known: set[str] = set()
+    strategies = {path: load_strategy(path) for path in configuration.run.strategies}
     of_views: set[str] | None = None
+    found: dict[str, list[str]] = {}
     for name in names:
-        for path in configuration.run.strategies:
-            kind = load_strategy(path).kind
-            conditions = [f"SELECT {watch.when}" for watch in watches_of(kind) if watch.when]
-            own = {*kind.defaults, *parameters_of(conditions)}
-            known |= own
-            if name in own:
-                found.setdefault(name, []).append(f"strategies.{strategy_table(path)}.{name}")
-        if name not in found:
-            if of_views is None:
-                of_views = parameters_of(view.sql for view in assemble(configuration).program.catalog.views)
-            if name not in of_views:
-                raise UserError(
-                    f"--set {name}: neither the strategies nor their views have it; "
-                    f"{suggestion(name, known | of_views)}"
-                )
+        own = [path for path, one in strategies.items() if name in parameters_named(one.kind, code=False)]
+        if not own and of_views is None:
+            of_views = parameters_of(view.sql for view in assemble(configuration).program.catalog.views)
+        if not own and of_views is not None and name in of_views:
             found[name] = [f"parameters.{name}"]
+            continue
+        own = own or [path for path, one in strategies.items() if one.refusal_of(name) is None]
+        if not own:
+            known = set(of_views or ()).union(*(parameters_named(one.kind) for one in strategies.values()))
+            raise UserError(
+                f"--set {name}: neither the strategies nor their views have it; {suggestion(name, known)}"
+            )
+        found[name] = [f"strategies.{strategy_table(path)}.{name}" for path in own]
     return found
 
 
