@@ -14,7 +14,7 @@ from views.compiler.program import CompiledProgram
 from views.compiler.types import Column, Kind, Type
 
 from .encoding import Value, decoder, encode_value
-from .runtime import Row, Runtime, Word
+from .runtime import PlainRow, Row, Runtime, Word
 
 if TYPE_CHECKING:
     from .view_copy import ViewCopy
@@ -60,6 +60,14 @@ class ViewLayout:
 
     def row(self, row: Row | None) -> "ViewRow | None":
         return None if row is None else ViewRow(self, row)
+
+    def row_of(self, values: Mapping[str, Value], multiplicity: int) -> "ViewRow":
+        """The row with these values by column; raises ValueError for ones that no row of the view has."""
+        columns = [Column(c.name, c.type) for c in self.result.columns]
+        if values.keys() != self.index.keys():
+            raise ValueError(f"view {self.result.name} has other columns now")
+        words = tuple(encode_value(column, values[column.name], self.dictionary) for column in columns)
+        return ViewRow(self, PlainRow(multiplicity, words))
 
 
 def view_layout(
@@ -119,6 +127,11 @@ class ViewRow(Mapping[str, Value]):
 
     def __repr__(self) -> str:
         return f"{self._layout.result.name}({', '.join(f'{k}={v!r}' for k, v in self.items())})"
+
+
+def words_of(row: ViewRow | None) -> Row | None:
+    """A row as a runtime has it."""
+    return None if row is None else row._row
 
 
 def column_types(row: ViewRow) -> Iterator[Type]:

@@ -6,8 +6,8 @@ from typing import Literal
 
 from orderbook.errors import DataError
 
-from .live_view import Key, ViewLayout, ViewRow
-from .runtime import Firing, Watch
+from .live_view import Key, ViewLayout, ViewRow, words_of
+from .runtime import Firing, PlainFiring, Watch
 
 # (stamp, switch, seq): seq counts the events applied, from 1, refused ones included; without switches the
 # stamp is the seq, and the switch 0.
@@ -30,6 +30,14 @@ class ViewEvent:
         self._layout = layout
         self._firing = firing
         self.version = version
+
+    @classmethod
+    def between(
+        cls, layout: ViewLayout, key: Key, old: ViewRow | None, new: ViewRow | None, version: Version
+    ) -> "ViewEvent":
+        """What became of a row from one look to another, in which it was read. Raises KeyError for a key that
+        no row of the view has."""
+        return cls(layout, PlainFiring(-1, layout.encode_key(key), words_of(old), words_of(new)), version)
 
     @property
     def view(self) -> str:

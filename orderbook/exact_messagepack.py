@@ -1,17 +1,20 @@
-"""MessagePack with exact decimals, for what logs and checkpoints keep."""
+"""MessagePack with exact numbers and any text, for what logs and checkpoints keep."""
 
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
-_DECIMAL = 1
+_DECIMAL, _INTEGER, _TEXT = range(1, 4)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _encode = msgspec.msgpack.Encoder().encode
 
 
 def packed(value: Any) -> bytes:
-    """A value made of mappings, sequences and scalars; a Decimal keeps its digits."""
+    """A value made of mappings, sequences and scalars; a Decimal keeps its digits, an int may be of any
+    size, a text may have halves of surrogate pairs."""
     return _encode(_tagged(value))
 
 
@@ -30,10 +33,18 @@ def _tagged(value: Any) -> Any:
         return {name: _tagged(inner) for name, inner in value.items()}
     if isinstance(value, tuple | list):
         return [_tagged(inner) for inner in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return msgspec.msgpack.Ext(_INTEGER, str(value).encode())
+    if isinstance(value, str) and not value.isascii() and _SURROGATE.search(value):
+        return msgspec.msgpack.Ext(_TEXT, value.encode("utf-8", "surrogatepass"))
     return value
 
 
-def _extension(code: int, data: memoryview) -> Decimal:
-    if code != _DECIMAL:
-        raise ValueError(f"unknown extension {code}")
-    return Decimal(bytes(data).decode())
+def _extension(code: int, data: memoryview) -> Decimal | int | str:
+    if code == _DECIMAL:
+        return Decimal(bytes(data).decode())
+    if code == _INTEGER:
+        return int(bytes(data))
+    if code == _TEXT:
+        return bytes(data).decode("utf-8", "surrogatepass")
+    raise ValueError(f"unknown extension {code}")

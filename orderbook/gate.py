@@ -1,24 +1,23 @@
 """The engine of a run: callbacks fire only while the books behind their row are valid."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from engine.changes import ChangeBatch
 from engine.engine import Engine
-from engine.live_view import Key, ViewRow
+from engine.live_view import Key
 from engine.map_matching import Match
 from engine.messages import to_message_end
 from engine.relation_rows import Rows, not_kept
 from engine.runtime import Firing, Runtime
-from engine.subscriptions import Fire, Granularity, Subscription, Version, ViewEvent
+from engine.subscriptions import Fire, Granularity, Subscription, ViewEvent
 from orderbook.books import RELATIONS, Books
 from orderbook.events import BookState
 from orderbook.exact_messagepack import packed, unpacked
-from orderbook.held_callbacks import HeldEvent, SavedRow
+from orderbook.held_callbacks import HeldEvent, Identity, load_row, save_row
 from orderbook.instruments import Instruments
-from orderbook.row_condition import row_condition
+from orderbook.row_condition import condition_holds
 from views.compiler.program import CompiledProgram
 
 if TYPE_CHECKING:
@@ -29,19 +28,6 @@ _Behind = tuple[str | None, str | None]
 _KEY = re.compile(r"(symbol|venue)(_\d+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class LaterEvent:
-    """A ViewEvent that was held back: `old` as it was at the first, `new` as it is now."""
-
-    view: str
-    key: Key
-    old: ViewRow | SavedRow | None
-    new: ViewRow | None
-    version: Version
-    status: str
-
-
-_Event = ViewEvent | LaterEvent
 _Callback = Callable[[Any], object]
 
 
@@ -60,7 +46,7 @@ class GatedEngine(Engine):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.on_callback: Callable[[_Event], object] = _ignore
+        self.on_callback: Callable[[ViewEvent], object] = _ignore
         self.on_order: Callable[[Mapping[str, Any]], object] = _ignore
         self.on_fill: Callable[[Mapping[str, Any]], object] = _ignore
         # While `apply_to_call` applies: who is told how far it is, how far, whether a callback was called.
@@ -69,9 +55,9 @@ class GatedEngine(Engine):
         self._books: Books | None = None
         self._instruments = Instruments(())
         self._behind: dict[_Behind, list[int]] = {}
-        self._held: dict[tuple[int, object], tuple[_Gated, _Event]] = {}
-        # In the order of their subscriptions, by which a checkpoint names them.
-        self._gates: list[_Gated] = []
+        self._held: dict[tuple[int, object], tuple[_Gated, ViewEvent]] = {}
+        # By what a checkpoint names them.
+        self._gates: dict[Identity, _Gated] = {}
         # Of several changes of a row only the last is told, when `books_changed` is called.
         self.conflating = False
         self.on_program: Callable[[], object] = _ignore
@@ -92,18 +78,24 @@ class GatedEngine(Engine):
         on: Granularity = "message",
         fire: Fire = "edge",
         ignores: Callable[[Key], bool] | None = None,
+        owner: str = "",
     ) -> Subscription:
-        """See `Engine.subscribe`; of rows that `ignores` says so of, by their keys, nothing is told."""
-        gated = _Gated(self, callback, when, ignores=ignores)
+        """See `Engine.subscribe`; of rows that `ignores` says so of, by their keys, nothing is told.
+
+        owner: whose subscription it is, by which a checkpoint tells it from others of the view.
+        """
+        gated = _Gated(self, callback, ignores=ignores)
         gated.subscription = super().subscribe(view, gated, when, on, fire)
-        self._gates.append(gated)
+        number = sum(one[:5] == (owner, view, when, on, fire) for one in self._gates)
+        gated.identity = owner, view, when, on, fire, number
+        self._gates[gated.identity] = gated
         return gated.subscription
 
     def follow(
         self, view: str, callback: _Callback, when: str | None, on: Granularity, fire: Fire
     ) -> Subscription:
         """See `ClientInterface.follow`; it waits for its books like every other, unseen by `on_callback`."""
-        gated = _Gated(self, callback, when, noted=False)
+        gated = _Gated(self, callback, noted=False)
         gated.subscription = super().subscribe(view, gated, when, on, fire)
         return gated.subscription
 
@@ -196,7 +188,7 @@ class GatedEngine(Engine):
         self._key_places, self._read = _key_places(program), _read(program)
         self.on_program()
 
-    def valid(self, event: _Event) -> bool:
+    def valid(self, event: ViewEvent) -> bool:
         """Whether all books behind the event's row are valid."""
         books = self._books
         return books is None or all(
@@ -212,33 +204,40 @@ class GatedEngine(Engine):
     def save_held(self) -> list[HeldEvent]:
         """What is held, for a checkpoint."""
         return [
-            HeldEvent(
-                self._gates.index(gated),
-                first.view,
-                packed(first.key),
-                None if first.old is None else packed((first.old, first.old.multiplicity)),
-                first.version,
-            )
+            HeldEvent(gated.identity, first.view, packed(first.key), save_row(first.old), first.version)
             for gated, first in self._held.values()
-            if gated in self._gates
+            if gated.identity is not None and gated.subscription.active
         ]
 
-    def load_held(self, saved: Sequence[HeldEvent]) -> None:
-        """Goes on from `save_held`, in an engine with the same subscriptions."""
+    def load_held(self, saved: Sequence[HeldEvent], views: Collection[str] | None = None) -> int:
+        """Goes on from `save_held`; how much of it was of subscriptions that this engine has not.
+
+        views: those whose rows mean what they meant then; None: all.
+        """
+        lost = 0
         for one in saved:
-            key = tuple(unpacked(one.key))
-            old = None if one.old is None else SavedRow(*unpacked(one.old))
-            gated = self._gates[one.subscription]
-            first = LaterEvent(one.view, key, old, None, one.version, "committed")
-            self._held[id(gated), key] = (gated, first)
+            gated = self._gates.get(one.subscription)
+            try:
+                if gated is None or (views is not None and one.view not in views):
+                    raise KeyError(one.subscription)
+                layout, key = gated.subscription.layout, tuple(unpacked(one.key))
+                first = ViewEvent.between(layout, key, load_row(one.old, layout), None, one.version)
+            except (KeyError, ValueError):
+                lost += 1
+            else:
+                self._held[id(gated), key] = (gated, first)
+        return lost
 
     def books_changed(self) -> None:
         """Deliver what was held of rows whose books are valid now."""
         for place, (gated, first) in list(self._held.items()):
-            if self.valid(first):
+            if not gated.subscription.active:
                 del self._held[place]
-                new = self[first.view].get(first.key)
-                gated.deliver(LaterEvent(first.view, first.key, first.old, new, self.version, first.status))
+            elif self.valid(first):
+                del self._held[place]
+                key, new = first.key, self[first.view].get(first.key)
+                layout = gated.subscription.layout
+                gated.deliver(ViewEvent.between(layout, key, first.old, new, self.version))
 
     def failed(self, subscription: Subscription, error: Exception) -> None:
         """Handle what a callback raised as `Engine` does."""
@@ -246,7 +245,7 @@ class GatedEngine(Engine):
         self.problems.add("callback raised", subscription.view, f"{type(error).__name__}: {error}")
         self._on_error(subscription, error)
 
-    def _keys(self, event: _Event) -> set[_Behind]:
+    def _keys(self, event: ViewEvent) -> set[_Behind]:
         """The (venue, symbol) pairs of the row's keys; None stands for all."""
         found: dict[str, list[Any]] = {"venue": [], "symbol": []}
         for name, place in self._key_places[event.view]:
@@ -267,22 +266,22 @@ class GatedEngine(Engine):
 class _Gated:
     """A callback that waits for its row's books."""
 
-    __slots__ = ("_callback", "_engine", "_noted", "_when", "ignores", "subscription")
+    __slots__ = ("_callback", "_engine", "_noted", "identity", "ignores", "subscription")
 
     subscription: Subscription
+    identity: Identity | None
 
     def __init__(
         self,
         engine: GatedEngine,
         callback: _Callback,
-        when: str | None,
         noted: bool = True,
         ignores: Callable[[Key], bool] | None = None,
     ) -> None:
         self.ignores = ignores
+        self.identity = None
         self._engine = engine
         self._callback = callback
-        self._when = when
         self._noted = noted
 
     def __call__(self, event: ViewEvent) -> None:
@@ -291,12 +290,12 @@ class _Gated:
         else:
             self._engine.hold(self, event)
 
-    def _call(self, event: _Event) -> None:
+    def _call(self, event: ViewEvent) -> None:
         if self._noted:
             self._engine.on_callback(event)
         self._callback(event)
 
-    def deliver(self, event: LaterEvent) -> None:
+    def deliver(self, event: ViewEvent) -> None:
         """Call back outside of the engine's own loop, if there still is something to tell."""
         if not self.subscription.active or not self._tells(event):
             return
@@ -305,12 +304,11 @@ class _Gated:
         except Exception as error:
             self._engine.failed(self.subscription, error)
 
-    def _tells(self, event: LaterEvent) -> bool:
-        if self._when is None:
-            return event.old != event.new
-        if event.new is None:
-            return False
-        return row_condition(self._engine.program, event.view, self._when)(event.new)
+    def _tells(self, event: ViewEvent) -> bool:
+        condition, new = self.subscription.watch.condition, event.new
+        if self.subscription.when is None:
+            return event.old != new
+        return new is not None and condition_holds(self._engine.program, condition, new)
 
 
 def _key_places(program: CompiledProgram) -> dict[str, list[tuple[str, int]]]:

@@ -1,43 +1,29 @@
 """Callbacks that wait for their books, as a checkpoint keeps them."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
 import msgspec
 
+from engine.live_view import ViewLayout, ViewRow
+from orderbook.exact_messagepack import packed, unpacked
 
-class SavedRow(Mapping[str, Any]):
-    """A view's row from a checkpoint; see `engine.live_view.ViewRow`."""
-
-    __slots__ = ("_values", "multiplicity")
-
-    def __init__(self, values: Mapping[str, Any], multiplicity: int) -> None:
-        self._values = dict(values)
-        self.multiplicity = multiplicity
-
-    def __getitem__(self, name: str) -> Any:
-        return self._values[name]
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in SavedRow.__slots__ and name in self._values:
-            return self._values[name]
-        raise AttributeError(f"the row has no column {name!r}")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
+# Whose a subscription is, its view, condition, granularity and firing, and which of several such it is.
+Identity = tuple[str, str, str | None, str, str, int]
 
 
 class HeldEvent(msgspec.Struct, frozen=True):
-    """The first event that was held of a row, by the number of its subscription.
+    """The first event that was held of a row, of a subscription; `key` and `old` are packed."""
 
-    `key` and `old`, a row's values and multiplicity, are packed.
-    """
-
-    subscription: int
+    subscription: Identity
     view: str
     key: bytes
     old: bytes | None
     version: tuple[int, int, int]
+
+
+def save_row(row: ViewRow | None) -> bytes | None:
+    """A view's row: its values and multiplicity."""
+    return None if row is None else packed((row, row.multiplicity))
+
+
+def load_row(data: bytes | None, layout: ViewLayout) -> ViewRow | None:
+    """The row of `save_row`; raises ValueError where the view has no such row any more."""
+    return None if data is None else layout.row_of(*unpacked(data))

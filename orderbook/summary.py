@@ -10,7 +10,6 @@ from engine.live_view import ViewRow, column_types, in_order
 from engine.subscriptions import ViewEvent
 from orderbook.events import StateReason
 from orderbook.feed_runs import FeedReport
-from orderbook.gate import LaterEvent
 from orderbook.latency import LatencyHistogram, latency_text
 from orderbook.live_run import RunReport
 from orderbook.logs import visible
@@ -109,7 +108,7 @@ def value_text(value: object) -> str:
     return str(value)
 
 
-def callback_text(event: ViewEvent | LaterEvent) -> str:
+def callback_text(event: ViewEvent) -> str:
     """A line about a view event that a strategy is called with."""
     if event.new is None:
         return f"{event.view} {key_text(event.key)}: the row is gone"

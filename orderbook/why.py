@@ -13,8 +13,6 @@ from engine.runtime import Word
 from engine.subscriptions import Version, ViewEvent
 from orderbook.errors import UserError
 from orderbook.explain import part_of
-from orderbook.gate import LaterEvent
-from orderbook.held_callbacks import SavedRow
 from orderbook.past_states import PastRun
 from orderbook.stopping import Reached
 from orderbook.summary import callback_text, fill_text, key_text, order_text, values_text
@@ -25,7 +23,6 @@ from views.compiler.types import Type
 
 _SHOWN_ENTRIES = 12
 _SHOWN_ROWS = 20
-_Row = ViewRow | SavedRow
 
 
 @dataclass(slots=True)
@@ -44,8 +41,8 @@ class Why:
     view: str
     version: Version
     changes: list[ChangeTrace] = field(default_factory=list)
-    rows: dict[Key, tuple[_Row | None, _Row | None]] = field(default_factory=dict)
-    callbacks: list[ViewEvent | LaterEvent] = field(default_factory=list)
+    rows: dict[Key, tuple[ViewRow | None, ViewRow | None]] = field(default_factory=dict)
+    callbacks: list[ViewEvent] = field(default_factory=list)
     requests: list[LoggedRequest] = field(default_factory=list)
     orders: list[Mapping[str, Any]] = field(default_factory=list)
     fills: list[Mapping[str, Any]] = field(default_factory=list)
@@ -94,7 +91,7 @@ class Explanation:
         self._before = dict(engine[why.view].items())
         why.changes += trace(program.program, program.dictionary, engine.runtime, changes, self._maps)
 
-    def _called(self, event: ViewEvent | LaterEvent) -> None:
+    def _called(self, event: ViewEvent) -> None:
         why = self._why
         if self._step < 0 and event.version == self._version:
             # Held back until now: there will be no event of this version.
@@ -200,9 +197,7 @@ def _value(value: object) -> str:
     return str(float(value)) if isinstance(value, Fraction) else str(value)
 
 
-def _row_text(row: _Row | None) -> str:
-    if isinstance(row, SavedRow):
-        return " ".join(f"{name}={_plain(value)}" for name, value in row.items())
+def _row_text(row: ViewRow | None) -> str:
     return "no row" if row is None else values_text(row)
 
 

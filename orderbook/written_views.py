@@ -6,7 +6,6 @@ from pathlib import Path
 
 from engine.subscriptions import ViewEvent
 from orderbook.assembly import Assembly
-from orderbook.gate import LaterEvent
 from orderbook.pipeline import Pipeline
 from orderbook.view_output import open_output
 
@@ -35,7 +34,8 @@ def written_views(out: Path | None, assembly: Assembly, pipeline: Pipeline) -> I
 
         for view in assembly.views:
             # A view has rows before the first event where it groups by nothing, or after a recovery.
-            for key, row in pipeline.engine[view].items():
-                output.write(LaterEvent(view, key, None, row, (0, 0, 0), "committed"), 0)
+            live = pipeline.engine[view]
+            for key, row in live.items():
+                output.write(ViewEvent.between(live.layout, key, None, row, (0, 0, 0)), 0)
             pipeline.engine.watch_rows(view, write)
         yield failures

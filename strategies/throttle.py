@@ -7,10 +7,11 @@ import msgspec
 
 from engine.engine import Engine
 from engine.live_view import Key, ViewRow
+from engine.subscriptions import ViewEvent
 from orderbook.exact_messagepack import packed, unpacked
-from orderbook.gate import GatedEngine, LaterEvent
-from orderbook.held_callbacks import SavedRow
-from orderbook.row_condition import row_condition
+from orderbook.gate import GatedEngine
+from orderbook.held_callbacks import load_row, save_row
+from orderbook.row_condition import RowCondition
 from strategies.concerns import LAST
 
 _MOST_TOLD = 1_024
@@ -37,7 +38,7 @@ class Throttle:
         self, engine: Engine, view: str, when: str | None, every: int, deliver: Callable[[Any], object]
     ) -> None:
         self._engine, self._view, self._every, self._deliver = engine, view, every, deliver
-        self._when = when
+        self._when = None if when is None else RowCondition(view, when)
         self._told: dict[Key, int] = {}
         # The row as it was before the first event that waits.
         self._waiting: dict[Key, Any] = {}
@@ -70,8 +71,9 @@ class Throttle:
         for key, old in list(self._waiting.items()):
             if now < self._told[key] + self._every:
                 continue
-            new = self._engine[self._view].get(key)
-            event = LaterEvent(self._view, key, old, new, self._engine.version, "committed")
+            view = self._engine[self._view]
+            new = view.get(key)
+            event = ViewEvent.between(view.layout, key, old, new, self._engine.version)
             if isinstance(self._engine, GatedEngine) and not self._engine.valid(event):
                 continue
             del self._waiting[key]
@@ -83,7 +85,7 @@ class Throttle:
     def _holds(self, row: ViewRow | None) -> bool:
         if self._when is None:
             return True
-        return row is not None and row_condition(self._engine.program, self._view, self._when)(row)
+        return row is not None and self._when.holds(self._engine.program, row)
 
     def save(self) -> list[SavedThrottle]:
         """What it knows, between two messages."""
@@ -92,7 +94,7 @@ class Throttle:
                 packed(key),
                 self._told[key],
                 key in self._waiting,
-                None if (old := self._waiting.get(key)) is None else packed((old, old.multiplicity)),
+                save_row(self._waiting.get(key)),
             )
             # Those that wait in the order in which they will be told.
             for key in (*(k for k in self._told if k not in self._waiting), *self._waiting)
@@ -105,4 +107,4 @@ class Throttle:
             key = tuple(unpacked(one.key))
             self._told[key] = one.told
             if one.waits:
-                self._waiting[key] = None if one.old is None else SavedRow(*unpacked(one.old))
+                self._waiting[key] = load_row(one.old, self._engine[self._view].layout)

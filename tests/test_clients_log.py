@@ -24,7 +24,6 @@ from orderbook.commands.common import piped, started, warm_up
 from orderbook.configuration import Configuration, load_configuration
 from orderbook.durable import DurableRun
 from orderbook.errors import SourceError, UserError
-from orderbook.gate import LaterEvent
 from orderbook.merge import TickItem
 from orderbook.past import checkpoints_of
 from orderbook.past_states import LAST, open_past_run
@@ -48,6 +47,7 @@ class Recorded:
     history: dict[Version, Rows]
     callbacks: list[Any]
     orders: list[tuple[Version, int]]
+    later: list[Any]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     pipeline = piped(configuration, assembly, engine, INSTRUMENTS)
     warm_up(pipeline)
     now: Rows = {view: {key: dict(row) for key, row in engine[view].items()} for view in VIEWS}
-    found = Recorded(configuration, folder / "run.toml", {}, [], [])
+    found = Recorded(configuration, folder / "run.toml", {}, [], [], [])
 
     def changed(event: Any) -> None:
         if event.new is None:
@@ -77,6 +77,14 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
         # Not as strategies are told: every row, also while books are stale.
         super(type(engine), engine).subscribe(view, changed, None, "event", "change")
     engine.on_callback = found.callbacks.append
+    tell = engine.books_changed
+
+    def books_changed() -> None:
+        before = len(found.callbacks)
+        tell()
+        found.later.extend(found.callbacks[before:])
+
+    engine.books_changed = books_changed
     engine.on_order = lambda row: found.orders.append((engine.version, row["id"]))
     wall, random = iter(range(1_000, 10**9, 7)), Random(3)
     with Log.open(
@@ -162,8 +170,7 @@ def test_why_finds_the_orders_that_followed(recorded: Recorded) -> None:
 
 
 def test_why_of_what_was_told_when_books_became_valid(recorded: Recorded) -> None:
-    later = [e for e in recorded.callbacks if isinstance(e, LaterEvent)]
-    without, placed = 0, 0
+    later, without, placed = recorded.later, 0, 0
     for event in later:
         why = explained(recorded, event.view, event.version)
         (told,) = [e for e in why.callbacks if (e.view, e.key) == (event.view, event.key)]

@@ -29,7 +29,7 @@ from orderbook.latency import LatencyHistogram, latency_text
 from orderbook.merge import Merger
 from orderbook.pipeline import Pipeline
 from orderbook.problems import Problems
-from orderbook.row_condition import row_condition
+from orderbook.row_condition import RowCondition
 from orderbook.summary import moment_text, value_text
 from orderbook.switch import HybridClock, Stamped
 from views.compiler.program import compile_views
@@ -266,7 +266,7 @@ def test_a_condition_on_a_row_is_what_the_engine_fires_on(when: str) -> None:
     engine = GatedEngine(program, "interpreter")
     fired: list[tuple[Any, ...]] = []
     engine.subscribe("w", lambda event: fired.append(event.key), when, fire="change")
-    holds = row_condition(program, "w", when)
+    condition = RowCondition("w", when)
     rows = [
         ("x", "1.5", 1.0),
         ("y", None, 2.0),
@@ -279,7 +279,7 @@ def test_a_condition_on_a_row_is_what_the_engine_fires_on(when: str) -> None:
     for label, v, x in rows:
         fired.clear()
         engine.insert("r", {"label": label, "v": v, "x": x})
-        assert holds(engine["w"][label]) == bool(fired)
+        assert condition.holds(program, engine["w"][label]) == bool(fired)
         seen.append(bool(fired))
     assert len(set(seen)) == 2
 

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from command_line_support import NO_STRATEGIES, Program, orderbook, write
 
+from engine.subscriptions import ViewEvent
 from feeds.change_stream import Change
 from feeds.parquet_record import RecordSource, RecordWriter
 from feeds.source import open_source
 from feeds.view_events import ViewEventSource, open_view_events
 from orderbook.errors import SourceError
 from orderbook.events import Flag
-from orderbook.gate import GatedEngine, LaterEvent
+from orderbook.gate import GatedEngine
 from orderbook.generate import generate, synthetic_instruments
 from orderbook.instruments import Instruments
 from orderbook.merge import ChangeItem
@@ -90,8 +91,9 @@ class Recorder:
         self.output = open_output(path, {name: program.program.result(name) for name in keys}, keys)
         self.versions: list[tuple[int, ...]] = []
         for view in keys:
-            for key, row in self.pipeline.engine[view].items():
-                self.output.write(LaterEvent(view, key, None, row, (0, 0, 0), "committed"), 0)
+            live = self.pipeline.engine[view]
+            for key, row in live.items():
+                self.output.write(ViewEvent.between(live.layout, key, None, row, (0, 0, 0)), 0)
             self.pipeline.engine.watch_rows(view, self._write)
 
     def _write(self, event: Any) -> None:

@@ -16,7 +16,6 @@ from orderbook.configuration import Configuration
 from orderbook.display import Display, open_display
 from orderbook.durable import DurableRun
 from orderbook.feed_runs import FeedRun, check_runs, open_runs
-from orderbook.gate import LaterEvent
 from orderbook.live_run import LiveRun, RunReport
 from orderbook.logs import stamped
 from orderbook.metrics import RunMetrics
@@ -160,7 +159,7 @@ class Shown:
             for label, values in some_rows(self._pipeline.engine, view, _ROWS_SHOWN):
                 yield f"{view} {label}".rstrip(), values
 
-    def _note_callback(self, event: ViewEvent | LaterEvent) -> None:
+    def _note_callback(self, event: ViewEvent) -> None:
         self._view_events[event.view] += 1
         self._display.note("callbacks", lambda: f"{self._elapsed()}  callback {callback_text(event)}")
         if self._monitor is not None:

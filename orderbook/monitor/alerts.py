@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.subscriptions import Subscription, ViewEvent
 from orderbook.errors import DataError
-from orderbook.gate import GatedEngine, LaterEvent
+from orderbook.gate import GatedEngine
 from orderbook.monitor.notes import Notes
 from orderbook.monitor.requests import Rule, wire_version
 from orderbook.monitor.values import wire_value
@@ -79,7 +79,7 @@ class Alerts:
         if self._rules.get(own.rule.name) is own:
             del self._rules[own.rule.name]
 
-    def _fired(self, own: "_Active", event: ViewEvent | LaterEvent) -> None:
+    def _fired(self, own: "_Active", event: ViewEvent) -> None:
         rule = own.rule
         if event.new is None or not own.tells():
             return

@@ -8,7 +8,6 @@ from threading import Lock
 from typing import Any
 
 from engine.subscriptions import ViewEvent
-from orderbook.gate import LaterEvent
 from orderbook.logs import visible
 from orderbook.monitor.letters import Frame, body_of, encoded
 from orderbook.monitor.requests import Topic, wire_version
@@ -16,10 +15,8 @@ from orderbook.summary import callback_text, fill_text, order_text
 
 KEPT_NOTES = 200
 
-Event = ViewEvent | LaterEvent
-
 # Time, kind, text, symbol, venue, event of a view; the text is made when somebody reads it.
-_Note = tuple[int, str, Callable[[], str], str | None, str | None, Event | None]
+_Note = tuple[int, str, Callable[[], str], str | None, str | None, ViewEvent | None]
 
 
 class Notes:
@@ -38,14 +35,14 @@ class Notes:
         text: Callable[[], str],
         symbol: str | None = None,
         venue: str | None = None,
-        event: Event | None = None,
+        event: ViewEvent | None = None,
     ) -> None:
         """Keep a note; `event` is that of a view which it is about."""
         with self._lock:
             self._ring.append((self._time(), kind, text, symbol, venue, event))
             self.count += 1
 
-    def callback(self, event: Event) -> None:
+    def callback(self, event: ViewEvent) -> None:
         """A strategy is called."""
         self.note("callback", lambda: callback_text(event), event=event)
 
