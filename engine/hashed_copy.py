@@ -9,7 +9,7 @@ from types import ModuleType
 
 import numpy as np
 
-from .maps.cache import publish
+from .maps.cache import publish_text
 
 COPY = '''\
 """Copies the entries of a hashed store."""
@@ -109,4 +109,4 @@ def _copied(handle: int, slabs: np.ndarray, words: int) -> np.ndarray:
 @cache
 def copy_module() -> ModuleType:
     """The compiled functions that copy."""
-    return publish("copy_hashed", COPY)
+    return publish_text("copy", COPY)

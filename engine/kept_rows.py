@@ -11,7 +11,7 @@ from views.compiler.types import Relation
 
 from .changes import ChangeBatch
 from .hashed_copy import StoreCopy, copied
-from .maps.cache import publish
+from .maps.cache import publish_text
 from .maps.shapes import hashed
 from .row_counts import RowCounts
 
@@ -182,7 +182,7 @@ def row_module(width: int) -> ModuleType:
     """The compiled functions that keep rows of so many columns."""
     columns = ", ".join(f"values[i, {column}]" for column in range(width))
     shape = hashed(width, "i", ())
-    return publish(f"rows_{width}", RECORD.format(width=width, shape=shape.__name__, columns=columns))
+    return publish_text("rows", RECORD.format(width=width, shape=shape.__name__, columns=columns))
 
 
 def _close(stores: dict[int, tuple[ModuleType, int]]) -> None:

@@ -105,7 +105,8 @@ class NumbaLooks:
             shape = hashed(len(result.keys), "i" * words, ())
             state[at + CACHE] = shape.create()
             self._caches.append((shape, state[at + CACHE]))
-            state[at + KEYS_AT] = address_of(publish_text("keys", keys_module(held)), "keys")
+            source = keys_module(len(held.key_types), held.layout, held.slices)
+            state[at + KEYS_AT] = address_of(publish_text("keys", source), "keys")
             state[at + KEYS_OF] = self._layout.handles[held.name]
         else:
             state[at + CACHE] = self._block(words).address

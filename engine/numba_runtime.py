@@ -32,6 +32,7 @@ from .generate.layout import (
     row_words,
 )
 from .generate.measured import MeasuredWrites, numbered, read_cycles
+from .generate.numbering import Numbering
 from .generate.recorded import Recorded, record_module
 from .generate.support import free
 from .generate.triggers import program_module
@@ -81,9 +82,14 @@ class NumbaRuntime:
         self._layout = layout_for(self.plan)
         self._maps = tuple(m.name for m in program.maps)
         self._texts = TextConstants(dictionary)
-        writes = MeasuredWrites if measured else Writes
-        source = program_module(self.plan, self._texts.places, writes)
+        self._numbering = Numbering(self._texts.places)
+        self._numbered = self._numbering.plan(self.plan)
+        source = program_module(self._numbered, MeasuredWrites if measured else Writes)
         self.module = publish_text("program", source)
+        self._shapes: dict[str, ModuleType] = {
+            own.name: getattr(self.module, numbered.name)
+            for own, numbered in zip(self.plan.stores, self._numbered.stores, strict=True)
+        }
         self._state = Block(self._layout.words)
         self.address = self._state.address
         self._measures = Block(2 * len(numbered(self.plan)) if measured else 0)
@@ -101,7 +107,7 @@ class NumbaRuntime:
         self._owned = {s.name: (self._shape(s).destroy, self._handle(s)) for s in self.plan.stores}
         self._finalizer = weakref.finalize(self, _close, self._owned)
         self._rows = [callable_at(address_of(self.module, f"row_{i}")) for i in range(len(self._formats))]
-        self._driver = publish_text("driver", driver_module(self.plan, self.module.__name__))
+        self._driver = publish_text("driver", driver_module(self._numbered, self.module.__name__))
         self._recording: ModuleType | None = None
         self._looks = NumbaLooks(self.plan, self._layout, self._state, self.module)
         # Addresses of conditions, by view.
@@ -133,7 +139,8 @@ class NumbaRuntime:
         known = watch.view, watch.condition
         if known not in self._conditions:
             result = self.plan.program.result(watch.view)
-            source = condition_module(self.plan, result, watch.condition, self._texts.places)
+            condition = self._numbering.condition(result, watch.condition)
+            source = condition_module(self._numbered, self._results[watch.view], condition)
             self._conditions[known] = address_of(publish_text("condition", source), "holds")
         return self._conditions[known]
 
@@ -141,7 +148,7 @@ class NumbaRuntime:
         """See Runtime."""
         self._end_looks()
         recorded = [Recorded(self._results[r.view], r.per_message) for r in recordings]
-        source = record_module(self.plan, self.module.__name__, recorded, self._texts.places)
+        source = record_module(self._numbered, self.module.__name__, recorded)
         self._recording = publish_text("record", source)
         self._state[TEXTS] = self._texts.store()
         lists = [self._looks.record(one.view, one.per_message) for one in recorded]
@@ -358,7 +365,7 @@ class NumbaRuntime:
         raise errors.get(noted, overflow_error)(self.plan.program)
 
     def _shape(self, held: Store) -> ModuleType:
-        return getattr(self.module, held.name)
+        return self._shapes[held.name]
 
     def _handle(self, held: Store) -> int:
         return self._state[self._layout.handles[held.name]]

@@ -4,7 +4,6 @@ What a store holds is written by a small module generated for its shape, through
 so that every index of it is kept.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
@@ -18,7 +17,7 @@ from .generate.typed_code import ZERO
 from .hashed_copy import copied
 from .map_entries import Entries, MapColumn, MapRows
 from .map_matching import Match
-from .maps.cache import publish
+from .maps.cache import publish_text
 from .maps.columns import WORDS, columns, width
 from .plan.steps import Directory, Store
 
@@ -100,7 +99,7 @@ def fill_store(shape: ModuleType, handle: int, store: Store, maps: Mapping[str, 
 
 def add_entries(shape: ModuleType, handle: int, store: Store, maps: Mapping[str, Entries]) -> None:
     """Adds entries to those of a store's maps, which have none at these keys."""
-    module = _fill_module(shape.__name__, len(store.key_types), store)
+    module = _fill_module(shape.__name__, len(store.key_types), store.layout, len(store.maps))
     order = list(key_order(store))
     # An entry is there while an exact column holds something, so those come first.
     for column in sorted(columns(store.layout)[: len(store.maps)], key=lambda c: c.kind == "d"):
@@ -139,31 +138,29 @@ def same_directory(own: Directory, others: Sequence[Directory], matches: Mapping
     return Match(alike[0], tuple(range(len(positions)))) if alike else None
 
 
-def _fill_module(shape: str, keys: int, store: Store) -> ModuleType:
-    """The module that fills stores of a shape, one function for each column."""
+def _fill_module(shape: str, keys: int, layout: str, maps: int) -> ModuleType:
+    """The module that fills stores of a shape, one function for the column of each of the maps."""
     lines = [HEAD.format(shape=shape)]
-    for column in columns(store.layout)[: len(store.maps)]:
+    deltas = [ZERO[kind] for kind in layout]
+
+    def add(column: int, value: str, presence: str) -> str:
+        """The call that adds to one column; doubles alone have one more, which says that they are there."""
+        own = [*deltas[:maps], *([presence] if len(deltas) > maps else [])]
+        own[column] = value
+        return f"add({', '.join(['H', *(f'int(keys[row, {i}])' for i in range(keys)), *own])})"
+
+    for column in columns(layout)[:maps]:
         lines += ["@jit()", f"def fill_{column.number}(H, keys, words):"]
         lines += [f'    """Adds entries of column {column.number}."""', "    for row in range(len(keys)):"]
         if column.kind == "d":
             # One part after the other: their sum stays exact.
-            lines.append(f"        {_add(store, keys, column.number, 'words[row, 0]', '1')}")
+            lines.append(f"        {add(column.number, 'words[row, 0]', '1')}")
             lines.append("        for part in range(1, words.shape[1]):")
             lines.append("            if words[row, part] != 0.0:")
-            lines.append(f"                {_add(store, keys, column.number, 'words[row, part]', '0')}")
+            lines.append(f"                {add(column.number, 'words[row, part]', '0')}")
         else:
             low, high = (f"words[row, {part}]" for part in (0, 1))
             value = f"int({low})" if column.kind == "i" else f"words_to_wide({low}, {high})"
-            lines.append(f"        {_add(store, keys, column.number, value, '0')}")
+            lines.append(f"        {add(column.number, value, '0')}")
         lines += ["", ""]
-    text = "\n".join(lines)
-    return publish(f"fill_{hashlib.sha256(text.encode()).hexdigest()[:16]}", text)
-
-
-def _add(store: Store, keys: int, column: int, value: str, presence: str) -> str:
-    """The call that adds to one column; doubles alone have one more, which says that they are there."""
-    deltas = [ZERO[kind] for kind in store.layout]
-    if len(deltas) > len(store.maps):
-        deltas[-1] = presence
-    deltas[column] = value
-    return f"add({', '.join(['H', *(f'int(keys[row, {i}])' for i in range(keys)), *deltas])})"
+    return publish_text("fill", "\n".join(lines))

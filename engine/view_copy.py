@@ -15,7 +15,7 @@ from .generate.layout import ACTIVE, COUNT, LIST, LOOK_WORDS, row_words
 from .generate.support import free
 from .hashed_copy import StoreCopy, copy_module
 from .kept_rows import apart_from, row_module
-from .maps.cache import publish
+from .maps.cache import publish_text
 from .maps.shapes import hashed
 from .plan.steps import ResultPlan
 
@@ -77,7 +77,7 @@ class ViewCopy:
         self._at: int | None = None
         program = runtime.module.__name__
         text = ROWS.format(program=program, view=view, count=self._keys)
-        self._module: ModuleType = publish(f"{program}_rows_{view}", text)
+        self._module: ModuleType = publish_text("view", text)
         # Modules are made in one thread; others only call them.
         self._shape = hashed(self._keys, "i", ())
         row_module(self._keys)

@@ -11,10 +11,11 @@ from engine.plan.memory_estimate import plan_bytes
 from engine.plan.planner import plan
 from engine.plan.statistics import Statistics
 from engine.plan.steps import Plan
+from orderbook.logs import visible
 from views.compiler.binding.bound_print import bound_text
 from views.compiler.calculus import ZERO, Const, Exists, Lift, Poly, maps_read
 from views.compiler.m3 import Program, Result
-from views.compiler.m3_text.m3_print import factor_text, program_text, scalar_text
+from views.compiler.m3_text.m3_print import factor_text, program_text, scalar_text, statement_text
 from views.compiler.program import CompiledProgram
 from views.compiler.translation.translate import CalculusView
 
@@ -142,9 +143,35 @@ def _plan(compiled: CompiledProgram, view: str) -> str:
 
 
 def _python(compiled: CompiledProgram, view: str) -> str:
-    from engine.generate.triggers import program_module
+    """The module that runs, with comments that say what users called what has numbers in it."""
+    from engine.generate.numbering import Numbering
+    from engine.generate.triggers import program_module, trigger_name
 
-    return program_module(plan(part_of(compiled.program, view)), {})
+    planned, numbering = plan(part_of(compiled.program, view)), Numbering({})
+    numbered = numbering.plan(planned)
+    said: dict[str, list[str]] = {}
+    for own, store in zip(planned.stores, numbered.stores, strict=True):
+        said[f"{store.name} = "] = [f"{own.name}: {', '.join(own.maps)}"]
+    statements = {(t.relation, t.insert): t.statements for t in planned.program.triggers}
+    for trigger, its in zip(planned.triggers, numbered.triggers, strict=True):
+        called = zip(trigger.parameters, its.parameters, strict=True)
+        columns = ", ".join(f"{own.name} is {number.name}" for own, number in called)
+        said[f"def {trigger_name(its)}("] = [
+            f"{'insert into' if trigger.insert else 'delete from'} {trigger.relation}: {columns}",
+            *(f"    {statement_text(s)}" for s in statements[trigger.relation, trigger.insert]),
+        ]
+    texts = [f"text {place} is {text!r}" for text, place in numbering.texts.items()]
+    lines = [f"# {comment}" for comment in map(_in_a_line, texts)]
+    for line in program_module(numbered).splitlines():
+        comments = next((own for start, own in said.items() if line.startswith(start)), [])
+        inside = "    " if line.startswith("def ") else ""
+        lines += [line, *(f"{inside}# {_in_a_line(comment)}" for comment in comments)]
+    return "\n".join(lines) + "\n"
+
+
+def _in_a_line(text: str) -> str:
+    """Text that users wrote as part of a comment, which nothing in it can end."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 # What a distribution is explained for; how many partitions a job has is its own affair.

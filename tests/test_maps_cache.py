@@ -20,10 +20,10 @@ import sys
 from engine.maps.cache import publish
 TEXT = '''
 from engine.maps.shapes import hashed, ordered
-from numba import njit
+from orderbook.jit import jit
 groups, levels = hashed(1, "i", ((0,),)), ordered(0, "i")
 
-@njit(cache=True)
+@jit()
 def trigger(groups_at, levels_at, key, delta):
     groups.add(groups_at, key, delta)
     levels.add(levels_at, key, delta)
@@ -81,7 +81,7 @@ def test_the_same_tests_pass_without_the_jit(tmp_path):
 
 
 def test_threads_see_whole_modules() -> None:
-    text = "import time\nbegun = True\ntime.sleep(0.05)\nwhole = True\n"
+    text = "begun = 1\n" * 20_000 + "whole = True\n"
     with ThreadPoolExecutor(4) as threads:
         seen = list(threads.map(lambda _: vars(publish("test_threads", text)).get("whole"), range(4)))
     assert seen == [True] * 4

@@ -9,6 +9,7 @@ from fuzz import program_of
 from generated_runner import check
 from views_catalogue import Entry
 
+from engine.generate.numbering import Numbering
 from engine.generate.triggers import program_module
 from engine.plan.pivots import shared_pivots
 from engine.plan.planner import plan
@@ -47,7 +48,7 @@ APART = (
 
 
 def module(wanted: Entry) -> str:
-    return program_module(plan(program_of(wanted, "full")), {})
+    return program_module(Numbering({}).plan(plan(program_of(wanted, "full"))))
 
 
 @pytest.mark.parametrize("wanted", SHARED, ids=lambda e: e.name)

@@ -44,7 +44,7 @@ def _parts(emitter: Emitter, cut: Cut, names: Names, store: Store) -> tuple[str,
     if store.dense is not None:
         key = f"{key} {cut.limit}"
     if key not in emitter.cuts:
-        name = f"cut_{len(emitter.cuts)}"
+        name = f"cut{len(emitter.cuts)}"
         emitter.cuts[key] = _function(name, store, cut, predicate, arguments)
     others = [i for i in range(len(store.key_types)) if i != store.ordered]
     prefix = [emitter.key(k, store.key_types[i], names) for k, i in zip(cut.prefix, others, strict=True)]

@@ -4,20 +4,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from engine.changes import END_OF_EVENT, END_OF_MESSAGE
-from engine.plan.steps import Plan
 
 from .layout import DIRTY, ERROR, FAILED, FIRED_WORDS
 from .module import ModuleText
+from .numbering import NumberedPlan
 from .triggers import trigger_name
 
 
-def driver_module(plan: Plan, program_module: str) -> str:
+def driver_module(plan: NumberedPlan, program_module: str) -> str:
     """The source of `run`; `program_module` is the name of the program's module.
 
     At the end of each event (or message) that touched a watched view, the loop looks at it, and returns to
     Python where a watch fires.
     """
-    module = ModuleText(plan, {})
+    module = ModuleText(plan)
     failed_function(module)
     w = module.writer
     with module.function(
@@ -35,7 +35,7 @@ def driver_module(plan: Plan, program_module: str) -> str:
     return module.text("from engine.generate.support import look\n" + trigger_imports(plan, program_module))
 
 
-def trigger_imports(plan: Plan, program_module: str, more: Sequence[str] = ()) -> str:
+def trigger_imports(plan: NumberedPlan, program_module: str, more: Sequence[str] = ()) -> str:
     """Imports triggers, and more, of the program's module."""
     names = [*(trigger_name(t) for t in plan.triggers), *more]
     return f"from {program_module} import {', '.join(names)}\n" if names else ""

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.plan.pivots import Pivot
-from engine.plan.steps import Plan, Store
+from engine.plan.steps import Store
 from views.compiler.calculus import Scalar, Var
 from views.compiler.types import Kind, Type
-from views.scalars.patterns import Pattern
 
-from .layout import TEXTS
+from .numbering import NumberedPlan
 from .scalars import scalar_code
 from .typed_code import STATE, Code, held_as, in_word
 from .writer import Writer
@@ -35,20 +34,14 @@ class Emitter:
     `pivots` are the keys of trees that are looked at once for all that is done there.
     """
 
-    plan: Plan
+    plan: NumberedPlan
     writer: Writer
     handles: dict[str, int]
-    texts: dict[str | Pattern, int]
     cuts: dict[str, CutText] = field(default_factory=dict)
     pivots: frozenset[Pivot] = frozenset()
 
     def scalar(self, scalar: Scalar, names: Names) -> Code:
-        return scalar_code(scalar, names, self.text_constant)
-
-    def text_constant(self, value: str | Pattern) -> str:
-        """The dictionary code of a text constant or the table of a pattern, which the state holds."""
-        place = self.texts.setdefault(value, len(self.texts))
-        return f"load(load({STATE}, {TEXTS}), {place})"
+        return scalar_code(scalar, names)
 
     def key(self, scalar: Scalar, kind: Type, names: Names) -> str:
         """A scalar as the word of a key that is read, where the plan has made sure that it fits one."""

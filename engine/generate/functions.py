@@ -7,7 +7,7 @@ from views.compiler.function_intervals import function_interval
 from views.compiler.intervals import exact
 from views.compiler.types import BOOLEAN, DOUBLE, INT64_MAX, Type
 
-from .typed_code import STATE, Code, aligned, as_double, as_wide, narrowed, negative, number
+from .typed_code import STATE, Code, aligned, as_double, as_wide, double_literal, narrowed, negative, number
 
 _WORD = exact(-INT64_MAX, INT64_MAX)
 
@@ -100,7 +100,7 @@ def _order(op: str, args: Sequence[Code]) -> Code:
     bound = as_double(args[0]).text
     if op == "ordered_word":
         return Code(f"ordered_word(double_bits({STATE}, {bound} + 0.0))", _WORD)
-    return Code(f"{op}({bound}, {float(10 ** int(args[1].text))!r})", _WORD)
+    return Code(f"{op}({bound}, {double_literal(10 ** int(args[1].text))})", _WORD)
 
 
 def in_one_word(code: Code) -> str:

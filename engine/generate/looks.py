@@ -7,8 +7,6 @@ What both modules that look are made of: the one that fires watches (watched.py)
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.plan.steps import Store
-
 from .layout import CACHE, COUNT, KEYS_AT, KEYS_OF, LIST, ROW
 from .writer import Writer
 
@@ -125,9 +123,10 @@ class LookText:
         w.line(f"store(S, {at} + {COUNT}, 0)")
 
 
-def keys_module(held: Store) -> str:
-    """The source of `keys(H, S, at)`: adds the keys of a store's entries to the list at state word `at`."""
-    w, keys = Writer(), range(len(held.key_types))
+def keys_module(count: int, layout: str, slices: tuple[tuple[int, ...], ...]) -> str:
+    """The source of `keys(H, S, at)`: adds the keys of a hashed store's entries to the list at state word
+    `at`; the store has so many keys, and its shape's layout and slices."""
+    w, keys = Writer(), range(count)
     w.line("@exported")
     with w.block("def keys(H, S, at):"):
         w.line("entry = store_first(H)")
@@ -138,5 +137,5 @@ def keys_module(held: Store) -> str:
             w.line("entry = store_next_entry(H, entry)")
         w.line("return 0")
     names = ["first", "next_entry", *(f"key_{i}" for i in keys)]
-    shape = f"shape = hashed({len(keys)}, {held.layout!r}, {held.slices!r})\n"
+    shape = f"shape = hashed({count}, {layout!r}, {slices!r})\n"
     return _KEYS_HEAD + shape + "".join(f"store_{n} = shape.{n}\n" for n in names) + "\n\n" + w.text()

@@ -1,15 +1,18 @@
-"""The text of a generated module: imports of its stores, cut functions, and functions one by one."""
+"""The text of a generated module: imports of its stores, cut functions, and functions one by one.
+
+It is made of a numbered plan, which holds no text of a user (numbering.py).
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from engine.plan.steps import Plan, Store
-from views.scalars.patterns import Pattern
+from engine.plan.steps import Store
 
 from .cut_text import dense_shape
 from .emitter import CutText, Emitter
 from .layout import Layout, layout_for
+from .numbering import NumberedPlan
 from .writer import Writer
 
 HEAD = '''\
@@ -63,15 +66,16 @@ DENSE = ("add", "assign", "get", "clear", "error", "total", "create", "destroy",
 
 @dataclass(slots=True)
 class ModuleText:
-    """Collects the functions of one module; `texts` numbers the text constants of the program."""
+    """Collects the functions of one module. Raises TypeError for a plan that is not numbered."""
 
-    plan: Plan
-    texts: dict[str | Pattern, int]
+    plan: NumberedPlan
     writer: Writer = field(default_factory=Writer)
     layout: Layout = field(init=False)
     _cuts: dict[str, CutText] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.plan, NumberedPlan):
+            raise TypeError("code is generated of numbered plans alone")
         self.layout = layout_for(self.plan)
 
     @contextmanager
@@ -91,7 +95,7 @@ class ModuleText:
         self.writer.line(decorator)
         with self.writer.block(f"def {head}:"):
             self.writer.line(f'"""{description}"""')
-            yield Emitter(self.plan, self.writer, self.layout.handles, self.texts, self._cuts)
+            yield Emitter(self.plan, self.writer, self.layout.handles, self._cuts)
         self.writer.line("")
         self.writer.line("")
 
@@ -109,18 +113,15 @@ def store_imports(stores: Sequence[Store]) -> str:
     lines = []
     for s in stores:
         if s.ordered is None:
-            lines.append(f"# {', '.join(s.maps)}")
             lines.append(f"{s.name} = hashed({len(s.key_types)}, {s.layout!r}, {s.slices!r})")
             names = [n for n in HASHED if s.key_types or n not in ("find", "remove")]
             names += [f"value_{i}" for i in range(len(s.layout))] if s.key_types else []
             names += [f"key_{i}" for i in range(len(s.key_types))]
             names += [f"slice_{i}_{w}" for i in range(len(s.slices)) for w in ("first", "next")]
         elif s.dense is not None:
-            lines.append(f"# {', '.join(s.maps)}, a cell for each key {s.ordered}")
             lines.append(f"{s.name} = {dense_shape(s)}")
             names = list(DENSE)
         else:
-            lines.append(f"# {', '.join(s.maps)}, in the order of key {s.ordered}")
             lines.append(f"{s.name} = ordered({len(s.prefix)}, {s.layout!r})")
             names = [*ORDERED, *(f"value_{i}_at" for i in range(len(s.layout)))]
             names += [] if "d" in s.layout else ["around"]

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.changes import END_OF_EVENT, END_OF_MESSAGE
-from engine.plan.steps import Plan
-from views.scalars.patterns import Pattern
 
 from .driver import changes_applied, failed_function, trigger_imports
 from .layout import CACHE, COUNT, DIRTY, FAILED, LIST, RECORDS, row_words
 from .looks import LookText
 from .module import ModuleText
+from .numbering import NumberedPlan
 
 _IMPORTS = """\
 from engine.maps.linkage import call
@@ -36,11 +35,9 @@ class Recorded:
         return f"_{self.view}_{int(self.per_message)}"
 
 
-def record_module(
-    plan: Plan, program_module: str, recorded: Sequence[Recorded], texts: dict[str | Pattern, int]
-) -> str:
+def record_module(plan: NumberedPlan, program_module: str, recorded: Sequence[Recorded]) -> str:
     """The source of the driver and looks; `program_module` is the name of the program's module."""
-    module = ModuleText(plan, texts)
+    module = ModuleText(plan)
     _append(module)
     looks = [_look_text(module, one) for one in recorded]
     for one, look in zip(recorded, looks, strict=True):

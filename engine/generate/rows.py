@@ -38,7 +38,7 @@ def touch_functions(module: ModuleText, view: int) -> None:
     keys = [f"k{i}" for i in range(len(result.keys))]
     with module.function(
         f"touch_{view}({', '.join(['S', *keys])})",
-        f"Notes for watches that a row of {result.name} may have changed.",
+        "Notes for watches that a row may have changed.",
     ):
         for at in (module.layout.look(view, per_message) for per_message in (False, True)):
             with w.block(f"if load(S, {at + ACTIVE}) != 0:"):
@@ -48,7 +48,7 @@ def touch_functions(module: ModuleText, view: int) -> None:
                     for i, key in enumerate(keys):
                         w.line(f"store(place, {i}, {key})")
     with module.function(
-        f"touch_all_{view}(S)", f"Notes for watches that any row of {result.name} may have changed."
+        f"touch_all_{view}(S)", "Notes for watches that any row may have changed."
     ):
         for at in (module.layout.look(view, per_message) for per_message in (False, True)):
             with w.block(f"if load(S, {at + ACTIVE}) != 0:"):
@@ -61,7 +61,7 @@ def row_function(module: ModuleText, view: int) -> None:
     stands."""
     w, result = module.writer, module.plan.results[view]
     with module.exported(
-        f"row_{view}(S, keys, out)", f"A row of {result.result.name}, written to `out`; how often it stands."
+        f"row_{view}(S, keys, out)", "A row, written to `out`; how often it stands."
     ) as emitter:
         keys = [f"k{i}" for i in range(len(result.result.keys))]
         for i, key in enumerate(keys):
@@ -128,7 +128,7 @@ def list_function(module: ModuleText, view: int) -> None:
     name, count = result.result.multiplicity, len(result.result.keys)
     with module.function(
         f"rows_{view}(S, out, limit)",
-        f"Up to `limit` rows of {result.result.name}: keys, then words; how many.",
+        "Up to `limit` rows: keys, then words; how many.",
     ):
         if name is None:
             w.line(f"row_{view}(S, out, out)")

@@ -8,45 +8,48 @@ from views.compiler.function_intervals import calendar_interval
 from views.compiler.intervals import exact, join
 from views.compiler.types import BOOLEAN, DOUBLE, Kind, Type
 from views.scalars import calendar
-from views.scalars.patterns import Pattern
 
 from .functions import function_code, in_one_word
+from .layout import TEXTS
 from .typed_code import (
     STATE,
     Code,
     Names,
-    TextConstant,
     aligned,
     arithmetic,
     as_double,
+    double_literal,
     integer,
     negative,
     truth,
 )
 
 
-def scalar_code(scalar: Scalar, names: Names, text_constant: TextConstant) -> Code:
-    """The code of a scalar; `text_constant` gives the expression of a text constant or a pattern."""
+def scalar_code(scalar: Scalar, names: Names) -> Code:
+    """The code of a scalar of a numbered plan. Raises TypeError for one that holds text."""
     match scalar:
         case Var():
             return names[scalar]
         case Const(None):
             return Code(str(NULL_CODE), exact(0, 0))
-        case Const(str() as value):
-            return Code(text_constant(value), Type(Kind.TEXT, 0, 0, 2**31 - 1))
         case Const(float() as value):
-            # Infinity is written as a literal that is too large.
-            return Code(repr(value + 0.0).replace("inf", "1e999"), DOUBLE)
+            return Code(double_literal(value), DOUBLE)
         case Const(int() as value):
             return integer(value)
-        case Apply("like" | "ilike" as op, (text, Const(str() as pattern))):
-            table = text_constant(Pattern(pattern, op == "ilike"))
-            return Code(f"matches({table}, {scalar_code(text, names, text_constant).text})", BOOLEAN)
+        case Apply("text", (Const(int() as place),)):
+            return Code(_text_constant(place), Type(Kind.TEXT, 0, 0, 2**31 - 1))
+        case Apply("matches", (Const(int() as place), text)):
+            return Code(f"matches({_text_constant(place)}, {scalar_code(text, names).text})", BOOLEAN)
         case Apply("date_part" | "date_trunc" as op, (Const(str() as name), moment)):
-            return _calendar(op, name, scalar_code(moment, names, text_constant))
+            return _calendar(op, name, scalar_code(moment, names))
         case Apply(op, args):
-            return _apply(op, [scalar_code(a, names, text_constant) for a in args])
+            return _apply(op, [scalar_code(a, names) for a in args])
     raise TypeError(scalar)
+
+
+def _text_constant(place: int) -> str:
+    """The dictionary code of a text constant, or the table of a pattern, which the state holds."""
+    return f"load(load({STATE}, {TEXTS}), {place:d})"
 
 
 def _calendar(op: str, name: str, moment: Code) -> Code:

@@ -1,14 +1,13 @@
 """Text of expressions with their types: 64-bit and 128-bit integers, doubles and conditions."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.plan.stores import key_type, layout_of
 from views.compiler.calculus import Var
 from views.compiler.intervals import exact, multiply
 from views.compiler.types import DOUBLE, INT64_MAX, Kind, Type
-from views.scalars.patterns import Pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +26,6 @@ class Code:
 
 
 Names = Mapping[Var, Code]
-# The expression of a text constant's dictionary code, or of the address of a pattern's table.
-TextConstant = Callable[[str | Pattern], str]
 
 STATE = "S"
 # The zero of each value column.
@@ -42,6 +39,13 @@ def integer(value: int) -> Code:
     low, high = value & (2**64 - 1), value >> 64
     words = f"words_to_wide({low - 2**64 if low >= 2**63 else low}, {high})"
     return Code(words, exact(value, value))
+
+
+def double_literal(value: float) -> str:
+    """A double as Python reads it, infinity as a literal that is too large. Raises ValueError for NaN."""
+    if value != value:
+        raise ValueError("NaN is no constant of a plan")
+    return repr(float(value) + 0.0).replace("inf", "1e999")
 
 
 def truth(code: Code) -> str:
@@ -70,9 +74,9 @@ def as_double(code: Code, scale: int = 0) -> Code:
     if code.kind == "d":
         return code
     if code.type.low == code.type.high and not scale:
-        return Code(repr(float(code.type.low)), DOUBLE)
+        return Code(double_literal(code.type.low), DOUBLE)
     value = f"wide_to_double({code.text})" if code.kind == "w" else f"float({number(code).text})"
-    return Code(f"({value} / {float(10**scale)!r})" if scale else value, DOUBLE)
+    return Code(f"({value} / {double_literal(10**scale)})" if scale else value, DOUBLE)
 
 
 def aligned(*codes: Code) -> list[Code]:

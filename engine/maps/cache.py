@@ -20,6 +20,8 @@ from types import ModuleType
 import llvmlite
 import numba
 
+from .checked_source import check_source
+
 # What generated code calls: an edit there makes compiled code stale.
 SOURCES = (
     "engine/maps/**/*.py",
@@ -75,6 +77,7 @@ def _published(name: str, text: str) -> ModuleType:
         return sys.modules[full_name]
     path = cache_folder() / f"{full_name}.py"
     if not path.exists() or path.read_text() != text:
+        check_source(text)
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
         with os.fdopen(handle, "w") as file:
             file.write(text)

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import numpy as np
 
-from .cache import publish
+from .cache import publish_text
 from .columns import WORDS
 from .dense import Domain, dense_source
 from .hashed import hashed_source
@@ -28,8 +28,7 @@ def hashed(key_words: int, layout: str, slices: tuple[tuple[int, ...], ...] = ()
     """
     if key_words < 0 or any(not s or not set(s) <= set(range(key_words)) for s in slices):
         raise ValueError(f"slices {slices} do not fit {key_words} key words")
-    tag = "_".join("s" + "x".join(map(str, s)) for s in slices)
-    return publish(f"hashed_{key_words}_{layout_tag(layout)}_{tag}", hashed_source(key_words, layout, slices))
+    return publish_text("hashed", hashed_source(key_words, layout, slices))
 
 
 @cache
@@ -48,8 +47,7 @@ def ordered(prefix_words: int, layout: str, fan_out: int = FAN_OUT) -> ModuleTyp
     """
     if prefix_words < 0 or fan_out < 8 or fan_out & (fan_out - 1):
         raise ValueError(f"{prefix_words} prefix words, fan-out {fan_out}: want >= 0 and a power of two >= 8")
-    name = f"ordered_{prefix_words}_{layout_tag(layout)}_{fan_out}"
-    return publish(name, ordered_source(prefix_words, layout, fan_out))
+    return publish_text("ordered", ordered_source(prefix_words, layout, fan_out))
 
 
 @cache
@@ -64,14 +62,7 @@ def dense(prefix_words: int, layout: str, domain: Domain, cursors: int = 0) -> M
     """
     if prefix_words < 0 or not layout or set(layout) - set("iw") or domain.size < 1 or cursors < 0:
         raise ValueError(f"{prefix_words} prefix words, layout {layout!r}, {domain}: no dense store")
-    order = "down" if domain.descending else "up"
-    name = f"dense_{prefix_words}_{layout}_{domain.low}_{domain.size}_{order}_{cursors}".replace("-", "m")
-    return publish(name, dense_source(prefix_words, layout, domain, cursors))
-
-
-def layout_tag(layout: str) -> str:
-    """The layout for a file name, also where names ignore case."""
-    return layout.replace("W", "c")
+    return publish_text("dense", dense_source(prefix_words, layout, domain, cursors))
 
 
 def rows(shape: ModuleType, handle: int) -> dict[tuple[int, ...], tuple[int | float, ...]]:

@@ -1,5 +1,6 @@
 """`orderbook explain`: the stages of a view."""
 
+import sys
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -16,6 +17,7 @@ from orderbook.configuration_errors import suggestion
 from orderbook.errors import ConfigurationError, OrderbookError, UserError
 from orderbook.explain import SHOWN_PARTITIONS
 from orderbook.explain import explain as explained
+from orderbook.logs import visible
 from orderbook.merge import Merger
 from strategies.strategy import watches_of
 from views.compiler.program import compile_views
@@ -37,6 +39,8 @@ def explain(view: str, stage: str | None, config: Path | None, settings: Sequenc
     else:
         program = compile_views(with_read(configuration, [file]), parameters, materialize=options.materialize)
     text = explained(program, name, stage, statistics) + (note if stage is None else "")
+    # What is piped can be compiled again, what a terminal gets must not steer it.
+    text = visible(text) if sys.stdout.isatty() else text
     print(text, end="" if text.endswith("\n") else "\n")
     if stage == "spark" and file in map(configuration.view_file, configuration.run.views):
         _explain_strategies(configuration, name)

@@ -1,0 +1,177 @@
+"""Plans with numbers in place of all that users wrote: the only plans of which code is generated.
+
+Names of relations, maps, views, columns and variables become a letter and a number; texts and patterns become
+places among the program's text constants. So no text of a user, an exchange or a file can reach generated
+source, and programs that differ in names alone share their code.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
+from typing import Any
+
+from engine.plan.steps import Aggregate, Directory, Plan, ResultPlan, StatementPlan, Store, steps_of
+from views.compiler.binding.watch_condition import column_there
+from views.compiler.calculus import NEGATED, ZERO, Apply, Const, Scalar, Var
+from views.compiler.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey
+from views.compiler.types import Column, Relation, Type
+from views.scalars import calendar
+from views.scalars.patterns import Pattern
+
+from .functions import FUNCTIONS
+
+_ASSIGNMENTS = ("+=", ":=")
+_OF_UNITS = ("date_part", "date_trunc")
+_UNITS = frozenset((*calendar.UNITS, *calendar.PARTS))
+# What `op` may be. `text` and `matches`, of the place of a text constant, are found in numbered plans alone.
+_OPERATORS = frozenset((
+    *(*NEGATED, *FUNCTIONS, *_ASSIGNMENTS, *_OF_UNITS),
+    *("+", "-", "*", "neg", "and", "or", "not", "is_null", "if", "text", "matches"),
+))  # fmt: skip
+_LAYOUT = re.compile("[iwWd]*")
+_NUMBERED = re.compile("[a-z][0-9]+")
+# The letters of names, by the field that holds them; of a field `name` by whose it is.
+_LETTERS = {
+    **dict.fromkeys(("map", "maps", "target", "source", "sums", "multiplicity", "count"), "n"),
+    "relation": "r",
+}
+_OWN_LETTERS: Mapping[type, str] = {
+    Store: "m",
+    **dict.fromkeys((MapDeclaration, Directory), "n"),
+    Relation: "r",
+    Result: "v",
+    **dict.fromkeys((Column, ResultColumn, ResultKey), "c"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedPlan(Plan):
+    """A plan without text of a user. Raises TypeError where it holds a string that is not ours."""
+
+    def __post_init__(self) -> None:
+        for own in fields(self):
+            _check_ours(getattr(self, own.name), own.name)
+
+
+@dataclass(slots=True)
+class Numbering:
+    """Numbers the names of one program's plan; `texts` collects its text constants, numbered."""
+
+    texts: dict[str | Pattern, int]
+    _names: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def plan(self, plan: Plan) -> NumberedPlan:
+        """The plan of code. Raises TypeError for an operator or a unit of time that is not ours."""
+        program = Program(
+            tuple(Relation(r.name, r.columns) for r in plan.program.relations),
+            tuple(replace(m, definition=ZERO) for m in plan.program.maps),
+            *((), (), ()),
+        )
+        results = tuple(replace(r, result=replace(r.result, lets=())) for r in plan.results)
+        parts = (program, plan.stores, plan.initial, plan.triggers, results, plan.directories)
+        return NumberedPlan(*(self._part(part, "") for part in parts))
+
+    def condition(self, view: Result, condition: Scalar) -> Scalar:
+        """A condition over a view's columns: of column i, `c<i>` is the value, `t<i>` whether it is there."""
+        columns = {Var(c.name): Var(f"c{i}") for i, c in enumerate(view.columns)}
+        columns |= {column_there(c.name): Var(f"t{i}") for i, c in enumerate(view.columns)}
+        return self._scalar(condition, columns)
+
+    def _scalar(self, scalar: Scalar, names: Mapping[Var, Var] | None = None) -> Scalar:
+        match scalar:
+            case Var(name):
+                return Var(self._name("x", name)) if names is None else names[scalar]
+            case Const(str() as text):
+                return Apply("text", (self._place(text),))
+            case Apply("like" | "ilike" as op, (text, Const(str() as pattern))):
+                table = self._place(Pattern(pattern, op == "ilike"))
+                return Apply("matches", (table, self._scalar(text, names)))
+            case Apply("date_part" | "date_trunc" as op, (Const(str() as unit), moment)):
+                return Apply(op, (Const(_known(unit, _UNITS)), self._scalar(moment, names)))
+            case Apply(op, args):
+                return Apply(_known(op, _OPERATORS), tuple(self._scalar(a, names) for a in args))
+        return scalar
+
+    def _part(self, part: Any, letter: str) -> Any:
+        """Any part of a plan; `letter` begins the names of strings in it."""
+        if isinstance(part, str):
+            return self._name(letter, part)
+        if isinstance(part, tuple):
+            return tuple(self._part(p, letter) for p in part)
+        if isinstance(part, Var | Const | Apply):
+            return self._scalar(part)
+        if isinstance(part, Type) or not is_dataclass(part):
+            return part
+        kind: Any = type(part)
+        return kind(*(self._field(part, name) for name in _field_names(kind)))
+
+    def _field(self, owner: Any, name: str) -> Any:
+        value = getattr(owner, name)
+        if name == "op":
+            return _known(value, _OPERATORS)
+        if name == "layout":
+            return value
+        if name == "types":
+            return {self._scalar(v): value[v] for v in _typed(owner)}
+        letter = _OWN_LETTERS[type(owner)] if name == "name" else _LETTERS.get(name, "")
+        return self._part(value, letter)
+
+    def _place(self, text: str | Pattern) -> Const:
+        return Const(self.texts.setdefault(text, len(self.texts)))
+
+    def _name(self, letter: str, own: str) -> str:
+        if not letter:
+            raise TypeError("a string that is neither a name nor a word of plans")
+        numbers = self._names.setdefault(letter, {})
+        return numbers.setdefault(own, f"{letter}{len(numbers)}")
+
+
+def _typed(owner: StatementPlan | ResultPlan) -> Iterator[Var]:
+    """The variables whose types code asks for."""
+    if isinstance(owner, ResultPlan):
+        pipelines = [p for _, own in owner.lets for p in own]
+        yield from (variable for variable, _ in owner.lets)
+    else:
+        pipelines = [*owner.erased, *owner.pipelines]
+    yield from (s.value for s in steps_of(pipelines) if isinstance(s, Aggregate))
+
+
+@cache
+def _field_names(kind: Any) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind))
+
+
+def _known(word: str, words: frozenset[str]) -> str:
+    if word not in words:
+        raise TypeError("not a word of plans")
+    return word
+
+
+def _check_ours(part: Any, name: str) -> None:
+    """Checks all strings of a part, which its owner calls `name`."""
+    if isinstance(part, str):
+        if not _is_ours(part, name):
+            raise TypeError(f"code is generated of numbered plans alone; a {name} here is {part[:40]!r}")
+    elif isinstance(part, tuple | dict):
+        for own in part:
+            _check_ours(own, name)
+    elif isinstance(part, Apply) and part.op in _OF_UNITS:
+        _check_ours(part.args[0].value, "unit")  # type: ignore[union-attr]
+        _check_ours(part.args[1], name)
+    elif is_dataclass(part) and not isinstance(part, Type):
+        kind: Any = type(part)
+        for own_name in _field_names(kind):
+            _check_ours(getattr(part, own_name), own_name)
+
+
+def _is_ours(text: str, name: str) -> bool:
+    """Whether a string that a plan calls `name` is a number of ours or a word of plans."""
+    match name:
+        case "op":
+            return text in _OPERATORS
+        case "unit":
+            return text in _UNITS
+        case "layout":
+            return _LAYOUT.fullmatch(text) is not None
+    return name != "value" and _NUMBERED.fullmatch(text) is not None
