@@ -24,9 +24,7 @@ _OWN = ("orderbook", "feeds")
 # What happens while a message is applied, and so has its stamp.
 _STAMPED = ("orderbook.strategies", "orderbook.engine")
 # Also what turns the direction of a line around, and halves of characters, which no terminal can be sent.
-_CONTROL = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def visible(text: str) -> str:

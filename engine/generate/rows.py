@@ -47,9 +47,7 @@ def touch_functions(module: ModuleText, view: int) -> None:
                     w.line(f"place = push_key(S, {at + LIST}, {len(keys)})")
                     for i, key in enumerate(keys):
                         w.line(f"store(place, {i}, {key})")
-    with module.function(
-        f"touch_all_{view}(S)", "Notes for watches that any row may have changed."
-    ):
+    with module.function(f"touch_all_{view}(S)", "Notes for watches that any row may have changed."):
         for at in (module.layout.look(view, per_message) for per_message in (False, True)):
             with w.block(f"if load(S, {at + ACTIVE}) != 0:"):
                 w.line(f"store(S, {DIRTY}, 1)")

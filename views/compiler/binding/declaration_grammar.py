@@ -71,10 +71,13 @@ class DeclarationParser(Parser):
         if not token and not self._curr:
             raise PlacedError("syntax error: the statement ends too early", at.end + 1)
         missing = re.match(r"Required keyword: '(\w+)' missing for <class '.*?(\w+)'>", message)
+        wanted = re.match(r"Expect(?:ing|ed) (\W|table name)", message)
         if missing:
             message = f"incomplete {missing[2].upper()}"
-        elif message.startswith("Invalid expression"):
-            message = f"unexpected {at.text!r}"
+        elif wanted:
+            message = f"expected {wanted[1]}, not {shown(at.text)!r}"
+        elif message.startswith("Invalid expression") or "<" in message:
+            message = f"unexpected {shown(at.text)!r}"
         raise PlacedError(f"syntax error: {shown(message, 120)}", at.start)
 
     def refuse(self, message: str) -> NoReturn:
@@ -93,6 +96,13 @@ class DeclarationParser(Parser):
         if not self._match_set((TokenType.STREAM, TokenType.TABLE)):
             self.refuse("after CREATE write STREAM, TABLE or VIEW")
         return start_at(start, self._parse_create_relation(self._prev.token_type is TokenType.TABLE))
+
+    def _parse_match_recognize(self) -> Any:
+        if self._curr and self._curr.token_type is TokenType.MATCH_RECOGNIZE:
+            self.refuse(
+                "MATCH_RECOGNIZE is not supported; compare a row with those before it by LAG, LEAD or a join"
+            )
+        return None
 
     def _parse_name(self, what: str) -> Any:
         if not self._curr or self._curr.token_type is TokenType.STRING:
@@ -122,6 +132,10 @@ class DeclarationParser(Parser):
 
     def _parse_create_relation(self, static: bool) -> Any:
         name = self._parse_name("table" if static else "stream")
+        if self._curr and self._curr.token_type is TokenType.ALIAS:
+            self.refuse("CREATE TABLE AS is not supported; write CREATE VIEW name AS SELECT ...")
+        if self._curr and self._curr.token_type is not TokenType.L_PAREN:
+            self.raise_error(f"expected ( and columns after the name, not {shown(self._curr.text)!r}")
         items = self._parse_wrapped_csv(self._parse_declared)
         options: dict[str, Any] = {}
         while self._curr:

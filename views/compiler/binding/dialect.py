@@ -24,6 +24,7 @@ from .declaration_grammar import START, DeclarationParser, PlacedError, shown, s
 MAX_PARENTHESES = 32
 MAX_DEPTH = 120
 _STATEMENTS = "CREATE STREAM, CREATE TABLE, CREATE VIEW or SELECT"
+_OF_ROWS = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY", "VALUES")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,12 @@ class Sql(Dialect):
     NULL_ORDERING = "nulls_are_last"
 
     class Tokenizer(tokens.Tokenizer):
-        KEYWORDS: ClassVar = {**tokens.Tokenizer.KEYWORDS, "STREAM": TokenType.STREAM, "//": TokenType.DIV}
+        KEYWORDS: ClassVar = {
+            **tokens.Tokenizer.KEYWORDS,
+            "STREAM": TokenType.STREAM,
+            "//": TokenType.DIV,
+            "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
+        }
 
     Parser = _Parser
 
@@ -132,7 +138,8 @@ def _statement(dialect: Dialect, text: SqlText, chunk: list[Token]) -> Statement
     _check_nesting(text, chunk)
     first = chunk[0]
     if first.token_type not in (TokenType.CREATE, TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN):
-        raise text.error(f"expected {_STATEMENTS}, not {shown(first.text)}", first)
+        instead = "; rows come from sources, not from SQL" if first.text.upper() in _OF_ROWS else ""
+        raise text.error(f"expected {_STATEMENTS}, not {shown(first.text)}{instead}", first)
     parser = dialect.parser(error_level=ErrorLevel.IMMEDIATE)
     try:
         tree = parser.parse(chunk, text.sql)[0]

@@ -11,12 +11,12 @@ _CLAUSES: dict[str, tuple[str, str]] = {
     "limit": ("LIMIT", "limit the query around it"),
     "offset": ("OFFSET", "skip rows of the query around it"),
     "laterals": ("LATERAL", "write a correlated scalar subquery"),
-    "sample": ("TABLESAMPLE", ""),
-    "pivots": ("PIVOT", ""),
+    "sample": ("TABLESAMPLE", "choose rows by a column, as in WHERE id % 10 = 0"),
+    "pivots": ("PIVOT", "write SUM(CASE WHEN ... THEN ... END) for each value"),
+    "unpivot": ("UNPIVOT", "write a UNION ALL of a SELECT for each column"),
     "locks": ("FOR UPDATE", ""),
     "into": ("SELECT INTO", "write CREATE VIEW name AS SELECT ..."),
     "connect": ("CONNECT BY", ""),
-    "match": ("MATCH_RECOGNIZE", ""),
     "kind": ("SELECT AS", ""),
     "joins": ("joins here", "write them in a derived table"),
     "using": ("USING here", "write ON with the equality"),
@@ -43,6 +43,8 @@ _NODES: dict[type[exp.Expr], tuple[str, str]] = {
     exp.BitwiseOr: ("| operator", ""),
     exp.BitwiseXor: ("^ operator", "write POWER(x, y)"),
     exp.BitwiseNot: ("~ operator", ""),
+    exp.Star: ("* here", "name the columns"),
+    exp.Dot: ("name of several parts", "write alias.column"),
     exp.Bracket: ("[ ] (subscript)", ""),
     exp.Array: ("[ ] (array)", ""),
     exp.DPipe: ("|| (concatenation)", ""),
@@ -77,6 +79,8 @@ def clause(key: str, node: object = None) -> str:
     """The refusal of a clause that sqlglot keeps under `key` of a query, table or join."""
     if key == "with_" and isinstance(node, exp.With) and node.recursive:
         return sentence("WITH RECURSIVE", "write a view for each step")
+    if key == "pivots" and isinstance(node, list) and node[0].args.get("unpivot"):
+        key = "unpivot"
     name, instead = _CLAUSES.get(key, (key.strip("_").replace("_", " ").upper(), ""))
     return sentence(name, instead)
 
