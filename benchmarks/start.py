@@ -7,7 +7,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from .measure import Options, table
 
@@ -20,8 +19,7 @@ def start(options: Options) -> None:
         return
     for name in ("vwap", "sobi"):
         with tempfile.TemporaryDirectory() as folder:
-            compiled = str(Path(folder, "numba"))
-            environment = {**os.environ, "ORDERBOOK_CACHE": folder, "NUMBA_CACHE_DIR": compiled}
+            environment = {**os.environ, "ORDERBOOK_CACHE": folder}
             rows = [("cold", _run(name, environment))]
             rows += [(f"warm, run {i}", _run(name, environment)) for i in range(1, options.runs + 1)]
         _show(name, rows)

@@ -8,7 +8,6 @@ import os
 import pickle
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -21,7 +20,8 @@ from orderbook.processors import give_way
 from views.compiler.program import CompiledProgram
 
 from .compile_request import CompileRequest
-from .maps.cache import cache_folder
+from .maps.cache import code_folder
+from .maps.cache_folder import Entry
 
 # The process gives way to those that serve a feed.
 _NICE = 5
@@ -32,14 +32,17 @@ def compiled_elsewhere(request: CompileRequest, dictionary: Dictionary) -> Compi
 
     Raises what `CompileRequest.compiled` raises, and CompileError where the process ends without an answer.
     """
-    known = cache_folder() / f"program_{request.key()}.pickle"
-    try:
-        return _program(pickle.loads(known.read_bytes()), dictionary)
-    except (OSError, EOFError, pickle.UnpicklingError):
-        answer = _answer(request)
+    entry, folder = Entry("program", request.key(), "pickle"), code_folder()
+    known = folder.read(entry)
+    if known is not None:
+        try:
+            return _program(pickle.loads(known), dictionary)
+        except Exception as error:  # by whichever class is no longer what it was
+            folder.spoilt(entry.file, f"cannot be used ({type(error).__name__}: {error})")
+    answer = _answer(request)
     if isinstance(answer, Exception):
         raise answer
-    _keep(known, answer)
+    folder.write(entry, answer)
     return _program(pickle.loads(answer), dictionary)
 
 
@@ -59,13 +62,6 @@ def _answer(request: CompileRequest) -> bytes | Exception:
         why = f": {said[-1]}" if said and process.returncode > 0 else ""
         return CompileError(f"the process that compiles {how}{why}; nothing was changed, try again")
     return found
-
-
-def _keep(place: Path, answer: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=place.parent, suffix=".tmp")
-    with os.fdopen(handle, "wb") as file:
-        file.write(answer)
-    os.replace(temporary, place)
 
 
 def _packed(program: CompiledProgram) -> bytes:

@@ -11,6 +11,7 @@ import numpy as np
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from engine.maps.cache_folder import counts
 from orderbook.durable import DurableRun
 from orderbook.feed_runs import FeedRun
 from orderbook.latency import LatencyHistogram
@@ -63,6 +64,7 @@ class RunMetrics(Collector):
         yield from self._engine()
         yield from self._views()
         yield from self._strategies()
+        yield from _cache()
 
     def _latencies(self) -> Iterator[Metric]:
         pipeline = self._pipeline
@@ -165,6 +167,14 @@ class RunMetrics(Collector):
         for one in summaries:
             failed.add_metric([one.name], one.failure is not None)
         yield failed
+
+
+def _cache() -> Iterator[Metric]:
+    for name, help_text, value in (
+        ("rebuilt", "Entries of the compiled cache that were damaged, and made anew.", counts.rebuilt),
+        ("unwritten", "Entries of compiled code that could not be written to the cache.", counts.unwritten),
+    ):
+        yield CounterMetricFamily(f"orderbook_cache_{name}", help_text, value)
 
 
 def latency_family(name: str, help_text: str, histogram: LatencyHistogram) -> Metric:

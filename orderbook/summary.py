@@ -7,6 +7,7 @@ from typing import Any
 
 from engine.engine import Engine
 from engine.live_view import ViewRow, column_types, in_order
+from engine.maps.cache_folder import cache_told
 from engine.subscriptions import ViewEvent
 from orderbook.events import StateReason
 from orderbook.feed_runs import FeedReport
@@ -54,6 +55,7 @@ def summary(
     for feed in feeds:
         lines += feed_lines(feed)
     lines += _book_lines(pipeline)
+    lines += [f"  compiled cache: {told}" for told in cache_told()]
     return "\n".join(lines)
 
 

@@ -22,6 +22,7 @@ from engine.clients.snapshot import snapshot_between
 from engine.compile_request import CompileRequest, Setting
 from engine.engine import Engine
 from engine.kept_rows import KeptRows
+from engine.maps.cache_folder import CacheFolder
 from engine.yielding import yielding
 from orderbook.dictionary import Dictionary
 from orderbook.errors import CompileError, DataError, SqlError
@@ -306,7 +307,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Started]:
     """What is started to compile, which no earlier run has answered."""
     Started.all = []
     monkeypatch.setattr(subprocess, "Popen", Started)
-    monkeypatch.setattr(compile_process, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(compile_process, "code_folder", lambda: CacheFolder(tmp_path, None))
     return Started.all
 
 

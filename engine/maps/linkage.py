@@ -6,8 +6,10 @@ from types import ModuleType
 from typing import Any
 
 from llvmlite import binding, ir
-from numba import cfunc, types
+from numba import types
 from numba.core import config
+
+from orderbook.jit import c_function
 
 from .memory import WORD, primitive
 
@@ -27,7 +29,7 @@ def exported(function: Callable[..., int]) -> Any:
     if config.DISABLE_JIT:
         return function
     prototype = types.int64(*[types.int64] * function.__code__.co_argcount)
-    compiled = cfunc(prototype, cache=True, error_model="numpy")(function)
+    compiled = c_function(function, prototype)
     binding.add_symbol(_symbol(function.__module__, function.__name__), compiled.address)
     _alive.append(compiled)
     return types.ExternalFunction(_symbol(function.__module__, function.__name__), prototype)

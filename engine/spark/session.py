@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from engine.maps.cache_folder import VARIABLE, cache_root
 from engine.spark import process
 from engine.spark.java import LOG_VARIABLE, find_java, launcher
 from engine.spark.shipping import ship
@@ -93,11 +94,6 @@ def cores(session: SparkSession) -> int:
         return 0
 
 
-def cache_root() -> Path:
-    """The folder of compiled programs on this machine, the same for all workers and applications."""
-    return Path(os.environ.get("ORDERBOOK_CACHE") or Path.home() / ".cache" / "orderbook").absolute()
-
-
 def _settings(options: SparkOptions, folder: Path) -> dict[str, str]:
     settings = {
         **_RUNTIME,
@@ -117,7 +113,7 @@ def _settings(options: SparkOptions, folder: Path) -> dict[str, str]:
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.shuffle.partitions": str(min(4, max(2, os.cpu_count() or 2))),
             "spark.executorEnv.PYTHONPATH": os.pathsep.join(_import_path()),
-            "spark.executorEnv.ORDERBOOK_CACHE": str(cache_root()),
+            f"spark.executorEnv.{VARIABLE}": str(cache_root()),
         }
     settings |= options.properties
     log_settings = resources.files("engine.spark") / "log4j2.properties"
@@ -145,7 +141,7 @@ def _import_path() -> list[str]:
 def _variables(options: SparkOptions, folder: Path, log: Path) -> dict[str, str]:
     variables = {LOG_VARIABLE: str(log)}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started Java
-        variables["JAVA_HOME"] = str(launcher(find_java(options.java), cache_root()))
+        variables["JAVA_HOME"] = str(launcher(find_java(options.java), folder))
     if is_local(options.master):
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
         variables["SPARK_HOME"] = str(process.writable_spark_home(folder))

@@ -1,6 +1,5 @@
 """The project's packages as an artefact, for clusters whose machines do not have the project."""
 
-import hashlib
 import importlib.util
 import sys
 import zipfile
@@ -26,10 +25,7 @@ def ship(session: SparkSession, modules: Sequence[str] = ()) -> str:
     Functions that go through `for_workers` then import from it. Raises UserError for an unknown module.
     """
     files = {name: path for package in (*PACKAGES, *modules) for name, path in _files(package)}
-    digest = hashlib.sha256()
-    for name, path in sorted(files.items()):
-        digest.update(name.encode() + b"\0" + path.read_bytes())
-    archive = process.folder() / f"orderbook-{digest.hexdigest()[:16]}.zip"
+    archive = process.folder() / f"orderbook-{arrival.digest_of(files)}.zip"
     if not archive.exists():
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
             for name, path in sorted(files.items()):
