@@ -23,9 +23,8 @@ from feeds.places import Place
 from feeds.session import Session
 from orderbook.errors import DataError, SourceError
 from orderbook.events import Action, BookState, Flag
-from orderbook.instruments import Instrument, Instruments
+from orderbook.instruments import SCALE, Instrument, Instruments
 from orderbook.problems import Problems
-from orderbook.symbols import normalise_symbol
 
 SPOT = "binance"
 FUTURES = "binance_futures"
@@ -34,7 +33,7 @@ INCREMENTS = {
     (SPOT, "BTCUSDT"): (Decimal("0.01"), Decimal("0.00001")),
     (FUTURES, "BTCUSDT"): (Decimal("0.1"), Decimal("0.001")),
 }
-# How many lines are searched for the market, the symbol and the decimal places in use.
+# How many lines are searched for the market, the symbol and, where they are not known, tick and lot.
 HEAD_LINES = 2_000
 INT64_MAX = 2**63 - 1
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, DataError, ValueError)
@@ -45,7 +44,7 @@ _LINES_AT_ONCE = 64
 
 
 class BookTicker(NamedTuple):
-    """The exchange's own best bid and ask as of an update id; ticks and lots."""
+    """The exchange's own best bid and ask as of an update id; in the instrument's units."""
 
     update_id: int
     bid_price: int
@@ -62,8 +61,9 @@ class BinanceCaptureSource:
     book). A gap in the update ids clears the book, which is SYNCING until the next snapshot, and is counted.
     `exchange_time` is the event time of depth and the trade time of trades; the local clock may run behind.
 
-    A capture does not state tick and lot: they are the known ones of `INCREMENTS`, made finer where the
-    first 2,000 lines use more decimal places; a later message that needs yet finer ones is malformed.
+    A capture does not state tick and lot: they are the known ones of `INCREMENTS`, else the coarsest decimal
+    steps of the first 2,000 lines. Prices and volumes off them are counted and kept: both are held to the
+    eighth decimal place, the last that Binance has.
 
     Raises SourceError when the file is missing or holds no depth diff, and when it is truncated, after
     everything before the cut.
@@ -201,14 +201,9 @@ def _scan_head(path: Place) -> Instrument:
             f"{path}: no Binance depth diff in the first {HEAD_LINES} lines; "
             "a capture has lines `<local ns> <json>` with a depth stream"
         )
-    tick, lot = INCREMENTS.get((head.venue, head.symbol), (Decimal(1), Decimal(1)))
-    return Instrument(
-        head.venue,
-        normalise_symbol(head.venue, head.symbol),
-        head.symbol,
-        min(tick, Decimal(1).scaleb(-head.price_places)),
-        min(lot, Decimal(1).scaleb(-head.volume_places)),
-    )
+    seen = [Decimal(1).scaleb(-min(places, SCALE)) for places in (head.price_places, head.volume_places)]
+    tick, lot = INCREMENTS.get((head.venue, head.symbol), seen)
+    return Instrument.listed(head.venue, head.symbol, tick, lot)
 
 
 def _split(line: bytes) -> tuple[int, bytes]:

@@ -21,7 +21,7 @@ from feeds.event_writer import EventWriter
 from feeds.message_writer import DEFAULT_BATCH_SIZE
 from feeds.places import Place, files_at
 from orderbook.errors import DataError, SourceError
-from orderbook.instruments import Instrument, Instruments
+from orderbook.instruments import FINEST, Instrument, Instruments
 from orderbook.problems import Problems
 
 _UNITS = Decimal(10) ** 9
@@ -51,7 +51,8 @@ class DatabentoSource:
 
     Records up to one with F_LAST are one message. A book of orders is SYNCING until it is cleared, as it is
     where a snapshot or session starts; one of levels has the levels told and no others. A book is STALE
-    where Databento doubts it, where one of its records cannot be used (a price between ticks), and while
+    where Databento doubts it, where one of its records cannot be used (a price with a ninth decimal place; one
+    between ticks is counted and kept), and while
     its instrument does not trade. Trades and fills leave books alone, as cancels follow them. In files
     of trades or status alone nothing is known against the (empty) books, and they are VALID.
 
@@ -76,8 +77,8 @@ class DatabentoSource:
         venue = metadata.dataset.partition(".")[0].lower() if metadata is not None else "databento"
         self._schema = metadata.schema if metadata is not None else None
         self.instruments = Instruments(
-            Instrument(venue, symbol, symbol, Decimal(units) / _UNITS, Decimal(1), one.contract)
-            for symbol, units, one in zip(symbols, self._ticks, defined, strict=True)
+            Instrument(venue, symbol, symbol, tick / _UNITS, Decimal(1), FINEST, contract=one.contract)
+            for symbol, tick, one in zip(symbols, map(Decimal, self._ticks), defined, strict=True)
         )
         indexes = {symbol: index for index, symbol in enumerate(symbols)}
         self._intervals: dict[int, list[tuple[int, int, int]]] = {}

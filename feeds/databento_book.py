@@ -4,7 +4,7 @@ from typing import Any
 
 import databento_dbn as dbn
 
-from feeds.databento_file import UNDEFINED_PRICE
+from feeds.databento_file import FINEST_TICK, UNDEFINED_PRICE
 from feeds.databento_messages import LAST, InstrumentMessages
 from orderbook.events import Action, Side, StateReason
 
@@ -108,7 +108,7 @@ class DatabentoBook(InstrumentMessages):
         if left is None:
             self._unknown(record)
             return
-        self.event(_REDUCE, _SIDES[record.side], order_id, record.price // self._tick, volume)
+        self.event(_REDUCE, _SIDES[record.side], order_id, record.price // FINEST_TICK, volume)
         if left > volume:
             self._orders[order_id] = left - volume
         else:

@@ -5,7 +5,7 @@ from typing import Any
 
 import databento_dbn as dbn
 
-from feeds.databento_file import UNDEFINED_PRICE, UNDEFINED_TIME
+from feeds.databento_file import FINEST_TICK, UNDEFINED_PRICE, UNDEFINED_TIME
 from feeds.event_writer import EventWriter
 from orderbook.events import Action, BookState, Flag, Side, StateReason
 from orderbook.problems import Problems
@@ -123,7 +123,7 @@ class InstrumentMessages:
     def event(
         self, action: int, side: int, order_id: int = 0, price: int = 0, volume: int = 0
     ) -> None:
-        """Add an event to the open message; price in ticks."""
+        """Add an event to the open message; price in 1e-8."""
         times = (self._exchange_time, self._receive_time, self._sequence)
         self._waiting.append((action, side, *times, order_id, price, volume, self._flags))
 
@@ -137,11 +137,12 @@ class InstrumentMessages:
             self._flush()
 
     def ticks(self, price: int) -> int | None:
-        """A price of 1e-9 in ticks, None where it is unset or between ticks."""
-        if price == UNDEFINED_PRICE:
+        """A price of 1e-9 in 1e-8, None where it is unset or finer; one between ticks is counted."""
+        if price == UNDEFINED_PRICE or price % FINEST_TICK:
             return None
-        ticks, rest = divmod(price, self._tick)
-        return None if rest else ticks
+        if price % self._tick:
+            self.problem("off the tick", self._record, f"price {price}e-9, tick {self._tick}e-9")
+        return price // FINEST_TICK
 
     def lose(self, record: Any, detail: str) -> None:
         """A record of the book cannot be used: what the book shows is not the exchange's."""

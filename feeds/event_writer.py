@@ -95,20 +95,20 @@ class EventWriter:
         exchange_time: int,
         receive_time: int,
         sequence: int,
-    ) -> bool:
-        """Add a LEVEL event for each (price, size) of wire text; False, and nothing, where one is unusual.
+    ) -> int:
+        """Add a LEVEL event for each (price, size) of wire text; -1, and nothing, where one is unusual.
 
-        scales: int64[2], 10^8 times the tick and the lot.
+        scales: as of `write_levels`. Returns how many numbers are off the tick or lot.
         """
         event = _RECORD.pack(
             exchange_time, receive_time, sequence, 0, 0, 0, instrument, 0, _LEVEL, side, flags, 0
         )
         text = "\n".join([*chain.from_iterable(levels), ""]).encode()
         records = np.empty((len(levels), WORDS), np.int64)
-        if not write_levels(np.frombuffer(text, np.uint8), scales, np.frombuffer(event, np.int64), records):
-            return False
-        self._buffer += records.data
-        return True
+        off = write_levels(np.frombuffer(text, np.uint8), scales, np.frombuffer(event, np.int64), records)
+        if off >= 0:
+            self._buffer += records.data
+        return off
 
     def undo(self) -> None:
         """Take back the events of the open unit."""

@@ -23,18 +23,19 @@ class FeedBook:
     """What an exchange's protocol says about one book, written as events.
 
     `begin` opens a unit, the methods after it add events, `end` closes it; `undo` takes back what was added
-    since `begin`, for a message that turns out unusable. `ticks` and `lots` convert wire text and raise
-    DataError. `state` is what the events said last.
+    since `begin`, for a message that turns out unusable. `ticks` and `lots` convert wire text to the
+    instrument's units and raise DataError; what is off its tick or lot is the exchange's truth: it is
+    counted, and kept. `state` is what the events said last.
     """
 
     def __init__(
         self, instruments: Instruments, instrument: int, events: EventWriter, statistics: FeedStatistics
     ) -> None:
-        one = instruments[instrument]
+        self._one = one = instruments[instrument]
         self.product = one.native_symbol
-        self.ticks = WireNumbers(one.ticks, one.tick_scale)
-        self.lots = WireNumbers(one.lots, one.lot_scale)
-        self._scales = np.array([one.tick_scale, one.lot_scale])
+        self.ticks = WireNumbers(one.ticks, one.tick_scale, one.tick_units)
+        self.lots = WireNumbers(one.lots, one.lot_scale, one.lot_units)
+        self._scales = np.array([one.tick_scale, one.lot_scale, one.tick_units, one.lot_units])
         self.state = BookState.SYNCING
         self.sequence = 0
         self._instrument = instrument
@@ -77,7 +78,9 @@ class FeedBook:
     def add(
         self, action: Action, side: Side, *, order_id: int = 0, price: int = 0, volume: int = 0
     ) -> None:
-        """Add an event; price in ticks, volume in lots."""
+        """Add an event; price and volume in the instrument's units."""
+        if (self.ticks.off or self.lots.off) and action != Action.STATE:
+            self._count_off(price, volume)
         self._events.append(
             self._instrument,
             action,
@@ -102,16 +105,27 @@ class FeedBook:
             self._receive_time,
             self.sequence,
         )
-        if len(levels) >= _MANY and self._events.extend_texts(levels, self._scales, *common):
-            return
         ticks, lots = self.ticks, self.lots
-        self._events.extend_levels([(ticks[price], lots[size]) for price, size in levels], *common)
+        off = self._events.extend_texts(levels, self._scales, *common) if len(levels) >= _MANY else -1
+        if off < 0:
+            self._events.extend_levels([(ticks[price], lots[size]) for price, size in levels], *common)
+        if off > 0 or (off < 0 and (ticks.off or lots.off)):
+            for price, size in levels:
+                self._count_off(ticks[price], lots[size])
 
     def trade(self, trade_id: int, aggressor: Side, price: str, size: str) -> None:
         """Add a trade; price and size in wire text. Raises DataError."""
         self.add(
             Action.TRADE, aggressor, order_id=trade_id, price=self.ticks[price], volume=self.lots[size]
         )
+
+    def _count_off(self, price: int, volume: int) -> None:
+        """Count a price or volume that is no multiple of the tick or lot."""
+        one, problems = self._one, self._statistics.problems
+        if price % one.tick_units:
+            problems.add("off the tick", self.product, f"price {one.price(price):f}, tick {one.tick:f}")
+        if volume % one.lot_units:
+            problems.add("off the lot", self.product, f"volume {one.volume(volume):f}, lot {one.lot:f}")
 
     def clear(self) -> None:
         """Empty both sides."""

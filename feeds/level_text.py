@@ -13,13 +13,14 @@ _WHOLE_DIGITS = 10
 
 
 @jit()
-def write_levels(text: np.ndarray, scales: np.ndarray, template: np.ndarray, out: np.ndarray) -> bool:
+def write_levels(text: np.ndarray, scales: np.ndarray, template: np.ndarray, out: np.ndarray) -> int:
     """Fill `out` (int64[n, WORDS]) with copies of `template` (int64[WORDS]), each with a price and a volume.
 
-    text: uint8[…], price and size by turns, each ended by a line feed. scales: int64[2], 10^8 times tick and
-    lot. False where a number is not plain digits with at most one point, is no multiple, or is one too many.
+    text: uint8[…], price and size by turns, each ended by a line feed. scales: int64[4], 10^8 times the units
+    of price and volume, and tick and lot in units. Returns how many numbers are off tick or lot; -1 where one
+    is not plain digits with at most one point, is no multiple of its unit, or is one too many.
     """
-    place, end = 0, len(text)
+    place, end, off = 0, len(text), 0
     for row in range(len(out)):
         for word in range(WORDS):
             out[row, word] = template[word]
@@ -34,14 +35,16 @@ def write_levels(text: np.ndarray, scales: np.ndarray, template: np.ndarray, out
                     digits += 1
                     places += places >= 0
                 else:
-                    return False
+                    return -1
                 place += 1
             if place == end or digits == 0:
-                return False
+                return -1
             place += 1
             for _ in range(SCALE - max(places, 0)):
                 value *= 10
             if value % scales[field]:
-                return False
-            out[row, _PRICE + field] = value // scales[field]
-    return place == end
+                return -1
+            value //= scales[field]
+            off += value % scales[2 + field] != 0
+            out[row, _PRICE + field] = value
+    return off if place == end else -1

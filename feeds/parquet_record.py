@@ -23,7 +23,8 @@ from orderbook.events import EVENT, Flag
 from orderbook.instruments import Instrument, Instruments
 from orderbook.problems import Problems
 
-FORMAT_VERSION = 1
+# Version 1 has no units of prices and volumes: they are tick and lot.
+FORMAT_VERSION, _READ_VERSIONS = 2, (1, 2)
 ROW_GROUP_SIZE = 1 << 17
 _METADATA_KEY = b"orderbook.record"
 _FIELDS = EVENT.names or ()
@@ -186,7 +187,7 @@ def _instruments(path: Place, file: pq.ParquetFile) -> list[Instrument]:
     stored = (file.schema_arrow.metadata or {}).get(_METADATA_KEY, b"")
     try:
         metadata = msgspec.json.decode(stored, type=_Metadata)
-        if metadata.version != FORMAT_VERSION:
+        if metadata.version not in _READ_VERSIONS:
             raise SourceError(
                 f"{path}: record version {metadata.version}, this program reads {FORMAT_VERSION}; update it"
             )

@@ -47,23 +47,29 @@ class RawLog(Protocol):
 
 
 class InstrumentText(msgspec.Struct, frozen=True):
-    """An instrument; tick and lot are decimal text. Without `contract` its name says what it is."""
+    """An instrument; numbers are decimal text. Without units these are tick and lot, and without `contract`
+    its name says what it is."""
 
     venue: str
     symbol: str
     native_symbol: str
     tick: str
     lot: str
+    price_unit: str = ""
+    volume_unit: str = ""
     contract: ContractType | None = None
 
     @classmethod
     def of(cls, one: Instrument) -> "InstrumentText":
-        return cls(one.venue, one.symbol, one.native_symbol, str(one.tick), str(one.lot), one.contract)
+        tick, lot, *units = map(str, (one.tick, one.lot, one.price_unit, one.volume_unit))
+        return cls(one.venue, one.symbol, one.native_symbol, tick, lot, *units, one.contract)
 
     @property
     def instrument(self) -> Instrument:
+        """The instrument. Raises DataError, or InvalidOperation for what is no number."""
         tick, lot = Decimal(self.tick), Decimal(self.lot)
-        return Instrument(self.venue, self.symbol, self.native_symbol, tick, lot, self.contract)
+        units = Decimal(self.price_unit or tick), Decimal(self.volume_unit or lot)
+        return Instrument(self.venue, self.symbol, self.native_symbol, tick, lot, *units, self.contract)
 
 
 class Line(msgspec.Struct, omit_defaults=True):

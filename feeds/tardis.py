@@ -18,7 +18,7 @@ from feeds.tardis_file import FileHead, Name, Steps, TardisFile, decimal_step, r
 from feeds.tardis_layout import symbol_of, venue_of
 from orderbook.errors import DataError, SourceError, StoreError
 from orderbook.events import EVENT
-from orderbook.instruments import Instrument, Instruments
+from orderbook.instruments import FINEST, Instrument, Instruments
 from orderbook.problems import Problems
 
 _OPTIONS = ("tick", "lot", "scan")
@@ -35,8 +35,8 @@ class TardisSource:
 
     Files do not state tick and lot. They are `tick` and `lot` where given, else the coarsest powers of ten,
     at most 1, that fit the first 20,000 rows of every file, or all rows with `scan_all` (and in a file of
-    several symbols, which is read twice); a later row that needs finer ones is wrong.
-    A row that is wrong is counted with its place and reason and left out.
+    several symbols, which is read twice). A later row that is off them is counted and kept: books are held to
+    the eighth decimal place. A row that is wrong is counted with its place and reason and left out.
 
     Raises SourceError when a file is missing or of no type that is read, and where two files give one book;
     while iterating, when a file is cut: after everything before the cut, of the other files too.
@@ -58,7 +58,7 @@ class TardisSource:
         self._size = sum(head.size for head in heads)
         _check_books(self.name, heads)
         self._indexes, self.instruments = _instruments(self.name, heads, tick, lot)
-        steps = [(i.tick_scale, i.lot_scale) for i in self.instruments]
+        steps = [(i.tick_units, i.lot_units) for i in self.instruments]
         self._steps = np.array(steps, np.int64).reshape(-1, 2)
         self._files: list[TardisFile] = []
 
@@ -136,6 +136,8 @@ def _instruments(
                 symbol,
                 decimal_step(own.tick) if tick is None else tick,
                 decimal_step(own.lot) if lot is None else lot,
+                FINEST,
+                FINEST,
             )
             for (exchange, symbol), own in steps.items()
         )

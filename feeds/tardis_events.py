@@ -17,8 +17,8 @@ BEGUN, IN_SNAPSHOT, PENDING = 0, 1, 2
 TICK, LOT, NEGATIVE, UNKNOWN = range(len(Status), len(Status) + 4)
 EARLY = 255
 REASONS = {
-    TICK: "the price is finer than the tick of the file's first rows; write ?scan=all or ?tick=",
-    LOT: "the amount is finer than the lot of the file's first rows; write ?scan=all or ?lot=",
+    TICK: "off the tick: the price is finer than those of the file's first rows; kept",
+    LOT: "off the lot: the amount is finer than those of the file's first rows; kept",
     NEGATIVE: "the amount is negative",
     UNKNOWN: "the symbol is not in the file's first rows; write ?scan=all",
 }
@@ -85,7 +85,7 @@ def _enter(
 
 @jit(nogil=True)
 def _fault(price: int, amount: int, tick: int, lot: int) -> int:
-    """What is wrong with a price and an amount, both times 10^8."""
+    """What is wrong with a price and an amount, both times 10^8; off tick or lot they are kept."""
     if price == NOTHING or amount == NOTHING:
         return _NUMBER
     if amount < 0:
@@ -123,7 +123,7 @@ def update_events(
         wrong = _fault(price, amount, steps[instrument, 0], steps[instrument, 1])
         if not trades and side == _NONE:
             wrong = _SIDE
-        if wrong:
+        if wrong and wrong != TICK and wrong != LOT:
             status[row] = wrong
             continue
         marked = values[row, columns[2]]
@@ -131,11 +131,11 @@ def update_events(
         if not trades and not marked and not book[BEGUN]:
             status[row] = EARLY
             continue
+        status[row] = wrong
         times = values[row, columns[0]] * 1000, values[row, columns[1]] * 1000
         count = _enter(events, count, message, books, times[1], instrument)
-        number = price // steps[instrument, 0], amount // steps[instrument, 1]
         if trades:
-            count = _write(events, count, message, times, _TRADE, side, (marked, number[0], number[1]), 0)
+            count = _write(events, count, message, times, _TRADE, side, (marked, price, amount), 0)
             continue
         flags = _SNAPSHOT if marked else 0
         if marked and not book[IN_SNAPSHOT]:
@@ -143,7 +143,7 @@ def update_events(
             book[PENDING] = not book[BEGUN]
             book[BEGUN] = 1
         book[IN_SNAPSHOT] = marked
-        count = _write(events, count, message, times, _LEVEL, side, (0, number[0], number[1]), flags)
+        count = _write(events, count, message, times, _LEVEL, side, (0, price, amount), flags)
     return count
 
 
@@ -162,7 +162,8 @@ def _amount_at(prices: np.ndarray, amounts: np.ndarray, price: int, likely: int)
 def _read_levels(
     values: np.ndarray, places: np.ndarray, steps: np.ndarray, prices: np.ndarray, amounts: np.ndarray
 ) -> int:
-    """The levels of a row, [2, depth], in ticks and lots, 0 lots where there is none; what is wrong."""
+    """The levels of a row, [2, depth], times 10^8, an amount of 0 where there is none; what is wrong."""
+    off = 0
     for side in range(2):
         for k in range(places.shape[1]):
             price, amount = values[places[side, k, 0]], values[places[side, k, 1]]
@@ -170,10 +171,12 @@ def _read_levels(
             if (price == NOTHING or price == 0) and (amount == NOTHING or amount == 0):
                 continue
             wrong = _fault(price, amount, steps[0], steps[1])
-            if wrong:
+            if wrong == TICK or wrong == LOT:
+                off = wrong
+            elif wrong:
                 return wrong
-            prices[side, k], amounts[side, k] = price // steps[0], amount // steps[1]
-    return 0
+            prices[side, k], amounts[side, k] = price, amount
+    return off
 
 
 @jit(nogil=True)
@@ -203,8 +206,8 @@ def snapshot_events(
         if status[row]:
             continue
         wrong = _read_levels(values[row], places, steps[instrument], prices, amounts)
-        if wrong:
-            status[row] = wrong
+        status[row] = wrong
+        if wrong and wrong != TICK and wrong != LOT:
             continue
         times = values[row, times_at[0]] * 1000, values[row, times_at[1]] * 1000
         count = _enter(events, count, message, books, times[1], instrument)

@@ -1,4 +1,4 @@
-"""Wire text to ticks or lots, each text converted once."""
+"""Wire text to the integers of books, each text converted once."""
 
 from collections.abc import Callable
 
@@ -13,16 +13,29 @@ _WHOLE_DIGITS = 10
 
 
 class WireNumbers(dict[str, int]):
-    """Wire text to ticks or lots, remembering texts; raises DataError for bad or negative ones.
+    """Wire text to price or volume units, remembering texts; raises DataError for bad or negative ones.
 
-    convert: `Instrument.ticks` or `lots`, exact for any text. scale: 10^8 times a tick or lot.
+    convert: `Instrument.ticks` or `lots`, exact for any text. scale: 10^8 times a unit. step: the tick or lot
+    in units; `off` has the remembered texts that are no multiples of it.
     """
 
-    __slots__ = ("_convert", "_scale")
+    __slots__ = ("_convert", "_scale", "_step", "off")
 
-    def __init__(self, convert: Callable[[str], int], scale: int) -> None:
+    def __init__(self, convert: Callable[[str], int], scale: int, step: int = 1) -> None:
         self._convert = convert
         self._scale = scale
+        self.off: set[str] = set()
+        self._step = step
+
+    def change_step(self, step: int) -> None:
+        """Count multiples of another tick or lot from now on."""
+        self._step = step
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all texts."""
+        super().clear()
+        self.off.clear()
 
     def __missing__(self, text: str) -> int:
         whole, _, fraction = text.partition(".")
@@ -38,4 +51,6 @@ class WireNumbers(dict[str, int]):
         if len(self) >= _CACHE_SIZE:
             self.clear()
         self[text] = count
+        if count % self._step:
+            self.off.add(text)
         return count

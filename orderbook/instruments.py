@@ -2,18 +2,20 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 
 from orderbook.errors import DataError
 from orderbook.symbols import ContractType, contract_type, normalise_symbol
 
-__all__ = ["FIXED_POINT", "SCALE", "Instrument", "Instruments", "fixed_point", "normalise_symbol"]
+__all__ = ["FINEST", "FIXED_POINT", "SCALE", "Instrument", "Instruments", "fixed_point", "normalise_symbol"]
 
 # Prices and volumes of the relations bids, asks and trades are DECIMAL(18, 8).
 SCALE = 8
 FIXED_POINT = 10**SCALE
 LARGEST = 10**18 - 1
+# The finest unit that a row can hold, in which books of exchanges are kept.
+FINEST = Decimal(1).scaleb(-SCALE)
 
 _NOT_LINEAR = {
     "inverse": "it is an inverse contract, whose profit is in the base currency",
@@ -76,29 +78,75 @@ def _scale(name: str, step: Decimal) -> int:
     )
 
 
+def _steps(units: int, step: int) -> int | float:
+    return units / step if units % step else units // step
+
+
+# Stands for a unit that is not given.
+_LIKE_STEP = Decimal(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Instrument:
     """One instrument of one venue.
 
-    `symbol` is the normalised name (see `normalise_symbol`), `native_symbol` the venue's own. `tick`
-    is the price of one tick, `lot` the volume of one lot. `contract` is what kind of contract it is, by its
-    name (see `contract_type`) unless stated. Raises DataError unless both are positive multiples of 10^-8.
+    `symbol` is the normalised name (see `normalise_symbol`), `native_symbol` the venue's own. `tick` and `lot`
+    are the steps in which orders may be sent now; the exchange may change them, so that equal instruments may
+    differ in them. Events and books count prices and volumes ("ticks" and "lots" there) in `price_unit` and
+    `volume_unit`, which never change: where an exchange has levels off its own tick or lot, they are held as
+    they are. Without units these are tick and lot. `contract` is what kind of contract it is, by its name (see
+    `contract_type`) unless stated.
+
+    Raises DataError unless all are positive multiples of 10^-8, and tick and lot multiples of their units.
     """
 
     venue: str
     symbol: str
     native_symbol: str
-    tick: Decimal
-    lot: Decimal
+    tick: Decimal = field(compare=False)
+    lot: Decimal = field(compare=False)
+    price_unit: Decimal = field(default=_LIKE_STEP, repr=False)
+    volume_unit: Decimal = field(default=_LIKE_STEP, repr=False)
     contract: ContractType | None = None
     tick_scale: int = field(init=False, repr=False, compare=False)
     lot_scale: int = field(init=False, repr=False, compare=False)
+    tick_units: int = field(init=False, repr=False, compare=False)
+    lot_units: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tick_scale", _scale(f"{self}: the tick", self.tick))
-        object.__setattr__(self, "lot_scale", _scale(f"{self}: the lot", self.lot))
+        for step, unit in (("tick", "price_unit"), ("lot", "volume_unit")):
+            own = getattr(self, step)
+            whole = _scale(f"{self}: the {step}", own)
+            if getattr(self, unit) == _LIKE_STEP:
+                object.__setattr__(self, unit, own)
+            scale = _scale(f"{self}: the {unit}", getattr(self, unit))
+            if whole % scale:
+                raise DataError(f"{self}: the {step} {own} is not a multiple of {getattr(self, unit)}")
+            object.__setattr__(self, f"{step}_scale", scale)
+            object.__setattr__(self, f"{step}_units", whole // scale)
         if self.contract is None:
             object.__setattr__(self, "contract", contract_type(self.venue, self.native_symbol))
+
+    @classmethod
+    def listed(
+        cls,
+        venue: str,
+        native_symbol: str,
+        tick: Decimal,
+        lot: Decimal,
+        names: str | None = None,
+        contract: ContractType | None = None,
+    ) -> "Instrument":
+        """An instrument as its exchange lists it: held as finely as rows can.
+
+        names: the venue whose way of naming products it has, if not its own. Raises DataError.
+        """
+        symbol = normalise_symbol(names or venue, native_symbol)
+        return cls(venue, symbol, native_symbol, tick, lot, FINEST, FINEST, contract)
+
+    def with_steps(self, tick: Decimal, lot: Decimal) -> "Instrument":
+        """The instrument with another tick and lot. Raises DataError where its units cannot tell them."""
+        return replace(self, tick=tick, lot=lot)
 
     def __str__(self) -> str:
         return f"{self.venue}:{self.symbol}"
@@ -112,39 +160,57 @@ class Instrument:
 
     @property
     def max_ticks(self) -> int:
-        """The largest price, in ticks, that a row can hold."""
+        """The largest price, in price units, that a row can hold."""
         return LARGEST // self.tick_scale
 
     @property
     def max_lots(self) -> int:
-        """The largest volume, in lots, that a row can hold."""
+        """The largest volume, in volume units, that a row can hold."""
         return LARGEST // self.lot_scale
 
     def ticks(self, text: str) -> int:
-        """A price on the wire as ticks. Raises DataError for text that is not a multiple of the tick."""
+        """A price on the wire in price units. Raises DataError for text that is not a multiple of them."""
         ticks, rest = divmod(fixed_point(text), self.tick_scale)
         if rest:
-            raise DataError(f"{self}: price {text} is not a multiple of the tick {self.tick}")
+            raise DataError(f"{self}: price {text} is not a multiple of the tick {self.price_unit}")
         return ticks
 
     def lots(self, text: str) -> int:
-        """A volume on the wire as lots. Raises DataError for text that is not a multiple of the lot."""
+        """A volume on the wire in volume units. Raises DataError for text that is not a multiple of them."""
         lots, rest = divmod(fixed_point(text), self.lot_scale)
         if rest:
-            raise DataError(f"{self}: volume {text} is not a multiple of the lot {self.lot}")
+            raise DataError(f"{self}: volume {text} is not a multiple of the lot {self.volume_unit}")
         return lots
 
+    def check_price(self, text: str) -> int:
+        """A price of an order, in price units. Raises DataError where the exchange would not take it."""
+        ticks, rest = divmod(fixed_point(text), self.tick_scale * self.tick_units)
+        if rest:
+            raise DataError(f"{self}: price {text} is not a multiple of the tick {self.tick}")
+        return ticks * self.tick_units
+
+    def check_volume(self, text: str) -> int:
+        """A volume of an order, in volume units. Raises DataError where the exchange would not take it."""
+        lots, rest = divmod(fixed_point(text), self.lot_scale * self.lot_units)
+        if rest:
+            raise DataError(f"{self}: volume {text} is not a multiple of the lot {self.lot}")
+        return lots * self.lot_units
+
+    def in_steps(self, ticks: int, lots: int) -> tuple[int | float, int | float]:
+        """A price and a volume in units as multiples of tick and lot, fractions where they are off them."""
+        return _steps(ticks, self.tick_units), _steps(lots, self.lot_units)
+
     def price(self, ticks: int) -> Decimal:
-        """The price of a number of ticks."""
-        return self.tick * ticks
+        """The price of a number of price units."""
+        return self.price_unit * ticks
 
     def volume(self, lots: int) -> Decimal:
-        """The volume of a number of lots."""
-        return self.lot * lots
+        """The volume of a number of volume units."""
+        return self.volume_unit * lots
 
 
 class Instruments:
-    """The instruments of a run, immutable; the position of each is `EVENT["instrument"]`.
+    """The instruments of a run; the position of each is `EVENT["instrument"]`. Only ticks and lots may change.
 
     Raises DataError when two of them share a venue and symbol, or a venue and native symbol.
     """
@@ -152,7 +218,7 @@ class Instruments:
     __slots__ = ("_by_native", "_by_symbol", "_instruments")
 
     def __init__(self, instruments: Iterable[Instrument]) -> None:
-        self._instruments = tuple(instruments)
+        self._instruments = list(instruments)
         self._by_symbol: dict[tuple[str, str], int] = {}
         self._by_native: dict[tuple[str, str], int] = {}
         for index, instrument in enumerate(self._instruments):
@@ -171,6 +237,18 @@ class Instruments:
 
     def __iter__(self) -> Iterator[Instrument]:
         return iter(self._instruments)
+
+    def adopt(self, instruments: Iterable[Instrument]) -> None:
+        """Ticks and lots are those of these, as far as they are instruments of the run."""
+        for one in instruments:
+            index = self._by_symbol.get((one.venue, one.symbol))
+            if index is not None and self._instruments[index] == one:
+                self._instruments[index] = one
+
+    def change(self, index: int, tick_units: int, lot_units: int) -> None:
+        """An instrument has another tick and lot, both given in its units. Raises DataError."""
+        one = self._instruments[index]
+        self._instruments[index] = one.with_steps(one.price(tick_units), one.volume(lot_units))
 
     def index(self, venue: str, symbol: str) -> int:
         """The index of a normalised symbol. Raises DataError when there is none."""

@@ -42,7 +42,7 @@ from orderbook.errors import SourceError
 from orderbook.events import Action, BookState, Side
 from orderbook.instruments import Instrument
 
-HARMLESS = {"unknown type", "exchange clock backwards"}
+HARMLESS = {"unknown type", "exchange clock backwards", "off the lot"}
 LINES = 3000
 
 

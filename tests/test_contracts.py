@@ -110,7 +110,8 @@ def test_what_exchanges_state_of_a_contract(kind: type[Exchange], body: bytes, c
 
 @pytest.mark.parametrize("contract", ["inverse", "multiplier", "unknown"])
 def test_orders_and_profit_on_other_contracts_are_refused_by_name(contract: str) -> None:
-    instruments = Instruments([Instrument("V", "BTC-USD", "btc", Decimal("0.1"), Decimal(1), contract)])
+    one = Instrument("V", "BTC-USD", "btc", Decimal("0.1"), Decimal(1), contract=contract)
+    instruments = Instruments([one])
     books = Books(instruments, Dictionary())
     options = trading()
     account = PaperClient("S", books, instruments, options.simulation, options.risk.of("s"), "S")
@@ -124,8 +125,8 @@ def test_orders_and_profit_on_other_contracts_are_refused_by_name(contract: str)
 
 def test_files_of_ours_keep_contracts(tmp_path: Path) -> None:
     stated = Instruments([
-        Instrument("okx", "A-B-PERP", "A-B-SWAP", Decimal(1), Decimal(1), "multiplier"),
-        Instrument("okx", "A-C-PERP", "A-C-SWAP", Decimal(1), Decimal(1), "linear"),
+        Instrument("okx", "A-B-PERP", "A-B-SWAP", Decimal(1), Decimal(1), contract="multiplier"),
+        Instrument("okx", "A-C-PERP", "A-C-SWAP", Decimal(1), Decimal(1), contract="linear"),
     ])  # fmt: skip
     with RecordWriter(tmp_path / "a.parquet", stated):
         pass

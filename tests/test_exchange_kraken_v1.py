@@ -52,9 +52,9 @@ class PlainLevels:
         return checksum
 
     def counted(self, one: Instrument) -> dict[int, dict[int, int]]:
-        """Lots by ticks, of both sides."""
+        """Volumes by prices, of both sides, in units."""
         return {
-            side: {int(price / one.tick): int(Decimal(size) / one.lot) for price, (_, size) in levels.items()}
+            side: {int(price / one.price_unit): int(Decimal(size) / one.volume_unit) for price, (_, size) in levels.items()}
             for side, levels in ((Side.BID, self.sides["b"]), (Side.ASK, self.sides["a"]))
         }
 

@@ -57,9 +57,9 @@ class Plain:
             self.bids[p] for p in sorted(self.bids, reverse=True)
         ]
 
-    def counted(self, tick: Decimal, lot: Decimal) -> dict[int, dict[int, int]]:
+    def counted(self, price_unit: Decimal, volume_unit: Decimal) -> dict[int, dict[int, int]]:
         return {
-            side: {int(price / tick): int(Decimal(size) / lot) for price, (_, size) in levels.items()}
+            side: {int(price / price_unit): int(Decimal(size) / volume_unit) for price, (_, size) in levels.items()}
             for side, levels in ((Side.BID, self.bids), (Side.ASK, self.asks))
         }
 
@@ -95,7 +95,7 @@ def test_the_recording(shared_data: Path) -> None:
         assert signed_crc(asks, bids) == one["checksum"]
         counts["checksums"] += 1
         own = next(own for own in instruments if own.native_symbol == product)
-        assert driven.books[product].levels == plain[product].counted(own.tick, own.lot)
+        assert driven.books[product].levels == plain[product].counted(own.price_unit, own.volume_unit)
         assert driven.state(product) is VALID
         assert Decimal(bids[0][0]) < Decimal(asks[0][0])
     print(dict(counts))
@@ -183,7 +183,7 @@ class Server:
 
     def agrees(self, product: str) -> bool:
         own = next(own for own in self.driven.instruments if own.native_symbol == product)
-        return self.driven.books[product].levels == self.books[product].counted(own.tick, own.lot)
+        return self.driven.books[product].levels == self.books[product].counted(own.price_unit, own.volume_unit)
 
 
 def served(*, sums: bool = True) -> tuple[Driven, Server]:

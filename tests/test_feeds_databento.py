@@ -94,8 +94,18 @@ def until_error(source: DatabentoSource) -> tuple[list[np.ndarray], str]:
 
 
 def brief(source: DatabentoSource) -> list[tuple]:
-    """(action, side, order_id, price, volume, flags) of all events."""
-    return read(source)[["action", "side", "order_id", "price", "volume", "flags"]].tolist()
+    """(action, side, order_id, price in ticks, volume, flags) of all events."""
+    events = in_ticks(source, read(source))
+    return events[["action", "side", "order_id", "price", "volume", "flags"]].tolist()
+
+
+def in_ticks(source: DatabentoSource, events: np.ndarray) -> np.ndarray:
+    """The events with prices in ticks."""
+    steps = np.array([one.tick_units for one in source.instruments])
+    assert not (events["price"] % steps[events["instrument"]]).any()
+    events = events.copy()
+    events["price"] //= steps[events["instrument"]]
+    return events
 
 
 VALID = (Action.STATE, Side.NONE, StateReason.SYNCHRONISED, 0, BookState.VALID, Flag.LAST)
@@ -217,7 +227,7 @@ def test_books_of_orders_equal_books_by_hand_at_every_last_record(
     plain = [PlainBook(), PlainBook()]
     books = Books(source.instruments, Dictionary())
     found: dict[int, list] = {0: [], 1: []}
-    for message in messages(source):
+    for message in (in_ticks(source, one) for one in messages(source)):
         assert len(set(message["instrument"].tolist())) == 1
         index = int(message["instrument"][0])
         books.apply(message.copy())
@@ -270,7 +280,7 @@ def test_books_of_levels_equal_the_ten_levels_told(
     source = DatabentoSource(path, tick="0.01")
     book = PlainBook()
     found = []
-    for message in messages(source):
+    for message in (in_ticks(source, one) for one in messages(source)):
         before = {side: dict(levels) for side, levels in book.levels.items()}
         for event in message:
             book.apply(event)
@@ -325,7 +335,7 @@ def test_a_venue_that_tells_its_best_orders_alone(tmp_path: Path) -> None:
     books = Books(source.instruments, Dictionary())
     for events in source:
         books.apply(events)
-    assert books.best(0) == (101, None)
+    assert books.best(0) == (101 * 10**6, None)
     assert books.state(0) is BookState.VALID
 
 

@@ -69,11 +69,11 @@ def test_recorded_levels_equal_the_bytes(shared_data: Path, kind: str, depth: in
             )
             book.apply(event)
         pairs = [struct.unpack_from("<qqII", record, 48 + 32 * level) for level in range(depth)]
-        quarter = 250_000_000
-        assert book.best(Side.BID) == [(bid // quarter, size) for bid, _, size, _ in pairs]
-        assert book.best(Side.ASK) == [(ask // quarter, size) for _, ask, _, size in pairs]
+        unit = 10
+        assert book.best(Side.BID) == [(bid // unit, size) for bid, _, size, _ in pairs]
+        assert book.best(Side.ASK) == [(ask // unit, size) for _, ask, _, size in pairs]
         trades = message[message["action"] == Action.TRADE]
-        expected = [(int(side == b"A"), price // quarter, size)] if action == b"T" else []
+        expected = [(int(side == b"A"), price // unit, size)] if action == b"T" else []
         assert trades[["side", "price", "volume"]].tolist() == expected
 
 
@@ -85,7 +85,7 @@ def test_recorded_trades_equal_the_bytes(shared_data: Path, version: int) -> Non
     expected = []
     for record in raw_records(path):
         time, price, size, side = struct.unpack_from("<8xQqIxc", record)
-        expected.append((time, price // 250_000_000, size, int(side == b"A")))
+        expected.append((time, price // 10, size, int(side == b"A")))
     assert found == expected
     assert len(found) == 2
 

@@ -76,8 +76,9 @@ def test_a_tape_tells_the_newest_trades_of_each_instrument(steps: list[tuple[str
                         if event["action"] == Action.TRADE and heard:
                             waiting[int(event["instrument"])].append(text_of(event))
                 case "listen", int(place) if place not in heard:
-                    heard[place] = lambda data, place=place: found[place].extend(
-                        json.loads(item) for item in trades_encoded(data)
+                    heard[place] = lambda trades, place=place: found[place].extend(
+                        [str(time), price, volume, ("buy", "sell", "")[side]]
+                        for time, price, volume, side in trades.tolist()
                     )
                     one.listen(place, heard[place])
                 case "unlisten", int(place) if place in heard:

@@ -35,7 +35,7 @@ from feeds.exchange import Exchange, ExchangeOptions, Link
 from feeds.feed_book import FeedBook
 from orderbook.errors import ConfigurationError, SourceError
 from orderbook.instruments import Instrument
-from orderbook.symbols import ContractType, normalise_symbol
+from orderbook.symbols import ContractType
 
 # Streams that recordings contain, and that say nothing of books or trades.
 _NOT_READ = frozenset({"bookTicker", "kline", "miniTicker", "ticker", "markPrice", "forceOrder"})
@@ -104,9 +104,8 @@ class BinanceSpot(Exchange):
             lot = _step(filters["LOT_SIZE"].stepSize, product.size_places)
         except (KeyError, ArithmeticError):
             raise SourceError(f"{cls.venue}: {product.symbol} has no price or lot filter") from None
-        symbol = normalise_symbol(cls.venue, product.symbol)
         contract: ContractType = "linear" if product.contractSize is None else "inverse"
-        return Instrument(cls.venue, symbol, product.symbol, tick, lot, contract)
+        return Instrument.listed(cls.venue, product.symbol, tick, lot, contract=contract)
 
     def connected(self) -> None:
         self._asked.clear()

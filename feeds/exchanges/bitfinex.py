@@ -34,7 +34,6 @@ from feeds.exchanges.bitfinex_books import BitfinexBook, LevelBook, OrderBook
 from orderbook.errors import DataError, SourceError
 from orderbook.events import BookState, Side, StateReason
 from orderbook.instruments import Instrument
-from orderbook.symbols import normalise_symbol
 
 SEQ_ALL, OB_CHECKSUM = 65536, 131072
 _STEP = Decimal("0.00000001")
@@ -123,7 +122,7 @@ class Bitfinex(Exchange):
         for product in products:
             if product not in known:
                 raise SourceError(f"{cls.venue}: no product {product!r}; names are as in tBTCUSD")
-        return [Instrument(cls.venue, normalise_symbol(cls.venue, p), p, _STEP, _STEP) for p in products]
+        return [Instrument.listed(cls.venue, p, _STEP, _STEP) for p in products]
 
     def connected(self) -> None:
         self._sequence.reset()

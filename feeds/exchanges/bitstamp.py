@@ -35,7 +35,6 @@ from feeds.feed_book import FeedBook
 from orderbook.errors import SourceError
 from orderbook.events import Side, StateReason
 from orderbook.instruments import Instrument
-from orderbook.symbols import normalise_symbol
 
 _BOOK_EVENTS = frozenset({"data", "order_created", "order_changed", "order_deleted"})
 _NOT_READ = frozenset({"bts:heartbeat", "bts:unsubscription_succeeded"})
@@ -117,7 +116,7 @@ class Bitstamp(Exchange):
         if pair is None:
             raise SourceError(f"{cls.venue}: no product {name!r}; names are as in btcusd")
         tick, lot = (Decimal(1).scaleb(-places) for places in (pair.counter_decimals, pair.base_decimals))
-        return Instrument(cls.venue, normalise_symbol(cls.venue, name), name, tick, lot)
+        return Instrument.listed(cls.venue, name, tick, lot)
 
     def connected(self) -> None:
         for book in self._books.values():

@@ -35,7 +35,6 @@ from feeds.exchange import Exchange, ExchangeOptions, Link
 from orderbook.errors import ConfigurationError, SourceError
 from orderbook.events import StateReason
 from orderbook.instruments import Instrument
-from orderbook.symbols import normalise_symbol
 
 _DEPTHS = (50, 200, 1000)
 _PERPETUAL = ".P"
@@ -97,8 +96,7 @@ class Bybit(Exchange):
             lot = Decimal(product.lotSizeFilter.qtyStep or product.lotSizeFilter.basePrecision)
         except ArithmeticError:
             raise SourceError(f"{cls.venue}: {name} has no price or lot filter") from None
-        symbol = normalise_symbol(cls.venue, name)
-        return Instrument(cls.venue, symbol, name, tick.normalize(), lot.normalize(), "linear")
+        return Instrument.listed(cls.venue, name, tick.normalize(), lot.normalize(), contract="linear")
 
     def websocket_url(self, products: Sequence[str]) -> str:
         linear = any(_category(product) == "linear" for product in products)

@@ -34,7 +34,7 @@ from feeds.stream_book import StreamBook
 from orderbook.errors import SourceError
 from orderbook.events import BookState, Side, StateReason
 from orderbook.instruments import Instrument
-from orderbook.symbols import ContractType, normalise_symbol
+from orderbook.symbols import ContractType
 
 # `side` of a trade is the maker's.
 _AGGRESSORS = {"BUY": Side.ASK, "SELL": Side.BID}
@@ -184,7 +184,7 @@ class Coinbase(Exchange):
             contract = product.contract_type
         except ArithmeticError:
             raise SourceError(f"{cls.venue}: {name} has no increments") from None
-        return Instrument(cls.venue, normalise_symbol(cls.venue, name), name, tick, lot, contract)
+        return Instrument.listed(cls.venue, name, tick, lot, contract=contract)
 
     def connected(self) -> None:
         self._sequence.reset()

@@ -22,7 +22,6 @@ from feeds.iso_time import IsoClock
 from feeds.joined_book import reset_all
 from orderbook.errors import SourceError
 from orderbook.instruments import Instrument
-from orderbook.symbols import normalise_symbol
 
 # Looked up for every message.
 _decode, _Heartbeat, _Apart = wire.decode_message, wire.Heartbeat, (wire.Subscriptions, wire.Error)
@@ -60,7 +59,7 @@ class CoinbaseFull(Exchange):
             tick, lot = Decimal(product.quote_increment), Decimal(product.base_increment)
         except (msgspec.DecodeError, UnicodeDecodeError, ArithmeticError) as error:
             raise SourceError(f"{cls.venue}: not a product: {error}: {body[:100]!r}") from None
-        return Instrument(cls.venue, normalise_symbol("coinbase", product.id), product.id, tick, lot)
+        return Instrument.listed(cls.venue, product.id, tick, lot, names="coinbase")
 
     def connected(self) -> None:
         reset_all(list(self._books.values()))

@@ -12,7 +12,6 @@ from feeds.stream_book import CheckedBook
 from orderbook.errors import ConfigurationError, SourceError
 from orderbook.events import BookState, Side, StateReason
 from orderbook.instruments import Instrument
-from orderbook.symbols import normalise_symbol
 
 PAIRS_PATH = "/0/public/AssetPairs"
 DEPTHS = (10, 25, 100, 500, 1000)
@@ -93,7 +92,7 @@ def kraken_instruments(
             Decimal(1).scaleb(-places)
             for places in (pairs[product].pair_decimals, pairs[product].lot_decimals)
         )
-        found.append(Instrument("kraken", normalise_symbol("kraken", product), product, tick, lot))
+        found.append(Instrument.listed("kraken", product, tick, lot))
     return found
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from orderbook.errors import SourceError
 from orderbook.instruments import Instrument
-from orderbook.symbols import ContractType, normalise_symbol
+from orderbook.symbols import ContractType
 
 INSTRUMENTS_PATH = "/api/v5/public/instruments"
 
@@ -72,4 +72,4 @@ def _instrument(product: str, one: _Product | None, problem: str) -> Instrument:
         tick, lot = Decimal(one.tick), Decimal(one.lot)
     except ArithmeticError:
         raise SourceError(f"okx: {product}: no tick and lot, but {one.tick!r} and {one.lot!r}") from None
-    return Instrument("okx", normalise_symbol("okx", product), product, tick, lot, one.contract_type)
+    return Instrument.listed("okx", product, tick, lot, contract=one.contract_type)

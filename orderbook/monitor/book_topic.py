@@ -5,6 +5,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from orderbook.book_states import SavedState
 from orderbook.books import Books
 from orderbook.errors import DataError
@@ -47,7 +49,7 @@ class BookTopic:
         self._fills: list[bytes] = []
         self._told: tuple[Any, ...] = ()
         self._told_at = 0.0
-        one = run.pipeline.instruments[index]
+        self._one = one = run.orders.instruments[index]
         self._fixed: Mapping[str, Any] = {
             "venue": one.venue, "symbol": one.symbol,
             "tick": format(one.tick, "f"), "lot": format(one.lot, "f"),
@@ -76,8 +78,8 @@ class BookTopic:
                 **self._fixed,
                 "state": state,
                 "reason": reason,
-                "bids": _levels(bids, counted),
-                "asks": _levels(asks, counted),
+                "bids": self._levels(bids, counted),
+                "asks": self._levels(asks, counted),
                 "orders": orders,
                 "marks": marks,
             }
@@ -92,8 +94,17 @@ class BookTopic:
         self._run.tape.unlisten(self._index, self._on_trades)
         self._run.orders.unlisten(self._index, self._fills.extend)
 
-    def _on_trades(self, trades: bytes) -> None:
-        self._trades = newest_trades(self._trades + trades)
+    def _on_trades(self, trades: np.ndarray) -> None:
+        told = trades.copy()
+        steps = self._one.tick_units, self._one.lot_units
+        told[:, 1:3] = (trades[:, 1:3] / steps).view(np.int64)
+        self._trades = newest_trades(self._trades + told.tobytes())
+
+    def _levels(self, levels: np.ndarray, counted: bool) -> list[list[int | float | None]]:
+        """Price in ticks, volume in lots, and the number of orders where the book has orders."""
+        orders = levels["orders"].tolist() if counted else [None] * len(levels)
+        places = zip(levels["price"].tolist(), levels["volume"].tolist(), orders, strict=True)
+        return [[*self._one.in_steps(price, volume), count] for price, volume, count in places]
 
 
 class Marks:
@@ -132,10 +143,3 @@ def state_of(pipeline: Pipeline, books: Books, index: int) -> tuple[str, str]:
     """A book's state, and why it has it."""
     known: SavedState | None = pipeline.state_of(index)
     return BookState(books.state(index)).name.lower(), "" if known is None else known.reason
-
-
-def _levels(levels: Any, counted: bool) -> list[list[int | None]]:
-    """Price in ticks, volume in lots, and the number of orders where the book has orders."""
-    orders = levels["orders"].tolist() if counted else [None] * len(levels)
-    columns = (levels["price"].tolist(), levels["volume"].tolist(), orders)
-    return [list(level) for level in zip(*columns, strict=True)]

@@ -14,10 +14,10 @@ from orderbook.monitor.requests import AnyRequest, Follow, Topic
 KEPT_ITEMS = 500
 # Bytes of the length before a letter.
 LENGTH = 4
-# Of a trade: its time in ns, ticks, lots, and the side of the aggressor.
+# Of a trade: its time in ns, ticks and lots as doubles, and the side of the aggressor.
 TRADE_WORDS = 4
 
-_TRADE = Struct(f"={TRADE_WORDS}q")
+_TRADE = Struct("=q2dq")
 _SIDES = ("buy", "sell", "")
 
 _encoder = msgspec.json.Encoder(decimal_format="string")
@@ -32,8 +32,14 @@ def encoded(message: object) -> bytes:
 def trades_encoded(trades: bytes) -> list[bytes]:
     """JSON text of each trade of `Frame.trades`."""
     words = _TRADE.iter_unpack(trades)
-    items = [(str(time), ticks, lots, _SIDES[min(side, 2)]) for time, ticks, lots, side in words]
+    items = [
+        (str(time), _whole(ticks), _whole(lots), _SIDES[min(side, 2)]) for time, ticks, lots, side in words
+    ]
     return _encoder.encode_lines(items).split(b"\n")[: len(items)]
+
+
+def _whole(number: float) -> int | float:
+    return int(number) if number.is_integer() else number
 
 
 def body_of(message: Mapping[str, object]) -> bytes:
@@ -49,7 +55,7 @@ def newest_trades(trades: bytes) -> bytes:
 class Frame(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """A topic as it is now: `body` as of `body_of`, and what has happened since the frame before.
 
-    items: encoded. trades: of a book, int64[n, TRADE_WORDS]; the server makes text of so many.
+    items: encoded. trades: of a book, TRADE_WORDS of 8 bytes each; the server makes text of so many.
     """
 
     topic: Topic

@@ -35,7 +35,9 @@ class RunMonitor:
     def __init__(self, configuration: Configuration, pipeline: Pipeline, runs: Sequence[FeedRun]) -> None:
         self._configuration, self._pipeline, self._runs = configuration, pipeline, runs
         self.notes = Notes(lambda: pipeline.time)
-        self.orders = OwnOrders(pipeline.instruments, pipeline.host.places)
+        # Pages count by the ticks and lots of the beginning.
+        shown = tuple(pipeline.instruments)
+        self.orders = OwnOrders(shown, pipeline.host.places)
         self._tape = Tape(len(pipeline.instruments))
         rules = configuration.monitor.alerts
         self._alerts = Alerts(pipeline.engine, self.notes, lambda: pipeline.time, rules)
@@ -75,7 +77,9 @@ class RunMonitor:
                 "view": lambda topic: ViewTopic(topic, engine),
                 "status": lambda topic: StatusTopic(topic, pipeline, health, feeds, self._alerts.newest),
                 "notes": lambda topic: NotesTopic(topic, self.notes),
-                "instruments": lambda topic: InstrumentsTopic(topic, pipeline, self._runs, feeds.labels),
+                "instruments": lambda topic: InstrumentsTopic(
+                    topic, pipeline, self.orders.instruments, self._runs, feeds.labels
+                ),
             },
             self._perform,
             share,

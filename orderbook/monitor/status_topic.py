@@ -7,6 +7,7 @@ from typing import Any
 
 from orderbook.events import BookState
 from orderbook.feed_runs import FeedRun
+from orderbook.instruments import Instrument
 from orderbook.latency import LatencyHistogram
 from orderbook.live_run import LiveRun
 from orderbook.metrics_feeds import feed_labels
@@ -154,12 +155,17 @@ class StatusTopic:
 
 
 class InstrumentsTopic:
-    """The instruments of the run, and the states of their books."""
+    """The instruments of the run, with ticks and lots as pages count by them, and the states of their books."""
 
     def __init__(
-        self, topic: Topic, pipeline: Pipeline, runs: Sequence[FeedRun], labels: Sequence[str]
+        self,
+        topic: Topic,
+        pipeline: Pipeline,
+        instruments: Sequence[Instrument],
+        runs: Sequence[FeedRun],
+        labels: Sequence[str],
     ) -> None:
-        self._topic, self._pipeline = topic, pipeline
+        self._topic, self._pipeline, self._instruments = topic, pipeline, instruments
         self._feeds = {
             int(i): label for run, label in zip(runs, labels, strict=True) for i in run.indexes
         }
@@ -182,7 +188,7 @@ class InstrumentsTopic:
                 "state": "stale" if books is None else state_of(self._pipeline, books, index)[0],
                 "feed": self._feeds.get(index),
             }
-            for index, one in enumerate(self._pipeline.instruments)
+            for index, one in enumerate(self._instruments)
         ]
         if told == self._told:
             return None

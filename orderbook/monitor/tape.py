@@ -14,7 +14,7 @@ from orderbook.switch import Stamped
 _MOST_EVENTS = 1 << 15
 _TRADE = int(Action.TRADE)
 
-Trades = Callable[[bytes], object]
+Trades = Callable[[np.ndarray], object]
 
 
 class Tape:
@@ -40,7 +40,8 @@ class Tape:
             self._events -= len(self._noted.popleft())
 
     def listen(self, instrument: int, listener: Trades) -> None:
-        """`listener` gets the trades of an instrument from now on, as `Frame.trades`, at each `tell`."""
+        """`listener` gets the trades of an instrument from now on, at each `tell`: int64[n, TRADE_WORDS] with
+        prices and volumes as events have them."""
         self._listeners.setdefault(instrument, []).append(listener)
 
     def unlisten(self, instrument: int, listener: Trades) -> None:
@@ -67,7 +68,7 @@ class Tape:
         for index, left, trades in zip(listened, room.tolist(), out, strict=True):
             if left < KEPT_ITEMS:
                 for listener in self._listeners[index]:
-                    listener(trades[left:].tobytes())
+                    listener(trades[left:])
 
     def warm_up(self) -> None:
         """Compile what reads events."""

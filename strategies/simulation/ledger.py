@@ -105,7 +105,7 @@ class Ledger:
     def amount(self, instrument: int, value: int) -> Decimal:
         """Ticks times lots of an instrument as an amount of its quote currency."""
         one = self._instruments[instrument]
-        return EXACT.multiply(EXACT.multiply(Decimal(value), one.tick), one.lot)
+        return EXACT.multiply(EXACT.multiply(Decimal(value), one.price_unit), one.volume_unit)
 
     def save(self) -> dict[int, SavedHolding]:
         """The holdings by instrument."""

@@ -325,4 +325,4 @@ class PaperClient:
 
     def _mid(self, instrument: int) -> Decimal | None:
         bid, ask = (None, None) if self._books is None else self._books.best(instrument)
-        return None if bid is None or ask is None else self._instruments[instrument].tick * (bid + ask) / 2
+        return None if bid is None or ask is None else self._instruments[instrument].price(bid + ask) / 2

@@ -49,16 +49,16 @@ class Requests:
         return Working(order, index, limit, lots, request.time_in_force == "ioc", request.post_only)
 
     def lots(self, instrument: int, volume: Number) -> int:
-        """A volume above 0 in lots. Raises DataError."""
+        """A volume above 0, a multiple of the lot, as books count it. Raises DataError."""
         one = self._instruments[instrument]
-        lots = one.lots(str(volume))
+        lots = one.check_volume(str(volume))
         if lots <= 0:
             raise DataError(f"{one}: volume must be above 0, not {volume}")
         return lots
 
     def ticks(self, instrument: int, price: Number) -> int:
-        """A price in ticks. Raises DataError."""
-        return self._instruments[instrument].ticks(str(price))
+        """A price, a multiple of the tick, as books count it. Raises DataError."""
+        return self._instruments[instrument].check_price(str(price))
 
     def _venues(self, request: OrderRequest) -> list[int]:
         """The instruments that a request may mean."""
