@@ -61,8 +61,9 @@ class InstrumentText(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, one: Instrument) -> "InstrumentText":
-        tick, lot, *units = map(str, (one.tick, one.lot, one.price_unit, one.volume_unit))
-        return cls(one.venue, one.symbol, one.native_symbol, tick, lot, *units, one.contract)
+        price, volume = str(one.price_unit), str(one.volume_unit)
+        steps = (str(one.tick), str(one.lot), price, volume)
+        return cls(one.venue, one.symbol, one.native_symbol, *steps, one.contract)
 
     @property
     def instrument(self) -> Instrument:
