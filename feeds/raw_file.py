@@ -31,11 +31,13 @@ class RawFile:
         self._flushed = self.size
 
     def close(self) -> None:
-        """End the stream and the file."""
+        """End the stream and the file; where that fails, the file ends where it was flushed last."""
         try:
             self._put(self._stream.flush())
-        finally:
-            os.close(self._file)
+        except OSError:
+            self.abandon()
+            raise
+        os.close(self._file)
 
     def abandon(self) -> None:
         """End the file where it was flushed last, after a failure."""

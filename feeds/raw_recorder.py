@@ -5,6 +5,8 @@ at least once a second, so that a crash loses at most that, and a file that is c
 """
 
 import asyncio
+import logging
+import os
 import threading
 import time
 from collections import deque
@@ -19,7 +21,7 @@ import pyarrow as pa
 from feeds.parquet_record import RecordWriter
 from feeds.raw_file import SUFFIX, RawFile
 from feeds.raw_log import InstrumentText, Line, with_payload
-from orderbook.errors import SourceError
+from orderbook.errors import OrderbookError, SourceError
 from orderbook.instruments import Instrument, Instruments
 
 # Bytes that may wait for the disk; with more, the feed is not read.
@@ -31,6 +33,7 @@ _ROOM_SECONDS = 0.01
 # What a line takes beside its frame, about.
 _LINE_BYTES = 100
 
+_LOG = logging.getLogger("orderbook.feeds")
 _encode = msgspec.json.Encoder().encode
 _Item = Line | np.ndarray
 
@@ -45,12 +48,16 @@ class Rotation:
 
 @dataclass(slots=True)
 class RecordingCounts:
-    """What was written so far; `bytes` are those of raw files, compressed."""
+    """What was written so far; `bytes` are those of raw files, compressed.
+
+    lost: lines, and batches of events, that came after the disk had failed.
+    """
 
     lines: int = 0
     frames: int = 0
     events: int = 0
     bytes: int = 0
+    lost: int = 0
     files: list[Path] = field(default_factory=list)
 
 
@@ -62,9 +69,10 @@ class RawRecorder:
     instruments: those that events are of, None for no Parquet record.
 
     `connection` gives what a LiveFeed records to; `events` takes what it decodes. Nothing is dropped: where
-    the disk is too slow the feed waits. Where it fails, each call raises SourceError from then on, and the
-    raw file is whole up to what was flushed before. A Parquet record has its name once its part is
-    through; a crash leaves a `.partial` that cannot be read, while the raw file can.
+    the disk is too slow the feed waits. Where it fails, the raw file is whole up to what was flushed before,
+    and each call raises SourceError from then on; where the recording is not `needed`, that is a warning, the
+    feed goes on without it, and `close` raises. A Parquet record has its name once its part is through; a
+    crash leaves a `.partial` that cannot be read, while the raw file can.
 
     Rotation does not touch the feed: a new file's session lines say that it goes on, and read alone its
     books are SYNCING until the exchange sends a snapshot. All files of a folder together are one recording.
@@ -81,6 +89,7 @@ class RawRecorder:
         depth: int | None = None,
         instruments: Instruments | None = None,
         rotation: Rotation | None = None,
+        needed: bool = True,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self.counts = RecordingCounts()
@@ -89,6 +98,7 @@ class RawRecorder:
         self._instruments = instruments
         self._rotation = rotation or Rotation()
         self._clock = clock
+        self._needed = needed
         self._run = self._latest = clock()
         self._part = -1
         self._sessions: dict[str, Line] = {}
@@ -123,7 +133,10 @@ class RawRecorder:
     def put(self, item: _Item, size: int) -> None:
         """Let the thread write a line or events of about `size` bytes. Raises SourceError where it failed."""
         with self._changed:
-            self._check()
+            if self._failure is not None:
+                self._check()
+                self.counts.lost += 1
+                return
             self._waiting.append(item)
             self._waiting_bytes += size
             if self._waiting_bytes >= _MANY_BYTES:
@@ -141,10 +154,11 @@ class RawRecorder:
             self._closing = True
             self._changed.notify()
         self._thread.join()
-        self._check()
+        if self._failure is not None:
+            raise self._failure
 
     def _check(self) -> None:
-        if self._failure is not None:
+        if self._failure is not None and self._needed:
             raise self._failure
 
     # In the thread.
@@ -189,6 +203,8 @@ class RawRecorder:
         raw = self._raw
         if raw is not None and (raw.size >= self._rotation.size or time.monotonic() >= self._rotate_at):
             self._end_files()
+            if self._failure is not None:
+                raise self._failure
             raw = None
         if raw is None:
             raw = self._begin_files()
@@ -236,12 +252,17 @@ class RawRecorder:
         if record is not None:
             try:
                 record.close()
-            except (OSError, pa.ArrowException) as error:
+            except (OrderbookError, pa.ArrowException) as error:
                 self._fail(record.path, error)
 
     def _fail(self, path: Path, error: Exception) -> None:
-        if self._failure is None:
-            self._failure = error if isinstance(error, SourceError) else _failed(path, error)
+        if self._failure is not None:
+            return
+        # What a Parquet record says of the disk.
+        cause = error.__cause__ if isinstance(error, OrderbookError) else None
+        self._failure = _failed(path, cause if isinstance(cause, OSError) else error)
+        if not self._needed:
+            _LOG.warning("%s; the feed goes on", self._failure)
 
 
 class ConnectionLog:
@@ -289,7 +310,8 @@ def _free_path(folder: Path, name: str, now: int) -> Path:
 
 
 def _failed(path: Path, error: Exception) -> SourceError:
-    reason = (isinstance(error, OSError) and error.strerror) or str(error).partition("\n")[0]
+    number = error.errno if isinstance(error, OSError) else None
+    reason = os.strerror(number) if number else str(error).partition("\n")[0]
     return SourceError(
         f"{path}: the recording ended: {reason}; what was written before is whole; "
         "make room or choose another folder"

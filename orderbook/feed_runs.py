@@ -94,8 +94,11 @@ class LiveFeedRun(FeedRun):
         self._delay = ReceiptDelay()
         self._recorder: RawRecorder | None = None
 
-    def record(self, folder: Path, rotation: Rotation) -> RawRecorder:
-        """Have what will be followed recorded in a folder; whoever asks for it closes the recorder."""
+    def record(self, folder: Path, rotation: Rotation, needed: bool) -> RawRecorder:
+        """Have what will be followed recorded in a folder; whoever asks for it closes the recorder.
+
+        needed: the feed ends where the recording cannot go on.
+        """
         self._recorder = RawRecorder(
             folder,
             self.label,
@@ -103,6 +106,7 @@ class LiveFeedRun(FeedRun):
             depth=self._depth,
             instruments=self.instruments,
             rotation=rotation,
+            needed=needed,
         )
         return self._recorder
 

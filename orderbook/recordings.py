@@ -23,17 +23,21 @@ class Recordings:
         """A line for each folder: what was written."""
         for folder, recorder in self.recorders.items():
             counts = recorder.counts
+            lost = f", ended early: {counts.lost:,} lines and batches later" if counts.lost else ""
             yield (
                 f"  recording {folder}: {counts.frames:,} frames, {counts.events:,} events, "
-                f"{len(counts.files):,} files, {size_text(counts.bytes)} of raw lines"
+                f"{len(counts.files):,} files, {size_text(counts.bytes)} of raw lines{lost}"
             )
 
 
 @contextmanager
-def recorded(runs: Sequence[FeedRun], options: RecordOptions) -> Iterator[Recordings]:
+def recorded(
+    runs: Sequence[FeedRun], options: RecordOptions, *, needed: bool
+) -> Iterator[Recordings]:
     """Record the live feeds that will be followed, where the options name a folder; ended at the end.
 
-    Raises SourceError where a folder cannot be made.
+    needed: a feed ends where its recording cannot go on, instead of going on without it. Raises SourceError
+    where a folder cannot be made.
     """
     found = Recordings()
     size, seconds = options.limits
@@ -45,7 +49,7 @@ def recorded(runs: Sequence[FeedRun], options: RecordOptions) -> Iterator[Record
                 number = taken[run.label]
                 assert options.folder is not None
                 folder = options.folder / (run.label if number == 1 else f"{run.label}-{number}")
-                found.recorders[folder] = run.record(folder, Rotation(size, seconds))
+                found.recorders[folder] = run.record(folder, Rotation(size, seconds), needed)
         yield found
     finally:
         for recorder in found.recorders.values():

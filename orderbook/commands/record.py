@@ -39,7 +39,7 @@ def record(
     for run in runs:
         if not isinstance(run, LiveFeedRun):
             raise UserError(f"{run.name} is no live feed, so there are no frames to record; leave it out")
-    with recorded(runs, options) as recordings:
+    with recorded(runs, options, needed=True) as recordings:
         following = _Following(runs, recordings, open_display())
         seconds = asyncio.run(following.run(configuration.run.duration_seconds))
     print(f"\nrecorded {seconds:.1f} s")

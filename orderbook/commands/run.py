@@ -66,7 +66,8 @@ def run(
         warm_up(pipeline)
         durable = past.recovered(pipeline)
         shown = Shown(configuration, assembly, pipeline, durable, runs, display(), monitored)
-        recording, writing = recorded(runs, configuration.record), written_views(out, assembly, pipeline)
+        recording = recorded(runs, configuration.record, needed=False)
+        writing = written_views(out, assembly, pipeline)
         with recording as recordings, writing as failures, settled():
             seconds = asyncio.run(shown.run())
     reports = [run.report() for run in runs]
