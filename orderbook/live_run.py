@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from engine.checkpoint.errors import CheckpointError
 from engine.epochs import EpochRing
 from orderbook.configuration import Configuration
 from orderbook.durable import DurableRun
@@ -43,7 +44,8 @@ class RunReport:
     """What happened between the feeds and the engine.
 
     most_waiting: events in the queue at most, of `queue_size`. conflated: items applied while strategies were
-    behind. epochs: committed by this run. log_bytes, log_segments: of the whole log, None without one.
+    behind. epochs: committed by this run. checkpoints_failed: those that could not be written. log_bytes,
+    log_segments: of the whole log, None without one.
     """
 
     most_waiting: int
@@ -51,6 +53,7 @@ class RunReport:
     conflated: int
     epochs: int
     checkpoints: int
+    checkpoints_failed: int
     log_bytes: int | None
     log_segments: int | None
 
@@ -72,7 +75,7 @@ class LiveRun:
         self.errors: list[Exception] = []
         # Told of items before they are applied.
         self.on_items: Callable[[Sequence[Stamped]], object] = lambda _: None
-        self.conflated = self.checkpoints = 0
+        self.conflated = self.checkpoints = self.checkpoints_failed = 0
         self.checkpoint_seconds = 0.0
         self.clock = HybridClock() if durable is None else durable.clock
         engine = configuration.engine
@@ -172,13 +175,21 @@ class LiveRun:
             self.conflated,
             self.epoch - self._first_epoch,
             self.checkpoints,
+            self.checkpoints_failed,
             None if log is None else log.bytes,
             None if log is None else log.segments,
         )
 
     def _checkpoint(self, durable: DurableRun) -> None:
         start = time.monotonic()
-        if durable.checkpoint():
+        try:
+            written = durable.checkpoint()
+        except CheckpointError as error:
+            # The one before, and the log after it, are as good; the next is tried when it is due.
+            self.checkpoints_failed += 1
+            _logger.warning("%s; the run goes on, and its log grows until one can", error)
+            return
+        if written:
             self.checkpoint_seconds = time.monotonic() - start
             self.checkpoints += 1
 

@@ -24,6 +24,11 @@ def log_families(durable: DurableRun, live: LiveRun) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "orderbook_checkpoints", "Checkpoints written by this process.", live.checkpoints
     )
+    yield CounterMetricFamily(
+        "orderbook_checkpoint_failures",
+        "Checkpoints that could not be written; the run goes on with its log.",
+        live.checkpoints_failed,
+    )
     yield GaugeMetricFamily(
         "orderbook_checkpoint_duration_seconds",
         "How long the last checkpoint of this process took; the engine waits for it.",

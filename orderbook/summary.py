@@ -164,7 +164,9 @@ def _run_lines(run: RunReport) -> Iterator[str]:
     if run.log_bytes is not None:
         segments = f"{run.log_segments} segment{'' if run.log_segments == 1 else 's'}"
         checkpoints = f"{run.checkpoints} checkpoint{'' if run.checkpoints == 1 else 's'}"
-        yield f"  log         {size_text(run.log_bytes)} in {segments}, epochs {run.epochs:,}, {checkpoints}"
+        failed = f", {run.checkpoints_failed:,} could not be written" if run.checkpoints_failed else ""
+        sizes = f"{size_text(run.log_bytes)} in {segments}, epochs {run.epochs:,}"
+        yield f"  log         {sizes}, {checkpoints}{failed}"
 
 
 def _latency_text(histogram: LatencyHistogram) -> str:
