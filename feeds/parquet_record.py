@@ -22,6 +22,7 @@ from orderbook.errors import DataError, SourceError
 from orderbook.events import EVENT, Flag
 from orderbook.instruments import Instrument, Instruments
 from orderbook.problems import Problems
+from orderbook.whole_files import ParquetFile
 
 # Version 1 has no units of prices and volumes: they are tick and lot.
 FORMAT_VERSION, _READ_VERSIONS = 2, (1, 2)
@@ -40,21 +41,17 @@ class RecordWriter:
     """Writes EVENT batches to a Parquet file, in row groups, compressed with zstd.
 
     The file appears under `path` when the writer is closed; until then its name ends in `.partial`. Use
-    it as a context manager: an error inside it keeps what was written. Raises SourceError when the file
-    cannot be created.
+    it as a context manager: an error inside it keeps what was written. Where the disk refuses, OutputError is
+    raised and there is no file.
     """
 
     def __init__(self, path: Path, instruments: Instruments, row_group_size: int = ROW_GROUP_SIZE):
         self.path = path
-        self._partial = path.with_name(f"{path.name}.partial")
         self._row_group_size = row_group_size
         self._waiting: list[np.ndarray] = []
         self._waiting_rows = 0
         self._schema = _schema(instruments)
-        try:
-            self._file = pq.ParquetWriter(self._partial, self._schema, compression="zstd")
-        except OSError as error:
-            raise SourceError(f"{path}: cannot write: {error}; choose another place") from error
+        self._file = ParquetFile(path, self._schema)
 
     def write(self, events: np.ndarray) -> None:
         """Append EVENT[n]; the array may be reused afterwards."""
@@ -67,7 +64,6 @@ class RecordWriter:
         """Write what is waiting and give the file its name."""
         self._flush()
         self._file.close()
-        self._partial.replace(self.path)
 
     def __enter__(self) -> "RecordWriter":
         return self
@@ -83,7 +79,7 @@ class RecordWriter:
         events = np.concatenate(self._waiting)
         self._waiting, self._waiting_rows = [], 0
         columns = [pa.array(np.ascontiguousarray(events[name])) for name in _FIELDS]
-        self._file.write_table(pa.Table.from_arrays(columns, schema=self._schema))
+        self._file.write(pa.Table.from_arrays(columns, schema=self._schema))
 
 
 class RecordSource:

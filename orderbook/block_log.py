@@ -115,7 +115,7 @@ class BlockLogWriter:
         replace_file(folder / HEADER, msgspec.json.format(msgspec.json.encode(header), indent=1))
 
     def append(self, entry: Entry) -> None:
-        """Adds a message. Raises SourceError where it cannot be written."""
+        """Adds a message. Raises OutputError where it cannot be written."""
         self._held.append(entry)
         self._bytes += len(entry.bytes)
         if self._bytes >= self._limits[0] or len(self._held) >= self._limits[1]:

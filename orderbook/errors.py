@@ -33,6 +33,10 @@ class SourceError(UserError):
     """A source (file, capture, feed address) that does not exist or is not of its format."""
 
 
+class OutputError(OrderbookError):
+    """A file that cannot be written, since the disk is full, fails or does not allow it; exit status 1."""
+
+
 class StoreError(SourceError):
     """A store of files that refuses or cannot be reached; its files may be whole, and read another time."""
 

@@ -1,19 +1,21 @@
 """Files of view events: every change of the rows of chosen views, as NDJSON or Parquet."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from decimal import Decimal
+from io import BufferedWriter
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from engine.live_view import Key, ViewRow
 from engine.subscriptions import Version
 from feeds.view_events import VIEWS_METADATA
 from orderbook.arrow_types import TIMESTAMP, arrow_type
-from orderbook.errors import DataError, SourceError, UserError
+from orderbook.errors import DataError, UserError
+from orderbook.whole_files import ParquetFile, publish, writing
 from views.compiler.m3 import Result
 from views.compiler.types import INT64_MAX
 
@@ -54,7 +56,8 @@ def open_output(path: Path, views: Mapping[str, Result], keys: Mapping[str, Sequ
     views, null where not a view's own or where the row is gone; a column that two views have with different
     types is called `view.column`. The metadata `orderbook.views` say it: {view: {column: name in the file}}.
 
-    Raises UserError for another ending, SourceError when the file cannot be created.
+    Raises UserError for another ending, and where the disk refuses as `whole_files.writing`; a file that
+    could not be written as a whole does not get its name.
     """
     kinds: dict[str, type[NdjsonOutput] | type[ParquetOutput]] = {
         ".ndjson": NdjsonOutput,
@@ -62,10 +65,7 @@ def open_output(path: Path, views: Mapping[str, Result], keys: Mapping[str, Sequ
     }
     if path.suffix not in kinds:
         raise UserError(f"--out {path}: the name must end in {' or '.join(kinds)}")
-    try:
-        return kinds[path.suffix](path, views, keys)
-    except OSError as error:
-        raise SourceError(f"{path}: cannot write: {error.strerror or error}; choose another place") from None
+    return kinds[path.suffix](path, views, keys)
 
 
 class _Keys:
@@ -88,12 +88,13 @@ class NdjsonOutput:
     """See `open_output`."""
 
     def __init__(self, path: Path, views: Mapping[str, Result], keys: Mapping[str, Sequence[str]]) -> None:
-        self._path, self._partial = path, _partial(path)
+        self._path, self._partial = path, path.with_name(f"{path.name}.partial")
         self._keys = _Keys(keys)
-        self._file = self._partial.open("wb")
+        with writing(path):
+            self._file: BufferedWriter | None = self._partial.open("wb")
 
     def write(self, event: WrittenEvent, ts: int) -> None:
-        """Append one event."""
+        """Append one event. Raises OutputError."""
         line = {
             "view": event.view,
             "ts": ts,
@@ -103,19 +104,36 @@ class NdjsonOutput:
         }
         if event.new is not None and event.new.multiplicity != 1:
             line["multiplicity"] = event.new.multiplicity
-        self._file.write(self._keys.encode(line) + b"\n")
+        with self._abandoned_if_it_fails() as file:
+            if file is not None:
+                file.write(self._keys.encode(line) + b"\n")
 
     def close(self) -> None:
-        """Finish the file."""
-        self._file.close()
-        self._partial.replace(self._path)
+        """Finish the file; after an error it keeps its other name. Raises OutputError."""
+        with self._abandoned_if_it_fails() as file:
+            if file is not None:
+                file.close()
+                publish(self._partial, self._path)
+                self._file = None
+
+    @contextmanager
+    def _abandoned_if_it_fails(self) -> Iterator[BufferedWriter | None]:
+        """A file that lacks a line is no output, also where there is room again."""
+        with writing(self._path):
+            try:
+                yield self._file
+            except OSError:
+                file, self._file = self._file, None
+                if file is not None:
+                    with suppress(OSError):
+                        file.close()
+                raise
 
 
 class ParquetOutput:
     """See `open_output`. Raises DataError for a decimal of more than 38 digits."""
 
     def __init__(self, path: Path, views: Mapping[str, Result], keys: Mapping[str, Sequence[str]]) -> None:
-        self._path, self._partial = path, _partial(path)
         self._keys = _Keys(keys)
         self._names = _column_names(views)
         fields = [
@@ -135,7 +153,7 @@ class ParquetOutput:
         metadata = {VIEWS_METADATA: msgspec.json.encode(columns)}
         self._schema = pa.schema([*fields, *taken.items()], metadata)
         self._rows: list[dict[str, Any]] = []
-        self._file = pq.ParquetWriter(self._partial, self._schema, compression="zstd")
+        self._file = ParquetFile(path, self._schema)
 
     def write(self, event: WrittenEvent, ts: int) -> None:
         """Append one event."""
@@ -153,22 +171,18 @@ class ParquetOutput:
             self._flush()
 
     def close(self) -> None:
-        """Finish the file."""
+        """Finish the file. Raises OutputError."""
         self._flush()
         self._file.close()
-        self._partial.replace(self._path)
 
     def _flush(self) -> None:
         rows, self._rows = self._rows, []
         try:
             if rows:
-                self._file.write_table(pa.Table.from_pylist(rows, self._schema))
+                self._file.write(pa.Table.from_pylist(rows, self._schema))
         except pa.ArrowException as error:
-            raise DataError(f"{self._path}: a value does not fit Parquet: {error}; write .ndjson") from None
-
-
-def _partial(path: Path) -> Path:
-    return path.with_name(f"{path.name}.partial")
+            path = self._file.path
+            raise DataError(f"{path}: a value does not fit Parquet: {error}; write .ndjson") from None
 
 
 def _column_names(views: Mapping[str, Result]) -> dict[tuple[str, str], str]:

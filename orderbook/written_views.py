@@ -1,11 +1,12 @@
 """The view events of a run or replay, written to a file while it goes on."""
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from engine.subscriptions import ViewEvent
 from orderbook.assembly import Assembly
+from orderbook.errors import OrderbookError
 from orderbook.pipeline import Pipeline
 from orderbook.view_output import open_output
 
@@ -23,7 +24,8 @@ def written_views(out: Path | None, assembly: Assembly, pipeline: Pipeline) -> I
     program = assembly.program
     results = {name: program.program.result(name) for name in assembly.views}
     keys = {view.name: [key.name for key in view.keys] for view in program.views}
-    with closing(open_output(out, results, keys)) as output:
+    output = open_output(out, results, keys)
+    try:
 
         def write(event: ViewEvent) -> None:
             try:
@@ -39,3 +41,8 @@ def written_views(out: Path | None, assembly: Assembly, pipeline: Pipeline) -> I
                 output.write(ViewEvent.between(live.layout, key, None, row, (0, 0, 0)), 0)
             pipeline.engine.watch_rows(view, write)
         yield failures
+    finally:
+        try:
+            output.close()
+        except OrderbookError as error:
+            failures.append(error)

@@ -7,6 +7,7 @@ from math import ceil
 from pathlib import Path
 
 from orderbook.errors import SourceError
+from orderbook.whole_files import replace_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +28,9 @@ class Statistics:
         return self.loops.get(loop_name(name, known))
 
     def write(self, path: Path) -> None:
-        """Writes the statistics as JSON. Raises SourceError where the file cannot be written."""
-        try:
-            path.write_text(
-                json.dumps({k: dict(v) for k, v in asdict(self).items()}, indent=1) + "\n", "utf-8"
-            )
-        except OSError as error:
-            raise SourceError(f"{path}: cannot write: {error.strerror}; choose another place") from None
+        """Writes the statistics as JSON. Raises OutputError where the file cannot be written."""
+        text = json.dumps({k: dict(v) for k, v in asdict(self).items()}, indent=1)
+        replace_file(path, f"{text}\n".encode())
 
 
 def distinct(statistics: Statistics, name: str, entries: int, positions: Sequence[int]) -> int:

@@ -61,7 +61,7 @@ class HistoryWriters(_Writers):
         self.rows = 0
 
     def write(self, history: Mapping[str, History]) -> None:
-        """Append rows. Raises DataError and SourceError as DatasetWriter does."""
+        """Append rows. Raises DataError and OutputError as DatasetWriter does."""
         for name, rows in history.items():
             if len(rows):
                 self.rows += len(rows)

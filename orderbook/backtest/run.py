@@ -1,6 +1,7 @@
 """A backtest as a whole: its plan, an executor that does its tasks, and the manifest of what they made."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,7 +71,9 @@ def backtest(
         results = list(executor.run(settings, plan, report))
     except BaseException as error:
         reason = str(error) if isinstance(error, OrderbookError) else type(error).__name__
-        write_manifest(folder, msgspec.structs.replace(manifest, status="failed", failure=reason))
+        # Where it cannot be written, the one that says "running" stays, and no data count either.
+        with suppress(OrderbookError):
+            write_manifest(folder, msgspec.structs.replace(manifest, status="failed", failure=reason))
         raise
     errors = tuple(dict.fromkeys(line for result in results for line in result.errors))
     done = msgspec.structs.replace(_completed(manifest, results), failure="; ".join(errors) or None)

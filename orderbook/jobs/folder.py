@@ -3,17 +3,17 @@
 import re
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from orderbook.errors import DataError, SourceError, UserError
 from orderbook.jobs.layout import VERSION_COLUMNS, schema_of
 from orderbook.jobs.manifest import FORMAT_VERSION, DataFile, Dataset, Manifest
-from orderbook.whole_files import replace_file
+from orderbook.whole_files import ParquetFile, replace_file
 
 MANIFEST = "job.json"
 DATA = "data"
@@ -36,7 +36,7 @@ def create_folder(folder: Path) -> None:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest: a reader sees the one before or this one."""
+    """Replace the manifest: a reader sees the one before or this one. Raises OutputError."""
     replace_file(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
 
 
@@ -57,11 +57,15 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def remove_unlisted(folder: Path, manifest: Manifest) -> None:
-    """Delete data files that no manifest lists, of retried and failed tasks; when no task runs any more."""
+    """Delete data files that no manifest lists, of retried and failed tasks; when no task runs any more.
+
+    What cannot be deleted stays: it counts nowhere.
+    """
     listed = manifest.listed
-    for path in (folder / DATA).iterdir():
-        if f"{DATA}/{path.name}" not in listed:
-            path.unlink(missing_ok=True)
+    with suppress(OSError):
+        for path in (folder / DATA).iterdir():
+            if f"{DATA}/{path.name}" not in listed:
+                path.unlink(missing_ok=True)
 
 
 class DatasetWriter:
@@ -74,29 +78,27 @@ class DatasetWriter:
         self._folder = folder
         self._path = f"{DATA}/{name}-{secrets.token_hex(8)}.parquet"
         self._schema = schema_of(dataset)
-        self._file: pq.ParquetWriter | None = None
+        self._file: ParquetFile | None = None
         self._rows = 0
         self._versions: list[tuple[int, int, int]] = []
 
     def write(self, table: pa.Table) -> None:
-        """Append rows. Raises DataError for values that do not fit, SourceError where it cannot write."""
+        """Append rows. Raises DataError for values that do not fit, OutputError where it cannot write."""
         if not table.num_rows:
             return
         try:
             table = table.cast(self._schema)
             if self._file is None:
-                self._file = pq.ParquetWriter(self._folder / self._path, self._schema, compression="zstd")
-            self._file.write_table(table)
+                self._file = ParquetFile(self._folder / self._path, self._schema)
+            self._file.write(table)
         except pa.ArrowException as error:
             raise DataError(f"{self._path}: a value does not fit the history: {error}") from None
-        except OSError as error:
-            raise SourceError(f"{self._folder}: cannot write: {error.strerror or error}") from None
         self._rows += table.num_rows
         if VERSION_COLUMNS[0] in self._schema.names:
             self._versions += _bounds(table)
 
     def close(self) -> Sequence[DataFile]:
-        """The file, if there were rows."""
+        """The file, if there were rows. Raises OutputError where it cannot be finished."""
         if self._file is None:
             return ()
         self._file.close()

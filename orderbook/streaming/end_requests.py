@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from orderbook.errors import SourceError
+from orderbook.errors import OrderbookError
 from orderbook.whole_files import replace_file
 
 _FILE = "end-requested"
@@ -13,7 +13,7 @@ _FILE = "end-requested"
 def request_end(folders: Iterable[Path], epoch: int) -> None:
     """Asks the switches of logs for the end of an epoch; nobody is asked where a folder cannot be written."""
     for folder in folders:
-        with suppress(SourceError):
+        with suppress(OrderbookError):
             replace_file(folder / _FILE, str(epoch).encode())
 
 

@@ -82,7 +82,7 @@ class LoggedSwitches:
     def send(self, switch: int, blocks: Sequence[Block]) -> None:
         """Rows of whole messages, none with a stamp below what the switch has promised or sent.
 
-        Raises SourceError where a log cannot be written, or has another message there.
+        Raises OutputError where a log cannot be written, SourceError where it has another message there.
         """
         self._take(self._switches[switch].send(blocks))
 

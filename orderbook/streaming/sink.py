@@ -62,7 +62,7 @@ class StreamSink:
         return self._manifest
 
     def take(self, batch: int, outputs: Iterable[Traveller]) -> bool:
-        """Takes one batch in; False: it was there already. Raises SourceError where it cannot be written."""
+        """Takes one batch in; False: it was there already. Raises OutputError where it cannot be written."""
         if batch <= self.progress.batch:
             return False
         found = _Batch(self.progress)
