@@ -19,6 +19,7 @@ from orderbook.commands.common import configured, started, warm_up
 from orderbook.commands.run import Shown
 from orderbook.display import PlainDisplay
 from orderbook.feed_runs import open_runs
+from orderbook.instruments import Instruments
 from orderbook.latency import LatencyHistogram
 from orderbook.past import open_past
 from orderbook.pipeline import Pipeline
@@ -90,9 +91,14 @@ def main(port: int, folder: Path) -> None:
     runs, own = asyncio.run(open_runs(configuration.feeds))
     assembly, engine = started(configuration)
     with open_past(configuration, engine.program, own) as past:
-        pipeline = _Timed(engine, past.instruments, assembly.strategies, configuration.clock.nanoseconds)
-        warm_up(pipeline)
-        shown = Shown(configuration, assembly, pipeline, past.recovered(pipeline), runs, _Silent())
+
+        def fresh(instruments: Instruments) -> _Timed:
+            pipeline = _Timed(engine, instruments, assembly.strategies, configuration.clock.nanoseconds)
+            warm_up(pipeline)
+            return pipeline
+
+        pipeline, durable = past.recovered(fresh)
+        shown = Shown(configuration, assembly, pipeline, durable, runs, _Silent())
         queue = shown._live.queue
 
         async def follow() -> None:

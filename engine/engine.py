@@ -15,6 +15,8 @@ from views.compiler.program import CompiledProgram
 
 from .backends import Backend
 from .changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
+from .checkpoint.carried_over import CarriedOver, FedRows, carried_over
+from .checkpoint.layout import Layout
 from .checkpoint.other_program import state_for
 from .checkpoint.state import EngineState
 from .checkpoint.transfer import restore_state, saved_state
@@ -271,6 +273,15 @@ class Engine(ClientInterface, ProgramChanges):
         self._sequence, self._stamp, self._switch = state.sequence, state.stamp, state.switch
         self._subscribers.look(self._runtime)
         self._settle()
+
+    def carried_over(
+        self, state: EngineState, layout: Layout, others: Mapping[str, FedRows]
+    ) -> CarriedOver:
+        """A state of another program as one to `load` here; see `carried_over`. Raises NotCarriedOver."""
+        program, keeps = self.program, self.keeps_rows
+        return carried_over(
+            state, layout, program, lambda: self.start(program, self._statistics), keeps, others
+        )
 
     def _between_messages(self, refused: str) -> None:
         if not self.between_messages:

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from orderbook.events import Action, BookState, StateReason
-from orderbook.instruments import Instruments
+from orderbook.instruments import Instrument, Instruments
 from views.compiler.program import CompiledProgram
 
 RELATION = "book_states"
@@ -90,6 +90,15 @@ class BookStates:
         """Goes on from `save`; the relation's rows are the engine's to load."""
         self._rows = dict(rows)
 
+    @property
+    def wanted(self) -> bool:
+        """Whether the engine is told of them."""
+        return self._wanted
+
     def _row(self, index: int, row: SavedState) -> dict[str, Any]:
-        one = self._instruments[index]
-        return dict(zip(_COLUMNS, (row.ts, one.venue, one.symbol, row.state, row.reason), strict=True))
+        return row_of(self._instruments[index], row)
+
+
+def row_of(one: Instrument, row: SavedState) -> dict[str, Any]:
+    """The relation's row of an instrument's book."""
+    return dict(zip(_COLUMNS, (row.ts, one.venue, one.symbol, row.state, row.reason), strict=True))

@@ -8,11 +8,12 @@ their callbacks beyond.
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.checkpoint.folder import Checkpoint
+from engine.checkpoint.layout import layout_of
 from engine.checkpoint.other_program import OtherProgram
 from engine.log.files import Files
 from engine.log.log import Log
@@ -86,21 +87,30 @@ class DurableRun:
         self.clock = clock or HybridClock()
         self.epoch = 0
         self._folder, self._program = folder, pipeline.engine.program
+        self._layout = layout_of(self._program)
         self._lacking: CompiledProgram | None = None
         self._keep, self._keep_log, self._files = keep, keep_log, files
         self._states: dict[str, bytes] = {}
         self._stamp = 0
         self._started = False
         self._kept: list[Position] = []
+        self._earlier: Sequence[Mapping[str, bytes]] = ()
         pipeline.host.log = self
 
-    def recover(self, checkpoint: Checkpoint | None) -> Recovery:
-        """Bring the pipeline to where the log ends; the first thing to call."""
+    def recover(
+        self, checkpoint: Checkpoint | None, before: Iterable[Mapping[str, bytes]] = ()
+    ) -> Recovery:
+        """Bring the pipeline to where the log ends; the first thing to call.
+
+        before: what strategies saved earlier, for those that do not take up what they saved last. Raises
+        CheckpointError for one that cannot be gone on from; the log is then as it was, the pipeline is not.
+        """
         start = time.monotonic()
         saved = None if checkpoint is None else load_checkpoint(checkpoint, self.pipeline)
         first = self.log.start if saved is None else saved.position
         past = _Past(-1, {}) if saved is None else _Past(saved.stamp, dict(saved.states))
         past.read(self.log.read(first))
+        self._earlier = [*([] if saved is None else [saved.states]), *before]
         self._started = saved is not None and saved.started
         self.pipeline.measures = False
         items, repeated = self._repeat(first, () if saved is None else saved.instruments, past)
@@ -111,9 +121,10 @@ class DurableRun:
         return Recovery(path, items, repeated, crashed, time.monotonic() - start)
 
     def start(self) -> None:
-        """Tell the strategies that events will come, unless they were told before a crash."""
-        if not self._started:
-            self._live(Lifecycle(self.clock.stamp(), True))
+        """Tell the strategies that events will come that were not told before a crash."""
+        names = self.pipeline.host.unstarted
+        if names or not self._started:
+            self._live(Lifecycle(self.clock.stamp(), True, names))
 
     def stop(self) -> None:
         """Tell the strategies that no more will come: the run ends in order."""
@@ -147,7 +158,9 @@ class DurableRun:
         run = RunCheckpoint(position, self._stamp, own, self._states, self._started)
         keep, files = self._keep, self._files
         try:
-            save_checkpoint(self._folder, self.pipeline, self._program, run, keep=keep, files=files)
+            save_checkpoint(
+                self._folder, self.pipeline, self._program, run, keep=keep, layout=self._layout, files=files
+            )
         except OtherProgram:
             self._warn_of_dropped()
             return False
@@ -201,7 +214,7 @@ class DurableRun:
     def _wake(self, past: _Past) -> None:
         """From here on strategies are called; they know what they knew when they had completed."""
         self.pipeline.host.silent = False
-        self.pipeline.host.restore_states(past.states)
+        self.pipeline.host.restore_states(past.states, self._earlier)
 
     def _live(self, entry: Lifecycle) -> None:
         self.log.append(journal.lifecycle_record(entry))
@@ -215,7 +228,7 @@ class DurableRun:
         if isinstance(entry, Stamped):
             pipeline.apply_stamped(entry)
         elif entry.starts:
-            pipeline.start()
+            pipeline.start(entry.names)
         else:
             pipeline.finish()
         if isinstance(entry, Lifecycle):

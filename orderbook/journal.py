@@ -60,10 +60,14 @@ class EpochEnd:
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """The strategies are told that events will come, or that no more will."""
+    """The strategies are told that events will come, or that no more will.
+
+    names: those that are told, by what tells them apart; None: all.
+    """
 
     stamp: int
     starts: bool
+    names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,8 @@ def completed_record(completed: Completed) -> Record:
 
 
 def lifecycle_record(entry: Lifecycle) -> Record:
-    return Record(Kind.LIFECYCLE, entry.stamp, 0, int(entry.starts), b"")
+    names = b"" if entry.names is None else msgspec.msgpack.encode(entry.names)
+    return Record(Kind.LIFECYCLE, entry.stamp, 0, int(entry.starts), names)
 
 
 def epoch_record(end: EpochEnd) -> Record:
@@ -146,11 +151,13 @@ def _entry(record: Record) -> Entry:
         case Kind.REQUEST:
             return Asked(stamp, unpacked(payload, LoggedRequest))
         case Kind.COMPLETED:
-            return Completed(stamp, unpacked(payload, dict[str, bytes]))
+            states = unpacked(payload, dict[str, Any])
+            # Versions that did not check what `on_save` gives wrote whatever it was.
+            return Completed(stamp, {name: one for name, one in states.items() if isinstance(one, bytes)})
         case Kind.EPOCH:
             return EpochEnd(stamp, way)
         case Kind.LIFECYCLE:
-            return Lifecycle(stamp, bool(way))
+            return Lifecycle(stamp, bool(way), unpacked(payload, tuple[str, ...]) if payload else None)
 
 
 class Renumbering:

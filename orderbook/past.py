@@ -1,12 +1,13 @@
 """What a run finds of the one before it: its log and checkpoint, and the instruments that these name."""
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.checkpoint.folder import Checkpoint, newest_checkpoint
+from engine.checkpoint.errors import CheckpointError
+from engine.checkpoint.folder import Checkpoint, checkpoints
 from engine.checkpoint.program_hash import program_hash
 from engine.log.errors import LogError
 from engine.log.log import Log
@@ -19,7 +20,7 @@ from orderbook.errors import DataError, SourceError
 from orderbook.instruments import Instrument, Instruments
 from orderbook.journal import Kind, Known
 from orderbook.pipeline import Pipeline
-from orderbook.run_checkpoint import instruments_of
+from orderbook.run_checkpoint import instruments_of, states_of
 from orderbook.sizes import size_of
 from views.compiler.program import CompiledProgram
 
@@ -28,28 +29,74 @@ _logger = logging.getLogger("orderbook.recovery")
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The instruments of a run, those of its own feeds first, and its log (None: it keeps none)."""
+    """A run's own instruments, and its log (None: it keeps none) with what it may be gone on from.
+
+    candidates: checkpoints, None for the log from its beginning, the best first.
+    """
 
     configuration: Configuration
-    instruments: Instruments
+    own: Instruments
     log: Log | None = None
-    checkpoint: Checkpoint | None = None
+    candidates: tuple[Checkpoint | None, ...] = ()
 
-    def recovered(self, pipeline: Pipeline) -> DurableRun | None:
-        """The run that goes on where the log ends; None without a log. Raises LogError, CheckpointError."""
+    def recovered(self, make: Callable[[Instruments], Pipeline]) -> tuple[Pipeline, DurableRun | None]:
+        """A pipeline, and the run that goes on where the log ends (None without a log).
+
+        make: makes a fresh pipeline of some instruments, those of the run's own feeds first. What cannot be
+        gone on from is passed over with a warning. Raises LogError, CheckpointError where nothing is left,
+        SourceError where an instrument has another tick or lot now.
+        """
         if self.log is None:
-            return None
-        options = self.configuration.log
-        folder = checkpoints_of(self.log.folder)
-        run = DurableRun(pipeline, self.log, folder, keep=options.keep, keep_log=options.keep_log)
-        found = run.recover(self.checkpoint)
+            return make(self.own), None
+        for number, candidate in enumerate(self.candidates):
+            try:
+                return self._recovered(self.log, candidate, self.candidates[number + 1 :], make)
+            except (CheckpointError, OSError) as error:
+                if number + 1 == len(self.candidates):
+                    raise
+                _logger.warning("%s; %s is used instead", error, _named(self.candidates[number + 1]))
+        raise AssertionError("there is no candidate")
+
+    def _recovered(
+        self,
+        log: Log,
+        checkpoint: Checkpoint | None,
+        others: Sequence[Checkpoint | None],
+        make: Callable[[Instruments], Pipeline],
+    ) -> tuple[Pipeline, DurableRun]:
+        logged = _logged(log, checkpoint)
+        try:
+            instruments = Instruments(dict.fromkeys([*self.own, *logged]))
+        except DataError as error:
+            raise SourceError(
+                f"{log.folder}: an instrument has another tick or lot now: {error}; "
+                "give the log another folder"
+            ) from error
+        pipeline, options = make(instruments), self.configuration.log
+        folder = checkpoints_of(log.folder)
+        run = DurableRun(pipeline, log, folder, keep=options.keep, keep_log=options.keep_log)
+        found = run.recover(checkpoint, _states_before(others))
         if found.items or found.checkpoint:
             how = "after a crash" if found.crashed else "after an orderly end"
             _logger.warning(
                 "recovered %s in %.1f s: checkpoint %s, %d items applied again, %d of them with callbacks",
                 how, found.seconds, found.checkpoint or "none", found.items, found.repeated,
             )
-        return run
+        return pipeline, run
+
+
+def _named(candidate: Checkpoint | None) -> str:
+    return "the log from its beginning" if candidate is None else str(candidate.path)
+
+
+def _states_before(others: Sequence[Checkpoint | None]) -> list[Mapping[str, bytes]]:
+    """What strategies had saved in other checkpoints."""
+    found = []
+    for other in others:
+        if other is not None:
+            with suppress(CheckpointError, OSError):
+                found.append(states_of(other))
+    return found
 
 
 def checkpoints_of(folder: Path) -> Path:
@@ -64,7 +111,7 @@ def open_past(
     """Open the log that is configured, and close it in the end.
 
     Raises LogError for one that is in use, damaged, another program's, or whose beginning is gone and that
-    has no checkpoint of this program; SourceError where an instrument has another tick or lot now.
+    has no checkpoint.
     """
     options = configuration.log
     if options.folder is None:
@@ -76,22 +123,26 @@ def open_past(
         policy=SyncPolicy.parse(options.sync),
         segment_bytes=size_of(options.segment),
     ) as log:
-        checkpoint = newest_checkpoint(checkpoints_of(options.folder), program_hash(program))
-        if checkpoint is None and log.start:
+        candidates = _candidates(log, program)
+        if not candidates:
             raise LogError(
                 options.folder,
-                "its beginning is gone, and there is no checkpoint of this program to go on from",
-                "run the program that wrote it, or give this one another folder",
+                "its beginning is gone, and there is no checkpoint to go on from",
+                "restore the checkpoints from a copy, or give this one another folder",
             )
-        logged = _logged(log, checkpoint)
-        try:
-            instruments = Instruments(dict.fromkeys([*own, *logged]))
-        except DataError as error:
-            raise SourceError(
-                f"{options.folder}: an instrument has another tick or lot now: {error}; "
-                "give the log another folder"
-            ) from error
-        yield Past(configuration, instruments, log, checkpoint)
+        yield Past(configuration, own, log, candidates)
+
+
+def _candidates(log: Log, program: CompiledProgram) -> tuple[Checkpoint | None, ...]:
+    """What a run of a program may be gone on from: its own checkpoints, else all of the log, else others."""
+    there = [one for one in checkpoints(checkpoints_of(log.folder)) if int(one.position) >= log.start]
+    digest = program_hash(program)
+    own = [one for one in there if one.program == digest]
+    if not log.start:
+        if there and not own:
+            _logger.warning("%s is of another program; the log is applied from its beginning", there[0].path)
+        return (*own, None)
+    return (*own, *(one for one in there if one.program != digest))
 
 
 def _logged(log: Log, checkpoint: Checkpoint | None) -> list[Instrument]:

@@ -69,7 +69,7 @@ class PastRun:
         if isinstance(entry, Stamped):
             self.pipeline.apply_stamped(entry)
         elif entry.starts:
-            self.pipeline.start()
+            self.pipeline.start(entry.names)
         else:
             self.pipeline.finish()
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -118,6 +118,11 @@ class Pipeline:
         """A book's state, why and since when; None before its first."""
         return self._states.of(instrument)
 
+    @property
+    def shows_states(self) -> bool:
+        """Whether the relation `book_states` is filled: a view reads it, or all rows are kept."""
+        return self._states.wanted
+
     def warm_up(self) -> None:
         """Compile everything that an event runs through, before the first one comes."""
         nothing = ChangeBatch(
@@ -132,9 +137,9 @@ class Pipeline:
             self.books.apply(np.empty(0, EVENT))
         self.host.warm_up()
 
-    def start(self) -> None:
-        """Tell the strategies that events will come."""
-        self.host.start()
+    def start(self, names: Collection[str] | None = None) -> None:
+        """Tell the strategies that events will come; names: see StrategyHost.start."""
+        self.host.start(names)
 
     def apply(
         self,
@@ -184,12 +189,24 @@ class Pipeline:
         held = self.engine.save_held()
         return SavedPipeline(self.time, counts, self._ticker.last, self._states.save(), held)
 
-    def load(self, saved: SavedPipeline, indexes: Sequence[int]) -> None:
-        """Goes on from `save`; `indexes` are the instruments' in this run."""
+    def load(
+        self, saved: SavedPipeline, indexes: Sequence[int], views: Collection[str] | None = None
+    ) -> int:
+        """Goes on from `save`; how many callbacks that waited have gone with their subscriptions.
+
+        indexes: the instruments' in this run. views: those whose rows mean what they meant; None: all.
+        """
         self.time, self._ticker.last = saved.time, saved.ticked
         self.events, self.messages, self.changes = saved.counts
         self._states.load({indexes[index]: row for index, row in saved.states.items()})
-        self.engine.load_held(saved.held)
+        return self.engine.load_held(saved.held, views)
+
+    def catch_up_clock(self) -> None:
+        """Tells the time to views that read the clock, where none did in the run that was saved."""
+        if self.time and self.engine.reads_clock:
+            silent, self.host.silent = self.host.silent, True
+            self._tick(self.time)
+            self.host.silent = silent
 
     def _apply_market(self, events: np.ndarray, pace: Pace) -> None:
         live = pace == "live"

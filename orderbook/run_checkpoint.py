@@ -1,5 +1,6 @@
 """A checkpoint of a run: its engine, books, strategies, and where in the log it stands."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,16 +8,24 @@ from pathlib import Path
 import msgspec
 
 from engine.checkpoint import state_sections
+from engine.checkpoint.carried_over import CarriedOver, NotCarriedOver
+from engine.checkpoint.errors import CheckpointError
 from engine.checkpoint.folder import Checkpoint, Sections, write_checkpoint
+from engine.checkpoint.layout import Layout, layout_of
+from engine.checkpoint.program_hash import program_hash
 from engine.checkpoint.stored import Stored
 from engine.log.files import Files
 from engine.log.records import Position
 from feeds.raw_log import InstrumentText
 from orderbook import book_snapshot
+from orderbook.errors import OrderbookError
+from orderbook.fed_rows import fed_rows
 from orderbook.instruments import Instrument
 from orderbook.pipeline import Pipeline, SavedPipeline
 from strategies.host import SavedHost
 from views.compiler.program import CompiledProgram
+
+_logger = logging.getLogger("orderbook.recovery")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +60,7 @@ def save_checkpoint(
     run: RunCheckpoint,
     *,
     keep: int,
+    layout: Layout | None = None,
     files: Files | None = None,
 ) -> None:
     """Write a checkpoint between two items, for a run of a program; the last `keep` stay.
@@ -69,6 +79,7 @@ def save_checkpoint(
     parts: dict[str, Sections] = {
         "run": {"values": msgspec.msgpack.encode(values)},
         "engine": state_sections.sections_of(state),
+        "program": {"layout": msgspec.msgpack.encode(layout or layout_of(program))},
     }
     if pipeline.books is not None:
         parts["books"] = book_snapshot.sections_of(pipeline.books.save())
@@ -78,25 +89,76 @@ def save_checkpoint(
 
 
 def load_checkpoint(found: Checkpoint, pipeline: Pipeline) -> RunCheckpoint:
-    """Bring a fresh pipeline to a checkpoint. Raises DataError where its books are not those of this run."""
+    """Bring a fresh pipeline to a checkpoint.
+
+    One of another program is made into one of the pipeline's: what both have goes on, views that are new are
+    filled from rows. Raises NotCarriedOver where that cannot be, CheckpointError for one that cannot be taken
+    up for any other reason; then the pipeline is of no more use.
+    """
+    try:
+        return _load(found, pipeline)
+    except FileNotFoundError:
+        # Its run has removed it meanwhile.
+        raise
+    except NotCarriedOver as error:
+        raise CheckpointError(found.path, str(error)) from error
+    except Exception as error:
+        what = str(error) if isinstance(error, OrderbookError) else f"{type(error).__name__}: {error}"
+        raise CheckpointError(found.path, f"it cannot be gone on from: {what}") from error
+
+
+def _load(found: Checkpoint, pipeline: Pipeline) -> RunCheckpoint:
     run = _run(found)
     instruments = tuple(text.instrument for text in run.instruments)
-    pipeline.engine.load(state_sections.state_of(found.part("engine")))
-    if pipeline.books is not None and found.part("books"):
-        pipeline.books.load(book_snapshot.state_of(found.part("books")))
     known = {one: index for index, one in enumerate(pipeline.instruments)}
     indexes = [known[one] for one in instruments]
-    pipeline.load(run.pipeline, indexes)
-    pipeline.host.load(run.strategies, indexes)
+    state, engine = state_sections.state_of(found.part("engine")), pipeline.engine
+    books = book_snapshot.state_of(part) if (part := found.part("books")) else None
+    views = None
+    if state.program != program_hash(engine.program) or (engine.keeps_rows and state.kept is None):
+        layout = msgspec.msgpack.decode(found.part("program")["layout"].bytes(), type=Layout)
+        states = {indexes[index]: row for index, row in run.pipeline.states.items()}
+        carried = engine.carried_over(state, layout, fed_rows(pipeline, books, states))
+        state, views = carried.state, carried.alike
+        _tell(found, pipeline, carried)
+    engine.load(state)
+    if pipeline.books is not None and books is not None:
+        pipeline.books.load(books)
+    lost = pipeline.load(run.pipeline, indexes, views)
+    pipeline.host.load(run.strategies, indexes, views)
+    if lost:
+        _logger.warning("%d callbacks that waited were of subscriptions that are not there any more", lost)
+    if views is not None:
+        pipeline.catch_up_clock()
     position = Position(int(found.position))
     return RunCheckpoint(position, found.stamp, instruments, run.states, run.started, found.path)
 
 
+def _tell(found: Checkpoint, pipeline: Pipeline, carried: CarriedOver) -> None:
+    """Says what became of a checkpoint of another program."""
+    filled = [view for view in pipeline.engine.views if view not in carried.alike]
+    _logger.warning(
+        "%s is of other views or parameters: books, orders, positions and what is the same go on; %s",
+        found.path,
+        f"filled from rows: {', '.join(filled)}" if filled else "nothing had to be filled",
+    )
+    if carried.dropped:
+        _logger.warning("rows of %s are dropped, which no view declares any more", ", ".join(carried.dropped))
+
+
+def states_of(found: Checkpoint) -> Mapping[str, bytes]:
+    """What `on_save` of the strategies had given last. Raises CheckpointError."""
+    return _run(found).states
+
+
 def instruments_of(found: Checkpoint) -> tuple[Instrument, ...]:
-    """The instruments of a checkpoint's books."""
+    """The instruments of a checkpoint's books. Raises CheckpointError."""
     return tuple(text.instrument for text in _run(found).instruments)
 
 
 def _run(found: Checkpoint) -> _Run:
     values: Stored = found.part("run")["values"]
-    return msgspec.msgpack.decode(values.bytes(), type=_Run)
+    try:
+        return msgspec.msgpack.decode(values.bytes(), type=_Run)
+    except msgspec.DecodeError as error:
+        raise CheckpointError(found.path, f"what it says of the run cannot be read: {error}") from error

@@ -1,7 +1,7 @@
 """A strategy's clock, which only its own messages move: timers, and views that it looks at once in a
 while."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,11 +15,11 @@ from strategies.throttle import SavedThrottle, Throttle
 
 
 class SavedClock(msgspec.Struct, frozen=True):
-    """A clock in a checkpoint: how many periods of each timer had passed, and rows that are throttled, by
-    watch."""
+    """A clock in a checkpoint: how many periods of each timer had passed, and rows that are throttled, each
+    by what its timer or watch was."""
 
     periods: dict[str, int] = {}
-    throttled: list[list[SavedThrottle]] = []
+    throttled: dict[str, list[SavedThrottle]] = {}
 
 
 class RunnerClock:
@@ -91,10 +91,14 @@ class RunnerClock:
 
     def save(self) -> SavedClock:
         """What it knows, between two messages."""
-        return SavedClock(dict(self._periods), [throttle.save() for throttle in self._throttles.values()])
+        throttled = {repr(watch): throttle.save() for watch, throttle in self._throttles.items()}
+        periods = {repr(t): self._periods[t.method] for t in self._timers if t.method in self._periods}
+        return SavedClock(periods, throttled)
 
-    def load(self, saved: SavedClock) -> None:
-        """Goes on from `save`."""
-        self._periods = dict(saved.periods)
-        for throttle, own in zip(self._throttles.values(), saved.throttled, strict=False):
-            throttle.load(own)
+    def load(self, saved: SavedClock, views: Collection[str] | None = None) -> None:
+        """Goes on from `save`; views: those whose rows mean what they meant then, None: all."""
+        # A timer of another period starts anew.
+        self._periods = {t.method: saved.periods[repr(t)] for t in self._timers if repr(t) in saved.periods}
+        for watch, throttle in self._throttles.items():
+            if views is None or watch.view in views:
+                throttle.load(saved.throttled.get(repr(watch), ()))

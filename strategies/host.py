@@ -1,7 +1,8 @@
 """Runs strategies beside an engine: delivers view events, carries their orders, keeps their relations."""
 
+import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -12,10 +13,11 @@ from orderbook.configuration import strategy_table
 from orderbook.instruments import Instruments
 from orderbook.simulation_options import TRADING, TradingOptions
 from strategies.audience import Audience
+from strategies.clock import SavedClock
 from strategies.concerns import Window
 from strategies.definition import StrategyDefinition, check_relations
 from strategies.last_times import LastTimes
-from strategies.orders import OrderUpdate
+from strategies.orders import OrderUpdate, row_of
 from strategies.partitions import keys_of, subscribe_by_key
 from strategies.requests import LoggedRequest, NoLog, Replayed, RequestLog
 from strategies.runner import Failure, Runner, SavedRunner, identity_of
@@ -23,6 +25,10 @@ from strategies.simulation.client import ExecutionClient
 from strategies.simulation.market_books import MarketBooks
 from strategies.simulation.paper import PaperClient
 from strategies.summary import StrategySummary
+
+_logger = logging.getLogger("orderbook.strategies")
+# Of all states that are logged at once: within what one record of a log may hold.
+MOST_STATES_BYTES = 32 << 20
 
 
 class SavedHost(msgspec.Struct, frozen=True):
@@ -84,6 +90,8 @@ class StrategyHost:
         self._queue: deque[Callable[[], None]] = deque()
         self._replayed = Replayed()
         self._performed: set[tuple[str, str, int, int]] = set()
+        # Strategies of a checkpoint that this run has not.
+        self._absent: dict[str, SavedRunner] = {}
         check_relations(engine.program, strategies)
         instances = [
             [
@@ -148,15 +156,23 @@ class StrategyHost:
         if self._runners:
             self._audience.warm_up()
 
-    def start(self) -> None:
-        """Calls `on_start` of every strategy."""
+    @property
+    def unstarted(self) -> tuple[str, ...]:
+        """What tells the strategies apart that have not been started, or have been stopped."""
+        return tuple(runner.identity for runner in self._runners if not runner.started)
+
+    def start(self, names: Collection[str] | None = None) -> None:
+        """Calls `on_start` of the strategies of these names, by what tells them apart; None: of all."""
         for runner in self._runners:
-            runner.stopped = None
-        self._all("on_start")
+            if names is None or runner.identity in names:
+                runner.stopped, runner.started = None, True
+                runner.call("on_start")
+        self._settle()
 
     def stop(self) -> None:
         """Calls `on_stop` of every strategy; what they order there still meets the books."""
         for runner in self._runners:
+            runner.started = False
             if runner.key is not None:
                 runner.stopped = self._last_time(runner)
             runner.end()
@@ -183,29 +199,63 @@ class StrategyHost:
 
     def take_states(self) -> dict[str, bytes]:
         """What `on_save` gives of the strategies that were called since the last time."""
-        states = ((runner.identity, runner.take_state()) for runner in self._runners)
-        return {name: state for name, state in states if state is not None}
+        found: dict[str, bytes] = {}
+        room = MOST_STATES_BYTES
+        for runner in self._runners:
+            state = runner.take_state()
+            if state is None:
+                continue
+            if len(state) > room:
+                runner.keep_state_before(f"all states together are more than {MOST_STATES_BYTES:,} bytes")
+                continue
+            room -= len(state)
+            found[runner.identity] = state
+        return found
 
-    def restore_states(self, states: Mapping[str, bytes]) -> None:
-        """Hands to strategies what `on_save` gave before."""
-        for name, state in states.items():
+    def restore_states(self, states: Mapping[str, bytes], before: Iterable[Mapping[str, bytes]] = ()) -> None:
+        """Hands to strategies what `on_save` gave last; where one does not take it, what it gave `before`."""
+        earlier = list(before)
+        for name in dict.fromkeys(name for one in (states, *earlier) for name in one):
             if name in self._by_name:
-                self._by_name[name].restore_state(state)
+                own = dict.fromkeys(one[name] for one in (states, *earlier) if name in one)
+                self._by_name[name].restore_state(own)
 
     def save(self) -> SavedHost:
-        """What the host and its runners know, between two items."""
+        """What the host and its runners know, between two items; also of strategies that are absent."""
         runners = {runner.identity: runner.save() for runner in self._runners}
-        return SavedHost(self.now, self._last_times.save(), runners)
+        return SavedHost(self.now, self._last_times.save(), {**self._absent, **runners})
 
-    def load(self, saved: SavedHost, indexes: Sequence[int]) -> None:
-        """Goes on from `save`; `indexes` are the instruments' in this run."""
+    def load(
+        self, saved: SavedHost, indexes: Sequence[int], views: Collection[str] | None = None
+    ) -> None:
+        """Goes on from `save`; `indexes` are the instruments' in this run, `views` as in RunnerClock."""
         self.now = saved.now
         self._last_times.load(saved.last, indexes)
+        self._absent = {}
         for name, one in saved.runners.items():
             if name in self._by_name:
                 runner = self._by_name[name]
-                runner.load(one, indexes)
+                runner.load(one, indexes, views)
                 self._audience.stir(runner)
+            else:
+                self._leave_out(name, one, indexes)
+
+    def _leave_out(self, name: str, saved: SavedRunner, indexes: Sequence[int]) -> None:
+        """Cancels the orders of a strategy that the run has not any more, and keeps its positions."""
+        orders = [order for _, order in saved.account.known]
+        for order in orders:
+            cancelled = replace(order, status="cancelled", reason="the strategy is not in the run any more")
+            self.engine.update("orders", row_of(order), row_of(cancelled))
+        account = replace(saved.account, resting=[], messages=[], reports=[], known=[])
+        client = PaperClient(name, None, self.instruments, TRADING.simulation, TRADING.risk.of(name), name)
+        client.load(account, indexes)
+        self._absent[name] = replace(saved, account=client.save(), clock=SavedClock(), started=False)
+        if orders or saved.account.holdings:
+            _logger.warning(
+                "%s is not among the run's strategies any more: %d open orders of it are cancelled, and its "
+                "positions are kept for when it is again",
+                name, len(orders),
+            )  # fmt: skip
 
     def passed(self, events: np.ndarray) -> None:
         """Market events, EVENT[n], are about to be applied; all are told, in their order."""

@@ -6,11 +6,12 @@ from typing import Literal, Protocol
 
 import msgspec
 
-RequestKind = Literal["order", "modify", "cancel", "failed"]
+RequestKind = Literal["order", "modify", "cancel", "failed", "unloaded"]
 
 
 class LoggedRequest(msgspec.Struct, frozen=True):
-    """An order of a strategy, the modifying or cancelling of one, or the strategy's end because it failed.
+    """An order of a strategy, the modifying or cancelling of one, the strategy's end because it failed, or
+    that of its orders because it could not take up its state.
 
     `id` is the order's, counted from 1 in the order in which the strategy asks; `step` counts the steps of
     what the switch has stamped, `number` the strategy's requests there. Volume and price are text in the

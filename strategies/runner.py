@@ -2,7 +2,7 @@
 
 import logging
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -32,6 +32,10 @@ from strategies.summary import StrategySummary
 
 # More than any message can call for: a strategy that answers each of its fills with an order never ends.
 MOST_REQUESTS = 1_000
+# Of what `on_save` gives; it is logged after every message that a strategy is called for.
+MOST_STATE_BYTES = 4 << 20
+
+_logger = logging.getLogger("orderbook.strategies")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +73,14 @@ class Host(Protocol):
 
 
 class SavedRunner(msgspec.Struct, frozen=True):
-    """A runner in a checkpoint: callbacks, orders, refused and fills so far, what its client knows, and its
-    clock."""
+    """A runner in a checkpoint: callbacks, orders, refused and fills so far, what its client knows, its
+    clock, and whether it had been started, and not stopped."""
 
     failed: bool
     counts: tuple[int, int, int, int]
     account: SavedAccount
     clock: SavedClock
+    started: bool = True
 
 
 def identity_of(strategy: str, key: str | None) -> str:
@@ -111,6 +116,10 @@ class Runner:
             host.engine, definition.kind, lambda when: with_parameters(when, self.parameters), self._on_view
         )
         self.stopped: int | None = None
+        self.started = False
+        # Why what `on_save` gave last was not taken; whether none that was could be taken up again.
+        self._unsaved = ""
+        self._unloaded = False
         # Of any method, and of those the ones that `take_state` has seen.
         self.calls = self._saved_calls = 0
 
@@ -181,7 +190,7 @@ class Runner:
         text = "".join(traceback.format_exception(error))
         failure = Failure(self.identity, method, error, text)
         self._host.failures.append(failure)
-        logging.getLogger("orderbook.strategies").error("%s; it is disabled", failure, exc_info=error)
+        _logger.error("%s; it is disabled", failure, exc_info=error)
         self._disable()
         # Before what it asked for just now, which is then refused.
         self._host.after_message(partial(self._host.request, self._asked("failed", 0)), first=True)
@@ -191,9 +200,9 @@ class Runner:
         for subscription in self._subscriptions:
             subscription.cancel()
 
-    def _cancel_all(self) -> None:
+    def _cancel_all(self, reason: str) -> None:
         for order_id in self.client.open_orders():
-            self._publish(self.client.cancel(order_id, self.now, "the strategy failed"))
+            self._publish(self.client.cancel(order_id, self.now, reason))
 
     def view(self, name: str) -> Mapping[Key, ViewRow]:
         engine = self._host.engine
@@ -260,7 +269,9 @@ class Runner:
                 self._publish(self.client.cancel(request.id, self.now))
             case "failed":
                 self._disable()
-                self._cancel_all()
+                self._cancel_all("the strategy failed")
+            case "unloaded":
+                self._cancel_all("the strategy could not take up its state")
 
     def _asked(self, kind: RequestKind, order_id: int) -> LoggedRequest:
         self.asked += 1
@@ -335,30 +346,79 @@ class Runner:
             self._host.after_message(partial(self.call, "on_fill", fill))
 
     def take_state(self) -> bytes | None:
-        """What `on_save` gives, where a method was called since the last time."""
+        """What `on_save` gives, where a method was called since the last time.
+
+        What it gives is checked here: where it raises, or gives what cannot be kept, the log says so once,
+        and the state before stays the strategy's last.
+        """
         if self._strategy is None or self.calls == self._saved_calls:
             return None
         self._saved_calls = self.calls
         try:
-            return self._strategy.on_save()
+            state = self._strategy.on_save()
+            kept = None if state is None else _bytes_of(state)
         except Exception as error:
-            self._fail("on_save", error)
+            self.keep_state_before(f"on_save raised {type(error).__name__}: {error}")
             return None
+        if isinstance(kept, str):
+            self.keep_state_before(kept)
+            return None
+        self._unsaved = ""
+        return kept
 
-    def restore_state(self, state: bytes) -> None:
-        """Hands what `on_save` gave to a new instance."""
-        self.call("on_load", state)
+    def keep_state_before(self, problem: str) -> None:
+        """What `on_save` gave cannot be kept; said once until something else is wrong."""
+        if problem != self._unsaved:
+            self._unsaved = problem
+            _logger.error(
+                "%s: its state is not saved: %s; a restart would go on from the state saved before",
+                self.identity, problem,
+            )  # fmt: skip
+
+    def restore_state(self, states: Iterable[bytes]) -> None:
+        """Hands the first of these states, the last one saved first, that `on_load` takes to the strategy.
+
+        Where it takes none the strategy is disabled until the next start, its orders are cancelled, and what
+        was saved stays.
+        """
+        for state in states:
+            if self._strategy is None:
+                return
+            try:
+                self._strategy.on_load(state)
+                self.calls += 1
+                return
+            except Exception as error:
+                failure = Failure(self.identity, "on_load", error, "".join(traceback.format_exception(error)))
+                _logger.error("%s; a state saved before is tried", failure, exc_info=error)
+                # Nothing is left of what it did before it raised.
+                self.create()
+        if self._strategy is None:
+            return
+        self._host.failures.append(failure)
+        _logger.error(
+            "%s takes up none of its states: it is disabled and its orders are cancelled; what it saved is "
+            "kept for the next start, with on_load mended",
+            self.identity,
+        )
+        self._unloaded = True
+        self._disable()
+        self._host.after_message(partial(self._host.request, self._asked("unloaded", 0)), first=True)
 
     def save(self) -> SavedRunner:
         """Everything but what the strategy itself knows."""
         counts = (self.callbacks, self.orders, self.refused, self.fills)
-        return SavedRunner(self._strategy is None, counts, self.client.save(), self.clock.save())
+        failed = self._strategy is None and not self._unloaded
+        return SavedRunner(failed, counts, self.client.save(), self.clock.save(), self.started)
 
-    def load(self, saved: SavedRunner, indexes: Sequence[int]) -> None:
-        """Goes on from `save`; `indexes` are the instruments' in this run."""
+    def load(
+        self, saved: SavedRunner, indexes: Sequence[int], views: Collection[str] | None = None
+    ) -> None:
+        """Goes on from `save`; `indexes` are the instruments' in this run, `views` as in RunnerClock."""
         self.callbacks, self.orders, self.refused, self.fills = saved.counts
+        self.started = saved.started
         self.client.load(saved.account, indexes)
-        self.clock.load(saved.clock)
+        self.clock.load(saved.clock, views)
         if saved.failed:
             self._disable()
 
@@ -368,6 +428,19 @@ class Runner:
         return StrategySummary(
             self.name, self.callbacks, self.orders, self.refused, self.fills, positions, next(failures, None)
         )
+
+
+def _bytes_of(state: object) -> bytes | str:
+    """A state that is kept, or why it cannot be."""
+    if not isinstance(state, bytes | bytearray | memoryview):
+        return (
+            f"on_save gave {type(state).__name__}, not bytes; encode it, such as with "
+            "json.dumps(...).encode(), or msgspec.msgpack.encode(...)"
+        )
+    found = bytes(state)
+    if len(found) > MOST_STATE_BYTES:
+        return f"on_save gave {len(found):,} bytes, and the most is {MOST_STATE_BYTES:,}"
+    return found
 
 
 def _text(value: Number | None) -> str | None:

@@ -103,8 +103,9 @@ class Throttle:
     def load(self, saved: Iterable[SavedThrottle]) -> None:
         """Goes on from `save`."""
         self._told, self._waiting = {}, {}
+        layout = self._engine[self._view].layout
         for one in saved:
             key = tuple(unpacked(one.key))
             self._told[key] = one.told
             if one.waits:
-                self._waiting[key] = load_row(one.old, self._engine[self._view].layout)
+                self._waiting[key] = load_row(one.old, layout)

@@ -20,7 +20,7 @@ from engine.log.files import Files, write_all
 from .errors import CheckpointError
 from .stored import Stored
 
-FORMAT = 1
+FORMAT = 2
 _MAGIC = b"OBCHECK\n"
 _HEAD = Struct("<8sII")
 _CHECK = Struct("<I")
@@ -120,13 +120,21 @@ def read_file(files: Files, path: Path) -> tuple[Header, dict[str, Stored]]:
     if magic != _MAGIC:
         raise CheckpointError(path, "it is no checkpoint")
     if version != FORMAT:
-        raise CheckpointError(path, f"it is of format {version}; this version reads {FORMAT}")
+        how = "an earlier" if version < FORMAT else "a later"
+        raise CheckpointError(
+            path,
+            f"it is of format {version}, which {how} version of this program wrote, and this one reads "
+            f"{FORMAT}; go on with that version, or let the log be applied from its beginning",
+        )
     at = _HEAD.size + length
     if length > min(size, _LONGEST_HEADER):
         raise CheckpointError(path, "its header is damaged or cut off")
     data = files.read(path, _HEAD.size, length)
     _check(files, path, zlib.crc32(data, zlib.crc32(start)), at, "header")
-    header = msgspec.msgpack.decode(data, type=Header)
+    try:
+        header = msgspec.msgpack.decode(data, type=Header)
+    except msgspec.DecodeError as error:
+        raise CheckpointError(path, f"its header cannot be read: {error}") from error
     found = {}
     for section in header.sections:
         stored = Stored(files, path, at + _CHECK.size, _dtype(section), section.shape)

@@ -6,7 +6,7 @@ that ends in `.partial`. Names count up; the highest is the newest.
 
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,28 +100,37 @@ def newest_checkpoint(
 
     before: only of those whose last event has an earlier stamp, ns.
 
-    A file that is torn, damaged, of another format or of another program is passed over with a warning
-    that names it and says why.
+    One of another program is passed over with a warning that names it, as `checkpoints` does with others.
+    """
+    for found in checkpoints(folder, files):
+        if found.program != program:
+            other = "%s: it is of another program; an older checkpoint or the log is used instead"
+            _LOG.warning(other, found.path)
+        elif before is None or found.stamp < before:
+            return found
+    return None
+
+
+def checkpoints(folder: Path, files: Files | None = None) -> Iterator[Checkpoint]:
+    """The checkpoints of a folder whose whole file verifies, the newest first, of whatever program.
+
+    A file that is torn, damaged or of another format is passed over with a warning that says why.
     """
     files = OsFiles() if files is None else files
     try:
         numbers = _numbers(files, folder)
     except FileNotFoundError:
-        return None
+        return
     for number in sorted(numbers, reverse=True):
         path = _path(folder, number)
         try:
             header, sections = read_file(files, path)
-            if header.program != program:
-                raise CheckpointError(path, "it is of another program")
-            if before is not None and header.stamp >= before:
-                continue
-            return Checkpoint(path, program, header.position, header.stamp, sections)
         except CheckpointError as error:
             _LOG.warning("%s; an older checkpoint or the log is used instead", error)
         except OSError as error:
             _LOG.warning("%s: it cannot be read: %s; it is passed over", path, error.strerror or error)
-    return None
+        else:
+            yield Checkpoint(path, header.program, header.position, header.stamp, sections)
 
 
 def _numbers(files: Files, folder: Path) -> list[int]:

@@ -34,14 +34,14 @@ def state_for(state: EngineState, program: CompiledProgram, other: CompiledProgr
     return replace(
         state,
         program=digest,
-        maps=tuple(part for rows in state.maps for part in _renamed(rows, matches)),
+        maps=tuple(part for rows in state.maps for part in renamed(rows, matches)),
         checked=None if state.checked is None else tuple(r for r in state.checked if r.relation < count),
         kept=None if state.kept is None else tuple(r for r in state.kept if r.relation < count),
         expiring=tuple(e for e in state.expiring if e.relation < count),
     )
 
 
-def _renamed(rows: MapRows, matches: Mapping[str, Match]) -> Iterator[MapRows]:
+def renamed(rows: MapRows, matches: Mapping[str, Match]) -> Iterator[MapRows]:
     """The maps that have a match, by the names and in the order of keys of the other program."""
     found: defaultdict[tuple[int, ...], list[MapColumn]] = defaultdict(list)
     own = {column.name: column for column in rows.maps}

@@ -49,19 +49,28 @@ def started(
         if not assembly.views:
             seen = dict.fromkeys(view for strategy in assembly.strategies for view in strategy.views)
             assembly = replace(assembly, views=tuple(seen))
-        options = configuration.engine
-        statistics = read_statistics(options.statistics) if options.statistics else None
-        engine = kind(
-            assembly.program,
-            configuration.run.backend,
-            keep_rows=options.keep_rows,
-            statistics=statistics,
-            memory_budget=options.memory_budget,
-            measured=measured,
-        )
+        engine = engine_of(configuration, assembly, measured, kind)
         if engine.budgeted is not None:
             print(engine.budgeted, file=sys.stderr)
         return assembly, engine
+
+
+def engine_of(
+    configuration: Configuration,
+    assembly: Assembly,
+    measured: bool = False,
+    kind: type[GatedEngine] = GatedEngine,
+) -> GatedEngine:
+    """An engine of this kind for the program."""
+    options = configuration.engine
+    return kind(
+        assembly.program,
+        configuration.run.backend,
+        keep_rows=options.keep_rows,
+        statistics=read_statistics(options.statistics) if options.statistics else None,
+        memory_budget=options.memory_budget,
+        measured=measured,
+    )
 
 
 def piped(

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from engine.subscriptions import ViewEvent
 from orderbook.assembly import Assembly
-from orderbook.commands.common import configured, piped, settled, started, warm_up
+from orderbook.commands.common import configured, engine_of, piped, settled, started, warm_up
 from orderbook.configuration import Configuration
 from orderbook.display import Display, open_display
 from orderbook.durable import DurableRun
 from orderbook.feed_runs import FeedRun, check_runs, open_runs
+from orderbook.instruments import Instruments
 from orderbook.live_run import LiveRun, RunReport
 from orderbook.logs import stamped
 from orderbook.metrics import RunMetrics
@@ -61,10 +62,19 @@ def run(
     assembly, engine = started(configuration)
     check_runs(runs, assembly.program.relations)
     with open_past(configuration, engine.program, instruments) as past:
-        pipeline = piped(configuration, assembly, engine, past.instruments)
-        monitored = monitor_of(configuration, pipeline, runs)
-        warm_up(pipeline)
-        durable = past.recovered(pipeline)
+        engines = iter([engine])
+        monitored: RunMonitor | None = None
+
+        def fresh(instruments: Instruments) -> Pipeline:
+            nonlocal monitored
+            # Another attempt begins with another engine.
+            own = next(engines, None) or engine_of(configuration, assembly)
+            made = piped(configuration, assembly, own, instruments)
+            monitored = monitor_of(configuration, made, runs)
+            warm_up(made)
+            return made
+
+        pipeline, durable = past.recovered(fresh)
         shown = Shown(configuration, assembly, pipeline, durable, runs, display(), monitored)
         recording = recorded(runs, configuration.record, needed=False)
         writing = written_views(out, assembly, pipeline)
