@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +39,8 @@ class CapturePlayer:
         self._sessions = CaptureSessions(head)
         self.instruments = self._sessions.instruments
         self._speed = speed
+        # Of receive times, ns.
+        self.clock: Callable[[], int] = time.time_ns
 
     @property
     def statistics(self) -> FeedStatistics:
@@ -61,13 +63,13 @@ class CapturePlayer:
             if wait > 0 or count >= _LINES_AT_ONCE or sessions.waiting_events >= _EVENTS_AT_ONCE:
                 count = 0
                 if sessions.waiting_events:
-                    yield _as_of_now(sessions.take())
+                    yield _as_of(self.clock(), sessions.take())
                 await asyncio.sleep(max(0.0, wait))
             sessions.apply(line)
             last = line.time
         sessions.end(last)
         if sessions.waiting_events:
-            yield _as_of_now(sessions.take())
+            yield _as_of(self.clock(), sessions.take())
         self._lines.raise_if_cut()
 
 
@@ -90,9 +92,8 @@ class _Pace:
         return self._start + (line.time - self._first) / 1e9 / self._speed - time.monotonic()
 
 
-def _as_of_now(events: np.ndarray) -> np.ndarray:
-    """The events with the present as receive time, and exchange times as far from it as they were."""
-    now = time.time_ns()
+def _as_of(now: int, events: np.ndarray) -> np.ndarray:
+    """The events with this receive time, and exchange times as far from it as they were."""
     known = events["exchange_time"] != 0
     shift = np.where(known, now - events["receive_time"], 0)
     shifted = events.copy()

@@ -35,9 +35,15 @@ class Shard:
     """One connection of a feed: a session, what waits for it, and the tasks that do what it says."""
 
     def __init__(
-        self, session: Session, kind: type[Exchange], arrived: asyncio.Event, raw: RawLog | None
+        self,
+        session: Session,
+        kind: type[Exchange],
+        arrived: asyncio.Event,
+        raw: RawLog | None,
+        clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self.session = session
+        self._clock = clock
         self.waiting: deque[_Item] = deque()
         self._frames = 0
         self._kind = kind
@@ -50,7 +56,7 @@ class Shard:
 
     def put(self, kind: str, text: str = "", data: bytes = b"") -> None:
         """What happened now, for the consumer to hand to the session."""
-        self.waiting.append((kind, text, (data,), time.time_ns()))
+        self.waiting.append((kind, text, (data,), self._clock()))
         self._arrived.set()
 
     def put_answer(self, product: str, data: bytes) -> None:
@@ -147,7 +153,7 @@ class Shard:
                     self._connection.transport.abort()
             case Send(text):
                 if self._raw is not None:
-                    self._raw.sent(text, time.time_ns())
+                    self._raw.sent(text, self._clock())
                 if self._connection is not None:
                     with contextlib.suppress(ConnectionClosed):
                         await self._connection.send(text)
@@ -166,6 +172,7 @@ class Shard:
             ) as connection:
                 assert isinstance(connection, FrameConnection)
                 self._connection = connection
+                connection.clock = self._clock
                 self._reading.set()
                 self.put("connected", url)
                 connection.deliver(self.put_frames)
@@ -222,7 +229,8 @@ class LiveFeed:
     whole messages only; receive times are when frames were read from the socket. What goes wrong is the
     session's to care for. Where the consumer falls behind, sockets are no longer read.
 
-    `record` gives each connection, by a name for it and its instruments, what its raw frames go to.
+    `record` gives each connection, by a name for it and its instruments, what its raw frames go to. `clock`
+    tells receive times, ns since 1970 UTC.
 
     Iterating raises SourceError where the exchange refuses the subscription. Leaving the context closes
     the feed; iteration then ends.
@@ -235,6 +243,7 @@ class LiveFeed:
         indexes: Sequence[int],
         options: ExchangeOptions | None = None,
         record: Record | None = None,
+        clock: Callable[[], int] = time.time_ns,
     ) -> None:
         options = options or ExchangeOptions()
         self.kind = kind
@@ -250,6 +259,7 @@ class LiveFeed:
                 )
                 if record is not None
                 else None,
+                clock,
             )
             for number, first in enumerate(range(0, len(indexes), size), 1)
         ]

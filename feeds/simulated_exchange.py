@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from http import HTTPStatus
 from types import TracebackType
@@ -70,6 +70,8 @@ class SimulatedExchange:
         heartbeat_interval: float = 1.0,
     ) -> None:
         self.statistics: Counter[str] = Counter()
+        # ns since 1970 UTC.
+        self.clock: Callable[[], int] = time.time_ns
         self._market = SimulatedMarket(instruments, seed)
         self._flow = flow
         self._rate = events_per_second
@@ -187,7 +189,7 @@ class SimulatedExchange:
             events = next(self._flow, None)
             if events is None:
                 return
-            self._market.apply(events, time.time_ns())
+            self._market.apply(events, self.clock())
 
     async def _run_flow(self) -> None:
         loop = asyncio.get_running_loop()
@@ -196,7 +198,7 @@ class SimulatedExchange:
             if not self._running.is_set():
                 await self._running.wait()
                 start, done = loop.time(), 0
-            self._send(self._market.apply(events, time.time_ns()))
+            self._send(self._market.apply(events, self.clock()))
             self.statistics["events"] += len(events)
             done += len(events)
             if self._rate is None:
@@ -242,7 +244,7 @@ class SimulatedExchange:
                 self._send_heartbeat(client)
 
     def _send_heartbeat(self, client: Client) -> None:
-        now = iso_time(time.time_ns())
+        now = iso_time(self.clock())
         books = (self._market.books[product] for product in sorted(client.products["heartbeat"]))
         if not client.write([text_frame(book.heartbeat(now)) for book in books]):
             self._drop(client, "its buffer is full")
@@ -300,7 +302,7 @@ class SimulatedExchange:
             case ["products", product, "book"] if product in self._market.books:
                 if parse_qs(url.query).get("level") != ["3"]:
                     return _rest(connection, HTTPStatus.BAD_REQUEST, {"message": "only level 3 is served"})
-                snapshot = self._market.books[product].snapshot(iso_time(time.time_ns()))
+                snapshot = self._market.books[product].snapshot(iso_time(self.clock()))
                 await asyncio.sleep(self._snapshot_delay)
                 return _rest(connection, HTTPStatus.OK, msgspec.Raw(snapshot))
         return _rest(connection, HTTPStatus.NOT_FOUND, {"message": "NotFound"})

@@ -25,10 +25,14 @@ _HEAD_END = b"\r\n\r\n"
 
 
 class FrameConnection(ClientConnection):
-    """For `websockets.connect(create_connection=…)` without extensions; `deliver` replaces `recv`."""
+    """For `websockets.connect(create_connection=…)` without extensions; `deliver` replaces `recv`.
+
+    `clock` tells when something was read, ns since 1970 UTC.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.clock: Callable[[], int] = time.time_ns
         self._messages: list[bytes] = []
         self._parts: list[bytes] = []
         self._put: Callable[[list[bytes], int], object] | None = None
@@ -45,7 +49,7 @@ class FrameConnection(ClientConnection):
         Its second argument is when they were read, ns since 1970 UTC.
         """
         self._put = put
-        self._hand_over(time.time_ns())
+        self._hand_over(self.clock())
 
     async def delivered(self) -> None:
         """Wait until `put` has been called again; raises ConnectionClosed when the connection has ended."""
@@ -56,7 +60,7 @@ class FrameConnection(ClientConnection):
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
-        read_at = time.time_ns()
+        read_at = self.clock()
         if self._rest:
             data, self._rest = self._rest + data, b""
         while data:

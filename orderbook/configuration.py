@@ -25,6 +25,7 @@ from orderbook.monitor_options import MonitorOptions
 from orderbook.operation_options import LoggingOptions, MetricsOptions
 from orderbook.option_types import Duration, File, Filled, Real, Section, Size, Text, matching, read_by
 from orderbook.processors import unavailable
+from orderbook.run_clock import ClockLimits
 from orderbook.simulation_options import (
     RiskLimits,
     RiskOptions,
@@ -80,9 +81,21 @@ def _limits(rotate: str) -> tuple[float, float]:
 
 
 class ClockOptions(Section):
-    """How often the clock that NOW() reads moves: a number and a unit, such as "100ms"."""
+    """How often the clock that NOW() reads moves: a number and a unit, such as "100ms".
+
+    The rest are the limits of RunClock: from where on the machine's clock has jumped, how long a jump stands
+    before it is followed, and how far a log may end after that clock's time.
+    """
 
     resolution: Duration = "1s"
+    max_step: Duration = "1s"
+    settle: Duration = "60s"
+    max_ahead: Duration = "24h"
+
+    @property
+    def limits(self) -> ClockLimits:
+        """What the run's time keeps to."""
+        return ClockLimits(*map(nanoseconds, (self.max_step, self.settle, self.max_ahead)))
 
     @property
     def nanoseconds(self) -> int:

@@ -10,11 +10,13 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from engine.checkpoint.folder import Checkpoint
 from engine.checkpoint.layout import layout_of
 from engine.checkpoint.other_program import OtherProgram
+from engine.log.errors import LogError
 from engine.log.files import Files
 from engine.log.log import Log
 from engine.log.records import Position, Record
@@ -23,6 +25,7 @@ from orderbook.instruments import Instrument
 from orderbook.journal import Asked, Completed, EpochEnd, Known, Lifecycle
 from orderbook.pipeline import Pipeline
 from orderbook.run_checkpoint import RunCheckpoint, load_checkpoint, save_checkpoint
+from orderbook.run_clock import length_text
 from orderbook.switch import HybridClock, Stamped
 from strategies.requests import LoggedRequest
 from views.compiler.program import CompiledProgram
@@ -52,9 +55,13 @@ class _Past:
     completed: int
     states: dict[str, bytes]
     requests: dict[int, list[LoggedRequest]] = field(default_factory=dict)
+    # The highest stamp.
+    last: int = 0
 
     def read(self, records: Iterator[tuple[Position, Record]]) -> None:
+        self.last = max(self.last, self.completed)
         for _, record in records:
+            self.last = max(self.last, record.stamp)
             entry = journal.entry_of(record)
             if isinstance(entry, Asked):
                 self.requests.setdefault(entry.stamp, []).append(entry.request)
@@ -104,6 +111,7 @@ class DurableRun:
 
         before: what strategies saved earlier, for those that do not take up what they saved last. Raises
         CheckpointError for one that cannot be gone on from; the log is then as it was, the pipeline is not.
+        Raises LogError where the log ends later than the clock's limits allow, before anything is done.
         """
         start = time.monotonic()
         saved = None if checkpoint is None else load_checkpoint(checkpoint, self.pipeline)
@@ -111,6 +119,7 @@ class DurableRun:
         past = _Past(-1, {}) if saved is None else _Past(saved.stamp, dict(saved.states))
         past.read(self.log.read(first))
         self._earlier = [*([] if saved is None else [saved.states]), *before]
+        self._resume_time(past.last)
         self._started = saved is not None and saved.started
         self.pipeline.measures = False
         items, repeated = self._repeat(first, () if saved is None else saved.instruments, past)
@@ -180,6 +189,27 @@ class DurableRun:
                 "until they are added again"
             )
 
+    def _resume_time(self, last: int) -> None:
+        """Goes on after the last stamp, also where that is still to come by the machine's clock."""
+        self.clock.resume(last)
+        time, folder = self.clock.time, self.log.folder
+        if time.ahead <= time.limits.max_step:
+            return
+        at = datetime.fromtimestamp(last / 1e9, UTC)
+        ahead, most = length_text(time.ahead), length_text(time.limits.max_ahead)
+        ends = f"ends at {at:%Y-%m-%dT%H:%M:%SZ}, {ahead} after what the machine's clock says"
+        if time.ahead > time.limits.max_ahead:
+            raise LogError(
+                folder,
+                f"it {ends}, which is more than clock.max_ahead ({most})",
+                "set the machine's clock right where it is wrong; else give the run another log folder, or a "
+                "clock.max_ahead of more, with which NOW() goes on from where the log ends",
+            )
+        _logger.warning(
+            "the log %s %s: NOW() goes on from there; with another log folder it goes by the clock at once",
+            folder, ends,
+        )
+
     def _append_instruments(self) -> None:
         self.log.append(journal.instruments_record(self.clock.stamp(), self.pipeline.instruments))
 
@@ -190,11 +220,10 @@ class DurableRun:
         numbering = journal.Renumbering(known, own)
         items = repeated = 0
         self._states = past.states
-        self.clock.last = self._stamp = max(past.completed, 0)
+        self._stamp = max(past.completed, 0)
         host.silent = True
         for _, record in self.log.read(first):
             entry = journal.entry_of(record)
-            self.clock.last = max(self.clock.last, record.stamp)
             if isinstance(entry, Known):
                 numbering.name(entry.instruments)
             elif isinstance(entry, EpochEnd):

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -55,8 +56,12 @@ class FeedReport:
 
 
 class FeedRun(ABC):
-    """One feed. `indexes` gives, for each of its `instruments`, the index in the run's; None without any."""
+    """One feed. `indexes` gives, for each of its `instruments`, the index in the run's; None without any.
 
+    clock: ns since 1970 UTC, of which its receive times are.
+    """
+
+    clock: Callable[[], int] = time.time_ns
     name: str
     live: bool
     instruments: Instruments
@@ -107,6 +112,7 @@ class LiveFeedRun(FeedRun):
             instruments=self.instruments,
             rotation=rotation,
             needed=needed,
+            clock=self.clock,
         )
         return self._recorder
 
@@ -114,7 +120,7 @@ class LiveFeedRun(FeedRun):
         recorder = self._recorder
         record = recorder.connection if recorder is not None else None
         indexes = range(len(self.instruments))
-        self._feed = LiveFeed(kind, self.instruments, indexes, addresses, record)
+        self._feed = LiveFeed(kind, self.instruments, indexes, addresses, record, self.clock)
         async with self._feed as feed:
             async for events in feed:
                 if recorder is not None:
@@ -162,6 +168,7 @@ class SimulatedRun(LiveFeedRun):
     async def follow(self, put: Put) -> None:
         """See FeedRun. Raises DataError where the exchange fails."""
         exchange = self._exchange
+        exchange.clock = self.clock
         async with exchange:
             addresses = ExchangeOptions(exchange.url, exchange.rest_url)
             await first_to_end(exchange.serve_forever(), self._follow(Simulated, addresses, put))
@@ -180,6 +187,7 @@ class CaptureRun(FeedRun):
 
     async def follow(self, put: Put) -> None:
         """See FeedRun."""
+        self._player.clock = self.clock
         async for events in self._player:
             translated = self._translated(events)
             self._delay.note(translated)

@@ -45,7 +45,7 @@ class RunReport:
 
     most_waiting: events in the queue at most, of `queue_size`. conflated: items applied while strategies were
     behind. epochs: committed by this run. checkpoints_failed: those that could not be written. log_bytes,
-    log_segments: of the whole log, None without one.
+    log_segments: of the whole log, None without one. clock_jumps, clock_steps, clock_ahead: see RunClock; ns.
     """
 
     most_waiting: int
@@ -56,6 +56,9 @@ class RunReport:
     checkpoints_failed: int
     log_bytes: int | None
     log_segments: int | None
+    clock_jumps: int = 0
+    clock_steps: int = 0
+    clock_ahead: int = 0
 
 
 class LiveRun:
@@ -77,7 +80,13 @@ class LiveRun:
         self.on_items: Callable[[Sequence[Stamped]], object] = lambda _: None
         self.conflated = self.checkpoints = self.checkpoints_failed = 0
         self.checkpoint_seconds = 0.0
-        self.clock = HybridClock() if durable is None else durable.clock
+        # By time.monotonic.
+        self.checkpointed: float | None = None
+        limits = configuration.clock.limits
+        self.clock = HybridClock(limits=limits) if durable is None else durable.clock
+        self.time = pipeline.clock = self.clock.time.now
+        for run in runs:
+            run.clock = self.time
         engine = configuration.engine
         self.queue = EventQueue(engine.queue_size, self.clock)
         length = configuration.epochs.nanoseconds
@@ -153,9 +162,8 @@ class LiveRun:
     async def stamp_ticks(self) -> None:
         """Tell the time by the clock that stamps what live feeds receive, also while nothing arrives."""
         while True:
-            now = time.time_ns()
-            await asyncio.sleep((self._resolution - now % self._resolution) / 1e9)
-            await self.queue.put(TickItem(time.time_ns()), True)
+            await asyncio.sleep((self._resolution - self.time() % self._resolution) / 1e9)
+            await self.queue.put(TickItem(self.time()), True)
 
     @property
     def stalled(self) -> Sequence[int]:
@@ -178,6 +186,9 @@ class LiveRun:
             self.checkpoints_failed,
             None if log is None else log.bytes,
             None if log is None else log.segments,
+            self.clock.time.jumps,
+            self.clock.time.steps,
+            self.clock.time.ahead,
         )
 
     def _checkpoint(self, durable: DurableRun) -> None:
@@ -190,7 +201,8 @@ class LiveRun:
             _logger.warning("%s; the run goes on, and its log grows until one can", error)
             return
         if written:
-            self.checkpoint_seconds = time.monotonic() - start
+            self.checkpointed = time.monotonic()
+            self.checkpoint_seconds = self.checkpointed - start
             self.checkpoints += 1
 
     def _apply(self, taken: Sequence[Stamped]) -> None:

@@ -59,6 +59,7 @@ class RunMetrics(Collector):
         yield from self._latencies()
         yield from self._queue()
         yield from self._epochs()
+        yield from self._clock()
         if self._durable is not None:
             yield from log_families(self._durable, self._live)
         yield from self._engine()
@@ -93,13 +94,26 @@ class RunMetrics(Collector):
             self._live.conflated,
         )
 
+    def _clock(self) -> Iterator[Metric]:
+        clock = self._live.clock.time
+        for name, what, value in (
+            ("jumps", "Jumps of the machine's clock, which the run does not follow at once", clock.jumps),
+            ("steps", "Steps forward of the run's time, after the machine's clock had jumped", clock.steps),
+        ):
+            yield CounterMetricFamily(f"orderbook_clock_{name}", f"{what}.", value)
+        yield GaugeMetricFamily(
+            "orderbook_clock_ahead_seconds",
+            "How far the run's time is ahead of the machine's clock; below 0 where it is behind.",
+            clock.ahead / 1e9,
+        )
+
     def _epochs(self) -> Iterator[Metric]:
         live = self._live
         yield GaugeMetricFamily("orderbook_epoch", "Number of the last committed epoch.", live.epoch)
         yield GaugeMetricFamily(
             "orderbook_epoch_age_seconds",
             "Time since the end of the last committed epoch.",
-            max(0, time.time_ns() - live.epochs.committed) / 1e9,
+            max(0, live.time() - live.epochs.committed) / 1e9,
         )
         stalled = GaugeMetricFamily(
             "orderbook_feed_stalled", "Whether a feed's switch holds up epochs: 1 or 0.", labels=["feed"]

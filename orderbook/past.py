@@ -22,6 +22,7 @@ from orderbook.journal import Kind, Known
 from orderbook.pipeline import Pipeline
 from orderbook.run_checkpoint import instruments_of, states_of
 from orderbook.sizes import size_of
+from orderbook.switch import HybridClock
 from views.compiler.program import CompiledProgram
 
 _logger = logging.getLogger("orderbook.recovery")
@@ -74,7 +75,8 @@ class Past:
             ) from error
         pipeline, options = make(instruments), self.configuration.log
         folder = checkpoints_of(log.folder)
-        run = DurableRun(pipeline, log, folder, keep=options.keep, keep_log=options.keep_log)
+        clock = HybridClock(limits=self.configuration.clock.limits)
+        run = DurableRun(pipeline, log, folder, clock=clock, keep=options.keep, keep_log=options.keep_log)
         found = run.recover(checkpoint, _states_before(others))
         if found.items or found.checkpoint:
             how = "after a crash" if found.crashed else "after an orderly end"

@@ -83,8 +83,9 @@ class Pipeline:
         self.problems = Problems()
         self.events = self.messages = self.changes = 0
         self.time = 0
-        # Whether latencies are measured: of what is received now, not of what is applied again.
+        # Whether latencies are measured: of what is received now, not of what is applied again. By `clock`.
         self.measures = True
+        self.clock: Callable[[], int] = time.time_ns
         self.to_views, self.to_callbacks = LatencyHistogram(), LatencyHistogram()
         self.books: Books | None = None
         # As orders meet them; see `together`.
@@ -95,6 +96,8 @@ class Pipeline:
         self._times: np.ndarray | None = None
         self._relations: BookRelations | None = None
         self._receive_time = 0
+        # The stamp of the live item at hand.
+        self._received: int | None = None
         self._ticker = Ticker(resolution)
         self._states = BookStates(engine, instruments)
         if len(instruments):
@@ -108,6 +111,11 @@ class Pipeline:
         self.host = StrategyHost(
             engine, self._at_hand, instruments, strategies, on_callback=self._called_back, trading=trading
         )
+
+    @property
+    def late(self) -> tuple[int, int]:
+        """How many times were well before the clock's, and by how many ns at most; see Ticker."""
+        return self._ticker.late, self._ticker.latest
 
     @property
     def book_problems(self) -> dict[str, int]:
@@ -175,7 +183,9 @@ class Pipeline:
         engine.at(stamped.stamp, stamped.switch)
         engine.conflating = stamped.conflate
         if stamped.live:
+            self._received = stamped.stamp
             self.apply(stamped.item, "live")
+            self._received = None
         else:
             self.apply(stamped.item)
         if stamped.conflate:
@@ -256,7 +266,7 @@ class Pipeline:
 
     def _called_back(self) -> None:
         if self._receive_time:
-            self.to_callbacks.record(time.time_ns() - self._receive_time)
+            self.to_callbacks.record(self.clock() - self._receive_time)
 
     def _apply_messages(self, events: np.ndarray, live: bool) -> None:
         """Applies events, none of which is a STATE, as if one message after the other."""
@@ -270,7 +280,7 @@ class Pipeline:
             self._receive_time = received
             self._together.apply(events, whole, self._run_times(events, whole[:-1]))
             if received:
-                self.to_views.record(time.time_ns() - received)
+                self.to_views.record(self.clock() - received)
         if bounds[-1] < len(events):
             self._apply_events(events, False, live, bounds[-1])
 
@@ -314,13 +324,15 @@ class Pipeline:
             self.engine.books_changed()
         self.host.end()
         if self._receive_time:
-            self.to_views.record(time.time_ns() - self._receive_time)
+            self.to_views.record(self.clock() - self._receive_time)
 
     def _apply_changes(self, source: str, changes: Sequence[Change]) -> None:
         stated = changes[0].stated_time
         if stated is not None:
-            self.time = stated
-            self._tick(stated)
+            received = self._received
+            # What was received has happened, and now, whatever time a table says.
+            self.time = stated if received is None else min(stated, received)
+            self._tick(stated if received is None else received)
         relations = self.engine.program.relations
         batch = encode_changes(changes, relations, self.engine.dictionary, source, self.problems)
         self.host.begin(self.time)

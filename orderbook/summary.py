@@ -16,6 +16,7 @@ from orderbook.live_run import RunReport
 from orderbook.logs import visible
 from orderbook.pipeline import Pipeline
 from orderbook.problems import Problems
+from orderbook.run_clock import length_text
 from orderbook.sizes import size_text
 from strategies.summary import StrategySummary
 from views.compiler.types import Kind
@@ -48,6 +49,7 @@ def summary(
         )
     lines += _latency_lines(pipeline)
     lines += [] if run is None else _run_lines(run)
+    lines += _clock_lines(pipeline, run)
     for view in views:
         lines += _view_lines(pipeline.engine, view)
     for strategy in strategies:
@@ -167,6 +169,25 @@ def _run_lines(run: RunReport) -> Iterator[str]:
         failed = f", {run.checkpoints_failed:,} could not be written" if run.checkpoints_failed else ""
         sizes = f"{size_text(run.log_bytes)} in {segments}, epochs {run.epochs:,}"
         yield f"  log         {sizes}, {checkpoints}{failed}"
+
+
+def _clock_lines(pipeline: Pipeline, run: RunReport | None) -> Iterator[str]:
+    """What the machine's clock did, and times of sources; nothing of one that nobody has set."""
+    late, most = pipeline.late
+    if late:
+        times = f"{late:,} time{'' if late == 1 else 's'} of sources {'is' if late == 1 else 'are'}"
+        yield f"  clock       {times} before NOW(), which does not go back, by up to {length_text(most)}"
+    if run is None:
+        return
+    parts = []
+    if run.clock_jumps:
+        parts.append(f"jumped {run.clock_jumps:,} time{'' if run.clock_jumps == 1 else 's'}")
+        parts.append(f"followed forward {run.clock_steps:,} of them")
+    if abs(run.clock_ahead) >= 10**9:
+        way = "ahead of" if run.clock_ahead > 0 else "behind"
+        parts.append(f"the run's time is {length_text(run.clock_ahead)} {way} it")
+    if parts:
+        yield f"  clock       {', '.join(parts)}"
 
 
 def _latency_text(histogram: LatencyHistogram) -> str:

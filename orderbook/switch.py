@@ -3,24 +3,34 @@
 Source: Cumulus, section "Switches": a version is (stamp, switch, sequence), the stamp a hybrid logical clock.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from orderbook.merge import Item, TickItem
+from orderbook.run_clock import LIMITS, ClockLimits, RunClock
 
 
 class HybridClock:
-    """ns that follow a wall clock, and grow with every stamp however that is set."""
+    """Stamps in ns that follow the time of a run, `time`, and grow with every one."""
 
-    def __init__(self, wall: Callable[[], int] = time.time_ns, last: int = 0) -> None:
-        self.last = last
-        self._wall = wall
+    def __init__(
+        self,
+        wall: Callable[[], int] | None = None,
+        steady: Callable[[], int] | None = None,
+        limits: ClockLimits = LIMITS,
+    ) -> None:
+        self.time = RunClock(wall, steady, limits)
+        self.last = 0
 
     def stamp(self) -> int:
         """A stamp greater than all before."""
-        self.last = max(self.last + 1, self._wall())
+        self.last = max(self.last + 1, self.time.now())
         return self.last
+
+    def resume(self, last: int) -> None:
+        """Goes on after a stamp that was given before, and so does the time."""
+        self.last = max(self.last, last)
+        self.time.resume(last)
 
 
 @dataclass(frozen=True, slots=True)

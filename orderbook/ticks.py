@@ -8,20 +8,29 @@ import numpy as np
 from orderbook.events import Flag
 
 _LAST = int(Flag.LAST)
+# Times of several sources are in no better order than this, ns.
+_LATE = 10**9
 
 
 class Ticker:
-    """Multiples of `resolution` (ns) as times pass them; `last` was the last, None before the first time."""
+    """Multiples of `resolution` (ns) as times pass them; `last` was the last, None before the first time.
+
+    `late` counts times of another step that is more than a second before `last`, which does not go back;
+    `latest` is by how much at most, ns.
+    """
 
     def __init__(self, resolution: int) -> None:
         self._resolution = resolution
         self.last: int | None = None
+        self.late = self.latest = 0
         self._message_open = False
 
     def due(self, time: int) -> int | None:
         """The tick to stamp before what happens at `time` (ns); None where the clock shows it already."""
         step = time - time % self._resolution
         if time <= 0 or (self.last is not None and step <= self.last):
+            if time > 0 and self.last is not None:
+                self._note_late(np.array([self.last - step]))
             return None
         self.last = step
         return step
@@ -36,9 +45,16 @@ class Ticker:
         steps = times[starts] - times[starts] % self._resolution
         last = np.iinfo(np.int64).min if self.last is None else self.last
         highest = np.maximum.accumulate(np.maximum(steps, last))
+        self._note_late((highest - steps)[times[starts] > 0])
         moves = np.flatnonzero(highest > np.concatenate([[last], highest[:-1]]))
         ticking = starts[moves].tolist()
         if not ticking or ticking[0]:
             yield None, events[: ticking[0] if ticking else len(events)]
         for start, end in pairwise([*ticking, len(events)]):
             yield self.due(int(times[start])), events[start:end]
+
+    def _note_late(self, behind: np.ndarray) -> None:
+        late = behind[behind > max(self._resolution, _LATE)]
+        if len(late):
+            self.late += len(late)
+            self.latest = max(self.latest, int(late.max()))

@@ -22,11 +22,13 @@ from orderbook.generate import generate, synthetic_instruments
 from orderbook.journal import Completed, Known, Lifecycle
 from orderbook.merge import TickItem
 from orderbook.pipeline import Pipeline
+from orderbook.run_clock import LIMITS, ClockLimits
 from orderbook.switch import HybridClock, Stamped
 from strategies import Strategy, StrategyDefinition, on_view
 from views.compiler.program import compile_views
 
 FOLDER = Path("/log")
+SECOND, MINUTE = 10**9, 60 * 10**9
 INSTRUMENTS = synthetic_instruments(2)
 SQL = """
 CREATE VIEW depth AS SELECT symbol, COUNT(*) AS orders, SUM(volume) AS volume FROM bids GROUP BY symbol;
@@ -38,6 +40,7 @@ CREATE VIEW books AS SELECT symbol, state, reason, COUNT(*) AS n FROM book_state
 GROUP BY symbol, state, reason;
 CREATE VIEW recent AS SELECT symbol, COUNT(*) AS n FROM trades
 WHERE ts > NOW() - INTERVAL '1 second' GROUP BY symbol;
+CREATE VIEW told AS SELECT NOW() AS now, COUNT(*) AS n FROM trades;
 """
 Call = tuple[str, Any]
 
@@ -127,24 +130,55 @@ class Process:
     calls_before: int
 
 
-class Wall:
-    """A wall clock that moves a little with every look."""
+class Machine:
+    """The clocks of a machine: one that nobody sets, which moves a little with every look, and the wall's."""
+
+    # ns between two looks at most.
+    look = 7
 
     def __init__(self) -> None:
-        self.now = 1_000
+        self._steady, self._wall_offset = 1_000, 0
+        self.interrupted_for = 0
 
-    def __call__(self) -> int:
-        self.now += 7
-        return self.now
+    def steady(self) -> int:
+        """ns since the machine was started."""
+        self._steady += self.look
+        return self._steady
+
+    def wall(self) -> int:
+        """ns since 1970; a process that is to be interrupted goes on after it has looked."""
+        found = self._steady + self._wall_offset
+        self._steady, self.interrupted_for = self._steady + self.interrupted_for, 0
+        return found
+
+    def set_by(self, jump: int) -> None:
+        """Set the wall clock by so much."""
+        self._wall_offset += jump
+
+    def pass_time(self, elapsed: int) -> None:
+        self._steady += elapsed
+
+    def reboot(self) -> None:
+        """The clock that nobody sets begins anew."""
+        self._wall_offset += self._steady
+        self._steady = 0
+
+    def clock(self, limits: ClockLimits = LIMITS) -> HybridClock:
+        """What a process stamps by."""
+        return HybridClock(self.wall, self.steady, limits)
 
 
 class World:
-    """A disk, a wall clock, and the processes that use them one after another."""
+    """A disk, a machine's clocks, and the processes that use them one after another.
+
+    With every item that is received some time passes, and sometimes the wall clock jumps, while a process
+    runs or between two.
+    """
 
     def __init__(self, policy: str, seed: int) -> None:
         self.files = CrashFiles(page=512)
         self.random = Random(seed)
-        self.wall = Wall()
+        self.machine, self.limits = Machine(), LIMITS
         self._policy = SyncPolicy.parse(policy)
         self._seed = seed
 
@@ -156,17 +190,24 @@ class World:
             policy=self._policy,
             segment_bytes=1 << 14,
             files=self.files,
-            clock=self.wall,
+            clock=self.machine.steady,
         )
         fresh = pipeline()
         program = program_hash(fresh.engine.program)
-        folder, clock = FOLDER / "checkpoints", HybridClock(self.wall)
+        folder, clock = FOLDER / "checkpoints", self.machine.clock(self.limits)
         run = DurableRun(fresh, log, folder, clock=clock, keep_log=True, files=self.files)
         before = len(Trader.calls)
         entries = [journal.entry_of(record) for _, record in log.read()]
         completed = max((e.stamp for e in entries if isinstance(e, Completed)), default=-1)
         run.recover(newest_checkpoint(folder, program, self.files))
         return Process(run, fresh, log, completed, before)
+
+    def move_clocks(self) -> None:
+        """Some time passes, in which the wall clock may be set, forward or back."""
+        self.machine.pass_time(self.random.randrange(1_000))
+        if self.random.random() < 0.02:
+            self.machine.pass_time(self.random.randrange(2 * MINUTE))
+            self.machine.set_by(self.random.randrange(-60 * MINUTE, 60 * MINUTE))
 
     def feed(self, process: Process, received: Sequence[np.ndarray | TickItem]) -> None:
         """Receive, log and apply, in groups, with a checkpoint now and then."""
@@ -175,12 +216,18 @@ class World:
         while waiting:
             size = self.random.randrange(1, 5)
             group, waiting = waiting[:size], waiting[size:]
+            self.move_clocks()
             stamped = [Stamped(process.run.clock.stamp(), 0, item, True) for item in group]
             process.run.accept(stamped)
             for one in stamped:
                 process.run.apply(one)
             if self.random.random() < 0.3:
                 process.run.checkpoint()
+
+
+def entries_of(process: Process) -> list[journal.Entry]:
+    """All that the log of a process has."""
+    return [journal.entry_of(record) for _, record in process.log.read()]
 
 
 def clean_replay(entries: Sequence[journal.Entry]) -> tuple[Pipeline, list[Call], list[int]]:

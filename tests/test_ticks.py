@@ -17,6 +17,7 @@ from orderbook.gate import GatedEngine
 from orderbook.instruments import Instrument, Instruments
 from orderbook.merge import ChangeItem, Merger, TickItem
 from orderbook.pipeline import Pipeline
+from orderbook.summary import summary
 from orderbook.ticks import Ticker
 from views.compiler.program import compile_views
 
@@ -142,3 +143,14 @@ def test_rows_of_books_are_asked_for():
     )
     with pytest.raises(DataError, match="the rows of trades are not kept"):
         pipeline.engine.add_view("CREATE VIEW t AS SELECT COUNT(*) AS n FROM trades")
+
+
+def test_times_of_a_recording_that_go_back_are_counted():
+    """A recording by a clock that had jumped forward and back: NOW() stands, and the summary says so."""
+    pipeline = Pipeline(GatedEngine(compile_views(SQL), "interpreter"), Instruments(()))
+    pipeline.apply(pings(1.5, 2.5, 2.4, 1.2))
+    assert pipeline.late == (0, 0)
+    pipeline.apply(pings(3600.5, 3.5, 4.5, 3601.5))
+    assert pipeline.late == (2, 3597 * SECOND)
+    text = summary(pipeline, 1.0, [], [], [])
+    assert "2 times of sources are before NOW(), which does not go back, by up to 60.0 min" in text

@@ -12,6 +12,7 @@ from orderbook.errors import SourceError, UserError
 from orderbook.feed_runs import FeedRun, LiveFeedRun, open_runs
 from orderbook.merge import Item
 from orderbook.recordings import Recordings, recorded
+from orderbook.run_clock import RunClock
 from orderbook.sizes import size_text
 from orderbook.summary import feed_lines
 
@@ -39,6 +40,9 @@ def record(
     for run in runs:
         if not isinstance(run, LiveFeedRun):
             raise UserError(f"{run.name} is no live feed, so there are no frames to record; leave it out")
+    clock = RunClock(limits=configuration.clock.limits)
+    for run in runs:
+        run.clock = clock.now
     with recorded(runs, options, needed=True) as recordings:
         following = _Following(runs, recordings, open_display())
         seconds = asyncio.run(following.run(configuration.run.duration_seconds))

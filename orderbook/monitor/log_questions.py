@@ -1,6 +1,5 @@
 """Questions that the run's log answers: what an event did, and what views cost."""
 
-import time
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -44,15 +43,19 @@ class EventQuestion(LogQuestion):
 
 @dataclass(frozen=True)
 class CostQuestion(LogQuestion):
-    """What every view and statement costs an event, on what came in the last half minute or more."""
+    """What every view and statement costs an event, on what came in the last half minute or more.
 
+    stamp: the newest of the run.
+    """
+
+    stamp: int = 0
     command: ClassVar[str] = "explain --live"
 
     def answer(self) -> dict[str, Any]:
         """Events applied, ns for one of them by view, and `Engine.costs` as `text`."""
         if self.configuration.run.backend != "numba":
             raise DataError('statements are measured with backend = "numba" alone')
-        sample = (time.time_ns() - _SAMPLE_NANOSECONDS, LAST, LAST)
+        sample = (self.stamp - _SAMPLE_NANOSECONDS, LAST, LAST)
         try:
             past = open_past_run(self.configuration, sample, measured=True)
         except UserError:

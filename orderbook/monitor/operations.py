@@ -145,7 +145,7 @@ class Operations:
         return {"type": "why", "view": request.view, "version": request.at, **answer}
 
     async def _costs(self) -> dict[str, Any]:
-        question = CostQuestion(self._configuration)
+        question = CostQuestion(self._configuration, self._engine.version[0])
         async with self._explaining:
             return {"type": "costs", **await answer_of(question)}
 

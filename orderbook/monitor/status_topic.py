@@ -142,7 +142,7 @@ class StatusTopic:
         body = {
             "type": "status",
             "time": str(self._pipeline.time),
-            "wall": str(time.time_ns()),
+            "wall": str(self._pipeline.clock()),
             "engine": self._engine.state(),
             "feeds": self._feeds.state(),
             "strategies": [_strategy(one) for one in self._pipeline.host.summary()],

@@ -1,0 +1,166 @@
+"""The time of a run: the machine's wall clock, disciplined by a clock that nobody sets.
+
+Differences up to a threshold are slewed away; a larger one, a jump, is not followed before it has stood for a
+while, then stepped to where it is ahead, and slewed to where it is behind. Source: RFC 5905 (NTPv4), section
+11.3, "Clock Discipline Algorithm": step threshold, stepout threshold and panic threshold.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+
+# The most by which this time is faster or slower than real time while it is slewed: 1 / 10.
+_SLEW = 10
+# Looks at the wall clock are at least so far apart, and wait for one another at most so long, ns.
+_LOOK, _INTERRUPTED = 1_000_000, 1_000_000
+# Between two lines about jumps, ns.
+_SILENCE = 60 * 10**9
+
+_logger = logging.getLogger("orderbook.clock")
+
+
+@dataclass(frozen=True, slots=True)
+class ClockLimits:
+    """Thresholds in ns: from where on a difference is a jump, how long a jump stands before it is followed,
+    and how far a log may end after the wall clock's time.
+    """
+
+    max_step: int = 10**9
+    settle: int = 60 * 10**9
+    max_ahead: int = 24 * 3600 * 10**9
+
+
+LIMITS = ClockLimits()
+
+
+class RunClock:
+    """ns since 1970 UTC that never go back, nor stop: between 0.9 and 1.1 s in each second, but for steps.
+
+    wall: ns since 1970, which may be set. steady: ns of a clock that cannot be set, from any origin, and that
+    goes on while the machine sleeps; without it, a `wall` that is given is trusted. `jumps` counts how often
+    the wall clock jumped, `steps` how often this one was stepped forward after it. Any thread may ask.
+    """
+
+    def __init__(
+        self,
+        wall: Callable[[], int] | None = None,
+        steady: Callable[[], int] | None = None,
+        limits: ClockLimits = LIMITS,
+    ) -> None:
+        self.jumps = self.steps = 0
+        self.limits = limits
+        self._wall, self._steady = wall or _system_wall, steady or wall or _system_steady
+        self._lock = Lock()
+        # As of the last look: both times, and what the wall clock's has more than the steady one's.
+        self._looked, self._time = self._steady(), self._wall()
+        self._wall_offset = self._time - self._looked
+        # What this time has still to lose (below 0) or gain by its rate.
+        self._correction = 0
+        # Since when the wall clock has stood more than the threshold away; None while it does not.
+        self._away_since: int | None = None
+        self._slewing = False
+        self._told_at: int | None = None
+        self._untold = 0
+
+    def now(self) -> int:
+        """The time."""
+        with self._lock:
+            steady = self._steady()
+            elapsed = steady - self._looked
+            most = elapsed // _SLEW
+            time = self._time + elapsed + max(-most, min(self._correction, most))
+            if elapsed < _LOOK:
+                return time
+            wall, after = self._wall(), self._steady()
+            self._looked, self._time, self._correction = steady, time, 0
+            # Two clocks that were read far apart say nothing of one another.
+            if after - steady <= _INTERRUPTED:
+                self._discipline(wall - steady)
+            return self._time
+
+    @property
+    def ahead(self) -> int:
+        """ns by which this time was after the wall clock's at the last look; below 0 where it was before."""
+        return self._time - self._looked - self._wall_offset
+
+    def resume(self, time: int) -> None:
+        """Goes on from `time`, which was told before, where that is still to come."""
+        self._time, self._looked = max(self.now(), time), self._steady()
+        if self.ahead > self.limits.max_step:
+            self._away_since = self._looked - self.limits.settle
+            self._correction = -self.ahead
+            self._slew()
+
+    def _discipline(self, wall_offset: int) -> None:
+        moved, self._wall_offset = wall_offset - self._wall_offset, wall_offset
+        behind = -self.ahead
+        if abs(moved) > self.limits.max_step:
+            self._jumped(moved)
+        if abs(behind) <= self.limits.max_step:
+            self._away_since, self._slewing = None, False
+        elif self._away_since is None:
+            # Also one that creeps away faster than it is followed.
+            self._away_since = self._looked
+        if self._away_since is not None:
+            if self._looked - self._away_since < self.limits.settle:
+                return
+            if behind > 0:
+                self._step(behind)
+                return
+            self._slew()
+        self._correction = behind
+
+    def _jumped(self, moved: int) -> None:
+        self.jumps += 1
+        self._away_since, self._slewing = self._looked, False
+        if self._told_at is not None and self._looked - self._told_at < _SILENCE:
+            self._untold += 1
+            return
+        way, until = "forward" if moved > 0 else "back", length_text(self.limits.settle)
+        if abs(self.ahead) <= self.limits.max_step:
+            what = "to the time of this run"
+        elif self.ahead < 0:
+            what = f"and is {length_text(self.ahead)} ahead; this run follows if that stands for {until}"
+        else:
+            what = f"and is {length_text(self.ahead)} behind; this run slows down if that stands for {until}"
+        before = f" ({self._untold:,} more since the last such line)" if self._untold else ""
+        _logger.warning("the machine's clock jumped %s by %s %s%s", way, length_text(moved), what, before)
+        self._told_at, self._untold = self._looked, 0
+
+    def _step(self, behind: int) -> None:
+        self._time += behind
+        self._away_since = None
+        self.steps += 1
+        _logger.warning(
+            "this run's time is stepped forward by %s, to the machine's clock, which has stood there for %s",
+            length_text(behind), length_text(self.limits.settle),
+        )
+
+    def _slew(self) -> None:
+        if not self._slewing:
+            self._slewing = True
+            _logger.warning(
+                "this run's time is %s ahead of the machine's clock; slower by 1/%d until they meet, in %s",
+                length_text(self.ahead), _SLEW, length_text(self.ahead * _SLEW),
+            )
+
+
+def _system_wall() -> int:
+    return time.time_ns()
+
+
+def _system_steady() -> int:
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    return time.monotonic_ns()
+
+
+def length_text(ns: int) -> str:
+    """A length of time as people read it, without a sign: `1.5 s`, `2.0 h`."""
+    ns = abs(ns)
+    for unit, size in (("days", 48 * 3600), ("h", 3600), ("min", 120)):
+        if ns >= size * 10**9:
+            return f"{ns / {'days': 24 * 3600, 'h': 3600, 'min': 60}[unit] / 1e9:.1f} {unit}"
+    return f"{ns / 1e9:.1f} s"
