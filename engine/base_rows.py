@@ -1,7 +1,7 @@
-"""The rows of relations fed with unchecked changes: what a delete must find there."""
+"""The rows of relations fed with unchecked changes: what a delete must find there, and an insert must not."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,7 +30,8 @@ class BaseRows:
     """The multiset of rows of every relation whose changes nobody checked before.
 
     A relation is fed either with checked changes, which pass, or with unchecked ones, each of whose
-    deletes must name a row that is there and whose rows stay within `max_rows`.
+    deletes must name a row that is there, whose rows stay within `max_rows`, and no two of which agree in
+    all of the relation's `primary_key`.
     """
 
     def __init__(self, relations: Sequence[Relation], dictionary: Dictionary):
@@ -42,6 +43,7 @@ class BaseRows:
         """No rows, and no relation fed."""
         self._rows: list[dict[bytes, int]] = [{} for _ in self._relations]
         self._totals = [0] * len(self._relations)
+        self._keys = [_KeysThere(relation) for relation in self._relations]
         self._fed = [_UNKNOWN] * len(self._relations)
         # Kinds of the relations that are fed with checked changes, and of a change that is skipped.
         self._trusted = {-1}
@@ -52,6 +54,7 @@ class BaseRows:
         self._relations = relations
         self._rows += [{} for _ in range(added)]
         self._totals += [0] * added
+        self._keys += [_KeysThere(relation) for relation in relations[len(self._keys) :]]
         self._fed += [_UNKNOWN] * added
 
     def holds(self, index: int) -> bool:
@@ -79,6 +82,7 @@ class BaseRows:
                 data = rows.tobytes()
                 keys = (data[at : at + size] for at in range(0, len(data), size))
                 held.update(zip(keys, counts.tolist(), strict=True))
+                self._keys[saved.relation].update(held)
                 self._totals[saved.relation] += int(counts.sum())
 
     def trusts(self, batch: ChangeBatch) -> bool:
@@ -148,6 +152,11 @@ class BaseRows:
         if kind & 1 and key not in self._rows[index]:
             row = describe_row(relation, batch.values[i].tolist(), self._dictionary)
             return Refusal("row not there", f"{relation.name}: deleted row is not there: {row}")
+        if not kind & 1 and key in self._keys[index]:
+            there = self._keys[index]
+            row = describe_row(there.of, there.values(batch.values[i]), self._dictionary)
+            detail = f"{relation.name}: a row with this PRIMARY KEY is there already: {row}; delete it before"
+            return Refusal("duplicate key", detail)
         if not kind & 1 and self._totals[index] >= relation.max_rows:
             detail = f"{relation.name} already holds max_rows = {relation.max_rows} rows; declare more"
             return Refusal("too many rows", detail)
@@ -156,7 +165,8 @@ class BaseRows:
         return None
 
     def _undo(self, kinds: list[int], flags: list[int], keys: list[bytes]) -> None:
-        for kind, flag, key in zip(kinds, flags, keys, strict=True):
+        # The last first, so that what stood under a key before an update stands there again.
+        for kind, flag, key in zip(reversed(kinds), reversed(flags), reversed(keys), strict=True):
             if kind >= 0 and not flag & CHECKED:
                 self._add(kind >> 1, key, 1 if kind & 1 else -1)
 
@@ -168,6 +178,48 @@ class BaseRows:
         else:
             del rows[key]
         self._totals[index] += change
+        if change > 0:
+            self._keys[index].add(key)
+        else:
+            self._keys[index].discard(key)
+
+
+class _KeysThere:
+    """The primary keys of a relation's rows, asked by rows as bytes; of none without a primary key.
+
+    of: the relation with the columns of its key alone.
+    """
+
+    def __init__(self, relation: Relation) -> None:
+        names = [column.name for column in relation.columns]
+        self._places = [names.index(name) for name in relation.primary_key]
+        self._keys: set[bytes] = set()
+        self.of = replace(relation, columns=tuple(relation.columns[place] for place in self._places))
+
+    def __contains__(self, row: bytes) -> bool:
+        return bool(self._places) and self._key(row) in self._keys
+
+    def add(self, row: bytes) -> None:
+        """A row comes."""
+        if self._places:
+            self._keys.add(self._key(row))
+
+    def discard(self, row: bytes) -> None:
+        """A row goes."""
+        if self._places:
+            self._keys.discard(self._key(row))
+
+    def update(self, rows: Iterable[bytes]) -> None:
+        """Rows come."""
+        if self._places:
+            self._keys.update(map(self._key, rows))
+
+    def values(self, row: np.ndarray) -> list[int]:
+        """The key of a row, int64[width]."""
+        return [int(value) for value in row[self._places]]
+
+    def _key(self, row: bytes) -> bytes:
+        return b"".join([row[8 * place : 8 * place + 8] for place in self._places])
 
 
 def _row_bytes(batch: ChangeBatch, widths: list[int]) -> list[bytes]:

@@ -86,6 +86,12 @@ class BookRelations:
 
 def _fit(relation: Relation, book: Relation) -> _Fit:
     names = [column.name for column in book.columns]
+    own_key, book_key = ", ".join(relation.primary_key), ", ".join(book.primary_key)
+    if own_key and not (book_key and {*relation.primary_key}.issuperset(book.primary_key)):
+        raise UserError(
+            f"{relation.name} is declared with PRIMARY KEY ({own_key}), which rows of order books repeat; "
+            + (f"declare PRIMARY KEY ({book_key})" if book_key else "leave it out")
+        )
     places, ranges = [], []
     for place, column in enumerate(relation.columns):
         if column.name not in names:

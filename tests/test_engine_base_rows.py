@@ -211,3 +211,128 @@ def test_events_apply_whole_or_not_at_all(events, watched):
         str(volume): volume * count for volume, count in held.items() if count
     }
     assert engine.problems.counts.total() == refused
+
+
+KEYED = """
+CREATE STREAM one (id BIGINT PRIMARY KEY, volume INTEGER);
+CREATE STREAM two (volume INTEGER, name TEXT, id BIGINT, PRIMARY KEY (id, name));
+CREATE VIEW ones AS SELECT COUNT(*) AS n, SUM(volume) AS volume FROM one;
+CREATE VIEW twos AS SELECT COUNT(*) AS n, SUM(volume) AS volume FROM two;
+"""
+
+
+@cache
+def keyed_program():
+    return orderbook.compile(KEYED)
+
+
+def two(name, number, volume):
+    return {"name": name, "id": number, "volume": volume}
+
+
+def test_a_second_row_with_a_primary_key_is_refused():
+    engine = orderbook.Engine(keyed_program(), "interpreter")
+    engine.insert("one", {"id": 1, "volume": 5})
+    with pytest.raises(DataError, match=r"one: a row with this PRIMARY KEY is there already: \(id=1\)"):
+        engine.insert("one", {"id": 1, "volume": 6})
+    engine.insert("two", two("a", 1, 5))
+    engine.insert("two", two("b", 1, 5))
+    with pytest.raises(DataError, match=r"two: .* PRIMARY KEY is there already: \(id=1, name='a'\); delete"):
+        engine.insert("two", two("a", 1, 5))
+    with pytest.raises(DataError, match="PRIMARY KEY"):
+        engine.update("two", two("a", 1, 5), two("b", 1, 7))
+    for row in ({"id": None, "volume": 1}, {"volume": 1}):
+        with pytest.raises(DataError, match="id"):
+            engine.insert("one", row)
+    engine.update("two", two("a", 1, 5), two("a", 1, 6))
+    engine.delete("one", {"id": 1, "volume": 5})
+    engine.insert("one", {"id": 1, "volume": 6})
+    assert (engine["ones"][()].volume, engine["twos"][()].volume) == (6, 11)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_frames_leave_out_events_that_repeat_a_key(backend):
+    frame = pl.DataFrame(
+        {
+            "stream": ["one"] * 6,
+            "op": ["+", "+", "-", "+", "+", "+"],
+            "id": [1, 1, 1, 1, 2, 1],
+            "volume": [5, 5, 5, 6, 7, 8],
+        }
+    )
+    batch = keyed_program().changes(frame)
+    flags = batch.flags.copy()
+    # A row that changes, and then an event whose second row repeats a key.
+    flags[2] = flags[4] = 0
+    engine = orderbook.Engine(keyed_program(), backend)
+    engine.apply(ChangeBatch(batch.kinds, flags, batch.values))
+    assert (engine["ones"][()].n, engine["ones"][()].volume) == (1, 6)
+    assert engine.problems.counts == {"duplicate key": 2}
+    assert "one: a row with this PRIMARY KEY is" in engine.problems.examples["duplicate key"][0]
+    # What a refused event had changed stands as it was.
+    engine.insert("one", {"id": 2, "volume": 1})
+    with pytest.raises(DataError, match="PRIMARY KEY"):
+        engine.insert("one", {"id": 1, "volume": 1})
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 2), st.integers(0, 1), st.integers(1, 3))))
+def test_a_key_stands_once_whatever_comes(changes):
+    """Against a dictionary; events of one to three changes, each undone as a whole where one is refused."""
+    engine, model = orderbook.Engine(keyed_program(), "interpreter"), {}
+    rows = [("-" if delete else "+", number, volume, size) for delete, number, volume, size in changes]
+    while rows:
+        event, rows = rows[: rows[0][3]], rows[rows[0][3] :]
+        after, refused = dict(model), False
+        for op, number, volume, _ in event:
+            refused |= (after.get(number) != volume) if op == "-" else number in after
+            if op == "-":
+                after.pop(number, None)
+            else:
+                after[number] = volume
+        model = model if refused else after
+        frame = pl.DataFrame(
+            {
+                "stream": ["one"] * len(event),
+                "op": [row[0] for row in event],
+                "id": [row[1] for row in event],
+                "volume": [row[2] for row in event],
+            }
+        )
+        batch = keyed_program().changes(frame)
+        flags = np.zeros(len(event), np.uint8)
+        flags[-1] = END_OF_EVENT | END_OF_MESSAGE
+        engine.apply(ChangeBatch(batch.kinds, flags, batch.values))
+        assert engine["ones"][()].n == len(model)
+        assert (engine["ones"][()].volume or 0) == sum(model.values())
+
+
+def test_keys_survive_a_checkpoint():
+    engine = orderbook.Engine(keyed_program(), "interpreter")
+    engine.insert("two", two("a", 1, 5))
+    again = orderbook.Engine(keyed_program(), "interpreter")
+    again.load(engine.save())
+    with pytest.raises(DataError, match="PRIMARY KEY"):
+        again.insert("two", two("a", 1, 6))
+    again.delete("two", two("a", 1, 5))
+    again.insert("two", two("a", 1, 6))
+
+
+def test_bids_and_asks_have_a_key_and_trades_have_none():
+    program = orderbook.compile(
+        "CREATE VIEW b AS SELECT SUM(volume) AS v FROM bids;"
+        "CREATE VIEW a AS SELECT SUM(volume) AS v FROM asks;"
+        "CREATE VIEW t AS SELECT SUM(volume) AS v FROM trades"
+    )
+    engine = orderbook.Engine(program, "interpreter")
+    row = {"ts": 1, "venue": "X", "symbol": "A", "id": 7, "broker_id": 0, "volume": 100, "price": "1.5"}
+    for relation, view in (("bids", "b"), ("asks", "a")):
+        engine.insert(relation, row)
+        with pytest.raises(DataError, match=f"{relation}: .*KEY.*venue='X', symbol='A', id=7, price=1.5"):
+            engine.insert(relation, row)
+        # Levels of a book that tells no orders have the id 0.
+        engine.insert(relation, {**row, "price": "1.6"})
+        assert engine[view][()].v == 200
+    trade = {"ts": 1, "venue": "X", "symbol": "A", "id": 7, "volume": 1, "price": 1, "side": "buy"}
+    engine.insert("trades", trade)
+    engine.insert("trades", trade)
+    assert engine["t"][()].v == 2

@@ -1,5 +1,6 @@
 -- The relations every program has unless it declares its own of the same name.
--- Prices and volumes have eight decimal places for every venue; ts is the row's own last change.
+-- Prices and volumes have eight decimal places for every venue; ts is the row's own last change. Rows of books
+-- by level have the id 0, so that the price is part of the key.
 CREATE STREAM bids (
     ts        TIMESTAMP      NOT NULL,
     venue     TEXT           NOT NULL,
@@ -7,7 +8,8 @@ CREATE STREAM bids (
     id        BIGINT         NOT NULL,
     broker_id INTEGER        NOT NULL,
     volume    DECIMAL(18, 8) NOT NULL CHECK (volume >= 0),
-    price     DECIMAL(18, 8) NOT NULL
+    price     DECIMAL(18, 8) NOT NULL,
+    PRIMARY KEY (venue, symbol, id, price)
 );
 
 CREATE STREAM asks (
@@ -17,7 +19,8 @@ CREATE STREAM asks (
     id        BIGINT         NOT NULL,
     broker_id INTEGER        NOT NULL,
     volume    DECIMAL(18, 8) NOT NULL CHECK (volume >= 0),
-    price     DECIMAL(18, 8) NOT NULL
+    price     DECIMAL(18, 8) NOT NULL,
+    PRIMARY KEY (venue, symbol, id, price)
 );
 
 CREATE STREAM trades (

@@ -85,8 +85,8 @@ class Column:
 class Relation:
     """A declared stream or table: an ordered list of columns and the most rows it may hold.
 
-    No two rows agree in all of `primary_key`: a promise of the declaration that the compiler may use and
-    nothing enforces. `retain` is for how many ns a row stays after the time in `retain_by`, a TIMESTAMP
+    No two rows agree in all of `primary_key`, which the compiler uses and the checks of rows enforce.
+    `retain` is for how many ns a row stays after the time in `retain_by`, a TIMESTAMP
     column; None keeps rows until they are deleted.
     """
 
