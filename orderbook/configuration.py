@@ -21,7 +21,7 @@ from orderbook.configuration_errors import explain, nearest, problem, suggestion
 from orderbook.durations import nanoseconds
 from orderbook.errors import ConfigurationError, UserError
 from orderbook.feed_options import FEEDS, CaptureFeed, Feed, FileFeed, TableFeed, feed_table
-from orderbook.monitor_options import MonitorOptions
+from orderbook.monitor_options import MonitorOptions, QueryOptions
 from orderbook.operation_options import LoggingOptions, MetricsOptions
 from orderbook.option_types import Duration, File, Filled, Real, Section, Size, Text, matching, read_by
 from orderbook.processors import unavailable
@@ -189,6 +189,7 @@ class Configuration(Section):
     record: RecordOptions
     metrics: MetricsOptions
     monitor: MonitorOptions
+    queries: QueryOptions
     logging: LoggingOptions
     engine: EngineOptions
     spark: SparkOptions

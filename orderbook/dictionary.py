@@ -52,6 +52,10 @@ class Dictionary:
         """All strings, by code."""
         return tuple(self._strings)
 
+    def since(self, count: int) -> list[str]:
+        """The strings from code `count` on."""
+        return self._strings[count:]
+
     def encode_all(self, strings: Iterable[str]) -> np.ndarray:
         """Codes of many strings, int64[n]."""
         return np.fromiter((self.encode(s) for s in strings), np.int64)

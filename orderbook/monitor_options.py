@@ -2,13 +2,62 @@
 
 from typing import Annotated
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from orderbook.durations import DURATION, nanoseconds
 from orderbook.operation_options import Token, check_token
 from orderbook.option_types import Section, Text, matching
+from orderbook.sizes import SIZE, size_of
 
 _ORIGIN = r"(https?://[A-Za-z0-9.-]+(:\d{1,5})?)?"
+
+
+# Less, and a process has no room beside what it needs for itself.
+_LEAST_MEMORY = 384 * 10**6
+
+
+def _memory(text: str) -> str:
+    if size_of(text) < _LEAST_MEMORY:
+        raise PydanticCustomError("memory", 'a size of at least "384 MB"')
+    return text
+
+
+_TIME = Annotated[str, matching(f"(?!0*[1-9]\\d{{9}}){DURATION}", 'a time such as "10s"')]
+_SIZE = Annotated[str, matching(f"(?i:{SIZE})", 'a size such as "2 MB"')]
+_MEMORY = Annotated[_SIZE, AfterValidator(_memory)]
+
+
+class QueryOptions(Section):
+    """What SQL of clients may take, ad hoc and for a continuous query or a view; beyond that it is refused.
+
+    `time_limit` and `memory` are those of a query and of each of the two processes that run them, `rows` and
+    `answer` the size of an answer. `compile_time_limit` and `compile_memory` are those of a process that
+    binds and compiles; `views` is how many continuous queries of SQL there are.
+    """
+
+    time_limit: _TIME = "10s"
+    memory: _MEMORY = "512 MB"
+    rows: Annotated[int, Field(ge=1)] = 1_000_000
+    answer: _SIZE = "2 MB"
+    compile_time_limit: _TIME = "60s"
+    compile_memory: _MEMORY = "1 GB"
+    views: Annotated[int, Field(ge=0)] = 8
+
+    @property
+    def seconds(self) -> float:
+        """`time_limit`."""
+        return nanoseconds(self.time_limit) / 1e9
+
+    @property
+    def memory_bytes(self) -> int:
+        """`memory`."""
+        return size_of(self.memory)
+
+    @property
+    def answer_bytes(self) -> int:
+        """`answer`."""
+        return size_of(self.answer)
 
 
 class AlertRule(Section):

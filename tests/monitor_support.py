@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
@@ -23,7 +24,7 @@ from orderbook.monitor.access import Access
 from orderbook.monitor.run_monitor import RunMonitor
 from orderbook.monitor.server import MonitorServer
 from orderbook.monitor.server_process import ServerProcess
-from orderbook.monitor_options import MonitorOptions
+from orderbook.monitor_options import MonitorOptions, QueryOptions
 from orderbook.pipeline import Pipeline
 from orderbook.problems import Problems
 from strategies.definition import StrategyDefinition
@@ -70,6 +71,8 @@ class ServerThread(ServerProcess):
         self.loop = self.runner.get_loop()
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
+        while not hasattr(self.served, "hub"):
+            time.sleep(0.001)
         return own
 
     def _serve(self) -> None:
@@ -83,8 +86,14 @@ class ServerThread(ServerProcess):
 class Running:
     """A run under way in the test's loop, and its monitor."""
 
-    def __init__(self, options: MonitorOptions, strategies: Sequence[StrategyDefinition] = ()) -> None:
-        configuration = load_configuration(None, {}).model_copy(update={"monitor": options})
+    def __init__(
+        self,
+        options: MonitorOptions,
+        strategies: Sequence[StrategyDefinition] = (),
+        queries: QueryOptions | None = None,
+    ) -> None:
+        changed = {"monitor": options, "queries": queries or QueryOptions()}
+        configuration = load_configuration(None, {}).model_copy(update=changed)
         self.engine = GatedEngine(compile_views(SQL), "interpreter")
         self.pipeline = Pipeline(self.engine, INSTRUMENTS, strategies)
         self.feed = Idle()
@@ -112,8 +121,9 @@ async def running(
     options: MonitorOptions | None = None,
     strategies: Sequence[StrategyDefinition] = (),
     server_kind: type[ServerProcess] = ServerThread,
+    queries: QueryOptions | None = None,
 ) -> AsyncIterator[Running]:
-    run = Running(options or MonitorOptions(port=0), strategies)
+    run = Running(options or MonitorOptions(port=0), strategies, queries)
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         patch.setattr(run_monitor, "ServerProcess", server_kind)
         server, publisher = stack.enter_context(run.monitor.serving(run.live))

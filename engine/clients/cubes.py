@@ -17,7 +17,7 @@ from engine.live_view import Key, ViewRow
 from orderbook.errors import DataError
 from views.compiler.binding.bound import ColumnRef, Expression, Literal, Select, UnionAll, View
 
-from .snapshot import view_table
+from .encoded_rows import view_table
 
 if TYPE_CHECKING:
     from engine.engine import Engine

@@ -13,11 +13,15 @@ import polars as pl
 import pyarrow as pa
 
 from orderbook.errors import SqlError
+from orderbook.sizes import size_text
 from views.compiler.binding.bind import Parameter
 from views.compiler.unique_names import UniqueNames
 
-_OPTIONS: dict[str, str | bool | int | float | list[str]] = {
+from .allowed_sql import QueryNames, names_in, placed
+
+_options: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
+    "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "errors_as_json": "true",
@@ -26,8 +30,24 @@ _OPTIONS: dict[str, str | bool | int | float | list[str]] = {
     "threads": "2",
     "lock_configuration": "true",
 }
+# Rows that are read at a time.
+_BATCH_ROWS = 2048
+# How DuckDB and Arrow say that there is no more memory.
+_NO_MEMORY = ("Out of Memory", "bad allocation", "Allocation failure", "bad_alloc")
 # Before a SELECT: nothing is executed but its names and types are found.
 _DESCRIBE = "DESCRIBE "
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLimits:
+    """How large an answer may be; beyond that it is refused while it is read.
+
+    rows: all of it. kept_rows: those that are kept, of which nbytes is the size as Arrow has them.
+    """
+
+    rows: int
+    kept_rows: int
+    nbytes: int
 
 
 @dataclass(slots=True)
@@ -49,7 +69,7 @@ class Running:
         """It is this connection that is to be interrupted. Raises SqlError where it was stopped before."""
         with self._lock:
             if self.stopped:
-                raise SqlError("the query was stopped")
+                raise _stopped()
             self._connection = connection
 
     def end(self) -> None:
@@ -58,11 +78,13 @@ class Running:
             self._connection = None
 
 
-def tables_in(sql: str) -> tuple[tuple[str, ...], frozenset[str]]:
-    """The lower-case names after FROM in a SELECT, at any depth, and those that its WITHs give.
+def limit_memory(nbytes: int) -> None:
+    """What DuckDB takes in this process, bytes; before the first query."""
+    _options["memory_limit"] = f"{nbytes} bytes"
 
-    Raises SqlError for SQL that DuckDB cannot parse or that is not one SELECT.
-    """
+
+def tables_in(sql: str) -> QueryNames:
+    """The names in a SELECT. Raises SqlError for SQL that is not one SELECT, or that is not let through."""
     with _connection() as connection:
         row = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
     found = json.loads(row[0]) if row is not None else {}
@@ -70,10 +92,7 @@ def tables_in(sql: str) -> tuple[tuple[str, ...], frozenset[str]]:
         raise _refusal(found, sql)
     if len(found["statements"]) != 1:
         raise SqlError("give one SELECT at a time")
-    names: dict[str, None] = {}
-    given: set[str] = set()
-    _collect(found, names, given)
-    return tuple(names), frozenset(given)
+    return names_in(found, sql)
 
 
 def output_names(
@@ -100,19 +119,59 @@ def run(
     running: Running,
 ) -> pl.DataFrame:
     """What a SELECT gives over the tables, its columns called `names`. Raises SqlError."""
+    return run_within(sql, tables, parameters, names, running, None)[0]
+
+
+def run_within(
+    sql: str,
+    tables: Mapping[str, pa.Table],
+    parameters: Mapping[str, Parameter],
+    names: Sequence[str],
+    running: Running,
+    limits: AnswerLimits | None,
+) -> tuple[pl.DataFrame, int]:
+    """As `run`, within limits: the rows that are kept, and how many there are. Raises SqlError."""
     with _connection() as connection:
         for name, table in tables.items():
             connection.register(name, table)
         running.begin(connection)
         try:
-            result = connection.sql(sql, params=_values(parameters)).to_arrow_table()
-        except duckdb.Error as error:
-            raise SqlError("the query was stopped") if running.stopped else duckdb_error(error, sql) from None
+            reader = connection.sql(sql, params=_values(parameters)).to_arrow_reader(_BATCH_ROWS)
+            result, count = _read(reader, limits)
+        except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
+            raise _stopped() if running.stopped else duckdb_error(error, sql) from None
         finally:
             running.end()
     frame = pl.from_arrow(result.rename_columns(list(names)))
     assert isinstance(frame, pl.DataFrame)
-    return frame
+    return frame, count
+
+
+def _read(reader: pa.RecordBatchReader, limits: AnswerLimits | None) -> tuple[pa.Table, int]:
+    """Batches as they come; no more of them than are kept is ever held."""
+    kept: list[pa.RecordBatch] = []
+    count = held = 0
+    for batch in reader:
+        if limits is not None:
+            left = limits.kept_rows - count
+            count += batch.num_rows
+            if count > limits.rows:
+                raise SqlError(f"the answer has more than {limits.rows:,} rows, the limit; add a LIMIT")
+            if left <= 0:
+                continue
+            batch = batch.slice(0, left)
+            held += batch.nbytes
+            if held > limits.nbytes:
+                most = size_text(limits.nbytes)
+                raise SqlError(f"the answer has more than {most}, the limit; ask for fewer rows or columns")
+        else:
+            count += batch.num_rows
+        kept.append(batch)
+    return pa.Table.from_batches(kept, reader.schema), count
+
+
+def _stopped() -> SqlError:
+    return SqlError("the query was stopped")
 
 
 def _connection() -> duckdb.DuckDBPyConnection:
@@ -126,49 +185,30 @@ _starting = Lock()
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(config=_OPTIONS)
+    return duckdb.connect(config=_options)
 
 
-def duckdb_error(error: duckdb.Error, sql: str, start: int = 0) -> SqlError:
+def duckdb_error(error: Exception, sql: str, start: int = 0) -> SqlError:
     """DuckDB's error as one line, with line and column where it says so; the SQL began at `start`."""
     text = str(error)
+    if isinstance(error, MemoryError) or any(said in text for said in _NO_MEMORY):
+        return SqlError("the query needs more memory than it may take; ask for less at a time")
     try:
         found = json.loads(text[text.index("{") :])
     except ValueError:
         return SqlError(_one_line(text))
-    return _positioned(str(found.get("exception_message", text)), found.get("position"), sql, start)
+    return placed(_one_line(str(found.get("exception_message", text))), found.get("position"), sql, start)
 
 
 def _refusal(found: Mapping[str, Any], sql: str) -> SqlError:
     if found.get("error_type") == "not implemented":
         return SqlError("only a SELECT can be asked; it changes nothing", 1, 1)
-    return _positioned(str(found["error_message"]), found.get("position"), sql)
-
-
-def _positioned(message: str, position: object, sql: str, start: int = 0) -> SqlError:
-    message = _one_line(message)
-    if position is None or not str(position).isdecimal():
-        return SqlError(message)
-    # Positions are counted in bytes.
-    before = sql.encode()[: max(int(str(position)) - start, 0)].decode(errors="ignore")
-    return SqlError(message, before.count("\n") + 1, len(before) - before.rfind("\n"))
+    return placed(_one_line(str(found["error_message"])), found.get("position"), sql)
 
 
 def _one_line(message: str) -> str:
     """Without the list of candidates that DuckDB adds to some."""
     return " ".join(message.partition("\n\tCandidate functions")[0].split())
-
-
-def _collect(node: Any, names: dict[str, None], given: set[str]) -> None:
-    if isinstance(node, dict):
-        if node.get("type") == "BASE_TABLE" and not node.get("schema_name"):
-            names[str(node["table_name"]).lower()] = None
-        given.update(str(entry["key"]).lower() for entry in node.get("cte_map", {}).get("map", ()))
-        for child in node.values():
-            _collect(child, names, given)
-    elif isinstance(node, list):
-        for child in node:
-            _collect(child, names, given)
 
 
 def _values(parameters: Mapping[str, Parameter]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Ad-hoc SQL over what an engine holds at one moment."""
 
 import asyncio
-from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -9,12 +8,11 @@ import polars as pl
 
 from engine.subscriptions import Version
 from engine.yielding import yielding
-from orderbook.errors import OrderbookError
 from views.compiler.program import CompiledProgram
 
 from .duckdb_run import Running, run
 from .ibis_sql import Question, question_text
-from .query_plan import QueryPlan, QueryPlanner
+from .query_plan import Queryable, QueryPlan, QueryPlanner
 from .snapshot import Snapshot, snapshot, snapshot_between
 
 if TYPE_CHECKING:
@@ -50,16 +48,6 @@ def answered(plan: QueryPlan, taken: Snapshot, running: Running | None = None) -
     return run(plan.sql, taken.tables(), plan.parameters, plan.columns, running or Running())
 
 
-def prepare(program: CompiledProgram) -> None:
-    """Loads what the first query of a process, and of this program, would wait for; in any thread.
-
-    DuckDB imports pandas, where it is there, with the first table that it is given: a third of a second.
-    """
-    with yielding(), suppress(OrderbookError):
-        for relation in program.relations[:1]:
-            planned(program, f"SELECT * FROM {relation.name}")
-
-
 _lock = Lock()
 # The planner of the program that was asked last.
 _last: list[tuple[CompiledProgram, QueryPlanner]] = []
@@ -68,5 +56,5 @@ _last: list[tuple[CompiledProgram, QueryPlanner]] = []
 def _planner(program: CompiledProgram) -> QueryPlanner:
     with _lock:
         if not _last or _last[0][0] is not program:
-            _last[:] = [(program, QueryPlanner(program))]
+            _last[:] = [(program, QueryPlanner(Queryable.of(program)))]
         return _last[0][1]

@@ -16,12 +16,15 @@ from orderbook.errors import SqlError
 from views.compiler.binding.bind import Parameter
 from views.compiler.binding.declaration_grammar import CreateView
 from views.compiler.binding.dialect import parse
+from views.compiler.m3 import Result
 from views.compiler.program import CompiledProgram
+from views.compiler.types import Relation
 
+from .allowed_sql import check_tables
 from .duckdb_run import output_names, tables_in
+from .encoded_rows import table_schema
 from .query_keys import Keys
 from .query_match import Block, block_of, over_view
-from .snapshot import table_schema
 
 _DIALECT = "duckdb"
 # Text in quotes, comments, casts, or a parameter.
@@ -53,21 +56,40 @@ class QueryPlan:
         return f"{used}{held}\n{self.sql}"
 
 
+@dataclass(frozen=True, slots=True)
+class Queryable:
+    """What of a program queries can be asked of, for any process: `definitions` has the SQL of its views."""
+
+    relations: tuple[Relation, ...]
+    views: tuple[Result, ...]
+    definitions: Mapping[str, str]
+    parameters: Mapping[str, Parameter]
+
+    @classmethod
+    def of(cls, program: CompiledProgram) -> "Queryable":
+        """Of a program."""
+        definitions = {view.name: view.sql for view in program.catalog.views}
+        return cls(program.relations, program.program.results, definitions, dict(program.parameters))
+
+
 class QueryPlanner:
     """Plans queries over the views and relations of one program."""
 
-    def __init__(self, program: CompiledProgram) -> None:
+    def __init__(self, program: Queryable) -> None:
         self._program = program
         self._schemas: dict[str, pa.Schema] = {}
         self._keys = Keys(program.parameters)
-        self._known = {r.name: r for r in program.relations} | {r.name: r for r in program.program.results}
+        self._known: dict[str, Relation | Result] = {r.name: r for r in program.relations}
+        self._known |= {r.name: r for r in program.views}
         self._definitions: dict[str, Block] | None = None
 
     def plan(self, sql: str) -> QueryPlan:
         """The plan of a SELECT. Raises SqlError for one that is wrong, with line and column."""
         sql, used = self._with_parameters(sql)
-        found, given = tables_in(sql)
-        names = tuple(name for name in found if name in self._known)
+        found = tables_in(sql)
+        check_tables(found, self._known)
+        given = found.given
+        names = tuple(name for name in found.tables if name in self._known)
         # A name of the query's own WITH hides a view or relation, unless that WITH itself reads it.
         plain = tuple(name for name in names if name not in given)
         try:
@@ -81,7 +103,7 @@ class QueryPlanner:
         if rewritten is None:
             return QueryPlan(sql, names, (), columns, used)
         text, instead = rewritten
-        reads = tuple(name for name in tables_in(text)[0] if name in self._known)
+        reads = tuple(name for name in tables_in(text).tables if name in self._known)
         return QueryPlan(text, reads, instead, columns, self._with_parameters(text)[1])
 
     def _columns(self, sql: str, names: Iterable[str], used: Mapping[str, Parameter]) -> tuple[str, ...]:
@@ -121,7 +143,7 @@ class QueryPlanner:
         """The query over views in the place of their definitions; None where it is none of them."""
         try:
             tree = self._qualified(parse_one(sql, dialect=_DIALECT))
-        except SqlglotError:
+        except (SqlglotError, RecursionError):
             return None
         instead: dict[str, None] = {}
         holder = exp.Subquery(this=tree)
@@ -149,8 +171,8 @@ class QueryPlanner:
         """The definitions of the views that are of a form that can be recognised."""
         if self._definitions is None:
             found = {}
-            for view in self._program.catalog.views:
-                tree = next(iter(parse(None, view.sql))).tree
+            for name, sql in self._program.definitions.items():
+                tree = next(iter(parse(None, sql))).tree
                 select = tree.expression if isinstance(tree, CreateView) else tree
                 try:
                     qualified = self._qualified(select.copy())
@@ -158,7 +180,7 @@ class QueryPlanner:
                     continue
                 block = block_of(qualified) if isinstance(qualified, exp.Select) else None
                 if block is not None:
-                    found[view.name] = block
+                    found[name] = block
             self._definitions = found
         return self._definitions
 

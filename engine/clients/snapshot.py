@@ -1,29 +1,29 @@
 """Rows of views and relations at one moment: copied on the engine's thread, made tables in any other."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from engine.changes import NULL_CODE
-from engine.relation_rows import RelationsCopy, Rows
-from engine.row_format import RowFormat
+from engine.relation_rows import RelationsCopy
 from engine.subscriptions import Version
 from engine.view_copy import ViewCopy
-from orderbook.arrow_columns import column_array
-from orderbook.arrow_types import MOST_DIGITS, arrow_type
 from orderbook.dictionary import Dictionary
 from orderbook.errors import DataError
 from views.compiler.m3 import Result
-from views.compiler.types import Kind, Relation, Type
+from views.compiler.types import Relation
+
+from .encoded_rows import EncodedRows
 
 if TYPE_CHECKING:
     from engine.engine import Engine
 
-_TIMESTAMP = pa.timestamp("ns")
+
+# Copies a piece on the engine's thread when there is time for it; whether it was the last.
+Pace = Callable[[Callable[[], bool]], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,18 @@ class Snapshot:
     copied: RelationsCopy
     dictionary: Dictionary
 
+    def encoded(self) -> EncodedRows:
+        """All rows as they are encoded; may be called in any thread."""
+        rows = self.copied.rows()
+        views = {name: (result, own()) for name, (result, own) in self.views.items()}
+        return EncodedRows(views, {name: (one, rows[name]) for name, one in self.relations.items()})
+
     def tables(self) -> dict[str, pa.Table]:
         """All rows by name, each as often as it stands; may be called in any thread.
 
         Types are those of `table_schema`. Raises DataError for a value of more than 38 digits.
         """
-        words, rows = self.dictionary, self.copied.rows()
-        views = {name: view_table(result, own(), words) for name, (result, own) in self.views.items()}
-        relations = {name: relation_table(one, rows[name], words) for name, one in self.relations.items()}
-        return views | relations
+        return self.encoded().tables(self.dictionary)
 
 
 def snapshot(engine: "Engine", names: Iterable[str]) -> Snapshot:
@@ -63,10 +66,18 @@ def snapshot(engine: "Engine", names: Iterable[str]) -> Snapshot:
     return _taken(engine, names, copy, {})
 
 
-async def snapshot_between(engine: "Engine", names: Iterable[str]) -> Snapshot:
+async def _in_turn(piece: Callable[[], bool]) -> bool:
+    """A piece at once, and then whatever else the loop has to do."""
+    if piece():
+        return True
+    await asyncio.sleep(0)
+    return False
+
+
+async def snapshot_between(engine: "Engine", names: Iterable[str], pace: Pace = _in_turn) -> Snapshot:
     """`snapshot` that is copied piece by piece, between what the loop does besides.
 
-    In the loop of the engine's thread. All is as of the moment of the last piece.
+    In the loop of the engine's thread; `pace` says when. All is as of the moment of the last piece.
     """
     names = tuple(names)
     while True:
@@ -79,27 +90,39 @@ async def snapshot_between(engine: "Engine", names: Iterable[str]) -> Snapshot:
             # Where others copy the same view already, it is copied at once.
             views = {name: own for name, own in views.items() if own.begin()}
             try:
-                if await _copied(copy, views.values()):
-                    return _taken(engine, names, copy, views)
+                if (taken := await _copied(engine, names, copy, views, pace)) is not None:
+                    return taken
             finally:
                 for own in views.values():
                     own.end()
 
 
-async def _copied(copy: RelationsCopy, views: Collection[ViewCopy]) -> bool:
-    """Copies all, relations last; whether the views were the same from the beginning to the end."""
-    for own in views:
-        while not own.piece():
-            await asyncio.sleep(0)
-            if any(one.stale for one in views):
-                return False
-    while not copy.piece():
-        await asyncio.sleep(0)
-    if any(one.stale for one in views):
-        return False
-    for own in views:
-        own.finish()
-    return True
+async def _copied(
+    engine: "Engine", names: Iterable[str], copy: RelationsCopy, views: Mapping[str, ViewCopy], pace: Pace
+) -> Snapshot | None:
+    """Copies all, relations last; None where there is another program before that is done."""
+    program = engine.program
+    taken: list[Snapshot] = []
+
+    def stale() -> bool:
+        return engine.program is not program or any(one.stale for one in views.values())
+
+    def last() -> bool:
+        if stale():
+            return True
+        if not copy.piece():
+            return False
+        for own in views.values():
+            own.finish()
+        taken.append(_taken(engine, names, copy, views))
+        return True
+
+    for own in views.values():
+        while not await pace(lambda piece=own.piece: stale() or piece()):  # type: ignore[misc]
+            pass
+    while not await pace(last):
+        pass
+    return taken[0] if taken else None
 
 
 def _copy(engine: "Engine", names: Iterable[str]) -> RelationsCopy:
@@ -135,48 +158,3 @@ def _check_kept(engine: "Engine", relation: str) -> None:
             f"({', '.join(engine.views) or 'there is none'}), or what a view's definition says of "
             f"{relation}, or start with Engine(keep_rows=True), or keep_rows = true in [engine]"
         ) from None
-
-
-def view_table(result: Result, rows: np.ndarray, words: Dictionary) -> pa.Table:
-    """Rows of a view as a table, from words laid out as `RowFormat` says."""
-    form = RowFormat(result)
-    own = rows[:, form.key_count :]
-    if len(own) and own[:, 0].max() > 1:
-        own = np.repeat(own, own[:, 0], axis=0)
-    arrays = []
-    for column, (at, wide) in zip(result.columns, form.columns, strict=True):
-        values = np.ascontiguousarray(own[:, at + 1])
-        high = np.ascontiguousarray(own[:, at + 2]) if wide else None
-        what = f"{result.name}.{column.name}"
-        type_ = table_type(column.type, what)
-        arrays.append(column_array(what, type_, column.type, words, values, own[:, at] != 0, high))
-    return pa.table(arrays, names=[column.name for column in result.columns])
-
-
-def relation_table(relation: Relation, rows: Rows, words: Dictionary) -> pa.Table:
-    """Rows of a relation as a table, each as often as it stands."""
-    values, counts = rows
-    own = np.repeat(values, np.maximum(counts, 0), axis=0)
-    arrays = []
-    for place, column in enumerate(relation.columns):
-        codes = np.ascontiguousarray(own[:, place])
-        what = f"{relation.name}.{column.name}"
-        type_ = table_type(column.type, what)
-        arrays.append(column_array(what, type_, column.type, words, codes, codes != NULL_CODE))
-    return pa.table(arrays, names=[column.name for column in relation.columns])
-
-
-def table_schema(of: Result | Relation) -> pa.Schema:
-    """The columns of a view or relation as tables have them.
-
-    DECIMAL is decimal128(38, scale), INTEGER int64 or, beyond its range, decimal128(38, 0); TIMESTAMP
-    is timestamp("ns"), in UTC. Raises DataError for a column of more than 38 decimal places.
-    """
-    return pa.schema([(c.name, table_type(c.type, f"{of.name}.{c.name}")) for c in of.columns])
-
-
-def table_type(kind: Type, what: str) -> pa.DataType:
-    """The Arrow type of a column named `what`; see `table_schema`."""
-    if kind.kind is Kind.DECIMAL and kind.scale > MOST_DIGITS:
-        raise DataError(f"{what} has more than {MOST_DIGITS} decimal places; read it with engine[…]")
-    return _TIMESTAMP if kind.kind is Kind.TIMESTAMP else arrow_type(kind, what)

@@ -12,6 +12,7 @@ from orderbook.monitor.hub import Hub
 from orderbook.monitor.letters import Answer, Ask, encoded
 from orderbook.monitor.requests import (
     AddView,
+    Cancel,
     Costs,
     DropView,
     Explain,
@@ -56,7 +57,7 @@ class Client:
     """Serves one connection; see `serve`. `number` tells clients apart."""
 
     def __init__(self, number: int, socket: WebSocket, hub: Hub, access: Access) -> None:
-        self.number = number
+        self.number, self.has_asked = number, False
         self._socket, self._hub, self._access = socket, hub, access
         # By the id of the subscription: the topic, and the number of the frame last sent.
         self._topics: dict[int, Topic] = {}
@@ -173,6 +174,11 @@ class Client:
                 self._follow(request)
             case QuerySql() | Explain() | Why() | Costs() | Rules():
                 self._ask(request)
+            case Cancel():
+                if request.request not in self._unanswered:
+                    raise DataError(f"no request {request.request} waits for an answer")
+                self._hub.send(Ask(self.number, request))
+                self.enqueue(encoded({"id": request.id, "type": "done"}))
             case AddView() | DropView() | SetRule():
                 if not self._access.changes_allowed:
                     raise DataError("read-only: set monitor.token in the configuration to change anything")
@@ -211,6 +217,7 @@ class Client:
         if len(self._unanswered) >= MOST_UNANSWERED:
             raise DataError(f"{MOST_UNANSWERED} requests wait for an answer already; wait for one")
         self._unanswered.add(request.id)
+        self.has_asked = True
         self._hub.send(Ask(self.number, request))
 
     def _forget(self, number: int) -> None:

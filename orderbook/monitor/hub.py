@@ -16,6 +16,7 @@ from orderbook.monitor.letters import (
     Command,
     FollowEnded,
     Frame,
+    Leave,
     Letter,
     Open,
     Refused,
@@ -34,6 +35,8 @@ class Member(Protocol):
     """A client as the hub sees it."""
 
     number: int
+    # Whether the run has had a request of it.
+    has_asked: bool
 
     def touched(self, topic: Topic) -> None:
         """A topic has a new frame."""
@@ -131,6 +134,8 @@ class Hub:
         for topic in [t for t, state in self._topics.items() if member.number in state.members]:
             self.close(member, topic)
         self.follows.leave(member)
+        if member.has_asked:
+            self.send(Leave(member.number))
 
     def message(self, topic: Topic, seen: int) -> tuple[int, bytes] | None:
         """The number of the latest frame and its text, as `_TopicState.message`; None where there is none."""

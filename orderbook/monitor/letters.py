@@ -136,6 +136,12 @@ class Ask(msgspec.Struct, frozen=True, tag=True, array_like=True):
     request: AnyRequest
 
 
+class Leave(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A client has gone, and takes no answers."""
+
+    client: int
+
+
 class OpenFollow(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """A client follows a view or SQL, whose name is `follow`; it is to have a snapshot."""
 
@@ -157,7 +163,7 @@ class Logged(msgspec.Struct, frozen=True, tag=True, array_like=True):
     text: str
 
 
-Command = Open | Close | Ask | OpenFollow | CloseFollow | Logged
+Command = Open | Close | Ask | Leave | OpenFollow | CloseFollow | Logged
 
 _pack = msgspec.msgpack.Encoder().encode
 _letter = msgspec.msgpack.Decoder(Frame | Letter)

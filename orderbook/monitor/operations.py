@@ -1,27 +1,25 @@
 """What clients ask of the run once: SQL, explain, views added and dropped, rules."""
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine
-from decimal import Decimal
 from typing import Any
 
-import polars as pl
-
-from engine.clients.queries import answer_async
 from engine.replacement import Replacement
 from orderbook.configuration import Configuration
 from orderbook.errors import DataError, OrderbookError
 from orderbook.gate import GatedEngine
 from orderbook.monitor.alerts import Alerts
 from orderbook.monitor.explain_question import ExplainQuestion
+from orderbook.monitor.fair_queue import FairQueue
 from orderbook.monitor.follows import Replacing, is_followed
 from orderbook.monitor.letters import Answer, Ask, body_of
 from orderbook.monitor.log_questions import CostQuestion, EventQuestion
 from orderbook.monitor.mailbox import Mailbox
+from orderbook.monitor.query_pool import QueryPool
 from orderbook.monitor.question_process import answer_of
 from orderbook.monitor.requests import (
     AddView,
+    Cancel,
     Costs,
     DropView,
     Explain,
@@ -30,14 +28,13 @@ from orderbook.monitor.requests import (
     SetRule,
     Why,
     version_of,
-    wire_version,
 )
-from orderbook.monitor.values import wire_value
 from views.compiler.program import CompiledProgram
 
-# Rows of an answer to SQL.
-MOST_ROWS = 1_000
 _REPLACED_SECONDS = 0.02
+
+# An answer, or one that is encoded already.
+Message = dict[str, Any] | bytes
 
 
 class Operations:
@@ -50,12 +47,17 @@ class Operations:
         mailbox: Mailbox,
         alerts: Alerts,
         replacing: Replacing,
+        waited: Callable[[], float],
     ) -> None:
+        """waited: see Share."""
         self._engine, self._mailbox, self._alerts, self._replacing = engine, mailbox, alerts, replacing
         self._configuration = configuration
         self._tasks: set[asyncio.Task[None]] = set()
-        # One query and one explanation at a time, whoever asks.
-        self._querying, self._explaining = asyncio.Lock(), asyncio.Lock()
+        # Those that can be cancelled, by client and id.
+        self._cancellable: dict[tuple[int, int], asyncio.Task[None]] = {}
+        self._queries = QueryPool(engine, configuration.queries, waited)
+        # One explanation at a time, whoever asks.
+        self._explaining = FairQueue(1)
         self._explained: dict[str, tuple[CompiledProgram, dict[str, Any]]] = {}
 
     def ask(self, ask: Ask) -> None:
@@ -63,13 +65,17 @@ class Operations:
         request = ask.request
         match request:
             case QuerySql():
-                self._later(ask, self._query(request.sql))
+                self._cancellable_later(ask, self._queries.answer(ask.client, request.sql))
             case Explain():
-                self._later(ask, self._explain(request.view))
+                self._cancellable_later(ask, self._explain(ask.client, request.view))
             case Why():
-                self._later(ask, self._why(request))
+                self._cancellable_later(ask, self._why(ask.client, request))
             case Costs():
-                self._later(ask, self._costs())
+                self._cancellable_later(ask, self._costs(ask.client))
+            case Cancel():
+                if (task := self._cancellable.get((ask.client, request.request))) is not None:
+                    # Not before it has begun, so that it answers.
+                    asyncio.get_running_loop().call_soon(task.cancel)
             case AddView():
                 self._now(ask, lambda: self._replaced(ask, self._add_view(request.sql)))
             case DropView():
@@ -79,10 +85,18 @@ class Operations:
             case SetRule():
                 self._now(ask, lambda: self._set_rule(ask, request))
 
+    def leave(self, client: int) -> None:
+        """A client has gone: give up what it waited for."""
+        for key in [key for key in self._cancellable if key[0] == client]:
+            self._cancellable[key].cancel()
+        self._queries.leave(client)
+        self._explaining.leave(client)
+
     def close(self) -> None:
         """Give up what is under way."""
         for task in self._tasks:
             task.cancel()
+        self._queries.close()
 
     def _add_view(self, sql: str) -> Replacement:
         return self._engine.add_view(sql, background=True)
@@ -112,23 +126,9 @@ class Operations:
 
         self._later(ask, done())
 
-    async def _query(self, sql: str) -> dict[str, Any]:
-        async with self._querying:
-            start = time.monotonic()
-            frame, version = await answer_async(self._engine, sql)
-        return {
-            "type": "table",
-            "columns": [(name, _type_name(kind)) for name, kind in frame.schema.items()],
-            "rows": _rows(frame.head(MOST_ROWS)),
-            "count": len(frame),
-            "truncated": len(frame) > MOST_ROWS,
-            "version": wire_version(version),
-            "seconds": round(time.monotonic() - start, 6),
-        }
-
-    async def _explain(self, view: str) -> dict[str, Any]:
+    async def _explain(self, client: int, view: str) -> dict[str, Any]:
         self._engine[view]
-        async with self._explaining:
+        async with self._explaining.turn(client):
             program = self._engine.program
             known = self._explained.get(view)
             if known is None or known[0] is not program:
@@ -137,16 +137,16 @@ class Operations:
                 self._explained[view] = known
         return {"type": "explain", "view": view, **known[1]}
 
-    async def _why(self, request: Why) -> dict[str, Any]:
+    async def _why(self, client: int, request: Why) -> dict[str, Any]:
         self._engine[request.view]
         question = EventQuestion(self._configuration, request.view, version_of(request.at))
-        async with self._explaining:
+        async with self._explaining.turn(client):
             answer = await answer_of(question)
         return {"type": "why", "view": request.view, "version": request.at, **answer}
 
-    async def _costs(self) -> dict[str, Any]:
+    async def _costs(self, client: int) -> dict[str, Any]:
         question = CostQuestion(self._configuration, self._engine.version[0])
-        async with self._explaining:
+        async with self._explaining.turn(client):
             return {"type": "costs", **await answer_of(question)}
 
     def _now(self, ask: Ask, action: Callable[[], None]) -> None:
@@ -155,12 +155,22 @@ class Operations:
         except OrderbookError as error:
             self._answer(ask, {"type": "error", "error": str(error)})
 
-    def _later(self, ask: Ask, answer: Coroutine[Any, Any, dict[str, Any]]) -> None:
+    def _cancellable_later(self, ask: Ask, answer: Coroutine[Any, Any, Message]) -> None:
+        key = ask.client, ask.request.id
+        self._cancellable[key] = task = self._later(ask, answer)
+        task.add_done_callback(lambda _: self._cancellable.pop(key, None))
+
+    def _later(self, ask: Ask, answer: Coroutine[Any, Any, Message]) -> asyncio.Task[None]:
         async def answered() -> None:
+            message: Message
             try:
                 message = await answer
             except OrderbookError as error:
                 message = {"type": "error", "error": str(error)}
+            except asyncio.CancelledError:
+                self._answer(ask, {"type": "error", "error": "the request was cancelled"})
+                self._mailbox.flush()
+                raise
             except Exception as error:
                 message = {"type": "error", "error": f"{type(error).__name__}: {error}"}
             self._answer(ask, message)
@@ -169,32 +179,10 @@ class Operations:
         task = asyncio.get_running_loop().create_task(answered())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
-    def _answer(self, ask: Ask, message: dict[str, Any]) -> None:
+    def _answer(self, ask: Ask, message: Message) -> None:
+        body = message if isinstance(message, bytes) else body_of(message)
         # A client whose answer finds no room is too far behind to wait for it.
-        self._mailbox.post(Answer(ask.client, ask.request.id, body_of(message)))
+        self._mailbox.post(Answer(ask.client, ask.request.id, body))
 
-
-def _type_name(kind: pl.DataType) -> str:
-    if kind.is_decimal():
-        return "decimal"
-    if kind.is_integer():
-        return "integer"
-    if kind.is_float():
-        return "double"
-    if kind == pl.Boolean:
-        return "boolean"
-    return "timestamp" if isinstance(kind, pl.Datetime) else "text"
-
-
-def _rows(frame: pl.DataFrame) -> list[list[Any]]:
-    """Rows as messages have them; times as text of ns."""
-    names = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Datetime)]
-    times = [pl.col(name).dt.epoch("ns").cast(pl.String) for name in names]
-    plain = frame.with_columns(times) if times else frame
-    return [[wire_value(_plain(value)) for value in row] for row in plain.rows()]
-
-
-def _plain(value: Any) -> Any:
-    """A value that JSON has, or a decimal."""
-    return value if value is None or isinstance(value, bool | int | float | str | Decimal) else str(value)

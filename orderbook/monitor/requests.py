@@ -44,6 +44,12 @@ class QuerySql(Request, frozen=True, tag="sql"):
     sql: SqlText
 
 
+class Cancel(Request, frozen=True, tag="cancel"):
+    """Gives up a request that waits for its answer."""
+
+    request: Id
+
+
 class Explain(Request, frozen=True, tag="explain"):
     """The stages of a view as text."""
 
@@ -105,7 +111,18 @@ class Follow(Request, frozen=True, tag="follow"):
 
 
 AnyRequest = (
-    Subscribe | Unsubscribe | QuerySql | Explain | Why | Costs | AddView | DropView | Rules | SetRule | Follow
+    Subscribe
+    | Unsubscribe
+    | QuerySql
+    | Cancel
+    | Explain
+    | Why
+    | Costs
+    | AddView
+    | DropView
+    | Rules
+    | SetRule
+    | Follow
 )
 
 

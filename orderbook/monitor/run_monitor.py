@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from threading import Thread
 
-from engine.clients.queries import prepare
 from engine.live_view import LiveView
 from orderbook.configuration import Configuration
 from orderbook.feed_runs import FeedRun
@@ -12,7 +10,7 @@ from orderbook.live_run import LiveRun
 from orderbook.monitor.alerts import Alerts
 from orderbook.monitor.book_topic import BookTopics
 from orderbook.monitor.follows import Followed, Follows, Replacing, is_followed
-from orderbook.monitor.letters import Ask, CloseFollow, Command, OpenFollow
+from orderbook.monitor.letters import Ask, CloseFollow, Command, Leave, OpenFollow
 from orderbook.monitor.mailbox import Mailbox
 from orderbook.monitor.notes import Notes, NotesTopic, noted_warnings
 from orderbook.monitor.operations import Operations
@@ -52,7 +50,6 @@ class RunMonitor:
         mailbox = Mailbox(server.start())
         # Compiles what measures maps and reads books, for which the run would else wait.
         self._warm_up()
-        Thread(target=prepare, args=(self._pipeline.engine.program,), name="orderbook queries").start()
         publisher = self._publisher(live, mailbox, Share(lambda: live.queue.waited))
         live.on_items = self._tape.note
         try:
@@ -95,13 +92,17 @@ class RunMonitor:
         self._follows = Follows(
             engine, mailbox, replacing, add_follow, lambda name: publisher.remove(("follow", name))
         )
-        self._operations = Operations(self._configuration, engine, mailbox, self._alerts, replacing)
+        self._operations = Operations(
+            self._configuration, engine, mailbox, self._alerts, replacing, lambda: live.queue.waited
+        )
         return publisher
 
     def _perform(self, command: Command) -> None:
         match command:
             case Ask():
                 self._operations.ask(command)
+            case Leave():
+                self._operations.leave(command.client)
             case OpenFollow():
                 self._follows.open(command.follow, command.client, command.request)
             case CloseFollow():

@@ -1,0 +1,406 @@
+"""Ad-hoc SQL of clients, run in processes beside the run, which only copies the rows that queries read."""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from engine.clients.query_plan import Queryable
+from engine.clients.snapshot import Pace, Snapshot, snapshot_between
+from orderbook.errors import DataError, SqlError
+from orderbook.gate import GatedEngine
+from orderbook.monitor.fair_queue import FairQueue, Turn
+from orderbook.monitor.letters import body_of
+from orderbook.monitor.query_worker import (
+    ASK,
+    HEADER,
+    LENGTH,
+    ROWS,
+    STOP,
+    Answered,
+    Failed,
+    Given,
+    Planned,
+    Question,
+    Ready,
+    Reply,
+    packed_file,
+    read_reply,
+)
+from orderbook.monitor.requests import wire_version
+from orderbook.monitor.share import Share
+from orderbook.monitor_options import QueryOptions
+from orderbook.sizes import size_text
+from views.compiler.program import CompiledProgram
+
+# Processes, of which one is for queries that take longer than this while others wait.
+_PROCESSES = 2
+_SHORT_SECONDS = 1.0
+_LOOK_SECONDS = 0.25
+# Rows of an answer that are sent.
+SHOWN_ROWS = 1_000
+# Seconds until a process can be asked, and in which it must have stopped a query.
+_START_SECONDS, _STOP_SECONDS = 60.0, 1.0
+# Of the memory of a process, what the rows that a query reads may be.
+_ROWS_SHARE = 0.2
+# Of the time of the engine's thread, what copying rows may take: while it has events to apply, while it
+# waits, and seconds that are saved up for who asks now and then, or owed to who has not asked for a while.
+_BUSY, _IDLE, _SAVED, _OWED, _REST_SECONDS = 0.01, 0.01, 0.25, 1.0, 60.0
+# What a second of copying, in the engine's thread, counts in the seconds of a process.
+_COPYING_COST = 20.0
+
+
+class Gone(Exception):
+    """The process has ended."""
+
+
+class QueryProcess:
+    """One process, asked by the run's event loop; one question at a time. See `query_worker`."""
+
+    def __init__(self, options: QueryOptions) -> None:
+        self._line, theirs = socket.socketpair()
+        self._line.setblocking(False)
+        limits = {
+            "rows": options.rows,
+            "kept_rows": SHOWN_ROWS,
+            "nbytes": options.answer_bytes,
+            "memory": options.memory_bytes,
+            "seconds": int(4 * options.seconds + 60),
+        }
+        path = os.pathsep.join(p for p in (str(Path(__file__).parents[2]), *sys.path) if p)
+        with theirs:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "orderbook.monitor.query_worker",
+                    str(theirs.fileno()),
+                    json.dumps(limits),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                env={**os.environ, "PYTHONPATH": path, "MALLOC_ARENA_MAX": "2"},
+                # Ctrl-C is for the run, which ends this.
+                start_new_session=True,
+            )
+        self._most = options.answer_bytes + (1 << 16)
+        self._read = bytearray()
+        self._number = 0
+        # What it has been given: the program, and how many strings of the dictionary.
+        self._program: CompiledProgram | None = None
+        self._strings = 0
+        # Whether it is at work, has answered before, and can be asked no more.
+        self.asked = self.served = self.over = False
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    async def ready(self) -> None:
+        """Waits until it can be asked. Raises Gone."""
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                reply = await self._reply()
+        except TimeoutError:
+            raise Gone from None
+        if not isinstance(reply, Ready):
+            raise Gone
+
+    async def plan(self, sql: str, program: CompiledProgram) -> Planned:
+        """The names that a query reads. Raises SqlError where it is wrong, Gone."""
+        self._number += 1
+        new = None if self._program is program else Queryable.of(program)
+        self._program = None
+        reply = await self._asked(ASK, Question(sql, new))
+        if isinstance(reply, Failed):
+            raise SqlError(reply.error)
+        if not isinstance(reply, Planned):
+            raise Gone
+        self._program = program
+        return reply
+
+    async def answer(self, taken: Snapshot, most: int) -> Answered:
+        """The answer to the query that was planned, over at most so many bytes. Raises SqlError, Gone."""
+        encoded = await asyncio.to_thread(taken.encoded)
+        if encoded.nbytes > most:
+            raise SqlError(
+                f"the query reads {size_text(encoded.nbytes)} of rows, the limit is {size_text(most)}; "
+                "ask a view of fewer rows"
+            )
+        reply = await self._asked(ROWS, Given(encoded, taken.dictionary.since(self._strings)))
+        if isinstance(reply, Failed):
+            raise SqlError(reply.error)
+        if not isinstance(reply, Answered):
+            raise Gone
+        return reply
+
+    async def stop(self) -> None:
+        """Ends the query under way; the process, where it does not end soon."""
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                self._send(HEADER.pack(STOP, self._number, 0))
+                while self.asked:
+                    self._note(await self._reply())
+        except (Gone, TimeoutError):
+            self.over = True
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process is there."""
+        return self._process.poll() is None
+
+    def end(self) -> None:
+        """Ends the process."""
+        self._process.kill()
+        self._line.close()
+
+    def wait(self) -> str:
+        """How it has ended."""
+        code = self._process.wait()
+        return f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+
+    async def _asked(self, kind: int, message: Question | Given) -> Reply:
+        file, size = await asyncio.to_thread(packed_file, message)
+        with file:
+            self._send(HEADER.pack(kind, self._number, size), file)
+        self.asked = True
+        while self.asked:
+            self._note(reply := await self._reply())
+        return reply
+
+    def _note(self, reply: Reply) -> None:
+        if not isinstance(reply, Ready) and reply.number == self._number:
+            self.asked = False
+            if not isinstance(reply, Planned):
+                self._strings, self.over, self.served = reply.strings, reply.last, True
+
+    def _send(self, head: bytes, file: IO[bytes] | None = None) -> None:
+        files = [] if file is None else [file.fileno()]
+        try:
+            # So little fits always: one question is under way.
+            socket.send_fds(self._line, [head], files)
+        except OSError:
+            raise Gone from None
+
+    async def _reply(self) -> Reply:
+        loop = asyncio.get_running_loop()
+        while True:
+            if len(self._read) >= LENGTH:
+                size = int.from_bytes(self._read[:LENGTH], "big")
+                if size > self._most:
+                    raise Gone
+                if len(self._read) >= LENGTH + size:
+                    data = bytes(self._read[LENGTH : LENGTH + size])
+                    del self._read[: LENGTH + size]
+                    try:
+                        return read_reply(data)
+                    except msgspec.MsgspecError:
+                        raise Gone from None
+            try:
+                data = await loop.sock_recv(self._line, 1 << 16)
+            except OSError:
+                data = b""
+            if not data:
+                raise Gone
+            self._read += data
+
+
+class Copying:
+    """How much of the engine's thread copying rows takes: admitted where there is a share left, and measured.
+
+    A client that has not had rows for a while is admitted although others have spent what there was, up to a
+    bound.
+    """
+
+    def __init__(self, waited: Callable[[], float]) -> None:
+        self._share = Share(waited, busy=_BUSY, idle=_IDLE, saved=_SAVED)
+        self._last: dict[int, float] = {}
+
+    def admits(self, client: int) -> bool:
+        """Whether a client may have rows copied now."""
+        self._share.fill()
+        rested = time.monotonic() - self._last.get(client, -_REST_SECONDS) >= _REST_SECONDS
+        return self._share.credit > (-_OWED if rested else 0.0)
+
+    def pace(self, client: int) -> Pace:
+        """Copies pieces for a client, by turns with what else the loop does."""
+
+        async def copied(piece: Callable[[], bool]) -> bool:
+            self._last[client] = time.monotonic()
+            with self._share.spending():
+                done = piece()
+            if not done:
+                await asyncio.sleep(0)
+            return done
+
+        return copied
+
+    def leave(self, client: int) -> None:
+        """A client has gone."""
+        self._last.pop(client, None)
+
+    @property
+    def spent(self) -> float:
+        """Seconds so far."""
+        return self._share.spent
+
+
+class _NotAdmitted(Exception):
+    """What a query reads cannot be copied yet."""
+
+
+class _Again(Exception):
+    """The process had ended before the query came to it."""
+
+
+class QueryPool:
+    """Answers queries in the run's event loop, by processes that are started when they are needed.
+
+    waited: see Share.
+    """
+
+    def __init__(self, engine: GatedEngine, options: QueryOptions, waited: Callable[[], float]) -> None:
+        self._engine, self._options = engine, options
+        self._copying = Copying(waited)
+        self._queue = FairQueue(_PROCESSES)
+        self._idle: list[QueryProcess] = []
+        self._all: set[QueryProcess] = set()
+        self._ending: set[asyncio.Future[str]] = set()
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that there are."""
+        return [process.pid for process in self._all]
+
+    async def answer(self, client: int, sql: str) -> bytes:
+        """The answer to a client's query, as `body_of` gives it; cancelling it stops the query.
+
+        Raises SqlError, DataError: what is wrong with the query, or which limit it has met.
+        """
+        long = False
+        while True:
+            try:
+                async with self._queue.turn(client, long) as turn:
+                    body = await self._in_turn(turn, sql)
+                if body is not None:
+                    return body
+                # It has had its time as a short one; others wait.
+                long = True
+            except _Again:
+                continue
+            except _NotAdmitted:
+                await self._admission(client)
+
+    def leave(self, client: int) -> None:
+        """A client has gone; its queries are cancelled."""
+        self._queue.leave(client)
+        self._copying.leave(client)
+
+    def close(self) -> None:
+        """End all processes."""
+        for process in self._all:
+            process.end()
+            process.wait()
+        self._all.clear()
+        self._idle.clear()
+
+    async def _admission(self, client: int) -> None:
+        until = time.monotonic() + self._options.seconds
+        while not self._copying.admits(client):
+            if time.monotonic() > until:
+                raise DataError("too many rows are copied for queries; ask views of fewer rows, or later")
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _in_turn(self, turn: Turn, sql: str) -> bytes | None:
+        """The answer; None where it takes too long for a short query and has to wait again."""
+        process = await self._process()
+        start = time.monotonic()
+        work = asyncio.ensure_future(self._answered(process, turn.client, sql))
+        try:
+            while True:
+                gone = time.monotonic() - start
+                if gone >= self._options.seconds:
+                    limit = self._options.time_limit
+                    raise DataError(f"the query takes longer than {limit}, the limit; ask for less at a time")
+                if gone >= _SHORT_SECONDS and not self._queue.stays(turn):
+                    return None
+                wait = _LOOK_SECONDS if gone >= _SHORT_SECONDS else _SHORT_SECONDS - gone
+                await asyncio.wait([work], timeout=min(wait, self._options.seconds - gone))
+                if work.done():
+                    return work.result()
+        except Gone:
+            how = await self._ended(process)
+            raise DataError(f"the process of the query {how}; another is started, ask for less") from None
+        finally:
+            work.cancel()
+            if process.asked:
+                # Others have the process once it has stopped.
+                await process.stop()
+            await asyncio.gather(work, return_exceptions=True)
+            self._back(process)
+
+    async def _answered(self, process: QueryProcess, client: int, sql: str) -> bytes:
+        start = time.monotonic()
+        try:
+            planned = await process.plan(sql, self._engine.program)
+        except Gone:
+            if process.served:
+                raise _Again from None
+            raise
+        before = self._copying.spent
+        if planned.reads and not self._copying.admits(client):
+            raise _NotAdmitted
+        try:
+            taken = await snapshot_between(self._engine, planned.reads, self._copying.pace(client))
+        finally:
+            self._queue.charge(client, _COPYING_COST * (self._copying.spent - before))
+        answered = await process.answer(taken, int(self._options.memory_bytes * _ROWS_SHARE))
+        own = {"version": wire_version(taken.version), "seconds": round(time.monotonic() - start, 6)}
+        return answered.body + b"," + body_of(own)
+
+    async def _process(self) -> QueryProcess:
+        while self._idle:
+            process = self._idle.pop()
+            if process.alive:
+                return process
+            self._end(process)
+        process = QueryProcess(self._options)
+        self._all.add(process)
+        try:
+            await process.ready()
+        except Gone:
+            how = await self._ended(process)
+            raise DataError(f"the process that runs queries {how}; is queries.memory enough?") from None
+        except BaseException:
+            self._end(process)
+            raise
+        return process
+
+    def _back(self, process: QueryProcess) -> None:
+        if process in self._all and not process.over:
+            self._idle.append(process)
+        else:
+            self._end(process)
+
+    def _end(self, process: QueryProcess) -> None:
+        if process in self._all:
+            ending = asyncio.ensure_future(self._ended(process))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+    async def _ended(self, process: QueryProcess) -> str:
+        self._all.discard(process)
+        process.end()
+        return await asyncio.to_thread(process.wait)

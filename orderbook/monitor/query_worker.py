@@ -1,0 +1,302 @@
+"""The process that plans and runs ad-hoc SQL of clients: `python -m orderbook.monitor.query_worker`.
+
+The run hands it a program's columns, the query, and the rows that it reads, in files without a name; it
+answers with MessagePack. It has so much memory, can be killed at any time, and knows what it is given.
+"""
+
+import ctypes
+import gc
+import json
+import mmap
+import os
+import pickle
+import queue
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from struct import Struct
+from typing import IO, Any
+
+import msgspec
+import polars as pl
+import pyarrow as pa
+
+from engine.clients import duckdb_run
+from engine.clients.duckdb_run import AnswerLimits, Running, run_within
+from engine.clients.encoded_rows import EncodedRows
+from engine.clients.query_plan import Queryable, QueryPlan, QueryPlanner
+from orderbook.dictionary import Dictionary
+from orderbook.errors import OrderbookError, SqlError
+from orderbook.monitor.letters import body_of
+from orderbook.monitor.values import wire_value
+from orderbook.process_limits import end_with_parent, limit_memory, memory_of
+from orderbook.processors import give_way
+from orderbook.sizes import size_text
+
+# Below the run's priority and that of what serves clients.
+_NICE = 10
+# Of the memory, what DuckDB may take; and what of it a query may leave behind.
+_DUCKDB_SHARE, _LEFT_SHARE = 0.4, 0.25
+_ALIGNMENT = 64
+# Before a message to the process: its kind, the number of the query, the bytes of the pickle in the file.
+HEADER = Struct("=qqq")
+ASK, ROWS, STOP = 0, 1, 2
+LENGTH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A query, with the program where that is another than the last one's."""
+
+    sql: str
+    program: Queryable | None
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the query reads: rows, and the strings that the process has not had, by their codes."""
+
+    rows: EncodedRows
+    strings: Sequence[str]
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """The process can be asked."""
+
+
+class Planned(msgspec.Struct, frozen=True, tag=True):
+    """The views and relations that a query reads."""
+
+    number: int
+    reads: tuple[str, ...]
+
+
+class Answered(msgspec.Struct, frozen=True, tag=True):
+    """An answer as `body_of` gives it, without version and time.
+
+    strings: of the dictionary, that the process has. last: it has taken so much memory that it is to end.
+    """
+
+    number: int
+    body: bytes
+    strings: int
+    last: bool
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """A query that is wrong or too large. strings, last: as `Answered` has them."""
+
+    number: int
+    error: str
+    strings: int
+    last: bool
+
+
+Reply = Ready | Planned | Answered | Failed
+read_reply = msgspec.msgpack.Decoder(Reply).decode
+_pack = msgspec.msgpack.Encoder().encode
+
+
+def packed_file(message: Question | Given) -> tuple[IO[bytes], int]:
+    """A file without a name that has a message, and the bytes of its head; in any thread.
+
+    Arrays are written from where they lie, without the interpreter.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    body = pickle.dumps(message, 5, buffer_callback=buffers.append)
+    views = [buffer.raw() for buffer in buffers]
+    head = pickle.dumps((body, [view.nbytes for view in views]))
+    file = _nameless()
+    file.write(head)
+    for view in views:
+        file.seek(-file.tell() % _ALIGNMENT, os.SEEK_CUR)
+        file.write(view)
+    file.flush()
+    return file, len(head)
+
+
+def _nameless() -> IO[bytes]:
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("query"), "wb", 0)
+    return tempfile.TemporaryFile(buffering=0)
+
+
+def _unpacked(file: int, size: int) -> Any:
+    with mmap.mmap(file, 0, access=mmap.ACCESS_READ) as whole:
+        body, sizes = pickle.loads(whole[:size])
+    if not sizes:
+        return pickle.loads(body)
+    shared, at, views = memoryview(mmap.mmap(file, 0, access=mmap.ACCESS_READ)), size, []
+    for nbytes in sizes:
+        at += -at % _ALIGNMENT
+        views.append(shared[at : at + nbytes])
+        at += nbytes
+    return pickle.loads(body, buffers=views)
+
+
+class Worker:
+    """Answers one query after the other. `line`: the stream to the run."""
+
+    def __init__(self, line: socket.socket, limits: AnswerLimits, memory: int, seconds: int) -> None:
+        self._line, self._limits, self._memory, self._seconds = line, limits, memory, seconds
+        self._inbox: queue.Queue[tuple[int, int, Any]] = queue.Queue()
+        self._words = Dictionary()
+        self._planner: QueryPlanner | None = None
+        self._plan: QueryPlan | None = None
+        self._running, self._at = Running(), -1
+        self._left = memory
+
+    def serve(self) -> None:
+        """Until the run closes the line."""
+        self._warm_up()
+        self._left = limit_memory(self._memory)
+        self._began = memory_of(os.getpid())
+        threading.Thread(target=self._hear, daemon=True).start()
+        self._tell(Ready())
+        while True:
+            signal.alarm(0)
+            kind, number, message = self._inbox.get()
+            # Where nobody is left to end this process, whatever it hangs in.
+            signal.alarm(self._seconds)
+            try:
+                if kind == ASK:
+                    self._ask(number, message)
+                else:
+                    self._answer(number, message)
+            except OrderbookError as error:
+                self._fail(number, str(error))
+            except (MemoryError, RecursionError) as error:
+                self._fail(number, self._too_much(error))
+            except Exception as error:
+                self._fail(number, f"{type(error).__name__}: {error}")
+            del message
+
+    def _warm_up(self) -> None:
+        planner = QueryPlanner(Queryable((), (), {}, {}))
+        plan = planner.plan("SELECT a FROM (VALUES (1)) t(a) WHERE a > 0")
+        table = pa.table({"a": pa.array([1])})
+        run_within("SELECT a FROM t", {"t": table}, {}, plan.columns, Running(), self._limits)
+
+    def _ask(self, number: int, question: Question) -> None:
+        if question.program is not None:
+            self._planner = QueryPlanner(question.program)
+        assert self._planner is not None
+        self._plan = self._planner.plan(question.sql)
+        self._tell(Planned(number, self._plan.reads))
+
+    def _answer(self, number: int, given: Given) -> None:
+        plan, running = self._plan, self._running
+        assert plan is not None
+        for string in given.strings:
+            self._words.encode(string)
+        tables = given.rows.tables(self._words)
+        del given
+        frame, count = run_within(plan.sql, tables, plan.parameters, plan.columns, running, self._limits)
+        del tables
+        body = body_of(table_message(frame, count))
+        if len(body) > self._limits.nbytes:
+            most = size_text(self._limits.nbytes)
+            raise SqlError(f"the answer has more than {most}, the limit; ask for fewer rows or columns")
+        del frame
+        self._tell(Answered(number, body, len(self._words), self._worn()))
+
+    def _fail(self, number: int, error: str) -> None:
+        self._tell(Failed(number, error, len(self._words), self._worn()))
+
+    def _too_much(self, error: Exception) -> str:
+        if isinstance(error, RecursionError):
+            return "the query is nested too deeply; split it with WITH"
+        return str(duckdb_run.duckdb_error(error, ""))
+
+    def _worn(self) -> bool:
+        """Whether a query has left so much behind that another process does better."""
+        self._plan = None
+        gc.collect()
+        pa.default_memory_pool().release_unused()
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
+        return memory_of(os.getpid()) - self._began > _LEFT_SHARE * self._left
+
+    def _tell(self, reply: Reply) -> None:
+        data = _pack(reply)
+        self._line.sendall(len(data).to_bytes(LENGTH, "big") + data)
+
+    def _hear(self) -> None:
+        while True:
+            try:
+                head, files, _, _ = socket.recv_fds(self._line, HEADER.size, 1)
+                while head and len(head) < HEADER.size:
+                    head += self._line.recv(HEADER.size - len(head)) or os._exit(0)
+            except OSError:
+                head = b""
+            if not head:
+                os._exit(0)
+            kind, number, size = HEADER.unpack(head)
+            if kind == STOP:
+                if number == self._at:
+                    self._running.stop()
+                continue
+            if kind == ASK:
+                self._running, self._at = Running(), number
+            try:
+                self._inbox.put((kind, number, _unpacked(files[0], size)))
+            except MemoryError as error:
+                self._fail(number, self._too_much(error))
+            finally:
+                os.close(files[0])
+
+
+def table_message(frame: pl.DataFrame, count: int) -> dict[str, Any]:
+    """The rows of an answer as clients get them, of `count` that there are."""
+    return {
+        "type": "table",
+        "columns": [(name, _type_name(kind)) for name, kind in frame.schema.items()],
+        "rows": _rows(frame),
+        "count": count,
+        "truncated": count > len(frame),
+    }
+
+
+def _type_name(kind: pl.DataType) -> str:
+    if kind.is_decimal():
+        return "decimal"
+    if kind.is_integer():
+        return "integer"
+    if kind.is_float():
+        return "double"
+    if kind == pl.Boolean:
+        return "boolean"
+    return "timestamp" if isinstance(kind, pl.Datetime) else "text"
+
+
+def _rows(frame: pl.DataFrame) -> list[list[Any]]:
+    """Rows as messages have them; times as text of ns."""
+    names = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Datetime)]
+    times = [pl.col(name).dt.epoch("ns").cast(pl.String) for name in names]
+    plain = frame.with_columns(times) if times else frame
+    return [[wire_value(_plain(value)) for value in row] for row in plain.rows()]
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON has, or a decimal."""
+    return value if value is None or isinstance(value, bool | int | float | str | Decimal) else str(value)
+
+
+def main(line: int, told: str) -> None:
+    """Serve until the run ends."""
+    give_way(_NICE)
+    end_with_parent()
+    limits = json.loads(told)
+    memory, seconds = limits.pop("memory"), limits.pop("seconds")
+    duckdb_run.limit_memory(int(memory * _DUCKDB_SHARE))
+    Worker(socket.socket(fileno=line), AnswerLimits(**limits), memory, seconds).serve()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])
