@@ -1,12 +1,13 @@
 """Raw Binance captures, spot and USD-M futures: one `<local ns> <json>` a line, as hftbacktest records them.
 
 A line holds a combined-stream message (depth diffs, trades, bookTicker) or, once or more, a REST depth
-snapshot. A capture is of one symbol, since a snapshot does not name its own.
+snapshot. A capture is of one symbol, since a snapshot does not name its own. It may be in several files: the
+collector begins a new one each day, and does not ask for another snapshot.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -15,9 +16,10 @@ import numpy as np
 
 from feeds import binance_messages as wire
 from feeds.byte_stream import Lines, shown
-from feeds.decimal_text import decimal_places
+from feeds.decimal_text import decimal_places, scaled
 from feeds.exchange import ExchangeOptions
 from feeds.exchanges.registry import exchange
+from feeds.line_order import LineProblems, OrderedLines
 from feeds.message_writer import DEFAULT_BATCH_SIZE
 from feeds.places import Place
 from feeds.session import Session
@@ -43,6 +45,10 @@ _SNAPSHOT, _SNAPSHOT_HEAD = b'"lastUpdateId"', 40
 _LINES_AT_ONCE = 64
 
 
+class NoDepthError(SourceError):
+    """A file does not tell its market: it may still be a part of a capture."""
+
+
 class BookTicker(NamedTuple):
     """The exchange's own best bid and ask as of an update id; in the instrument's units."""
 
@@ -56,26 +62,32 @@ class BookTicker(NamedTuple):
 class BinanceCaptureSource:
     """A capture's depth diffs as L2 events and its trades as TRADE events, by the decoder of the live feed.
 
+    path: a file, or those of one capture in any order, which are one stream (`OrderedLines`): the book goes
+        on from one file to the next, and update ids show where a file between them is missing.
+
     Frames and snapshots go to one session in the order recorded. The book is VALID once a snapshot and the
     diffs held until then are applied (these with the snapshot's receive time, the moment they reach the
-    book). A gap in the update ids clears the book, which is SYNCING until the next snapshot, and is counted.
+    book). A gap in the update ids clears the book, which is SYNCING until the next snapshot, and is counted;
+    so is a capture without any snapshot, whose book is SYNCING all along ("no snapshot").
     `exchange_time` is the event time of depth and the trade time of trades; the local clock may run behind.
 
     A capture does not state tick and lot: they are the known ones of `INCREMENTS`, else the coarsest decimal
     steps of the first 2,000 lines. Prices and volumes off them are counted and kept: both are held to the
     eighth decimal place, the last that Binance has.
 
-    Raises SourceError when the file is missing or holds no depth diff, and when it is truncated, after
-    everything before the cut.
+    Raises SourceError when a file is missing, when none holds a depth diff (NoDepthError), when files are of
+    different markets, and when one is truncated, after everything before the cut and all other files.
     """
 
-    def __init__(self, path: Place, batch_size: int = DEFAULT_BATCH_SIZE):
-        self.name = f"binance:{path}"
+    def __init__(self, path: Place | Sequence[Place], batch_size: int = DEFAULT_BATCH_SIZE):
+        paths = list(path) if isinstance(path, Sequence) else [path]
+        self._lines = OrderedLines(paths, _time)
+        named = [str(lines.path) for lines in self._lines.files]
+        self.name = f"binance:{named[0]}" + (f" and {len(named) - 1} more" if named[1:] else "")
         self.counts: Counter[str] = Counter()
         self._batch_size = batch_size
-        self._lines = Lines(path)
         self.problems = Problems()
-        self._instrument = _scan_head(path)
+        self._instrument = _scan_heads([lines.path for lines in self._lines.files])
         self.instruments = Instruments([self._instrument])
         self._now = 0
 
@@ -90,7 +102,7 @@ class BinanceCaptureSource:
         self._now = 0
         kind = exchange(self._instrument.venue)
         session = Session(kind, self.instruments, [0], ExchangeOptions(), lambda: self._now / 1e9, seed=0)
-        session.statistics.problems = _LineProblems(self._lines, self.problems)
+        session.statistics.problems = LineProblems(self._lines, self.problems)
         for number, line in enumerate(self._lines):
             if line:
                 self._take(session, line)
@@ -98,12 +110,15 @@ class BinanceCaptureSource:
                 yield self._counted(session.take())
         if session.waiting_events:
             yield self._counted(session.take())
+        if not self.counts["snapshots applied"]:
+            detail = "its book was never valid: name the files before it, too, in which there is one"
+            self.problems.add("no snapshot", self.name, detail)
         self._lines.raise_if_cut()
 
     def book_tickers(self) -> Iterator[BookTicker]:
-        """Read the file once more for its bookTicker messages; malformed ones are left out."""
+        """Read the files once more for their bookTicker messages; malformed ones are left out."""
         instrument = self._instrument
-        for line in Lines(self._lines.path):
+        for line in self._lines:
             try:
                 frame = wire.decode_frame(_split(line)[1])
                 if not frame.stream.endswith("@bookTicker"):
@@ -144,22 +159,6 @@ class BinanceCaptureSource:
         return events
 
 
-class _LineProblems(Problems):
-    """Hands problems on by their lines; JSON that ends before its time may be where the file was cut."""
-
-    def __init__(self, lines: Lines, problems: Problems) -> None:
-        super().__init__()
-        self._lines, self._problems = lines, problems
-
-    def add(self, kind: str, where: str, detail: str) -> None:
-        """Count one problem of `kind` in the line last read."""
-        detail = f"{where}: {detail}"
-        if kind == "malformed JSON":
-            self._lines.malformed(self._problems, kind, detail)
-        else:
-            self._problems.add(kind, f"{self._lines.path.name}:{self._lines.number}", detail)
-
-
 @dataclass(slots=True)
 class _Head:
     """What the first lines of a capture tell."""
@@ -187,6 +186,26 @@ class _Head:
             self.volume_places = max(self.volume_places, decimal_places(volume))
 
 
+def _scan_heads(paths: Sequence[Place]) -> Instrument:
+    """The instrument of the files of a capture; its tick and lot are the finest of them."""
+    found: dict[Place, Instrument] = {}
+    for path in paths:
+        try:
+            found[path] = _scan_head(path)
+        except NoDepthError:
+            if len(paths) == 1:
+                raise
+    if not found:
+        raise NoDepthError(f"{paths[0]} and {len(paths) - 1} more: no Binance depth diff in any of them")
+    (first, one), *others = found.items()
+    for path, other in others:
+        if (other.venue, other.native_symbol) != (one.venue, one.native_symbol):
+            raise SourceError(f"{first} is of {one} and {path} of {other}; name them as sources of their own")
+    return replace(
+        one, tick=min(i.tick for i in found.values()), lot=min(i.lot for i in found.values())
+    )
+
+
 def _scan_head(path: Place) -> Instrument:
     head = _Head()
     for number, line in enumerate(Lines(path)):
@@ -197,7 +216,7 @@ def _scan_head(path: Place) -> Instrument:
         except _MALFORMED:
             continue
     if not head.venue:
-        raise SourceError(
+        raise NoDepthError(
             f"{path}: no Binance depth diff in the first {HEAD_LINES} lines; "
             "a capture has lines `<local ns> <json>` with a depth stream"
         )
@@ -210,6 +229,21 @@ def _split(line: bytes) -> tuple[int, bytes]:
     """Local time (ns) and message of a line. Raises ValueError."""
     time, _, message = line.partition(b" ")
     # More digits are past int64, and past the year 2262.
-    if not time.isdigit() or len(time) > 19 or int(time) > INT64_MAX:
-        raise ValueError("no local time in ns")
-    return int(time), message
+    if time.isdigit() and len(time) <= 19 and (number := int(time)) <= INT64_MAX:
+        return number, message
+    time, _, message = line.strip().partition(b" ")
+    try:
+        number, _ = scaled(time.decode("ascii"))
+    except ValueError:
+        raise ValueError("no local time in ns") from None
+    if not 0 < number <= INT64_MAX:
+        raise ValueError("the local time is out of range")
+    return number, message
+
+
+def _time(line: bytes) -> int | None:
+    """The local time of a line, None where it cannot be read."""
+    try:
+        return _split(line)[0]
+    except ValueError:
+        return None

@@ -1,8 +1,9 @@
-"""Plain, gzip and zstd files, streamed as blocks or lines, with an honest end: whole, or cut and where."""
+"""Plain, gzip, zstd and zip files, as blocks or lines, with an honest end: whole, or cut and where."""
 
 import zlib
 from collections.abc import Iterator
-from typing import BinaryIO, Protocol
+from typing import IO, BinaryIO, Protocol
+from zipfile import BadZipFile, ZipFile
 
 import zstandard
 
@@ -16,6 +17,10 @@ MAXIMUM_LINE_BYTES = 1 << 26
 SHOWN_BYTES = 80
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
+_ZIP = b"PK\x03\x04"
+_PARQUET = b"PAR1"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class _Decoder(Protocol):
@@ -33,10 +38,11 @@ class _Decoder(Protocol):
 class Blocks:
     """The bytes of a file in blocks of no fixed size, decompressed; every iteration starts at the beginning.
 
-    gzip and zstd are recognised by content; `size` is in bytes as they are in the file. After the last
-    block `cut` says why a compressed file ended early, None where it is whole.
+    gzip, zstd and zip (of one file) are recognised by content; `size` is in bytes as they are in the file.
+    After the last block `cut` says why a compressed file ended early, None where it is whole. A byte order
+    mark of UTF-8 is left out.
 
-    Raises SourceError when the file cannot be opened.
+    Raises SourceError when the file cannot be opened, or what it holds is compressed twice; iterating, too.
     """
 
     def __init__(self, path: Place):
@@ -56,14 +62,59 @@ class Blocks:
 
     def __iter__(self) -> Iterator[bytes]:
         self.cut, self._bytes_read = None, 0
+        first = True
         with self.path.open("rb") as file:
+            for block in self._unpacked(file):
+                if first and block:
+                    first = False
+                    block = block.removeprefix(_BYTE_ORDER_MARK)
+                yield block
+
+    def _unpacked(self, file: BinaryIO) -> Iterator[bytes]:
+        first = self._read(file)
+        if first.startswith((_GZIP, _ZSTD, _ZIP)):
+            inner = self._unzipped(file) if first.startswith(_ZIP) else self._decompressed(first, file)
+            begun = False
+            for block in inner:
+                if block and not begun:
+                    begun = True
+                    self._check_inner(block)
+                yield block
+            return
+        while first:
+            yield first
             first = self._read(file)
-            if first.startswith((_GZIP, _ZSTD)):
-                yield from self._decompressed(first, file)
-                return
-            while first:
-                yield first
-                first = self._read(file)
+
+    def _check_inner(self, start: bytes) -> None:
+        if start.startswith((_GZIP, _ZSTD, _ZIP)):
+            raise SourceError(f"{self.path}: compressed twice; unpack it once")
+        if start.startswith(_PARQUET):
+            raise SourceError(
+                f"{self.path}: a Parquet file compressed as a whole; unpack it (Parquet compresses inside)"
+            )
+
+    def _unzipped(self, file: BinaryIO) -> Iterator[bytes]:
+        """The one file in a zip archive."""
+        try:
+            with ZipFile(file) as archive:
+                names = [one for one in archive.infolist() if not one.is_dir()]
+                if len(names) != 1:
+                    listed = ", ".join(one.filename for one in names[:5]) or "none"
+                    raise SourceError(f"{self.path}: a zip of {len(names)} files ({listed}); unpack it")
+                with archive.open(names[0]) as inner:
+                    yield from self._member(inner, names[0].file_size)
+        except (BadZipFile, NotImplementedError, RuntimeError) as error:
+            self.cut = f"a damaged zip archive, or one of an unknown kind ({error})"
+
+    def _member(self, inner: IO[bytes], size: int) -> Iterator[bytes]:
+        try:
+            while block := inner.read(CHUNK_BYTES):
+                self._bytes_read = min(self.size, self._bytes_read + CHUNK_BYTES * self.size // max(size, 1))
+                yield block
+        except (BadZipFile, zlib.error, EOFError) as error:
+            self.cut = f"corrupt compressed data ({error})"
+        else:
+            self._bytes_read = self.size
 
     def _read(self, file: BinaryIO) -> bytes:
         data = file.read(CHUNK_BYTES)
@@ -119,6 +170,8 @@ class Lines:
         self.number, self.cut, self._unterminated = 0, None, False
         rest = b""
         for block in self._blocks:
+            if not self.number and not rest:
+                refuse_utf16(self.path, block)
             lines = (rest + block).split(b"\n")
             rest = lines.pop()
             for line in lines:
@@ -151,6 +204,12 @@ class Lines:
 
 def _decoder(zipped: bool) -> _Decoder:
     return zlib.decompressobj(wbits=31) if zipped else zstandard.ZstdDecompressor().decompressobj()
+
+
+def refuse_utf16(path: Place, start: bytes) -> None:
+    """Raise SourceError where a file that starts so is text of UTF-16."""
+    if start.startswith(_UTF16):
+        raise SourceError(f"{path}: text in UTF-16; convert it: iconv -f UTF-16 -t UTF-8")
 
 
 def shown(line: bytes) -> str:

@@ -21,9 +21,9 @@ _COUNTED = ("frames", "gaps", "resyncs")
 class CaptureSource:
     """The events of a recorded session, whole messages, with the receive times of the recording.
 
-    path: a recording of ours (its file, its folder, or a glob of its files), or of cryptofeed; for the latter
-        `kind` is the exchange's name in the registry and `products` its names for what to replay, where the
-        recording's own head does not tell.
+    path: a recording of ours (its file, its folder, a glob of its files, or several of these), or of
+        cryptofeed, of version 3 (JSON lines) or before (text); for the latter `kind` is the exchange's name
+        in the registry and `products` its names for what to replay, where the recording does not tell.
 
     Nothing is waited for: snapshots are those of the recording. A file of ours that goes on from one that is
     missing has books that are SYNCING until the exchange sends a snapshot. Raises SourceError where the head
@@ -32,18 +32,24 @@ class CaptureSource:
 
     def __init__(
         self,
-        path: Place,
+        path: Place | Sequence[Place],
         kind: str | None = None,
         products: Sequence[str] = (),
         batch_size: int = DEFAULT_BATCH_SIZE,
     ) -> None:
-        self.name = f"capture:{path}"
+        paths = list(path) if isinstance(path, Sequence) else [path]
+        self.name = f"capture:{paths[0]}" + (f" and {len(paths) - 1} more" if paths[1:] else "")
         self.counts: Counter[str] = Counter()
-        self._head = read_head(path, kind, products)
+        self._head = read_head(paths, kind, products)
         self._sessions = CaptureSessions(self._head)
         self.instruments = self._sessions.instruments
         self._lines = RecordedLines(self._head)
         self._batch_size = batch_size
+
+    @property
+    def feeds(self) -> frozenset[str]:
+        """Keys that it has in common with other recordings of the same feed."""
+        return self._head.feeds
 
     @property
     def progress(self) -> float:
@@ -74,10 +80,11 @@ class CaptureSource:
         self._lines.raise_if_cut()
 
 
-def open_capture(text: str) -> CaptureSource:
-    """A recording written as PATH?exchange=NAME&products=A,B."""
-    path, options = split_options(text, OPTIONS)
-    return CaptureSource(place(path), options.get("exchange"), products_of(options))
+def open_captures(*texts: str) -> CaptureSource:
+    """Recordings of one feed, each written as PATH?exchange=NAME&products=A,B; the first's options count."""
+    split = [split_options(text, OPTIONS) for text in texts]
+    options = split[0][1]
+    return CaptureSource([place(path) for path, _ in split], options.get("exchange"), products_of(options))
 
 
 def products_of(options: dict[str, str]) -> tuple[str, ...]:

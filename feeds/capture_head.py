@@ -7,12 +7,14 @@ from typing import Any
 
 import msgspec
 
-from feeds.byte_stream import Lines
+from feeds import cryptofeed_text
+from feeds.byte_stream import Lines, first_line
 from feeds.exchanges.registry import EXCHANGES, exchange
 from feeds.places import Place, files_at
 from feeds.raw_log import Line
 from orderbook.errors import SourceError
 from orderbook.instruments import Instrument
+from orderbook.problems import Problems
 
 _decode = msgspec.json.Decoder(Line).decode
 _ENDINGS = ("*.jsonl.zst", "*.jsonl.gz", "*.jsonl")
@@ -22,7 +24,8 @@ _ENDINGS = ("*.jsonl.zst", "*.jsonl.gz", "*.jsonl")
 class CaptureHead:
     """`files` are in the order of time, and `kind` names the exchange.
 
-    `connections` are those of a foreign recording, whose `answers` are read beforehand; empty for ours.
+    `connections` are those of a foreign recording, whose `answers` are read beforehand; empty for ours. One
+    of `text` is cryptofeed's before version 3. `feeds` are keys that all recordings of one feed share.
     """
 
     files: tuple[Place, ...]
@@ -30,18 +33,28 @@ class CaptureHead:
     instruments: tuple[Instrument, ...]
     connections: tuple[str, ...] = ()
     answers: tuple[Line, ...] = ()
+    text: bool = False
+    feeds: frozenset[str] = frozenset()
 
 
-def read_head(path: Place, kind: str | None, products: Sequence[str]) -> CaptureHead:
-    """Read what a recording is of: a file, a folder of files, or a glob.
+def read_head(path: Place | Sequence[Place], kind: str | None, products: Sequence[str]) -> CaptureHead:
+    """Read what a recording is of: a file, a folder of files, or a glob; or several of these.
 
     Raises SourceError where it does not tell, is not known, or where its files do not belong together.
     """
-    files = _files(path)
+    paths = list(path) if isinstance(path, Sequence) else [path]
+    files = list(dict.fromkeys(file for one in paths for file in _files(one)))
+    texts = [file for file in files if _is_text(file)]
+    if texts:
+        files = [file for file in files if file in texts or not cryptofeed_text.is_recording(file)]
+        if len(texts) < len(files):
+            other = next(file for file in files if file not in texts)
+            raise SourceError(f"{texts[0]} and {other} are recordings of different programs; name them apart")
+        return _texts(texts, kind, products)
     firsts = [_first(file) for file in files]
     if len(files) == 1 and firsts[0].t == "header":
         lines = [line for line in _lines(files[0]) if line.t not in ("header", "recv")]
-        return _foreign(files[0], firsts[0], lines, kind, products)
+        return _foreign(files, firsts[0].exchange, lines, kind, products)
     for file, first in zip(files, firsts, strict=True):
         if first.t == "header":
             raise SourceError(f"{file}: a recording of another program is read alone; name this file")
@@ -50,16 +63,35 @@ def read_head(path: Place, kind: str | None, products: Sequence[str]) -> Capture
                 f"{files[0]} and {file} are recordings of different feeds; name them as sources of their own"
             )
     places = {file: (first.run, first.part) for file, first in zip(files, firsts, strict=True)}
-    return _own(sorted(files, key=lambda file: (places[file], file)))
+    return _own(sorted(files, key=lambda file: (places[file], file)), firsts[0].conn)
 
 
 def _files(path: Place) -> list[Place]:
     files = files_at(path, _ENDINGS)
+    if not files:
+        files = [file for file in files_at(path, ["*"]) if cryptofeed_text.is_recording(file)]
     if files != [path]:
         files = [file for file in files if not file.name.endswith((".parquet", ".partial"))]
     if not files:
         raise SourceError(f"{path}: no recordings there ({', '.join(_ENDINGS)}); check the path")
     return files
+
+
+def _is_text(path: Place) -> bool:
+    return cryptofeed_text.begins_as_recording(first_line(path))
+
+
+def _texts(files: Sequence[Place], kind: str | None, products: Sequence[str]) -> CaptureHead:
+    """The head of a recording of text."""
+    names = dict.fromkeys(map(cryptofeed_text.exchange_of, files))
+    if len(names) > 1:
+        listed = ", ".join(f"{files[0].parent}/{name}.*" for name in names)
+        raise SourceError(f"{files[0].parent}: recordings of {len(names)} exchanges; name one: {listed}")
+    (name,) = names
+    files = cryptofeed_text.with_answers(files)
+    lines = (line for file in files for line in cryptofeed_text.read_lines(Lines(file), Problems()))
+    asked = [line for line in lines if line.t != "recv"]
+    return _foreign(files, name, asked, kind, products, text=True)
 
 
 def _first(path: Place) -> Line:
@@ -79,7 +111,7 @@ def _lines(path: Place) -> Iterator[Line]:
             continue
 
 
-def _own(files: Sequence[Place]) -> CaptureHead:
+def _own(files: Sequence[Place], conn: str) -> CaptureHead:
     instruments: dict[Instrument, None] = {}
     kind = ""
     for file in files:
@@ -88,14 +120,22 @@ def _own(files: Sequence[Place]) -> CaptureHead:
             if kind not in EXCHANGES:
                 raise SourceError(f"{file}: a recording of {kind!r}, which is no exchange that is known")
             instruments |= dict.fromkeys(one.instrument for one in line.instruments)
-    return CaptureHead(tuple(files), kind, tuple(instruments))
+    feeds = frozenset(f"{kind} {conn} {one}" for one in instruments)
+    return CaptureHead(tuple(files), kind, tuple(instruments), feeds=feeds)
 
 
 def _foreign(
-    path: Place, header: Line, lines: list[Line], kind: str | None, products: Sequence[str]
+    files: Sequence[Place],
+    name: str,
+    lines: list[Line],
+    kind: str | None,
+    products: Sequence[str],
+    *,
+    text: bool = False,
 ) -> CaptureHead:
+    path = files[0]
     addresses = [line.addr for line in lines if line.t == "connect"]
-    kind = kind or _kind(path, header.exchange.lower(), addresses)
+    kind = kind or _kind(path, name.lower(), addresses)
     if kind not in EXCHANGES:
         raise SourceError(f"{path}: no exchange is called {kind!r}; known: {', '.join(EXCHANGES)}")
     answers = tuple(line for line in lines if line.t == "http")
@@ -111,7 +151,8 @@ def _foreign(
     if not instruments:
         raise SourceError(f"{path}: no product of {kind} is subscribed to in it; name them: ?products=A,B")
     connections = tuple(dict.fromkeys(line.conn for line in lines if line.t == "connect"))
-    return CaptureHead((path,), kind, tuple(dict.fromkeys(instruments)), connections, answers)
+    found = tuple(dict.fromkeys(instruments))
+    return CaptureHead(tuple(files), kind, found, connections, answers, text, frozenset(map(str, files)))
 
 
 def _kind(path: Place, venue: str, addresses: Sequence[str]) -> str:
@@ -123,7 +164,8 @@ def _kind(path: Place, venue: str, addresses: Sequence[str]) -> str:
     if venue in own:
         return venue
     raise SourceError(
-        f"{path}: a recording of {venue!r}, which is no exchange that is known; name one: ?exchange=NAME"
+        f"{path}: a recording of {venue!r}, which is no exchange that is known; name one: ?exchange=NAME, of "
+        + ", ".join(EXCHANGES)
     )
 
 

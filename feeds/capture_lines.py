@@ -5,6 +5,7 @@ from heapq import merge
 
 import msgspec
 
+from feeds import cryptofeed_text
 from feeds.byte_stream import Lines, shown
 from feeds.capture_head import CaptureHead
 from feeds.raw_log import Line
@@ -47,11 +48,21 @@ class RecordedLines:
             for lines in self._files:
                 yield from self._read(lines)
             return
+        if head.text:
+            yield from merge(sorted(head.answers, key=_time), *map(self._text, head.connections), key=_time)
+            return
         # A foreign recording may hold one connection after another, and answers first.
         first, path = self._files[0], head.files[0]
         parts = [first, *(Lines(path) for _ in head.connections[1:])]
         streams = (self._of(name, lines) for name, lines in zip(head.connections, parts, strict=True))
         yield from merge(sorted(head.answers, key=_time), *streams, key=_time)
+
+    def _text(self, connection: str) -> Iterator[Line]:
+        """What was sent and received on a connection, part after part."""
+        for lines in self._files:
+            if cryptofeed_text.connection_of(lines.path) == connection:
+                found = cryptofeed_text.read_lines(lines, self.problems)
+                yield from (line for line in found if line.t != "http")
 
     def _of(self, connection: str, lines: Lines) -> Iterator[Line]:
         return (line for line in self._read(lines) if line.t != "http" and line.conn == connection)

@@ -1,7 +1,7 @@
 """Databento's DBN: orders, levels, trades and status of its datasets, from files of versions 1 to 3."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -13,14 +13,17 @@ from feeds.databento_file import (
     FINEST_TICK,
     UNDEFINED_TIME,
     Definition,
+    Mapping,
     RecordFile,
     definitions_of,
     mappings_of,
 )
 from feeds.event_writer import EventWriter
 from feeds.message_writer import DEFAULT_BATCH_SIZE
-from feeds.places import Place, files_at
+from feeds.places import Place, files_at, place
+from feeds.source_options import split_options
 from orderbook.errors import DataError, SourceError
+from orderbook.events import StateReason
 from orderbook.instruments import FINEST, Instrument, Instruments
 from orderbook.problems import Problems
 
@@ -51,67 +54,100 @@ class DatabentoSource:
 
     Records up to one with F_LAST are one message. A book of orders is SYNCING until it is cleared, as it is
     where a snapshot or session starts; one of levels has the levels told and no others. A book is STALE
-    where Databento doubts it, where one of its records cannot be used (a price with a ninth decimal place; one
-    between ticks is counted and kept), and while
-    its instrument does not trade. Trades and fills leave books alone, as cancels follow them. In files
+    where Databento doubts it, where one of its records cannot be used (a price with a ninth decimal place;
+    one between ticks is counted and kept), and while its instrument does not trade. Trades and fills leave
+    books alone, as cancels follow them. In files
     of trades or status alone nothing is known against the (empty) books, and they are VALID.
 
-    Raises SourceError when the file is missing or is no DBN; when it is truncated or corrupt, after
-    everything before that.
+    path: a file, or several of one schema, which are read one after the other by their metadata's start:
+        books go on, unless the time between two was not asked for, which is counted ("gap between files")
+        and makes books STALE (GAP) until they begin again.
+
+    Raises SourceError when a file is missing or is no DBN, or when files are of different schemas; when one
+    is truncated or corrupt, after everything before that and the files after it.
     """
 
-    def __init__(self, path: Place, tick: str | None = None, batch_size: int = DEFAULT_BATCH_SIZE):
-        self.name = f"dbn:{path}"
+    def __init__(
+        self, path: Place | Sequence[Place], tick: str | None = None, batch_size: int = DEFAULT_BATCH_SIZE
+    ):
+        paths = list(path) if isinstance(path, Sequence) else [path]
+        self._files = sorted(map(RecordFile, paths), key=lambda file: file.span)
+        first = self._files[0]
+        self.name = f"dbn:{first.path}" + (f" and {len(paths) - 1} more" if paths[1:] else "")
         self.problems = Problems()
         self.counts: Counter[str] = Counter()
-        self._file = RecordFile(path)
         self._batch_size = batch_size
-        mappings = mappings_of(self._file)
-        symbols = sorted({mapping.symbol for mapping in mappings})
+        mappings = [mappings_of(file) for file in self._files]
+        symbols = sorted({mapping.symbol for own in mappings for mapping in own})
         self._unread: list[SourceError] = []
         stated = self._defined(set(symbols))
         defined = [stated.get(symbol, Definition()) for symbol in symbols]
-        wanted = None if tick is None else _tick(path, tick)
+        wanted = None if tick is None else _tick(first.path, tick)
         self._ticks = [wanted or one.tick or FINEST_TICK for one in defined]
-        metadata = self._file.metadata
-        venue = metadata.dataset.partition(".")[0].lower() if metadata is not None else "databento"
-        self._schema = metadata.schema if metadata is not None else None
+        heads = {(file.venue, file.schema) for file in self._files}
+        if len(heads) > 1:
+            raise SourceError(f"{self.name}: files of different datasets or schemas; name them apart")
+        ((venue, self._schema),) = heads
         self.instruments = Instruments(
             Instrument(venue, symbol, symbol, tick / _UNITS, Decimal(1), FINEST, contract=one.contract)
             for symbol, tick, one in zip(symbols, map(Decimal, self._ticks), defined, strict=True)
         )
-        indexes = {symbol: index for index, symbol in enumerate(symbols)}
+        self._indexes = {symbol: index for index, symbol in enumerate(symbols)}
+        self._mappings = mappings
+        self._current = first
         self._intervals: dict[int, list[tuple[int, int, int]]] = {}
-        for mapping in mappings:
-            interval = (mapping.start, mapping.end, indexes[mapping.symbol])
-            self._intervals.setdefault(mapping.instrument_id, []).append(interval)
+
+    @property
+    def feeds(self) -> frozenset[str]:
+        """Keys that files of the same schema and instruments share."""
+        return frozenset(f"{self._schema} {one}" for one in self.instruments)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The time that the files were asked for, ns since 1970 UTC: from, and before."""
+        return self._files[0].span[0], self._files[-1].span[1]
 
     @property
     def progress(self) -> float:
-        """Fraction of the file's bytes read."""
-        return self._file.progress
+        """Fraction of the files' bytes read."""
+        return sum(file.progress for file in self._files) / len(self._files)
 
     def __iter__(self) -> Iterator[np.ndarray]:
         self.problems.clear()
         self.counts.clear()
         for error in self._unread:
-            self.problems.add("unreadable definitions", self._file.path.name, str(error))
+            self.problems.add("unreadable definitions", self._files[0].path.name, str(error))
         writer = EventWriter()
         books = self._books(writer)
-        failure: SourceError | None = None
-        try:
-            for record in self._file:
-                self._apply(record, books)
-                if len(writer) >= self._batch_size:
-                    yield writer.take()
-        except SourceError as error:
-            failure = error
+        failures: list[SourceError] = []
+        for number, (file, mappings) in enumerate(zip(self._files, self._mappings, strict=True)):
+            self._enter(file, mappings)
+            if number and (failures or self._files[number - 1].span[1] < file.span[0]):
+                where = f"{self._files[number - 1].path.name}, {file.path.name}"
+                self.problems.add("gap between files", where, "books are stale until they begin again")
+                for book in books:
+                    book.doubt = StateReason.GAP
+            try:
+                for record in file:
+                    self._apply(record, books)
+                    if len(writer) >= self._batch_size:
+                        yield writer.take()
+            except SourceError as error:
+                failures.append(error)
         for book in books:
             book.finish()
         if len(writer):
             yield writer.take()
-        if failure is not None:
+        for failure in failures:
             raise failure
+
+    def _enter(self, file: RecordFile, mappings: Sequence[Mapping]) -> None:
+        """Records are of this file from now on."""
+        self._current = file
+        self._intervals = {}
+        for mapping in mappings:
+            interval = (mapping.start, mapping.end, self._indexes[mapping.symbol])
+            self._intervals.setdefault(mapping.instrument_id, []).append(interval)
 
     def _books(self, writer: EventWriter) -> list[DatabentoBook]:
         alone = self._schema in _ALONE
@@ -131,7 +167,7 @@ class DatabentoSource:
         intervals = self._intervals.get(instrument_id, ())
         index = next((index for start, end, index in intervals if start <= time < end), None)
         if index is None:
-            self.problems.add("unmapped instrument", f"record {self._file.number}", f"id {instrument_id}")
+            self.problems.add("unmapped instrument", f"record {self._current.number}", f"id {instrument_id}")
             return
         book = books[index]
         if book.instrument_id != instrument_id:
@@ -140,20 +176,24 @@ class DatabentoSource:
 
     def _count(self, record: Any) -> None:
         if isinstance(record, dbn.ErrorMsg):
-            self.problems.add("error record", f"record {self._file.number}", record.err)
+            self.problems.add("error record", f"record {self._current.number}", record.err)
         else:
             self.counts[f"records of {record.rtype}"] += 1
 
     def _defined(self, symbols: set[str]) -> dict[str, Definition]:
-        path = self._file.path
-        paths = files_at(path.parent, ["*definition*.dbn*"])
-        if self._schema_may_define() and path not in paths:
-            paths.append(path)
-        return definitions_of(paths, symbols, self._unread.append)
+        paths: dict[Place, None] = {}
+        for file in self._files:
+            paths |= dict.fromkeys(files_at(file.path.parent, ["*definition*.dbn*"]))
+            if file.schema in (None, dbn.Schema.DEFINITION):
+                paths[file.path] = None
+        return definitions_of(list(paths), symbols, self._unread.append)
 
-    def _schema_may_define(self) -> bool:
-        metadata = self._file.metadata
-        return metadata is None or metadata.schema in (None, dbn.Schema.DEFINITION)
+
+def open_dbn(*texts: str) -> DatabentoSource:
+    """The source of files, with the first's option `tick`."""
+    split = [split_options(text, ("tick",)) for text in texts]
+    paths = list(dict.fromkeys(place(path) for path, _ in split))
+    return DatabentoSource(paths, split[0][1].get("tick"))
 
 
 def _tick(path: Place, text: str) -> int:

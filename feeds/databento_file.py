@@ -47,6 +47,23 @@ class RecordFile:
         """Fraction of the file's bytes read."""
         return self._blocks.progress
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """The time that was asked for, ns since 1970 UTC: from, and before; all time where it is not told."""
+        if self.metadata is None:
+            return _ALL_TIME
+        return self.metadata.start, self.metadata.end or _ALL_TIME[1]
+
+    @property
+    def venue(self) -> str:
+        """The dataset's first part."""
+        return self.metadata.dataset.partition(".")[0].lower() if self.metadata is not None else "databento"
+
+    @property
+    def schema(self) -> dbn.Schema | None:
+        """The kind of all records, None where it is not told."""
+        return self.metadata.schema if self.metadata is not None else None
+
     def __iter__(self) -> Iterator[Any]:
         self.number = 0
         for record in self._decoded():

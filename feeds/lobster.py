@@ -17,11 +17,12 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from feeds.byte_stream import Lines, shown
+from feeds.decimal_text import scaled, whole
 from feeds.lobster_book import Levels, VisibleBook
 from feeds.message_writer import DEFAULT_BATCH_SIZE, MessageWriter
 from feeds.places import Place
 from orderbook.errors import SourceError
-from orderbook.events import Action, BookState, Side
+from orderbook.events import Action, BookState, Flag, Side, StateReason
 from orderbook.instruments import Instrument, Instruments
 from orderbook.problems import Problems
 
@@ -37,6 +38,9 @@ _MESSAGE = re.compile(
     rb"(?P<second>\d{1,6})(?:\.(?P<fraction>\d{1,9}))?,(?P<type>[1-7])"
     rb",(?P<order>-?\d{1,18}),(?P<size>\d{1,18}),(?P<price>-?\d{1,18}),(?P<direction>-?1)"
 )
+_FIELDS = ("time", "type", "order id", "size", "price", "direction")
+# Seconds after midnight that fit six digits, as ns.
+_LATEST = 10**15
 _ADD, _CANCEL, _DELETE, _EXECUTE, _HIDDEN, _CROSS = range(1, 7)
 _TRADES = (_EXECUTE, _HIDDEN, _CROSS)
 _TAKING = {_CANCEL: Action.REDUCE, _DELETE: Action.DELETE, _EXECUTE: Action.EXECUTE}
@@ -51,9 +55,15 @@ class LobsterSource:
     `VisibleBook`. Without it the messages stand alone: the book lacks what rested at the start, and
     cancels of unknown orders are left for the book to count.
 
-    `sequence` is the message's row, from 1; both times are the exchange's. A visible execution is an
-    EXECUTE and a TRADE, a hidden one and a cross are trades only. A halt makes the book STALE until
-    trading resumes. Each message is one unit.
+    `sequence` is the message's row, from 1; both times are the exchange's, rounded to ns where they are
+    written more finely ("times rounded" of `counts`). A visible execution is an EXECUTE and a TRADE, a
+    hidden one and a cross are trades only. A halt makes the book STALE until trading resumes. Each message
+    is one unit. A file is a day of its own: where it is not the first of its stock that is read, `anew` is
+    set, and its first message empties the book.
+
+    A line that cannot be read is counted with its field. What it did to the book is in its row of the order
+    book file; without that file, or where the row cannot be read, the book is STALE (MALFORMED) until the
+    next row: without the file, to its end.
 
     Raises SourceError when a file is missing or its name does not tell stock, date and depth; when a
     file is truncated, after everything before the cut.
@@ -72,7 +82,8 @@ class LobsterSource:
         self.counts: Counter[str] = Counter()
         symbol = named["symbol"]
         self.instruments = Instruments([Instrument(VENUE, symbol, symbol, TICK, Decimal(1))])
-        self._midnight = _midnight(path, named["date"])
+        self.begin = self._midnight = _midnight(path, named["date"])
+        self.anew = False
         self._depth = int(named["depth"])
         self._batch_size = batch_size
         self._books = _book_lines(path)
@@ -87,16 +98,19 @@ class LobsterSource:
         self.problems.clear()
         self.counts.clear()
         writer = MessageWriter()
-        replay = _Replay(writer, self._midnight, None if self._books is None else self.counts)
+        replay = _Replay(writer, self._midnight, self.counts, self._books is not None, self.anew)
         for line, row in self._lines():
-            if not replay.message(line):
-                self._messages.malformed(self.problems, "malformed message", shown(line))
+            try:
+                replay.message(line)
+            except ValueError as error:
+                self._messages.malformed(self.problems, "malformed message", f"{shown(line)}: {error}")
+                replay.lose(line)
             if self._books is not None and not self._messages.cut:
-                levels = _levels(row, self._depth)
-                if levels is None:
-                    self._books.malformed(self.problems, "malformed book row", shown(row))
-                else:
-                    replay.resynchronise(*levels, self._depth)
+                try:
+                    replay.resynchronise(*_levels(row, self._depth), self._depth)
+                except ValueError as error:
+                    self._books.malformed(self.problems, "malformed book row", f"{shown(row)}: {error}")
+                    replay.lost = True
             replay.end()
             if len(writer) >= self._batch_size:
                 yield writer.take()
@@ -125,41 +139,66 @@ class LobsterSource:
 
 
 class _Replay:
-    """Turns message lines into events, one message each."""
+    """Turns message lines into events, one message each; `lost` where the book is not what they say."""
 
-    def __init__(self, writer: MessageWriter, midnight: int, counts: Counter[str] | None):
+    def __init__(
+        self, writer: MessageWriter, midnight: int, counts: Counter[str], books: bool, anew: bool
+    ) -> None:
+        self.lost = False
+        self._anew = anew
         self._writer = writer
         self._midnight = midnight
-        self._book = None if counts is None else VisibleBook(writer, counts)
+        self._book = VisibleBook(writer, counts) if books else None
         self._counts = counts
         self._time = midnight
         self._row = 0
+        self._trading = BookState.VALID
+        self._told = BookState.SYNCING
 
-    def message(self, line: bytes) -> bool:
-        """Write the events of one message; False when the line is malformed."""
+    def message(self, line: bytes) -> None:
+        """Write the events of one message. Raises ValueError, which says why, where the line is malformed."""
         self._row += 1
         found = _MESSAGE.fullmatch(line)
-        if found is None:
+        try:
+            if found is not None:
+                second, fraction, kind, order_id, size, price, direction = found.groups()
+                time = int(second) * 1_000_000_000 + int((fraction or b"").ljust(9, b"0"))
+                numbers = int(kind), int(order_id), int(size), int(price), int(direction)
+            else:
+                time, exact, *numbers = _unusual(line)
+                self._counts["times rounded"] += not exact
+            self._time = self._midnight + time
+        finally:
             self._writer.begin(self._time, self._time, self._row)
-            return False
-        second, fraction, kind, order_id, size, price, direction = found.groups()
-        self._time = self._midnight + int(second) * 1_000_000_000 + int((fraction or b"").ljust(9, b"0"))
-        self._writer.begin(self._time, self._time, self._row)
-        side = Side.BID if direction == b"1" else Side.ASK
-        self._apply(int(kind), side, int(order_id), int(price), int(size))
-        return True
+            if self._anew:
+                self._anew = False
+                self._writer.append(Action.CLEAR, Side.NONE, flags=Flag.SNAPSHOT)
+        self._apply(*numbers)
+
+    def lose(self, line: bytes) -> None:
+        """A message could not be read: unless it is one that leaves books alone, this one is not known."""
+        kind = line.split(b",")[1].strip(b' "') if line.count(b",") else b""
+        self.lost |= kind not in (b"5", b"6")
 
     def resynchronise(self, bids: Levels, asks: Levels, depth: int) -> None:
-        assert self._book is not None and self._counts is not None
+        assert self._book is not None
         if self._book.resynchronise(bids, asks, depth):
             self._counts["resynchronisations"] += 1
+        self.lost = False
 
     def end(self) -> None:
-        if self._row == 1:
-            self._writer.append(Action.STATE, Side.NONE, volume=BookState.VALID)
+        state = BookState.STALE if self.lost else self._trading
+        if state is not self._told:
+            self._tell(state)
         self._writer.end()
 
-    def _apply(self, kind: int, side: Side, order_id: int, price: int, size: int) -> None:
+    def _tell(self, state: BookState) -> None:
+        reason = StateReason.MALFORMED if self.lost else StateReason.NONE
+        self._writer.append(Action.STATE, Side.NONE, order_id=reason, volume=state)
+        self._told = state
+
+    def _apply(self, kind: int, order_id: int, size: int, price: int, direction: int) -> None:
+        side = Side.BID if direction == 1 else Side.ASK
         aggressor = Side.ASK if side is Side.BID else Side.BID
         if kind == _ADD:
             if self._book is None:
@@ -173,8 +212,8 @@ class _Replay:
             else:
                 self._book.take(action, side, order_id, price, size)
         elif kind not in _TRADES:
-            state = BookState.VALID if price == _TRADING_RESUMES else BookState.STALE
-            self._writer.append(Action.STATE, Side.NONE, volume=state)
+            self._trading = BookState.VALID if price == _TRADING_RESUMES else BookState.STALE
+            self._tell(BookState.STALE if self.lost else self._trading)
         if kind in _TRADES:
             self._writer.append(Action.TRADE, Side.NONE if kind == _CROSS else aggressor, 0, price, size)
 
@@ -191,25 +230,66 @@ def _book_lines(path: Place) -> Lines | None:
 
 def _data_lines(lines: Lines) -> Iterator[bytes]:
     """Lines without a header and without blank lines."""
+    first = True
     for line in lines:
-        if line and not (lines.number == 1 and line[:1].isalpha()):
-            yield line
+        if line.strip():
+            if not first or not line.lstrip(b' "')[:1].isalpha():
+                yield line
+            first = False
 
 
-def _levels(row: bytes, depth: int) -> tuple[Levels, Levels] | None:
-    """Bids and asks, price to volume, of a book row; None when it is malformed."""
+def _unusual(line: bytes) -> tuple[int, ...]:
+    """Time (ns after midnight), whether it is exact, type, order id, size, price and direction of a message.
+
+    Raises ValueError, which names the field, where one is not what it must be.
+    """
+    fields = line.decode("ascii", "replace").split(",")
+    if len(fields) != len(_FIELDS):
+        raise ValueError(f"{len(fields)} columns, not {len(_FIELDS)}")
+    named = dict(zip(_FIELDS, fields, strict=True))
     try:
-        values = list(map(int, row.split(b",")))
+        time, exact = scaled(named["time"], 9)
+    except ValueError as error:
+        raise ValueError(f"time {error}") from None
+    numbers = {}
+    for name in _FIELDS[1:]:
+        try:
+            numbers[name] = whole(named[name])
+        except ValueError as error:
+            raise ValueError(f"{name} {error}") from None
+    fits = {
+        "time": 0 <= time < _LATEST,
+        "type": 1 <= numbers["type"] <= 7,
+        "order id": abs(numbers["order id"]) <= INT64_MAX,
+        "size": 0 <= numbers["size"] <= INT64_MAX,
+        "price": abs(numbers["price"]) <= INT64_MAX,
+        "direction": abs(numbers["direction"]) == 1,
+    }
+    for name, right in fits.items():
+        if not right:
+            raise ValueError(f"{name} {named[name][:40]!r} is out of range")
+    return time, exact, *numbers.values()
+
+
+def _levels(row: bytes, depth: int) -> tuple[Levels, Levels]:
+    """Bids and asks, price to volume, of a book row. Raises ValueError, which says why, for another."""
+    fields = row.split(b",")
+    if len(fields) != 4 * depth:
+        raise ValueError(f"{len(fields)} columns, not {4 * depth}")
+    try:
+        if b"_" in row:
+            raise ValueError
+        values = list(map(int, fields))
     except ValueError:
-        return None
-    if len(values) != 4 * depth or max(map(abs, values)) > INT64_MAX:
-        return None
+        values = [whole(field.decode("ascii", "replace")) for field in fields]
+    if max(map(abs, values)) > INT64_MAX:
+        raise ValueError("a number does not fit 64 bits")
     asks = dict(zip(values[0::4], values[1::4], strict=True))
     bids = dict(zip(values[2::4], values[3::4], strict=True))
     asks.pop(NO_LEVEL, None)
     bids.pop(-NO_LEVEL, None)
-    if any(volume <= 0 for volume in bids.values()) or any(volume <= 0 for volume in asks.values()):
-        return None
+    if any(volume <= 0 for volume in (*bids.values(), *asks.values())):
+        raise ValueError("a level without volume")
     return bids, asks
 
 

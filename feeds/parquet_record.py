@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from feeds.byte_stream import Blocks
 from feeds.message_writer import DEFAULT_BATCH_SIZE
 from feeds.places import Place, open_parquet
 from feeds.raw_log import InstrumentText
@@ -158,15 +159,22 @@ def read_footer(path: Place) -> tuple[list[Instrument], pq.FileMetaData]:
         return _instruments(path, file), file.metadata
 
 
+def is_record(schema: pa.Schema) -> bool:
+    """Whether a Parquet file with this schema is a record of events."""
+    return all(name in schema.names and schema.field(name).type == _TYPES[name] for name in _FIELDS)
+
+
 def _open(path: Place) -> pq.ParquetFile:
     try:
         file = open_parquet(path)
     except (OSError, pa.ArrowException) as error:
+        if path.exists() and not path.is_dir():
+            # It says where a file was compressed as a whole.
+            next(iter(Blocks(path)), None)
         raise SourceError(
             f"{path}: cannot read as a Parquet record: {_first_line(error)}; check that it is there and whole"
         ) from error
-    schema = file.schema_arrow
-    if not all(name in schema.names and schema.field(name).type == _TYPES[name] for name in _FIELDS):
+    if not is_record(file.schema_arrow):
         file.close()
         raise SourceError(f"{path}: Parquet, but not a record of events; write records with RecordWriter")
     return file

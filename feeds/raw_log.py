@@ -13,8 +13,8 @@ Session lines begin every file, one for each connection. `run` tells recordings 
 files of one: a file whose part is above 0 goes on where the one before ended, at `ts`, when the connection
 was `open` or not.
 
-Recordings of cryptofeed are read too: their `ts` is in seconds, they begin with {"t": "header", "exchange"}
-and have no session lines.
+Recordings of cryptofeed 3 are read too: their `ts` is in seconds, they begin with
+{"t": "header", "exchange"}, have no session lines, and `b64` for `raw`.
 """
 
 from decimal import Decimal
@@ -81,6 +81,7 @@ class Line(msgspec.Struct, omit_defaults=True):
     ts: int | float = 0
     data: str = ""
     raw: bytes = b""
+    b64: bytes = b""
     url: str = ""
     addr: str = ""
     reason: str = ""
@@ -100,7 +101,7 @@ class Line(msgspec.Struct, omit_defaults=True):
     @property
     def payload(self) -> bytes:
         """The frame or answer as it was received."""
-        return self.raw or self.data.encode()
+        return self.raw or self.b64 or self.data.encode()
 
 
 def with_payload(kind: str, conn: str, time: int, payload: bytes, url: str = "") -> Line:

@@ -2,21 +2,23 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import numpy as np
 
-from feeds.binance_capture import BinanceCaptureSource
-from feeds.byte_stream import first_line
-from feeds.capture import open_capture
+from feeds.binance_capture import BinanceCaptureSource, NoDepthError
+from feeds.bybit_history import OPTIONS as BYBIT_OPTIONS
+from feeds.bybit_history import BybitHistorySource
+from feeds.capture import open_captures
 from feeds.change_stream import Change, ChangeStreamSource
 from feeds.database import TableSource, table_options
-from feeds.databento import DatabentoSource, is_dbn
+from feeds.databento import DatabentoSource, open_dbn
 from feeds.exchanges.registry import EXCHANGES
+from feeds.file_kinds import KNOWN, data_files, kind_of
 from feeds.itch import ItchSource
-from feeds.itch_directory import is_itch
 from feeds.lobster import LobsterSource
 from feeds.parquet_record import RecordSource
 from feeds.places import Place, files_at, is_glob, is_url, place
@@ -67,20 +69,29 @@ class ChangeSource(Source[list[Change]], Protocol):
     """A source of changes of a program's relations."""
 
 
-def open_source(text: str) -> EventSource | ChangeSource:
+Opened = EventSource | ChangeSource
+
+
+def open_source(text: str, *more: str) -> Opened:
     """Open `KIND:PATH` or PATH, whose kind is then found by content and name.
 
     KIND is `lobster` (a message file), `binance` (a capture of hftbacktest), `capture` (recorded raw frames
     of any exchange; a folder or glob is one feed's files by time), `record` (Parquet; a glob or a folder
-    is all its files by name), `changes` (NDJSON), `itch` (NASDAQ), `dbn` (Databento), `tardis` (CSV; a
-    glob or a folder is one source by time), `views` (view events) or `table` (URL#TABLE). `.gz` and `.zst`
-    files are read as they are. PATH may be the URL of a file, folder or glob in a store (`feeds.places`).
+    is all its files by time), `changes` (NDJSON), `itch` (NASDAQ), `dbn` (Databento), `tardis` (CSV; a
+    glob or a folder is one source by time), `views` (view events), `bybit` (public history of books and
+    trades) or `table` (URL#TABLE). `.gz`, `.zst` and `.zip` files are read as they are. PATH may be the URL
+    of a file, folder or glob in a store (`feeds.places`).
+
+    more: further files of the same feed, as `open_streams` puts them together; all are one source by time.
 
     Raises SourceError for an unknown kind, a missing file, or a file of no known kind; StoreError where a
     store refuses or cannot be reached.
     """
     kind, path = _kind_given(text)
-    return _KINDS[kind or _detect(_place(path))](path)
+    kind = kind or kind_of(_place(path))
+    if not more:
+        return _KINDS[kind](path)
+    return _SEVERAL[kind](path, *(_kind_given(one)[1] for one in more))
 
 
 def _kind_given(text: str) -> tuple[str, str]:
@@ -99,7 +110,7 @@ def _kind_given(text: str) -> tuple[str, str]:
         near = nearest(kind.lower(), [*_KINDS, *EXCHANGES])
         hint = f"did you mean {near!r}? " if near else ""
         raise SourceError(
-            f"{text}: no kind of file source is called {kind!r}; {hint}use {_KNOWN} before the colon"
+            f"{text}: no kind of file source is called {kind!r}; {hint}use {KNOWN} before the colon"
         )
     return "", text
 
@@ -115,7 +126,7 @@ def unknown_kind(text: str, others: Collection[str]) -> str | None:
     hint = f"did you mean {near!r}? " if near else ""
     return (
         f"no exchange and no kind of file is called {kind!r}; {hint}"
-        f"exchanges and others are {', '.join(others)}; kinds of files {_KNOWN}"
+        f"exchanges and others are {', '.join(others)}; kinds of files {KNOWN}"
     )
 
 
@@ -124,24 +135,129 @@ def _place(text: str) -> Place:
     return Path(text) if not is_url(text) and Path(text).exists() else place(parted(text)[0])
 
 
-def open_sources(texts: Sequence[str]) -> list[EventSource | ChangeSource]:
-    """Open every source, and of a glob every file that is one; see `each_file`. Raises as `open_source`."""
-    return [open_source(one) for text in texts for one in each_file(text)]
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An opened source, and the texts of the files that it was made of, as `open_source` takes them.
+
+    anew: its books begin empty, though another source has told of them before.
+    """
+
+    texts: tuple[str, ...]
+    source: Opened
+    anew: bool = False
+
+
+def open_sources(texts: Sequence[str]) -> list[Opened]:
+    """Open every source, and of a glob every file that is one, as `open_streams` puts them together."""
+    return [stream.source for stream in open_streams(one for text in texts for one in each_file(text))]
+
+
+def open_streams(
+    texts: Iterable[str], opened: Callable[[Sequence[str]], Iterable[Opened | SourceError]] | None = None
+) -> list[Stream]:
+    """Open sources, of which those that are files of one feed are one source by time, whatever their order.
+
+    A capture of hftbacktest, a recording, Tardis' files, DBN and Bybit's history go on from one file to the
+    next. A file of LOBSTER is a day of its own, with books that begin anew. Raises as `open_source`.
+
+    opened: opens the sources of texts; NoDepthError stands for a part that does not tell its market alone.
+    """
+    texts = list(texts)
+    feeds: list[_Feed] = []
+    parts: list[tuple[str, NoDepthError]] = []
+    for text, source in zip(texts, (opened or _all_opened)(texts), strict=True):
+        if isinstance(source, NoDepthError):
+            parts.append((text, source))
+        elif isinstance(source, SourceError):
+            raise source
+        else:
+            _join(feeds, text, source)
+    for text, error in parts:
+        own = [feed for feed in feeds if feed.kind == "binance"]
+        if len(own) != 1:
+            raise error
+        own[0].texts[text] = None
+    begins: dict[str, int] = {}
+    for feed in feeds:
+        if isinstance(feed.source, LobsterSource):
+            name = str(feed.source.instruments[0])
+            begins[name] = min(begins.get(name, feed.source.begin), feed.source.begin)
+    return [feed.stream(begins) for feed in feeds]
+
+
+def _all_opened(texts: Sequence[str]) -> Iterator[Opened | SourceError]:
+    """Each opened; a part that needs others stands for itself where there are any."""
+    for text in texts:
+        try:
+            yield open_source(text)
+        except NoDepthError as error:
+            if len(texts) == 1:
+                raise
+            yield error
+
+
+@dataclass(slots=True)
+class _Feed:
+    """Files of one kind and options that share what they tell of (`keys`)."""
+
+    kind: str
+    options: tuple[str, ...]
+    keys: set[str]
+    source: Opened
+    texts: dict[str, None] = field(default_factory=dict)
+    # Times that were asked for, which do not overlap in one feed.
+    spans: list[tuple[int, int]] = field(default_factory=list)
+
+    def goes_with(self, other: "_Feed") -> bool:
+        if (self.kind, self.options) != (other.kind, other.options) or self.keys.isdisjoint(other.keys):
+            return False
+        return not any(a[0] < b[1] and b[0] < a[1] for a in self.spans for b in other.spans)
+
+    def stream(self, begins: dict[str, int]) -> Stream:
+        texts = tuple(self.texts)
+        source = self.source if len(texts) == 1 else open_source(*texts)
+        anew = isinstance(source, LobsterSource) and source.begin > begins[str(source.instruments[0])]
+        if isinstance(source, LobsterSource):
+            source.anew = anew
+        return Stream(texts, source, anew)
+
+
+def _join(feeds: list[_Feed], text: str, source: Opened) -> None:
+    """Put a source with those that it belongs to, which may be several that had nothing in common before."""
+    kind = source.name.partition(":")[0]
+    own = _Feed(kind, tuple(parted(_kind_given(text)[1])[1]), set(), source, {text: None})
+    if kind in _SEVERAL:
+        stated = getattr(source, "feeds", None)
+        own.keys = set(map(str, getattr(source, "instruments", ())) if stated is None else stated)
+        if isinstance(source, DatabentoSource):
+            own.spans = [source.span]
+    same = [feed for feed in feeds if feed.goes_with(own)]
+    if not same:
+        feeds.append(own)
+        return
+    first, *others = same
+    for other in (*others, own):
+        first.keys |= other.keys
+        first.texts |= other.texts
+        first.spans += other.spans
+    for other in others:
+        feeds.remove(other)
 
 
 def each_file(text: str) -> list[str]:
-    """The sources, by name, that a glob of files stands for; what stands for one alone.
+    """The sources, by name, that a glob of files, or a folder of them, stands for; what stands for one alone.
 
-    A file of LOBSTER, hftbacktest, ITCH, Databento or changes is a source, with the kind and the options that
-    the glob has; LOBSTER's book files, which go with message files, are passed over. Captures, records and
-    Tardis' files that a glob names are one source. Raises SourceError for a file of no known kind.
+    A file of LOBSTER, hftbacktest, ITCH, Databento, Bybit, of changes or view events is a source, with the
+    kind and the options that the glob has; LOBSTER's book files, which go with message files, are passed
+    over. Captures, records and Tardis' files that a glob names are one source. Raises SourceError for a file
+    of no known kind.
     """
     kind, path = _kind_given(text)
     if kind and kind not in _BY_FILE:
         return [text]
     where = _place(path)
-    files = files_at(where, ()) if is_glob(where) else []
-    if not files or (kind or _detect(files[0])) not in _BY_FILE:
+    files = data_files(where) if is_glob(where) or where.is_dir() else []
+    if not files or (kind or kind_of(where)) not in _BY_FILE:
         return [text]
     start, options = text.removesuffix(path), parted(path)[1]
     return [start + joined(str(file), options) for file in files if "_orderbook_" not in file.name]
@@ -156,40 +272,10 @@ def absolute(text: str) -> str:
     return f"{kind}:{where.absolute()}" if kind else str(where.resolve())
 
 
-def _detect(where: Place) -> str:
-    """The kind of the file, the folder or the glob at a place."""
-    if is_glob(where) or where.is_dir():
-        names = [file.name for file in files_at(where, ["*"])]
-        recorded = any(".jsonl" in name for name in names)
-        return "capture" if recorded and not any(name.endswith(".parquet") for name in names) else "record"
-    line = first_line(where)
-    if not line:
-        raise SourceError(f"{where}: empty; nothing to read")
-    if line.startswith(b"PAR1"):
-        return "record"
-    if "_message_" in where.name or "_orderbook_" in where.name:
-        return "lobster"
-    if is_itch(line):
-        return "itch"
-    if is_dbn(where, line):
-        return "dbn"
-    if re.match(rb"\d+ \{", line):
-        return "binance"
-    if line.startswith(b"exchange,symbol,timestamp,local_timestamp,"):
-        return "tardis"
-    if re.match(rb'\s*\{\s*"t":', line):
-        return "capture"
-    if re.match(rb'\s*\{"view":', line):
-        return "views"
-    if re.match(rb"\s*\{", line):
-        return "changes"
-    raise SourceError(f"{where}: of no kind known by its content; write {_KNOWN} and a colon before the path")
-
-
 def record_files(text: str) -> list[Place] | None:
     """The files of a source of the kind `record`, by name; None for another kind. Raises as `open_source`."""
     kind, path = _kind_given(text)
-    return _record_paths(path) if (kind or _detect(_place(path))) == "record" else None
+    return _record_paths(path) if (kind or kind_of(_place(path))) == "record" else None
 
 
 def _record_paths(text: str) -> list[Place]:
@@ -205,25 +291,37 @@ def _itch(text: str) -> ItchSource:
     return ItchSource(place(path), symbols.split(",") if symbols is not None else None, options.get("date"))
 
 
-def _dbn(text: str) -> DatabentoSource:
-    path, options = split_options(text, ("tick",))
-    return DatabentoSource(place(path), options.get("tick"))
+def _binance(*texts: str) -> BinanceCaptureSource:
+    return BinanceCaptureSource([place(text) for text in texts])
 
 
-_KINDS: dict[str, Callable[[str], EventSource | ChangeSource]] = {
+def _bybit(*texts: str) -> BybitHistorySource:
+    split = [split_options(text, BYBIT_OPTIONS) for text in texts]
+    return BybitHistorySource([place(path) for path, _ in split], split[0][1])
+
+
+_KINDS: dict[str, Callable[[str], Opened]] = {
     "lobster": lambda path: LobsterSource(place(path)),
-    "binance": lambda path: BinanceCaptureSource(place(path)),
+    "binance": _binance,
     "record": lambda path: RecordSource(_record_paths(path)),
     "changes": lambda path: ChangeStreamSource(place(path)),
     "itch": _itch,
-    "dbn": _dbn,
+    "dbn": open_dbn,
     "tardis": open_tardis,
     "views": open_view_events,
-    "capture": open_capture,
+    "capture": open_captures,
     "table": lambda text: TableSource(table_options(text)),
+    "bybit": _bybit,
 }
-_KNOWN = ", ".join(_KINDS)
+# Kinds of which one file is one source …
+_BY_FILE = ("lobster", "binance", "changes", "itch", "dbn", "views", "bybit")
+# … and those whose sources of one feed are one.
+_SEVERAL: dict[str, Callable[..., Opened]] = {
+    "binance": _binance,
+    "bybit": _bybit,
+    "capture": open_captures,
+    "dbn": open_dbn,
+    "tardis": open_tardis,
+}
 # Not the drive of a path.
 _LIKE_KIND = re.compile(r"[A-Za-z][A-Za-z0-9_-]+")
-# Kinds of which one file is one source.
-_BY_FILE = ("lobster", "binance", "changes", "itch", "dbn")

@@ -83,14 +83,18 @@ class TardisSource:
             raise SourceError("; ".join(map(str, errors)))
 
 
-def open_tardis(text: str) -> TardisSource:
-    """The source of a file, a glob, or the .csv files of a folder, with the options `tick`, `lot`, `scan`."""
-    path, options = split_options(text, _OPTIONS)
+def open_tardis(*texts: str) -> TardisSource:
+    """The source of files, globs, or the .csv files of folders, with the first's `tick`, `lot` and `scan`."""
+    paths: list[Place] = []
+    split = [split_options(text, _OPTIONS) for text in texts]
+    for path, _ in split:
+        files = files_at(place(path), ("*.csv", "*.csv.gz", "*.csv.zst"))
+        if not files:
+            raise SourceError(f"{path}: no .csv, .csv.gz or .csv.zst files there; check the path")
+        paths += [file for file in files if file not in paths]
+    text, options = texts[0], split[0][1]
     if options.get("scan", "head") not in ("head", "all"):
         raise SourceError(f"{text}: scan is 'head' or 'all', not {options['scan']!r}")
-    paths = files_at(place(path), ("*.csv", "*.csv.gz", "*.csv.zst"))
-    if not paths:
-        raise SourceError(f"{path}: no .csv, .csv.gz or .csv.zst files there; check the path")
     tick, lot = (_positive(text, key, options.get(key)) for key in ("tick", "lot"))
     return TardisSource(paths, tick, lot, options.get("scan") == "all")
 

@@ -1,6 +1,8 @@
 """The tables of feeds in a configuration, and the text that each can be written as."""
 
 from dataclasses import asdict
+from glob import has_magic
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -90,7 +92,10 @@ class TableFeed(Section):
         return TableOptions(**self.model_dump(exclude={"kind", "interval_seconds"}))
 
 
-Feed = SimulatedFeed | ExchangeFeed | FileFeed | CaptureFeed | TableFeed
+LiveKind = SimulatedFeed | ExchangeFeed | CaptureFeed | TableFeed
+Feed = LiveKind | FileFeed
+# Exchanges whose name is also that of a kind of files.
+_FILES = ("binance", "bybit")
 FEEDS: dict[str, type[Section]] = {
     "simulated": SimulatedFeed,
     "file": FileFeed,
@@ -108,9 +113,7 @@ def feed_table(value: object) -> object:
     if not isinstance(value, str):
         return value
     kind, colon, rest = value.partition(":")
-    # The exchange's products have no dot in their names, the files that `replay` reads have.
-    capture = kind == "binance" and "." in rest
-    if kind == "simulated" or (kind in EXCHANGES and not capture):
+    if kind == "simulated" or (kind in EXCHANGES and not (kind in _FILES and _is_path(rest))):
         return {"kind": kind, "products": rest.split(",")} if colon else {"kind": kind}
     if kind == "capture" and colon:
         return _capture_table(rest)
@@ -121,6 +124,14 @@ def feed_table(value: object) -> object:
     if colon:
         return {"kind": "file", "format": kind, "path": rest}
     return {"kind": "file", "path": value}
+
+
+def _is_path(text: str) -> bool:
+    """Whether what stands after an exchange's name is a file, and not its products."""
+    # Products have neither slashes nor dots, but for the .P of Bybit's perpetuals.
+    products = text.split(",")
+    dotted = any("." in product.removesuffix(".P") for product in products)
+    return dotted or "/" in text or has_magic(text) or Path(text).exists()
 
 
 def _capture_table(text: str) -> dict[str, object]:

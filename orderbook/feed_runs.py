@@ -22,7 +22,7 @@ from feeds.raw_recorder import RawRecorder, Rotation
 from feeds.reference_data import exchange_instruments
 from feeds.simulated_exchange import SimulatedExchange, simulated_instruments
 from feeds.simulated_feed import Simulated
-from feeds.source import ChangeSource, EventSource, open_source
+from feeds.source import ChangeSource, EventSource, open_sources
 from feeds.statistics import FeedStatistics
 from orderbook import feed_options as options
 from orderbook.change_rows import check_relations
@@ -297,10 +297,17 @@ def source_report(source: EventSource | ChangeSource | LoggedRun) -> FeedReport:
 async def open_runs(feeds: Sequence[options.Feed]) -> tuple[list[FeedRun], Instruments]:
     """The feeds, not yet followed, and the instruments of all.
 
-    Raises SourceError where a file or product is not there, UserError where two live feeds bring the same
-    instrument.
+    Files of one feed, of a glob or named apart, are one run, as in a replay. Raises SourceError where a file
+    or product is not there, UserError where two live feeds bring the same instrument.
     """
-    runs = [await _open(feed) for feed in feeds]
+    files = [feed.source for feed in feeds if isinstance(feed, options.FileFeed)]
+    opened: list[FeedRun] = [FileRun(source) for source in open_sources(files)] if files else []
+    runs: list[FeedRun] = []
+    for feed in feeds:
+        if isinstance(feed, options.FileFeed):
+            runs, opened = [*runs, *opened], []
+        else:
+            runs.append(await _open(feed))
     taken: dict[str, FeedRun] = {}
     for run in runs:
         for instrument in run.instruments:
@@ -312,9 +319,9 @@ async def open_runs(feeds: Sequence[options.Feed]) -> tuple[list[FeedRun], Instr
     instruments, indexes = common_instruments([(run.name, run.instruments) for run in runs])
     for run, own in zip(runs, indexes, strict=True):
         run.indexes = own
-    files = [run for run in runs if isinstance(run, FileRun)]
-    for run in files:
-        run.merge(files, instruments)
+    recorded = [run for run in runs if isinstance(run, FileRun)]
+    for run in recorded:
+        run.merge(recorded, instruments)
     return runs, instruments
 
 
@@ -323,7 +330,7 @@ def check_runs(runs: Sequence[FeedRun], relations: Sequence[Relation]) -> None:
     check_relations([run.source for run in runs if isinstance(run, FileRun)], relations)
 
 
-async def _open(feed: options.Feed) -> FeedRun:
+async def _open(feed: options.LiveKind) -> FeedRun:
     if isinstance(feed, options.SimulatedFeed):
         return SimulatedRun(feed)
     if isinstance(feed, options.ExchangeFeed):
@@ -332,9 +339,7 @@ async def _open(feed: options.Feed) -> FeedRun:
         return ExchangeRun(feed, kind, Instruments(found))
     if isinstance(feed, options.CaptureFeed):
         return CaptureRun(feed)
-    if isinstance(feed, options.TableFeed):
-        return TableRun(feed)
-    return FileRun(open_source(feed.source))
+    return TableRun(feed)
 
 
 async def first_to_end(*coroutines: Any) -> None:

@@ -1,6 +1,7 @@
 """LOBSTER files of invented markets: level-N views, full depth, halts, damage."""
 
 from collections.abc import Sequence
+from decimal import ROUND_HALF_EVEN, Decimal
 from pathlib import Path
 from random import Random
 
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from plain_book import PlainBook, messages
 
 from feeds.lobster import LobsterSource
+from feeds.source import open_sources
 from orderbook.errors import SourceError
 from orderbook.events import Action, BookState, Side
+from orderbook.merge import Merger
 
 ADD, CANCEL, DELETE, EXECUTE, HIDDEN = range(1, 6)
 DIRECTIONS = {Side.BID: 1, Side.ASK: -1}
@@ -225,13 +228,14 @@ def test_malformed_lines_are_counted_and_the_next_row_is_right_again(tmp_path: P
             book.apply(event)
         row = int(events["sequence"][0])
         assert row == number + 1 or number >= 9
-        if row not in (20, 22):
+        assert (book.state is BookState.STALE) == (row in (20, 22))
+        if book.state is BookState.VALID:
             assert book_row(book, 2) == rows[row - 1]
     assert row == len(rows)
     assert source.problems.counts == {"malformed message": 2, "malformed book row": 2}
     assert source.problems.examples["malformed message"] == [
-        f"{path.name}:10: 34200.1,1,xyz,18,1000,1",
-        f"{path.name}:12: 34200.1,9,5,18,1000,1",
+        f"{path.name}:10: 34200.1,1,xyz,18,1000,1: order id 'xyz' is not a decimal number",
+        f"{path.name}:12: 34200.1,9,5,18,1000,1: type '9' is out of range",
     ]
 
 
@@ -293,3 +297,75 @@ def test_names_that_do_not_tell_stock_and_date_are_refused(tmp_path: Path) -> No
         LobsterSource(tmp_path / "AAPL_2012-13-21_message_1.csv")
     with pytest.raises(SourceError, match="No such file"):
         LobsterSource(tmp_path / "AAPL_2012-12-21_message_1.csv")
+
+
+spellings = st.sampled_from(("{}", "+{}", " {}", '"{}"', "{}e0", "{}E+0", "0{}"))
+decimals = st.decimals(min_value=0, max_value=86_400, allow_nan=False, allow_infinity=False, places=14)
+
+
+@given(time=decimals, cut=st.integers(0, 14), spelled=st.lists(spellings, min_size=6, max_size=6))
+def test_numbers_are_the_same_however_they_are_written(
+    tmp_path_factory: pytest.TempPathFactory, time: Decimal, cut: int, spelled: list[str]
+) -> None:
+    text = f"{time:f}"[: len(f"{time:f}") - cut].removeprefix("0") or "0"
+    fields = (text, "1", "5", "18.0", "5853300", "-1.")
+    line = ",".join(how.format(field) for how, field in zip(spelled, fields, strict=True))
+    path = tmp_path_factory.mktemp("lobster") / "AAPL_2012-06-21_message_1.csv"
+    path.write_text(f"{line}\r\n")
+    source = LobsterSource(path)
+    (add,) = (event for event in np.concatenate(list(source)) if event["action"] == Action.ADD)
+    midnight = int(np.datetime64("2012-06-21T04:00", "ns").astype(np.int64))
+    exact = Decimal(text) * 10**9
+    assert int(add["exchange_time"]) == midnight + int(exact.to_integral_value(ROUND_HALF_EVEN))
+    assert (add["order_id"], add["volume"], add["price"], add["side"]) == (5, 18, 5853300, Side.ASK)
+    assert source.counts["times rounded"] == (exact != exact.to_integral_value())
+    assert source.problems.counts == {}
+
+
+@pytest.mark.parametrize(
+    "field", ["", "x", "1,000", "0x10", "NaN", "1_0", "1.5", "٣", "1e", "--1", "1e999", "inf"]
+)
+@pytest.mark.parametrize("place", range(6))
+def test_what_is_no_number_names_its_field_and_leaves_no_book_that_looks_right(
+    tmp_path: Path, field: str, place: int
+) -> None:
+    good = ["34200.5", "1", "7", "10", "1000", "1"]
+    if place == 0 and field in ("1.5",):
+        return
+    lines = [",".join(good)] * 3
+    lines[1] = ",".join([*good[:place], field, *good[place + 1 :]])
+    path = tmp_path / NAME.format(1)
+    path.write_text("\n".join([*lines, "34201,7,0,0,-1,1", "34202,7,0,0,1,1"]) + "\n")
+    source = LobsterSource(path)
+    states = [event["volume"] for event in np.concatenate(list(source)) if event["action"] == Action.STATE]
+    assert states[:2] == [BookState.VALID, BookState.STALE]
+    assert BookState.VALID not in states[1:]
+    (example,) = source.problems.examples["malformed message"]
+    assert example.startswith(f"{path.name}:2: ")
+    named = ("time", "type", "order id", "size", "price", "direction")[place]
+    assert named in example if "," not in field else "7 columns" in example
+
+
+def test_malformed_trades_of_hidden_orders_leave_the_book_valid(tmp_path: Path) -> None:
+    path = tmp_path / NAME.format(1)
+    path.write_text("34200.0,1,5,18,5853300,1\n34200.1,5,0,x,5853300,1\n34200.2,3,5,18,5853300,1\n")
+    source = LobsterSource(path)
+    assert replay(list(source)).state is BookState.VALID
+    assert source.problems.counts == {"malformed message": 1}
+
+
+def test_a_header_a_byte_order_mark_and_windows_line_ends_are_no_messages(tmp_path: Path) -> None:
+    path = tmp_path / NAME.format(1)
+    lines = ["", '"time","type","id","size","price","direction"', "34200.0,1,5,18,5853300,1", "  "]
+    path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode() + b"\r\n")
+    source = LobsterSource(path)
+    assert replay(list(source)).orders == {5: [Side.BID, 5853300, 18]}
+    assert source.problems.counts == {}
+
+
+def test_the_next_day_begins_with_an_empty_book(tmp_path: Path) -> None:
+    for day, order in (("21", 5), ("22", 6)):
+        (tmp_path / f"AAPL_2012-06-{day}_message_1.csv").write_text(f"34200.0,1,{order},18,5853300,1\n")
+    sources = open_sources([f"lobster:{tmp_path}/*.csv"])
+    items = [item for item in Merger(sources) if isinstance(item, np.ndarray)]
+    assert replay(items).orders == {6: [Side.BID, 5853300, 18]}

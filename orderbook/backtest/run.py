@@ -112,7 +112,7 @@ def _begun(
     compiled = settings.program.compiled()
     keys = {view.name: [key.name for key in view.keys] for view in compiled.views}
     histories = {name: history_of(compiled.program.result(name), keys[name]) for name in settings.views}
-    sources = tuple(spec.text if not spec.paths else ",".join(spec.paths) for spec in specs)
+    sources = tuple(spec.named for spec in specs)
     seen = settings.combinations[0].program if settings.combinations else settings.strategy_program
     return Manifest(
         FORMAT_VERSION, "running", engine, granularity_text(settings.granularity), settings.partitions,

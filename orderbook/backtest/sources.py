@@ -5,9 +5,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 
+from feeds.binance_capture import NoDepthError
+from feeds.lobster import LobsterSource
 from feeds.parquet_record import RecordSource, read_footer
 from feeds.places import place
-from feeds.source import ChangeSource, EventSource, absolute, each_file, open_source, record_files
+from feeds.source import (
+    ChangeSource,
+    EventSource,
+    Opened,
+    Stream,
+    absolute,
+    each_file,
+    open_source,
+    open_streams,
+    record_files,
+)
 from orderbook.errors import DataError, SourceError
 from orderbook.instruments import Instrument, Instruments
 from orderbook.merge import is_event_source
@@ -21,17 +33,28 @@ class SourceSpec:
     """A source as a task opens it: record files, one after the other, or what `open_source` takes.
 
     instruments: its own, in its order (none: it gives changes of relations). rows: events, 0 where unknown.
+    more: further files of the same feed. anew: see `feeds.source.Stream`.
     """
 
     text: str
     paths: tuple[str, ...]
     instruments: tuple[Instrument, ...]
     rows: int = 0
+    more: tuple[str, ...] = ()
+    anew: bool = False
+
+    @property
+    def named(self) -> str:
+        """Its files, as a job's manifest has them."""
+        return ",".join(self.paths or (self.text, *self.more))
 
     def open(self, batch_size: int | None = None) -> EventSource | ChangeSource:
         """Raises SourceError where it is not there any more."""
         if not self.paths:
-            return open_source(self.text)
+            source = open_source(self.text, *self.more)
+            if isinstance(source, LobsterSource):
+                source.anew = self.anew
+            return source
         paths = [place(path) for path in self.paths]
         return RecordSource(paths) if batch_size is None else RecordSource(paths, batch_size)
 
@@ -51,29 +74,35 @@ def source_specs(texts: Sequence[str]) -> tuple[SourceSpec, ...]:
     """The sources of a run; the place of each is the `switch` of its versions.
 
     Record files that share an instrument and follow each other in time are one source; files whose times
-    overlap are several. Sources are sorted by name, whatever the order in which they are given.
+    overlap are several. Other files of one feed are one, see `open_streams`. Sources are sorted by name,
+    whatever the order in which they are given.
     Raises SourceError as `open_source` does, and where ticks or lots of one symbol differ.
     """
     names = dict.fromkeys(one for given in texts for one in each_file(given))
     # Files of a store answer late, not slowly.
     with ThreadPoolExecutor(_AT_ONCE if any("://" in name for name in names) else 1) as pool:
-        looked = list(pool.map(_looked_at, names))
-        records = {path for one in looked if not isinstance(one, SourceSpec) for path in one}
+        looked = dict(zip(names, pool.map(record_files, names), strict=True))
+        records = {str(file.resolve()) for files in looked.values() if files is not None for file in files}
         chains = chained(list(pool.map(record_file, sorted(records))))
-    others = [one for one in looked if isinstance(one, SourceSpec)]
-    specs = sorted([*chains, *others], key=lambda spec: spec.text)
+        others = sorted({absolute(name) for name, files in looked.items() if files is None})
+        streams = open_streams(others, lambda texts: pool.map(_opened, texts))
+    single = [_of_stream(stream) for stream in streams]
+    specs = sorted([*chains, *single], key=lambda spec: spec.text)
     run_instruments(specs)
     return tuple(specs)
 
 
-def _looked_at(text: str) -> SourceSpec | list[str]:
-    """A source by its name: the record files it is of, or what there is to know of another."""
-    files = record_files(text)
-    if files is not None:
-        return [str(file.resolve()) for file in files]
-    text = absolute(text)
-    source = open_source(text)
-    return SourceSpec(text, (), tuple(source.instruments) if is_event_source(source) else ())
+def _opened(text: str) -> Opened | SourceError:
+    try:
+        return open_source(text)
+    except NoDepthError as error:
+        return error
+
+
+def _of_stream(stream: Stream) -> SourceSpec:
+    text, *more = sorted(stream.texts)
+    instruments = tuple(stream.source.instruments) if is_event_source(stream.source) else ()
+    return SourceSpec(text, (), instruments, more=tuple(more), anew=stream.anew)
 
 
 def record_file(path: str) -> RecordFile:

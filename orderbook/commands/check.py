@@ -13,7 +13,7 @@ from engine.plan.statistics import read_statistics
 from feeds.capture_player import CapturePlayer
 from feeds.database import TableSource
 from feeds.simulated_exchange import simulated_instruments
-from feeds.source import ChangeSource, EventSource, open_source
+from feeds.source import Opened, open_sources
 from orderbook.assembly import Assembly, assemble, declared_views, view_files, with_read
 from orderbook.change_rows import check_relations
 from orderbook.configuration import Configuration, load_configuration
@@ -48,10 +48,12 @@ def check(config: Path | None) -> None:
     for file in _other_files(configuration, () if assembly is None else assembly.files):
         checks.told(lambda file=file: _file(configuration, file))
     opened = [checks.made(lambda feed=feed: _opened(feed)) for feed in configuration.feeds]
+    files = [feed.source for feed in configuration.feeds if isinstance(feed, FileFeed)]
+    opened.append(checks.made(lambda: _read(open_sources(files))))
     found = [one for one in opened if one is not None]
     if assembly is not None and len(found) == len(opened):
         instruments = checks.made(lambda: Instruments(dict.fromkeys(one for own, _ in found for one in own)))
-        sources = [source for _, source in found if source is not None]
+        sources = [source for _, own in found for source in own]
         checks.told(lambda: check_relations(sources, assembly.program.relations) or ())
         if instruments is not None:
             checks.told(lambda: _strategies(assembly, instruments))
@@ -114,19 +116,25 @@ def _other_files(configuration: Configuration, checked: Sequence[Path]) -> list[
     return [file for file in files if file.resolve() not in done]
 
 
-def _opened(feed: Feed) -> tuple[Sequence[Instrument], EventSource | ChangeSource | None]:
-    """A feed's instruments, and what it reads; an exchange's with any tick and lot."""
+_Opened = tuple[Sequence[Instrument], Sequence[Opened]]
+
+
+def _opened(feed: Feed) -> _Opened:
+    """A feed's instruments, and what it reads; an exchange's with any tick and lot. Files come apart."""
     if isinstance(feed, SimulatedFeed):
-        return tuple(simulated_instruments(feed.products)), None
+        return tuple(simulated_instruments(feed.products)), ()
     if isinstance(feed, ExchangeFeed):
-        return [_of_exchange(feed.kind, product) for product in dict.fromkeys(feed.products)], None
+        return [_of_exchange(feed.kind, product) for product in dict.fromkeys(feed.products)], ()
     if isinstance(feed, CaptureFeed):
         player = CapturePlayer(feed.path, feed.exchange, feed.products, feed.speed)
-        return tuple(player.instruments), None
+        return tuple(player.instruments), ()
     if isinstance(feed, FileFeed):
-        source = open_source(feed.source)
-        return (tuple(source.instruments) if is_event_source(source) else ()), source
-    return (), TableSource(feed.table_options)
+        return (), ()
+    return _read([TableSource(feed.table_options)])
+
+
+def _read(sources: Sequence[Opened]) -> _Opened:
+    return [one for source in sources if is_event_source(source) for one in source.instruments], sources
 
 
 def _of_exchange(kind: str, product: str) -> Instrument:

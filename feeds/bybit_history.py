@@ -1,0 +1,249 @@
+"""Bybit's public history: order books as the websocket sent them, and trades as CSV, day by day.
+
+Source: bybit.com, "Derivatives/Spot Data Download": `yyyy-mm-dd_SYMBOL_ob500.data.zip` (spot, and all since
+August 2025: ob200) holds a file of NDJSON, a message of the topic `orderbook.DEPTH.SYMBOL` a line; a day
+begins with a snapshot. Trades: see `feeds.bybit_rows`.
+
+    {"topic": "orderbook.500.BTCUSDT", "type": "delta", "ts": 1725321601755, "data": {"s": "BTCUSDT",
+     "b": [["59116.70", "9.490"]], "a": [], "u": 28259371, "seq": 231805146756}, "cts": 1725321601749}
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from itertools import islice
+
+import msgspec
+import numpy as np
+
+from feeds import bybit_messages as wire
+from feeds.bybit_rows import TradeColumns
+from feeds.byte_stream import Lines, shown
+from feeds.decimal_text import decimal_places, scaled
+from feeds.exchange import ExchangeOptions
+from feeds.exchanges.registry import exchange
+from feeds.line_order import LineProblems, OrderedLines
+from feeds.message_writer import DEFAULT_BATCH_SIZE
+from feeds.places import Place
+from feeds.session import Session
+from orderbook.errors import DataError, SourceError
+from orderbook.events import Action, BookState, Flag
+from orderbook.instruments import Instrument, Instruments
+from orderbook.problems import Problems
+from orderbook.symbols import normalise_symbol
+
+OPTIONS = ("category", "symbol", "tick", "lot")
+VENUE = "bybit"
+# Lines that are searched for the symbol and the decimal places of prices.
+HEAD_LINES = 2_000
+# Volumes are held at the finest scale that rows have: a day's book is lost for good with one level.
+_LOT = Decimal("0.00000001")
+_CATEGORIES = ("spot", "linear", "inverse")
+# What spot does not have.
+_DERIVATIVE_DEPTH = 500
+_NAMED = re.compile(r"(?:\d{4}-\d\d-\d\d_)?(?P<symbol>[A-Z0-9]+?)(?:[-_]?\d{4}-\d\d(?:-\d\d)?)?[._].*")
+_TIME = re.compile(rb'"ts"\s*:\s*(\d{1,16})')
+_LINES_AT_ONCE = 64
+
+
+class BybitHistorySource:
+    """The books (L2) and trades of one symbol, of files in any order, as one stream by time.
+
+    Books go through the decoder of the live feed: `exchange_time` is the matching engine's, `receive_time`
+    when the exchange sent it, as nobody received it; a trade's times are its own. A file's snapshot begins
+    the book anew, and without one it goes on from the file before; update ids show what is missing between
+    two. `order_id` of a trade is its id, or the first 63 bits of a UUID.
+
+    options: `category` where neither name, depth nor columns tell spot from linear and inverse contracts
+        (spot by default), which are named SYMBOL.P as in the live feed; `symbol` where a file of spot trades
+        is not named after it; `tick`, by default the decimal places in the first 2,000 lines, and `lot`,
+        by default 1e-8.
+
+    Raises SourceError when a file is missing or is none of these, when files are of different products, and
+    when one is truncated, after everything else.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Place],
+        options: Mapping[str, str] | None = None,
+        batch_size: int = DEFAULT_BATCH_SIZE,
+    ) -> None:
+        self._lines = OrderedLines(paths, _time)
+        named = [str(lines.path) for lines in self._lines.files]
+        self.name = f"bybit:{named[0]}" + (f" and {len(named) - 1} more" if named[1:] else "")
+        self.problems = Problems()
+        self.counts: Counter[str] = Counter()
+        self._batch_size = batch_size
+        files = [lines.path for lines in self._lines.files]
+        self._instrument, self._books = _instrument(files, options or {})
+        self._symbol = self._instrument.native_symbol.removesuffix(".P")
+        self.instruments = Instruments([self._instrument])
+        self._now = 0
+        self._columns: dict[Lines, TradeColumns] = {}
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the files' bytes read."""
+        return self._lines.progress
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        self.problems.clear()
+        self.counts.clear()
+        self._columns.clear()
+        self._now = 0
+        kind = exchange(VENUE)
+        session = Session(kind, self.instruments, [0], ExchangeOptions(), lambda: self._now / 1e9, seed=0)
+        session.statistics.problems = LineProblems(self._lines, self.problems)
+        for number, line in enumerate(self._lines):
+            if line.strip():
+                self._take(session, line)
+            if number % _LINES_AT_ONCE == 0 and session.waiting_events >= self._batch_size:
+                yield self._counted(session.take())
+        if session.waiting_events:
+            yield self._counted(session.take())
+        if self._books and not self.counts["snapshots applied"]:
+            detail = "its book was never valid: name the file before it, too, in which there is one"
+            self.problems.add("no snapshot", self.name, detail)
+        self._lines.raise_if_cut()
+
+    def _take(self, session: Session, line: bytes) -> None:
+        time = _time(line)
+        if time is not None:
+            if not self._now:
+                session.connected(time)
+            self._now = max(self._now, time)
+        if line.lstrip().startswith(b"{"):
+            # Files are merged by time, and within one a message may be some ms behind another.
+            session.frame(line, self._now)
+            return
+        try:
+            self._trade(session, line)
+        except (DataError, ValueError) as error:
+            self._lines.malformed(self.problems, "malformed trade", f"{shown(line)}: {error}")
+
+    def _trade(self, session: Session, line: bytes) -> None:
+        columns = self._columns.get(self._lines.current)
+        if columns is None:
+            self._columns[self._lines.current] = TradeColumns(line)
+            return
+        row = columns.row(line)
+        if row.symbol not in ("", self._symbol):
+            raise ValueError(f"a trade of {row.symbol} among those of {self._symbol}")
+        book = session.books[self._instrument.native_symbol]
+        price, volume = book.ticks[row.price], book.lots[row.size]
+        self.counts["times rounded"] += not row.exact
+        book.begin(row.time, self._now, book.sequence, apart=True)
+        book.add(Action.TRADE, row.side, order_id=row.trade_id, price=price, volume=volume)
+        book.end()
+
+    def _counted(self, events: np.ndarray) -> np.ndarray:
+        action, flags = events["action"], events["flags"]
+        levels = (action == Action.LEVEL) & (flags & (Flag.LAST | Flag.SNAPSHOT) == Flag.LAST)
+        valid = (action == Action.STATE) & (events["volume"] == BookState.VALID)
+        self.counts["deltas applied"] += int(np.count_nonzero(levels))
+        self.counts["snapshots applied"] += int(np.count_nonzero(valid))
+        self.counts["trades"] += int(np.count_nonzero(action == Action.TRADE))
+        return events
+
+
+@dataclass(slots=True)
+class _Head:
+    """What the first lines of a file tell."""
+
+    symbol: str = ""
+    category: str = ""
+    places: int = 0
+    books: bool = False
+    columns: TradeColumns | None = field(default=None, repr=False)
+
+    def take(self, line: bytes) -> None:
+        if line.lstrip().startswith(b"{"):
+            message = wire.decode_message(line)
+            depth = wire.decode_depth(message.data)
+            self.books, self.symbol = True, self.symbol or depth.s
+            if message.topic.startswith(f"orderbook.{_DERIVATIVE_DEPTH}."):
+                self.category = "linear"
+            prices = [price for price, _ in depth.b + depth.a]
+        elif self.columns is None:
+            self.columns = TradeColumns(line)
+            self.category = "spot" if self.columns.spot else "linear"
+            return
+        else:
+            row = self.columns.row(line)
+            self.symbol = self.symbol or row.symbol
+            prices = [row.price]
+        self.places = max([self.places, *map(decimal_places, prices)])
+
+
+def _instrument(paths: Sequence[Place], options: Mapping[str, str]) -> tuple[Instrument, bool]:
+    """The instrument of files, and whether any of them tells its book."""
+    wanted = options.get("category", "")
+    if wanted and wanted not in _CATEGORIES:
+        raise SourceError(f"{paths[0]}: no category {wanted!r}; it is one of {', '.join(_CATEGORIES)}")
+    heads = {path: _head(path, options.get("symbol", "")) for path in paths}
+    categories = {head.category for head in heads.values() if head.category}
+    symbols = {head.symbol for head in heads.values()}
+    if len(symbols) > 1 or (len(categories) > 1 and not wanted):
+        found = "; ".join(f"{path.name}: {head.category} {head.symbol}" for path, head in heads.items())
+        raise SourceError(f"files of different products ({found}); name them as sources of their own")
+    symbol, category = symbols.pop(), wanted or next(iter(categories), "spot")
+    native = symbol if category == "spot" else f"{symbol}.P"
+    places = max(head.places for head in heads.values())
+    tick = _step(paths[0], options, "tick", Decimal(1).scaleb(-places))
+    lot = _step(paths[0], options, "lot", _LOT)
+    try:
+        one = Instrument(VENUE, normalise_symbol(VENUE, native), native, tick, lot)
+    except DataError as error:
+        raise SourceError(f"{paths[0]}: {error}") from error
+    return one, any(head.books for head in heads.values())
+
+
+def _head(path: Place, symbol: str) -> _Head:
+    head = _Head(symbol)
+    for line in islice(Lines(path), HEAD_LINES):
+        try:
+            head.take(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, ValueError):
+            continue
+    if not head.books and head.columns is None:
+        raise SourceError(
+            f"{path}: neither order books of Bybit (a message of orderbook.DEPTH.SYMBOL a line) nor its "
+            "trades (CSV with timestamp,symbol,side,… or id,timestamp,price,volume,side)"
+        )
+    if not head.symbol and (named := _NAMED.fullmatch(path.name)) is not None:
+        head.symbol = named["symbol"]
+    if not head.symbol:
+        raise SourceError(f"{path}: does not tell its symbol; write it as ?symbol=BTCUSDT")
+    told = [part for part in str(path).lower().split("/")[:-1] if part in _CATEGORIES]
+    if not head.category and told:
+        head.category = "spot" if told[-1] == "spot" else "linear"
+    return head
+
+
+def _step(path: Place, options: Mapping[str, str], key: str, default: Decimal) -> Decimal:
+    try:
+        return Decimal(options[key]) if key in options else default
+    except InvalidOperation:
+        raise SourceError(f"{path}: {key} is a number above 0, not {options[key]!r}") from None
+
+
+def _time(line: bytes) -> int | None:
+    """When a line is of, ns since 1970 UTC; None where it does not tell."""
+    if line.lstrip().startswith(b"{"):
+        found = _TIME.search(line)
+        time = int(found[1]) * 1_000_000 if found is not None else 0
+    else:
+        fields = line.split(b",", 2)
+        try:
+            # Spot's rows begin with an id, and their times are in ms.
+            numbers = [(scaled(text.decode("ascii"), 9)[0]) for text in fields[:2]]
+        except ValueError:
+            try:
+                numbers = [scaled(fields[0].decode("ascii"), 9)[0]]
+            except ValueError:
+                return None
+        time = numbers[1] // 1000 if len(numbers) > 1 else numbers[0]
+    return time if 0 < time < 2**63 else None
