@@ -101,7 +101,8 @@ class BinanceCaptureSource:
         self.counts.clear()
         self._now = 0
         kind = exchange(self._instrument.venue)
-        session = Session(kind, self.instruments, [0], ExchangeOptions(), lambda: self._now / 1e9, seed=0)
+        options = ExchangeOptions(crossed_limit=0)
+        session = Session(kind, self.instruments, [0], options, lambda: self._now / 1e9, seed=0)
         session.statistics.problems = LineProblems(self._lines, self.problems)
         for number, line in enumerate(self._lines):
             if line:

@@ -119,7 +119,7 @@ def _own(files: Sequence[Place], conn: str) -> CaptureHead:
             kind = line.exchange
             if kind not in EXCHANGES:
                 raise SourceError(f"{file}: a recording of {kind!r}, which is no exchange that is known")
-            instruments |= dict.fromkeys(one.instrument for one in line.instruments)
+            instruments |= dict.fromkeys(one.decoded for one in line.instruments)
     feeds = frozenset(f"{kind} {conn} {one}" for one in instruments)
     return CaptureHead(tuple(files), kind, tuple(instruments), feeds=feeds)
 

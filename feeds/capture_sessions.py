@@ -71,7 +71,7 @@ class CaptureSessions:
             if not self._head.connections:
                 return []
             session = self._sessions[conn] = self._session(
-                self._head.kind, ExchangeOptions(), self._head.instruments
+                self._head.kind, ExchangeOptions(crossed_limit=0), self._head.instruments
             )
         self._turn_to(session)
         match line.t:
@@ -81,6 +81,8 @@ class CaptureSessions:
                 session.ended(StateReason(line.state), line.reason, time)
             case "recv":
                 session.frame(line.payload, time)
+            case "instruments":
+                session.relisted(line.instruments, time)
             case "http":
                 product = self.product(session, line.url)
                 if product is not None:
@@ -121,10 +123,11 @@ class CaptureSessions:
                 old.ended(StateReason.DISCONNECTED, "the recording has ended", line.time)
             self._put_aside()
             self._replaced.append(old.statistics)
-        instruments = [one.instrument for one in line.instruments]
-        options = ExchangeOptions(depth=line.depth)
+        instruments = [one.decoded for one in line.instruments]
+        options = ExchangeOptions(depth=line.depth, crossed_limit=line.crossed_limit or 0)
         session = self._sessions[line.conn] = self._session(line.exchange, options, instruments)
         self._turn_to(session)
+        session.relisted(line.instruments, line.time)
         if line.part and line.open:
             session.statistics.problems.add(
                 "recording begins in between", line.conn, "books are unknown until the exchange sends them"

@@ -54,8 +54,8 @@ class DatabentoSource:
 
     Records up to one with F_LAST are one message. A book of orders is SYNCING until it is cleared, as it is
     where a snapshot or session starts; one of levels has the levels told and no others. A book is STALE
-    where Databento doubts it, where one of its records cannot be used (a price with a ninth decimal place;
-    one between ticks is counted and kept), and while its instrument does not trade. Trades and fills leave
+    where Databento doubts it, where one of its records cannot be used (a price with a ninth decimal place),
+    and while its instrument does not trade; prices between ticks are counted and kept. Trades and fills leave
     books alone, as cancels follow them. In files
     of trades or status alone nothing is known against the (empty) books, and they are VALID.
 

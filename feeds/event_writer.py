@@ -110,6 +110,10 @@ class EventWriter:
             self._buffer += records.data
         return off
 
+    def since(self, first: int) -> np.ndarray:
+        """EVENT[n], a copy of the events from a number on, which stay."""
+        return np.frombuffer(bytes(self._buffer[first * _RECORD.size :]), EVENT)
+
     def undo(self) -> None:
         """Take back the events of the open unit."""
         del self._buffer[self._closed :]

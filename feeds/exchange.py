@@ -7,17 +7,20 @@ from typing import ClassVar, Literal, Protocol
 
 from feeds.feed_book import FeedBook
 from feeds.statistics import FeedStatistics
+from orderbook.crossed_books import CROSSED_LIMIT
 from orderbook.events import BookState, StateReason
 from orderbook.instruments import Instrument
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeOptions:
-    """What a configuration may set: other addresses, the depth of books (None: the exchange's default)."""
+    """What a configuration may set: other addresses, the depth of books (None: the exchange's default), and
+    for how many ns a book may be crossed before it is lost (0: for ever)."""
 
     url: str | None = None
     rest_url: str | None = None
     depth: int | None = None
+    crossed_limit: int = CROSSED_LIMIT
 
 
 class Link(Protocol):
@@ -51,6 +54,9 @@ class Link(Protocol):
     def hold(self, book: FeedBook, state: BookState, reason: StateReason) -> None:
         """The book keeps its rows and is in this state: a halt, an auction, or trading again."""
 
+    def listed(self, product: str, tick: str, lot: str) -> None:
+        """The exchange lists a product, ours or not, with this tick and lot, which may be other ones now."""
+
     def reconnect(self, kind: str, detail: str) -> None:
         """Break the connection and make it anew, counted as a problem of this kind."""
 
@@ -81,6 +87,8 @@ class Exchange(ABC):
     get_interval: ClassVar[float] = 0.1
     """Least seconds between two requests, by the exchange's limit."""
     products_per_connection: ClassVar[int] = 50
+    announces: ClassVar[bool] = False
+    """Whether another tick or lot is told on the connection; else reference data are asked for again."""
     largest_frame: ClassVar[int] = 1 << 24
 
     def __init__(self, link: Link, options: ExchangeOptions) -> None:

@@ -1,6 +1,7 @@
 """One book of a feed: its messages as units of events, and its state."""
 
 from collections.abc import Iterable
+from decimal import Decimal
 
 import numpy as np
 
@@ -135,6 +136,23 @@ class FeedBook:
         """Add the state that the book has from now on."""
         self.state = state
         self.add(Action.STATE, Side.NONE, order_id=reason, volume=state)
+
+    def change_steps(self, tick: Decimal, lot: Decimal, receive_time: int) -> bool:
+        """The instrument has this tick and lot from now on, told by a unit of its own; False where it had.
+
+        Raises DataError for what its units cannot tell.
+        """
+        one = self._one.with_steps(tick, lot)
+        if (one.tick_units, one.lot_units) == (self._one.tick_units, self._one.lot_units):
+            return False
+        self._one = one
+        self.ticks.change_step(one.tick_units)
+        self.lots.change_step(one.lot_units)
+        self._scales[2:] = one.tick_units, one.lot_units
+        self.begin(0, receive_time, self.sequence)
+        self.add(Action.INSTRUMENT, Side.NONE, price=one.tick_units, volume=one.lot_units)
+        self.end()
+        return True
 
     def become(self, state: BookState, reason: StateReason, receive_time: int) -> None:
         """Enter a state, as a unit of its own; syncing, the book is emptied."""

@@ -5,26 +5,33 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from math import inf
 from types import TracebackType
 from typing import Self
 
+import msgspec
 import numpy as np
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidURI, WebSocketException
 
 from feeds.exchange import Exchange, ExchangeOptions
 from feeds.http_get import RefusedRequest, http_get, is_loopback
-from feeds.raw_log import RawLog
+from feeds.raw_log import InstrumentText, RawLog
+from feeds.reference_data import exchange_instruments
 from feeds.session import Connect, Disconnect, Get, Send, Session
 from feeds.statistics import FeedStatistics
 from feeds.websocket import FrameConnection
-from orderbook.errors import SourceError
+from orderbook.errors import DataError, SourceError
 from orderbook.instruments import Instrument, Instruments
 
 # Frames that may wait for the consumer before the websocket is no longer read.
 MAXIMUM_WAITING = 65_536
 _CLOSED, _TOO_BIG = "the connection was closed", 1009
+# Between two looks at the reference data of an exchange that does not announce their changes.
+LISTING_SECONDS = 300.0
+
+_decode_listing = msgspec.msgpack.Decoder(list[InstrumentText]).decode
 
 Record = Callable[[str, Sequence[Instrument]], RawLog]
 # What happened, product or reason, data (frames: all that came together), receive time in ns.
@@ -92,6 +99,8 @@ class Shard:
                 session.disconnected(text, receive_time)
             elif kind == "answered":
                 session.answered(text, data[0], receive_time)
+            elif kind == "relisted":
+                session.relisted(_decode_listing(data[0]), receive_time)
             elif kind == "wake":
                 session.wake(receive_time)
             else:
@@ -123,6 +132,8 @@ class Shard:
                 raw.disconnected(reason, time, session.end_reason)
             case "answered", product, data, time:
                 raw.answered(session.snapshot_url(product), data[0], time)
+            case "relisted", _, data, time:
+                raw.relisted(_decode_listing(data[0]), time)
 
     async def run(self) -> None:
         """Do what the session says, until cancelled."""
@@ -247,6 +258,7 @@ class LiveFeed:
     ) -> None:
         options = options or ExchangeOptions()
         self.kind = kind
+        self._options = options
         self._arrived = asyncio.Event()
         size = kind.products_per_connection
         self.shards = [
@@ -264,6 +276,8 @@ class LiveFeed:
             for number, first in enumerate(range(0, len(indexes), size), 1)
         ]
         self._tasks: list[asyncio.Task[None]] = []
+        self._known = {instruments[i].native_symbol: instruments[i] for i in indexes}
+        self._listing: asyncio.Task[None] | None = None
 
     @property
     def statistics(self) -> FeedStatistics:
@@ -275,6 +289,8 @@ class LiveFeed:
             task = asyncio.create_task(shard.run())
             task.add_done_callback(lambda _: self._arrived.set())
             self._tasks.append(task)
+        if not self.kind.announces:
+            self._listing = asyncio.create_task(self._watch_listing())
         return self
 
     async def __aexit__(
@@ -284,10 +300,30 @@ class LiveFeed:
 
     async def close(self) -> None:
         """Close the connections; iteration ends after what had arrived."""
-        for task in self._tasks:
+        tasks = [*self._tasks, *([] if self._listing is None else [self._listing])]
+        for task in tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _watch_listing(self) -> None:
+        """Ask for reference data again and again, and hand on ticks and lots that have changed."""
+        while True:
+            await asyncio.sleep(LISTING_SECONDS)
+            try:
+                found = await exchange_instruments(self.kind, tuple(self._known), self._options.rest_url)
+            except (SourceError, DataError) as error:
+                self.shards[0].session.statistics.problems.add(
+                    "no reference data", self.kind.venue, str(error)
+                )
+                continue
+            changed = [one for one in found if _steps(self._known[one.native_symbol]) != _steps(one)]
+            for shard in self.shards:
+                own = [one for one in changed if one.native_symbol in shard.session.books]
+                if own:
+                    texts = [InstrumentText.of(one) for one in own]
+                    shard.put("relisted", data=msgspec.msgpack.encode(texts))
+            self._known.update((one.native_symbol, one) for one in changed)
 
     def __aiter__(self) -> Self:
         return self
@@ -316,6 +352,10 @@ class LiveFeed:
                 raise StopAsyncIteration
             self._arrived.clear()
             await self._arrived.wait()
+
+
+def _steps(one: Instrument) -> tuple[Decimal, Decimal]:
+    return one.tick, one.lot
 
 
 def _raise_first(task: asyncio.Task[None]) -> None:

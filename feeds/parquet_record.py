@@ -20,7 +20,7 @@ from feeds.message_writer import DEFAULT_BATCH_SIZE
 from feeds.places import Place, open_parquet
 from feeds.raw_log import InstrumentText
 from orderbook.errors import DataError, SourceError
-from orderbook.events import EVENT, Flag
+from orderbook.events import EVENT, Action, Flag, Side
 from orderbook.instruments import Instrument, Instruments
 from orderbook.problems import Problems
 from orderbook.whole_files import ParquetFile
@@ -102,11 +102,13 @@ class RecordSource:
         self._rows = 0
         instruments: dict[Instrument, int] = {}
         self._indexes: list[np.ndarray] = []
+        self._named: list[Sequence[Instrument]] = []
         for path in self._paths:
             named, metadata = read_footer(path)
             self._rows += metadata.num_rows
             own = [instruments.setdefault(one, len(instruments)) for one in named]
             self._indexes.append(np.array(own, np.int32))
+            self._named.append(named)
         try:
             self.instruments = Instruments(instruments)
         except DataError as error:
@@ -120,9 +122,15 @@ class RecordSource:
     def __iter__(self) -> Iterator[np.ndarray]:
         self._rows_read = 0
         waiting = np.empty(0, EVENT)
-        for path, indexes in zip(self._paths, self._indexes, strict=True):
+        known = Instruments(self.instruments)
+        for path, indexes, named in zip(self._paths, self._indexes, self._named, strict=True):
+            begun = False
             for events in self._events(path, indexes):
                 self._rows_read += len(events)
+                if not begun and len(events):
+                    begun, events = True, _with_changes(events, known, named)
+                for event in events[events["action"] == Action.INSTRUMENT]:
+                    known.change(int(event["instrument"]), int(event["price"]), int(event["volume"]))
                 events = np.concatenate([waiting, events]) if len(waiting) else events
                 ends = np.flatnonzero(events["flags"] & int(Flag.LAST))
                 whole = int(ends[-1]) + 1 if len(ends) else 0
@@ -151,6 +159,22 @@ class RecordSource:
                     f"{path}: corrupt after event {self._rows_read}: {_first_line(error)}; "
                     "everything before it was read; get the file again"
                 ) from error
+
+
+def _with_changes(events: np.ndarray, known: Instruments, named: Sequence[Instrument]) -> np.ndarray:
+    """The first events of a file, after those of ticks and lots that are other ones than before it."""
+    changed = []
+    for one in named:
+        index = known.index(one.venue, one.symbol)
+        if (known[index].tick, known[index].lot) != (one.tick, one.lot):
+            changed.append((index, one.tick_units, one.lot_units))
+    told = np.zeros(len(changed), EVENT)
+    for name in ("exchange_time", "receive_time"):
+        told[name] = events[0][name]
+    told["action"], told["side"], told["flags"] = Action.INSTRUMENT, Side.NONE, Flag.LAST
+    for row, (index, tick, lot) in zip(told, changed, strict=True):
+        row["instrument"], row["price"], row["volume"] = index, tick, lot
+    return np.concatenate([told, events]) if changed else events
 
 
 def read_footer(path: Place) -> tuple[list[Instrument], pq.FileMetaData]:

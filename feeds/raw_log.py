@@ -3,26 +3,30 @@
 One JSON object a line. `ts` is ns since 1970 UTC by the receiver's clock, `data` the text of a frame or
 answer (`raw` its bytes in base64, where they are no UTF-8), `state` a StateReason:
 
-    {"t": "session", "conn", "exchange", "depth", "instruments", "run", "part", "ts", "open"}
+    {"t": "session", "conn", "exchange", "depth", "crossed_limit", "instruments", "run", "part", "ts", "open"}
     {"t": "connect", "conn", "ts", "addr"}
     {"t": "disconnect", "conn", "ts", "reason", "state"}
     {"t": "send" | "recv", "conn", "ts", "data"}
     {"t": "http", "conn", "ts", "url", "data"}
+    {"t": "instruments", "conn", "ts", "instruments"}
 
-Session lines begin every file, one for each connection. `run` tells recordings apart, `part` counts the
-files of one: a file whose part is above 0 goes on where the one before ended, at `ts`, when the connection
-was `open` or not.
+`crossed_limit` is that of the feed, which lost crossed books by it; none where no book was lost for that.
+`instruments` are those whose tick or lot was found to be another one. Session lines begin every file, one
+for each connection. `run` tells recordings apart, `part` counts the files of one: a file whose part is above
+0 goes on where the one before ended, at `ts`, when the connection was `open` or not.
 
 Recordings of cryptofeed 3 are read too: their `ts` is in seconds, they begin with
 {"t": "header", "exchange"}, have no session lines, and `b64` for `raw`.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Protocol
 
 import msgspec
 
-from orderbook.instruments import Instrument
+from orderbook.instruments import FINEST, Instrument
 from orderbook.symbols import ContractType
 
 
@@ -45,6 +49,8 @@ class RawLog(Protocol):
 
     def answered(self, url: str, data: bytes, time: int) -> None: ...
 
+    def relisted(self, instruments: Sequence["InstrumentText"], time: int) -> None: ...
+
 
 class InstrumentText(msgspec.Struct, frozen=True):
     """An instrument; numbers are decimal text. Without units these are tick and lot, and without `contract`
@@ -66,11 +72,22 @@ class InstrumentText(msgspec.Struct, frozen=True):
         return cls(one.venue, one.symbol, one.native_symbol, *steps, one.contract)
 
     @property
+    def names(self) -> tuple[str, str]:
+        """Venue and native symbol."""
+        return self.venue, self.native_symbol
+
+    @property
     def instrument(self) -> Instrument:
         """The instrument. Raises DataError, or InvalidOperation for what is no number."""
         tick, lot = Decimal(self.tick), Decimal(self.lot)
         units = Decimal(self.price_unit or tick), Decimal(self.volume_unit or lot)
         return Instrument(self.venue, self.symbol, self.native_symbol, tick, lot, *units, self.contract)
+
+    @property
+    def decoded(self) -> Instrument:
+        """The instrument as raw frames are decoded for it: without units in the finest."""
+        found = self.instrument
+        return found if self.price_unit else replace(found, price_unit=FINEST, volume_unit=FINEST)
 
 
 class Line(msgspec.Struct, omit_defaults=True):
@@ -88,6 +105,7 @@ class Line(msgspec.Struct, omit_defaults=True):
     state: int = 0
     exchange: str = ""
     depth: int | None = None
+    crossed_limit: int | None = None
     instruments: list[InstrumentText] = []
     run: int = 0
     part: int = 0

@@ -21,7 +21,9 @@ import pyarrow as pa
 from feeds.parquet_record import RecordWriter
 from feeds.raw_file import SUFFIX, RawFile
 from feeds.raw_log import InstrumentText, Line, with_payload
+from orderbook.crossed_books import CROSSED_LIMIT
 from orderbook.errors import OrderbookError, SourceError
+from orderbook.events import Action
 from orderbook.instruments import Instrument, Instruments
 
 # Bytes that may wait for the disk; with more, the feed is not read.
@@ -65,7 +67,7 @@ class RawRecorder:
     """One feed's recording: `NAME-<UTC time>.jsonl.zst` files in a folder, and with `events` also `.parquet`.
 
     name: what the files are called after, the exchange.
-    exchange, depth: of the session lines; `exchange` is a name of the registry.
+    exchange, depth, crossed_limit: of the session lines; `exchange` is a name of the registry.
     instruments: those that events are of, None for no Parquet record.
 
     `connection` gives what a LiveFeed records to; `events` takes what it decodes. Nothing is dropped: where
@@ -87,6 +89,7 @@ class RawRecorder:
         exchange: str,
         *,
         depth: int | None = None,
+        crossed_limit: int = CROSSED_LIMIT,
         instruments: Instruments | None = None,
         rotation: Rotation | None = None,
         needed: bool = True,
@@ -94,8 +97,9 @@ class RawRecorder:
     ) -> None:
         self.counts = RecordingCounts()
         self._folder, self._name = folder, name
-        self._exchange, self._depth = exchange, depth
-        self._instruments = instruments
+        self._exchange, self._depth, self._crossed_limit = exchange, depth, crossed_limit
+        # With ticks and lots as of what is written, which a new file begins with.
+        self._instruments = None if instruments is None else Instruments(instruments)
         self._rotation = rotation or Rotation()
         self._clock = clock
         self._needed = needed
@@ -122,6 +126,7 @@ class RawRecorder:
         """What a connection tells this recording; announce all before the first frame."""
         texts = [InstrumentText.of(one) for one in instruments]
         line = Line("session", conn, exchange=self._exchange, depth=self._depth, instruments=texts)
+        line.crossed_limit = self._crossed_limit or None
         self.put(line, _LINE_BYTES * (1 + len(texts)))
         return ConnectionLog(self, conn)
 
@@ -215,9 +220,19 @@ class RawRecorder:
             raw.write(_encode(item) + b"\n")
             self.counts.lines += 1
             self.counts.frames += item.t == "recv"
-        elif self._record is not None:
+        elif self._record is not None and self._instruments is not None:
             self._record.write(item)
+            for event in item[item["action"] == Action.INSTRUMENT]:
+                self._change(self._instruments, event)
             self.counts.events += len(item)
+
+    def _change(self, instruments: Instruments, event: np.void) -> None:
+        """An instrument has another tick and lot from here on."""
+        index = int(event["instrument"])
+        instruments.change(index, int(event["price"]), int(event["volume"]))
+        told = InstrumentText.of(instruments[index])
+        for line in self._sessions.values():
+            line.instruments = [told if told.names == own.names else own for own in line.instruments]
 
     def _write_session(self, raw: RawFile, line: Line) -> None:
         line.run, line.part, line.ts = self._run, self._part, self._latest
@@ -291,6 +306,11 @@ class ConnectionLog:
     def received(self, data: bytes, time: int) -> None:
         """See RawLog."""
         self._recorder.put(with_payload("recv", self._conn, time, data), _LINE_BYTES + len(data))
+
+    def relisted(self, instruments: Sequence[InstrumentText], time: int) -> None:
+        """See RawLog."""
+        line = Line("instruments", self._conn, time, instruments=list(instruments))
+        self._recorder.put(line, _LINE_BYTES * (1 + len(instruments)))
 
     def answered(self, url: str, data: bytes, time: int) -> None:
         """See RawLog."""

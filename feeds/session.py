@@ -9,6 +9,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from math import inf
 
 import msgspec
@@ -18,7 +19,9 @@ from feeds.backoff import Backoff
 from feeds.event_writer import EventWriter
 from feeds.exchange import Exchange, ExchangeOptions
 from feeds.feed_book import FeedBook
+from feeds.raw_log import InstrumentText
 from feeds.statistics import FeedStatistics
+from orderbook.crossed_books import CrossedFeed
 from orderbook.errors import DataError
 from orderbook.events import BookState, StateReason
 from orderbook.instruments import Instruments
@@ -126,10 +129,14 @@ class Session:
         self.refusal: str | None = None
         self.connections = 0
         self._events = EventWriter()
+        self._crossed = CrossedFeed(instruments, options.crossed_limit) if options.crossed_limit else None
+        # Events that wait to be taken and are noted there.
+        self._noted = 0
         self._clock = clock
         self._random = random.Random(seed)
         books = [FeedBook(instruments, index, self._events, self.statistics) for index in indexes]
         self.books: Mapping[str, FeedBook] = {book.product: book for book in books}
+        self._by_index = dict(zip(indexes, books, strict=True))
         self._exchange = kind(self, options)
         self._syncs = {
             book.product: _Sync(book, Backoff(FIRST_SNAPSHOT_DELAY, LONGEST_DELAY, self._random))
@@ -195,7 +202,11 @@ class Session:
     def take(self) -> np.ndarray:
         """EVENT[n]: the events since the last call, in order."""
         self.statistics.events += len(self._events)
-        return self._events.take()
+        events = self._events.take()
+        if self._crossed is not None:
+            self._crossed.note(events[self._noted :])
+            self._noted = 0
+        return events
 
     def wake(self, receive_time: int) -> None:
         """Do what is due."""
@@ -224,7 +235,7 @@ class Session:
 
     def connected(self, receive_time: int) -> None:
         """A connection is open: books are empty until their snapshots."""
-        self._at(receive_time)
+        self._hear(receive_time)
         self.statistics.reconnects += self.connections > 0
         self.connections += 1
         self.refusal = None
@@ -247,7 +258,7 @@ class Session:
 
     def disconnected(self, reason: str, receive_time: int) -> None:
         """The connection has ended, or could not be opened: books keep what they had and are stale."""
-        self._at(receive_time)
+        self._hear(receive_time)
         now = self._clock()
         if self.open:
             for sync in self._syncs.values():
@@ -270,7 +281,7 @@ class Session:
 
     def frames(self, frames: Sequence[bytes], receive_time: int) -> None:
         """Websocket messages were received together, in this order."""
-        self._at(receive_time)
+        self._hear(receive_time)
         self._heard = self._clock()
         statistics, exchange, messages = self.statistics, self._exchange, 0
         statistics.frames += len(frames)
@@ -298,7 +309,7 @@ class Session:
 
     def answered(self, product: str, body: bytes, receive_time: int) -> None:
         """The answer to a `Get`, also one that was not asked for."""
-        self._at(receive_time)
+        self._hear(receive_time)
         sync = self._syncs[product]
         sync.request_ended()
         if sync.book.state is not BookState.SYNCING or not self.open:
@@ -326,6 +337,12 @@ class Session:
         now = self._clock()
         self._next_get = max(self._next_get, now + retry_after)
         sync.due = now + max(retry_after, sync.delays.delay())
+
+    def relisted(self, instruments: Sequence[InstrumentText], receive_time: int) -> None:
+        """The exchange's reference data say this of products now."""
+        self._hear(receive_time)
+        for one in instruments:
+            self.listed(one.native_symbol, one.tick, one.lot)
 
     # What an exchange calls.
 
@@ -394,6 +411,18 @@ class Session:
             if book.state is not BookState.SYNCING:
                 self._changes(sync, state, reason)
 
+    def listed(self, product: str, tick: str, lot: str) -> None:
+        """See Link."""
+        book = self.books.get(product)
+        if book is None or not tick or not lot:
+            return
+        detail = f"tick {tick[:KEPT_TEXT]}, lot {lot[:KEPT_TEXT]}"
+        try:
+            if book.change_steps(Decimal(tick), Decimal(lot), self.receive_time):
+                self.statistics.problems.add("instrument changed", product, detail)
+        except (DataError, ArithmeticError) as error:
+            self.statistics.problems.add("instrument not held", product, f"{detail}: {error}")
+
     def reconnect(self, kind: str, detail: str) -> None:
         """See Link."""
         if self.open and not self._closing:
@@ -407,6 +436,18 @@ class Session:
         self._outgoing.texts.append(text)
 
     # The rest.
+
+    def _hear(self, receive_time: int) -> None:
+        """Something is heard that a recording has, too: books that have stayed crossed until now are lost."""
+        self._at(receive_time)
+        crossed = self._crossed
+        if crossed is None or self.receive_time < crossed.due:
+            return
+        crossed.note(self._events.since(self._noted))
+        self._noted = len(self._events)
+        for index in crossed.expire(self.receive_time):
+            if (book := self._by_index.get(index)) is not None and book.state is BookState.VALID:
+                self.lose(book, StateReason.CROSSED, f"bids above asks for {crossed.limit / 1e9:g} s")
 
     def _at(self, receive_time: int) -> None:
         if receive_time < self.receive_time:

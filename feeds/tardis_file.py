@@ -145,7 +145,7 @@ class LineBlocks:
 
 @dataclass(slots=True, eq=False)
 class TardisFile:
-    """The events of a file whose instruments have `indexes` and, int64[n, 2], `steps`: tick and lot, times 10^8.
+    """The events of a file whose instruments have `indexes` and `steps`, int64[n, 2]: tick, lot in 1e-8.
 
     Iteration gives EVENT arrays of whole messages and counts what it leaves out; where the file is cut it
     gives the rows before the cut, the last message as far as it goes, and then raises SourceError.

@@ -6,6 +6,7 @@ from orderbook import book_l2, book_l3, ladder
 from orderbook.book_state import (
     ASK,
     BID,
+    NEVER,
     NO_SIDE,
     Problem,
     book_of,
@@ -14,13 +15,14 @@ from orderbook.book_state import (
     end_event,
     end_message,
     ladder_of,
+    note_crossing,
     note_touch,
     time_of,
     valid_price,
     valid_side,
     valid_volume,
 )
-from orderbook.events import Action, BookState, Flag
+from orderbook.events import Action, BookState, Flag, StateReason
 from orderbook.jit import jit
 from orderbook.memory import Record, has_reserve, load, store
 
@@ -33,8 +35,11 @@ _LEVEL = int(Action.LEVEL)
 _CLEAR = int(Action.CLEAR)
 _TRADE = int(Action.TRADE)
 _STATE = int(Action.STATE)
+_INSTRUMENT = int(Action.INSTRUMENT)
 _LAST = int(Flag.LAST)
 _VALID = int(BookState.VALID)
+_STALE = int(BookState.STALE)
+_FOR_CROSSED = int(StateReason.CROSSED)
 _LAST_STATE = int(BookState.STALE)
 
 _UNKNOWN_INSTRUMENT = int(Problem.UNKNOWN_INSTRUMENT)
@@ -76,9 +81,22 @@ def _clear(context: Record, book: Record, event: Record) -> None:
 
 
 @jit()
+def _touch(context: Record, book: Record) -> None:
+    """Lists a book among those that the open message has changed."""
+    if book.message != context.message:
+        book.message = context.message
+        store(context.touched + 8 * context.touched_count, book.instrument)
+        context.touched_count += 1
+
+
+@jit()
 def _set_state(context: Record, book: Record, event: Record) -> None:
     if 0 <= event.volume <= _LAST_STATE:
         book.state = event.volume
+        if context.crossed_limit:
+            book.crossed_since = 0
+            book.doubted = event.volume == _STALE and event.order_id == _FOR_CROSSED
+            _touch(context, book)
     else:
         count(context, book.instrument, _BAD_STATE)
 
@@ -102,17 +120,50 @@ def _apply_event(context: Record, book: Record, event: Record) -> None:
         _clear(context, book, event)
     elif action == _STATE:
         _set_state(context, book, event)
+    elif action == _INSTRUMENT:
+        # Prices and volumes are in units that stay.
+        return
     else:
         count(context, book.instrument, _BAD_ACTION)
 
 
 @jit()
-def _touch(context: Record, book: Record) -> None:
-    """Lists a book among those that the open message has changed."""
-    if book.message != context.message:
-        book.message = context.message
-        store(context.touched + 8 * context.touched_count, book.instrument)
-        context.touched_count += 1
+def _doubt(context: Record, place: int) -> None:
+    """Doubts the books that have been crossed for too long at the context's time, before an event."""
+    context.crossed_due = NEVER
+    for instrument in range(context.instruments):
+        book = book_of(context, instrument)
+        if book.crossed_since and not book.doubted:
+            end = book.crossed_since + context.crossed_limit
+            if context.time >= end:
+                book.doubted, book.state = 1, _STALE
+                note_crossing(context, book, place, 1)
+            elif end < context.crossed_due:
+                context.crossed_due = end
+
+
+@jit()
+def _begin_message(context: Record, event: Record, place: int) -> None:
+    """Time has come to that of a message, whose first event this is."""
+    context.between = 0
+    time = event.receive_time if event.receive_time else event.exchange_time
+    if time > context.time:
+        context.time = time
+    if context.time >= context.crossed_due:
+        _doubt(context, place)
+
+
+@jit()
+def _watch(context: Record, book: Record, crossed: bool, place: int) -> None:
+    """Whether a book that a message has changed is crossed, bid above ask, when the message has ended."""
+    if not crossed:
+        book.crossed_since = 0
+        if book.doubted:
+            book.doubted, book.state = 0, _VALID
+            note_crossing(context, book, place, 0)
+    elif book.state == _VALID and book.crossed_since == 0:
+        book.crossed_since = max(context.time, 1)
+        context.crossed_due = min(context.crossed_due, book.crossed_since + context.crossed_limit)
 
 
 @jit()
@@ -124,8 +175,11 @@ def _look_at_touched(context: Record, event: int) -> None:
         if context.touches:
             note_touch(context, book, event)
         bids, asks = ladder_of(context, book, BID), ladder_of(context, book, ASK)
-        if book.state == _VALID and bids.blocks and asks.blocks and _best_key(bids) >= -_best_key(asks):
+        both = bids.blocks and asks.blocks
+        if book.state == _VALID and both and _best_key(bids) >= -_best_key(asks):
             count(context, book.instrument, _CROSSED)
+        if context.crossed_limit:
+            _watch(context, book, both and _best_key(bids) > -_best_key(asks), event + 1)
 
 
 @jit()
@@ -165,6 +219,8 @@ def _direct(
 def _apply(events: np.ndarray, first: int, context: Record) -> int:
     for e in range(first, len(events)):
         event = events[e]
+        if context.crossed_limit and context.between:
+            _begin_message(context, event, e)
         if not _has_room(context, event):
             return e
         if not has_reserve(context.pool):
@@ -186,7 +242,17 @@ def _apply(events: np.ndarray, first: int, context: Record) -> int:
         if event.flags & _LAST:
             _look_at_touched(context, e)
             end_message(context)
+            context.between = 1
     return len(events)
+
+
+@jit(nogil=True)
+def doubt_crossed(contexts: np.ndarray, time: int) -> None:
+    """It is a time, ns: books that have been crossed for too long are not trusted any more. `contexts` is
+    CONTEXT[1]."""
+    context = contexts[0]
+    context.time = max(context.time, time)
+    _doubt(context, 0)
 
 
 @jit(nogil=True)

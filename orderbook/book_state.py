@@ -53,6 +53,8 @@ BOOK = np.dtype(
         ("max_lots", "i8"),
         ("state", "i8"),       # BookState
         ("message", "i8"),     # number of the last message that changed this book
+        ("crossed_since", "i8"),  # ns, 0 where it is not crossed, or not VALID
+        ("doubted", "i8"),     # 1: crossed for so long that it is not trusted
         ("orders", "i8"),      # in the order table; 0 in an L2 book
         ("directory", "i8"),   # of the order table, see order_table
         ("depth", "i8"),
@@ -84,8 +86,19 @@ CONTEXT = np.dtype(
         ("counts", "i8"),        # int64[events], where to write how many changes each event makes; 0: nowhere
         ("touches", "i8"),       # TOUCH[events], where to write touches; 0: nowhere
         ("touches_written", "i8"),
+        ("crossed_limit", "i8"),  # ns that a book may be crossed; 0: for ever
+        ("crossed_due", "i8"),    # ns, the earliest time at which one is for too long
+        ("between", "i8"),        # 1: the next event begins a message
+        ("time", "i8"),           # of the open message, ns
+        ("crossings", "i8"),      # CROSSING[2 events + instruments], where to write them; 0: nowhere
+        ("crossings_written", "i8"),
     ]
 )
+
+# A book that ceases to be trusted before an event of the batch, or is again, no longer being crossed.
+CROSSING = np.dtype([("place", "i8"), ("instrument", "i8"), ("crossed", "i8")])
+# A time that does not come.
+NEVER = 2**63 - 1
 
 # The best levels of a book that a message has changed, as the message left it.
 TOUCH = np.dtype(
@@ -112,10 +125,12 @@ _END_OF_EVENT = CHECKED | END_OF_EVENT
 _BOOK_BYTES = BOOK.itemsize
 _LADDER_BYTES = LADDER.itemsize
 _TOUCH_BYTES = TOUCH.itemsize
+_CROSSING_BYTES = CROSSING.itemsize
 
 _book_at = record_at(BOOK)
 _ladder_at = record_at(LADDER)
 _touch_at = record_at(TOUCH)
+_crossing_at = record_at(CROSSING)
 _kind_at = record_at(_KIND)
 _flags_at = record_at(_FLAGS)
 _book_row_at = record_at(_BOOK_ROW)
@@ -146,6 +161,15 @@ def note_touch(context: Record, book: Record, event: int) -> None:
     key = best_key(asks) if asks.blocks else _NO_BID
     touch.ask = -key if asks.blocks else NO_KEY
     touch.ask_volume, _ = level_of(asks, key)
+
+
+@jit()
+def note_crossing(context: Record, book: Record, place: int, crossed: int) -> None:
+    """Writes that a book is not trusted any more before an event, or is again."""
+    if context.crossings:
+        crossing = _crossing_at(context.crossings + _CROSSING_BYTES * context.crossings_written)
+        context.crossings_written += 1
+        crossing.place, crossing.instrument, crossing.crossed = place, book.instrument, crossed
 
 
 @jit()

@@ -6,9 +6,9 @@ import numpy as np
 
 from engine.changes import END_OF_MESSAGE, ChangeBatch
 from orderbook import ladder, order_table
-from orderbook.book_loop import CHANGES_OF_EVENT, apply_events
+from orderbook.book_loop import CHANGES_OF_EVENT, apply_events, doubt_crossed
 from orderbook.book_snapshot import SAVED_BOOK, BooksState
-from orderbook.book_state import ASK, BID, BOOK, CONTEXT, PROBLEMS, WIDTH, Problem
+from orderbook.book_state import ASK, BID, BOOK, CONTEXT, NEVER, PROBLEMS, WIDTH, Problem
 from orderbook.dictionary import Dictionary
 from orderbook.errors import DataError
 from orderbook.events import EVENT, Action, BookState, Side, plain
@@ -35,11 +35,17 @@ class Books:
     exchange_time, or receive_time where that is 0.
 
     With `track_crossed` the levels of L3 books are kept sorted, at a cost for every event; without
-    it crossed books are not counted, and `levels` and `best` scan an L3 book.
+    it crossed books are not counted, and `levels` and `best` scan an L3 book. With a `crossed_limit`
+    above 0 a VALID book whose best bid has been above the best ask for so many ns is STALE until that ends.
     """
 
     def __init__(
-        self, instruments: Instruments, dictionary: Dictionary, *, track_crossed: bool = True
+        self,
+        instruments: Instruments,
+        dictionary: Dictionary,
+        *,
+        track_crossed: bool = True,
+        crossed_limit: int = 0,
     ) -> None:
         self._instruments = instruments
         self._track = track_crossed
@@ -63,10 +69,16 @@ class Books:
             self._context[name] = array.ctypes.data
         self._context["instruments"], self._context["track"] = count, track_crossed
         self._context["message"], self._context["last_change"] = 1, -1
+        self._context["crossed_limit"], self._context["crossed_due"] = crossed_limit, NEVER
+        self._context["between"] = 1
         self._held = _NOTHING
 
     def apply(
-        self, events: np.ndarray, counts: np.ndarray | None = None, touches: np.ndarray | None = None
+        self,
+        events: np.ndarray,
+        counts: np.ndarray | None = None,
+        touches: np.ndarray | None = None,
+        crossings: np.ndarray | None = None,
     ) -> ChangeBatch:
         """Applies events (EVENT[n]) in order and returns what changed, as rows of `RELATIONS`.
 
@@ -79,6 +91,8 @@ class Books:
         counts: int64[n] of zeros that becomes how many changes each event makes.
         touches: TOUCH[n], where the touch of every book is written that a message has changed, with
             `track_crossed`; `touches_written` says how many.
+        crossings: CROSSING[2 n + instruments], where with a `crossed_limit` is written which books are STALE
+            by it, and which are VALID again, before which event; `crossings_written` says how many.
         Raises DataError when `events` is not a one-dimensional array of EVENT.
         """
         if events.dtype != EVENT or events.ndim != 1:
@@ -88,7 +102,8 @@ class Books:
         room = CHANGES_OF_EVENT * len(events)
         self._context["counts"] = 0 if counts is None else counts.ctypes.data
         self._context["touches"] = 0 if touches is None else touches.ctypes.data
-        self._context["touches_written"] = 0
+        self._context["crossings"] = 0 if crossings is None else crossings.ctypes.data
+        self._context["touches_written"] = self._context["crossings_written"] = 0
         out = self._held.copy(0, written, room) if written else _Output.empty(room)
         if written:
             self._context["event_start"], self._context["last_change"] = 0, written - 1
@@ -109,6 +124,23 @@ class Books:
         """How many touches the last `apply` has written."""
         return int(self._context["touches_written"])
 
+    @property
+    def crossings_written(self) -> int:
+        """How many crossings the last `apply` has written."""
+        return int(self._context["crossings_written"])
+
+    @property
+    def crossed_due(self) -> int:
+        """The earliest time, ns, at which a book may have been crossed for too long; NEVER for none."""
+        return int(self._context["crossed_due"])
+
+    def doubt_crossed(self, time: int, crossings: np.ndarray) -> int:
+        """It is a time, ns, between messages: books that were crossed for too long are STALE, and written
+        to CROSSING[instruments]; returns how many."""
+        self._context["crossings"], self._context["crossings_written"] = crossings.ctypes.data, 0
+        doubt_crossed(self._contexts, time)
+        return self.crossings_written
+
     def flush(self) -> ChangeBatch:
         """Ends an open message, as at the end of a source, and returns the changes held back."""
         held, self._held = self._held, _NOTHING
@@ -117,6 +149,7 @@ class Books:
         self._context["last_change"] = -1
         self._context["touched_count"] = 0
         self._context["message"] += 1
+        self._context["between"] = 1
         return ChangeBatch(held.kinds, held.flags, held.values)
 
     def save(self) -> BooksState:

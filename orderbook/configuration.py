@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from engine.log.policy import SyncPolicy
 from orderbook.configuration_errors import explain, nearest, problem, suggestion
-from orderbook.durations import nanoseconds
+from orderbook.durations import delay, nanoseconds
 from orderbook.errors import ConfigurationError, UserError
 from orderbook.feed_options import FEEDS, CaptureFeed, Feed, FileFeed, TableFeed, feed_table
 from orderbook.monitor_options import MonitorOptions, QueryOptions
@@ -103,6 +103,17 @@ class ClockOptions(Section):
         return nanoseconds(self.resolution)
 
 
+class BookOptions(Section):
+    """How long a book may be crossed outside auctions and halts before it is lost: "5s"; "0s": for ever."""
+
+    crossed_limit: Annotated[str, read_by(delay, 'a time such as "5s"')] = "5s"
+
+    @property
+    def crossed_nanoseconds(self) -> int:
+        """The limit in ns, 0 for none."""
+        return delay(self.crossed_limit)
+
+
 class EpochOptions(Section):
     """How long an epoch is, of which committed versions are made."""
 
@@ -184,6 +195,7 @@ class Configuration(Section):
     simulation: SimulationOptions
     risk: RiskOptions
     clock: ClockOptions
+    books: BookOptions
     epochs: EpochOptions
     log: LogOptions
     record: RecordOptions

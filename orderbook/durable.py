@@ -95,6 +95,8 @@ class DurableRun:
         self.epoch = 0
         self._folder, self._program = folder, pipeline.engine.program
         self._layout = layout_of(self._program)
+        # As their exchanges list them now; the log may have them with other ticks and lots.
+        self._listed = tuple(pipeline.instruments)
         self._lacking: CompiledProgram | None = None
         self._keep, self._keep_log, self._files = keep, keep_log, files
         self._states: dict[str, bytes] = {}
@@ -125,6 +127,7 @@ class DurableRun:
         items, repeated = self._repeat(first, () if saved is None else saved.instruments, past)
         self.pipeline.measures = True
         crashed = self._started
+        self.pipeline.instruments.adopt(self._listed)
         self._append_instruments()
         path = None if saved is None else saved.path
         return Recovery(path, items, repeated, crashed, time.monotonic() - start)
@@ -226,6 +229,7 @@ class DurableRun:
             entry = journal.entry_of(record)
             if isinstance(entry, Known):
                 numbering.name(entry.instruments)
+                self.pipeline.instruments.adopt(entry.instruments)
             elif isinstance(entry, EpochEnd):
                 self.epoch = entry.number
             elif isinstance(entry, Stamped | Lifecycle):

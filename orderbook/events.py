@@ -1,7 +1,8 @@
 """The universal market event: one structured dtype for every exchange, file and log.
 
-Prices are integer ticks and volumes integer lots of the event's instrument; times are ns since
-1970 UTC. A feed turns each exchange message into one or more events; the last carries LAST.
+Prices and volumes are integers, in the `price_unit` and `volume_unit` of the event's instrument ("ticks" and
+"lots"), which may be finer than what orders are sent in; times are ns since 1970 UTC. A feed turns each
+exchange message into one or more events; the last carries LAST.
 """
 
 from enum import IntEnum, IntFlag
@@ -21,6 +22,7 @@ class Action(IntEnum):
     CLEAR = 7     # the side (or both, Side.NONE) of the book empties: gap, resync, halt
     TRADE = 8     # a trade print that changes no book state; side is the aggressor's
     STATE = 9     # the book's state becomes `volume`: a BookState; `order_id` is a StateReason
+    INSTRUMENT = 10  # the instrument's tick becomes `price`, its lot `volume`; the book stays as it is
 
 
 class Side(IntEnum):
@@ -50,6 +52,7 @@ class StateReason(IntEnum):
     HALTED = 9         # stale: trading is halted or paused
     CLOSED = 10        # stale: the session is over
     AUCTION = 11       # stale: orders are collected, and the book may be crossed
+    CROSSED = 12       # stale, or syncing where it is fetched anew: crossed for too long outside an auction
 
 
 class Flag(IntFlag):

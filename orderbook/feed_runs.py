@@ -26,6 +26,7 @@ from feeds.source import ChangeSource, EventSource, open_sources
 from feeds.statistics import FeedStatistics
 from orderbook import feed_options as options
 from orderbook.change_rows import check_relations
+from orderbook.crossed_books import CROSSED_LIMIT, CrossedWatch, watched
 from orderbook.errors import SourceError, UserError
 from orderbook.instruments import Instruments
 from orderbook.latency import SignedLatencyHistogram
@@ -89,12 +90,18 @@ class LiveFeedRun(FeedRun):
     live = True
 
     def __init__(
-        self, name: str, instruments: Instruments, label: str, protocol: str, depth: int | None = None
+        self,
+        name: str,
+        instruments: Instruments,
+        label: str,
+        protocol: str,
+        crossed_limit: int,
+        depth: int | None = None,
     ) -> None:
         self.name = name
         self.instruments = instruments
         self.label = label
-        self._protocol, self._depth = protocol, depth
+        self._protocol, self._depth, self._crossed_limit = protocol, depth, crossed_limit
         self._feed: LiveFeed | None = None
         self._delay = ReceiptDelay()
         self._recorder: RawRecorder | None = None
@@ -109,6 +116,7 @@ class LiveFeedRun(FeedRun):
             self.label,
             self._protocol,
             depth=self._depth,
+            crossed_limit=self._crossed_limit,
             instruments=self.instruments,
             rotation=rotation,
             needed=needed,
@@ -138,11 +146,13 @@ class LiveFeedRun(FeedRun):
 class ExchangeRun(LiveFeedRun):
     """The products of an exchange."""
 
-    def __init__(self, feed: options.ExchangeFeed, kind: type[Exchange], instruments: Instruments) -> None:
+    def __init__(
+        self, feed: options.ExchangeFeed, kind: type[Exchange], instruments: Instruments, crossed_limit: int
+    ) -> None:
         name = f"{feed.kind}:{','.join(feed.products)}"
-        super().__init__(name, instruments, feed.kind, feed.kind, feed.depth)
+        super().__init__(name, instruments, feed.kind, feed.kind, crossed_limit, feed.depth)
         self._kind = kind
-        self._options = ExchangeOptions(feed.url, feed.rest_url, feed.depth)
+        self._options = ExchangeOptions(feed.url, feed.rest_url, feed.depth, crossed_limit)
 
     async def follow(self, put: Put) -> None:
         """See FeedRun."""
@@ -152,9 +162,10 @@ class ExchangeRun(LiveFeedRun):
 class SimulatedRun(LiveFeedRun):
     """The simulated exchange on loopback, and the feed that is its client."""
 
-    def __init__(self, feed: options.SimulatedFeed) -> None:
+    def __init__(self, feed: options.SimulatedFeed, crossed_limit: int) -> None:
         name = f"simulated:{','.join(feed.products)}"
-        super().__init__(name, simulated_instruments(feed.products), "simulated", "coinbase_full")
+        found = simulated_instruments(feed.products)
+        super().__init__(name, found, "simulated", "coinbase_full", crossed_limit)
         self._exchange = SimulatedExchange.generated(
             feed.products,
             seed=feed.seed,
@@ -170,7 +181,8 @@ class SimulatedRun(LiveFeedRun):
         exchange = self._exchange
         exchange.clock = self.clock
         async with exchange:
-            addresses = ExchangeOptions(exchange.url, exchange.rest_url)
+            limit = self._crossed_limit
+            addresses = ExchangeOptions(exchange.url, exchange.rest_url, crossed_limit=limit)
             await first_to_end(exchange.serve_forever(), self._follow(Simulated, addresses, put))
 
 
@@ -179,24 +191,29 @@ class CaptureRun(FeedRun):
 
     live = True
 
-    def __init__(self, feed: options.CaptureFeed) -> None:
+    def __init__(self, feed: options.CaptureFeed, crossed_limit: int) -> None:
         self.name = f"capture:{feed.path}"
         self._player = CapturePlayer(feed.path, feed.exchange, feed.products, feed.speed)
         self._delay = ReceiptDelay()
         self.instruments = self._player.instruments
+        self._found = Problems()
+        self._watch = CrossedWatch(self.instruments, crossed_limit, self._found) if crossed_limit else None
 
     async def follow(self, put: Put) -> None:
         """See FeedRun."""
         self._player.clock = self.clock
         async for events in self._player:
-            translated = self._translated(events)
+            watched = events if self._watch is None else self._watch.apply(events)
+            translated = self._translated(watched)
             self._delay.note(translated)
             await put(translated)
 
     def report(self) -> FeedReport:
         """What was played so far."""
-        player = self._player
-        return _live_report(self.name, player.statistics, player.problems, self._delay.histogram)
+        player, problems = self._player, Problems()
+        problems.extend(player.problems)
+        problems.extend(self._found)
+        return _live_report(self.name, player.statistics, problems, self._delay.histogram)
 
 
 class FileRun(FeedRun):
@@ -207,10 +224,10 @@ class FileRun(FeedRun):
 
     live = False
 
-    def __init__(self, source: EventSource | ChangeSource) -> None:
+    def __init__(self, source: EventSource | ChangeSource, crossed_limit: int = CROSSED_LIMIT) -> None:
         self.name = source.name
         self.instruments = source.instruments if is_event_source(source) else Instruments(())
-        self.source = source
+        self.source = watched(source, crossed_limit) if is_event_source(source) else source
         self._all: Sequence[FileRun] = (self,)
         self._indexes = np.empty(0, np.int32)
         self._through = asyncio.Event()
@@ -228,7 +245,7 @@ class FileRun(FeedRun):
         if first is not self:
             await first._through.wait()
             return
-        merger = Merger([one.source for one in self._all])
+        merger = Merger([one.source for one in self._all], crossed_limit=0)
         items = iter(merger)
         try:
             while (item := await asyncio.to_thread(next, items, None)) is not None:
@@ -294,20 +311,27 @@ def source_report(source: EventSource | ChangeSource | LoggedRun) -> FeedReport:
     return FeedReport(source.name, Counter(source.counts), source.problems)
 
 
-async def open_runs(feeds: Sequence[options.Feed]) -> tuple[list[FeedRun], Instruments]:
+async def open_runs(
+    feeds: Sequence[options.Feed], crossed_limit: int = CROSSED_LIMIT
+) -> tuple[list[FeedRun], Instruments]:
     """The feeds, not yet followed, and the instruments of all.
 
-    Files of one feed, of a glob or named apart, are one run, as in a replay. Raises SourceError where a file
-    or product is not there, UserError where two live feeds bring the same instrument.
+    Files of one feed, of a glob or named apart, are one run, as in a replay.
+
+    crossed_limit: ns that a book may be crossed before it is lost, 0 for ever; see `crossed_books`.
+
+    Raises SourceError where a file or product is not there, UserError where two live feeds bring the same
+    instrument.
     """
     files = [feed.source for feed in feeds if isinstance(feed, options.FileFeed)]
-    opened: list[FeedRun] = [FileRun(source) for source in open_sources(files)] if files else []
+    sources = open_sources(files) if files else []
+    opened: list[FeedRun] = [FileRun(source, crossed_limit) for source in sources]
     runs: list[FeedRun] = []
     for feed in feeds:
         if isinstance(feed, options.FileFeed):
             runs, opened = [*runs, *opened], []
         else:
-            runs.append(await _open(feed))
+            runs.append(await _open(feed, crossed_limit))
     taken: dict[str, FeedRun] = {}
     for run in runs:
         for instrument in run.instruments:
@@ -330,15 +354,15 @@ def check_runs(runs: Sequence[FeedRun], relations: Sequence[Relation]) -> None:
     check_relations([run.source for run in runs if isinstance(run, FileRun)], relations)
 
 
-async def _open(feed: options.LiveKind) -> FeedRun:
+async def _open(feed: options.LiveKind, crossed_limit: int) -> FeedRun:
     if isinstance(feed, options.SimulatedFeed):
-        return SimulatedRun(feed)
+        return SimulatedRun(feed, crossed_limit)
     if isinstance(feed, options.ExchangeFeed):
         kind = exchange(feed.kind)
         found = await exchange_instruments(kind, feed.products, feed.rest_url)
-        return ExchangeRun(feed, kind, Instruments(found))
+        return ExchangeRun(feed, kind, Instruments(found), crossed_limit)
     if isinstance(feed, options.CaptureFeed):
-        return CaptureRun(feed)
+        return CaptureRun(feed, crossed_limit)
     return TableRun(feed)
 
 

@@ -90,12 +90,12 @@ _LIKE_STEP = Decimal(0)
 class Instrument:
     """One instrument of one venue.
 
-    `symbol` is the normalised name (see `normalise_symbol`), `native_symbol` the venue's own. `tick` and `lot`
-    are the steps in which orders may be sent now; the exchange may change them, so that equal instruments may
-    differ in them. Events and books count prices and volumes ("ticks" and "lots" there) in `price_unit` and
-    `volume_unit`, which never change: where an exchange has levels off its own tick or lot, they are held as
-    they are. Without units these are tick and lot. `contract` is what kind of contract it is, by its name (see
-    `contract_type`) unless stated.
+    `symbol` is the normalised name (see `normalise_symbol`), `native_symbol` the venue's own. `tick` and
+    `lot` are the steps in which orders may be sent now; the exchange may change them, so that equal
+    instruments may differ in them. Events and books count prices and volumes ("ticks" and "lots" there) in
+    `price_unit` and `volume_unit`, which never change: where an exchange has levels off its own tick or lot,
+    they are held as they are. Without units these are tick and lot. `contract` is what kind of contract it
+    is, by its name (see `contract_type`) unless stated.
 
     Raises DataError unless all are positive multiples of 10^-8, and tick and lot multiples of their units.
     """
@@ -210,7 +210,7 @@ class Instrument:
 
 
 class Instruments:
-    """The instruments of a run; the position of each is `EVENT["instrument"]`. Only ticks and lots may change.
+    """The instruments of a run; the position of each is `EVENT["instrument"]`. Only tick and lot may change.
 
     Raises DataError when two of them share a venue and symbol, or a venue and native symbol.
     """
@@ -246,7 +246,9 @@ class Instruments:
                 self._instruments[index] = one
 
     def change(self, index: int, tick_units: int, lot_units: int) -> None:
-        """An instrument has another tick and lot, both given in its units. Raises DataError."""
+        """An instrument has another tick and lot, both given in its units. Raises DataError, IndexError."""
+        if index < 0:
+            raise IndexError(f"no instrument {index}")
         one = self._instruments[index]
         self._instruments[index] = one.with_steps(one.price(tick_units), one.volume(lot_units))
 

@@ -36,7 +36,7 @@ class LoggedRun:
         try:
             self.instruments = Instruments(found)
         except DataError as error:
-            raise SourceError(f"{self.name}: an instrument's tick or lot changed in it: {error}") from error
+            raise SourceError(f"{self.name}: an instrument has other units later: {error}") from error
 
     @property
     def progress(self) -> float:
@@ -50,6 +50,7 @@ class LoggedRun:
             self.counts[type(entry).__name__.lower()] += 1
             if isinstance(entry, Known):
                 numbering.name(entry.instruments)
+                self.instruments.adopt(entry.instruments)
             elif isinstance(entry, Stamped):
                 yield numbering.of(entry)
             elif isinstance(entry, Lifecycle):

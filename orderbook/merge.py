@@ -13,6 +13,7 @@ import numpy as np
 
 from feeds.change_stream import Change
 from feeds.source import ChangeSource, EventSource
+from orderbook.crossed_books import CROSSED_LIMIT, watched
 from orderbook.errors import DataError, SourceError
 from orderbook.events import EVENT, Flag
 from orderbook.instruments import Instrument, Instruments
@@ -63,11 +64,14 @@ class Merger:
     """Iterates over the items of sources, EVENT arrays (of `instruments`) or ChangeItems, whole messages.
 
     A source that raises SourceError ends there, as does one that is through; the others go on. `errors`
-    has what was raised.
+    has what was raised. crossed_limit: ns that a book may be crossed, 0 for ever; see `crossed_books`.
     """
 
-    def __init__(self, sources: Sequence[EventSource | ChangeSource]) -> None:
-        self.sources = tuple(sources)
+    def __init__(
+        self, sources: Sequence[EventSource | ChangeSource], crossed_limit: int = CROSSED_LIMIT
+    ) -> None:
+        self.sources = tuple(watched(s, crossed_limit) if is_event_source(s) else s for s in sources)
+        sources = self.sources
         self.errors: list[SourceError] = []
         parts = {i: (s.name, s.instruments) for i, s in enumerate(sources) if is_event_source(s)}
         self.instruments, indexes = common_instruments(list(parts.values()))

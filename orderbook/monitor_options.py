@@ -5,10 +5,10 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from orderbook.durations import DURATION, nanoseconds
+from orderbook.durations import nanoseconds
 from orderbook.operation_options import Token, check_token
-from orderbook.option_types import Section, Text, matching
-from orderbook.sizes import SIZE, size_of
+from orderbook.option_types import Duration, Section, Size, Text, matching
+from orderbook.sizes import size_of
 
 _ORIGIN = r"(https?://[A-Za-z0-9.-]+(:\d{1,5})?)?"
 
@@ -23,9 +23,7 @@ def _memory(text: str) -> str:
     return text
 
 
-_TIME = Annotated[str, matching(f"(?!0*[1-9]\\d{{9}}){DURATION}", 'a time such as "10s"')]
-_SIZE = Annotated[str, matching(f"(?i:{SIZE})", 'a size such as "2 MB"')]
-_MEMORY = Annotated[_SIZE, AfterValidator(_memory)]
+_MEMORY = Annotated[Size, AfterValidator(_memory)]
 
 
 class QueryOptions(Section):
@@ -36,11 +34,11 @@ class QueryOptions(Section):
     binds and compiles; `views` is how many continuous queries of SQL there are.
     """
 
-    time_limit: _TIME = "10s"
+    time_limit: Duration = "10s"
     memory: _MEMORY = "512 MB"
     rows: Annotated[int, Field(ge=1)] = 1_000_000
-    answer: _SIZE = "2 MB"
-    compile_time_limit: _TIME = "60s"
+    answer: Size = "2 MB"
+    compile_time_limit: Duration = "60s"
     compile_memory: _MEMORY = "1 GB"
     views: Annotated[int, Field(ge=0)] = 8
 

@@ -45,7 +45,7 @@ class Past:
 
         make: makes a fresh pipeline of some instruments, those of the run's own feeds first. What cannot be
         gone on from is passed over with a warning. Raises LogError, CheckpointError where nothing is left,
-        SourceError where an instrument has another tick or lot now.
+        SourceError where an instrument is held in other units now.
         """
         if self.log is None:
             return make(self.own), None
@@ -70,7 +70,7 @@ class Past:
             instruments = Instruments(dict.fromkeys([*self.own, *logged]))
         except DataError as error:
             raise SourceError(
-                f"{log.folder}: an instrument has another tick or lot now: {error}; "
+                f"{log.folder}: an instrument is held in other units now: {error}; "
                 "give the log another folder"
             ) from error
         pipeline, options = make(instruments), self.configuration.log

@@ -81,6 +81,7 @@ class PastRun:
             entry = journal.entry_of(record)
             if isinstance(entry, Known):
                 numbering.name(entry.instruments)
+                self.pipeline.instruments.adopt(entry.instruments)
             elif isinstance(entry, Stamped | Lifecycle):
                 if self.place(entry) > version[:2]:
                     return
@@ -134,7 +135,7 @@ def _opened(
     try:
         instruments = Instruments(dict.fromkeys(found))
     except DataError as error:
-        raise SourceError(f"{folder}: an instrument's tick or lot changed in the log: {error}") from error
+        raise SourceError(f"{folder}: an instrument has other units later in the log: {error}") from error
     pipeline = piped(configuration, assembly, engine, instruments)
     warm_up(pipeline)
     pipeline.measures, pipeline.host.silent = False, True

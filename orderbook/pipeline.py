@@ -15,6 +15,7 @@ from orderbook.book_relations import BookRelations
 from orderbook.book_states import BookStates, SavedState
 from orderbook.books import Books
 from orderbook.change_rows import encode_changes
+from orderbook.errors import DataError
 from orderbook.events import EVENT, Action, Flag
 from orderbook.gate import GatedEngine
 from orderbook.held_callbacks import HeldEvent
@@ -31,7 +32,7 @@ from strategies.host import StrategyHost
 from strategies.simulation.market_books import BooksAtHand
 
 _LAST = int(Flag.LAST)
-_STATE = int(Action.STATE)
+_STATE, _INSTRUMENT = int(Action.STATE), int(Action.INSTRUMENT)
 # Handing on a part of a live batch takes about as long as this many events of it.
 _HANDING_ON = 25
 
@@ -319,12 +320,22 @@ class Pipeline:
         changes = self.books.apply(events)
         if len(changes):
             self.engine.apply(self._relations.translate(changes))
-        if state:
+        if state and events[0]["action"] == _INSTRUMENT:
+            self._change_instrument(events[0])
+        elif state:
             self._states.note(events)
             self.engine.books_changed()
         self.host.end()
         if self._receive_time:
             self.to_views.record(self.clock() - self._receive_time)
+
+    def _change_instrument(self, event: np.void) -> None:
+        """An instrument has another tick and lot; what rests and what is held are not touched by that."""
+        index, tick, lot = int(event["instrument"]), int(event["price"]), int(event["volume"])
+        try:
+            self.instruments.change(index, tick, lot)
+        except (DataError, IndexError) as error:
+            self.problems.add("unusable instrument", f"instrument {index}", f"{tick}, {lot}: {error}")
 
     def _apply_changes(self, source: str, changes: Sequence[Change]) -> None:
         stated = changes[0].stated_time
@@ -353,11 +364,11 @@ def _messages_at_once(messages: int, events: int) -> int:
 
 
 def _parts(events: np.ndarray, ends: np.ndarray, messages: int) -> Iterator[tuple[np.ndarray, bool]]:
-    """Parts of at most `messages` messages; a STATE event is a part of its own, marked True.
+    """Parts of at most `messages` messages; a STATE or INSTRUMENT event is a part of its own, marked True.
 
     So every other part is applied as a whole while the books have one state. ends: where messages end.
     """
-    states = (events["action"] == _STATE).nonzero()[0]
+    states = ((events["action"] == _STATE) | (events["action"] == _INSTRUMENT)).nonzero()[0]
     if len(ends) <= messages and not len(states):
         yield events, False
         return

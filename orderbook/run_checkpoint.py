@@ -112,6 +112,7 @@ def _load(found: Checkpoint, pipeline: Pipeline) -> RunCheckpoint:
     instruments = tuple(text.instrument for text in run.instruments)
     known = {one: index for index, one in enumerate(pipeline.instruments)}
     indexes = [known[one] for one in instruments]
+    pipeline.instruments.adopt(instruments)
     state, engine = state_sections.state_of(found.part("engine")), pipeline.engine
     books = book_snapshot.state_of(part) if (part := found.part("books")) else None
     views = None

@@ -59,8 +59,10 @@ class BookModel:
         order_id, price, volume = event["order_id"], event["price"], event["volume"]
         if not 0 <= i < len(self.instruments):
             return self._problem("unknown_instrument")
-        if not Action.ADD <= action <= Action.STATE:
+        if not Action.ADD <= action <= Action.INSTRUMENT:
             return self._problem("bad_action")
+        if action == Action.INSTRUMENT:
+            return []
         if action == Action.STATE:
             if volume not in (0, 1, 2):
                 return self._problem("bad_state")

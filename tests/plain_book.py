@@ -48,8 +48,11 @@ class PlainBook:
             self.levels = {Side.BID: {}, Side.ASK: {}}
         elif action is Action.STATE:
             self.state = BookState(volume)
-        else:
+        elif action is Action.TRADE:
             self.trades.append((side, price, volume))
+        else:
+            assert action is Action.INSTRUMENT
+            assert price > 0 < volume
 
     def best(self, side: Side, depth: int | None = None) -> list[tuple[int, int]]:
         """(price, volume) of the best levels, best first."""

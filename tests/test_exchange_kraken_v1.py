@@ -53,8 +53,9 @@ class PlainLevels:
 
     def counted(self, one: Instrument) -> dict[int, dict[int, int]]:
         """Volumes by prices, of both sides, in units."""
+        unit, lot = one.price_unit, one.volume_unit
         return {
-            side: {int(price / one.price_unit): int(Decimal(size) / one.volume_unit) for price, (_, size) in levels.items()}
+            side: {int(price / unit): int(Decimal(size) / lot) for price, (_, size) in levels.items()}
             for side, levels in ((Side.BID, self.sides["b"]), (Side.ASK, self.sides["a"]))
         }
 

@@ -21,7 +21,7 @@ from orderbook.books import Books
 from orderbook.dictionary import Dictionary
 from orderbook.errors import ConfigurationError, DataError, SourceError
 from orderbook.events import Action, BookState, Side
-from orderbook.instruments import Instruments
+from orderbook.instruments import Instrument, Instruments
 
 BTC = instrument("okx", "BTC-USDT")
 SWAP = instrument("okx", "BTC-USDT-SWAP", "0.1", "0.01")
@@ -57,9 +57,10 @@ class Plain:
             self.bids[p] for p in sorted(self.bids, reverse=True)
         ]
 
-    def counted(self, price_unit: Decimal, volume_unit: Decimal) -> dict[int, dict[int, int]]:
+    def counted(self, one: Instrument) -> dict[int, dict[int, int]]:
+        unit, lot = one.price_unit, one.volume_unit
         return {
-            side: {int(price / price_unit): int(Decimal(size) / volume_unit) for price, (_, size) in levels.items()}
+            side: {int(price / unit): int(Decimal(size) / lot) for price, (_, size) in levels.items()}
             for side, levels in ((Side.BID, self.bids), (Side.ASK, self.asks))
         }
 
@@ -95,7 +96,7 @@ def test_the_recording(shared_data: Path) -> None:
         assert signed_crc(asks, bids) == one["checksum"]
         counts["checksums"] += 1
         own = next(own for own in instruments if own.native_symbol == product)
-        assert driven.books[product].levels == plain[product].counted(own.price_unit, own.volume_unit)
+        assert driven.books[product].levels == plain[product].counted(own)
         assert driven.state(product) is VALID
         assert Decimal(bids[0][0]) < Decimal(asks[0][0])
     print(dict(counts))
@@ -183,7 +184,7 @@ class Server:
 
     def agrees(self, product: str) -> bool:
         own = next(own for own in self.driven.instruments if own.native_symbol == product)
-        return self.driven.books[product].levels == self.books[product].counted(own.price_unit, own.volume_unit)
+        return self.driven.books[product].levels == self.books[product].counted(own)
 
 
 def served(*, sums: bool = True) -> tuple[Driven, Server]:

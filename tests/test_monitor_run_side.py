@@ -1,6 +1,5 @@
 """What a monitor does in the engine's thread: trades that are read, whose turn it is, what is logged."""
 
-import json
 import logging
 import socket
 from collections import defaultdict
@@ -22,7 +21,6 @@ from orderbook.monitor.letters import (
     Open,
     newest_trades,
     packed,
-    trades_encoded,
 )
 from orderbook.monitor.mailbox import Mailbox
 from orderbook.monitor.publisher import Publisher

@@ -10,7 +10,8 @@ Limits", "List Public Products".
      [{"product_id": "BTC-USD", "trade_id": "1068572091", "price": "65083.67", "size": "0.01034361",
        "time": "2026-08-09T21:05:48.167634Z", "side": "SELL"}]}]}
     {"channel": "subscriptions", …, "events": [{"subscriptions": {"level2": ["BTC-USD"]}}]}
-    {"channel": "status", …, "events": [{"products": [{"id": "BTC-USD", "status": "online"}]}]}
+    {"channel": "status", …, "events": [{"products": [{"id": "BTC-USD", "status": "online",
+     "quote_increment": "0.01", "base_increment": "0.00000001"}]}]}
     {"channel": "heartbeats", …}  {"type": "error", "message": "…"}
 
 Synchronised by the snapshot that a subscription to `level2` begins with; quantities are what a level has
@@ -18,7 +19,8 @@ now. `sequence_num` counts the messages of a connection, whatever their channel:
 subscribed anew. There is no checksum. `heartbeats`, each second, show that the last message was not lost.
 
 Limits: 8 messages a second that are not signed, so one in 0.15 s. Tick and lot are `price_increment` and
-`base_increment`. A product that is an alias (BTC-USDC of BTC-USD) is refused: its messages name the other.
+`base_increment`, until `status` tells another `quote_increment` or `base_increment` than before. A
+product that is an alias (BTC-USDC of BTC-USD) is refused: its messages name the other.
 """
 
 from collections.abc import Sequence
@@ -88,6 +90,8 @@ class _Subscriptions(msgspec.Struct, frozen=True):
 class _ProductStatus(msgspec.Struct, frozen=True):
     id: str
     status: str
+    quote_increment: str = ""
+    base_increment: str = ""
 
 
 class _Statuses(msgspec.Struct, frozen=True):
@@ -144,6 +148,7 @@ class Coinbase(Exchange):
     rest_url = "https://api.coinbase.com"
     silence = 15.0
     send_interval = 0.15
+    announces = True
     # A snapshot of BTC-USD is 5 MB.
     products_per_connection = 20
     largest_frame = 1 << 26
@@ -154,6 +159,7 @@ class Coinbase(Exchange):
         self._sequence = ConnectionSequence(link, self.venue)
         self._clock = IsoClock()
         self._last_trades = dict.fromkeys(self._books, 0)
+        self._steps: dict[str, tuple[str, str]] = {}
         self._takers = {
             "l2_data": self._levels,
             "market_trades": self._trades,
@@ -281,6 +287,10 @@ class Coinbase(Exchange):
                 book = self.link.books.get(product.id)
                 if book is None:
                     continue
+                steps = product.quote_increment, product.base_increment
+                if self._steps.setdefault(product.id, steps) != steps:
+                    self._steps[product.id] = steps
+                    self.link.listed(product.id, *steps)
                 if product.status == "online":
                     self.link.hold(book, BookState.VALID, StateReason.SYNCHRONISED)
                 else:

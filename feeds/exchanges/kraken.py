@@ -71,6 +71,8 @@ class _Trade(msgspec.Struct, frozen=True, gc=False):
 class _Pair(msgspec.Struct, frozen=True, gc=False):
     symbol: str
     status: str
+    price_precision: int | None = None
+    qty_precision: int | None = None
 
 
 class _Pairs(msgspec.Struct, frozen=True, gc=False):
@@ -150,6 +152,7 @@ class Kraken(KrakenProtocol):
     """See KrakenProtocol."""
 
     url = "wss://ws.kraken.com/v2"
+    announces = True
 
     def __init__(self, link: Link, options: ExchangeOptions) -> None:
         super().__init__(link, options)
@@ -198,6 +201,9 @@ class Kraken(KrakenProtocol):
             case _InstrumentMessage():
                 for pair in message.data.pairs:
                     self._states.pair(pair.symbol, pair.status)
+                    places = pair.price_precision, pair.qty_precision
+                    if None not in places:
+                        self.link.listed(pair.symbol, f"1e-{places[0]}", f"1e-{places[1]}")
             case _StatusMessage():
                 for status in message.data:
                     self._states.system(status.system)

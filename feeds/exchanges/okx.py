@@ -9,7 +9,8 @@ Instruments channel", "Get instruments", "WebSocket: Connect, Connection count l
      "ts": "1652459225464", "checksum": -914047754, "prevSeqId": 10, "seqId": 15}]}
     {"arg": {"channel": "trades", "instId": "BTC-USDT"}, "data": [{"instId": "BTC-USDT",
      "tradeId": "338476308", "px": "30243.5", "sz": "0.1", "side": "buy", "ts": "1652459226050"}]}
-    {"arg": {"channel": "instruments", "instType": "SPOT"}, "data": [{"instId": "BTC-USDT", "state": "live"}]}
+    {"arg": {"channel": "instruments", "instType": "SPOT"}, "data": [{"instId": "BTC-USDT", "state": "live",
+     "tickSz": "0.1", "lotSz": "0.00000001"}]}
     {"event": "subscribe", "arg": {"channel": "books", "instId": "BTC-USDT"}, "connId": "a4d3ae55"}
     {"event": "error", "code": "60018", "msg": "Wrong URL or channel:books,instId:X-Y doesn't exist…"}
     {"event": "notice", "code": "64008", "msg": "The connection will soon be closed for a service upgrade…"}
@@ -89,6 +90,8 @@ class _Trade(msgspec.Struct, frozen=True, gc=False):
 class _State(msgspec.Struct, frozen=True, gc=False):
     product: str = msgspec.field(name="instId")
     state: str
+    tick: str = msgspec.field(name="tickSz", default="")
+    lot: str = msgspec.field(name="lotSz", default="")
 
 
 _decode = msgspec.json.Decoder(_Message).decode
@@ -153,6 +156,7 @@ class Okx(Exchange):
     url = "wss://ws.okx.com:8443/ws/v5/public"
     rest_url = "https://www.okx.com"
     loss_shows = False
+    announces = True
     ping_interval = 20.0
     send_interval = 0.35
 
@@ -248,6 +252,7 @@ class Okx(Exchange):
     def _take_states(self, states: list[_State]) -> None:
         for one in states:
             if (book := self.link.books.get(one.product)) is not None:
+                self.link.listed(one.product, one.tick, one.lot)
                 if one.state == "live":
                     self.link.hold(book, BookState.VALID, StateReason.SYNCHRONISED)
                 else:

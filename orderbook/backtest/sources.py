@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from feeds.binance_capture import NoDepthError
@@ -20,6 +20,7 @@ from feeds.source import (
     open_streams,
     record_files,
 )
+from orderbook.crossed_books import CROSSED_LIMIT, watched
 from orderbook.errors import DataError, SourceError
 from orderbook.instruments import Instrument, Instruments
 from orderbook.merge import is_event_source
@@ -34,6 +35,7 @@ class SourceSpec:
 
     instruments: its own, in its order (none: it gives changes of relations). rows: events, 0 where unknown.
     more: further files of the same feed. anew: see `feeds.source.Stream`.
+    crossed_limit: ns that its books may be crossed, 0 for ever; see `crossed_books`.
     """
 
     text: str
@@ -42,6 +44,7 @@ class SourceSpec:
     rows: int = 0
     more: tuple[str, ...] = ()
     anew: bool = False
+    crossed_limit: int = CROSSED_LIMIT
 
     @property
     def named(self) -> str:
@@ -50,6 +53,10 @@ class SourceSpec:
 
     def open(self, batch_size: int | None = None) -> EventSource | ChangeSource:
         """Raises SourceError where it is not there any more."""
+        source = self._source(batch_size)
+        return watched(source, self.crossed_limit) if is_event_source(source) else source
+
+    def _source(self, batch_size: int | None) -> EventSource | ChangeSource:
         if not self.paths:
             source = open_source(self.text, *self.more)
             if isinstance(source, LobsterSource):
@@ -70,8 +77,8 @@ class RecordFile:
     last: int
 
 
-def source_specs(texts: Sequence[str]) -> tuple[SourceSpec, ...]:
-    """The sources of a run; the place of each is the `switch` of its versions.
+def source_specs(texts: Sequence[str], crossed_limit: int = CROSSED_LIMIT) -> tuple[SourceSpec, ...]:
+    """The sources of a run; the place of each is the `switch` of its versions. crossed_limit: see SourceSpec.
 
     Record files that share an instrument and follow each other in time are one source; files whose times
     overlap are several. Other files of one feed are one, see `open_streams`. Sources are sorted by name,
@@ -89,7 +96,7 @@ def source_specs(texts: Sequence[str]) -> tuple[SourceSpec, ...]:
     single = [_of_stream(stream) for stream in streams]
     specs = sorted([*chains, *single], key=lambda spec: spec.text)
     run_instruments(specs)
-    return tuple(specs)
+    return tuple(replace(spec, crossed_limit=crossed_limit) for spec in specs)
 
 
 def _opened(text: str) -> Opened | SourceError:

@@ -72,7 +72,7 @@ def run_backtest(
     configuration, swept = chosen.configuration, bool(chosen.values)
     folder = out or Path("backtests") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     with working("looking at the sources"):
-        specs = source_specs(sources)
+        specs = source_specs(sources, configuration.books.crossed_nanoseconds)
     if swept and engine == "numba":
         executor: Executor = _sweep_executor(chosen, specs)
         settings = _sweep_settings(chosen, folder, looks, executor.cores)

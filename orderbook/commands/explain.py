@@ -61,7 +61,7 @@ def _explain_strategies(configuration: Configuration, view: str) -> None:
 def explain_live(view: str, sources: Sequence[str], config: Path | None) -> None:
     """Replay sources through the view, measured, and print what each of its statements and maps costs."""
     configuration = configured(config, [view], (), {"run.backend": "numba"})
-    merger = Merger(open_sources(sources))
+    merger = Merger(open_sources(sources), configuration.books.crossed_nanoseconds)
     assembly, pipeline = assembled(configuration, merger.instruments, measured=True)
     check_relations(merger.sources, assembly.program.relations)
     warm_up(pipeline)

@@ -36,7 +36,7 @@ def record(
     options = configuration.record
     if options.folder is None:
         options = options.model_copy(update={"folder": Path(_DEFAULT_FOLDER)})
-    runs, _ = asyncio.run(open_runs(configuration.feeds))
+    runs, _ = asyncio.run(open_runs(configuration.feeds, configuration.books.crossed_nanoseconds))
     for run in runs:
         if not isinstance(run, LiveFeedRun):
             raise UserError(f"{run.name} is no live feed, so there are no frames to record; leave it out")

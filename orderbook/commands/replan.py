@@ -25,7 +25,7 @@ def replan(sources: Sequence[str], config: Path | None, views: Sequence[str], ou
     file = out or configuration.engine.statistics or _DEFAULT
     without = {"statistics": None, "memory_budget": None}
     unmeasured = configuration.model_copy(update={"engine": configuration.engine.model_copy(update=without)})
-    merger = Merger(open_sources(sources))
+    merger = Merger(open_sources(sources), configuration.books.crossed_nanoseconds)
     assembly, pipeline = assembled(unmeasured, merger.instruments)
     check_relations(merger.sources, assembly.program.relations)
     pipeline.engine.count_updates()

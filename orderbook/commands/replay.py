@@ -34,7 +34,7 @@ def replay(
     the summary printed; OrderbookError when interrupted, likewise.
     """
     configuration = configured(config, views, strategies, {})
-    played = _opened(sources)
+    played = _opened(sources, configuration.books.crossed_nanoseconds)
     assembly, pipeline = assembled(configuration, played.instruments)
     if isinstance(played, Merger):
         check_relations(played.sources, assembly.program.relations)
@@ -53,11 +53,11 @@ def replay(
         raise OrderbookError(f"interrupted after {played.progress:.0%}")
 
 
-def _opened(sources: Sequence[str]) -> Merger | LoggedRun:
+def _opened(sources: Sequence[str], crossed_limit: int) -> Merger | LoggedRun:
     """The sources; a log has the order and the versions of its run, and so is played alone."""
     logs = [source for source in sources if source.startswith(_LOG)]
     if not logs:
-        return Merger(open_sources(sources))
+        return Merger(open_sources(sources), crossed_limit)
     if len(sources) > 1:
         raise UserError(f"{logs[0]}: a log is replayed alone; replay the other sources apart")
     return LoggedRun(Path(logs[0].removeprefix(_LOG)))

@@ -58,7 +58,7 @@ def run(
         overrides["monitor.enabled"] = monitor
     configuration = configured(config, views, strategies, overrides)
     configuration.check_core()
-    runs, instruments = asyncio.run(open_runs(configuration.feeds))
+    runs, instruments = asyncio.run(open_runs(configuration.feeds, configuration.books.crossed_nanoseconds))
     assembly, engine = started(configuration)
     check_runs(runs, assembly.program.relations)
     with open_past(configuration, engine.program, instruments) as past:

@@ -61,7 +61,7 @@ def write_blocks(
             found = write_logged_blocks(log, settings, lambda f: bar(f.read_part, f"{f.events:,} events"))
             logs, problems = found.logs, found.problems
         else:
-            specs = source_specs(sources)
+            specs = source_specs(sources, configuration.books.crossed_nanoseconds)
             total = max(1, sum(spec.rows for spec in specs))
             logs, problems = write_block_logs(
                 specs, settings, lambda events: bar(min(1.0, events / total), f"{events:,} events")

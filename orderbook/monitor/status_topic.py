@@ -155,7 +155,7 @@ class StatusTopic:
 
 
 class InstrumentsTopic:
-    """The instruments of the run, with ticks and lots as pages count by them, and the states of their books."""
+    """The instruments of the run, with tick and lot as pages count by them, and their books' states."""
 
     def __init__(
         self,
