@@ -219,7 +219,7 @@ def _scan_head(path: Place) -> Instrument:
     if not head.venue:
         raise NoDepthError(
             f"{path}: no Binance depth diff in the first {HEAD_LINES} lines; "
-            "a capture has lines `<local ns> <json>` with a depth stream"
+            "a capture has lines `<local ns> <json>` with a depth stream, and those of others are not read"
         )
     seen = [Decimal(1).scaleb(-min(places, SCALE)) for places in (head.price_places, head.volume_places)]
     tick, lot = INCREMENTS.get((head.venue, head.symbol), seen)

@@ -45,6 +45,7 @@ class CaptureSource:
         self.instruments = self._sessions.instruments
         self._lines = RecordedLines(self._head)
         self._batch_size = batch_size
+        self._never_valid = Problems()
 
     @property
     def feeds(self) -> frozenset[str]:
@@ -65,10 +66,12 @@ class CaptureSource:
     def problems(self) -> Problems:
         found = self.statistics.problems
         found.extend(self._lines.problems)
+        found.extend(self._never_valid)
         return found
 
     def __iter__(self) -> Iterator[np.ndarray]:
         self._sessions = sessions = CaptureSessions(self._head)
+        self._never_valid.clear()
         for line in self._lines:
             sessions.apply(line)
             if sessions.waiting_events >= self._batch_size:
@@ -77,6 +80,9 @@ class CaptureSource:
             yield sessions.take()
         found = self.statistics
         self.counts = Counter({name: getattr(found, name) for name in _COUNTED})
+        for product in sessions.never_valid:
+            detail = "its book was never valid: the exchange's snapshot is not in the recording"
+            self._never_valid.add("no snapshot", f"{self.name} {product}", detail)
         self._lines.raise_if_cut()
 
 

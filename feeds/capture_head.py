@@ -1,7 +1,7 @@
 """What a recording is of: files, exchange and instruments, from first lines or, foreign, from all of it."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
@@ -25,7 +25,8 @@ class CaptureHead:
     """`files` are in the order of time, and `kind` names the exchange.
 
     `connections` are those of a foreign recording, whose `answers` are read beforehand; empty for ours. One
-    of `text` is cryptofeed's before version 3. `feeds` are keys that all recordings of one feed share.
+    of `text` is cryptofeed's before version 3. `markets` are those of connections, `feeds` keys that all
+    recordings of one feed share.
     """
 
     files: tuple[Place, ...]
@@ -34,6 +35,7 @@ class CaptureHead:
     connections: tuple[str, ...] = ()
     answers: tuple[Line, ...] = ()
     text: bool = False
+    markets: Mapping[str, str] = field(default_factory=dict)
     feeds: frozenset[str] = frozenset()
 
 
@@ -138,21 +140,28 @@ def _foreign(
     kind = kind or _kind(path, name.lower(), addresses)
     if kind not in EXCHANGES:
         raise SourceError(f"{path}: no exchange is called {kind!r}; known: {', '.join(EXCHANGES)}")
+    own = exchange(kind)
     answers = tuple(line for line in lines if line.t == "http")
     bodies = [line.payload for line in answers]
-    texts = addresses + [line.data for line in lines if line.t == "send"]
+    markets = {line.conn: own.market(line.addr) for line in lines if line.t == "connect"}
+    if not markets:
+        raise SourceError(f"{path}: has no connection to an exchange; name the files of those, too")
+    said = {"connect": "addr", "send": "data"}
+    texts = [(line.conn, getattr(line, said[line.t])) for line in lines if line.t in said]
+    asked = [(conn, name) for conn, text in texts for name in _names(text)]
+    names = dict.fromkeys(own.product(markets.get(conn, ""), name) for conn, name in asked)
     instruments = []
-    for name in products or dict.fromkeys(name for text in texts for name in _names(text)):
+    for name in products or names:
         try:
-            instruments += exchange(kind).instruments([name], bodies)
+            instruments += own.instruments([name], bodies)
         except SourceError:
             if products:
                 raise
     if not instruments:
         raise SourceError(f"{path}: no product of {kind} is subscribed to in it; name them: ?products=A,B")
-    connections = tuple(dict.fromkeys(line.conn for line in lines if line.t == "connect"))
     found = tuple(dict.fromkeys(instruments))
-    return CaptureHead(tuple(files), kind, found, connections, answers, text, frozenset(map(str, files)))
+    feeds = frozenset(map(str, files))
+    return CaptureHead(tuple(files), kind, found, tuple(markets), answers, text, markets, feeds)
 
 
 def _kind(path: Place, venue: str, addresses: Sequence[str]) -> str:

@@ -36,6 +36,7 @@ class CaptureSessions:
         self._places: dict[str, tuple[int, int]] = {}
         self._owed: dict[tuple[str, str], Line] = {}
         self._replaced: list[FeedStatistics] = []
+        self._valid: set[str] = set()
         self._taken: list[np.ndarray] = []
         self._latest: Session | None = None
         self._now = 0.0
@@ -44,6 +45,13 @@ class CaptureSessions:
     def statistics(self) -> FeedStatistics:
         """What all sessions have counted."""
         return FeedStatistics.total([*self._replaced, *(one.statistics for one in self._sessions.values())])
+
+    @property
+    def never_valid(self) -> list[str]:
+        """Products whose books could not be used at any time."""
+        sessions = self._sessions.values()
+        valid = self._valid.union(*(session.synchronised_products for session in sessions))
+        return sorted({product for session in sessions for product in session.books} - valid)
 
     @property
     def waiting_events(self) -> int:
@@ -65,14 +73,15 @@ class CaptureSessions:
         if line.t == "session":
             self._begin(line)
             return []
-        conn = "" if self._head.connections else line.conn
+        conn = self._head.markets.get(line.conn, "") if self._head.connections else line.conn
         session = self._sessions.get(conn)
         if session is None:
-            if not self._head.connections:
+            kind = exchange(self._head.kind)
+            instruments = [i for i in self._head.instruments if kind.market_of(i.native_symbol) == conn]
+            if not self._head.connections or not instruments:
                 return []
-            session = self._sessions[conn] = self._session(
-                self._head.kind, ExchangeOptions(crossed_limit=0), self._head.instruments
-            )
+            options = ExchangeOptions(crossed_limit=0)
+            session = self._sessions[conn] = self._session(self._head.kind, options, instruments)
         self._turn_to(session)
         match line.t:
             case "connect" if not session.open:
@@ -123,6 +132,7 @@ class CaptureSessions:
                 old.ended(StateReason.DISCONNECTED, "the recording has ended", line.time)
             self._put_aside()
             self._replaced.append(old.statistics)
+            self._valid |= old.synchronised_products
         instruments = [one.decoded for one in line.instruments]
         options = ExchangeOptions(depth=line.depth, crossed_limit=line.crossed_limit or 0)
         session = self._sessions[line.conn] = self._session(line.exchange, options, instruments)

@@ -28,8 +28,8 @@ from orderbook.instruments import FINEST, Instrument, Instruments
 from orderbook.problems import Problems
 
 _UNITS = Decimal(10) ** 9
-_ALONE = (dbn.Schema.TRADES, dbn.Schema.TBBO)
-_WITHOUT_BOOK = (dbn.Schema.TRADES, dbn.Schema.STATUS)
+_ALONE: tuple[str | None, ...] = (dbn.Schema.TRADES, dbn.Schema.TBBO)
+_WITHOUT_BOOK: tuple[str | None, ...] = (dbn.Schema.TRADES, dbn.Schema.STATUS)
 _APPLIERS = {
     dbn.MBOMsg: DatabentoBook.order,
     dbn.MBP1Msg: DatabentoBook.depth,

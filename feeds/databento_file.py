@@ -60,7 +60,7 @@ class RecordFile:
         return self.metadata.dataset.partition(".")[0].lower() if self.metadata is not None else "databento"
 
     @property
-    def schema(self) -> dbn.Schema | None:
+    def schema(self) -> str | None:
         """The kind of all records, None where it is not told."""
         return self.metadata.schema if self.metadata is not None else None
 

@@ -105,6 +105,21 @@ class Exchange(ABC):
     def instruments(cls, products: Sequence[str], bodies: Sequence[bytes]) -> list[Instrument]:
         """The products' instruments, from the answers. Raises SourceError for one that is not there."""
 
+    @classmethod
+    def market(cls, address: str) -> str:
+        """Which of the exchange's markets an address is of, where one name is of several products."""
+        return ""
+
+    @classmethod
+    def product(cls, market: str, name: str) -> str:
+        """The product that is called so on a market's address, as feeds name it."""
+        return name
+
+    @classmethod
+    def market_of(cls, product: str) -> str:
+        """The market of a product."""
+        return ""
+
     def websocket_url(self, products: Sequence[str]) -> str:
         """Where to connect to."""
         return self.options.url or self.url

@@ -105,7 +105,10 @@ def _parquet(where: Place) -> str:
 
 
 def _text(where: Place, start: bytes) -> str:
-    lines = [line for line in islice(Lines(where), _LINES) if line.strip()]
+    file = Lines(where)
+    lines = [line for line in islice(file, _LINES) if line.strip()]
+    if not lines and file.cut is not None:
+        raise SourceError(f"{where}: {file.cut} before its first line; get the whole file again")
     named = "_message_" in where.name or "_orderbook_" in where.name
     for place, line in enumerate(lines):
         rows = lines[place + 1 :]

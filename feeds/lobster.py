@@ -163,7 +163,7 @@ class _Replay:
             if found is not None:
                 second, fraction, kind, order_id, size, price, direction = found.groups()
                 time = int(second) * 1_000_000_000 + int((fraction or b"").ljust(9, b"0"))
-                numbers = int(kind), int(order_id), int(size), int(price), int(direction)
+                numbers = [int(kind), int(order_id), int(size), int(price), int(direction)]
             else:
                 time, exact, *numbers = _unusual(line)
                 self._counts["times rounded"] += not exact

@@ -190,6 +190,11 @@ class Session:
         return sync.known and sync.book.state is BookState.SYNCING and self.by_request
 
     @property
+    def synchronised_products(self) -> set[str]:
+        """Products whose book has been valid."""
+        return {product for product, sync in self._syncs.items() if sync.joined}
+
+    @property
     def closing(self) -> bool:
         """Whether frames are ignored, because the connection is to be broken."""
         return self._closing

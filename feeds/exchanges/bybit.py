@@ -98,6 +98,18 @@ class Bybit(Exchange):
             raise SourceError(f"{cls.venue}: {name} has no price or lot filter") from None
         return Instrument.listed(cls.venue, name, tick.normalize(), lot.normalize(), contract="linear")
 
+    @classmethod
+    def market(cls, address: str) -> str:
+        return address.rstrip("/").rpartition("/")[2]
+
+    @classmethod
+    def product(cls, market: str, name: str) -> str:
+        return name if market == "spot" else f"{name}{_PERPETUAL}"
+
+    @classmethod
+    def market_of(cls, product: str) -> str:
+        return _category(product)
+
     def websocket_url(self, products: Sequence[str]) -> str:
         linear = any(_category(product) == "linear" for product in products)
         return self.options.url or (self.linear_url if linear else self.url)
