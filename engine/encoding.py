@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from orderbook.dictionary import Dictionary
+from orderbook.dictionary import HALF_CHARACTER, Dictionary
 from orderbook.errors import DataError
 from views.compiler.types import Column, Kind, Relation, Type
 
@@ -46,6 +46,8 @@ def encode_value(column: Column, value: Any, dictionary: Dictionary) -> Word:
         case Kind.TEXT:
             if not isinstance(value, str):
                 raise ValueError(f"{_shown(value)} is not a string")
+            if HALF_CHARACTER.search(value):
+                raise ValueError(f"{_shown(value)} is not text: it holds half of a character")
             return dictionary.encode(value)
         case Kind.BOOLEAN:
             if not isinstance(value, bool):

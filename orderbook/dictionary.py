@@ -1,11 +1,15 @@
 """The dictionary that turns the strings of TEXT columns into integers and back."""
 
+import re
 from collections.abc import Iterable
 from threading import Lock
 
 import numpy as np
 
 from orderbook.errors import DataError
+
+# Half of a character: Python's strings may hold one, while nothing can be stored, sent or shown with it.
+HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 class Dictionary:

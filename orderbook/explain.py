@@ -94,7 +94,8 @@ def part_of(program: Program, view: str) -> Program:
 
 
 def _sql(compiled: CompiledProgram, view: str) -> str:
-    return bound_text(next(v for v in compiled.catalog.views if v.name == view))
+    bound = next((v for v in compiled.catalog.views if v.name == view), None)
+    return f"-- {view} is written in M3, which the stage m3 shows\n" if bound is None else bound_text(bound)
 
 
 def _calculus(compiled: CompiledProgram, view: str) -> str:

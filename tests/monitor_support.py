@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
+from engine.backends import Backend
 from orderbook.configuration import load_configuration
 from orderbook.events import EVENT, Action, BookState, Flag, Side
 from orderbook.feed_runs import FeedReport, FeedRun, Put
@@ -91,10 +92,11 @@ class Running:
         options: MonitorOptions,
         strategies: Sequence[StrategyDefinition] = (),
         queries: QueryOptions | None = None,
+        backend: Backend = "interpreter",
     ) -> None:
         changed = {"monitor": options, "queries": queries or QueryOptions()}
         configuration = load_configuration(None, {}).model_copy(update=changed)
-        self.engine = GatedEngine(compile_views(SQL), "interpreter")
+        self.engine = GatedEngine(compile_views(SQL), backend)
         self.pipeline = Pipeline(self.engine, INSTRUMENTS, strategies)
         self.feed = Idle()
         self.monitor = RunMonitor(configuration, self.pipeline, [self.feed])
@@ -122,8 +124,9 @@ async def running(
     strategies: Sequence[StrategyDefinition] = (),
     server_kind: type[ServerProcess] = ServerThread,
     queries: QueryOptions | None = None,
+    backend: Backend = "interpreter",
 ) -> AsyncIterator[Running]:
-    run = Running(options or MonitorOptions(port=0), strategies, queries)
+    run = Running(options or MonitorOptions(port=0), strategies, queries, backend)
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         patch.setattr(run_monitor, "ServerProcess", server_kind)
         server, publisher = stack.enter_context(run.monitor.serving(run.live))

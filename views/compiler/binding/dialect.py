@@ -16,6 +16,7 @@ from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.parser import Parser
 from sqlglot.tokens import Token, TokenType
 
+from orderbook.dictionary import HALF_CHARACTER
 from orderbook.errors import SqlError
 
 from .declaration_grammar import START, DeclarationParser, PlacedError, shown, start_at
@@ -126,6 +127,9 @@ def parse(file: str | None, sql: str) -> Iterator[Statement]:
     """The statements of one text; raises SqlError at the first that is not of our SQL."""
     text = SqlText(file, sql)
     dialect = Sql()
+    half = HALF_CHARACTER.search(sql)
+    if half:
+        raise text.error("this is not text: it holds half of a character", half.start())
     try:
         every = dialect.tokenize(sql)
     except TokenError as error:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from orderbook.dictionary import HALF_CHARACTER
 from views.compiler.types import BOOLEAN, DOUBLE, TEXT, Kind, Type
 
 from .bound import Expression, Literal
@@ -50,6 +51,8 @@ def constant(value: object) -> Literal:
     if isinstance(value, float):
         return number(Decimal(repr(value)))
     if isinstance(value, str):
+        if HALF_CHARACTER.search(value):
+            raise TypingError("its value is not text: it holds half of a character")
         return Literal(value, TEXT)
     raise TypingError(f"a {type(value).__name__} cannot be a parameter; give a number or a string")
 

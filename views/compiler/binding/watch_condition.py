@@ -35,7 +35,7 @@ def bind_condition(
     Raises SqlError that names the condition, with line and column in it.
     """
     result = program.result(view)
-    file = f'condition "{" ".join(text.split())}"'
+    file = f'condition "{" ".join(text.encode(errors="backslashreplace").decode().split())}"'
     try:
         return _condition(result, file, text, parameters or {})
     except SqlError as error:

@@ -29,7 +29,7 @@ from .m3_print import INFIX, PLAIN
 
 T = TypeVar("T")
 TOKEN = re.compile(
-    r"\s+|--[^\n]*|(?P<number>-?(?:inf\b|\d+(?:\.\d+)?(?:e[+-]?\d+)?))|(?P<text>'(?:[^']|'')*')"
+    r"\s+|--[^\n]*|(?P<number>-?(?:inf\b|\d+(?:\.\d+)?(?:e[+-]?\d+)?))|(?P<text>'(?:[^'\ud800-\udfff]|'')*')"
     r"|(?P<name>[A-Za-z_][A-Za-z_0-9]*)|(?P<sign>\^=|:=|\+=|\.\.|<>|<=|>=|[-+*/=<>(){}\[\],;])"
 )
 
