@@ -145,3 +145,34 @@ def test_m3_is_added_to_a_running_engine() -> None:
     engine.add_view(EVER)
     engine.insert("fills", {"symbol": "A", "volume": 4, "price": 1.5})
     assert engine["counts"]["A",].n == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("[is_null()]", "is_null takes 1, not 0 arguments"),
+        ("[no_such(volume)]", "unknown function no_such"),
+        ("[ordered_word(volume)]", "unknown function ordered_word"),
+        ("[like(volume, 'a%')]", "like takes a text"),
+        ("[like(symbol, symbol)]", "like takes a constant pattern"),
+        ("[date_part('no_such', volume)]", "unknown unit 'no_such' of date_part"),
+        ("[date_trunc(volume, volume)]", "date_trunc takes the name of a unit first"),
+        ("[exact(1.5, 999999999999)]", "exact takes a number of decimal places up to 300"),
+        ("[exact(1.5, volume)]", "exact takes a number of decimal places up to 300"),
+        (f"[(volume + {10**40})]", "a constant that 128 bits do not hold"),
+        ("{volume := 3}", "expected a comparison, found :="),
+        ("9" * 5000, "expected a whole number"),
+        ("(x ^= MAX[k](e[k] + 1)) * x", "nothing binds k"),
+        ("EXISTS[k](e[symbol]) * [k]", "nothing binds k"),
+    ],
+)
+def test_what_no_code_can_be_made_of_is_refused_with_its_place(value: str, said: str) -> None:
+    stream = "CREATE STREAM fills (symbol TEXT NOT NULL, volume INTEGER NOT NULL);"
+    m3 = (
+        "MAP e[symbol TEXT] INTEGER[0..1000] = fills(symbol, volume);\n"
+        "MAP m[] INTEGER[0..1000] = fills(symbol, volume);\n"
+        f"ON + fills(symbol, volume) {{ m[] += {value}; }}"
+    )
+    with pytest.raises(SqlError) as error:
+        orderbook.compile([stream, m3])
+    assert said in error.value.message and error.value.line == 3

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from engine.changes import NULL_CODE
-from views.compiler.calculus import NEGATED, Apply, Const, Scalar, Var
+from views.compiler.calculus import MIRRORED, NEGATED, Apply, Const, Scalar, Var
 from views.compiler.function_intervals import calendar_interval
 from views.compiler.intervals import exact, join
-from views.compiler.types import BOOLEAN, DOUBLE, Kind, Type
+from views.compiler.types import BOOLEAN, DOUBLE, INT128_MAX, Kind, Type
 from views.scalars import calendar
 
 from .functions import function_code, in_one_word
@@ -83,6 +83,9 @@ def _apply(op: str, args: Sequence[Code]) -> Code:
 
 
 def _comparison(op: str, one: Code, other: Code) -> Code:
+    beyond = _beyond_all(op, one, other) or _beyond_all(MIRRORED[op], other, one)
+    if beyond:
+        return beyond
     if op in ("=", "<>") and {one.kind, other.kind} == {"i", "w"}:
         value, word = (one, other) if one.kind == "w" else (other, one)
         same = f"same_integer({value.text}, {word.text})"
@@ -93,6 +96,15 @@ def _comparison(op: str, one: Code, other: Code) -> Code:
         return Code(f"({_double_word(one)} {sign} {_double_word(other)})", BOOLEAN)
     left, right = aligned(one, other)
     return Code(f"({left.text} {sign} {right.text})", BOOLEAN)
+
+
+def _beyond_all(op: str, one: Code, other: Code) -> Code | None:
+    """The comparison of an integer with a constant that 128 bits do not hold, which decides it."""
+    value = other.type
+    if "d" in (one.kind, other.kind) or value.low != value.high or abs(value.low) <= INT128_MAX:
+        return None
+    holds = op in (("<", "<=", "<>") if value.low > 0 else (">", ">=", "<>"))
+    return Code(str(holds), BOOLEAN)
 
 
 def _double_word(code: Code) -> str:

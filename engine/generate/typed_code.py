@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from engine.plan.stores import key_type, layout_of
 from views.compiler.calculus import Var
 from views.compiler.intervals import exact, multiply
-from views.compiler.types import DOUBLE, INT64_MAX, Kind, Type
+from views.compiler.types import DOUBLE, INT64_MAX, INT128_MAX, Kind, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,10 @@ def integer(value: int) -> Code:
     """A constant."""
     if abs(value) <= INT64_MAX:
         return Code(str(value) if value >= 0 else f"({value})", exact(value, value))
+    if abs(value) > INT128_MAX:
+        # Noted as an overflow where it is computed: no word holds it.
+        text = f"checked_multiply(words_to_wide(-1, {INT64_MAX}), wide(2), {STATE})"
+        return Code(text, exact(value, value))
     low, high = value & (2**64 - 1), value >> 64
     words = f"words_to_wide({low - 2**64 if low >= 2**63 else low}, {high})"
     return Code(words, exact(value, value))

@@ -1,6 +1,7 @@
 """Constants: numbers, strings, parameters and intervals."""
 
 from decimal import Decimal, InvalidOperation
+from math import isinf
 from typing import Any
 
 from sqlglot import exp
@@ -24,7 +25,10 @@ def _number(binder: Binder, node: exp.Literal) -> Literal:
     digits = node.name
     try:
         if "e" in digits.lower():
-            return Literal(float(digits), DOUBLE)
+            value = float(digits)
+            if isinf(value):
+                raise binder.text.error(f"{digits[:40]} is beyond the range of DOUBLE", node)
+            return Literal(value, DOUBLE)
         return typing_rules.number(Decimal(digits) if "." in digits else int(digits))
     except (ValueError, InvalidOperation):
         raise binder.text.error(f"{digits[:40]} is not a number that can be read", node) from None

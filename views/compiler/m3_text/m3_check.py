@@ -1,10 +1,13 @@
 """Checks M3 written by hand against the program it joins; every error has its line and column."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from views.compiler.calculus import (
+    COMPARISONS,
     NESTED,
+    Apply,
     Cmp,
+    Const,
     Exists,
     Extreme,
     Factor,
@@ -20,9 +23,23 @@ from views.compiler.calculus import (
 from views.compiler.intervals import exact, scalar_type
 from views.compiler.m3 import MapDeclaration, Program, Result, Statement, Trigger
 from views.compiler.maintenance.ordering import ordered_term
-from views.compiler.types import DOUBLE, Kind, Relation, Type, unscaled
+from views.compiler.types import DOUBLE, INT128_MAX, Kind, Relation, Type, unscaled
+from views.scalars import calendar
 
 from .m3_parse import Places
+
+# How many arguments functions take, the least and the most.
+_ARGUMENTS = {
+    **dict.fromkeys(("neg", "not", "is_null", "abs", "sign", "is_finite"), (1, 1)),
+    **dict.fromkeys(("sqrt", "ln", "log10", "exp", "floor", "ceil", "trunc"), (1, 1)),
+    **dict.fromkeys((*COMPARISONS, "+", "-", "*", "/", "and", "or", "power", "round"), (2, 2)),
+    **dict.fromkeys(("floor_div", "ceil_div", "trunc_div", "round_div", "mod", "double", "exact"), (2, 2)),
+    **dict.fromkeys(("date_part", "date_trunc", "like", "ilike"), (2, 2)),
+    **dict.fromkeys(("if", "spread"), (3, 3)),
+    **dict.fromkeys(("least", "greatest"), (1, 1000)),
+}
+# The most decimal places of a scaled integer: a double holds 10 to this power.
+_MOST_PLACES = 300
 
 
 class M3Check:
@@ -174,13 +191,11 @@ class M3Check:
             case Lift(var, body):
                 types.setdefault(var, self._sum(owner, body, types))
             case Exists(group, body):
-                inner = self._inside(owner, body, types)
+                inner = self._inside(owner, body, types, group)
                 types |= {v: inner[v] for v in group if v in inner}
             case Extreme(var, _, value, body):
-                inner = self._inside(owner, body, types)
-                if value not in inner:
-                    raise self.places.error(f"nothing binds {value.name}", owner)
-                types.setdefault(var, inner[value])
+                inner = self._inside(owner, body, types, (value,))
+                types.setdefault(var, inner.get(value, exact(0, 0)))
         return exact(0, 1)
 
     def _sum(self, owner: object, poly: Poly, types: Mapping[Var, Type]) -> Type:
@@ -190,23 +205,65 @@ class M3Check:
         kinds = [self._term(owner, t, dict(types)) for t in poly.terms]
         return DOUBLE if DOUBLE in kinds else exact(-(2**63) + 1, 2**63 - 1)
 
-    def _inside(self, owner: object, body: Poly, types: Mapping[Var, Type]) -> dict[Var, Type]:
-        inner = dict(types)
+    def _inside(
+        self, owner: object, body: Poly, types: Mapping[Var, Type], wanted: Sequence[Var]
+    ) -> dict[Var, Type]:
+        """The types of variables inside a sum; each of its terms binds those that are wanted of it."""
+        found: dict[Var, Type] = {}
         for term in body.terms:
+            inner = dict(types)
             self._term(owner, term, inner)
-        return inner
+            for variable in wanted:
+                if variable not in inner:
+                    raise self.places.error(f"nothing binds {variable.name}", owner)
+            found |= inner
+        return found
 
     def _scalar(self, owner: object, scalar: Scalar, types: Mapping[Var, Type]) -> Type:
         try:
+            _check_form(scalar, types)
             return scalar_type(scalar, types)
         except KeyError as error:
             raise self.places.error(f"nothing binds {error.args[0].name}", owner) from None
-        except (ValueError, TypeError, IndexError) as error:
+        except (ValueError, TypeError, IndexError, OverflowError) as error:
             raise self.places.error(f"cannot be computed: {error}", owner) from None
 
     def _same(self, found: Type, expected: Type, node: object, what: str) -> None:
         if _class(found) != _class(expected):
             raise self.places.error(f"{what} is {expected}, not {found}", node)
+
+
+def _check_form(scalar: Scalar, types: Mapping[Var, Type]) -> None:
+    """Raises ValueError where a function, or what it is given, is not in the calculus."""
+    if isinstance(scalar, Const) and isinstance(scalar.value, int) and abs(scalar.value) > INT128_MAX:
+        raise ValueError("a constant that 128 bits do not hold")
+    if not isinstance(scalar, Apply):
+        return
+    op, args = scalar.op, scalar.args
+    if op not in _ARGUMENTS:
+        raise ValueError(f"unknown function {op}")
+    least, most = _ARGUMENTS[op]
+    if not least <= len(args) <= most:
+        raise ValueError(f"{op} takes {least if least == most else 'one or more'}, not {len(args)} arguments")
+    match scalar:
+        case Apply("date_part" | "date_trunc", (Const(str() as unit), moment)):
+            if unit not in (calendar.UNITS if op == "date_trunc" else calendar.PARTS):
+                raise ValueError(f"unknown unit {unit!r} of {op}")
+            args = (moment,)
+        case Apply("date_part" | "date_trunc"):
+            raise ValueError(f"{op} takes the name of a unit first")
+        case Apply("like" | "ilike", (text, Const(str()))):
+            if scalar_type(text, types).kind is not Kind.TEXT:
+                raise ValueError(f"{op} takes a text")
+            args = (text,)
+        case Apply("like" | "ilike"):
+            raise ValueError(f"{op} takes a constant pattern")
+        case Apply("double" | "exact", (value, Const(int() as places))) if 0 <= places <= _MOST_PLACES:
+            args = (value,)
+        case Apply("double" | "exact"):
+            raise ValueError(f"{op} takes a number of decimal places up to {_MOST_PLACES}")
+    for argument in args:
+        _check_form(argument, types)
 
 
 def _class(kind: Type) -> str:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from orderbook.errors import SqlError
 from views.compiler.calculus import (
+    COMPARISONS,
     Apply,
     Cmp,
     Const,
@@ -32,6 +33,8 @@ TOKEN = re.compile(
     r"\s+|--[^\n]*|(?P<number>-?(?:inf\b|\d+(?:\.\d+)?(?:e[+-]?\d+)?))|(?P<text>'(?:[^'\ud800-\udfff]|'')*')"
     r"|(?P<name>[A-Za-z_][A-Za-z_0-9]*)|(?P<sign>\^=|:=|\+=|\.\.|<>|<=|>=|[-+*/=<>(){}\[\],;])"
 )
+# More digits than these are beyond 128 bits.
+_WHOLE = re.compile(r"-?\d{1,60}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,8 @@ class _Parser:
         return self.of_kind("name")
 
     def integer(self) -> int:
+        if not _WHOLE.fullmatch(self.token.text):
+            raise self.fail("a whole number")
         return int(self.of_kind("number"))
 
     def listed(self, item: Callable[[], T], close: str) -> list[T]:
@@ -294,7 +299,10 @@ class _Parser:
     def factor(self) -> Factor:
         if self.take("{"):
             left = self.scalar()
-            op = self.of_kind("sign")
+            op = self.token.text
+            if op not in COMPARISONS:
+                raise self.fail("a comparison")
+            self.at += 1
             right = self.scalar()
             self.expect("}")
             return Cmp(op, left, right)
@@ -352,8 +360,9 @@ class _Parser:
         if self.token.kind == "text":
             return Const(self.string())
         if self.token.kind == "number":
-            text = self.of_kind("number")
-            return Const(int(text) if text.lstrip("-").isdigit() else float(text))
+            if self.token.text.lstrip("-").isdigit():
+                return Const(self.integer())
+            return Const(float(self.of_kind("number")))
         name = self.name()
         if name == "null":
             return Const(None)
