@@ -40,8 +40,11 @@ class RawFile:
         os.close(self._file)
 
     def abandon(self) -> None:
-        """End the file where it was flushed last, after a failure."""
+        """End the file where it was flushed last, after a failure; one that was not is removed."""
         try:
+            if not self._flushed:
+                # A folder with a file that holds no line at all would not replay.
+                os.unlink(self.path)
             os.ftruncate(self._file, self._flushed)
             os.lseek(self._file, self._flushed, os.SEEK_SET)
             self.size = self._flushed

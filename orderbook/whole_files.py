@@ -65,6 +65,14 @@ def _sync(path: Path, flags: int) -> None:
         os.close(handle)
 
 
+class _Writer(pq.ParquetWriter):
+    """One that says nothing where it is given up and cannot even be closed."""
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            super().__del__()
+
+
 class ParquetFile:
     """A Parquet file that appears under `path` when it is closed; until then its name ends in `.partial`.
 
@@ -74,8 +82,9 @@ class ParquetFile:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.path = path
         self._partial = path.with_name(f"{path.name}.partial")
-        with writing(path):
-            self._file: pq.ParquetWriter | None = pq.ParquetWriter(self._partial, schema, compression="zstd")
+        self._file: _Writer | None = None
+        with self._abandoned_if_it_fails():
+            self._file = _Writer(self._partial, schema, compression="zstd")
 
     def write(self, table: pa.Table) -> None:
         """Append a row group. Raises what Arrow raises for values that do not fit, too."""
@@ -98,10 +107,9 @@ class ParquetFile:
                 yield
             except BaseException:
                 file, self._file = self._file, None
-                with suppress(Exception):
-                    file.close()  # type: ignore[union-attr]
-                # Else it would be closed again, and fail again, when it is collected.
-                file.is_open = False  # type: ignore[union-attr]
+                if file is not None:
+                    with suppress(Exception):
+                        file.close()
                 with suppress(OSError):
                     self._partial.unlink(missing_ok=True)
                 raise

@@ -121,6 +121,9 @@ def checkpoints(folder: Path, files: Files | None = None) -> Iterator[Checkpoint
         numbers = _numbers(files, folder)
     except FileNotFoundError:
         return
+    except OSError as error:
+        _LOG.warning("%s: cannot be read: %s; the log is used instead", folder, error.strerror or error)
+        return
     for number in sorted(numbers, reverse=True):
         path = _path(folder, number)
         try:

@@ -20,7 +20,9 @@ DATA = "data"
 
 
 def create_folder(folder: Path) -> None:
-    """Make a job's folder, or take one that is empty or holds another job, whose files then count no more.
+    """Make a job's folder, or take one that is empty or holds another job, also one that could not begin.
+
+    The files of another job count no more then.
 
     Raises UserError where it holds something else or is a URL, SourceError where it cannot be made.
     """
@@ -28,11 +30,18 @@ def create_folder(folder: Path) -> None:
         raise UserError(f"--out {folder}: a job's folder is a path; give one that is mounted")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()) and not (folder / MANIFEST).is_file():
+        if not (folder / MANIFEST).is_file() and not all(map(_is_of_a_job, folder.iterdir())):
             raise UserError(f"--out {folder}: holds something that is not a job; name another folder")
         (folder / DATA).mkdir(exist_ok=True)
     except OSError as error:
         raise SourceError(f"{folder}: cannot make the job's folder: {error.strerror or error}") from None
+
+
+def _is_of_a_job(path: Path) -> bool:
+    """Whether it is what a job leaves whose first manifest could not be written."""
+    if path.name == DATA:
+        return path.is_dir() and not any(path.iterdir())
+    return path.name.startswith(f".{MANIFEST}.")
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
