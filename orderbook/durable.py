@@ -264,6 +264,7 @@ class DurableRun:
             pipeline.start(entry.names)
         else:
             pipeline.finish()
+        host.end_item()
         if isinstance(entry, Lifecycle):
             self._started = entry.starts
         if not host.silent and host.calls != calls:

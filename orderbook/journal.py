@@ -25,7 +25,7 @@ from orderbook.switch import Stamped
 from strategies.requests import LoggedRequest
 
 # Of everything that the entries say: a log of another format is refused.
-IDENTITY = b"orderbook run 1"
+IDENTITY = b"orderbook run 2"
 _LIVE, _CONFLATE = 1, 2
 
 

@@ -248,10 +248,15 @@ class LiveRun:
         self._reported = stalled
 
     def _stale(self) -> np.ndarray:
-        """Events that make the valid books of live feeds stale: nobody has followed them since the crash."""
+        """Events that make books stale that nobody has followed since the crash, or follows any more."""
         books = self._pipeline.books
         live = {int(index) for run in self._runs if run.live for index in run.indexes}
-        known = [] if books is None else [i for i in live if books.state(i) is BookState.VALID]
+        followed = {int(index) for run in self._runs for index in run.indexes}
+        left = [] if books is None else sorted(set(range(len(self._pipeline.instruments))) - followed)
+        known = [] if books is None else [i for i in (*live, *left) if books.state(i) is BookState.VALID]
+        if left:
+            names = ", ".join(str(self._pipeline.instruments[index]) for index in left)
+            _logger.warning("no feed brings %s any more; their books stay as they were, and stale", names)
         events = np.zeros(len(known), EVENT)
         events["instrument"], events["action"], events["flags"] = known, Action.STATE, Flag.LAST
         events["volume"], events["order_id"] = BookState.STALE, StateReason.DISCONNECTED

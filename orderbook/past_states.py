@@ -72,6 +72,7 @@ class PastRun:
             self.pipeline.start(entry.names)
         else:
             self.pipeline.finish()
+        host.end_item()
 
     def items(self, version: Version) -> Iterator[Stamped | Lifecycle]:
         """What was stamped up to a version, to be applied by `apply`."""

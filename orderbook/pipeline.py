@@ -47,7 +47,7 @@ class SavedPipeline(msgspec.Struct, frozen=True):
     """A pipeline in a checkpoint, without its engine, books and strategies.
 
     counts: events, messages, changes. ticked: the last tick. states: rows of `book_states`, by instrument.
-    held: callbacks that wait for their books.
+    held: callbacks that wait for their books. told: the latest time that came alone.
     """
 
     time: int
@@ -55,6 +55,7 @@ class SavedPipeline(msgspec.Struct, frozen=True):
     ticked: int | None
     states: dict[int, SavedState]
     held: list[HeldEvent]
+    told: int = 0
 
 
 class Pipeline:
@@ -83,7 +84,7 @@ class Pipeline:
         self.instruments = instruments
         self.problems = Problems()
         self.events = self.messages = self.changes = 0
-        self.time = 0
+        self.time = self._told = 0
         # Whether latencies are measured: of what is received now, not of what is applied again. By `clock`.
         self.measures = True
         self.clock: Callable[[], int] = time.time_ns
@@ -164,6 +165,7 @@ class Pipeline:
         """
         self._receive_time, self._place, self._noted, self._times = 0, 0, noted, times
         if isinstance(item, TickItem):
+            self._told = max(self._told, item.time)
             self._tick(item.time)
         elif isinstance(item, ChangeItem):
             together = pace != "message" and not (self.engine.reads_clock or self.host.watches)
@@ -198,7 +200,7 @@ class Pipeline:
         """What the pipeline knows itself, between two items."""
         counts = (self.events, self.messages, self.changes)
         held = self.engine.save_held()
-        return SavedPipeline(self.time, counts, self._ticker.last, self._states.save(), held)
+        return SavedPipeline(self.time, counts, self._ticker.last, self._states.save(), held, self._told)
 
     def load(
         self, saved: SavedPipeline, indexes: Sequence[int], views: Collection[str] | None = None
@@ -207,17 +209,17 @@ class Pipeline:
 
         indexes: the instruments' in this run. views: those whose rows mean what they meant; None: all.
         """
-        self.time, self._ticker.last = saved.time, saved.ticked
+        self.time, self._told, self._ticker.last = saved.time, saved.told, saved.ticked
         self.events, self.messages, self.changes = saved.counts
         self._states.load({indexes[index]: row for index, row in saved.states.items()})
         return self.engine.load_held(saved.held, views)
 
     def catch_up_clock(self) -> None:
         """Tells the time to views that read the clock, where none did in the run that was saved."""
-        if self.time and self.engine.reads_clock:
-            silent, self.host.silent = self.host.silent, True
-            self._tick(self.time)
-            self.host.silent = silent
+        time = self.time
+        silent, self.host.silent = self.host.silent, True
+        self._tick(max(time, self._told))
+        self.time, self.host.silent = time, silent
 
     def _apply_market(self, events: np.ndarray, pace: Pace) -> None:
         live = pace == "live"
@@ -247,7 +249,7 @@ class Pipeline:
         self.time = max(self.time, tick)
         self.host.begin(self.time)
         self.engine.tick(tick)
-        self.host.end()
+        self.host.ticked()
 
     def finish(self) -> None:
         """End a message that is open at the end of all sources, and the strategies."""

@@ -96,13 +96,13 @@ class Together:
         host = self._feed.host
         self._behind.begin()
         run = _Run(self._feed, self._first, events, bounds, times)
-        step, number, count = host.step, 0, len(times)
+        step, number, count = host.step & ~1, 0, len(times)
         while number < count:
             concerned, followed = host.next_concerned(run.window, number)
             while number < concerned and not host.stirred:
                 number = self._pass(run, number, concerned, step)
             if number == concerned < count and not host.stirred:
-                host.step = step + number
+                host.step = step + 2 * number
                 self._meet(run, number, followed)
                 number += 1
             else:
@@ -111,7 +111,7 @@ class Together:
         run.note(self._behind, count)
         self._feed.at_message(run.begins(count - 1), run.message(count - 1))
         host.called(run.times[-1])
-        host.step = step + count
+        host.step = step + 2 * count
 
     def _pass(self, run: "_Run", number: int, until: int, step: int) -> int:
         """Messages from a number up to `until` concern no order and no clock: views follow them in compiled
@@ -123,7 +123,7 @@ class Together:
             nonlocal called
             if called < 0:
                 called = run.number(done)
-                host.step = step + called
+                host.step = step + 2 * called
                 self._feed.at_message(run.begins(called), run.message(called))
                 host.called(run.times[called])
 

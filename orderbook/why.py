@@ -117,7 +117,7 @@ class Explanation:
 
     def _finish(self) -> None:
         asked = self._past.requests.get(self._version[0], ())
-        self._why.requests += [one for one in asked if self._step <= one.step <= self._step + 1]
+        self._why.requests += [one for one in asked if self._step <= one.step <= self._step + 2]
 
     def _missing(self, first: int | None) -> UserError:
         stamp, switch, sequence = self._version

@@ -29,6 +29,8 @@ from strategies.summary import StrategySummary
 _logger = logging.getLogger("orderbook.strategies")
 # Of all states that are logged at once: within what one record of a log may hold.
 MOST_STATES_BYTES = 32 << 20
+# Beyond those of any item.
+LAST_STEP = 2**62
 
 
 class SavedHost(msgspec.Struct, frozen=True):
@@ -183,7 +185,10 @@ class StrategyHost:
         self._settle()
 
     def begin_item(self, replayed: Iterable[LoggedRequest] = ()) -> None:
-        """Begins what a switch has stamped, steps counted from 0; `replayed` is what the log has of it."""
+        """Begins what a switch has stamped; `replayed` is what the log has of it.
+
+        Steps are counted from 0: two for each message, one for a tick before it.
+        """
         self.step = 0
         self._replayed = Replayed(replayed)
         self._performed.clear()
@@ -276,10 +281,29 @@ class StrategyHost:
 
         followed: see Audience.next_concerned.
         """
-        self.step += 1
+        self._next_step()
         if not self._audience.open:
             self._audience.end(self.now, followed)
             self._settle()
+
+    def ticked(self) -> None:
+        """Brings a tick to the clients, and does what strategies asked for.
+
+        It is half a step, so that messages have the same steps where no view reads the clock.
+        """
+        self.step |= 1
+        if not self._audience.open:
+            self._audience.end(self.now)
+            self._settle()
+
+    def end_item(self) -> None:
+        """Performs what the log holds beyond the steps of the item, as where another program makes fewer."""
+        while self._replayed:
+            self.step = LAST_STEP
+            self._settle()
+
+    def _next_step(self) -> None:
+        self.step = (self.step | 1) + 1
 
     def next_concerned(self, window: Window, number: int) -> tuple[int, bool]:
         """See Audience.next_concerned."""
@@ -299,7 +323,7 @@ class StrategyHost:
 
     def answered(self) -> None:
         """Does what strategies asked for at a message that `next_concerned` passes over."""
-        self.step += 1
+        self._next_step()
         self._settle()
 
     def summary(self) -> tuple[StrategySummary, ...]:

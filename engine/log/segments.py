@@ -97,14 +97,25 @@ def read_header(files: Files, path: Path, identity: bytes) -> Segment:
     if zlib.crc32(data[: _FIELDS.size]) != _CHECK.unpack_from(data, _FIELDS.size)[0]:
         raise LogError(path, "the segment's header is damaged", restore, 0)
     if owner[:length] != identity:
+        theirs, own = _named(owner[:length]), _named(identity)
+        if theirs.rstrip("0123456789") == own.rstrip("0123456789"):
+            text = f"has entries of another version of this program, {theirs!r}, and this reads {own!r}"
+            remedy = "go on with the version of the program that wrote it, or move the log away to begin anew"
+            raise LogError(path, text, remedy)
         raise LogError(
             path,
-            f"the log is another program's ({owner[:length].hex()[:16]}, not {identity.hex()[:16]})",
+            f"the log is another program's ({theirs}, not {own})",
             "start the program that wrote it, or move the log away",
         )
     if path.name != f"{base:020}.log":
         raise LogError(path, f"the header is that of segment {base:020}.log", "give the file its name back")
     return Segment(path, Position(base), salt, largest, previous)
+
+
+def _named(identity: bytes) -> str:
+    """An identity as a person reads it: text, or the beginning of a hash."""
+    text = identity.decode("ascii", "replace")
+    return text if text.isascii() and text.isprintable() else identity.hex()[:16]
 
 
 def end_checksum(files: Files, segment: Segment, stop: int) -> int:
