@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from samples import examples
 
 from orderbook.backtest.run import Outcome
-from orderbook.backtest.samples import FIRST_STEP, Sample, Track
+from orderbook.backtest.samples import FIRST_STEP, Sample, Sampler, Track
 from orderbook.command_line import status_of
 from orderbook.errors import UserError
+from orderbook.generate import synthetic_instruments
 from orderbook.jobs import Job, open_job
 from orderbook.report import write_report
 from orderbook.report.charts import Series, chart, thinned
@@ -92,6 +93,24 @@ def test_halved_samples_are_those_of_the_longer_step(gaps: list[int], most: int)
     assert {one.stamp: one.bid for one in track.samples} == expected and len(track.samples) <= most
 
 
+@pytest.mark.parametrize("batch", [4_096, 30_000])
+def test_grids_are_finer_where_there_is_more_to_see(batch: int) -> None:
+    """Of the same day, one sample for so many events, however they are cut into batches."""
+    kept = {}
+    for count in (100_000, 3_000_000):
+        stamps = np.sort(np.random.default_rng(1).integers(1, 86_400 * SECOND, count))
+        sampler = Sampler(None, None, synthetic_instruments(1), [])  # type: ignore[arg-type]
+        for part in np.array_split(stamps, count // batch):
+            for place, instrument in sampler.looks(np.zeros(len(part), np.int32), part):
+                sampler.take(instrument, int(part[place]))
+        rows: list[int] = []
+        sampler.write(lambda _, row, rows=rows: rows.append(row["stamp"]))  # type: ignore[misc]
+        kept[count] = rows
+    assert [len(rows) for rows in kept.values()] == [1_649, 3_297]
+    gaps = [float(np.median(np.diff(rows))) for rows in kept.values()]
+    assert gaps == [2**19 * FIRST_STEP, 2**18 * FIRST_STEP]
+
+
 def test_the_report_is_written_and_again_the_same(
     made: tuple[Job, Outcome], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,15 +149,17 @@ def test_closing_fills_earn_the_oldest_first() -> None:
     assert closed_profits(fills) == [6.5, -1.0, 1.75]
 
 
-def test_ratios_need_changes_and_an_hour() -> None:
+def test_ratios_need_changes_and_days() -> None:
     times = np.arange(0, 40 * 60 * SECOND, 60 * SECOND)
     equity = np.cumsum(np.where(np.arange(40) % 2, 3.0, -1.0))
     sharpe, steadiness, step = ratios(times, equity)
     changes = np.diff(equity)
     assert sharpe is None and step == 60 * SECOND
     assert steadiness == pytest.approx(changes.mean() / changes.std(ddof=1) * len(changes) ** 0.5)
-    long, _, step = ratios(times * 120, equity)
-    assert step == 7_200 * SECOND // 2 * 1 and long is not None and long > 0
+    days, steadier, step = ratios(times * 700, equity)
+    assert step == 14_400 * SECOND and days is None and steadier is not None
+    long, _, step = ratios(times * 740, equity)
+    assert step == 14_400 * SECOND and long is not None and long > 0
     assert ratios(times[:1], equity[:1]) == (None, None, None)
     assert ratios(times, np.zeros(40))[0] is None
 

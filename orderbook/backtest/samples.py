@@ -1,9 +1,11 @@
 """The market as a strategy's report needs it: the touch of every instrument, and signals, at times of a grid.
 
 An instrument's grid depends on its own messages alone, so that samples are the same however a job is cut: it
-begins fine, and each time that there are more samples than MOST, twice as long steps halve them.
+begins fine, and each time that there are more samples than are kept, twice as long steps halve them. So it is
+as fine as the messages, and the length of what is read, let it be in bounded memory.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -17,8 +19,9 @@ from orderbook.events import BookState
 from orderbook.instruments import Instrument, Instruments
 from orderbook.jobs.layout import VERSION_COLUMNS
 
-# Samples of an instrument that are kept at most, and the first step of its grid, ns.
-MOST = 2_048
+# Samples that are kept: of all instruments at most, but of each at least so many, and beyond that one for so
+# many of its events, since a look costs as much as some of them do. The first step of a grid, ns.
+MOST, LEAST, EVENTS = 65_536, 2_048, 512
 FIRST_STEP = 100_000
 
 Version = tuple[int, int, int]
@@ -49,12 +52,16 @@ class Sample:
 class Track:
     """The samples of one instrument: at most one for each step of its grid, the state before the step began.
 
-    A step without a message has none, for nothing changed in it.
+    A step without a message has none, for nothing changed in it. most: how many are kept.
     """
 
+    most: int = field(default_factory=lambda: MOST)
     step: int = FIRST_STEP
     samples: list[Sample] = field(default_factory=list)
     last: int = 0
+    # Events so far, and how many there were at the looks to come.
+    events: int = 0
+    looks: deque[int] = field(default_factory=deque)
 
     def due(self, stamp: int) -> int | None:
         """The time of the sample to be taken before a message, if one is."""
@@ -64,7 +71,7 @@ class Track:
     def add(self, sample: Sample) -> None:
         """Keeps a sample, and halves them where there are too many."""
         self.samples.append(sample)
-        while len(self.samples) > MOST:
+        while len(self.samples) > self.most:
             self.step *= 2
             kept: dict[int, Sample] = {}
             for one in self.samples:
@@ -84,7 +91,8 @@ class Sampler:
         self._signals = [
             (signal, keys) for signal in signals if (keys := _keys(engine, signal.view)) is not None
         ]
-        self._tracks = [Track() for _ in instruments]
+        self._most = max(LEAST, MOST // max(1, len(instruments)))
+        self._tracks = [Track(LEAST) for _ in instruments]
 
     def looks(self, instruments: np.ndarray, stamps: np.ndarray) -> Iterator[tuple[int, int]]:
         """(place, instrument) of events that begin a step of their instrument's grid, in any order."""
@@ -96,11 +104,14 @@ class Sampler:
             track.last = max(track.last, int(stamps[places[-1]]))
             steps = stamps[places] // track.step
             begins = np.flatnonzero(np.concatenate([[True], steps[1:] != steps[:-1]]))
+            track.looks.extend((track.events + begins).tolist())
+            track.events += len(places)
             yield from ((place, index) for place in places[begins].tolist())
 
     def take(self, instrument: int, stamp: int) -> None:
-        """Looks at an instrument before a message of it, where its grid asks for that."""
+        """Looks at an instrument before a message that `looks` has told, where its grid asks for that."""
         track = self._tracks[instrument]
+        track.most = max(LEAST, min(self._most, track.looks.popleft() // EVENTS))
         start = track.due(stamp)
         if start is not None:
             track.add(self._sample(instrument, start))

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from orderbook.report.contents import Report
 from orderbook.report.scales import number_text
-from orderbook.report.statistics import statistics_frame
+from orderbook.report.statistics import best_by_luck, statistics_frame
 
 _SHOWN = 25
 _RESULTS = {
@@ -42,9 +42,16 @@ def combinations_table(report: Report) -> Table:
         table.add_column(head, justify="right")
     for row in rows[:_SHOWN]:
         table.add_row(*row)
-    if len(rows) > _SHOWN:
-        table.caption = f"and {len(rows) - _SHOWN} more"
+    more = f"and {len(rows) - _SHOWN} more; " if len(rows) > _SHOWN else ""
+    table.caption = more + luck_text(len(rows)) if len(rows) > 1 else None
     return table
+
+
+def luck_text(tried: int) -> str:
+    """What the best of so many combinations says of itself."""
+    return (
+        f"{tried:,} tried: the best of so many has a t-value of about {best_by_luck(tried):.1f} by luck alone"
+    )
 
 
 def combinations_rows(report: Report) -> tuple[Sequence[str], list[list[str]]]:

@@ -9,13 +9,16 @@ from orderbook.errors import UserError
 from orderbook.jobs.job import Job
 from orderbook.report.accounts import Account, account_of, fills_of
 from orderbook.report.market import Instrument, Mids, horizons, mids_of
-from orderbook.report.signals import markouts, order_times, signal_returns
+from orderbook.report.signals import markouts, order_times, signals_compared
 from orderbook.report.statistics import Statistics, statistics_of
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that a report shows; `statistics` of a strategy are its own, then those of each instrument."""
+    """All that a report shows; `statistics` of a strategy are its own, then those of each instrument.
+
+    `signals`, `spreads`: see `signals_compared`; `sampled` are the views' columns that have samples.
+    """
 
     job: Job
     strategies: tuple[str, ...]
@@ -23,6 +26,8 @@ class Report:
     accounts: Mapping[str, Account]
     statistics: Mapping[str, list[Statistics]]
     signals: pl.DataFrame
+    spreads: pl.DataFrame
+    sampled: tuple[str, ...]
     markouts: pl.DataFrame
     orders: pl.DataFrame
 
@@ -36,11 +41,13 @@ def report_of(job: Job) -> Report:
     orders = job.orders()
     names = tuple(job.manifest.strategies)
     accounts = {name: account_of(name, fills, mids) for name in names}
-    times = horizons(mids)
+    times, samples = horizons(mids), job.table("signals")
+    signals, spreads = signals_compared(samples, mids, times)
+    named = () if samples.is_empty() else samples.select("view", "column").unique().sort(pl.all()).rows()
     return Report(
         job, names, mids, accounts,
         {name: statistics_of(account, orders) for name, account in accounts.items()},
-        signal_returns(job.table("signals"), mids, times),
+        signals, spreads, tuple(f"{view}.{column}" for view, column in named),
         pl.concat([markouts(name, accounts[name].fills, mids, times) for name in names]),
         order_times(changes),
     )  # fmt: skip

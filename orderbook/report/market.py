@@ -17,6 +17,16 @@ class Mids:
     times: np.ndarray
     mids: np.ndarray
 
+    @property
+    def resolution(self) -> int:
+        """ns between two samples, the median; 0 of less than two."""
+        return int(np.median(np.diff(self.times))) if len(self.times) > 1 else 0
+
+    @property
+    def span(self) -> int:
+        """ns from the first sample to the last."""
+        return int(self.times[-1] - self.times[0]) if len(self.times) else 0
+
     def at(self, times: np.ndarray) -> np.ndarray:
         """The mids as of times, float64; NaN before the first."""
         places = np.searchsorted(self.times, times, side="right") - 1
@@ -42,15 +52,12 @@ def mids_of(market: pl.DataFrame) -> Mapping[Instrument, Mids]:
 
 
 def horizons(mids: Mapping[Instrument, Mids]) -> tuple[int, ...]:
-    """Three times, ns, over which what the market did next is worth looking at: between what samples can tell
-    and a twentieth of the time there is."""
+    """Three times, ns, over which what the market did next is worth looking at: between what the samples of
+    an instrument can tell and a twentieth of the time there is of it; fewer where there are no three."""
     ladder = [unit * step for unit in (10**power for power in range(4, 12)) for step in (1, 2, 5)]
     ladder += [600 * 10**9, 1_800 * 10**9, 3_600 * 10**9]
-    spans = [int(one.times[-1] - one.times[0]) for one in mids.values() if len(one.times) > 1]
-    if not spans:
-        return ()
-    gaps = [float(np.median(np.diff(one.times))) for one in mids.values() if len(one.times) > 1]
-    fitting = [time for time in ladder if min(gaps) <= time <= max(spans) / 20]
+    ranges = [(one.resolution, one.span / 20) for one in mids.values() if len(one.times) > 1]
+    fitting = [time for time in ladder if any(low <= time <= high for low, high in ranges)]
     if len(fitting) <= 3:
         return tuple(fitting)
     return fitting[0], fitting[len(fitting) // 2], fitting[-1]

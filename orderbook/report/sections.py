@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 
 from orderbook.report.charts import Series, chart, legend
-from orderbook.report.combinations import combinations_rows
+from orderbook.report.combinations import combinations_rows, luck_text
 from orderbook.report.contents import Report
 from orderbook.report.page import folded, section, table, tiles
 from orderbook.report.scales import duration_text, moment_text, number_text
-from orderbook.report.statistics import Statistics
+from orderbook.report.statistics import SHARPE_DAYS, Statistics
 
 # Strategies and instruments that are drawn; tables have all.
 _DRAWN_STRATEGIES, _DRAWN_INSTRUMENTS = 3, 6
@@ -59,7 +59,7 @@ def _compared(report: Report, ranked: Sequence[str]) -> str:
     rows = [[name, *_row(report.statistics[name][0])] for name in ranked]
     if report.job.manifest.swept:
         heads, rows = combinations_rows(report)
-    note = "By profit, the best first; the equity of the best three."
+    note = f"By profit, the best first; the equity of the best three. {luck_text(len(ranked))}."
     return section("All strategies", legend(lines), chart(lines), table(heads, rows), note=note)
 
 
@@ -73,7 +73,7 @@ def _row(one: Statistics) -> list[str]:
     return [
         number_text(one.profit), number_text(one.fees), number_text(one.turnover),
         number_text(one.max_drawdown), number_text(one.sharpe, 3), number_text(one.steadiness, 3),
-        f"{one.fills:,}", _percent(one.hits), number_text(one.margin, 3),
+        f"{one.fills:,}", _hits(one), number_text(one.margin, 3),
         _percent(one.invested), number_text(one.position),
     ]  # fmt: skip
 
@@ -105,7 +105,8 @@ def _strategy(report: Report, name: str) -> Iterator[str]:
 def _headline(one: Statistics) -> Iterator[tuple[str, str, str, str]]:
     steady = f"t-value {number_text(one.steadiness, 3)}, by {duration_text(one.step)}"
     yield "Profit", number_text(one.profit), f"after fees {number_text(one.fees)}", _sign(one.profit)
-    yield "Sharpe", number_text(one.sharpe, 3), "too few changes" if one.step is None else steady, ""
+    short = "" if one.sharpe is not None else f"under {SHARPE_DAYS} days, not annualised; "
+    yield "Sharpe", number_text(one.sharpe, 3), "too few changes" if one.step is None else short + steady, ""
     yield "Max drawdown", number_text(one.max_drawdown), "from the highest", ""
     yield "Hit rate", _percent(one.hits), f"of {one.trades:,} closing fills", ""
     yield "Turnover", number_text(one.turnover), f"margin {number_text(one.margin, 3)} bps", ""
@@ -158,13 +159,49 @@ def _signals(report: Report) -> Iterator[str]:
             for r in first.iter_rows(named=True)
         ]
         ranges = folded("what the buckets are", table(["bucket", "from", "to", "mean", "samples"], rows, 0))
+        spreads = report.spreads.filter((pl.col("view") == view) & (pl.col("column") == column))
         yield section(
             f"Signal {view}.{column} against what the mid did next",
-            legend(lines), chart(lines, 240, times=False, zero=True), ranges,
+            legend(lines), chart(lines, 240, times=False, zero=True), _spreads(spreads), ranges,
             note="Samples in ten equal buckets of the signal, from its lowest values to its highest: how far "
-            "the mid went on average, in basis points, with its standard error. A signal worth trading by "
-            "slopes, and by more than its costs.",
+            "the mid went on average, in basis points, with its standard error if the signal tells nothing. "
+            f"A signal worth trading by slopes, and by more than its costs. {_grid_text(report)}",
         )  # fmt: skip
+    if not len(report.signals) and report.sampled:
+        yield section(
+            f"{', '.join(report.sampled)} against what the mid did next",
+            note=f"No horizon can be told. {_grid_text(report)}",
+        )
+
+
+def _grid_text(report: Report) -> str:
+    """What the samples of the market can resolve."""
+    known = [one for one in report.mids.values() if len(one.times) > 1]
+    if not known:
+        return "The market has no samples of a valid book."
+    steps, spans = {one.resolution for one in known}, [one.span for one in known]
+    apart = duration_text(min(steps)) if len(steps) == 1 else (
+        f"{duration_text(min(steps))} to {duration_text(max(steps))}"
+    )
+    return (
+        f"The market was sampled every {apart}, for {duration_text(max(spans))}; horizons are no shorter, "
+        "and at most a twentieth of that."
+    )
+
+
+def _spreads(spreads: pl.DataFrame) -> str:
+    """The highest bucket less the lowest, over each horizon."""
+    rows = []
+    for row in spreads.iter_rows(named=True):
+        error = row["error"]
+        told = None if not error else row["spread"] / error
+        rows.append([
+            duration_text(row["horizon"]), number_text(row["spread"], 3), number_text(error, 3),
+            number_text(told, 3), f"{row['samples']:,}",
+        ])  # fmt: skip
+    heads = ["later", "highest less lowest, bps", "standard error", "t-value", "samples"]
+    many = f"<p>Of {len(rows)} such t-values one in 20 is beyond 2 by luck.</p>" if len(rows) > 1 else ""
+    return table(heads, rows) + many
 
 
 def _fills(report: Report, name: str) -> Iterator[str]:
@@ -175,15 +212,19 @@ def _fills(report: Report, name: str) -> Iterator[str]:
     for (horizon,), at in own.group_by(["horizon"], maintain_order=True):
         by = {bool(r["maker"]): r for r in at.iter_rows(named=True)}
         rows.append([duration_text(float(str(horizon))), *_markout(by.get(True)), *_markout(by.get(False))])
+    heads = ["later", *(head for side in ("maker", "taker") for head in (f"{side}, bps", "error", "fills"))]
     yield section(
-        "After its fills", table(["later", "maker, bps", "fills", "taker, bps", "fills"], rows),
+        "After its fills", table(heads, rows),
         note="How far the mid was beyond the fill's price, the way of the fill, so long after. Of orders "
-        "that rested it falls below 0 where those who filled them knew better.",
+        "that rested it falls below 0 where those who filled them knew better. Fills within a horizon of one "
+        "another share what followed: the standard error counts them so, and is left out of too few.",
     )  # fmt: skip
 
 
-def _markout(row: Mapping[str, Any] | None) -> tuple[str, str]:
-    return ("\N{EN DASH}", "0") if row is None else (number_text(row["markout"], 3), f"{row['fills']:,}")
+def _markout(row: Mapping[str, Any] | None) -> tuple[str, str, str]:
+    if row is None:
+        return "\N{EN DASH}", "\N{EN DASH}", "0"
+    return number_text(row["markout"], 3), number_text(row["error"], 3), f"{row['fills']:,}"
 
 
 def _times(report: Report, name: str) -> Iterator[str]:
@@ -225,6 +266,11 @@ def _job(report: Report, names: Sequence[str]) -> Iterator[str]:
 
 def _said(values: Mapping[str, str]) -> str:
     return ", ".join(f"{key} = {value}" for key, value in values.items())
+
+
+def _hits(one: Statistics) -> str:
+    """The hit rate, and of how many."""
+    return _percent(one.hits) if one.hits is None else f"{_percent(one.hits)} of {one.trades:,}"
 
 
 def _percent(share: float | None) -> str:

@@ -49,6 +49,7 @@ def tables(report: Report) -> dict[str, pl.DataFrame]:
         "equity": pl.concat([_equity(account) for account in accounts]),
         "positions": pl.concat([_no_positions(), *positions]),
         "signal_returns": report.signals,
+        "signal_spreads": report.spreads,
         "markouts": report.markouts,
         "order_times": report.orders.with_columns(pl.col("sent").cast(_TIME)),
     }
