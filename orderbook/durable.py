@@ -194,17 +194,17 @@ class DurableRun:
 
     def _resume_time(self, last: int) -> None:
         """Goes on after the last stamp, also where that is still to come by the machine's clock."""
-        self.clock.resume(last)
         time, folder = self.clock.time, self.log.folder
-        if time.ahead <= time.limits.max_step:
+        ahead, limits = last - time.now(), time.limits
+        if ahead <= limits.max_step:
+            self.clock.resume(last)
             return
         at = datetime.fromtimestamp(last / 1e9, UTC)
-        ahead, most = length_text(time.ahead), length_text(time.limits.max_ahead)
-        ends = f"ends at {at:%Y-%m-%dT%H:%M:%SZ}, {ahead} after what the machine's clock says"
-        if time.ahead > time.limits.max_ahead:
+        ends = f"ends at {at:%Y-%m-%dT%H:%M:%SZ}, {length_text(ahead)} after what the machine's clock says"
+        if ahead > limits.max_ahead:
             raise LogError(
                 folder,
-                f"it {ends}, which is more than clock.max_ahead ({most})",
+                f"it {ends}, more than clock.max_ahead ({length_text(limits.max_ahead)})",
                 "set the machine's clock right where it is wrong; else give the run another log folder, or a "
                 "clock.max_ahead of more, with which NOW() goes on from where the log ends",
             )
@@ -212,6 +212,7 @@ class DurableRun:
             "the log %s %s: NOW() goes on from there; with another log folder it goes by the clock at once",
             folder, ends,
         )
+        self.clock.resume(last)
 
     def _append_instruments(self) -> None:
         self.log.append(journal.instruments_record(self.clock.stamp(), self.pipeline.instruments))

@@ -7,6 +7,7 @@ while, then stepped to where it is ahead, and slewed to where it is behind. Sour
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
@@ -15,8 +16,8 @@ from threading import Lock
 _SLEW = 10
 # Looks at the wall clock are at least so far apart, and wait for one another at most so long, ns.
 _LOOK, _INTERRUPTED = 1_000_000, 1_000_000
-# Between two lines about jumps, ns.
-_SILENCE = 60 * 10**9
+# Lines about jumps at most, within so many ns.
+_LINES, _WITHIN = 4, 60 * 10**9
 
 _logger = logging.getLogger("orderbook.clock")
 
@@ -61,7 +62,7 @@ class RunClock:
         # Since when the wall clock has stood more than the threshold away; None while it does not.
         self._away_since: int | None = None
         self._slewing = False
-        self._told_at: int | None = None
+        self._told = deque[int](maxlen=_LINES)
         self._untold = 0
 
     def now(self) -> int:
@@ -115,7 +116,7 @@ class RunClock:
     def _jumped(self, moved: int) -> None:
         self.jumps += 1
         self._away_since, self._slewing = self._looked, False
-        if self._told_at is not None and self._looked - self._told_at < _SILENCE:
+        if len(self._told) == _LINES and self._looked - self._told[0] < _WITHIN:
             self._untold += 1
             return
         way, until = "forward" if moved > 0 else "back", length_text(self.limits.settle)
@@ -127,7 +128,8 @@ class RunClock:
             what = f"and is {length_text(self.ahead)} behind; this run slows down if that stands for {until}"
         before = f" ({self._untold:,} more since the last such line)" if self._untold else ""
         _logger.warning("the machine's clock jumped %s by %s %s%s", way, length_text(moved), what, before)
-        self._told_at, self._untold = self._looked, 0
+        self._told.append(self._looked)
+        self._untold = 0
 
     def _step(self, behind: int) -> None:
         self._time += behind

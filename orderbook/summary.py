@@ -181,11 +181,11 @@ def _clock_lines(pipeline: Pipeline, run: RunReport | None) -> Iterator[str]:
         return
     parts = []
     if run.clock_jumps:
-        parts.append(f"jumped {run.clock_jumps:,} time{'' if run.clock_jumps == 1 else 's'}")
-        parts.append(f"followed forward {run.clock_steps:,} of them")
+        times = f"{run.clock_jumps:,} time{'' if run.clock_jumps == 1 else 's'}"
+        parts.append(f"the machine's jumped {times}, of which the run has followed {run.clock_steps:,}")
     if abs(run.clock_ahead) >= 10**9:
         way = "ahead of" if run.clock_ahead > 0 else "behind"
-        parts.append(f"the run's time is {length_text(run.clock_ahead)} {way} it")
+        parts.append(f"the run's time is {length_text(run.clock_ahead)} {way} the machine's")
     if parts:
         yield f"  clock       {', '.join(parts)}"
 

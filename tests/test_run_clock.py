@@ -109,8 +109,8 @@ def test_jumps_are_counted_and_lines_about_them_bounded(caplog: pytest.LogCaptur
         machine.pass_time(SECOND)
         clock.now()
     assert clock.jumps == 1_000
-    assert 5 < len(caplog.records) < 40
-    assert "more since the last such line" in caplog.records[-1].getMessage()
+    assert 5 < len(caplog.records) < 80
+    assert any("more since the last such line" in record.getMessage() for record in caplog.records)
 
 
 def test_a_clock_that_is_slewed_is_followed_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
@@ -234,7 +234,7 @@ def test_views_and_epochs_go_on_while_the_clock_jumps(
     assert live.epoch > 8
     assert live.clock.time.jumps >= 1
     text = summary(pipeline, 1.0, [], [], [], live.report())
-    assert "  clock       jumped" in text
+    assert "  clock       the machine's jumped" in text
     assert pipeline.to_views.maximum < 10 * SECOND
 
 
@@ -286,7 +286,7 @@ def test_a_log_that_ends_too_far_in_the_future_is_refused_as_it_is() -> None:
     before = entries_of(process)
     world.files.kill()
     world.machine.set_by(-30 * HOUR)
-    with pytest.raises(LogError, match=r"30\.0 h after .* more than clock\.max_ahead \(24\.0 h\); set"):
+    with pytest.raises(LogError, match=r"30\.0 h after .*, more than clock\.max_ahead \(24\.0 h\); set"):
         world.start()
     world.files.kill()
     world.limits = replace(LIMITS, max_ahead=48 * HOUR)
