@@ -137,6 +137,8 @@ class TableSource:
     iterating, where it goes away.
     """
 
+    may_be_empty = True
+
     def __init__(self, options: TableOptions):
         self.name = options.name
         self.options = options

@@ -1,7 +1,8 @@
 """The program `orderbook`: its commands, options and exit status.
 
-0: done (also a run that Ctrl-C ended); 2: bad usage or configuration; 1: anything else. An error is one
-line on standard error, or a line for each mistake of a configuration; --debug adds the traceback.
+0: done (also a run that Ctrl-C ended); 2: bad usage or configuration; 1: anything else, a result that is
+incomplete among it. An error is one line on standard error, or a line for each mistake of a configuration;
+--debug adds the traceback.
 """
 
 import sys
@@ -63,6 +64,12 @@ KeyColumn = Annotated[
     str | None, typer.Option("--key", help="Partition by this column wherever that can be.")
 ]
 
+AllowIncomplete = Annotated[
+    bool,
+    typer.Option(
+        "--allow-incomplete", help="Status 0 also where books were lost or input could not be used."
+    ),
+]
 LogFolder = Annotated[
     Path | None,
     typer.Option("--log", help="Folder of a run's log; without it, the configuration's.", metavar="FOLDER"),
@@ -122,11 +129,13 @@ def run(
     monitor: Annotated[
         bool | None, typer.Option("--monitor/--no-monitor", help="Serve the monitor's page, or do not.")
     ] = None,
+    allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Follow live feeds; without options a simulated exchange on this machine, and no network."""
     from orderbook.commands.run import run as command
 
-    command(config, duration, feed or (), view or (), strategy or (), out, monitor)
+    chosen = (feed or (), view or (), strategy or ())
+    command(config, duration, *chosen, out, monitor, allow_incomplete=allow_incomplete)
 
 
 @app.command()
@@ -139,11 +148,12 @@ def serve(
     view: Views = None,
     strategy: Strategies = None,
     out: Out = None,
+    allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Follow live feeds for websocket clients and the monitor's page, with nothing shown here."""
     from orderbook.commands.serve import serve as command
 
-    command(config, duration, feed or (), view or (), strategy or (), out)
+    command(config, duration, feed or (), view or (), strategy or (), out, allow_incomplete)
 
 
 @app.command()
@@ -166,11 +176,12 @@ def replay(
     view: Views = None,
     strategy: Strategies = None,
     out: Out = None,
+    allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Put recorded sources, merged in order of time, through the views and strategies."""
     from orderbook.commands.replay import replay as command
 
-    command(source, config, view or (), strategy or (), out)
+    command(source, config, view or (), strategy or (), out, allow_incomplete)
 
 
 @app.command()
@@ -199,12 +210,16 @@ def backtest(
         list[str] | None,
         typer.Option("--set", help="A parameter; of several values each one.", metavar="NAME=VALUE,…"),
     ] = None,
+    allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Put history through views and strategies into a job's folder, in this process or on Spark."""
     from orderbook.commands.backtest import run_backtest as command
 
     names, chosen = (view or (), strategy or ()), sets or ()
-    command(source, config, *names, engine.value, out, granularity, partitions, master, key, cut_time, chosen)
+    command(
+        source, config, *names, engine.value, out, granularity, partitions, master, key, cut_time, chosen,
+        allow_incomplete,
+    )  # fmt: skip
 
 
 @app.command()
@@ -212,9 +227,12 @@ def report(
     job: Annotated[Path, typer.Option("--job", help="Folder of a job.", metavar="DIR")],
 ) -> None:
     """Write the report of a backtest's strategies again, from its folder alone."""
+    from orderbook.commands.query import warn_incomplete
+    from orderbook.jobs import open_job
     from orderbook.report import write_report
 
     typer.echo(write_report(job))
+    warn_incomplete(open_job(job).manifest)
 
 
 @app.command()
@@ -231,11 +249,12 @@ def blocks(
     follow: Annotated[
         bool, typer.Option("--follow", help="Of log:FOLDER, as the run goes on, until Ctrl-C.")
     ] = False,
+    allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Cut history into block logs, as `stream` reads them: what switches send, with epochs."""
     from orderbook.commands.stream import write_blocks as command
 
-    command(source, config, view or (), out, switches, epoch, block, follow)
+    command(source, config, view or (), out, switches, epoch, block, follow, allow_incomplete)
 
 
 @app.command()
@@ -257,11 +276,13 @@ def stream(
     chain: Annotated[
         int, typer.Option("--chain", min=0, help="Levels up to which each is an operator of one query.")
     ] = 2,
+    allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Keep views over block logs on Spark: tentative rows at once, committed ones epoch by epoch."""
     from orderbook.commands.stream import run_stream as command
 
-    command(logs, config, view or (), out, granularity, partitions, master, key, once, log_limit, chain)
+    options = (granularity, partitions, master, key, once, log_limit, chain, allow_incomplete)
+    command(logs, config, view or (), out, *options)
 
 
 @app.command()
@@ -321,11 +342,12 @@ def record(
         str | None,
         typer.Option("--rotate", help="A new file after so many bytes or a time: 256MB, 1h.", metavar="SIZE"),
     ] = None,
+    allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Record live feeds: raw frames as received, and what they mean as a Parquet record."""
     from orderbook.commands.record import record as command
 
-    command(config, duration, feed or (), out, rotate)
+    command(config, duration, feed or (), out, rotate, allow_incomplete)
 
 
 @app.command()
@@ -336,11 +358,12 @@ def replan(
     out: Annotated[
         Path | None, typer.Option("--out", help="Where the statistics go.", metavar="FILE.json")
     ] = None,
+    allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Measure recorded sources, plan the views again by that, and keep the statistics for later starts."""
     from orderbook.commands.replan import replan as command
 
-    command(source, config, view or (), out)
+    command(source, config, view or (), out, allow_incomplete)
 
 
 @app.command()
@@ -359,6 +382,7 @@ def explain(
         list[str] | None,
         typer.Option("--set", help="A parameter of the SQL, as in --set k=0.5.", metavar="NAME=VALUE"),
     ] = None,
+    allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Show how a view is compiled and what every event costs it."""
     from orderbook.commands.explain import explain as command
@@ -367,7 +391,7 @@ def explain(
     if live:
         if stage is not None or parameters:
             raise UserError("--live takes neither --stage nor --set; put parameters into the configuration")
-        explain_live(view, live, config)
+        explain_live(view, live, config, allow_incomplete)
         return
     command(view, stage.value if stage else None, config, parameters or ())
 

@@ -55,6 +55,7 @@ StrategyName = Annotated[str, matching(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "MODULE:
 class RunOptions(Section):
     """What runs: names or .sql paths of views, MODULE:CLASS of strategies, seconds (None: until Ctrl-C).
 
+    `allow_incomplete`: the exit status is 0 also where a result is incomplete, see orderbook.findings.
     `core` is the processor that the engine's thread has to itself; None: it runs where the system puts it.
     """
 
@@ -62,6 +63,7 @@ class RunOptions(Section):
     strategies: Annotated[tuple[StrategyName, ...], Field(strict=False)]
     backend: Literal["numba", "interpreter"]
     duration_seconds: Annotated[Real, Field(gt=0)] | None = None
+    allow_incomplete: bool = False
     core: Annotated[int, Field(ge=0)] | None = None
 
 
@@ -338,7 +340,7 @@ def load_configuration(
     if not overrides:
         return configuration
     run = {key.removeprefix("run."): value for key, value in overrides.items() if key.startswith("run.")}
-    values = configuration.model_dump()
+    values: Mapping[str, Any] = configuration.model_dump()
     if not _names_what_runs(own):
         values = _asked_for(values, {"run": run})
     keys = {tuple(dotted.split(".")): value for dotted, value in overrides.items()}

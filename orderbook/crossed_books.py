@@ -95,7 +95,7 @@ class CrossedFeed:
             self._waiting, self._count = [], 0
 
 
-class WatchedSource:
+class SourceWithCrossedStates:
     """A source of events whose books are STALE, with the reason CROSSED, while they stay crossed.
 
     limit: ns, above 0. States that the source itself has for that, as a record of a live feed, stay alone.
@@ -187,9 +187,9 @@ class CrossedWatch:
             self._problems.add("crossed", str(one), detail)
 
 
-def watched(source: "EventSource", limit: int) -> "EventSource":
-    """The source, watched where there is a limit, and something to watch."""
-    return WatchedSource(source, limit) if limit and len(source.instruments) else source
+def with_crossed_states(source: "EventSource", limit: int) -> "EventSource":
+    """The source, its crossed books told where there is a limit, and a book."""
+    return SourceWithCrossedStates(source, limit) if limit and len(source.instruments) else source
 
 
 def _tells(events: np.ndarray, place: int, state: np.ndarray) -> bool:

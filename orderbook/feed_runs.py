@@ -26,8 +26,9 @@ from feeds.source import ChangeSource, EventSource, open_sources
 from feeds.statistics import FeedStatistics
 from orderbook import feed_options as options
 from orderbook.change_rows import check_relations
-from orderbook.crossed_books import CROSSED_LIMIT, CrossedWatch, watched
+from orderbook.crossed_books import CROSSED_LIMIT, CrossedWatch, with_crossed_states
 from orderbook.errors import SourceError, UserError
+from orderbook.findings import Finding, SourceWatch, WatchedSource, input_findings, watched
 from orderbook.instruments import Instruments
 from orderbook.latency import SignedLatencyHistogram
 from orderbook.logged_run import LoggedRun
@@ -47,6 +48,7 @@ class FeedReport:
     """What a feed or source has seen, and what went wrong in it.
 
     statistics, delay: of a live feed, with the times in ns from the exchange to the receipt.
+    findings: what makes its part of a result incomplete.
     """
 
     name: str
@@ -54,6 +56,7 @@ class FeedReport:
     problems: Problems
     statistics: FeedStatistics | None = None
     delay: SignedLatencyHistogram | None = None
+    findings: tuple[Finding, ...] = ()
 
 
 class FeedRun(ABC):
@@ -103,6 +106,7 @@ class LiveFeedRun(FeedRun):
         self.label = label
         self._protocol, self._depth, self._crossed_limit = protocol, depth, crossed_limit
         self._feed: LiveFeed | None = None
+        self._watch = SourceWatch(name, instruments, live=True)
         self._delay = ReceiptDelay()
         self._recorder: RawRecorder | None = None
 
@@ -133,6 +137,7 @@ class LiveFeedRun(FeedRun):
             async for events in feed:
                 if recorder is not None:
                     recorder.events(events)
+                self._watch.note(events)
                 translated = self._translated(events)
                 self._delay.note(translated)
                 await put(translated)
@@ -140,7 +145,7 @@ class LiveFeedRun(FeedRun):
     def report(self) -> FeedReport:
         """Statistics of the feed since it was opened; none counts anything before."""
         statistics = FeedStatistics() if self._feed is None else self._feed.statistics
-        return _live_report(self.name, statistics, delay=self._delay.histogram)
+        return _live_report(self._watch, statistics, statistics.problems, self._delay.histogram)
 
 
 class ExchangeRun(LiveFeedRun):
@@ -197,14 +202,16 @@ class CaptureRun(FeedRun):
         self._delay = ReceiptDelay()
         self.instruments = self._player.instruments
         self._found = Problems()
-        self._watch = CrossedWatch(self.instruments, crossed_limit, self._found) if crossed_limit else None
+        self._crossed = CrossedWatch(self.instruments, crossed_limit, self._found) if crossed_limit else None
+        self._watch = SourceWatch(self.name, self.instruments)
 
     async def follow(self, put: Put) -> None:
         """See FeedRun."""
         self._player.clock = self.clock
         async for events in self._player:
-            watched = events if self._watch is None else self._watch.apply(events)
-            translated = self._translated(watched)
+            told = events if self._crossed is None else self._crossed.apply(events)
+            self._watch.note(told)
+            translated = self._translated(told)
             self._delay.note(translated)
             await put(translated)
 
@@ -213,7 +220,7 @@ class CaptureRun(FeedRun):
         player, problems = self._player, Problems()
         problems.extend(player.problems)
         problems.extend(self._found)
-        return _live_report(self.name, player.statistics, problems, self._delay.histogram)
+        return _live_report(self._watch, player.statistics, problems, self._delay.histogram)
 
 
 class FileRun(FeedRun):
@@ -227,7 +234,8 @@ class FileRun(FeedRun):
     def __init__(self, source: EventSource | ChangeSource, crossed_limit: int = CROSSED_LIMIT) -> None:
         self.name = source.name
         self.instruments = source.instruments if is_event_source(source) else Instruments(())
-        self.source = watched(source, crossed_limit) if is_event_source(source) else source
+        own = with_crossed_states(source, crossed_limit) if is_event_source(source) else source
+        self.source = watched(own)
         self._all: Sequence[FileRun] = (self,)
         self._indexes = np.empty(0, np.int32)
         self._through = asyncio.Event()
@@ -271,7 +279,7 @@ class TableRun(FeedRun):
     live = True
 
     def __init__(self, feed: options.TableFeed) -> None:
-        self._source = TableSource(feed.table_options)
+        self._source = watched(TableSource(feed.table_options))
         self.name = self._source.name
         self.instruments = Instruments(())
         self._interval = feed.interval_seconds
@@ -297,18 +305,18 @@ class TableRun(FeedRun):
 
 
 def _live_report(
-    name: str,
-    statistics: FeedStatistics,
-    problems: Problems | None = None,
-    delay: SignedLatencyHistogram | None = None,
+    watch: SourceWatch, statistics: FeedStatistics, problems: Problems, delay: SignedLatencyHistogram
 ) -> FeedReport:
     counts = {name: getattr(statistics, name) for name in _STATISTICS}
-    return FeedReport(name, counts, problems or statistics.problems, statistics, delay)
+    # A live feed that heard nothing has books that were never synchronised.
+    own = input_findings(watch.name, max(watch.messages, statistics.messages), problems, quiet=watch.live)
+    return FeedReport(watch.name, counts, problems, statistics, delay, (*watch.findings(), *own))
 
 
-def source_report(source: EventSource | ChangeSource | LoggedRun) -> FeedReport:
+def source_report(source: WatchedSource | LoggedRun) -> FeedReport:
     """What a source has counted so far."""
-    return FeedReport(source.name, Counter(source.counts), source.problems)
+    found = tuple(source.findings())
+    return FeedReport(source.name, Counter(source.counts), source.problems, findings=found)
 
 
 async def open_runs(

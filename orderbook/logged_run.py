@@ -4,9 +4,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from engine.log.reader import LogReader
 from orderbook import journal
 from orderbook.errors import DataError, SourceError
+from orderbook.findings import Finding, SourceWatch
 from orderbook.instruments import Instrument, Instruments
 from orderbook.journal import Known, Lifecycle
 from orderbook.problems import Problems
@@ -37,22 +40,31 @@ class LoggedRun:
             self.instruments = Instruments(found)
         except DataError as error:
             raise SourceError(f"{self.name}: an instrument has other units later: {error}") from error
+        self._watch = SourceWatch(self.name, self.instruments)
 
     @property
     def progress(self) -> float:
         """Fraction of the log read."""
         return (self._position - self._start) / self._bytes
 
+    def findings(self) -> list[Finding]:
+        """Books that the run lost, as far as the log was read."""
+        return list(self._watch.findings())
+
     def __iter__(self) -> Iterator[Stamped | Lifecycle]:
         numbering = journal.Renumbering({one: index for index, one in enumerate(self.instruments)})
         self.counts.clear()
+        self._watch.clear()
         for entry in self._entries():
             self.counts[type(entry).__name__.lower()] += 1
             if isinstance(entry, Known):
                 numbering.name(entry.instruments)
                 self.instruments.adopt(entry.instruments)
             elif isinstance(entry, Stamped):
-                yield numbering.of(entry)
+                stamped = numbering.of(entry)
+                if isinstance(stamped.item, np.ndarray):
+                    self._watch.note(stamped.item)
+                yield stamped
             elif isinstance(entry, Lifecycle):
                 yield entry
 

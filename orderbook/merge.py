@@ -13,9 +13,10 @@ import numpy as np
 
 from feeds.change_stream import Change
 from feeds.source import ChangeSource, EventSource
-from orderbook.crossed_books import CROSSED_LIMIT, watched
+from orderbook.crossed_books import CROSSED_LIMIT, with_crossed_states
 from orderbook.errors import DataError, SourceError
 from orderbook.events import EVENT, Flag
+from orderbook.findings import WatchedSource, watched
 from orderbook.instruments import Instrument, Instruments
 
 _LAST = int(Flag.LAST)
@@ -55,7 +56,7 @@ def common_instruments(parts: Sequence[tuple[str, Instruments]]) -> tuple[Instru
         raise SourceError(f"{names}: ticks or lots differ: {error}; run them apart") from error
 
 
-def is_event_source(source: EventSource | ChangeSource) -> TypeGuard[EventSource]:
+def is_event_source(source: EventSource | ChangeSource | WatchedSource) -> TypeGuard[EventSource]:
     """Whether a source gives market events, not changes of relations."""
     return hasattr(source, "instruments")
 
@@ -70,8 +71,8 @@ class Merger:
     def __init__(
         self, sources: Sequence[EventSource | ChangeSource], crossed_limit: int = CROSSED_LIMIT
     ) -> None:
-        self.sources = tuple(watched(s, crossed_limit) if is_event_source(s) else s for s in sources)
-        sources = self.sources
+        told = (with_crossed_states(s, crossed_limit) if is_event_source(s) else s for s in sources)
+        self.sources = tuple(map(watched, told))
         self.errors: list[SourceError] = []
         parts = {i: (s.name, s.instruments) for i, s in enumerate(sources) if is_event_source(s)}
         self.instruments, indexes = common_instruments(list(parts.values()))
@@ -191,7 +192,7 @@ def _gathered(parts: list[_Part], owner: np.ndarray, number: np.ndarray) -> np.n
 
 
 def _items(
-    source: EventSource | ChangeSource, indexes: np.ndarray | None, errors: list[SourceError]
+    source: WatchedSource, indexes: np.ndarray | None, errors: list[SourceError]
 ) -> Iterator[_Part]:
     batches = _until_failure(source, errors)
     return _change_parts(source.name, batches) if indexes is None else _event_parts(batches, indexes)

@@ -11,6 +11,14 @@ from engine.maps.cache_folder import cache_told
 from engine.subscriptions import ViewEvent
 from orderbook.events import StateReason
 from orderbook.feed_runs import FeedReport
+from orderbook.findings import (
+    Finding,
+    books_lost,
+    distinct,
+    ends_in_order,
+    engine_findings,
+    strategy_findings,
+)
 from orderbook.latency import LatencyHistogram, latency_text
 from orderbook.live_run import RunReport
 from orderbook.logs import visible
@@ -59,6 +67,24 @@ def summary(
     lines += _book_lines(pipeline)
     lines += [f"  compiled cache: {told}" for told in cache_told()]
     return "\n".join(lines)
+
+
+def findings_of(
+    pipeline: Pipeline, strategies: Sequence[StrategySummary], feeds: Sequence[FeedReport]
+) -> tuple[Finding, ...]:
+    """What makes the result of a run incomplete."""
+    found = [finding for feed in feeds for finding in feed.findings]
+    for index, instrument in enumerate(pipeline.instruments):
+        row = pipeline.state_of(index)
+        if row is not None and row.state != "valid" and not ends_in_order(row.reason):
+            found.append(books_lost(row.reason, [str(instrument)]))
+    bad = sum(count for name, count in pipeline.book_problems.items() if name != "crossed")
+    if 2 * bad > pipeline.events:
+        names = tuple(name.replace("_", " ") for name in pipeline.book_problems)
+        todo = "give a source with a snapshot"
+        found.append(Finding("most events contradict their books", names, bad, todo))
+    found += engine_findings(pipeline.problems, pipeline.engine.problems, pipeline.changes)
+    return distinct([*found, *strategy_findings(strategies)])
 
 
 def feed_lines(feed: FeedReport) -> Iterator[str]:

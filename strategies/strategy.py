@@ -11,7 +11,8 @@ from engine.live_view import Key, ViewRow
 from engine.subscriptions import Fire, Granularity
 from orderbook.durations import nanoseconds
 from orderbook.instruments import Instrument
-from strategies.conditions import Parameter, parameter_names
+from strategies.conditions import Parameter as Parameter
+from strategies.conditions import parameter_names
 from strategies.market_news import BookStateChange, Trade
 from strategies.orders import Fill, Order, OrderSide
 from strategies.simulation.client import Number, TimeInForce

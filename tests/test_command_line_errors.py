@@ -210,7 +210,8 @@ def test_a_strategy_that_raises(orderbook: Program, tmp_path: Path, monkeypatch:
     )
     names = ("--strategy", "raising_of_test:Raising", "--strategy", "raising_of_test:Steady")
     result = orderbook("replay", messages, "--view", "depth", *names)
-    assert result.status == 0
+    assert result.status == 1 and "incomplete: strategy disabled (1): Raising: Raising.deep" in result.out
+    assert orderbook("replay", messages, "--view", "depth", *names, "--allow-incomplete").status == 0
     assert result.err.count("Traceback") == 1
     assert "Raising.deep raised RuntimeError: no such thing; it is disabled" in result.err
     assert 'raising_of_test.py", line 8' in result.err

@@ -68,9 +68,9 @@ def test_programs_may_share_a_dictionary():
 def test_text_constants_are_of_the_programs_dictionary():
     program = orderbook.compile("CREATE VIEW v AS SELECT COUNT(*) AS n FROM bids WHERE symbol = 'B'")
     engine = orderbook.Engine(program, "interpreter")
-    row = {"ts": 1, "venue": "X", "id": 1, "broker_id": 0, "volume": 1, "price": 1}
-    for symbol in "ABB":
-        engine.insert("bids", {**row, "symbol": symbol})
+    row = {"ts": 1, "venue": "X", "broker_id": 0, "volume": 1, "price": 1}
+    for number, symbol in enumerate("ABB"):
+        engine.insert("bids", {**row, "symbol": symbol, "id": number})
     assert engine["v"][()].n == 2
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from typing import cast
 
 from orderbook.backtest.execute import Report, results_of
 from orderbook.backtest.plan import Plan
@@ -42,8 +43,8 @@ class ProcessExecutor:
                 workers[connection] = process
                 connection.send(waiting.pop())
             while workers:
-                for connection in wait(list(workers)):
-                    assert isinstance(connection, Connection)
+                for ready in wait(list(workers)):
+                    connection = cast(Connection, ready)
                     results = _received(connection, workers[connection])
                     if waiting:
                         connection.send(waiting.pop())

@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from engine.distribution.block import VERSION
-from feeds.source import ChangeSource, EventSource
+from feeds.source import ChangeSource
 from orderbook.backtest.numbering import (
     FIRST_STAMP,
     VersionedChanges,
@@ -23,6 +23,7 @@ from orderbook.backtest.numbering import (
 from orderbook.backtest.sources import SourceSpec
 from orderbook.errors import SourceError
 from orderbook.events import EVENT
+from orderbook.findings import WatchedSource, watched
 from orderbook.instruments import Instruments
 from orderbook.merge import is_event_source
 
@@ -64,16 +65,20 @@ def read_slices(
     instruments: Instruments,
     errors: list[SourceError] | None = None,
     step: int = 0,
+    opened: list[WatchedSource] | None = None,
 ) -> Iterator[Slice]:
     """All messages of sources, each given with its place, as events of `instruments`.
 
     Events of other instruments count in the numbers of versions and are left out. A source that is damaged
     ends there, with a SourceError in `errors`; raised is that of one which cannot be opened, and any where
     there are no `errors`. step: above 0 where events are read for their times alone; of each source the first
-    in every step of so many ns is among those given.
+    in every step of so many ns is among those given. opened: is given the sources.
     """
     batch = max(SMALLEST_BATCH, min(BATCH, MOST_OPEN // max(1, len(specs))))
-    cursors = [_Cursor(place, spec.open(batch), instruments, errors, step) for place, spec in specs]
+    sources = [(place, watched(spec.open(batch))) for place, spec in specs]
+    cursors = [_Cursor(place, source, instruments, errors, step) for place, source in sources]
+    if opened is not None:
+        opened += [source for _, source in sources]
     until: int | None = FIRST_STAMP
     if len(cursors) == 1:
         yield from cursors[0].slices()
@@ -113,7 +118,7 @@ class _Cursor:
     """
 
     place: int
-    source: EventSource | ChangeSource
+    source: WatchedSource
     instruments: Instruments
     errors: list[SourceError] | None
     step: int

@@ -15,6 +15,7 @@ from orderbook.backtest.progress import forget_progress
 from orderbook.backtest.sources import SourceSpec
 from orderbook.backtest.tasks import JobSettings, TaskResult
 from orderbook.errors import OrderbookError, UserError
+from orderbook.findings import Finding, distinct, strategy_findings
 from orderbook.jobs.folder import create_folder, remove_unlisted, write_manifest
 from orderbook.jobs.layout import fills_dataset, history_of, market_dataset, orders_dataset, signals_dataset
 from orderbook.jobs.manifest import FORMAT_VERSION, DataFile, Manifest
@@ -32,13 +33,15 @@ _ABSENT = {
 class Outcome:
     """What a backtest made: its manifest, what became of strategies, and problems of the input, as lines.
 
-    errors: why sources were not read to their end; what came before counts.
+    errors: why sources were not read to their end; what came before counts. findings: what makes the result
+    incomplete.
     """
 
     manifest: Manifest
     summaries: tuple[StrategySummary, ...]
     problems: tuple[str, ...]
     errors: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
 
 
 def backtest(
@@ -76,12 +79,16 @@ def backtest(
             write_manifest(folder, msgspec.structs.replace(manifest, status="failed", failure=reason))
         raise
     errors = tuple(dict.fromkeys(line for result in results for line in result.errors))
-    done = msgspec.structs.replace(_completed(manifest, results), failure="; ".join(errors) or None)
+    summaries = _joined(results)
+    found = [finding for result in results for finding in result.findings]
+    findings = distinct([*found, *strategy_findings(summaries)])
+    done = _completed(manifest, results)
+    done = msgspec.structs.replace(done, failure="; ".join(errors) or None, findings=findings)
     write_manifest(folder, done)
     remove_unlisted(folder, done)
     forget_progress(folder)
     problems = tuple(dict.fromkeys(line for result in results for line in result.problems))
-    return Outcome(done, _joined(results), problems, errors)
+    return Outcome(done, summaries, problems, errors, findings)
 
 
 def check_program(settings: JobSettings) -> None:

@@ -20,7 +20,7 @@ from feeds.source import (
     open_streams,
     record_files,
 )
-from orderbook.crossed_books import CROSSED_LIMIT, watched
+from orderbook.crossed_books import CROSSED_LIMIT, with_crossed_states
 from orderbook.errors import DataError, SourceError
 from orderbook.instruments import Instrument, Instruments
 from orderbook.merge import is_event_source
@@ -54,7 +54,7 @@ class SourceSpec:
     def open(self, batch_size: int | None = None) -> EventSource | ChangeSource:
         """Raises SourceError where it is not there any more."""
         source = self._source(batch_size)
-        return watched(source, self.crossed_limit) if is_event_source(source) else source
+        return with_crossed_states(source, self.crossed_limit) if is_event_source(source) else source
 
     def _source(self, batch_size: int | None) -> EventSource | ChangeSource:
         if not self.paths:

@@ -8,6 +8,7 @@ from engine.distribution.history import Granularity
 from orderbook.backtest.job_program import JobProgram
 from orderbook.backtest.sources import SourceSpec
 from orderbook.backtest.sweep import Combination
+from orderbook.findings import Finding
 from orderbook.instruments import Instrument
 from orderbook.jobs.manifest import DataFile, PartitionStatistics
 from orderbook.simulation_options import TradingOptions
@@ -82,7 +83,8 @@ class ReadTask:
 class TaskResult:
     """What a task wrote: files of histories by view, of orders and fills, and of other tables by name.
 
-    problems: lines for the user. errors: why sources were not read to their end.
+    problems: lines for the user. errors: why sources were not read to their end. findings: what makes the
+    task's part incomplete.
     """
 
     statistics: PartitionStatistics
@@ -93,3 +95,4 @@ class TaskResult:
     summaries: tuple[StrategySummary, ...] = ()
     problems: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()

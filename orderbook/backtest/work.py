@@ -22,10 +22,12 @@ from orderbook.backtest.tasks import CHANGES, SYMBOLS, JobSettings, ReadTask, Ta
 from orderbook.backtest.time_cut import Fills, filled
 from orderbook.backtest.travel import NOWHERE, RESULT, Sender, taken_in
 from orderbook.errors import SourceError
+from orderbook.findings import WatchedSource, engine_findings
 from orderbook.gate import GatedEngine
 from orderbook.instruments import Instruments
 from orderbook.jobs.manifest import PartitionStatistics
 from orderbook.pipeline import Pipeline
+from orderbook.problems import Problems
 from strategies.concerns import Concerns
 from strategies.definition import load_strategy
 
@@ -44,13 +46,14 @@ def read_task(settings: JobSettings, task: ReadTask, report: Report = lambda _: 
     if sender is not None:
         yield from sender.starts()
     fills = Fills(layout, task.number)
-    events, problems, errors = 0, list[str](), list[SourceError]()
+    events, changes, problems, errors = 0, 0, list[str](), list[SourceError]()
+    opened, refused = list[WatchedSource](), Problems()
     resolution = settings.resolution if task.clock else 0
     for sources, own in _groups(task, task.name == SYMBOLS and strategies is None):
         rows = RelationRows(layout.program, own, resolution=resolution, books=task.books)
         fills.begin()
         runs = [_StageRun(layout, number, task.number, histories[number]) for number in task.stages]
-        for part in read_slices(sources, own, errors, 0 if task.books else resolution):
+        for part in read_slices(sources, own, errors, 0 if task.books else resolution, opened):
             if strategies is not None:
                 strategies.run.apply(part)
             if runs or sender is not None:
@@ -64,11 +67,13 @@ def read_task(settings: JobSettings, task: ReadTask, report: Report = lambda _: 
                     yield from sender.add(sent)
                     yield from fills.note(sent, part.until)
             # Each event counts once: those of books in the tasks that have their symbols.
+            changes += sum(map(len, part.changes))
             events += (0 if task.name == CHANGES else len(part.events)) + sum(map(len, part.changes))
             report(events)
         for run in runs:
             run.close()
         problems += rows.problems.report()
+        refused.extend(rows.problems)
         if sender is not None:
             # Rows of a block are in the order of versions, and other sources begin anew.
             yield from sender.close()
@@ -76,7 +81,12 @@ def read_task(settings: JobSettings, task: ReadTask, report: Report = lambda _: 
     made_rows = sum(writers.rows for writers in histories.values())
     statistics = PartitionStatistics(task.name, task.number, events, made_rows, time.monotonic() - start)
     ended = tuple(map(str, errors))
-    result = TaskResult(statistics, files, problems=tuple(dict.fromkeys(problems)), errors=ended)
+    found = [finding for source in opened for finding in source.findings()]
+    problems += [f"{source.name}: {line}" for source in opened for line in source.problems.report()]
+    found += engine_findings(refused, Problems() if strategies is None else strategies.problems, changes)
+    result = TaskResult(
+        statistics, files, problems=tuple(dict.fromkeys(problems)), errors=ended, findings=tuple(found)
+    )
     yield _told(task.number, result if strategies is None else strategies.finished(result))
 
 
@@ -223,6 +233,11 @@ class _Strategies:
             program, instruments, chosen, self.writers, settings.backend, settings.resolution,
             settings.trading, signals_of(chosen, program) if task.samples else None,
         )  # fmt: skip
+
+    @property
+    def problems(self) -> Problems:
+        """Those of the engine that strategies see."""
+        return self.run.pipeline.engine.problems
 
     def finished(self, result: TaskResult) -> TaskResult:
         """A result with what became of the strategies."""

@@ -20,7 +20,7 @@ from orderbook.backtest.processes import ProcessExecutor
 from orderbook.backtest.run import Outcome, backtest
 from orderbook.backtest.sources import SourceSpec, source_specs
 from orderbook.backtest.tasks import READERS, JobSettings
-from orderbook.commands.common import configured, terminable
+from orderbook.commands.common import configured, tell_incomplete, terminable
 from orderbook.commands.sweep import Choice, choice, combinations
 from orderbook.configuration import Configuration
 from orderbook.display import progress_bar, working
@@ -53,11 +53,12 @@ def run_backtest(
     key: str | None,
     cut_time: str,
     sets: Sequence[str] = (),
+    allow_incomplete: bool = False,
 ) -> None:
     """Run a backtest, write its report and print its summary; with several values in `sets` of a sweep.
 
-    Raises UserError for bad options, OrderbookError if it fails, SourceError where a source is damaged, after
-    everything else has been done.
+    Raises UserError for bad options, OrderbookError if it fails, SourceError where a source is damaged and
+    IncompleteError where the result is incomplete, after everything else has been done.
     """
     looks, cut = parsed_granularity(granularity), parsed_cut_time(cut_time)
     if engine == "numba" and (partitions or key or master):
@@ -65,7 +66,7 @@ def run_backtest(
     overrides: dict[str, object] = {} if master is None else {"spark.master": master}
 
     def configuration_with(changes: Mapping[str, object]) -> Configuration:
-        found = configured(config, views, strategies, {**overrides, **changes})
+        found = configured(config, views, strategies, {**overrides, **changes}, allow_incomplete)
         return found.without_views() if strategies and not views else found
 
     chosen = choice(configuration_with, sets)
@@ -86,8 +87,7 @@ def run_backtest(
     with terminable():
         outcome = _backtested(settings, specs, executor, engine)
     _report(folder, outcome, time.monotonic() - start)
-    for line in outcome.errors:
-        raise SourceError(line)
+    tell_incomplete(outcome.findings, configuration, map(SourceError, outcome.errors))
 
 
 def _backtested(

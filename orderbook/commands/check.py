@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,21 +41,21 @@ def check(config: Path | None) -> None:
     """
     configuration = load_configuration(config)
     checks = _Checks()
-    checks.made(lambda: configuration.check_core() or ())
+    checks.made(configuration.check_core)
     assembly = checks.made(lambda: assemble(configuration))
     if assembly is not None:
         checks.told(lambda: _views(assembly.program, [v.name for v in assembly.program.catalog.views]))
         checks.told(lambda: _statistics(assembly))
     for file in _other_files(configuration, () if assembly is None else assembly.files):
-        checks.told(lambda file=file: _file(configuration, file))
-    opened = [checks.made(lambda feed=feed: _opened(feed)) for feed in configuration.feeds]
+        checks.told(partial(_file, configuration, file))
+    opened = [checks.made(partial(_opened, feed)) for feed in configuration.feeds]
     files = [feed.source for feed in configuration.feeds if isinstance(feed, FileFeed)]
     opened.append(checks.made(lambda: _read(open_sources(files))))
     found = [one for one in opened if one is not None]
     if assembly is not None and len(found) == len(opened):
         instruments = checks.made(lambda: Instruments(dict.fromkeys(one for own, _ in found for one in own)))
         sources = [source for _, own in found for source in own]
-        checks.told(lambda: check_relations(sources, assembly.program.relations) or ())
+        checks.made(partial(check_relations, sources, assembly.program.relations))
         if instruments is not None:
             checks.told(lambda: _strategies(assembly, instruments))
     for feed in configuration.feeds:

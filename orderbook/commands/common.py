@@ -3,7 +3,7 @@
 import gc
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from engine.plan.statistics import read_statistics
 from orderbook.assembly import Assembly, assemble
 from orderbook.configuration import Configuration, load_configuration
 from orderbook.display import working
+from orderbook.findings import Finding, incomplete_lines, refuse_incomplete
 from orderbook.gate import GatedEngine
 from orderbook.instruments import Instruments
 from orderbook.logs import configure_logging
@@ -19,10 +20,16 @@ from orderbook.pipeline import Pipeline
 
 
 def configured(
-    config: Path | None, views: Sequence[str], strategies: Sequence[str], overrides: Mapping[str, object]
+    config: Path | None,
+    views: Sequence[str],
+    strategies: Sequence[str],
+    overrides: Mapping[str, object],
+    allow_incomplete: bool = False,
 ) -> Configuration:
     """The configuration with the command line's options over it; see `load_configuration`."""
     chosen = {**overrides}
+    if allow_incomplete:
+        chosen["run.allow_incomplete"] = True
     if views:
         chosen["run.views"] = list(views)
     if strategies:
@@ -91,6 +98,18 @@ def warm_up(pipeline: Pipeline) -> None:
     """Compile what an event runs through; after the last subscription."""
     with working("compiling triggers"):
         pipeline.warm_up()
+
+
+def tell_incomplete(
+    findings: Sequence[Finding], configuration: Configuration, failed: Iterable[Exception] = ()
+) -> None:
+    """Print what makes a result incomplete, after everything else. Raises the first of what has failed, else
+    IncompleteError where there are findings that are not allowed."""
+    for line in incomplete_lines(findings):
+        print(line)
+    for error in failed:
+        raise error
+    refuse_incomplete(findings, configuration.run.allow_incomplete)
 
 
 @contextmanager

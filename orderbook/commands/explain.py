@@ -10,15 +10,17 @@ from engine.plan.statistics import read_statistics
 from feeds.source import open_sources
 from orderbook.assembly import assemble, declared_views, shown_views, view_files, with_read
 from orderbook.change_rows import check_relations
-from orderbook.commands.common import assembled, configured, warm_up
+from orderbook.commands.common import assembled, configured, tell_incomplete, warm_up
 from orderbook.commands.replay import apply_all
 from orderbook.configuration import Configuration, Scalar, load_configuration
 from orderbook.configuration_errors import suggestion
 from orderbook.errors import ConfigurationError, OrderbookError, UserError
 from orderbook.explain import SHOWN_PARTITIONS
 from orderbook.explain import explain as explained
+from orderbook.feed_runs import source_report
 from orderbook.logs import visible
 from orderbook.merge import Merger
+from orderbook.summary import findings_of
 from strategies.strategy import watches_of
 from views.compiler.program import compile_views
 
@@ -58,9 +60,12 @@ def _explain_strategies(configuration: Configuration, view: str) -> None:
         print(f"\nwatched by {names}; {strategies_note(why)}")
 
 
-def explain_live(view: str, sources: Sequence[str], config: Path | None) -> None:
+def explain_live(
+    view: str, sources: Sequence[str], config: Path | None, allow_incomplete: bool = False
+) -> None:
     """Replay sources through the view, measured, and print what each of its statements and maps costs."""
-    configuration = configured(config, [view], (), {"run.backend": "numba"})
+    overrides = {"run.backend": "numba"}
+    configuration = configured(config, [view], (), overrides, allow_incomplete).with_run(strategies=())
     merger = Merger(open_sources(sources), configuration.books.crossed_nanoseconds)
     assembly, pipeline = assembled(configuration, merger.instruments, measured=True)
     check_relations(merger.sources, assembly.program.relations)
@@ -68,8 +73,8 @@ def explain_live(view: str, sources: Sequence[str], config: Path | None) -> None
     if not apply_all(pipeline, merger, "batch"):
         raise OrderbookError(f"interrupted after {merger.progress:.0%}")
     print(pipeline.engine.costs(), end="")
-    for error in merger.errors:
-        raise error
+    reports = [source_report(one) for one in merger.sources]
+    tell_incomplete(findings_of(pipeline, (), reports), configuration, merger.errors)
 
 
 def _find(configuration: Configuration, view: str) -> tuple[Path, str]:

@@ -1,5 +1,6 @@
 """`orderbook query`: rows of views as of a version, by key or by SQL: of a job, a run's log or a monitor."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import polars as pl
 from orderbook.commands.query_source import QuerySource, no_row, query_log, remote_query
 from orderbook.errors import UserError
 from orderbook.jobs.job import Job
-from orderbook.jobs.manifest import JobVersion
+from orderbook.jobs.manifest import JobVersion, Manifest
+from orderbook.logs import visible
 from orderbook.past_states import LAST
 
 _SHOWN_ROWS = 50
@@ -37,6 +39,7 @@ def query(
     version = None if at is None else parsed_version(at)
     if job is not None:
         _show(_of_job(job, sql, version, view, key, tentative), out)
+        warn_incomplete(job.manifest)
     elif source.url is not None:
         if version is not None:
             raise UserError("--at is of a log or a job; a running monitor has its state now")
@@ -45,6 +48,12 @@ def query(
         frame, note = query_log(source.configuration(), sql, view, key, version)
         _show(frame, out)
         print(note)
+
+
+def warn_incomplete(manifest: Manifest) -> None:
+    """Say on standard error what makes a job incomplete."""
+    for line in (*filter(None, [manifest.failure]), *manifest.incomplete):
+        print(f"orderbook: the job is incomplete: {visible(str(line))}", file=sys.stderr)
 
 
 def _of_job(

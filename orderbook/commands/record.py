@@ -5,11 +5,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from orderbook.commands.common import configured
+from orderbook.commands.common import configured, tell_incomplete
 from orderbook.commands.run import stopped_by_signals
 from orderbook.display import Display, open_display
 from orderbook.errors import SourceError, UserError
 from orderbook.feed_runs import FeedRun, LiveFeedRun, open_runs
+from orderbook.findings import distinct
 from orderbook.merge import Item
 from orderbook.recordings import Recordings, recorded
 from orderbook.run_clock import RunClock
@@ -21,7 +22,12 @@ _DEFAULT_FOLDER = "recordings"
 
 
 def record(
-    config: Path | None, duration: float | None, feeds: Sequence[str], out: Path | None, rotate: str | None
+    config: Path | None,
+    duration: float | None,
+    feeds: Sequence[str],
+    out: Path | None,
+    rotate: str | None,
+    allow_incomplete: bool = False,
 ) -> None:
     """Record live feeds for `duration` seconds, until Ctrl-C or until they end, then print what was written.
 
@@ -32,7 +38,7 @@ def record(
     for key, value in (("run.duration_seconds", duration), ("record.folder", out), ("record.rotate", rotate)):
         if value is not None:
             overrides[key] = str(value) if isinstance(value, Path) else value
-    configuration = configured(config, (), (), overrides)
+    configuration = configured(config, (), (), overrides, allow_incomplete)
     options = configuration.record
     if options.folder is None:
         options = options.model_copy(update={"folder": Path(_DEFAULT_FOLDER)})
@@ -49,10 +55,11 @@ def record(
     print(f"\nrecorded {seconds:.1f} s")
     for line in recordings.summary():
         print(line)
-    for run in runs:
-        print("\n".join(feed_lines(run.report())))
-    for error in (*following.errors, *recordings.errors):
-        raise error
+    reports = [run.report() for run in runs]
+    for report in reports:
+        print("\n".join(feed_lines(report)))
+    found = distinct(finding for report in reports for finding in report.findings)
+    tell_incomplete(found, configuration, (*following.errors, *recordings.errors))
 
 
 class _Following:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from feeds.source import open_sources
 from orderbook.change_rows import check_relations
-from orderbook.commands.common import assembled, configured, warm_up
+from orderbook.commands.common import assembled, configured, tell_incomplete, warm_up
 from orderbook.display import progress_bar
 from orderbook.errors import OrderbookError, UserError
 from orderbook.feed_runs import source_report
@@ -14,7 +14,7 @@ from orderbook.journal import Lifecycle
 from orderbook.logged_run import LoggedRun
 from orderbook.merge import Merger
 from orderbook.pipeline import Pace, Pipeline
-from orderbook.summary import summary
+from orderbook.summary import findings_of, summary
 from orderbook.switch import Stamped
 from orderbook.written_views import written_views
 
@@ -27,13 +27,14 @@ def replay(
     views: Sequence[str],
     strategies: Sequence[str],
     out: Path | None,
+    allow_incomplete: bool = False,
 ) -> None:
     """Apply the sources in order of time, then print the summary.
 
     Raises SourceError where a source is truncated, after everything before that has been applied and
-    the summary printed; OrderbookError when interrupted, likewise.
+    the summary printed; OrderbookError when interrupted, likewise; IncompleteError where the result is.
     """
-    configuration = configured(config, views, strategies, {})
+    configuration = configured(config, views, strategies, {}, allow_incomplete)
     played = _opened(sources, configuration.books.crossed_nanoseconds)
     assembly, pipeline = assembled(configuration, played.instruments)
     if isinstance(played, Merger):
@@ -46,11 +47,12 @@ def replay(
         interrupted = not apply_all(pipeline, played, pace)
         seconds = time.monotonic() - start
     reports = [source_report(one) for one in (played.sources if isinstance(played, Merger) else [played])]
-    print(summary(pipeline, seconds, assembly.views, pipeline.host.summary(), reports))
-    for error in (*failures, *(played.errors if isinstance(played, Merger) else ())):
-        raise error
+    done = pipeline.host.summary()
+    print(summary(pipeline, seconds, assembly.views, done, reports))
+    failed = [*failures, *(played.errors if isinstance(played, Merger) else ())]
     if interrupted:
-        raise OrderbookError(f"interrupted after {played.progress:.0%}")
+        failed.append(OrderbookError(f"interrupted after {played.progress:.0%}"))
+    tell_incomplete(findings_of(pipeline, done, reports), configuration, failed)
 
 
 def _opened(sources: Sequence[str], crossed_limit: int) -> Merger | LoggedRun:

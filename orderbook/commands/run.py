@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from engine.subscriptions import ViewEvent
 from orderbook.assembly import Assembly
-from orderbook.commands.common import configured, engine_of, piped, settled, started, warm_up
+from orderbook.commands.common import (
+    configured,
+    engine_of,
+    piped,
+    settled,
+    started,
+    tell_incomplete,
+    warm_up,
+)
 from orderbook.configuration import Configuration
 from orderbook.display import Display, open_display
 from orderbook.durable import DurableRun
@@ -25,7 +33,7 @@ from orderbook.past import open_past
 from orderbook.pipeline import Pipeline
 from orderbook.processors import alone_on, keep_clear
 from orderbook.recordings import recorded
-from orderbook.summary import callback_text, order_text, some_rows, summary
+from orderbook.summary import callback_text, findings_of, order_text, some_rows, summary
 from orderbook.written_views import written_views
 
 if TYPE_CHECKING:
@@ -44,19 +52,20 @@ def run(
     out: Path | None = None,
     monitor: bool | None = None,
     display: Callable[[], Display] = open_display,
+    allow_incomplete: bool = False,
 ) -> None:
     """Follow the feeds until they end, for `duration` seconds or until Ctrl-C, then print the summary.
 
     monitor: whether it is served; None as the configuration says. With a log, what that holds is applied
     first. Raises what ended a feed or the run, after everything before that has been applied and the summary
-    printed.
+    printed, IncompleteError where the result is incomplete.
     """
     overrides: dict[str, object] = {"feeds": list(feeds)} if feeds else {}
     if duration is not None:
         overrides["run.duration_seconds"] = duration
     if monitor is not None:
         overrides["monitor.enabled"] = monitor
-    configuration = configured(config, views, strategies, overrides)
+    configuration = configured(config, views, strategies, overrides, allow_incomplete)
     configuration.check_core()
     runs, instruments = asyncio.run(open_runs(configuration.feeds, configuration.books.crossed_nanoseconds))
     assembly, engine = started(configuration)
@@ -81,11 +90,12 @@ def run(
         with recording as recordings, writing as failures, settled():
             seconds = asyncio.run(shown.run())
     reports = [run.report() for run in runs]
-    print(summary(pipeline, seconds, assembly.views, pipeline.host.summary(), reports, shown.report()))
+    strategies_done = pipeline.host.summary()
+    print(summary(pipeline, seconds, assembly.views, strategies_done, reports, shown.report()))
     for line in recordings.summary():
         print(line)
-    for error in (*shown.errors, *recordings.errors, *failures):
-        raise error
+    failed = (*shown.errors, *recordings.errors, *failures)
+    tell_incomplete(findings_of(pipeline, strategies_done, reports), configuration, failed)
 
 
 class Shown:

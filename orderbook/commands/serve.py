@@ -14,6 +14,7 @@ def serve(
     views: Sequence[str],
     strategies: Sequence[str],
     out: Path | None = None,
+    allow_incomplete: bool = False,
 ) -> None:
     """As `run`, with the monitor, whose address is printed, and without values and notes."""
-    run(config, duration, feeds, views, strategies, out, monitor=True, display=QuietDisplay)
+    run(config, duration, feeds, views, strategies, out, True, QuietDisplay, allow_incomplete)

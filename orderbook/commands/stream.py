@@ -9,10 +9,12 @@ from pathlib import Path
 from orderbook.assembly import assemble
 from orderbook.backtest.sources import source_specs
 from orderbook.commands.backtest import parsed_granularity, settings_of
-from orderbook.commands.common import configured
+from orderbook.commands.common import configured, tell_incomplete
+from orderbook.configuration import Configuration
 from orderbook.display import progress_bar, working
 from orderbook.durations import nanoseconds
 from orderbook.errors import UserError
+from orderbook.findings import Finding, WatchedSource, distinct, engine_findings
 from orderbook.jobs import open_job
 from orderbook.problems import Problems
 from orderbook.streaming.cutting import CutSettings, write_block_logs
@@ -35,6 +37,7 @@ def write_blocks(
     epoch: str,
     block: str | None,
     follow: bool,
+    allow_incomplete: bool = False,
 ) -> None:
     """Write the block logs of switches; `follow`: until a signal, as a log grows.
 
@@ -42,7 +45,7 @@ def write_blocks(
     """
     length = parsed_length("--epoch", epoch)
     span = max(1, length // 4) if block is None else parsed_length("--block", block)
-    configuration = configured(config, views, (), {})
+    configuration = configured(config, views, (), {}, allow_incomplete)
     with working("compiling views"):
         program = assemble(configuration).program
     logged = [source for source in sources if source.startswith(_LOG)]
@@ -53,8 +56,9 @@ def write_blocks(
     settings = CutSettings(program, out, switches, length, span, configuration.clock.nanoseconds)
     if follow:
         follower = _followed(Path(logged[0].removeprefix(_LOG)), settings)
-        print(_written(follower.logs, out, follower.problems))
+        _tell(follower.logs, out, follower.problems, (), configuration)
         return
+    opened: list[WatchedSource] = []
     with progress_bar("writing") as bar:
         if logged:
             log = Path(logged[0].removeprefix(_LOG))
@@ -64,16 +68,29 @@ def write_blocks(
             specs = source_specs(sources, configuration.books.crossed_nanoseconds)
             total = max(1, sum(spec.rows for spec in specs))
             logs, problems = write_block_logs(
-                specs, settings, lambda events: bar(min(1.0, events / total), f"{events:,} events")
+                specs, settings, lambda events: bar(min(1.0, events / total), f"{events:,} events"), opened
             )
-    print(_written(logs, out, problems))
+    _tell(logs, out, problems, opened, configuration)
 
 
-def _written(logs: LoggedSwitches, out: Path, problems: Problems) -> str:
-    """What block logs hold now, as text."""
+def _tell(
+    logs: LoggedSwitches,
+    out: Path,
+    problems: Problems,
+    sources: Sequence[WatchedSource],
+    configuration: Configuration,
+) -> None:
+    """Print what block logs hold now, and what they lack. Raises IncompleteError."""
     first = f"{logs.rows:,} rows in {logs.messages:,} messages, {logs.epochs:,} epochs: {out}"
     late = [f"  {logs.late:,} rows came too late for their epoch"] if logs.late else []
-    return "\n".join([first, *late, *(f"  problem: {line}" for line in problems.report()[:_MOST_PROBLEMS])])
+    said = [line for one in (problems, *(source.problems for source in sources)) for line in one.report()]
+    print("\n".join([first, *late, *(f"  problem: {line}" for line in said[:_MOST_PROBLEMS])]))
+    found = [finding for source in sources for finding in source.findings()]
+    if logs.late:
+        todo = "give the run of the log longer epochs, or cut its sources"
+        found.append(Finding("rows too late for their epoch", (str(out),), logs.late, todo))
+    found += engine_findings(problems, Problems(), logs.rows)
+    tell_incomplete(distinct(found), configuration)
 
 
 def _followed(log: Path, settings: CutSettings) -> LogFollower:
@@ -106,6 +123,7 @@ def run_stream(
     once: bool,
     log_limit: int,
     chain: int,
+    allow_incomplete: bool = False,
 ) -> None:
     """Follow block logs, or with `once` read them. Raises UserError for bad options, OrderbookError."""
     from engine.spark.session import cores, spark_session
@@ -113,7 +131,7 @@ def run_stream(
 
     looks = parsed_granularity(granularity)
     overrides: dict[str, object] = {} if master is None else {"spark.master": master}
-    configuration = configured(config, views, (), overrides).with_run(strategies=())
+    configuration = configured(config, views, (), overrides, allow_incomplete).with_run(strategies=())
     with working("starting Spark"):
         session = spark_session(configuration.spark)
     count = partitions or cores(session) or 1
@@ -124,6 +142,7 @@ def run_stream(
     except KeyboardInterrupt:
         print("stopped; the same command goes on")
     print(summary(out, time.monotonic() - start))
+    tell_incomplete(open_job(out).manifest.incomplete, configuration)
 
 
 def parsed_length(option: str, text: str) -> int:

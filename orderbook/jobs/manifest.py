@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from orderbook.findings import Finding
+
 FORMAT_VERSION = 1
 
 # (stamp, switch, sequence), as in the history's columns.
@@ -109,6 +111,7 @@ class Manifest(msgspec.Struct, frozen=True):
     tables: what else was written, by name: `market` and `signals` that strategies saw, tables of the report.
     strategies: by name their parameters, as text; strategy_program has the views that they saw.
     swept: the parameters that a sweep has combinations of; its strategies are called NUMBER:CLASS.
+    findings: what makes the result incomplete.
     """
 
     format: int
@@ -129,6 +132,16 @@ class Manifest(msgspec.Struct, frozen=True):
     strategies: dict[str, dict[str, str]] = {}
     swept: tuple[str, ...] = ()
     strategy_program: ProgramText | None = None
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def incomplete(self) -> tuple[Finding, ...]:
+        """The findings, with rows of a stream that came too late."""
+        late = 0 if self.stream is None else sum(file.rows for file in self.stream.dead)
+        if not late:
+            return self.findings
+        todo = "give epochs more time; they are in the files of the manifest's `dead`"
+        return (*self.findings, Finding("rows after the end of their epoch", ("the stream",), late, todo))
 
     @property
     def listed(self) -> frozenset[str]:

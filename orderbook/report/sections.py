@@ -47,7 +47,8 @@ def _header(report: Report) -> str:
     count = len(report.mids)
     shown = f"{count} instrument{'' if count == 1 else 's'}, {when}"
     failure = f'<p class="warning">{escape(manifest.failure)}</p>' if manifest.failure else ""
-    return f"<header><h1>{escape(names)}</h1><p>{escape(shown)}</p>{failure}</header>"
+    found = "".join(f'<p class="warning">Incomplete: {escape(str(one))}</p>' for one in manifest.incomplete)
+    return f"<header><h1>{escape(names)}</h1><p>{escape(shown)}</p>{failure}{found}</header>"
 
 
 def _compared(report: Report, ranked: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from engine.distribution.block import Block, joined, rows_between, taken
 from orderbook.backtest.reading import read_slices
 from orderbook.backtest.relation_rows import RelationRows
 from orderbook.backtest.sources import SourceSpec, run_instruments
+from orderbook.findings import WatchedSource
 from orderbook.problems import Problems
 from orderbook.streaming.logged_switches import LoggedSwitches
 from views.compiler.program import CompiledProgram
@@ -98,9 +99,13 @@ class BlockCutter:
 
 
 def write_block_logs(
-    specs: Sequence[SourceSpec], settings: CutSettings, report: Report = lambda _: None
+    specs: Sequence[SourceSpec],
+    settings: CutSettings,
+    report: Report = lambda _: None,
+    opened: list[WatchedSource] | None = None,
 ) -> tuple[LoggedSwitches, Problems]:
-    """Cut sources into the logs of switches; `report` is told how many events are done.
+    """Cut sources, which `opened` is given, into the logs of switches; `report` is told how many events are
+    done.
 
     Versions are those of a backtest of the same sources. Raises SourceError where a source is damaged, and as
     BlockLogWriter does.
@@ -112,7 +117,7 @@ def write_block_logs(
         program, settings.folder, settings.switches, settings.epoch, names, resolution=resolution
     )
     cutter, events = BlockCutter(settings, logs, len(names)), 0
-    for part in read_slices(list(enumerate(specs)), instruments):
+    for part in read_slices(list(enumerate(specs)), instruments, opened=opened):
         cutter.take(rows.blocks(part), part.until)
         events += len(part.events) + sum(map(len, part.changes))
         report(events)
