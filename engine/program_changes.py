@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, cast
 
 from orderbook.errors import DataError
 from orderbook.problems import Problems
-from views.compiler.amend import with_views, without_view
+from views.compiler.amend import AddViews, DropView
 from views.compiler.binding.bind import Parameter
 from views.compiler.program import CompiledProgram, Sql
 
 from .backends import start_runtime
-from .compile_request import Setting, Watched
+from .compile_request import Setting, Watched, WorkLimits
 from .held_rows import HeldRows
 from .live_view import LiveView
 from .map_matching import Match
@@ -44,22 +44,33 @@ class ProgramChanges:
     _message_open: bool
 
     def add_view(
-        self, sql: Sql, params: Mapping[str, Parameter] | None = None, *, background: bool = False
+        self,
+        sql: Sql,
+        params: Mapping[str, Parameter] | None = None,
+        *,
+        name: str | None = None,
+        background: bool = False,
+        limits: WorkLimits | None = None,
     ) -> Replacement:
-        """Adds the views that `sql` declares to the running program.
+        """Adds the views that `sql` declares to the running program; with a `name`, its one SELECT.
 
         They share the maps that are there; others are filled from the rows of the relations they read:
         those that `check_rows` keeps of unchecked changes, or of all with `keep_rows`. In the background
         a process of its own compiles, the engine goes on meanwhile, and the views are there after a later
         message. Called in a callback, they are there after the message at hand.
 
+        limits: of a process of its own that also binds the SQL, where that is not to be trusted; in the
+        background only.
+
         Raises SqlError as `compile` does, DataError where rows are not kept; what fails in the background
         or after a callback is in the handle's `error`, and in `problems`: SQL that is wrong after some
         milliseconds, CompileError where the process that compiles ends early.
         """
-        return self._replace(lambda source: with_views(source, sql, params), background)
+        return self._replace(AddViews.of(sql, params, name), background, limits=limits)
 
-    def drop_view(self, view: str, *, background: bool = False) -> Replacement:
+    def drop_view(
+        self, view: str, *, background: bool = False, limits: WorkLimits | None = None
+    ) -> Replacement:
         """Takes a view out of the running program, with the maps that no other view reads.
 
         Its subscriptions end: `on_error` is called with ViewDropped. Raises DataError for a view that is
@@ -68,7 +79,7 @@ class ProgramChanges:
         if not self._replacements:
             # Else it may be on its way.
             cast("Engine", self)[view]
-        return self._replace(lambda source: without_view(source, view), background)
+        return self._replace(DropView(view), background, limits=limits)
 
     def replan(self, statistics: "Statistics", *, background: bool = False) -> Replacement:
         """Plans the program again by what was measured, and moves the maps to the new plan's stores."""
@@ -88,7 +99,8 @@ class ProgramChanges:
         """How a program that is planned by these statistics is compiled for this engine."""
         known = frozenset(r.name for r in self.program.relations if self._knows(r.name))
         subscribed = (Watched(s.view, s.when, s.watch.per_message, s.watch.edge) for s in self._subscribers)
-        return Setting(self._statistics, statistics, self._measured, known, tuple(subscribed))
+        own = tuple(subscribed)
+        return Setting(self._statistics, statistics, self._measured, known, own, self.compiles)
 
     def start(self, program: CompiledProgram, statistics: "Statistics | None") -> Runtime:
         """A runtime for a program, as this engine's own."""
@@ -119,13 +131,18 @@ class ProgramChanges:
         engine._settle()
 
     def _replace(
-        self, amend: Amend, background: bool, statistics: "Statistics | None" = None
+        self,
+        amend: Amend,
+        background: bool,
+        statistics: "Statistics | None" = None,
+        limits: WorkLimits | None = None,
     ) -> Replacement:
         engine = cast("Engine", self)
         if self._applying and not background:
             amend(self.program.source)
         after, planned_by = self._replacements.last, statistics or self._statistics
-        self._replacements.append(replacement := Replacement(engine, amend, planned_by, background, after))
+        replacement = Replacement(engine, amend, planned_by, background, after, limits)
+        self._replacements.append(replacement)
         engine._note_recorders()
         if self._applying or self._message_open:
             self._queue.append(self._advance_replacements)

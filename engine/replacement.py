@@ -17,8 +17,8 @@ from orderbook.errors import DataError
 from views.compiler.program import CompiledProgram, ProgramSource, compile_source
 
 from .changes import ChangeBatch
-from .compile_process import compiled_elsewhere
-from .compile_request import CompileRequest, Setting
+from .compile_process import bound_elsewhere, compiled_elsewhere
+from .compile_request import BindRequest, CompileRequest, Setting, WorkLimits
 from .exchange import exchange
 from .map_matching import Match
 from .plan.statistics import Statistics
@@ -81,12 +81,14 @@ class Replacement:
         statistics: Statistics | None,
         background: bool,
         after: "Replacement | None" = None,
+        limits: WorkLimits | None = None,
     ) -> None:
-        """after: the one before it, where that is not done."""
+        """after: the one before it, where that is not done. limits: of SQL that others have written."""
         self.done = False
         self.error: Exception | None = None
         self.background = background
         self._host, self._amend, self._statistics = host, amend, statistics
+        self._limits = limits if background else None
         self._thread: Thread | None = None
         self._filling = False
         self._log: deque[ChangeBatch] = deque()
@@ -160,9 +162,14 @@ class Replacement:
             if after is not None:
                 after._checked.wait()
                 self._expected = after._expected
-            self._expected = self._amend(self._expected)
+            self._expected = self._amended(self._expected)
         finally:
             self._checked.set()
+
+    def _amended(self, source: ProgramSource) -> ProgramSource:
+        if self._limits is None:
+            return self._amend(source)
+        return bound_elsewhere(BindRequest(source, self._amend), self._limits)
 
     def _begin(self) -> None:
         self._old = self._host.program
@@ -172,18 +179,19 @@ class Replacement:
     def _build(self, setting: Setting) -> None:
         """The program and a runtime whose code is compiled."""
         old = self._old
-        source = self._expected if self._checked_for is old else self._amend(old.source)
+        source = self._expected if self._checked_for is old else self._amended(old.source)
         if source.catalog.relations[: len(old.relations)] != old.relations:
             raise DataError("the new program declares the relations of the running one otherwise")
-        elsewhere = self.background and self._host.compiles
-        if elsewhere:
-            request = CompileRequest(old.source, source, setting)
-            self._program = compiled_elsewhere(request, old.dictionary)
+        compiles = self.background and self._host.compiles
+        if compiles or self._limits is not None:
+            cost = None if self._limits is None else self._limits.cost
+            request = CompileRequest(old.source, source, setting, cost)
+            self._program = compiled_elsewhere(request, old.dictionary, self._limits)
         else:
             self._program = compile_source(source, old.dictionary)
         self._matches, self._needed = exchange(old, self._program, setting.known)
         watches = self._host.watches(self._program)
-        if elsewhere:
+        if compiles:
             by = {id(old): setting.before, id(self._program): self._statistics}
             rehearse(lambda p: self._host.start(p, by[id(p)]), old, self._program, self._matches, watches)
         self._runtime = self._host.start(self._program, self._statistics)

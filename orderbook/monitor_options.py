@@ -57,6 +57,16 @@ class QueryOptions(Section):
         """`answer`."""
         return size_of(self.answer)
 
+    @property
+    def compile_seconds(self) -> float:
+        """`compile_time_limit`."""
+        return nanoseconds(self.compile_time_limit) / 1e9
+
+    @property
+    def compile_memory_bytes(self) -> int:
+        """`compile_memory`."""
+        return size_of(self.compile_memory)
+
 
 class AlertRule(Section):
     """Alerts when a condition over a view's columns comes to hold of a row."""

@@ -28,7 +28,7 @@ from engine.maps.cache_folder import CacheFolder
 from engine.yielding import yielding
 from orderbook.dictionary import Dictionary
 from orderbook.errors import CompileError, DataError, SqlError
-from views.compiler.amend import with_views
+from views.compiler.amend import AddViews
 from views.compiler.program import CompiledProgram, compile_source, compile_views
 
 STREAMS = """
@@ -409,7 +409,7 @@ def test_rows_that_are_not_there_are_missed_before_anything_is_compiled(
         raise AssertionError("compiled")
 
     monkeypatch.setattr(compile_request, "rehearse", never)
-    new = with_views(program.source, ADDED.format(least=4))
+    new = AddViews.of(ADDED.format(least=4))(program.source)
     for known, error in (({"pairs"}, DataError), ({"quotes"}, AssertionError)):
         setting = Setting(None, None, False, frozenset(known), ())
         with pytest.raises(error):
@@ -418,7 +418,7 @@ def test_rows_that_are_not_there_are_missed_before_anything_is_compiled(
 
 def test_a_request_is_known_again_by_all_that_it_asks(program: CompiledProgram) -> None:
     def key(least: int, known: str = "quotes", measured: bool = False) -> str:
-        new = with_views(program.source, ADDED.format(least=least))
+        new = AddViews.of(ADDED.format(least=least))(program.source)
         return CompileRequest(
             program.source, new, Setting(None, None, measured, frozenset({known}), ())
         ).key()

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from monitor_support import Client, Running, client, running
 from samples import examples
 
+from engine.compile_process import compiled_elsewhere
 from orderbook.monitor import follow_ring, publisher
 from orderbook.monitor.follow_ring import _Ring
 from orderbook.monitor.letters import Changes
 from orderbook.monitor.view_rows import differences
-from views.compiler.program import compile_source
 
 Rows = Counter[tuple[Any, ...]]
 STEP = st.one_of(
@@ -184,17 +184,17 @@ def test_a_follower_that_leaves_before_its_view_is_there_leaves_nothing(
     def slow(*arguments: Any) -> Any:
         compiling.set()
         assert go.wait(20)
-        return compile_source(*arguments)
+        return compiled_elsewhere(*arguments)
 
-    monkeypatch.setattr(replacement, "compile_source", slow)
+    monkeypatch.setattr(replacement, "compiled_elsewhere", slow)
 
     async def leave() -> None:
         sql, dropped = "SELECT MAX(volume) AS most FROM quotes", []
         async with running() as run, client(run) as one:
             drop = run.engine.drop_view
 
-            def noted(view: str, *, background: bool = False) -> Any:
-                dropped.append(drop(view, background=background))
+            def noted(view: str, **options: Any) -> Any:
+                dropped.append(drop(view, **options))
                 return dropped[-1]
 
             monkeypatch.setattr(run.engine, "drop_view", noted)

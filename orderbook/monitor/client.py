@@ -30,6 +30,8 @@ from orderbook.monitor.requests import (
 )
 
 MOST_SUBSCRIPTIONS = 64
+# Of continuous queries of SQL, each of which the engine keeps up to date.
+MOST_SQL_FOLLOWS = 4
 MOST_UNANSWERED = 8
 # Messages a second, over a few seconds; what is above waits, what is far above ends the connection.
 MESSAGES_A_SECOND = 50
@@ -64,6 +66,7 @@ class Client:
         self._seen: dict[int, int] = {}
         self._dirty: dict[int, None] = {}
         self._follows: set[int] = set()
+        self._sql_follows: set[int] = set()
         self._unanswered: set[int] = set()
         self._ordered: deque[bytes] = deque()
         self._waiting = 0
@@ -123,6 +126,7 @@ class Client:
     def ended(self, number: int, error: str) -> None:
         """See Member."""
         self._follows.discard(number)
+        self._sql_follows.discard(number)
         self._error(number, error)
 
     def answered(self, answer: Answer) -> None:
@@ -166,6 +170,7 @@ class Client:
                     self._forget(request.subscription)
                 elif request.subscription in self._follows:
                     self._follows.discard(request.subscription)
+                    self._sql_follows.discard(request.subscription)
                     self._hub.follows.close(self, request.subscription)
                 else:
                     raise DataError(f"no subscription {request.subscription}")
@@ -206,10 +211,14 @@ class Client:
             raise DataError("follow either `sql` or a `view`")
         if request.sql is not None and not (self._access.local or self._access.token_is(request.token)):
             raise DataError("SQL is followed on loopback, or with the token; follow a view")
+        if request.sql is not None and len(self._sql_follows) >= MOST_SQL_FOLLOWS:
+            raise DataError(f"at most {MOST_SQL_FOLLOWS} continuous queries of SQL a client; end one")
         name = f"view {request.view}" if request.sql is None else f"sql {request.sql.strip()}"
         if refused := self._hub.follows.open(self, request, name):
             raise DataError(refused)
         self._follows.add(request.id)
+        if request.sql is not None:
+            self._sql_follows.add(request.id)
 
     def _ask(self, request: QuerySql | Explain | Why | Costs | Rules | AddView | DropView | SetRule) -> None:
         if request.id in self._unanswered:

@@ -8,12 +8,15 @@ up for by the next.
 import hashlib
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from engine.changes import ChangeBatch
+from engine.compile_request import WorkLimits
 from engine.live_view import LiveView
+from engine.plan.describe import Cost
 from engine.replacement import Replacement
 from orderbook.errors import DataError, OrderbookError
 from orderbook.gate import GatedEngine
@@ -24,11 +27,12 @@ from orderbook.monitor.requests import Follow, wire_version
 from orderbook.monitor.values import columns_of, converters, row_values
 from orderbook.monitor.view_rows import RowReader, differences
 from orderbook.monitor.view_topic import shown_keys
-from views.compiler.binding.declaration_grammar import CreateRelation, CreateView
-from views.compiler.binding.dialect import parse
+from orderbook.monitor_options import QueryOptions
 
 # Rows of a view that are followed: its first ones.
 MOST_ROWS = 20_000
+# What keeping a continuous query may take for an event.
+MOST_COST = Cost.SLICE
 _PREFIX = "followed_"
 _NO_CHANGES = ChangeBatch(np.empty(0, np.int16), np.empty(0, np.uint8), np.empty((0, 1), np.int64))
 # Seconds between two marks of progress where nothing changes.
@@ -38,6 +42,11 @@ _PROGRESS_SECONDS = 0.5
 def is_followed(view: str) -> bool:
     """Whether a view was added for a continuous query, and so is nobody's own."""
     return view.startswith(_PREFIX)
+
+
+def work_limits(options: QueryOptions) -> WorkLimits:
+    """What compiling SQL of clients may take."""
+    return WorkLimits(options.compile_seconds, options.compile_memory_bytes)
 
 
 class Followed:
@@ -169,9 +178,11 @@ class Follows:
         replacing: Replacing,
         add: Callable[[str, Followed], object],
         remove: Callable[[str], object],
+        options: QueryOptions,
     ) -> None:
         self._engine, self._mailbox, self._replacing = engine, mailbox, replacing
         self._add, self._remove = add, remove
+        self._limits, self._most = work_limits(options), options.views
         self._open: dict[str, Followed] = {}
         # Of views that are going, what lets them go.
         self._dropping: dict[str, Replacement] = {}
@@ -208,14 +219,18 @@ class Follows:
             return Followed(name, request.view, self._engine, self._mailbox)
         assert request.sql is not None
         sql = request.sql
-        trees = [statement.tree for statement in parse(None, sql)]
-        if len(trees) != 1 or isinstance(trees[0], CreateRelation | CreateView):
-            raise DataError("one SELECT can be followed; views are added with add_view")
+        if sum(is_followed(one.view) for one in self._open.values()) >= self._most:
+            raise DataError(
+                f"{self._most} continuous queries of SQL are followed already, the limit; "
+                "follow one of them, or a view"
+            )
         view = _PREFIX + hashlib.sha256(sql.encode()).hexdigest()[:12]
         followed = Followed(name, view, self._engine, self._mailbox)
         dropping = self._dropping.pop(view, None)
         if view not in self._engine.views or (dropping is not None and not dropping.done):
-            adding = self._engine.add_view({f"{view}.sql": sql}, background=True)
+            limits = replace(self._limits, cost=MOST_COST)
+            # As a text, whatever it may be the name of.
+            adding = self._engine.add_view({view: sql}, name=view, background=True, limits=limits)
             followed.adding = self._replacing.wait(adding)
         return followed
 
@@ -224,4 +239,5 @@ class Follows:
         coming = adding is not None and not adding.done
         if is_followed(view) and (coming or view in self._engine.views):
             self._dropping = {name: one for name, one in self._dropping.items() if not one.done}
-            self._dropping[view] = self._replacing.wait(self._engine.drop_view(view, background=True))
+            dropping = self._engine.drop_view(view, background=True, limits=self._limits)
+            self._dropping[view] = self._replacing.wait(dropping)

@@ -11,7 +11,7 @@ from orderbook.gate import GatedEngine
 from orderbook.monitor.alerts import Alerts
 from orderbook.monitor.explain_question import ExplainQuestion
 from orderbook.monitor.fair_queue import FairQueue
-from orderbook.monitor.follows import Replacing, is_followed
+from orderbook.monitor.follows import Replacing, is_followed, work_limits
 from orderbook.monitor.letters import Answer, Ask, body_of
 from orderbook.monitor.log_questions import CostQuestion, EventQuestion
 from orderbook.monitor.mailbox import Mailbox
@@ -55,6 +55,7 @@ class Operations:
         self._tasks: set[asyncio.Task[None]] = set()
         # Those that can be cancelled, by client and id.
         self._cancellable: dict[tuple[int, int], asyncio.Task[None]] = {}
+        self._limits = work_limits(configuration.queries)
         self._queries = QueryPool(engine, configuration.queries, waited)
         # One explanation at a time, whoever asks.
         self._explaining = FairQueue(1)
@@ -99,12 +100,13 @@ class Operations:
         self._queries.close()
 
     def _add_view(self, sql: str) -> Replacement:
-        return self._engine.add_view(sql, background=True)
+        # Several lines are never the name of a file.
+        return self._engine.add_view(f"{sql}\n", background=True, limits=self._limits)
 
     def _drop(self, view: str) -> Replacement:
         if is_followed(view):
             raise DataError(f"{view} belongs to a continuous query; unsubscribe that")
-        return self._engine.drop_view(view, background=True)
+        return self._engine.drop_view(view, background=True, limits=self._limits)
 
     def _set_rule(self, ask: Ask, request: SetRule) -> None:
         rule = request.rule

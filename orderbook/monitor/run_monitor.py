@@ -90,7 +90,12 @@ class RunMonitor:
             publisher.add(("follow", name), followed, lambda error: self._follows.failed(name, error))
 
         self._follows = Follows(
-            engine, mailbox, replacing, add_follow, lambda name: publisher.remove(("follow", name))
+            engine,
+            mailbox,
+            replacing,
+            add_follow,
+            lambda name: publisher.remove(("follow", name)),
+            self._configuration.queries,
         )
         self._operations = Operations(
             self._configuration, engine, mailbox, self._alerts, replacing, lambda: live.queue.waited

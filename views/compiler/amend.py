@@ -1,7 +1,7 @@
 """What a program is compiled from, with a view more or fewer; its relations stay in their order."""
 
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 
 from orderbook.errors import DataError, UserError
 from views.compiler.binding.bind import Parameter
@@ -13,21 +13,57 @@ from views.compiler.m3_text.m3_link import is_m3
 from .program import ProgramSource, SourceText, Sql, bound_source, texts_of
 
 
+@dataclass(frozen=True, slots=True)
+class AddViews:
+    """Adds the views that texts declare; see `with_views`. name: of the view that the one SELECT there is."""
+
+    texts: tuple[SourceText, ...]
+    parameters: Mapping[str, Parameter]
+    name: str | None = None
+
+    @classmethod
+    def of(
+        cls, sql: Sql, params: Mapping[str, Parameter] | None = None, name: str | None = None
+    ) -> "AddViews":
+        """Of what users give. Raises SourceError for a file that cannot be read."""
+        return cls(tuple(texts_of(sql)), dict(params or {}), name)
+
+    def __call__(self, source: ProgramSource) -> ProgramSource:
+        """The source with the views."""
+        texts = self.texts
+        if self.name is not None:
+            trees = [statement.tree for file, text in texts for statement in parse(file, text)]
+            if len(trees) != 1 or isinstance(trees[0], CreateRelation | CreateView):
+                raise DataError("one SELECT can be followed; views are added with add_view")
+            texts = tuple((f"{self.name}.sql", text) for _, text in texts)
+        return with_views(source, texts, self.parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class DropView:
+    """Drops a view; see `without_view`."""
+
+    view: str
+
+    def __call__(self, source: ProgramSource) -> ProgramSource:
+        """The source without the view."""
+        return without_view(source, self.view)
+
+
 def with_views(
-    source: ProgramSource, sql: Sql, params: Mapping[str, Parameter] | None = None
+    source: ProgramSource, added: Sequence[SourceText], params: Mapping[str, Parameter]
 ) -> ProgramSource:
-    """The source with the streams, tables and views of `sql` as well; `sql` may read its views.
+    """The source with the streams, tables and views of texts as well; these may read its views.
 
     Raises SqlError as `bound_source` does, also for a name that is taken, and UserError for a parameter
     that has another value already.
     """
     parameters = dict(source.parameters)
-    for name, value in (params or {}).items():
+    for name, value in params.items():
         if parameters.setdefault(name, value) != value:
             raise UserError(
                 f"parameter {name} is {parameters[name]} in the running program, not {value}; rename it"
             )
-    added = texts_of(sql)
     predeclared = {r.name for r in source.catalog.relations}
     for file, text in added:
         for statement in () if is_m3(file, text) else parse(file, text):
