@@ -15,8 +15,9 @@ from typing import Annotated
 
 import typer
 
-from orderbook.errors import OrderbookError, UserError
+from orderbook.errors import ConfigurationError, OrderbookError, UserError
 from orderbook.logs import log_to_standard_error
+from orderbook.outside_text import visible_lines
 
 _INTERRUPTED = 130
 
@@ -433,23 +434,25 @@ def status_of(arguments: Sequence[str]) -> int:
     try:
         status = app([a for a in arguments if a != "--debug"], prog_name="orderbook", standalone_mode=False)
     except OrderbookError as error:
-        return _failed(str(error), error.exit_status, debug)
+        # Of a configuration all mistakes are told; any other line end has come with a text from outside.
+        lines = str(error).split("\n") if isinstance(error, ConfigurationError) else [str(error)]
+        return _failed(lines, error.exit_status, debug)
     except typer.TyperException as error:
-        return _failed(f"{error.format_message().rstrip('.')}; see --help", error.exit_code, debug)
+        return _failed([f"{error.format_message().rstrip('.')}; see --help"], error.exit_code, debug)
     except BrokenPipeError:
         return 1
     except Exception as error:
         hint = "" if debug else "; this is a defect, --debug shows where"
-        return _failed(f"{type(error).__name__}: {error}{hint}", 1, debug)
+        return _failed([f"{type(error).__name__}: {error}{hint}"], 1, debug)
     if status == _INTERRUPTED:
-        return _failed("interrupted", 1, False)
+        return _failed(["interrupted"], 1, False)
     return status or 0
 
 
-def _failed(message: str, status: int, debug: bool) -> int:
+def _failed(lines: Sequence[str], status: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    print("\n".join(f"orderbook: {line}" for line in message.split("\n")), file=sys.stderr)
+    print(visible_lines(f"orderbook: {line}" for line in lines), file=sys.stderr)
     return status
 
 

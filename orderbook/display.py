@@ -13,6 +13,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from orderbook.outside_text import visible
+
 # Seconds between two plain lines of values; notes of one kind that are shown a second.
 PLAIN_INTERVAL = 1.0
 NOTES_A_SECOND = 3
@@ -32,7 +34,7 @@ def progress_bar(what: str) -> Iterator[Callable[[float, str], None]]:
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=1.0, text="")
-        yield lambda fraction, text: progress.update(task, completed=fraction, text=text)
+        yield lambda fraction, text: progress.update(task, completed=fraction, text=visible(text))
 
 
 @contextmanager
@@ -105,7 +107,7 @@ class PlainDisplay:
 
     def say(self, line: str) -> None:
         """See Display."""
-        print(line, flush=True)
+        print(visible(line), flush=True)
 
     def note(self, kind: str, line: Callable[[], str]) -> None:
         """See Display."""
@@ -130,7 +132,7 @@ class QuietDisplay:
 
     def say(self, line: str) -> None:
         """See Display."""
-        print(line, flush=True)
+        print(visible(line), flush=True)
 
     def note(self, kind: str, line: Callable[[], str]) -> None:
         """Nothing is shown."""
@@ -154,7 +156,7 @@ class LiveDisplay:
 
     def say(self, line: str) -> None:
         """See Display."""
-        self._console.print(Text(line))
+        self._console.print(Text(visible(line)))
 
     def note(self, kind: str, line: Callable[[], str]) -> None:
         """See Display."""
@@ -168,8 +170,8 @@ class LiveDisplay:
         self._next = time.monotonic() + 1 / _REFRESHES_A_SECOND
         table = Table(show_header=False, box=None)
         for name, values in rows:
-            table.add_row(Text(name), Text(values))
-        self._live.update(Group(Text(status, style="bold"), table), refresh=True)
+            table.add_row(Text(visible(name)), Text(visible(values)))
+        self._live.update(Group(Text(visible(status), style="bold"), table), refresh=True)
 
     def close(self) -> None:
         """Take the table away."""

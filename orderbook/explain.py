@@ -11,7 +11,7 @@ from engine.plan.memory_estimate import plan_bytes
 from engine.plan.planner import plan
 from engine.plan.statistics import Statistics
 from engine.plan.steps import Plan
-from orderbook.logs import visible
+from orderbook.outside_text import visible
 from views.compiler.binding.bound_print import bound_text
 from views.compiler.calculus import ZERO, Const, Exists, Lift, Poly, maps_read
 from views.compiler.m3 import Program, Result
@@ -162,17 +162,12 @@ def _python(compiled: CompiledProgram, view: str) -> str:
             *(f"    {statement_text(s)}" for s in statements[trigger.relation, trigger.insert]),
         ]
     texts = [f"text {place} is {text!r}" for text, place in numbering.texts.items()]
-    lines = [f"# {comment}" for comment in map(_in_a_line, texts)]
+    lines = [f"# {comment}" for comment in map(visible, texts)]
     for line in program_module(numbered).splitlines():
         comments = next((own for start, own in said.items() if line.startswith(start)), [])
         inside = "    " if line.startswith("def ") else ""
-        lines += [line, *(f"{inside}# {_in_a_line(comment)}" for comment in comments)]
+        lines += [line, *(f"{inside}# {visible(comment)}" for comment in comments)]
     return "\n".join(lines) + "\n"
-
-
-def _in_a_line(text: str) -> str:
-    """Text that users wrote as part of a comment, which nothing in it can end."""
-    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 # What a distribution is explained for; how many partitions a job has is its own affair.

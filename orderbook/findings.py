@@ -14,7 +14,7 @@ import numpy as np
 from orderbook.errors import OrderbookError
 from orderbook.events import Action, BookState, Flag, StateReason
 from orderbook.instruments import Instruments
-from orderbook.logs import visible
+from orderbook.outside_text import visible
 from orderbook.problems import Problems
 from strategies.summary import StrategySummary
 

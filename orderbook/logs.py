@@ -5,7 +5,6 @@ What our own packages log is let through from the configured level on, what othe
 
 import json
 import logging
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from logging.handlers import WatchedFileHandler
 from typing import TYPE_CHECKING
 
 from orderbook.errors import ConfigurationError
+from orderbook.outside_text import visible_lines
 
 if TYPE_CHECKING:
     from orderbook.operation_options import LoggingOptions
@@ -23,13 +23,6 @@ FIELDS = ("feed", "venue", "symbol", "stamp")
 _OWN = ("orderbook", "feeds")
 # What happens while a message is applied, and so has its stamp.
 _STAMPED = ("orderbook.strategies", "orderbook.engine")
-# Also what turns the direction of a line around, and halves of characters, which no terminal can be sent.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def visible(text: str) -> str:
-    """Text that may come from outside, its control characters (but tabs and line ends) written as escapes."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def log_to_standard_error() -> None:
@@ -92,18 +85,23 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(entry, default=str)
 
 
-class TextFormatter(logging.Formatter):
-    """A line with time, level and logger; lines that follow are indented."""
+class PlainFormatter(logging.Formatter):
+    """The message on one line; those of an exception follow, indented."""
 
     def format(self, record: logging.LogRecord) -> str:
         """See logging.Formatter."""
-        message = visible(super().format(record)).replace("\n", "\n    ")
-        return f"{_time(record)} {record.levelname.lower()} {record.name}: {message}"
+        lines = [record.getMessage()]
+        if record.exc_info:
+            lines += self.formatException(record.exc_info).split("\n")
+        return visible_lines(lines).replace("\n", "\n    ")
 
 
-class _PlainFormatter(logging.Formatter):
+class TextFormatter(PlainFormatter):
+    """A line with time, level and logger; those of an exception follow, indented."""
+
     def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record))
+        """See logging.Formatter."""
+        return f"{_time(record)} {record.levelname.lower()} {record.name}: {super().format(record)}"
 
 
 class _ToStandardError(logging.Handler):
@@ -111,7 +109,7 @@ class _ToStandardError(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(_PlainFormatter())
+        self.setFormatter(PlainFormatter())
 
     def emit(self, record: logging.LogRecord) -> None:
         print(self.format(record), file=sys.stderr)

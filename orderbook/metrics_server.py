@@ -18,7 +18,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from orderbook.errors import OrderbookError
+from orderbook.monitor.access import Access
 from orderbook.operation_options import MetricsOptions
+from orderbook.outside_text import visible
 
 _PATH = "/metrics"
 _LARGEST_REQUEST = 8192
@@ -51,7 +53,7 @@ class MetricsServer:
     def __init__(
         self, options: MetricsOptions, collector: Collector, run: asyncio.AbstractEventLoop
     ) -> None:
-        self._token = options.token
+        self._token, self._access = options.token, Access(options.host, options.token)
         self._collector, self._run = collector, run
         self._clients = 0
         self._socket = _listening(options.host, options.port)
@@ -103,7 +105,11 @@ class MetricsServer:
         path, _, protocol = rest.partition(" ")
         if not protocol.startswith("HTTP/1."):
             return _response(HTTPStatus.BAD_REQUEST)
-        if self._token and not self._authorised(lines):
+        authorised = bool(self._token) and self._authorised(lines)
+        # Whoever has the token is no page of another site.
+        if not authorised and (refused := self._refusal(lines)) is not None:
+            return _response(HTTPStatus.FORBIDDEN, f"{visible(refused)}\n".encode())
+        if self._token and not authorised:
             return _response(HTTPStatus.UNAUTHORIZED, extra="WWW-Authenticate: Bearer\r\n")
         if path.partition("?")[0] != _PATH:
             return _response(HTTPStatus.NOT_FOUND, f"metrics are at {_PATH}\n".encode())
@@ -116,13 +122,19 @@ class MetricsServer:
             return _response(HTTPStatus.INTERNAL_SERVER_ERROR)
         return _response(HTTPStatus.OK, text, kind=CONTENT_TYPE_LATEST, body_too=method == "GET")
 
+    def _refusal(self, lines: list[str]) -> str | None:
+        """Why a request is refused that a page of another site may have made; see Access."""
+        hosts, origins = _header(lines, "host"), _header(lines, "origin")
+        if len(hosts) != 1 or len(origins) > 1:
+            return "a request names one server"
+        return self._access.refusal(hosts[0], origins[0] if origins else None)
+
     def _authorised(self, lines: list[str]) -> bool:
         """Compares in a time that tells nothing of the token."""
-        headers = (line.partition(":") for line in lines)
-        values = [value for name, _, value in headers if name.strip().lower() == "authorization"]
+        values = _header(lines, "authorization")
         if len(values) != 1:
             return False
-        scheme, _, given = values[0].strip().partition(" ")
+        scheme, _, given = values[0].partition(" ")
         same = hmac.compare_digest(given.strip().encode(), self._token.encode())
         return same and scheme.lower() == "bearer"
 
@@ -133,11 +145,21 @@ class MetricsServer:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(collect(), self._run))
 
 
+def _header(lines: list[str], name: str) -> list[str]:
+    headers = (line.partition(":") for line in lines)
+    return [value.strip() for found, _, value in headers if found.strip().lower() == name]
+
+
 class _Collected(Collector):
-    """What was collected already."""
+    """What was collected already; exchanges have written some of the labels."""
 
     def __init__(self, metrics: list[Metric]) -> None:
         self._metrics = metrics
+        for metric in metrics:
+            metric.samples = [
+                sample._replace(labels={name: visible(value) for name, value in sample.labels.items()})
+                for sample in metric.samples
+            ]
 
     def collect(self) -> list[Metric]:
         return self._metrics

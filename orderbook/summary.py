@@ -21,7 +21,7 @@ from orderbook.findings import (
 )
 from orderbook.latency import LatencyHistogram, latency_text
 from orderbook.live_run import RunReport
-from orderbook.logs import visible
+from orderbook.outside_text import visible_lines
 from orderbook.pipeline import Pipeline
 from orderbook.problems import Problems
 from orderbook.run_clock import length_text
@@ -66,7 +66,7 @@ def summary(
         lines += feed_lines(feed)
     lines += _book_lines(pipeline)
     lines += [f"  compiled cache: {told}" for told in cache_told()]
-    return "\n".join(lines)
+    return visible_lines(lines)
 
 
 def findings_of(
@@ -248,7 +248,7 @@ def strategy_lines(strategy: StrategySummary) -> Iterator[str]:
 
 def _problem_lines(problems: Problems) -> Iterator[str]:
     for line in problems.report():
-        yield f"    {visible(line)}"
+        yield f"    {line}"
 
 
 def _book_lines(pipeline: Pipeline) -> Iterator[str]:

@@ -13,6 +13,7 @@ from engine.runtime import Word
 from engine.subscriptions import Version, ViewEvent
 from orderbook.errors import UserError
 from orderbook.explain import part_of
+from orderbook.outside_text import visible_lines
 from orderbook.past_states import PastRun
 from orderbook.stopping import Reached
 from orderbook.summary import callback_text, fill_text, key_text, order_text, values_text
@@ -155,7 +156,7 @@ def why_text(why: Why, program: CompiledProgram, key: Sequence[str] = ()) -> str
         *(f"fill {fill_text(row)}" for row in why.fills),
     ]
     lines += ["", *(followed or ["no callback and no order followed"])]
-    return "\n".join(lines) + "\n"
+    return visible_lines(lines) + "\n"
 
 
 def _change_lines(change: ChangeTrace, program: CompiledProgram) -> Iterator[str]:

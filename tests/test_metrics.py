@@ -274,7 +274,7 @@ def asked(port: int, request: str) -> str:
 
 
 def request(line: str = "GET /metrics HTTP/1.1", *headers: str) -> str:
-    return "\r\n".join([line, "Host: x", *headers, "", ""])
+    return "\r\n".join([line, "Host: 127.0.0.1", *headers, "", ""])
 
 
 def test_requests() -> None:
@@ -294,6 +294,38 @@ def test_requests() -> None:
             ("GET /metrics HTTP/1.1\r\nX: " + "x" * 20_000, 431),
         ):
             assert asked(port, request(line)).startswith(f"HTTP/1.1 {status} "), line
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("Host: 127.0.0.1", 200), ("Host: localhost:9464", 200), ("host: [::1]:9464", 200),
+        ("Host: evil.example", 403), ("Host: 127.0.0.1.evil.example", 403), ("Host: evil@127.0.0.1", 403),
+        ("Host: ", 403), ("X: y", 403), ("Host: localhost\r\nHost: localhost", 403),
+        ("Host: localhost\r\nOrigin: http://evil.example", 403), ("Host: evil.example\x1b[2J", 403),
+    ],
+)  # fmt: skip
+def test_only_requests_for_this_server_are_answered(host: str, status: int) -> None:
+    with serving(Static()) as port:
+        told = asked(port, f"GET /metrics HTTP/1.1\r\n{host}\r\n\r\n")
+        assert told.startswith(f"HTTP/1.1 {status} ")
+        assert "\x1b" not in told
+    with serving(Static(), token=TOKEN) as port:
+        # By whatever name it is reached, the token is no other site's.
+        told = asked(port, f"GET /metrics HTTP/1.1\r\n{host}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n")
+        assert told.startswith("HTTP/1.1 200 ")
+
+
+def test_labels_from_outside_are_one_visible_line() -> None:
+    class Labelled(Collector):
+        def collect(self) -> Iterator[Metric]:
+            family = GaugeMetricFamily("orderbook_y", "A number.", labels=["kind"])
+            family.add_metric(["a\nb\u2028c\x1b[2J\u202ed"], 5)
+            yield family
+
+    with serving(Labelled()) as port:
+        told = asked(port, request())
+        assert told.endswith('orderbook_y{kind="a\\\\nb\\\\u2028c\\\\x1b[2J\\\\u202ed"} 5.0\n')
 
 
 def test_a_token_is_asked_for() -> None:

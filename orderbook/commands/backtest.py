@@ -27,6 +27,7 @@ from orderbook.display import progress_bar, working
 from orderbook.durations import nanoseconds
 from orderbook.errors import SourceError, UserError
 from orderbook.jobs import open_job
+from orderbook.outside_text import visible_lines
 from orderbook.report import write_report
 from orderbook.report.combinations import combinations_table
 from orderbook.report.contents import report_of
@@ -218,6 +219,6 @@ def summary(folder: Path, outcome: Outcome, seconds: float) -> str:
         lines += strategy_lines(one)
     lines += [f"  problem: {line}" for line in outcome.problems[:_MOST_NOTES]]
     lines.append(f"  job         {folder}; read it with: orderbook query --job {folder}")
-    return "\n".join(lines)
+    return visible_lines(lines)
 
 

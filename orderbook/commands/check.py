@@ -22,9 +22,9 @@ from orderbook.errors import ConfigurationError, OrderbookError
 from orderbook.feed_options import CaptureFeed, ExchangeFeed, Feed, FileFeed, SimulatedFeed
 from orderbook.gate import GatedEngine
 from orderbook.instruments import Instrument, Instruments, normalise_symbol
-from orderbook.logs import visible
 from orderbook.merge import is_event_source
 from orderbook.monitor_options import AlertRule
+from orderbook.outside_text import visible
 from orderbook.pipeline import Pipeline
 from strategies.strategy import Strategy, watches_of
 from views.compiler.program import CompiledProgram, compile_views

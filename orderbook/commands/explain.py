@@ -18,8 +18,8 @@ from orderbook.errors import ConfigurationError, OrderbookError, UserError
 from orderbook.explain import SHOWN_PARTITIONS
 from orderbook.explain import explain as explained
 from orderbook.feed_runs import source_report
-from orderbook.logs import visible
 from orderbook.merge import Merger
+from orderbook.outside_text import visible_lines
 from orderbook.summary import findings_of
 from strategies.strategy import watches_of
 from views.compiler.program import compile_views
@@ -42,7 +42,7 @@ def explain(view: str, stage: str | None, config: Path | None, settings: Sequenc
         program = compile_views(with_read(configuration, [file]), parameters, materialize=options.materialize)
     text = explained(program, name, stage, statistics) + (note if stage is None else "")
     # What is piped can be compiled again, what a terminal gets must not steer it.
-    text = visible(text) if sys.stdout.isatty() else text
+    text = visible_lines(text.split("\n")) if sys.stdout.isatty() else text
     print(text, end="" if text.endswith("\n") else "\n")
     if stage == "spark" and file in map(configuration.view_file, configuration.run.views):
         _explain_strategies(configuration, name)

@@ -10,7 +10,7 @@ from orderbook.commands.query_source import QuerySource, no_row, query_log, remo
 from orderbook.errors import UserError
 from orderbook.jobs.job import Job
 from orderbook.jobs.manifest import JobVersion, Manifest
-from orderbook.logs import visible
+from orderbook.outside_text import visible
 from orderbook.past_states import LAST
 
 _SHOWN_ROWS = 50
@@ -47,7 +47,7 @@ def query(
     else:
         frame, note = query_log(source.configuration(), sql, view, key, version)
         _show(frame, out)
-        print(note)
+        print(visible(note))
 
 
 def warn_incomplete(manifest: Manifest) -> None:
@@ -86,11 +86,29 @@ def _show(frame: pl.DataFrame, out: Path | None) -> None:
     if out is not None:
         _write(frame, out)
         return
-    with pl.Config(tbl_rows=_SHOWN_ROWS, tbl_cols=-1, tbl_hide_dataframe_shape=True, fmt_str_lengths=80):
-        print(frame)
     count = len(frame)
+    # Of more rows the first and the last are shown.
+    few = frame if count <= _SHOWN_ROWS else pl.concat([frame.head(_SHOWN_ROWS), frame.tail(_SHOWN_ROWS)])
+    with pl.Config(tbl_rows=_SHOWN_ROWS, tbl_cols=-1, tbl_hide_dataframe_shape=True, fmt_str_lengths=80):
+        print(_visible(few))
     more = "" if count <= _SHOWN_ROWS else f", of which {_SHOWN_ROWS} are shown; --out FILE takes all"
     print(f"{count:,} row{'' if count == 1 else 's'}{more}")
+
+
+def _visible(frame: pl.DataFrame) -> pl.DataFrame:
+    """A frame to be printed: texts, also those within lists and structures, and names of columns."""
+    shown = []
+    for name, kind in frame.schema.items():
+        column = pl.col(name)
+        if kind.is_nested() or kind in (pl.String, pl.Categorical, pl.Enum, pl.Object, pl.Binary):
+            column = column.map_elements(_text, return_dtype=pl.String, skip_nulls=True)
+        shown.append(column)
+    return frame.select(shown).rename({name: visible(name) for name in frame.columns})
+
+
+def _text(value: object) -> str:
+    value = value.to_list() if isinstance(value, pl.Series) else value
+    return visible(value if isinstance(value, str) else str(value))
 
 
 def parsed_version(text: str) -> JobVersion:

@@ -12,6 +12,7 @@ from orderbook.errors import SourceError, UserError
 from orderbook.feed_runs import FeedRun, LiveFeedRun, open_runs
 from orderbook.findings import distinct
 from orderbook.merge import Item
+from orderbook.outside_text import visible, visible_lines
 from orderbook.recordings import Recordings, recorded
 from orderbook.run_clock import RunClock
 from orderbook.sizes import size_text
@@ -54,10 +55,10 @@ def record(
         seconds = asyncio.run(following.run(configuration.run.duration_seconds))
     print(f"\nrecorded {seconds:.1f} s")
     for line in recordings.summary():
-        print(line)
+        print(visible(line))
     reports = [run.report() for run in runs]
     for report in reports:
-        print("\n".join(feed_lines(report)))
+        print(visible_lines(feed_lines(report)))
     found = distinct(finding for report in reports for finding in report.findings)
     tell_incomplete(found, configuration, (*following.errors, *recordings.errors))
 

@@ -29,6 +29,7 @@ from orderbook.live_run import LiveRun, RunReport
 from orderbook.logs import stamped
 from orderbook.metrics import RunMetrics
 from orderbook.metrics_server import served
+from orderbook.outside_text import visible
 from orderbook.past import open_past
 from orderbook.pipeline import Pipeline
 from orderbook.processors import alone_on, keep_clear
@@ -93,7 +94,7 @@ def run(
     strategies_done = pipeline.host.summary()
     print(summary(pipeline, seconds, assembly.views, strategies_done, reports, shown.report()))
     for line in recordings.summary():
-        print(line)
+        print(visible(line))
     failed = (*shown.errors, *recordings.errors, *failures)
     tell_incomplete(findings_of(pipeline, strategies_done, reports), configuration, failed)
 

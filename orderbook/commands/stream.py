@@ -16,6 +16,7 @@ from orderbook.durations import nanoseconds
 from orderbook.errors import UserError
 from orderbook.findings import Finding, WatchedSource, distinct, engine_findings
 from orderbook.jobs import open_job
+from orderbook.outside_text import visible_lines
 from orderbook.problems import Problems
 from orderbook.streaming.cutting import CutSettings, write_block_logs
 from orderbook.streaming.following import LogFollower, write_logged_blocks
@@ -165,4 +166,4 @@ def summary(folder: Path, seconds: float) -> str:
     dead = sum(file.rows for file in progress.dead)
     lines += [f"  dead letters {dead:,} rows came after the end of their epoch"] if dead else []
     lines.append(f"  job         {folder}; read it with: orderbook query --job {folder}")
-    return "\n".join(lines)
+    return visible_lines(lines)

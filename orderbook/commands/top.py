@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 from orderbook.commands.run import stopped_by_signals
 from orderbook.errors import SourceError, UserError
 from orderbook.latency import latency_text
-from orderbook.logs import visible
+from orderbook.outside_text import visible
 from orderbook.sizes import size_text
 
 _NOTES = 5

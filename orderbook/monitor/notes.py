@@ -8,9 +8,9 @@ from threading import Lock
 from typing import Any
 
 from engine.subscriptions import ViewEvent
-from orderbook.logs import visible
 from orderbook.monitor.letters import Frame, body_of, encoded
 from orderbook.monitor.requests import Topic, wire_version
+from orderbook.outside_text import visible
 from orderbook.summary import callback_text, fill_text, order_text
 
 KEPT_NOTES = 200
@@ -71,7 +71,7 @@ class WarningNotes(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """See logging.Handler."""
         if record.name != "orderbook.monitor":
-            text = visible(record.getMessage())
+            text = record.getMessage()
             symbol, venue = getattr(record, "symbol", None), getattr(record, "venue", None)
             self._notes.note("warning", lambda: text, symbol, venue)
 
@@ -111,5 +111,5 @@ class NotesTopic:
 def _encoded(note: _Note) -> bytes:
     time, kind, text, symbol, venue, event = note
     about = {} if event is None else {"view": event.view, "version": wire_version(event.version)}
-    told = {"time": str(time), "kind": kind, "text": text(), "symbol": symbol, "venue": venue}
+    told = {"time": str(time), "kind": kind, "text": visible(text()), "symbol": symbol, "venue": venue}
     return encoded({**told, **about})

@@ -3,12 +3,12 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 
+from orderbook.outside_text import visible_html
 from orderbook.report.scales import Scale, number_ticks, tick_texts, time_texts, time_ticks
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960, 76, 14, 10, 26
@@ -43,7 +43,7 @@ def chart(series: Sequence[Series], height: int = 240, *, times: bool = True, ze
     x, y = _scales(series, height, zero)
     parts = [
         f'<div class="plot"><svg class="chart" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="'
-        f'{escape(", ".join(one.name for one in series))}"{_readable(series, x, times)}>',
+        f'{visible_html(", ".join(one.name for one in series))}"{_readable(series, x, times)}>',
         *_grid(x, y, height, times),
         *(_drawn(one, x, y) for one in series),
         f'<line class="pointer" y1="{TOP}" y2="{height - BOTTOM}"/></svg></div>',
@@ -54,7 +54,7 @@ def chart(series: Sequence[Series], height: int = 240, *, times: bool = True, ze
 def legend(series: Sequence[Series]) -> str:
     """The names of series, with their colours."""
     shown = [one for one in series if len(one.x)]
-    items = "".join(f'<span class="{one.colour}"><i></i>{escape(one.name)}</span>' for one in shown)
+    items = "".join(f'<span class="{one.colour}"><i></i>{visible_html(one.name)}</span>' for one in shown)
     return f'<div class="legend">{items}</div>'
 
 
@@ -154,7 +154,7 @@ def _readable(series: Sequence[Series], x: Scale, times: bool) -> str:
         "low": x.low / 1e6 if times else x.low, "high": x.high / 1e6 if times else x.high,
         "series": [{"name": one.name, "colour": one.colour, **_points(one, x, times)} for one in read],
     }  # fmt: skip
-    return f" data-chart='{escape(json.dumps(data, separators=(',', ':')), quote=True)}'"
+    return f" data-chart='{visible_html(json.dumps(data, separators=(',', ':')))}'"
 
 
 def _points(one: Series, x: Scale, times: bool) -> dict[str, list[float]]:

@@ -1,8 +1,9 @@
 """The page of a report: one HTML file that needs nothing else, light or dark as its reader's system is."""
 
 from collections.abc import Iterable, Sequence
-from html import escape
 from importlib import resources
+
+from orderbook.outside_text import visible_html
 
 
 def page(title: str, body: Iterable[str]) -> str:
@@ -11,7 +12,7 @@ def page(title: str, body: Iterable[str]) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta name="color-scheme" content="light dark"><title>{escape(title)}</title>'
+        f'<meta name="color-scheme" content="light dark"><title>{visible_html(title)}</title>'
         f'<style>{style}</style></head><body><main>{"".join(body)}</main>'
         f'<div id="readout" hidden></div><script>{script}</script></body></html>\n'
     )
@@ -19,15 +20,15 @@ def page(title: str, body: Iterable[str]) -> str:
 
 def section(title: str, *parts: str, note: str = "") -> str:
     """A part of the page with its heading, and what it needs to be understood."""
-    said = f'<p class="note">{escape(note)}</p>' if note else ""
-    return f"<section><h2>{escape(title)}</h2>{said}{''.join(parts)}</section>"
+    said = f'<p class="note">{visible_html(note)}</p>' if note else ""
+    return f"<section><h2>{visible_html(title)}</h2>{said}{''.join(parts)}</section>"
 
 
 def tiles(numbers: Iterable[tuple[str, str, str, str]]) -> str:
     """Headline numbers: (name, value, what it is of, class)."""
     items = "".join(
-        f'<div class="tile"><span>{escape(name)}</span><b class="{kind}">{escape(value)}</b>'
-        f"<small>{escape(of)}</small></div>"
+        f'<div class="tile"><span>{visible_html(name)}</span><b class="{kind}">{visible_html(value)}</b>'
+        f"<small>{visible_html(of)}</small></div>"
         for name, value, of, kind in numbers
     )
     return f'<div class="tiles">{items}</div>'
@@ -36,9 +37,9 @@ def tiles(numbers: Iterable[tuple[str, str, str, str]]) -> str:
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
     """A table whose first `texts` columns are texts, the others numbers."""
     kinds = ["" if place < texts else ' class="number"' for place in range(len(heads))]
-    top = "".join(f"<th{kind}>{escape(head)}</th>" for head, kind in zip(heads, kinds, strict=True))
+    top = "".join(f"<th{kind}>{visible_html(head)}</th>" for head, kind in zip(heads, kinds, strict=True))
     body = "".join(
-        f"<tr>{''.join(f'<td{kind}>{escape(cell)}</td>' for cell, kind in zip(row, kinds, strict=True))}</tr>"
+        f"<tr>{''.join(f'<td{kind}>{visible_html(c)}</td>' for c, kind in zip(row, kinds, strict=True))}</tr>"
         for row in rows
     )
     return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
@@ -46,7 +47,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -
 
 def folded(title: str, body: str, opened: bool = False) -> str:
     """What is shown when its title is clicked."""
-    return f"<details{' open' if opened else ''}><summary>{escape(title)}</summary>{body}</details>"
+    return f"<details{' open' if opened else ''}><summary>{visible_html(title)}</summary>{body}</details>"
 
 
 def _resource(name: str) -> str:

@@ -1,13 +1,13 @@
 """What the page of a report shows, from the headline down."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from orderbook.outside_text import visible_html
 from orderbook.report.charts import Series, chart, legend
 from orderbook.report.combinations import combinations_rows, luck_text
 from orderbook.report.contents import Report
@@ -46,9 +46,10 @@ def _header(report: Report) -> str:
         names += f", {len(report.strategies):,} combinations of {' and '.join(manifest.swept)}"
     count = len(report.mids)
     shown = f"{count} instrument{'' if count == 1 else 's'}, {when}"
-    failure = f'<p class="warning">{escape(manifest.failure)}</p>' if manifest.failure else ""
-    found = "".join(f'<p class="warning">Incomplete: {escape(str(one))}</p>' for one in manifest.incomplete)
-    return f"<header><h1>{escape(names)}</h1><p>{escape(shown)}</p>{failure}{found}</header>"
+    failure = f'<p class="warning">{visible_html(manifest.failure)}</p>' if manifest.failure else ""
+    incomplete = (visible_html(str(one)) for one in manifest.incomplete)
+    found = "".join(f'<p class="warning">Incomplete: {one}</p>' for one in incomplete)
+    return f"<header><h1>{visible_html(names)}</h1><p>{visible_html(shown)}</p>{failure}{found}</header>"
 
 
 def _compared(report: Report, ranked: Sequence[str]) -> str:
@@ -86,7 +87,7 @@ def _strategy(report: Report, name: str) -> Iterator[str]:
         chosen = report.job.manifest.strategies[name]
         said = _said({key: chosen[key] for key in report.job.manifest.swept})
         what = f"The best, {name}" if said else name
-        yield f'<header class="part"><h1>{escape(what)}</h1><p>{escape(said)}</p></header>'
+        yield f'<header class="part"><h1>{visible_html(what)}</h1><p>{visible_html(said)}</p></header>'
     yield tiles(_headline(whole))
     equity = Series("equity", account.times, account.equity, "step", "one")
     drawdown = Series("drawdown", account.times, account.drawdown, "area", "down")
@@ -139,7 +140,7 @@ def _instruments(report: Report, name: str) -> Iterator[str]:
         count = f"{one.fills:,} fill{'' if one.fills == 1 else 's'}"
         title = f"{one.venue} {one.symbol}: {count}, profit {number_text(one.profit)}"
         alone = len(by_turnover) == 1
-        parts.append(f"<h3>{escape(title)}</h3>{drawn}" if alone else folded(title, drawn, place == 0))
+        parts.append(f"<h3>{visible_html(title)}</h3>{drawn}" if alone else folded(title, drawn, place == 0))
     if parts:
         more = len(by_turnover) - _DRAWN_INSTRUMENTS
         note = f"The {_DRAWN_INSTRUMENTS} traded most; {more} more are in the table." if more > 0 else ""
@@ -261,7 +262,7 @@ def _job(report: Report, names: Sequence[str]) -> Iterator[str]:
     if used:
         rows.append(["of the views", _said(used)])
     shown = [(Path(file).name, sql) for file, sql in texts if not file.endswith("schema.sql")]
-    views = (folded(name or "SQL", f"<pre>{escape(sql)}</pre>") for name, sql in shown)
+    views = (folded(name or "SQL", f"<pre>{_program(sql)}</pre>") for name, sql in shown)
     yield section("The job", table(["", ""], rows, 2), *views)
 
 
@@ -282,3 +283,8 @@ def _percent(share: float | None) -> str:
 
 def _sign(value: float) -> str:
     return "up" if value > 0 else "down" if value < 0 else ""
+
+
+def _program(sql: str) -> str:
+    """Text of several lines."""
+    return "\n".join(visible_html(line.expandtabs(4)) for line in sql.splitlines())

@@ -11,13 +11,23 @@ export function make(selector, properties = {}, ...children) {
     else if (name.includes("-") || name === "role" || name === "for" || name === "list") element.setAttribute(name, value);
     else element[name] = value;
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
+  const there = children.filter((child) => child !== null && child !== undefined);
+  element.append(...there.map((child) => (typeof child === "string" ? visible(child) : child)));
   return element;
+}
+
+// Controls, formats such as bidirectional overrides, surrogates, and the ends of lines and paragraphs.
+const HIDDEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+
+/** Text from outside as one line that shows all there is, as the terminal does. */
+export function visible(text) {
+  return String(text).replace(HIDDEN, (one) => `\\u{${one.codePointAt(0).toString(16)}}`);
 }
 
 /** Sets the text only where it changed, which spares the browser a layout. */
 export function setText(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  const shown = visible(text);
+  if (element.textContent !== shown) element.textContent = shown;
 }
 
 /** A <select> of [value, label] pairs or plain values. */
