@@ -61,6 +61,7 @@ bench-spark: $(STAMP)
 
 bench-monitor: $(STAMP)
 	@$(BIN)/python -m benchmarks.monitor
+	@$(BIN)/python -m benchmarks.monitor_queries
 
 soak: $(STAMP)
 	@$(BIN)/python -m benchmarks.soak --seconds $(SECONDS) --rate $(RATE)

@@ -74,9 +74,7 @@ class Operations:
             case Costs():
                 self._cancellable_later(ask, self._costs(ask.client))
             case Cancel():
-                if (task := self._cancellable.get((ask.client, request.request))) is not None:
-                    # Not before it has begun, so that it answers.
-                    asyncio.get_running_loop().call_soon(task.cancel)
+                self._cancel((ask.client, request.request))
             case AddView():
                 self._now(ask, lambda: self._replaced(ask, self._add_view(request.sql)))
             case DropView():
@@ -89,7 +87,7 @@ class Operations:
     def leave(self, client: int) -> None:
         """A client has gone: give up what it waited for."""
         for key in [key for key in self._cancellable if key[0] == client]:
-            self._cancellable[key].cancel()
+            self._cancel(key)
         self._queries.leave(client)
         self._explaining.leave(client)
 
@@ -156,6 +154,11 @@ class Operations:
             action()
         except OrderbookError as error:
             self._answer(ask, {"type": "error", "error": str(error)})
+
+    def _cancel(self, key: tuple[int, int]) -> None:
+        if (task := self._cancellable.get(key)) is not None:
+            # Not before it has begun, so that it answers.
+            asyncio.get_running_loop().call_soon(task.cancel)
 
     def _cancellable_later(self, ask: Ask, answer: Coroutine[Any, Any, Message]) -> None:
         key = ask.client, ask.request.id

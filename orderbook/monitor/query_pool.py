@@ -53,7 +53,7 @@ _START_SECONDS, _STOP_SECONDS = 60.0, 1.0
 _ROWS_SHARE = 0.2
 # Of the time of the engine's thread, what copying rows may take: while it has events to apply, while it
 # waits, and seconds that are saved up for who asks now and then, or owed to who has not asked for a while.
-_BUSY, _IDLE, _SAVED, _OWED, _REST_SECONDS = 0.01, 0.01, 0.25, 1.0, 60.0
+_BUSY, _IDLE, _SAVED, _OWED, _REST_SECONDS = 0.01, 0.01, 0.1, 0.3, 60.0
 # What a second of copying, in the engine's thread, counts in the seconds of a process.
 _COPYING_COST = 20.0
 
