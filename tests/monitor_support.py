@@ -154,7 +154,7 @@ class Client:
 
     async def take(self, **wanted: Any) -> dict[str, Any]:
         """The next message with these fields; others are kept."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while True:
                 message = json.loads(await self.socket.recv())
                 self.taken.append(message)

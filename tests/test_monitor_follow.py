@@ -183,7 +183,7 @@ def test_a_follower_that_leaves_before_its_view_is_there_leaves_nothing(
 
     def slow(*arguments: Any) -> Any:
         compiling.set()
-        assert go.wait(20)
+        assert go.wait(100)
         return compiled_elsewhere(*arguments)
 
     monkeypatch.setattr(replacement, "compiled_elsewhere", slow)
@@ -199,7 +199,7 @@ def test_a_follower_that_leaves_before_its_view_is_there_leaves_nothing(
 
             monkeypatch.setattr(run.engine, "drop_view", noted)
             await one.send(id=1, op="follow", sql=sql)
-            await asyncio.to_thread(compiling.wait, 20)
+            await asyncio.to_thread(compiling.wait, 100)
             await one.ask(id=2, op="unsubscribe", subscription=1)
             while not dropped:
                 await asyncio.sleep(0.01)
@@ -215,7 +215,7 @@ def test_a_follower_that_leaves_before_its_view_is_there_leaves_nothing(
                 await asyncio.sleep(0.01)
         assert [one.error for one in dropped] == [None, None]
 
-    asyncio.run(asyncio.wait_for(leave(), 60))
+    asyncio.run(asyncio.wait_for(leave(), 200))
 
 
 ROWS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 2)), unique_by=lambda row: row[0], max_size=9)
