@@ -172,7 +172,7 @@ class Pipeline:
             for changes in [item.changes] if together else _change_messages(item.changes):
                 self._apply_changes(item.source, changes)
         elif self.engine.reads_clock and len(item):
-            for tick, part in self._ticker.parts(item):
+            for tick, part in self._ticker.parts(item, pace == "live"):
                 if tick is not None:
                     noted(self._place)
                     self._stamp(tick)
@@ -345,6 +345,8 @@ class Pipeline:
             received = self._received
             # What was received has happened, and now, whatever time a table says.
             self.time = stated if received is None else min(stated, received)
+            if received is None:
+                self._ticker.note(stated)
             self._tick(stated if received is None else received)
         relations = self.engine.program.relations
         batch = encode_changes(changes, relations, self.engine.dictionary, source, self.problems)

@@ -10,12 +10,15 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 
 # The most by which this time is faster or slower than real time while it is slewed: 1 / 10.
 _SLEW = 10
 # Looks at the wall clock are at least so far apart, and wait for one another at most so long, ns.
 _LOOK, _INTERRUPTED = 1_000_000, 1_000_000
+# Differences in ns that come from reading two clocks.
+_NOISE = 20_000
 # Lines about jumps at most, within so many ns.
 _LINES, _WITHIN = 4, 60 * 10**9
 
@@ -62,23 +65,31 @@ class RunClock:
         # Since when the wall clock has stood more than the threshold away; None while it does not.
         self._away_since: int | None = None
         self._slewing = False
+        # The three together, for who asks between two looks.
+        self._line = self._looked, self._time, self._correction
         self._told = deque[int](maxlen=_LINES)
         self._untold = 0
 
     def now(self) -> int:
         """The time."""
+        steady = self._steady()
+        looked, time, correction = self._line
+        elapsed = steady - looked
+        if elapsed >= _LOOK:
+            return self._look()
+        return time + elapsed + (_slewed(elapsed, correction) if correction else 0)
+
+    def _look(self) -> int:
+        """Compares the clocks; the time."""
         with self._lock:
-            steady = self._steady()
+            steady, wall, after = self._steady(), self._wall(), self._steady()
             elapsed = steady - self._looked
-            most = elapsed // _SLEW
-            time = self._time + elapsed + max(-most, min(self._correction, most))
-            if elapsed < _LOOK:
-                return time
-            wall, after = self._wall(), self._steady()
-            self._looked, self._time, self._correction = steady, time, 0
+            self._time += elapsed + _slewed(elapsed, self._correction)
+            self._looked, self._correction = steady, 0
             # Two clocks that were read far apart say nothing of one another.
             if after - steady <= _INTERRUPTED:
                 self._discipline(wall - steady)
+            self._line = self._looked, self._time, self._correction
             return self._time
 
     @property
@@ -88,11 +99,13 @@ class RunClock:
 
     def resume(self, time: int) -> None:
         """Goes on from `time`, which was told before, where that is still to come."""
-        self._time, self._looked = max(self.now(), time), self._steady()
+        self._look()
+        self._time = max(self._time, time)
         if self.ahead > self.limits.max_step:
             self._away_since = self._looked - self.limits.settle
-            self._correction = -self.ahead
             self._slew()
+        self._correction = -self.ahead
+        self._line = self._looked, self._time, self._correction
 
     def _discipline(self, wall_offset: int) -> None:
         moved, self._wall_offset = wall_offset - self._wall_offset, wall_offset
@@ -111,7 +124,7 @@ class RunClock:
                 self._step(behind)
                 return
             self._slew()
-        self._correction = behind
+        self._correction = behind if abs(behind) > _NOISE else 0
 
     def _jumped(self, moved: int) -> None:
         self.jumps += 1
@@ -149,14 +162,22 @@ class RunClock:
             )
 
 
+def _slewed(elapsed: int, correction: int) -> int:
+    """What of a correction is made in a time."""
+    most = max(0, elapsed) // _SLEW
+    return max(-most, min(correction, most))
+
+
 def _system_wall() -> int:
     return time.time_ns()
 
 
-def _system_steady() -> int:
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    return time.monotonic_ns()
+# Linux has a clock that goes on while the machine sleeps.
+_system_steady: Callable[[], int] = (
+    partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
+    if hasattr(time, "CLOCK_BOOTTIME")
+    else time.monotonic_ns
+)
 
 
 def length_text(ns: int) -> str:

@@ -29,14 +29,20 @@ class Ticker:
         """The tick to stamp before what happens at `time` (ns); None where the clock shows it already."""
         step = time - time % self._resolution
         if time <= 0 or (self.last is not None and step <= self.last):
-            if time > 0 and self.last is not None:
-                self._note_late(np.array([self.last - step]))
             return None
         self.last = step
         return step
 
-    def parts(self, events: np.ndarray) -> Iterator[tuple[int | None, np.ndarray]]:
-        """EVENT[n], n > 0, cut before messages that ticks are due before: (tick or None, part) each."""
+    def note(self, time: int) -> None:
+        """Count the time of a source, if it is late."""
+        if time > 0 and self.last is not None:
+            self._note_late(np.array([self.last - time + time % self._resolution]))
+
+    def parts(
+        self, events: np.ndarray, live: bool = False
+    ) -> Iterator[tuple[int | None, np.ndarray]]:
+        """EVENT[n], n > 0, cut before messages that ticks are due before: (tick or None, part) each. Live
+        ones are late only because they had to wait."""
         times = np.where(events["receive_time"], events["receive_time"], events["exchange_time"])
         starts = np.flatnonzero(events["flags"][:-1] & _LAST) + 1
         if not self._message_open:
@@ -45,7 +51,8 @@ class Ticker:
         steps = times[starts] - times[starts] % self._resolution
         last = np.iinfo(np.int64).min if self.last is None else self.last
         highest = np.maximum.accumulate(np.maximum(steps, last))
-        self._note_late((highest - steps)[times[starts] > 0])
+        if not live:
+            self._note_late((highest - steps)[times[starts] > 0])
         moves = np.flatnonzero(highest > np.concatenate([[last], highest[:-1]]))
         ticking = starts[moves].tolist()
         if not ticking or ticking[0]:
