@@ -36,7 +36,11 @@ class TardisSource:
     Files do not state tick and lot. They are `tick` and `lot` where given, else the coarsest powers of ten,
     at most 1, that fit the first 20,000 rows of every file, or all rows with `scan_all` (and in a file of
     several symbols, which is read twice). A later row that is off them is counted and kept: books are held to
-    the eighth decimal place. A row that is wrong is counted with its place and reason and left out.
+    the eighth decimal place. A row that is wrong is counted with its place and reason and left out; its book
+    is STALE (MALFORMED) until its next snapshot, or of snapshots and quotes the next row.
+
+    A file is a day, which begins with a snapshot: what is in one before that is left out, and the book that
+    a file before it told is STALE (GAP) until then.
 
     Raises SourceError when a file is missing or of no type that is read, and where two files give one book;
     while iterating, when a file is cut: after everything before the cut, of the other files too.
@@ -70,9 +74,12 @@ class TardisSource:
     def __iter__(self) -> Iterator[np.ndarray]:
         self.problems.clear()
         self.counts.clear()
-        self._files = [
-            TardisFile(head, self._indexes, self._steps, self.problems, self.counts) for head in self._heads
-        ]
+        self._files, told = [], set[int]()
+        for head in self._heads:
+            file = TardisFile(head, self._indexes, self._steps, self.problems, self.counts, frozenset(told))
+            self._files.append(file)
+            if not head.layout.trades:
+                told |= {self._indexes[name] for name in head.names}
         errors: list[SourceError] = []
         cursors = [
             _Cursor(file, head.begin * 1000, errors)

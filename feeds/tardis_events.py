@@ -10,8 +10,10 @@ from orderbook.jit import jit
 
 # Words of a file's open message: its time (ns) and instrument, and how many events are in closed ones.
 TIME, INSTRUMENT, CLOSED = 0, 1, 2
-# Words of a book: whether a snapshot began it, whether its last row was of one, whether it is to be VALID.
-BEGUN, IN_SNAPSHOT, PENDING = 0, 1, 2
+# Words of a book: whether a snapshot began it, whether its last row was of one, whether it is to be VALID,
+# whether a row of it was lost since it began, and whether a file before this one told it.
+BEGUN, IN_SNAPSHOT, PENDING, LOST, TOLD = range(5)
+WORDS = 5
 
 # What is wrong with a row that can be read; goes on from Status.
 TICK, LOT, NEGATIVE, UNKNOWN = range(len(Status), len(Status) + 4)
@@ -28,7 +30,9 @@ _LEVEL, _CLEAR, _TRADE, _STATE = (
 )
 _LAST, _SNAPSHOT, _NONE = int(Flag.LAST), int(Flag.SNAPSHOT), int(Side.NONE)
 _VALID, _SYNCHRONISED = int(BookState.VALID), int(StateReason.SYNCHRONISED)
+_STALE, _MALFORMED, _GAP = int(BookState.STALE), int(StateReason.MALFORMED), int(StateReason.GAP)
 _NUMBER, _SIDE = int(Status.NUMBER), int(Status.SIDE)
+_COLUMNS, _UNTIMED = int(Status.COLUMNS), int(Status.TIME)
 
 
 def new_message() -> np.ndarray:
@@ -84,6 +88,31 @@ def _enter(
 
 
 @jit(nogil=True)
+def _lose(
+    events: np.ndarray, count: int, message: np.ndarray, books: np.ndarray, instrument: int, time: int
+) -> int:
+    """A row cannot be used: its book is STALE until it begins again, or all where `instrument` is -1."""
+    for index in range(len(books)):
+        book = books[index]
+        if (instrument >= 0 and index != instrument) or not book[BEGUN] or book[LOST]:
+            continue
+        count = _enter(events, count, message, books, time, index)
+        book[LOST] = 1
+        if book[PENDING]:
+            book[PENDING] = 0
+        else:
+            row = (_MALFORMED, 0, _STALE)
+            count = _write(events, count, message, (time, time), _STATE, _NONE, row, 0)
+    return count
+
+
+@jit(nogil=True)
+def _time_of(status: int, time: int, message: np.ndarray) -> int:
+    """When a row that cannot be used was, in ns: with its time unread, with the row before."""
+    return message[TIME] if status in (_COLUMNS, _UNTIMED) else time * 1000
+
+
+@jit(nogil=True)
 def _fault(price: int, amount: int, tick: int, lot: int) -> int:
     """What is wrong with a price and an amount, both times 10^8; off tick or lot they are kept."""
     if price == NOTHING or amount == NOTHING:
@@ -110,13 +139,18 @@ def update_events(
 ) -> int:
     """Events of rows of incremental_book_L2, or of trades, after the `count` that there are.
 
-    `instruments` is int32[rows], `steps` int64[instruments, 2] (tick and lot times 10^8), `columns` the
-    places of timestamp, local_timestamp, is_snapshot or id, side, price, amount. A row that is wrong has
-    its reason in `status`, or EARLY where its book has no snapshot yet. At most three events a row.
+    `instruments` is int32[rows], -1 where a name is not known, `steps` int64[instruments, 2] (tick and lot
+    times 10^8), `columns` the places of timestamp, local_timestamp, is_snapshot or id, side, price, amount.
+    A row that is wrong has its reason in `status`, or EARLY where its book has no snapshot yet; its book is
+    STALE from then on until a snapshot, as is one that a file before this one told. At most four events
+    a row, and one for each book.
     """
     for row in range(len(status)):
         instrument = instruments[row]
         if status[row]:
+            if not trades and status[row] != UNKNOWN:
+                time = _time_of(status[row], values[row, columns[1]], message)
+                count = _lose(events, count, message, books, instrument, time)
             continue
         price, amount = values[row, columns[4]], values[row, columns[5]]
         side = values[row, columns[3]]
@@ -125,14 +159,20 @@ def update_events(
             wrong = _SIDE
         if wrong and wrong != TICK and wrong != LOT:
             status[row] = wrong
+            if not trades:
+                count = _lose(events, count, message, books, instrument, values[row, columns[1]] * 1000)
             continue
         marked = values[row, columns[2]]
         book = books[instrument]
+        times = values[row, columns[0]] * 1000, values[row, columns[1]] * 1000
         if not trades and not marked and not book[BEGUN]:
             status[row] = EARLY
+            if book[TOLD]:
+                book[TOLD] = 0
+                count = _enter(events, count, message, books, times[1], instrument)
+                count = _write(events, count, message, times, _STATE, _NONE, (_GAP, 0, _STALE), 0)
             continue
         status[row] = wrong
-        times = values[row, columns[0]] * 1000, values[row, columns[1]] * 1000
         count = _enter(events, count, message, books, times[1], instrument)
         if trades:
             count = _write(events, count, message, times, _TRADE, side, (marked, price, amount), 0)
@@ -140,8 +180,8 @@ def update_events(
         flags = _SNAPSHOT if marked else 0
         if marked and not book[IN_SNAPSHOT]:
             count = _write(events, count, message, times, _CLEAR, _NONE, (0, 0, 0), _SNAPSHOT)
-            book[PENDING] = not book[BEGUN]
-            book[BEGUN] = 1
+            book[PENDING] = not book[BEGUN] or book[LOST]
+            book[BEGUN], book[LOST] = 1, 0
         book[IN_SNAPSHOT] = marked
         count = _write(events, count, message, times, _LEVEL, side, (0, price, amount), flags)
     return count
@@ -197,17 +237,22 @@ def snapshot_events(
 
     As `update_events`; `times_at` has the places of timestamp and local_timestamp, `places`
     int64[2, depth, 2] those of the bids' and asks' prices and amounts, `levels`
-    int64[instruments, 2 (price, amount), 2, depth] the row before. At most 4 * depth + 2 events a row.
+    int64[instruments, 2 (price, amount), 2, depth] the row before. A book is STALE after a row that is wrong
+    until the next one. At most 4 * depth + 3 events a row, and one for each book.
     """
     depth = places.shape[1]
     prices, amounts = np.zeros((2, depth), np.int64), np.zeros((2, depth), np.int64)
     for row in range(len(status)):
         instrument = instruments[row]
         if status[row]:
+            if status[row] != UNKNOWN:
+                time = _time_of(status[row], values[row, times_at[1]], message)
+                count = _lose(events, count, message, books, instrument, time)
             continue
         wrong = _read_levels(values[row], places, steps[instrument], prices, amounts)
         status[row] = wrong
         if wrong and wrong != TICK and wrong != LOT:
+            count = _lose(events, count, message, books, instrument, values[row, times_at[1]] * 1000)
             continue
         times = values[row, times_at[0]] * 1000, values[row, times_at[1]] * 1000
         count = _enter(events, count, message, books, times[1], instrument)
@@ -228,9 +273,12 @@ def snapshot_events(
                 if amount and _amount_at(old_prices[side], old_amounts[side], price, k) != amount:
                     count = _write(events, count, message, times, _LEVEL, side, (0, price, amount), flags)
         old_prices[:], old_amounts[:] = prices, amounts
+        if book[LOST]:
+            book[LOST] = 0
+            count = _write(events, count, message, times, _STATE, _NONE, (_SYNCHRONISED, 0, _VALID), 0)
     return count
 
 
-def room(rows: int, waiting: int, depth: int) -> np.ndarray:
+def room(rows: int, waiting: int, depth: int, books: int) -> np.ndarray:
     """EVENT[n]: room for the events of `rows` rows of `depth` levels (0: updates) after those waiting."""
-    return np.empty(waiting + rows * (4 * depth + 2 if depth else 3) + 2, EVENT)
+    return np.empty(waiting + rows * (4 * depth + 3 if depth else 4) + books + 2, EVENT)

@@ -1,7 +1,7 @@
 """One Tardis file: what it holds, by its header and first rows, and its events block by block."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -147,6 +147,8 @@ class LineBlocks:
 class TardisFile:
     """The events of a file whose instruments have `indexes` and `steps`, int64[n, 2]: tick, lot in 1e-8.
 
+    told: instruments whose books a file before this one told.
+
     Iteration gives EVENT arrays of whole messages and counts what it leaves out; where the file is cut it
     gives the rows before the cut, the last message as far as it goes, and then raises SourceError.
     """
@@ -156,6 +158,7 @@ class TardisFile:
     steps: np.ndarray
     problems: Problems
     counts: Counter[str]
+    told: Collection[int] = ()
     _blocks: LineBlocks = field(init=False)
 
     def __post_init__(self) -> None:
@@ -170,7 +173,8 @@ class TardisFile:
         layout = self.head.layout
         hashes, places = self._table()
         message = new_message()
-        books = np.zeros((len(self.steps), 3), np.uint8)
+        books = np.zeros((len(self.steps), tardis_events.WORDS), np.uint8)
+        books[list(self.told), tardis_events.TOLD] = 1
         levels = np.zeros((len(self.steps), 2, 2, max(layout.depth, 1)), np.int64)
         waiting = np.empty(0, EVENT)
         line = 0
@@ -182,10 +186,11 @@ class TardisFile:
             found = np.minimum(np.searchsorted(hashes, rows.hashes), len(hashes) - 1)
             unknown = hashes[found] != rows.hashes
             rows.status[unknown & (rows.status == 0)] = tardis_events.UNKNOWN
-            events = room(len(rows.status), len(waiting), layout.depth)
+            events = room(len(rows.status), len(waiting), layout.depth, len(books))
             events[: len(waiting)] = waiting
             message[tardis_events.CLOSED] = 0
-            count = self._events(rows, places[found], levels, books, message, events, len(waiting))
+            own = np.where(unknown, np.int32(-1), places[found])
+            count = self._events(rows, own, levels, books, message, events, len(waiting))
             self._count(rows, block, line)
             line += lines
             closed = int(message[tardis_events.CLOSED])
@@ -196,7 +201,7 @@ class TardisFile:
             if self._blocks.cut is not None:
                 # Half a snapshot makes no book.
                 books[:, tardis_events.PENDING] = 0
-            events = room(0, len(waiting), 0)
+            events = room(0, len(waiting), 0, 0)
             events[: len(waiting)] = waiting
             message[tardis_events.CLOSED] = 0
             yield events[: close_message(events, len(waiting), message, books)]

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from feeds import byte_stream, tardis_file
-from feeds.source import open_source
+from feeds.source import open_source, open_sources
 from feeds.tardis import TardisSource, open_tardis
 from feeds.tardis_rows import NOTHING, Kind, Status, name_hash, read_rows
 from orderbook.errors import DataError, SourceError
@@ -95,6 +95,13 @@ def messages(source: TardisSource) -> Iterator[np.ndarray]:
         assert batch[-1]["flags"] & Flag.LAST
         ends = np.flatnonzero(batch["flags"] & Flag.LAST) + 1
         yield from np.split(batch, ends[:-1])
+
+
+def states_of(source: TardisSource) -> list[tuple[int, BookState]]:
+    """The states that books were said to have: (local_timestamp in µs, state)."""
+    events = np.concatenate(list(source))
+    said = events[events["action"] == Action.STATE]
+    return [(int(event["receive_time"]) // 1000, BookState(event["volume"])) for event in said]
 
 
 def books_of(source: TardisSource) -> list[tuple[int, str, Book]]:
@@ -269,8 +276,15 @@ def test_days_of_one_symbol_follow_each_other(tmp_path: Path) -> None:
     assert [(t, sorted(b)) for t, _, b in books_of(source)] == [
         (10, [("bid", Decimal(10))]),
         (11, [("bid", Decimal(9)), ("bid", Decimal(10))]),
+        # The second day does not begin with a snapshot: the book is stale until there is one.
+        (20, [("bid", Decimal(9)), ("bid", Decimal(10))]),
         (21, [("bid", Decimal(10))]),
     ]
+    assert states_of(source) == [
+        (10, BookState.VALID), (20, BookState.STALE), (21, BookState.VALID)
+    ]
+    named = open_sources([f"tardis:{tmp_path}/{name}.csv" for name in ("b", "a")])
+    assert [np.concatenate(list(one)).tobytes() for one in named] == [np.concatenate(list(source)).tobytes()]
 
 
 BAD = {
@@ -410,3 +424,39 @@ def test_numbers_are_read_exactly(texts: list[str]) -> None:
             assert (value, state) == (fixed_point(text), Status.GOOD), text
         except DataError:
             assert state in (Status.NUMBER, Status.FINE, Status.LARGE), text
+
+
+BAD_ROWS = (
+    "x,A,12,12,false,bid,9.123456789,1",
+    "x,A,12,12,false,bid,nothing,1",
+    "x,A,12,12,false,bid,9,-1",
+    "x,A,12,12,false,middle,9,1",
+    "x,A,12,12,perhaps,bid,9,1",
+    "x,A,12,now,false,bid,9,1",
+    "x,A,12,12,false,bid,9",
+    "garbled",
+)
+
+
+@pytest.mark.parametrize("row", BAD_ROWS)
+def test_a_row_that_is_lost_leaves_no_book_that_looks_right(tmp_path: Path, row: str) -> None:
+    rows = ["x,A,10,10,true,bid,10,1", "x,A,11,11,false,bid,9,1", row, "x,A,13,13,false,ask,11,1"]
+    path = write(tmp_path / "l2.csv", L2, [*rows, "x,A,14,14,true,bid,8,1", "x,A,15,15,false,bid,7,1"])
+    source = open_tardis(str(path))
+    assert [state for _, state in states_of(source)] == [BookState.VALID, BookState.STALE, BookState.VALID]
+    assert [time for time, _ in states_of(source)][::2] == [10, 14]
+    assert sum(source.problems.counts.values()) == 1
+    said = next(iter(source.problems.examples.values()))[0]
+    assert said.startswith("l2.csv:4: ")
+
+
+def test_a_row_lost_in_a_snapshot_makes_no_valid_book(tmp_path: Path) -> None:
+    rows = ["x,A,10,10,true,bid,10,1", "x,A,10,10,true,bid,x,1", "x,A,11,11,false,bid,9,1"]
+    path = write(tmp_path / "l2.csv", L2, [*rows, "x,A,14,14,true,bid,8,1"])
+    assert states_of(open_tardis(str(path))) == [(14, BookState.VALID)]
+
+
+def test_a_quote_that_is_lost_makes_the_book_stale_until_the_next(tmp_path: Path) -> None:
+    rows = [f"x,A,{t},{t},1,{ask},9,1" for t, ask in ((10, "10"), (11, "ten"), (12, "10"))]
+    source = open_tardis(str(write(tmp_path / "quotes.csv", QUOTES, rows)))
+    assert states_of(source) == [(10, BookState.VALID), (11, BookState.STALE), (12, BookState.VALID)]
