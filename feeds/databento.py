@@ -59,8 +59,8 @@ class DatabentoSource:
     books alone, as cancels follow them. In files
     of trades or status alone nothing is known against the (empty) books, and they are VALID.
 
-    path: a file, or several of one schema, which are read one after the other by their metadata's start:
-        books go on, unless the time between two was not asked for, which is counted ("gap between files")
+    path: a file, or several of one schema, which are read one after the other by their metadata's start, or
+        by their first records where they are parts of what was asked for at once: books go on, unless the time between two was not asked for, which is counted ("gap between files")
         and makes books STALE (GAP) until they begin again.
 
     Raises SourceError when a file is missing or is no DBN, or when files are of different schemas; when one
@@ -71,7 +71,7 @@ class DatabentoSource:
         self, path: Place | Sequence[Place], tick: str | None = None, batch_size: int = DEFAULT_BATCH_SIZE
     ):
         paths = list(path) if isinstance(path, Sequence) else [path]
-        self._files = sorted(map(RecordFile, paths), key=lambda file: file.span)
+        self._files = sorted(map(RecordFile, paths), key=lambda file: (file.span, file.begin))
         first = self._files[0]
         self.name = f"dbn:{first.path}" + (f" and {len(paths) - 1} more" if paths[1:] else "")
         self.problems = Problems()
@@ -103,9 +103,9 @@ class DatabentoSource:
         return frozenset(f"{self._schema} {one}" for one in self.instruments)
 
     @property
-    def span(self) -> tuple[int, int]:
-        """The time that the files were asked for, ns since 1970 UTC: from, and before."""
-        return self._files[0].span[0], self._files[-1].span[1]
+    def span(self) -> tuple[tuple[int, int], int]:
+        """What the first file was asked for, and when its first record is of, ns since 1970 UTC."""
+        return self._files[0].span, self._files[0].begin
 
     @property
     def progress(self) -> float:

@@ -55,6 +55,14 @@ class RecordFile:
         return self.metadata.start, self.metadata.end or _ALL_TIME[1]
 
     @property
+    def begin(self) -> int:
+        """When the first record is of, ns since 1970 UTC; 0 where there is none that can be read."""
+        try:
+            return next((int(record.ts_event) for record in self), 0)
+        except SourceError:
+            return 0
+
+    @property
     def venue(self) -> str:
         """The dataset's first part."""
         return self.metadata.dataset.partition(".")[0].lower() if self.metadata is not None else "databento"

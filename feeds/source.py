@@ -205,13 +205,17 @@ class _Feed:
     keys: set[str]
     source: Opened
     texts: dict[str, None] = field(default_factory=dict)
-    # Times that were asked for, which do not overlap in one feed.
-    spans: list[tuple[int, int]] = field(default_factory=list)
+    # Of DBN: times that were asked for and first records; one feed's do not overlap, or are parts of one time.
+    spans: list[tuple[tuple[int, int], int]] = field(default_factory=list)
 
     def goes_with(self, other: "_Feed") -> bool:
         if (self.kind, self.options) != (other.kind, other.options) or self.keys.isdisjoint(other.keys):
             return False
-        return not any(a[0] < b[1] and b[0] < a[1] for a in self.spans for b in other.spans)
+        pairs = ((a, b) for a in self.spans for b in other.spans)
+        return all(
+            one[0] >= two[1] or two[0] >= one[1] or (one == two and first != second)
+            for (one, first), (two, second) in pairs
+        )
 
     def stream(self, begins: dict[str, int]) -> Stream:
         texts = tuple(self.texts)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from plain_book import PlainBook, messages, read
 
 from feeds.databento import DatabentoSource
-from feeds.source import open_source
+from feeds.source import open_source, open_sources
 from orderbook.books import Books
 from orderbook.dictionary import Dictionary
 from orderbook.errors import SourceError
@@ -33,11 +33,16 @@ ALWAYS = [("ABC", date(2020, 1, 1), date(2021, 1, 1), 7), ("XYZ", date(2020, 1, 
 CENT = 10_000_000
 
 
-def metadata(schema: Any, mappings: Sequence[tuple[str, date, date, int]] = ALWAYS) -> bytes:
+def metadata(
+    schema: Any,
+    mappings: Sequence[tuple[str, date, date, int]] = ALWAYS,
+    span: tuple[int, int | None] = (0, None),
+) -> bytes:
     return bytes(
         dbn.Metadata(
             dataset="TEST.SET",
-            start=0,
+            start=span[0],
+            end=span[1],
             stype_in=dbn.SType.RAW_SYMBOL,
             stype_out=dbn.SType.INSTRUMENT_ID,
             schema=schema,
@@ -517,3 +522,49 @@ def test_what_cannot_be_read_is_one_line_that_says_what_to_do(tmp_path: Path) ->
         with pytest.raises(SourceError, match=message) as error:
             open_source(text)
         assert "\n" not in str(error.value)
+
+
+HOUR = 3_600 * 10**9
+
+
+def days(folder: Path, spans: Sequence[tuple[int, int | None]]) -> DatabentoSource:
+    """Two files, the second of which has no snapshot, as one source."""
+    records = [
+        [order(CLEAR), order(ADD, 1, BID, 100 * CENT, 5), order(ADD, 2, ASK, 101 * CENT, 6)],
+        [
+            order(CANCEL, 1, BID, 100 * CENT, 5, time=DAY + HOUR),
+            order(ADD, 3, BID, 99 * CENT, 7, time=DAY + HOUR),
+        ],
+    ]
+    for name, span, own in zip(("b", "a"), spans, records, strict=True):
+        data = metadata(dbn.Schema.MBO, ALWAYS[:1], span) + b"".join(map(bytes, own))
+        (folder / f"{name}.dbn").write_bytes(data)
+    (source,) = open_sources([f"dbn:{folder}/*.dbn"])
+    assert isinstance(source, DatabentoSource)
+    return source
+
+
+@pytest.mark.parametrize("spans", [((0, DAY + 9), (DAY + 9, DAY + 2 * HOUR)), ((0, DAY * 2), (0, DAY * 2))])
+def test_a_book_goes_on_over_the_files_of_days(tmp_path: Path, spans: Sequence[tuple[int, int]]) -> None:
+    source = days(tmp_path, spans)
+    book = PlainBook()
+    for events in messages(source):
+        for event in events:
+            book.apply(event)
+    assert book.state is BookState.VALID and source.problems.counts == {}
+    assert sorted(book.orders) == [2, 3]
+
+
+def test_a_day_that_was_not_asked_for_makes_books_stale(tmp_path: Path) -> None:
+    source = days(tmp_path, ((0, DAY + 9), (DAY + 10, DAY + 2 * HOUR)))
+    states = [event["volume"] for event in read(source) if event["action"] == Action.STATE]
+    assert states == [BookState.VALID, BookState.STALE]
+    assert source.problems.examples["gap between files"] == [
+        "b.dbn, a.dbn: books are stale until they begin again"
+    ]
+
+
+def test_the_same_time_twice_is_two_sources(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        written(tmp_path, order(CLEAR), name=f"{name}.dbn")
+    assert len(open_sources([f"{tmp_path}/*.dbn"])) == 2

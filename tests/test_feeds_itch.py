@@ -16,11 +16,12 @@ from plain_book import PlainBook, messages, read
 
 from feeds.itch import ItchSource
 from feeds.itch_messages import mpid_number, mpid_of
-from feeds.source import open_source
+from feeds.source import open_source, open_sources
 from orderbook.books import Books
 from orderbook.dictionary import Dictionary
 from orderbook.errors import SourceError
 from orderbook.events import EVENT, Action, BookState, Side, StateReason
+from orderbook.merge import Merger
 
 NAME = "01302019.NASDAQ_ITCH50"
 MIDNIGHT = 1_548_824_400_000_000_000  # 2019-01-30 00:00 in New York, UTC-5
@@ -468,3 +469,15 @@ def test_noise_is_an_error_or_unknown_messages(
     events, error = until_error(source)
     Books(source.instruments, Dictionary()).apply(events)
     assert "\n" not in error
+
+
+def test_the_next_day_begins_with_empty_books(tmp_path: Path) -> None:
+    for day, reference in (("30", 5), ("31", 6)):
+        added = itch.add(1, 10, reference, b"B", 100, "AAPL", 1_000_000)
+        written(tmp_path, added, name=f"01{day}2019.NASDAQ_ITCH50")
+    book = PlainBook()
+    for events in Merger(open_sources([f"itch:{tmp_path}/*"])):
+        assert isinstance(events, np.ndarray)
+        for event in events[events["instrument"] == 0]:
+            book.apply(event)
+    assert list(book.orders) == [6] and book.state is BookState.VALID
