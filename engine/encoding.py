@@ -88,7 +88,8 @@ def _decimal(value: Any) -> Decimal:
         return Decimal(repr(value))
     if isinstance(value, str):
         try:
-            return Decimal(value)
+            # Decimal takes 1_000, which nobody means.
+            return Decimal(value if "_" not in value else "")
         except InvalidOperation:
             pass
     raise ValueError(f"{_shown(value)} is not a number")

@@ -138,10 +138,11 @@ class BinanceCaptureSource:
     def _take(self, session: Session, line: bytes) -> None:
         """Hand a line to the session, which counts what is wrong with it."""
         try:
-            time, frame = _split(line)
+            time, frame, exact = _split(line)
         except ValueError as error:
             self._lines.malformed(self.problems, "malformed line", f"{error}: {shown(line)}")
             return
+        self.counts["times rounded"] += not exact
         if not self._now:
             session.connected(time)
         self._now = max(time, 1)
@@ -226,20 +227,20 @@ def _scan_head(path: Place) -> Instrument:
     return Instrument.listed(head.venue, head.symbol, tick, lot)
 
 
-def _split(line: bytes) -> tuple[int, bytes]:
-    """Local time (ns) and message of a line. Raises ValueError."""
+def _split(line: bytes) -> tuple[int, bytes, bool]:
+    """Local time (ns) and message of a line, and whether the time is exact. Raises ValueError."""
     time, _, message = line.partition(b" ")
     # More digits are past int64, and past the year 2262.
     if time.isdigit() and len(time) <= 19 and (number := int(time)) <= INT64_MAX:
-        return number, message
+        return number, message, True
     time, _, message = line.strip().partition(b" ")
     try:
-        number, _ = scaled(time.decode("ascii"))
+        number, exact = scaled(time.decode("ascii"))
     except ValueError:
         raise ValueError("no local time in ns") from None
     if not 0 < number <= INT64_MAX:
         raise ValueError("the local time is out of range")
-    return number, message
+    return number, message, exact
 
 
 def _time(line: bytes) -> int | None:

@@ -94,6 +94,7 @@ class ChangeStreamSource:
             try:
                 change = decoder.decode(line)
                 _check_scalars(change.row)
+                _whole_time(change.row)
             except (msgspec.DecodeError, ValueError) as error:
                 self._lines.malformed(self.problems, "malformed change", f"{error}: {shown(line)}")
                 continue
@@ -141,6 +142,13 @@ def _created(path: Path) -> Iterator[Callable[[bytes], object]]:
     else:
         with path.open("wb") as plain:
             yield plain.write
+
+
+def _whole_time(row: dict[str, Any]) -> None:
+    """Make `ts` the integer that it is, where it is written as 1.7e18 or 1.0."""
+    time = row.get("ts")
+    if isinstance(time, Decimal) and abs(time) < 2**63 and time == int(time):
+        row["ts"] = int(time)
 
 
 def _check_scalars(row: Mapping[str, object]) -> None:

@@ -60,8 +60,9 @@ class DatabentoSource:
     of trades or status alone nothing is known against the (empty) books, and they are VALID.
 
     path: a file, or several of one schema, which are read one after the other by their metadata's start, or
-        by their first records where they are parts of what was asked for at once: books go on, unless the time between two was not asked for, which is counted ("gap between files")
-        and makes books STALE (GAP) until they begin again.
+        by their first records where they are parts of what was asked for at once: books go on, unless the
+        time between two was not asked for, which is counted ("gap between files") and makes books STALE
+        (GAP) until they begin again.
 
     Raises SourceError when a file is missing or is no DBN, or when files are of different schemas; when one
     is truncated or corrupt, after everything before that and the files after it.

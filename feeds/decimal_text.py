@@ -13,7 +13,7 @@ def decimal_places(text: str) -> int:
     Raises ValueError when `text` is no finite decimal number.
     """
     _, _, fraction = text.partition(".")
-    if not text.isascii():
+    if not text.isascii() or "_" in text:
         raise ValueError(f"{text[:40]!r} is not a decimal number")
     if text.replace(".", "", 1).isdigit():
         return len(fraction.rstrip("0"))

@@ -183,6 +183,19 @@ def read_footer(path: Place) -> tuple[list[Instrument], pq.FileMetaData]:
         return _instruments(path, file), file.metadata
 
 
+def times_of(metadata: pq.FileMetaData) -> tuple[int, int]:
+    """The times of a record's earliest and latest event, ns, by the footer; (0, 0) where it has none."""
+    names = metadata.schema.names
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    for name in ("receive_time", "exchange_time"):
+        statistics = [group.column(names.index(name)).statistics for group in groups]
+        bounds = [s for s in statistics if s is not None and s.has_min_max]
+        lows, highs = [s.min for s in bounds if s.max], [s.max for s in bounds if s.max]
+        if lows:
+            return min(lows), max(highs)
+    return 0, 0
+
+
 def is_record(schema: pa.Schema) -> bool:
     """Whether a Parquet file with this schema is a record of events."""
     return all(name in schema.names and schema.field(name).type == _TYPES[name] for name in _FIELDS)

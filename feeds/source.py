@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -20,7 +21,7 @@ from feeds.exchanges.registry import EXCHANGES
 from feeds.file_kinds import KNOWN, data_files, kind_of
 from feeds.itch import ItchSource
 from feeds.lobster import LobsterSource
-from feeds.parquet_record import RecordSource
+from feeds.parquet_record import RecordSource, read_footer, times_of
 from feeds.places import Place, files_at, is_glob, is_url, place
 from feeds.source_options import joined, parted, split_options
 from feeds.tardis import open_tardis
@@ -205,7 +206,7 @@ class _Feed:
     keys: set[str]
     source: Opened
     texts: dict[str, None] = field(default_factory=dict)
-    # Of DBN: times that were asked for and first records; one feed's do not overlap, or are parts of one time.
+    # Of DBN: times that were asked for, and first records; they do not overlap, or are parts of one time.
     spans: list[tuple[tuple[int, int], int]] = field(default_factory=list)
 
     def goes_with(self, other: "_Feed") -> bool:
@@ -289,6 +290,16 @@ def _record_paths(text: str) -> list[Place]:
     return files
 
 
+def _record(text: str) -> RecordSource:
+    """Files by time; those whose times overlap by name."""
+    files = _record_paths(text)
+    if len(files) > 1:
+        found = sorted((times_of(read_footer(file)[1]), str(file), file) for file in files)
+        if all(before[1] <= begin for (before, *_), ((begin, _), *_) in pairwise(found)):
+            files = [file for *_, file in found]
+    return RecordSource(files)
+
+
 def _itch(text: str) -> ItchSource:
     path, options = split_options(text, ("date", "symbols"))
     symbols = options.get("symbols")
@@ -307,7 +318,7 @@ def _bybit(*texts: str) -> BybitHistorySource:
 _KINDS: dict[str, Callable[[str], Opened]] = {
     "lobster": lambda path: LobsterSource(place(path)),
     "binance": _binance,
-    "record": lambda path: RecordSource(_record_paths(path)),
+    "record": _record,
     "changes": lambda path: ChangeStreamSource(place(path)),
     "itch": _itch,
     "dbn": open_dbn,

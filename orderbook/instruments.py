@@ -44,7 +44,8 @@ def fixed_point(text: str) -> int:
 
 def _fixed_point_of_unusual(text: str) -> int:
     try:
-        number = Decimal(text)
+        # Decimal takes 1_000, which no exchange writes.
+        number = Decimal(text if "_" not in text else "")
     except InvalidOperation:
         raise DataError(f"{text!r} is not a decimal number") from None
     if not number.is_finite():

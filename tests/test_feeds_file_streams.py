@@ -12,6 +12,7 @@ from random import Random
 import numpy as np
 import pytest
 from binance_market import Market
+from capture_support import kraken_recording
 from command_line_support import Program, orderbook, write  # noqa: F401
 from hypothesis import given
 from hypothesis import strategies as st
@@ -399,3 +400,23 @@ def test_binary_frames_and_markets_of_cryptofeed_3(tmp_path: Path) -> None:
     found = {source.instruments[int(e["instrument"])].native_symbol: int(e["price"]) for e in levels}  # type: ignore[union-attr]
     assert found == {"BTCUSDT.P": 1000, "BTCUSDT": 2000}
     assert source.problems.counts == {}
+
+
+def test_the_parts_of_a_recording_named_apart_are_the_folder(tmp_path: Path) -> None:
+    path = kraken_recording(tmp_path / "whole.jsonl", "alpha", 10**18, 1000, 1, messages=30)
+    first, *lines = path.read_text().splitlines(keepends=True)
+    head = json.loads(first)
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for part, name in enumerate(("c", "a", "b")):
+        own = lines[part * 11 : part * 11 + 11]
+        begin = json.dumps(head | {"part": part, "open": part > 0, "ts": json.loads(own[0])["ts"]}) + "\n"
+        (folder / f"{name}.jsonl").write_text("".join([begin, *own]))
+    expected = joined(open_source(str(path))).tobytes()
+    for named in ([str(folder)], [f"capture:{folder}/{name}.jsonl" for name in "abc"]):
+        (source,) = open_sources(named)
+        assert joined(source).tobytes() == expected
+    (folder / "a.jsonl").unlink()
+    (source,) = open_sources([f"capture:{folder}/{name}.jsonl" for name in "bc"])
+    assert joined(source)["action"][-1] != Action.LEVEL
+    assert source.problems.counts["recording begins in between"] == 1

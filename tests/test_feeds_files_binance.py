@@ -226,3 +226,41 @@ def test_a_file_without_depth_diffs_is_refused(tmp_path: Path) -> None:
     path = capture(tmp_path / "capture", ['1 {"stream":"abcusdt@bookTicker","data":{}}'])
     with pytest.raises(SourceError, match="no Binance depth diff"):
         BinanceCaptureSource(path)
+
+
+spellings = st.sampled_from(("{}", "{}", " {} ", "+{}", "{}e0", "{}E+0", "0{}", "{}0"))
+
+
+@given(seed=st.integers(0, 10**6), spelled=st.lists(spellings, min_size=3, max_size=3))
+def test_numbers_are_the_same_however_a_capture_writes_them(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, spelled: list[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("binance")
+    exchange = Exchange(Random(seed), False)
+    lines = [exchange.diff() for _ in range(3)]
+    lines += [exchange.snapshot(1000), *(exchange.diff() for _ in range(8))]
+    plain = BinanceCaptureSource(capture(folder / "plain", lines))
+    local, price, volume = spelled[0].replace("{}0", "{}.0"), *spelled[1:]
+
+    def written(line: str) -> str:
+        time, text = line.split(" ", 1)
+        message = json.loads(text)
+        body = message.get("data", message)
+        for name in ("b", "a", "bids", "asks"):
+            if name in body:
+                body[name] = [[price.format(p), volume.format(v)] for p, v in body[name]]
+        return f"{local.format(time)} {json.dumps(message)}"
+
+    source = BinanceCaptureSource(capture(folder / "spelled", map(written, lines)))
+    events, expected = (np.concatenate(list(one)) for one in (source, plain))
+    assert events.tobytes() == expected.tobytes()
+    assert source.problems.counts == {}
+
+
+def test_local_times_finer_than_ns_are_rounded_and_counted(tmp_path: Path) -> None:
+    _, lines = spot_lines()
+    time, text = lines[0].split(" ", 1)
+    exact = BinanceCaptureSource(capture(tmp_path / "exact", lines))
+    source = BinanceCaptureSource(capture(tmp_path / "finer", [f"{time}.4 {text}", *lines[1:]]))
+    assert np.concatenate(list(source)).tobytes() == np.concatenate(list(exact)).tobytes()
+    assert (source.counts["times rounded"], exact.counts["times rounded"]) == (1, 0)

@@ -99,3 +99,12 @@ def test_what_json_does_not_have_is_refused(tmp_path: Path) -> None:
         write_changes(tmp_path / "changes.ndjson", [Change(0, "s", "+", {"v": Decimal("NaN")})])
     with pytest.raises(SourceError, match="cannot write"):
         write_changes(tmp_path / "no" / "changes.ndjson", [])
+
+
+@pytest.mark.parametrize("text", ["1.7e18", "1700000000000000000.0", "1700000000000000000"])
+def test_a_rows_time_is_the_integer_that_it_is(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "changes.ndjson"
+    path.write_text(f'{{"stream": "s", "op": "+", "row": {{"ts": {text}, "x": 1.0}}}}\n')
+    (change,) = read(ChangeStreamSource(path))
+    assert change.stated_time == 17 * 10**17 and isinstance(change.row["ts"], int)
+    assert isinstance(change.row["x"], Decimal)

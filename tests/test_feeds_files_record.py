@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feeds.parquet_record import RecordSource, RecordWriter
-from feeds.source import open_source
+from feeds.source import open_source, open_sources
 from orderbook.errors import SourceError
 from orderbook.events import EVENT, Flag
 from orderbook.instruments import Instrument, Instruments
@@ -155,3 +155,13 @@ def test_a_corrupt_middle_gives_what_is_before_it(tmp_path: Path) -> None:
     read = np.concatenate(batches)
     assert len(read) > 1900
     assert read.tobytes() == events[: len(read)].tobytes()
+
+
+def test_files_of_days_follow_each_other_by_time_and_not_by_name(tmp_path: Path) -> None:
+    first, second = random_events(1, 50, 1), random_events(2, 60, 1)
+    first["receive_time"], second["receive_time"] = np.arange(1, 51), np.arange(60, 120)
+    for name, events in (("b", first), ("a", second)):
+        write(tmp_path / f"{name}.parquet", events, BTC)
+    for text in (f"record:{tmp_path}", f"{tmp_path}/*.parquet"):
+        (source,) = open_sources([text])
+        assert np.concatenate(list(source)).tobytes() == np.concatenate([first, second]).tobytes()

@@ -7,7 +7,7 @@ from itertools import chain
 
 from feeds.binance_capture import NoDepthError
 from feeds.lobster import LobsterSource
-from feeds.parquet_record import RecordSource, read_footer
+from feeds.parquet_record import RecordSource, read_footer, times_of
 from feeds.places import place
 from feeds.source import (
     ChangeSource,
@@ -25,7 +25,6 @@ from orderbook.errors import DataError, SourceError
 from orderbook.instruments import Instrument, Instruments
 from orderbook.merge import is_event_source
 
-_TIMES = ("receive_time", "exchange_time")
 _AT_ONCE = 16
 
 
@@ -115,15 +114,7 @@ def _of_stream(stream: Stream) -> SourceSpec:
 def record_file(path: str) -> RecordFile:
     """What the footer of a record file tells. Raises SourceError as RecordSource does."""
     instruments, metadata = read_footer(place(path))
-    names = metadata.schema.names
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    found = {}
-    for name in _TIMES:
-        statistics = [group.column(names.index(name)).statistics for group in groups]
-        bounds = [s for s in statistics if s is not None and s.has_min_max]
-        lows, highs = [s.min for s in bounds if s.max], [s.max for s in bounds if s.max]
-        found[name] = (min(lows), max(highs)) if lows else None
-    first, last = found["receive_time"] or found["exchange_time"] or (0, 0)
+    first, last = times_of(metadata)
     return RecordFile(path, tuple(instruments), metadata.num_rows, first, last)
 
 
