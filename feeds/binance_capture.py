@@ -142,7 +142,8 @@ class BinanceCaptureSource:
         except ValueError as error:
             self._lines.malformed(self.problems, "malformed line", f"{error}: {shown(line)}")
             return
-        self.counts["times rounded"] += not exact
+        if not exact:
+            self.counts["times rounded"] += 1
         if not self._now:
             session.connected(time)
         self._now = max(time, 1)

@@ -134,7 +134,8 @@ class BybitHistorySource:
             raise ValueError(f"a trade of {row.symbol} among those of {self._symbol}")
         book = session.books[self._instrument.native_symbol]
         price, volume = book.ticks[row.price], book.lots[row.size]
-        self.counts["times rounded"] += not row.exact
+        if not row.exact:
+            self.counts["times rounded"] += 1
         book.begin(row.time, self._now, book.sequence, apart=True)
         book.add(Action.TRADE, row.side, order_id=row.trade_id, price=price, volume=volume)
         book.end()

@@ -80,9 +80,7 @@ class CaptureSource:
             yield sessions.take()
         found = self.statistics
         self.counts = Counter({name: getattr(found, name) for name in _COUNTED})
-        for product in sessions.never_valid:
-            detail = "its book was never valid: the exchange's snapshot is not in the recording"
-            self._never_valid.add("no snapshot", f"{self.name} {product}", detail)
+        self._never_valid = sessions.never_valid()
         self._lines.raise_if_cut()
 
 

@@ -80,7 +80,7 @@ def _files(path: Place) -> list[Place]:
 
 
 def _is_text(path: Place) -> bool:
-    return cryptofeed_text.begins_as_recording(first_line(path))
+    return ".jsonl" not in path.name and cryptofeed_text.begins_as_recording(first_line(path))
 
 
 def _texts(files: Sequence[Place], kind: str | None, products: Sequence[str]) -> CaptureHead:

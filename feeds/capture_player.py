@@ -41,6 +41,7 @@ class CapturePlayer:
         self._speed = speed
         # Of receive times, ns.
         self.clock: Callable[[], int] = time.time_ns
+        self._never_valid = Problems()
 
     @property
     def statistics(self) -> FeedStatistics:
@@ -52,6 +53,7 @@ class CapturePlayer:
         """What was wrong with the recording and its frames."""
         found = self.statistics.problems
         found.extend(self._lines.problems)
+        found.extend(self._never_valid)
         return found
 
     async def __aiter__(self) -> AsyncIterator[np.ndarray]:
@@ -68,6 +70,7 @@ class CapturePlayer:
             sessions.apply(line)
             last = line.time
         sessions.end(last)
+        self._never_valid = sessions.never_valid()
         if sessions.waiting_events:
             yield _as_of(self.clock(), sessions.take())
         self._lines.raise_if_cut()

@@ -14,6 +14,7 @@ from feeds.statistics import FeedStatistics
 from orderbook.errors import DataError, SourceError
 from orderbook.events import EVENT, StateReason
 from orderbook.instruments import Instrument, Instruments
+from orderbook.problems import Problems
 
 
 class CaptureSessions:
@@ -46,12 +47,14 @@ class CaptureSessions:
         """What all sessions have counted."""
         return FeedStatistics.total([*self._replaced, *(one.statistics for one in self._sessions.values())])
 
-    @property
-    def never_valid(self) -> list[str]:
-        """Products whose books could not be used at any time."""
-        sessions = self._sessions.values()
+    def never_valid(self) -> Problems:
+        """A problem for each product whose book was never valid, once all lines were applied."""
+        found, sessions = Problems(), self._sessions.values()
         valid = self._valid.union(*(session.synchronised_products for session in sessions))
-        return sorted({product for session in sessions for product in session.books} - valid)
+        for product in sorted({product for session in sessions for product in session.books} - valid):
+            detail = "its book was never valid: the exchange's snapshot is not in the recording"
+            found.add("no snapshot", f"{self._head.files[0].name} {product}", detail)
+        return found
 
     @property
     def waiting_events(self) -> int:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 
 import msgspec
 import pyarrow as pa
@@ -54,7 +55,9 @@ def data_files(where: Place) -> list[Place]:
     """The files that a glob names, or of a folder those that may hold data, by name."""
     if is_glob(where):
         return files_at(where, ())
-    return [file for file in files_at(where, ["*"]) if not _BESIDE.fullmatch(file.name) and not file.is_dir()]
+    files = [file for file in files_at(where, ["*"]) if not _BESIDE.fullmatch(file.name)]
+    # A store would be asked about each.
+    return [file for file in files if not (isinstance(file, Path) and file.is_dir())]
 
 
 def _kind_of_several(where: Place) -> str:

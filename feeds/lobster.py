@@ -166,7 +166,8 @@ class _Replay:
                 numbers = [int(kind), int(order_id), int(size), int(price), int(direction)]
             else:
                 time, exact, *numbers = _unusual(line)
-                self._counts["times rounded"] += not exact
+                if not exact:
+                    self._counts["times rounded"] += 1
             self._time = self._midnight + time
         finally:
             self._writer.begin(self._time, self._time, self._row)

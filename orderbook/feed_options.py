@@ -45,7 +45,7 @@ class ExchangeFeed(Section):
 
 
 class FileFeed(Section):
-    """A recorded source: `path` read as `format`, or as its name tells where `format` is None."""
+    """A recorded source, a file or a glob of files: `path` read as `format`, or as what it holds if None."""
 
     kind: Literal["file"]
     path: File
