@@ -114,5 +114,5 @@ class LineProblems(Problems):
             return
         before = self._lines.before
         if kind == "gap" and before is not None and self._lines.current.number <= _NEAR_START:
-            detail += f" {before.path.name}: is a file between the two missing?"
+            detail += f"; the file before is {before.path.name}: is one missing between the two?"
         self._problems.add(kind, self._lines.where, detail)

@@ -32,7 +32,7 @@ NO_LEVEL = 9_999_999_999
 INT64_MAX = 2**63 - 1
 
 _NAME = re.compile(
-    r"(?P<symbol>[^_]+)_(?P<date>\d{4}-\d\d-\d\d)_(.+_)?message_(?P<depth>[1-9]\d*)\.csv(\.zst|\.gz)?"
+    r"(?P<symbol>[^_]+)_(?P<date>\d{4}-\d\d-\d\d)_(.+_)?message_(?P<depth>[1-9]\d*)\.csv(\.zst|\.gz|\.zip)?"
 )
 _MESSAGE = re.compile(
     rb"(?P<second>\d{1,6})(?:\.(?P<fraction>\d{1,9}))?,(?P<type>[1-7])"
@@ -222,8 +222,8 @@ class _Replay:
 def _book_lines(path: Place) -> Lines | None:
     """The order book file beside a message file, compressed or not; None when there is none."""
     name = path.name.replace("_message_", "_orderbook_")
-    plain = name.removesuffix(".zst").removesuffix(".gz")
-    for candidate in (name, plain, f"{plain}.zst", f"{plain}.gz"):
+    plain = name.removesuffix(".zst").removesuffix(".gz").removesuffix(".zip")
+    for candidate in (name, plain, f"{plain}.zst", f"{plain}.gz", f"{plain}.zip"):
         if (beside := path.with_name(candidate)).exists():
             return Lines(beside)
     return None

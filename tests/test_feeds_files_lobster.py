@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 from pathlib import Path
 from random import Random
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 import pytest
@@ -369,3 +370,15 @@ def test_the_next_day_begins_with_an_empty_book(tmp_path: Path) -> None:
     sources = open_sources([f"lobster:{tmp_path}/*.csv"])
     items = [item for item in Merger(sources) if isinstance(item, np.ndarray)]
     assert replay(items).orders == {6: [Side.BID, 5853300, 18]}
+
+
+def test_zipped_files_are_read_as_they_are(tmp_path: Path) -> None:
+    path, rows = level_n_files(tmp_path, 9, 60, 2)
+    expected = np.concatenate(list(LobsterSource(path)))
+    for file in list(tmp_path.iterdir()):
+        with ZipFile(tmp_path / f"{file.name}.zip", "w", ZIP_DEFLATED) as archive:
+            archive.write(file, file.name)
+        file.unlink()
+    (source,) = open_sources([f"{tmp_path}/*.zip"])
+    assert np.concatenate(list(source)).tobytes() == expected.tobytes()
+    assert book_row(replay(list(source)), 2) == rows[-1] and source.progress == 1.0  # type: ignore[arg-type]
