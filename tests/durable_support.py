@@ -19,6 +19,7 @@ from orderbook.durable import DurableRun
 from orderbook.events import EVENT, Action, BookState, Flag, Side
 from orderbook.gate import GatedEngine
 from orderbook.generate import generate, synthetic_instruments
+from orderbook.instruments import Instruments
 from orderbook.journal import Completed, Known, Lifecycle
 from orderbook.merge import TickItem
 from orderbook.pipeline import Pipeline
@@ -85,7 +86,7 @@ class Trader(Strategy):
 def pipeline() -> Pipeline:
     """A fresh one."""
     engine = GatedEngine(compile_views(SQL), "interpreter")
-    return Pipeline(engine, INSTRUMENTS, [StrategyDefinition(Trader)])
+    return Pipeline(engine, Instruments(INSTRUMENTS), [StrategyDefinition(Trader)])
 
 
 def items(seed: int, count: int) -> list[np.ndarray | TickItem]:
@@ -101,10 +102,21 @@ def items(seed: int, count: int) -> list[np.ndarray | TickItem]:
         if random.random() < (0.1 if valid else 0.3):
             valid = not valid
             found.append(_states(BookState.VALID if valid else BookState.STALE))
+        if random.random() < 0.2:
+            found.append(_steps(random))
         if random.random() < 0.1:
             found.append(TickItem(int(flow["exchange_time"][end - 1])))
         start = end
     return [*found, _states(BookState.VALID)]
+
+
+def _steps(random: Random) -> np.ndarray:
+    """An instrument has another tick and lot, by which some orders are refused."""
+    steps = np.zeros(1, EVENT)
+    steps["instrument"], steps["action"] = random.randrange(len(INSTRUMENTS)), Action.INSTRUMENT
+    steps["side"], steps["flags"] = Side.NONE, Flag.LAST
+    steps["price"], steps["volume"] = random.choice([1, 2, 4]), random.choice([1, 10, 30])
+    return steps
 
 
 def _states(state: BookState) -> np.ndarray:
@@ -238,6 +250,7 @@ def clean_replay(entries: Sequence[journal.Entry]) -> tuple[Pipeline, list[Call]
     for entry in entries:
         if isinstance(entry, Known):
             numbering.name(entry.instruments)
+            fresh.instruments.adopt(entry.instruments)
             continue
         if not isinstance(entry, Stamped | Lifecycle):
             continue

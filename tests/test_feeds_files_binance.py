@@ -264,3 +264,48 @@ def test_local_times_finer_than_ns_are_rounded_and_counted(tmp_path: Path) -> No
     source = BinanceCaptureSource(capture(tmp_path / "finer", [f"{time}.4 {text}", *lines[1:]]))
     assert np.concatenate(list(source)).tobytes() == np.concatenate(list(exact)).tobytes()
     assert (source.counts["times rounded"], exact.counts["times rounded"]) == (1, 0)
+
+
+def plain_levels(path: Path) -> dict[str, dict[Decimal, Decimal]]:
+    """The book that a capture's own snapshot and diffs leave, as the exchange's documentation joins them."""
+    book: dict[str, dict[Decimal, Decimal]] = {"b": {}, "a": {}}
+    waiting, last = [], None
+
+    def apply(levels: dict) -> None:
+        for side in book:
+            for price, volume in levels[side]:
+                book[side].pop(Decimal(price), None)
+                if Decimal(volume):
+                    book[side][Decimal(price)] = Decimal(volume)
+
+    with gzip.open(path, "rt") as file:
+        for line in file:
+            message = json.loads(line.partition(" ")[2])
+            if "lastUpdateId" in message:
+                assert last is None
+                last = message["lastUpdateId"]
+                apply({"b": message["bids"], "a": message["asks"]})
+            elif "@depth" in message.get("stream", ""):
+                waiting.append(message["data"])
+            while last is not None and waiting:
+                diff = waiting.pop(0)
+                # Those of futures that end at the snapshot are applied, and change nothing of it.
+                if diff["u"] > last:
+                    apply(diff)
+    return book
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*(f"hftbacktest/{name}" for name in CAPTURES), "hftbacktest_more/coinm_btcusd_perp_20240808.gz"],
+)
+def test_a_recorded_book_equals_the_decimals_of_the_wire(name: str, shared_data: Path) -> None:
+    source = BinanceCaptureSource(shared_data / name)
+    books = Books(source.instruments, Dictionary())
+    for events in source:
+        books.apply(events)
+    one, plain = source.instruments[0], plain_levels(shared_data / name)
+    for side, key in ((Side.BID, "b"), (Side.ASK, "a")):
+        levels = books.levels(0, side, 10**6)[["price", "volume"]].tolist()
+        assert {one.price(price): one.volume(volume) for price, volume in levels} == plain[key]
+    assert books.state(0) is BookState.VALID
