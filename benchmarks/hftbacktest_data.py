@@ -78,8 +78,8 @@ def hftbacktest_rows(market: Market) -> np.ndarray:
     side = np.where(events["side"] == Side.BID, _BUY, _SELL)
     rows["ev"] = np.where(events["action"] == Action.TRADE, _TRADE, _DEPTH) | side
     rows["exch_ts"], rows["local_ts"] = events["exchange_time"], events["receive_time"]
-    rows["px"] = events["price"] * float(market.instrument.tick)
-    rows["qty"] = events["volume"] * float(market.instrument.lot)
+    rows["px"] = events["price"] * float(market.instrument.price_unit)
+    rows["qty"] = events["volume"] * float(market.instrument.volume_unit)
     exchange = rows[np.argsort(rows["exch_ts"], kind="stable")]
     exchange["ev"] |= _EXCHANGE
     local = rows[np.argsort(rows["local_ts"], kind="stable")]

@@ -126,7 +126,7 @@ class Concerns:
         nothing = ChangeBatch(np.empty(0, np.int16), np.empty(0, np.uint8), np.empty((0, WIDTH), np.int64))
         none = np.zeros(1, np.int64)
         self.next(Window(np.empty(0, EVENT), none, none[1:], nothing, none, np.empty(0, TOUCH)), 0)
-        Board(0, False).follow(np.empty(0, EVENT), 0)
+        Board(0, 0).follow(np.empty(0, EVENT), 0)
         Taken().keep(Side.BID, None, 0)
 
     def next(self, window: Window, number: int) -> tuple[int, bool]:

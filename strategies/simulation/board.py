@@ -84,10 +84,10 @@ class Place:
 class Board:
     """The places of orders that rest; `row` is its BOARD.
 
-    taken: address of the TAKEN of the book.
+    taken: address of the TAKEN of the book. proportional: see BOARD.
     """
 
-    def __init__(self, taken: int, proportional: bool) -> None:
+    def __init__(self, taken: int, proportional: int) -> None:
         self._rows = np.zeros(1, BOARD)
         self.row = self._rows[0]
         self.row["taken"], self.row["proportional"] = taken, proportional

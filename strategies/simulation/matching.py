@@ -65,8 +65,9 @@ class Matching:
     def _board(self, instrument: int) -> Board:
         found = self._boards.get(instrument)
         if found is None:
-            found = Board(self.displayed.address(instrument), self._proportional)
-            self._boards[instrument] = found
+            found = self._boards[instrument] = Board(self.displayed.address(instrument), 0)
+        # The exchange may change the lot.
+        found.row["proportional"] = self._proportional and self._instruments[instrument].lot_units
         return found
 
     @property

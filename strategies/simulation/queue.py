@@ -58,7 +58,7 @@ BOARD = np.dtype(
         ("bids_count", "i8"),
         ("asks_count", "i8"),
         ("executes", "i8"),      # whether executions of orders were seen
-        ("proportional", "i8"),
+        ("proportional", "i8"),  # the lot in the book's units where queues are so; 0: "back"
         ("taken", "i8"),         # address of TAKEN, what is taken of displayed volume
         ("hit", "i8"),           # whether the message at hand has filled an order
         ("lost", "i8"),          # whether an order has lost its place
@@ -182,7 +182,7 @@ def _left(side: int, count: int, action: int, order_id: int, key: int, lots: int
 
 
 @jit()
-def _displayed(side: int, count: int, key: int, lots: int, proportional: bool) -> None:
+def _displayed(side: int, count: int, key: int, lots: int, proportional: int) -> None:
     """A level of an L2 book now has this volume."""
     for number in range(count):
         place = _place(side, number)
@@ -192,7 +192,8 @@ def _displayed(side: int, count: int, key: int, lots: int, proportional: bool) -
             standing = place.level - place.traded
             cancelled = standing - lots
             if proportional and cancelled > 0:
-                place.front -= min(place.front, _share(cancelled, place.front, standing))
+                share = _share(cancelled, place.front, standing)
+                place.front -= min(place.front, share - share % proportional)
             place.front = min(place.front, lots)
         place.level, place.traded = lots, 0
 
