@@ -8,7 +8,7 @@ import numpy as np
 from feeds.capture_head import CaptureHead
 from feeds.exchange import ExchangeOptions
 from feeds.exchanges.registry import exchange
-from feeds.raw_log import Line
+from feeds.raw_log import InstrumentText, Line
 from feeds.session import Session
 from feeds.statistics import FeedStatistics
 from orderbook.errors import DataError, SourceError
@@ -36,6 +36,8 @@ class CaptureSessions:
         self._sessions: dict[str, Session] = {}
         self._places: dict[str, tuple[int, int]] = {}
         self._owed: dict[tuple[str, str], Line] = {}
+        # As a file that has begun lists them, to be told with its first line.
+        self._listed: dict[str, list[InstrumentText]] = {}
         self._replaced: list[FeedStatistics] = []
         self._valid: set[str] = set()
         self._taken: list[np.ndarray] = []
@@ -86,6 +88,8 @@ class CaptureSessions:
             options = ExchangeOptions(crossed_limit=0)
             session = self._sessions[conn] = self._session(self._head.kind, options, instruments)
         self._turn_to(session)
+        if conn in self._listed:
+            session.relisted(self._listed.pop(conn), time)
         match line.t:
             case "connect" if not session.open:
                 session.connected(time)
@@ -140,7 +144,7 @@ class CaptureSessions:
         options = ExchangeOptions(depth=line.depth, crossed_limit=line.crossed_limit or 0)
         session = self._sessions[line.conn] = self._session(line.exchange, options, instruments)
         self._turn_to(session)
-        session.relisted(line.instruments, line.time)
+        self._listed[line.conn] = line.instruments
         if line.part and line.open:
             session.statistics.problems.add(
                 "recording begins in between", line.conn, "books are unknown until the exchange sends them"

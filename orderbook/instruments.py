@@ -246,12 +246,15 @@ class Instruments:
             if index is not None and self._instruments[index] == one:
                 self._instruments[index] = one
 
-    def change(self, index: int, tick_units: int, lot_units: int) -> None:
-        """An instrument has another tick and lot, both given in its units. Raises DataError, IndexError."""
-        if index < 0:
-            raise IndexError(f"no instrument {index}")
+    def change(self, index: int, tick_units: int, lot_units: int) -> bool:
+        """An instrument has another tick and lot, both given in its units; False where it cannot have."""
+        if not (0 <= index < len(self) and 0 < tick_units <= LARGEST and 0 < lot_units <= LARGEST):
+            return False
         one = self._instruments[index]
-        self._instruments[index] = one.with_steps(one.price(tick_units), one.volume(lot_units))
+        with suppress(DataError):
+            self._instruments[index] = one.with_steps(one.price(tick_units), one.volume(lot_units))
+            return True
+        return False
 
     def index(self, venue: str, symbol: str) -> int:
         """The index of a normalised symbol. Raises DataError when there is none."""

@@ -15,7 +15,6 @@ from orderbook.book_relations import BookRelations
 from orderbook.book_states import BookStates, SavedState
 from orderbook.books import Books
 from orderbook.change_rows import encode_changes
-from orderbook.errors import DataError
 from orderbook.events import EVENT, Action, Flag
 from orderbook.gate import GatedEngine
 from orderbook.held_callbacks import HeldEvent
@@ -333,11 +332,9 @@ class Pipeline:
 
     def _change_instrument(self, event: np.void) -> None:
         """An instrument has another tick and lot; what rests and what is held are not touched by that."""
-        index, tick, lot = int(event["instrument"]), int(event["price"]), int(event["volume"])
-        try:
-            self.instruments.change(index, tick, lot)
-        except (DataError, IndexError) as error:
-            self.problems.add("unusable instrument", f"instrument {index}", f"{tick}, {lot}: {error}")
+        numbers = [int(event[name]) for name in ("instrument", "price", "volume")]
+        if not self.instruments.change(*numbers):
+            self.problems.add("unusable instrument", f"instrument {numbers[0]}", f"{numbers[1:]} units")
 
     def _apply_changes(self, source: str, changes: Sequence[Change]) -> None:
         stated = changes[0].stated_time

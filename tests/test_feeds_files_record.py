@@ -119,7 +119,7 @@ def test_bad_records_are_one_clear_error(tmp_path: Path) -> None:
     pq.write_table(pq.read_table(good).replace_schema_metadata({}), unnamed)
     newer = tmp_path / "newer.parquet"
     metadata = pq.read_schema(good).metadata
-    metadata = {key: value.replace(b'"version":1', b'"version":2') for key, value in metadata.items()}
+    metadata = {key: value.replace(b'"version":2', b'"version":3') for key, value in metadata.items()}
     pq.write_table(pq.read_table(good).replace_schema_metadata(metadata), newer)
     differs = tmp_path / "differs.parquet"
     coarse = Instrument("binance", "BTC-USDT", "BTCUSDT", Decimal(1), Decimal(1))
@@ -129,7 +129,7 @@ def test_bad_records_are_one_clear_error(tmp_path: Path) -> None:
         ([tmp_path / "missing.parquet"], "check that it is there"),
         ([other], "not a record of events"),
         ([unnamed], "metadata are broken"),
-        ([newer], "version 2, this program reads 1"),
+        ([newer], "version 3, this program reads 2"),
         ([good, differs], "ticks or lots differ"),
     ):
         with pytest.raises(SourceError, match=message) as error:
