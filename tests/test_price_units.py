@@ -1,10 +1,12 @@
 """Prices and volumes finer than the tick and lot: no book is lost for them, and instruments may change."""
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,11 +15,12 @@ from hypothesis import strategies as st
 from plain_book import read
 from session_support import Driven
 
+from feeds import live
 from feeds.binance_capture import BinanceCaptureSource
 from feeds.capture_head import CaptureHead
 from feeds.capture_sessions import CaptureSessions
 from feeds.checksums import kraken_checksum
-from feeds.exchange import Exchange
+from feeds.exchange import Exchange, ExchangeOptions
 from feeds.exchanges.bybit import Bybit
 from feeds.exchanges.coinbase import Coinbase
 from feeds.exchanges.kraken import Kraken
@@ -27,10 +30,15 @@ from feeds.raw_log import InstrumentText, Line
 from feeds.tardis import TardisSource
 from orderbook.books import Books
 from orderbook.dictionary import Dictionary
-from orderbook.errors import DataError
+from orderbook.errors import DataError, SourceError
 from orderbook.events import EVENT, Action, BookState, Side
+from orderbook.gate import GatedEngine
 from orderbook.instruments import Instrument, Instruments
 from orderbook.merge import Merger
+from orderbook.pipeline import Pipeline
+from strategies import Strategy, on_view
+from strategies.definition import StrategyDefinition
+from views.compiler.program import compile_views
 
 SIDES = (Side.BID, Side.ASK)
 Levels = Sequence[tuple[str, str]]
@@ -266,3 +274,84 @@ def test_a_record_begins_with_what_changed_since_the_file_before(tmp_path: Path)
     events = read(source)
     assert events["action"].tolist() == [Action.LEVEL, Action.INSTRUMENT, Action.LEVEL, Action.LEVEL]
     assert events[["price", "volume", "receive_time"]].tolist()[1] == (second.tick_units, second.lot_units, 2)
+
+
+def test_a_live_feed_asks_for_the_listing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Instrument.listed("bybit", "AB", Decimal("0.5"), Decimal("0.01"))
+    answers = iter([SourceError("no answer"), [first], [first.with_steps(Decimal("0.1"), Decimal("0.01"))]])
+
+    async def listed(*_: Any) -> list[Instrument]:
+        answer = next(answers, [first.with_steps(Decimal("0.1"), Decimal("0.01"))])
+        if isinstance(answer, SourceError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(live, "exchange_instruments", listed)
+    monkeypatch.setattr(live, "LISTING_SECONDS", 0.001)
+    told: list[Any] = []
+
+    class Raw(Mock):
+        def relisted(self, instruments: Any, time: int) -> None:
+            told.extend(one.instrument for one in instruments)
+
+    async def main() -> tuple[np.ndarray, dict[str, int]]:
+        options = ExchangeOptions(url="ws://127.0.0.1:9")
+        async with live.LiveFeed(Bybit, Instruments([first]), [0], options, lambda *_: Raw()) as feed:
+            async for events in feed:
+                if (events["action"] == Action.INSTRUMENT).any():
+                    return events, dict(feed.statistics.problems.counts)
+        raise AssertionError
+
+    events, problems = asyncio.run(main())
+    change = events[events["action"] == Action.INSTRUMENT]
+    assert change[["price", "volume"]].tolist() == [(10_000_000, 1_000_000)]
+    assert problems["no reference data"] == problems["instrument changed"] == 1
+    assert [(one.tick, one.lot) for one in told] == [(Decimal("0.1"), Decimal("0.01"))]
+
+
+def test_coinbase_and_kraken_announce_changes() -> None:
+    one = Instrument.listed("coinbase", "A-B", Decimal("0.5"), Decimal("0.01"))
+    driven = Driven(Coinbase, [one])
+    status = {"id": "A-B", "status": "online", "quote_increment": "0.5", "base_increment": "0.01"}
+    found = []
+    for number, tick in enumerate(("0.5", "0.1", "0.1")):
+        event = {"type": "snapshot", "products": [{**status, "quote_increment": tick}]}
+        found.append(driven.frame({"channel": "status", "sequence_num": number, "events": [event]}))
+    assert found == [[], [(0, Action.INSTRUMENT, Side.NONE, 10_000_000, 1_000_000, 0)], []]
+    driven = Driven(Kraken, [Instrument.listed("kraken", "A/B", Decimal("0.1"), Decimal("0.01"))])
+    pair = {"symbol": "A/B", "status": "online", "price_precision": 2, "qty_precision": 2}
+    told = driven.frame({"channel": "instrument", "type": "update", "data": {"pairs": [pair]}})
+    assert told == [(0, Action.INSTRUMENT, Side.NONE, 1_000_000, 1_000_000, 0)]
+
+
+class Quoter(Strategy):
+    """Quotes a price that only the later tick allows."""
+
+    @on_view("top")
+    def moved(self, event: Any) -> None:
+        self.buy(event.new.symbol, 1, "1.05")
+
+
+def test_orders_are_checked_by_the_tick_of_their_moment() -> None:
+    first = Instrument.listed("okx", "A-B", Decimal("0.5"), Decimal("0.01"))
+    sql = "CREATE VIEW top AS SELECT symbol, MAX(price) AS best FROM bids GROUP BY symbol"
+    pipeline = Pipeline(
+        GatedEngine(compile_views(sql), "interpreter"), Instruments([first]), [StrategyDefinition(Quoter)]
+    )
+    rows: list[Any] = []
+    pipeline.engine.on_order = rows.append
+    unit, second = 10**8, first.with_steps(Decimal("0.05"), Decimal("0.01"))
+    actions = [
+        (Action.STATE, 2, 0, BookState.VALID), (Action.LEVEL, 0, unit, unit),
+        (Action.INSTRUMENT, 2, second.tick_units, second.lot_units), (Action.LEVEL, 0, unit + 1, unit),
+        (Action.INSTRUMENT, 2, first.tick_units, first.lot_units), (Action.LEVEL, 0, unit + 2, unit),
+    ]  # fmt: skip
+    events = np.zeros(len(actions), EVENT)
+    for time, (row, (action, side, price, volume)) in enumerate(zip(events, actions, strict=True), 1):
+        row["action"], row["side"], row["price"], row["volume"] = action, side, price, volume
+        row["receive_time"], row["flags"] = time, 1
+    pipeline.start()
+    pipeline.apply(events)
+    assert [row["status"] for row in rows] == ["refused", "resting", "refused"]
+    assert "not a multiple of the tick 0.5" in rows[0]["reason"]
+    assert pipeline.instruments[0].tick == Decimal("0.5")
