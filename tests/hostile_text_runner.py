@@ -20,6 +20,7 @@ from hostile_texts import EXPLOIT, NAMES, literal, quoted
 from monitor_support import client, running
 
 import orderbook
+from orderbook.errors import ExactnessError
 from orderbook.monitor.run_monitor import RunMonitor
 
 STREAM = "CREATE STREAM {0} ({1} TEXT NOT NULL, {2} INTEGER NOT NULL);"
@@ -70,7 +71,24 @@ def in_an_engine(text: str, given: str, names: tuple[str, ...]) -> None:
     assert contents(again) == contents(engine)
 
 
+def beyond_128_bits() -> None:
+    """A constant that no word holds is no other number: it decides comparisons, as a value it is an error."""
+    for constant in (2**127, -(2**127) - 1, 10**50):
+        stream = "CREATE STREAM r (v INTEGER NOT NULL);"
+        view = f"CREATE VIEW w AS SELECT v FROM r WHERE v {'<' if constant > 0 else '>'} {constant};"
+        engine = orderbook.Engine(orderbook.compile(stream + view))
+        engine.insert("r", {"v": 2})
+        assert [row["v"] for row in engine["w"].values()] == [2]
+        try:
+            engine = orderbook.Engine(orderbook.compile(f"{stream} SELECT {constant} AS n, v FROM r"))
+            engine.insert("r", {"v": 2})
+            raise AssertionError([row["n"] for row in engine["view"].values()])
+        except ExactnessError:
+            pass
+
+
 def local(count: int, seed: int) -> None:
+    beyond_128_bits()
     kept = [name for name in NAMES if len(name) < 100] + ["a" * 10_000]
     for number, text in enumerate(texts(count, seed)):
         names = tuple((kept[5 * number % len(kept) :] + kept)[:5])
