@@ -11,7 +11,7 @@ from feeds import cryptofeed_text
 from feeds.byte_stream import Lines, first_line
 from feeds.exchanges.registry import EXCHANGES, exchange
 from feeds.places import Place, files_at
-from feeds.raw_log import Line
+from feeds.raw_log import FORMAT, Line
 from orderbook.errors import SourceError
 from orderbook.instruments import Instrument
 from orderbook.problems import Problems
@@ -102,6 +102,11 @@ def _first(path: Place) -> Line:
         raise SourceError(f"{path}: no recording of an exchange's frames: empty, or no JSON lines")
     if first.t not in ("session", "header"):
         raise SourceError(f"{path}: no recording: its first line is {first.t!r}, not session or header")
+    if first.t == "session" and first.format > FORMAT:
+        raise SourceError(
+            f"{path}: a recording of format {first.format}, this program reads {FORMAT}; read it "
+            "with the version of the program that wrote it"
+        )
     return first
 
 

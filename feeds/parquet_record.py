@@ -33,6 +33,10 @@ _FIELDS = EVENT.names or ()
 _TYPES = {name: pa.from_numpy_dtype(EVENT[name]) for name in _FIELDS}
 
 
+class _Version(msgspec.Struct):
+    version: int
+
+
 class _Metadata(msgspec.Struct):
     version: int
     instruments: list[InstrumentText]
@@ -227,11 +231,14 @@ def _schema(instruments: Instruments) -> pa.Schema:
 def _instruments(path: Place, file: pq.ParquetFile) -> list[Instrument]:
     stored = (file.schema_arrow.metadata or {}).get(_METADATA_KEY, b"")
     try:
-        metadata = msgspec.json.decode(stored, type=_Metadata)
-        if metadata.version not in _READ_VERSIONS:
+        # Of another version, all else may be otherwise.
+        version = msgspec.json.decode(stored, type=_Version).version
+        if version not in _READ_VERSIONS:
             raise SourceError(
-                f"{path}: record version {metadata.version}, this program reads {FORMAT_VERSION}; update it"
+                f"{path}: record version {version}, this program reads {FORMAT_VERSION}; read it with the "
+                "version of the program that wrote it, or record again"
             )
+        metadata = msgspec.json.decode(stored, type=_Metadata)
         return [text.instrument for text in metadata.instruments]
     except (msgspec.DecodeError, InvalidOperation, DataError) as error:
         raise SourceError(f"{path}: the record's metadata are broken ({error}); write it anew") from error

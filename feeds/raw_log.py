@@ -3,7 +3,8 @@
 One JSON object a line. `ts` is ns since 1970 UTC by the receiver's clock, `data` the text of a frame or
 answer (`raw` its bytes in base64, where they are no UTF-8), `state` a StateReason:
 
-    {"t": "session", "conn", "exchange", "depth", "crossed_limit", "instruments", "run", "part", "ts", "open"}
+    {"t": "session", "conn", "exchange", "depth", "crossed_limit", "instruments", "run", "part", "ts", "open",
+     "format"}
     {"t": "connect", "conn", "ts", "addr"}
     {"t": "disconnect", "conn", "ts", "reason", "state"}
     {"t": "send" | "recv", "conn", "ts", "data"}
@@ -12,8 +13,9 @@ answer (`raw` its bytes in base64, where they are no UTF-8), `state` a StateReas
 
 `crossed_limit` is that of the feed, which lost crossed books by it; none where no book was lost for that.
 `instruments` are those whose tick or lot was found to be another one. Session lines begin every file, one
-for each connection. `run` tells recordings apart, `part` counts the files of one: a file whose part is above
-0 goes on where the one before ended, at `ts`, when the connection was `open` or not.
+for each connection. `format` is FORMAT; recordings of before it was written have none, and are read as 1.
+`run` tells recordings apart, `part` counts the files of one: a file whose part is above 0 goes on where the
+one before ended, at `ts`, when the connection was `open` or not.
 
 Recordings of cryptofeed 3 are read too: their `ts` is in seconds, they begin with
 {"t": "header", "exchange"}, have no session lines, and `b64` for `raw`.
@@ -28,6 +30,9 @@ import msgspec
 
 from orderbook.instruments import FINEST, Instrument
 from orderbook.symbols import ContractType
+
+# Of the lines; a recording of a later one is refused.
+FORMAT = 1
 
 
 class RawLog(Protocol):
@@ -110,6 +115,7 @@ class Line(msgspec.Struct, omit_defaults=True):
     run: int = 0
     part: int = 0
     open: bool = False
+    format: int = 0
 
     @property
     def time(self) -> int:

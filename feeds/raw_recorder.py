@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from feeds.parquet_record import RecordWriter
 from feeds.raw_file import SUFFIX, RawFile
-from feeds.raw_log import InstrumentText, Line, with_payload
+from feeds.raw_log import FORMAT, InstrumentText, Line, with_payload
 from orderbook.crossed_books import CROSSED_LIMIT
 from orderbook.errors import OrderbookError, SourceError
 from orderbook.events import Action
@@ -125,7 +125,9 @@ class RawRecorder:
     def connection(self, conn: str, instruments: Sequence[Instrument]) -> "ConnectionLog":
         """What a connection tells this recording; announce all before the first frame."""
         texts = [InstrumentText.of(one) for one in instruments]
-        line = Line("session", conn, exchange=self._exchange, depth=self._depth, instruments=texts)
+        line = Line(
+            "session", conn, exchange=self._exchange, depth=self._depth, instruments=texts, format=FORMAT
+        )
         line.crossed_limit = self._crossed_limit or None
         self.put(line, _LINE_BYTES * (1 + len(texts)))
         return ConnectionLog(self, conn)

@@ -70,6 +70,10 @@ class Header(msgspec.Struct, frozen=True):
     resolution: int = 0
 
 
+class _Format(msgspec.Struct):
+    format: int
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A message: blocks of relations as bytes, or the marker of an epoch, which ends at `end` (ns)."""
@@ -173,12 +177,17 @@ def read_headers(folders: Sequence[Path]) -> list[Header]:
 def _header(folder: Path) -> Header:
     path = folder / HEADER
     try:
-        header = msgspec.json.decode(path.read_bytes(), type=Header)
+        data = path.read_bytes()
+        # Of another format, all else may be otherwise.
+        found = msgspec.json.decode(data, type=_Format).format
+        if found != FORMAT_VERSION:
+            raise UserError(
+                f"{path}: format {found}, this program reads {FORMAT_VERSION}; read it with the version of "
+                "the program that wrote it, or write it again with `orderbook blocks`"
+            )
+        return msgspec.json.decode(data, type=Header)
     except (OSError, msgspec.MsgspecError) as error:
         raise UserError(f"{path}: not the header of a block log: {error}") from None
-    if header.format != FORMAT_VERSION:
-        raise UserError(f"{path}: format {header.format}, this program reads {FORMAT_VERSION}")
-    return header
 
 
 def read_entries(folder: Path, first: int = 1) -> Iterator[Entry]:

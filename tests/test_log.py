@@ -136,10 +136,14 @@ def test_another_identity_is_refused() -> None:
     files = CrashFiles()
     written(files).close()
     before = all_contents(files)
-    with pytest.raises(LogError, match="another program's"):
-        Log.open(FOLDER, b"program 2", policy=POLICIES["batch"], files=files)
-    with pytest.raises(LogError, match="another program's"):
-        list(LogReader(FOLDER, b"program 2", files=files).read())
+    for identity, told in (
+        (b"other 1", r"another program's \(program 1, not other 1\); start the program that wrote it"),
+        (b"program 2", "entries of another version of this program, 'program 1', .* move the log away"),
+    ):
+        with pytest.raises(LogError, match=told):
+            Log.open(FOLDER, identity, policy=POLICIES["batch"], files=files)
+        with pytest.raises(LogError, match=told):
+            list(LogReader(FOLDER, identity, files=files).read())
     assert all_contents(files) == before
     opened(files)
 

@@ -97,9 +97,10 @@ def session(
     keep_rows: bool = False,
     backend: Any = "interpreter",
     instruments: Instruments = INSTRUMENTS,
+    segment: str = "16 KB",
 ) -> Iterator[tuple[Pipeline, DurableRun]]:
     """A process: it recovers, and ends without a word, as one that is killed."""
-    options = {"log.folder": str(folder), "log.segment": "16 KB", "log.sync": "never", "log.keep_log": True}
+    options = {"log.folder": str(folder), "log.segment": segment, "log.sync": "never", "log.keep_log": True}
     configuration = load_configuration(None, options)
     program = compile_views(sql, {"k": k})
 

@@ -59,7 +59,10 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         head = msgspec.json.decode(data)
         if head.get("format") != FORMAT_VERSION:
-            raise UserError(f"{path}: format {head.get('format')}, this program reads {FORMAT_VERSION}")
+            raise UserError(
+                f"{path}: format {head.get('format')}, this program reads {FORMAT_VERSION}; read it with "
+                "the version of the program that wrote it, or run the job again into another folder"
+            )
         return msgspec.json.decode(data, type=Manifest)
     except (msgspec.MsgspecError, AttributeError) as error:
         raise UserError(f"{path}: not a manifest of a job: {error}") from None
