@@ -133,7 +133,8 @@ class Strategy:
     """A trading strategy: what views tell it, and the orders it places.
 
     Subclasses are made without arguments, with everything below already at hand in `__init__`. What a method
-    orders or cancels takes effect after the message at hand. A method that raises disables the strategy.
+    orders or cancels takes effect after the message at hand. A method that raises disables the strategy, but
+    for `on_save` and `on_load`.
     """
 
     defaults: ClassVar[Mapping[str, Parameter]] = {}
@@ -175,11 +176,19 @@ class Strategy:
         """Called after the last event."""
 
     def on_save(self) -> bytes | None:
-        """What `on_load` needs to go on after a crash; called often, so keep it small. None keeps nothing."""
+        """What `on_load` needs to go on after a crash; called often, so keep it small. None keeps nothing.
+
+        Where it raises, or returns anything else than bytes (of at most 4 MB), an error is logged, the
+        strategy goes on, and what it returned before is what is kept.
+        """
         return None
 
     def on_load(self, state: bytes) -> None:
-        """Called with what `on_save` gave last, before `on_start`, or instead of it after a crash."""
+        """Called with what `on_save` gave last, before `on_start`, or instead of it after a crash.
+
+        Where it raises it is called again, on a new instance, with what was saved before that; where it takes
+        none of it, the strategy is disabled until the next start.
+        """
 
     @property
     def name(self) -> str:

@@ -213,6 +213,29 @@ def test_all_views_of_the_catalogue_go_on_from_either_backend(sample_seed: int, 
     assert " 0 failed, " in run_catalogue("--seed", str(10 * sample_seed + offset))
 
 
+def run_programs(*options: str) -> str:
+    command = [sys.executable, str(Path(__file__).with_name("program_change_runner.py")), *options]
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize(("backends", "count"), [("interpreter,interpreter", 10), ("interpreter,numba", 3)])
+def test_other_views_of_the_catalogue_go_on_as_if_they_had_always_run(
+    backends: str, count: int, sample_seed: int
+) -> None:
+    seed = str(100 * sample_seed)
+    assert " 0 failed, " in run_programs("--seed", seed, "--count", str(count), "--backends", backends)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("backends", ["interpreter,interpreter", "numba,numba", "numba,interpreter"])
+def test_many_other_views_of_the_catalogue_go_on(backends: str, sample_seed: int, sample_count: int) -> None:
+    seed = str(1000 * sample_seed)
+    run_programs("--seed", seed, "--count", str(sample_count), "--backends", backends)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_subscriptions_take_loaded_rows_as_their_first_look(backend):
     def subscribed():

@@ -56,6 +56,19 @@ def flow(events: int, parts: int, seed: int = 1) -> list[np.ndarray]:
     return [states, *np.split(made[: ends[-1]], ends[np.linspace(0, len(ends) - 1, parts, dtype=int)[1:-1]])]
 
 
+def test_books_that_no_feed_brings_any_more_are_stale(caplog: pytest.LogCaptureFixture) -> None:
+    """A run that goes on from a log of more feeds has their books, which nobody changes."""
+    configuration, pipeline = made()
+    for item in flow(200, 2):
+        pipeline.apply(item)
+    feed = Given([])
+    feed.live, feed.indexes = False, np.arange(1, dtype=np.int32)
+    stale = LiveRun(configuration, pipeline, None, [feed])._stale()
+    assert stale["instrument"].tolist() == [1] and stale["volume"].tolist() == [BookState.STALE]
+    (said,) = caplog.messages
+    assert f"no feed brings {INSTRUMENTS[1]} any more" in said
+
+
 def made(**engine: Any) -> tuple[Configuration, Pipeline]:
     overrides = {f"engine.{name}": value for name, value in engine.items()}
     configuration = load_configuration(None, overrides)
