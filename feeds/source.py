@@ -109,9 +109,9 @@ def _kind_given(text: str) -> tuple[str, str]:
         if kind in EXCHANGES:
             raise SourceError(f"{text}: {kind} is an exchange; follow it with `orderbook run --feed {text}`")
         near = nearest(kind.lower(), [*_KINDS, *EXCHANGES])
-        hint = f"did you mean {near!r}? " if near else ""
+        hint = f"; did you mean {near!r}?" if near else ""
         raise SourceError(
-            f"{text}: no kind of file source is called {kind!r}; {hint}use {KNOWN} before the colon"
+            f"{text}: no kind of file source is called {kind!r}; use {KNOWN} before the colon{hint}"
         )
     return "", text
 
