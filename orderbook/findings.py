@@ -158,7 +158,7 @@ def books_lost(reason: str, names: Sequence[str]) -> Finding:
 
 def input_findings(name: str, messages: int, problems: Problems, quiet: bool = False) -> Iterator[Finding]:
     """That a source gave nothing, unless it may be `quiet`, or that most of it could not be used."""
-    bad = sum(problems.counts.values())
+    bad = problems.unusable
     if bad > messages:
         kinds = ", ".join(kind for kind, _ in problems.counts.most_common(2))
         todo = f"most of it could not be used ({kinds}): is it of this kind, and whole?"

@@ -4,6 +4,8 @@ from collections import Counter
 
 KEPT_EXAMPLES = 5
 KEPT_TEXT = 120
+# How the kinds begin of what was noticed and used as it is: nothing is missing for it.
+_USED = ("off the tick", "off the lot", "instrument changed")
 
 
 class Problems:
@@ -30,6 +32,11 @@ class Problems:
         for kind, examples in other.examples.items():
             kept = self.examples.setdefault(kind, [])
             kept += examples[: KEPT_EXAMPLES - len(kept)]
+
+    @property
+    def unusable(self) -> int:
+        """How many were of input that was left out, or made a book doubtful."""
+        return sum(count for kind, count in self.counts.items() if not kind.startswith(_USED))
 
     def clear(self) -> None:
         self.counts.clear()

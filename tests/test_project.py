@@ -148,3 +148,14 @@ def test_properties_draw_as_many_examples_as_the_profile_says(project: Path) -> 
     """tests/samples.py says how many; a number of one's own would be the same in every exhaustive run."""
     own = [p.name for p in (project / "tests").glob("**/*.py") if "max_" "examples" in p.read_text()]
     assert sorted(own) == ["conftest.py", "samples.py"]
+
+
+def test_the_tests_that_the_table_of_faults_names_are_there(project: Path) -> None:
+    table = (project / "docs" / "operations.md").read_text().partition("## Faults")[2]
+    named = re.findall(r"`(tests/\S+\.py)::(\w+)`", table)
+    rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith("| fault")]
+    assert len(named) >= len(rows) > 50
+    missing = [
+        f"{file}::{test}" for file, test in named if f"def {test}(" not in (project / file).read_text()
+    ]
+    assert missing == []
