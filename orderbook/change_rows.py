@@ -1,6 +1,6 @@
 """Changes of a change stream as a batch for the engine."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -8,7 +8,6 @@ from engine.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
 from engine.encoding import encode_row
 from feeds.change_stream import Change
 from feeds.source import ChangeSource, EventSource
-from feeds.view_events import ViewEventSource
 from orderbook.configuration_errors import suggestion
 from orderbook.dictionary import Dictionary
 from orderbook.errors import DataError, SourceError
@@ -25,7 +24,8 @@ def check_relations(sources: Sequence[EventSource | ChangeSource], relations: Se
     """
     declared = {relation.name: relation for relation in relations}
     for source in sources:
-        given = source.relations if isinstance(source, ViewEventSource) else {}
+        # Which view events do; a source that is watched has what its own has.
+        given: Mapping[str, Sequence[str]] = getattr(source, "relations", {})
         for name, columns in given.items():
             if name not in declared:
                 raise SourceError(

@@ -137,7 +137,7 @@ def _statements(sql: str) -> Iterator[str]:
 def _columns(rest: str) -> Iterator[tuple[str, str]]:
     """Column names and DuckDB types of the parenthesised list that `rest` begins with."""
     for item in _items(rest):
-        if re.match(r"CHECK\b", item, re.I):
+        if re.match(r"(CHECK|PRIMARY KEY)\b", item, re.I):
             continue
         match = _COLUMN.match(item)
         assert match, f"not a column: {item}"

@@ -286,7 +286,7 @@ def test_rows_that_do_not_fit_are_reported_one_by_one(orderbook: Program, tmp_pa
     assert "'much' is not a number" in result.out
     db("ALTER TABLE holdings ADD COLUMN more TEXT")
     result = orderbook("replay", f"table:{db.path}#holdings", "--config", config, "--view", view)
-    assert result.status == 0
+    assert result.status == 1 and "most changes of rows refused (5)" in result.err
     assert "5 x row refused" in result.out and "has no column 'more'" in result.out
     chosen = f"table:{db.path}#holdings?columns=id,name"
     result = orderbook("replay", chosen, "--config", config, "--view", view)

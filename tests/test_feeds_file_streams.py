@@ -190,7 +190,7 @@ def test_the_second_days_of_recorded_captures_go_on_from_the_first(shared_data: 
         assert (ask["price"], ask["volume"]) == (ticker.ask_price, ticker.ask_volume)
         compared += 1
     assert compared > 1000 and books.state(0) is BookState.VALID
-    assert source.problems.report() == [] and books.problems() == {}
+    assert set(source.problems.counts) <= {"off the lot"} and books.problems() == {}
 
 
 class Bybit:
@@ -398,8 +398,11 @@ def test_binary_frames_and_markets_of_cryptofeed_3(tmp_path: Path) -> None:
     (source,) = open_sources([str(path)])
     events = joined(source)
     levels = events[events["action"] == Action.LEVEL]
-    found = {source.instruments[int(e["instrument"])].native_symbol: int(e["price"]) for e in levels}  # type: ignore[union-attr]
-    assert found == {"BTCUSDT.P": 1000, "BTCUSDT": 2000}
+    found = {}
+    for level in levels:
+        one = source.instruments[int(level["instrument"])]  # type: ignore[union-attr]
+        found[one.native_symbol] = one.price(int(level["price"]))
+    assert found == {"BTCUSDT.P": 100, "BTCUSDT": 200}
     assert source.problems.counts == {}
 
 

@@ -193,8 +193,8 @@ def test_a_run_logs_as_configured(
         '[logging]\nformat = "json"\nfile = "run.log"\n',
     )
     result = orderbook("run", "--config", config)
-    assert result.status == 0, result.err
-    assert result.error_lines == []
+    assert result.status == 1
+    assert len(result.error_lines) == 1 and "strategy disabled" in result.err
     started, failed = entries(tmp_path / "run.log")
     assert (started["message"], started["logger"]) == ("started", "orderbook.strategies.Talker")
     assert failed["level"] == "error" and failed["stamp"] > 10**18

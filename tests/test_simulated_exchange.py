@@ -327,7 +327,8 @@ def test_rest() -> None:
                 ("ETH-USD", "0.05", "0.00000001"),
                 ("SOL-USD", "0.01", "0.00000001"),
             ]
-            assert await exchange_instruments(Simulated, PRODUCTS, exchange.rest_url) == list(KNOWN)
+            listed = await exchange_instruments(Simulated, PRODUCTS, exchange.rest_url)
+            assert [(i.symbol, i.tick, i.lot) for i in listed] == [(i.symbol, i.tick, i.lot) for i in KNOWN]
             body = json.loads(await http_get(f"{exchange.rest_url}/products/BTC-USD/book?level=3"))
             assert body["sequence"] == exchange.sequence("BTC-USD")
             assert len(body["bids"]) + len(body["asks"]) == len(exchange.book("BTC-USD")) > 0

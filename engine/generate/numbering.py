@@ -23,7 +23,7 @@ from .functions import FUNCTIONS
 
 _ASSIGNMENTS = ("+=", ":=")
 _OF_UNITS = ("date_part", "date_trunc")
-_UNITS = frozenset((*calendar.UNITS, *calendar.PARTS))
+_UNITS = frozenset((*calendar.UNITS, *calendar.PARTS, "epoch"))
 # What `op` may be. `text` and `matches`, of the place of a text constant, are found in numbered plans alone.
 _OPERATORS = frozenset((
     *(*NEGATED, *FUNCTIONS, *_ASSIGNMENTS, *_OF_UNITS),

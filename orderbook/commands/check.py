@@ -50,7 +50,7 @@ def check(config: Path | None) -> None:
         checks.told(partial(_file, configuration, file))
     opened = [checks.made(partial(_opened, feed)) for feed in configuration.feeds]
     files = [feed.source for feed in configuration.feeds if isinstance(feed, FileFeed)]
-    opened.append(checks.made(lambda: _read(open_sources(files))))
+    opened.append(checks.made(lambda: _read(_files(files))))
     found = [one for one in opened if one is not None]
     if assembly is not None and len(found) == len(opened):
         instruments = checks.made(lambda: Instruments(dict.fromkeys(one for own, _ in found for one in own)))
@@ -132,6 +132,23 @@ def _opened(feed: Feed) -> _Opened:
     if isinstance(feed, FileFeed):
         return (), ()
     return _read([TableSource(feed.table_options)])
+
+
+def _files(texts: Sequence[str]) -> Sequence[Opened]:
+    """Files as a run opens them, those of one feed together.
+
+    Raises ConfigurationError with a line for each mistake.
+    """
+    try:
+        return open_sources(texts)
+    except OrderbookError as error:
+        errors = {str(error): None}
+        for text in texts:
+            try:
+                open_sources([text])
+            except OrderbookError as own:
+                errors[str(own)] = None
+        raise ConfigurationError("\n".join(errors)) from error
 
 
 def _read(sources: Sequence[Opened]) -> _Opened:

@@ -33,8 +33,8 @@ TOKEN = re.compile(
     r"\s+|--[^\n]*|(?P<number>-?(?:inf\b|\d+(?:\.\d+)?(?:e[+-]?\d+)?))|(?P<text>'(?:[^'\ud800-\udfff]|'')*')"
     r"|(?P<name>[A-Za-z_][A-Za-z_0-9]*)|(?P<sign>\^=|:=|\+=|\.\.|<>|<=|>=|[-+*/=<>(){}\[\],;])"
 )
-# More digits than these are beyond 128 bits.
-_WHOLE = re.compile(r"-?\d{1,60}")
+# Bounds of types may be of many digits; Python reads no more than 4,300.
+_WHOLE = re.compile(r"-?\d{1,4000}")
 
 
 @dataclass(frozen=True, slots=True)
