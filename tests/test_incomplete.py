@@ -188,8 +188,9 @@ def test_malformed_and_empty_input(orderbook: Program, folder: Path) -> None:
     config = ("--config", "c.toml")
     messages = lobster(folder, (*GOOD, "nonsense", "34200.3,1,3,x,1,1", "again", "34200.4,,,"))
     result = orderbook("replay", messages, *config)
-    assert result.status == 1 and "more problems than the 2 messages (4)" in result.out.splitlines()[-1]
-    assert orderbook("replay", lobster(folder, (*GOOD, "nonsense")), *config).status == 0
+    assert result.status == 1 and "more problems than the 3 messages (4)" in result.out.splitlines()[-1]
+    result = orderbook("replay", lobster(folder, (*GOOD, "nonsense")), *config)
+    assert result.status == 1 and "book lost (malformed)" in result.out and "more problems" not in result.out
     rows = [bid(number, -1 if number else 5, 10) for number in range(4)]
     changes = change_stream(folder / "c.ndjson", [("bids", "+", row) for row in rows])
     result = orderbook("replay", changes, *config)
