@@ -183,7 +183,8 @@ def test_a_sweep_that_is_stopped_leaves_nothing(flow: Path, tmp_path: Path, sent
         "class Waits(Strategy):\n"
         "    defaults = {'n': 1}\n"
         "    def on_start(self):\n"
-        "        print('process', os.getpid(), flush=True)\n"
+        # In one piece, as two processes write at once.
+        "        os.write(1, f'process {os.getpid()}\\n'.encode())\n"
         "        time.sleep(600)\n"
     )
     program = (
