@@ -27,7 +27,7 @@ from orderbook.commands.common import configured
 from orderbook.generate import generate, synthetic_instruments
 from orderbook.monitor.run_monitor import RunMonitor
 from orderbook.process_limits import memory_of
-from orderbook.processors import alone_on, give_way, unavailable
+from orderbook.processors import alone_on, give_way, keep_clear, unavailable
 
 from .measure import CONSOLE, table
 from .monitor import Part, Run, process, ready
@@ -120,6 +120,7 @@ async def _main(pairs: int, events: int, batches: int, seed: int) -> None:
     delays: dict[bool, list[np.ndarray]] = {False: [], True: []}
     most = Counter[str]()
     async with run.going(_part(flow, events)):
+        clearing = asyncio.create_task(keep_clear())
         run.publish(True)
         for pair in range(pairs):
             rate = {}
@@ -136,6 +137,7 @@ async def _main(pairs: int, events: int, batches: int, seed: int) -> None:
                 # What they had asked for has been cancelled, and all is as it was.
                 await asyncio.sleep(2.0)
             rates.append((rate[False], rate[True]))
+        clearing.cancel()
     _tell(configuration.queries.memory_bytes, rates, delays, most)
 
 

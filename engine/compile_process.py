@@ -17,7 +17,7 @@ from typing import Any
 from orderbook.dictionary import Dictionary
 from orderbook.errors import CompileError, OrderbookError
 from orderbook.process_limits import end_with_parent, limit_memory, limit_seconds
-from orderbook.processors import give_way
+from orderbook.processors import give_way, step_aside
 from orderbook.sizes import size_text
 from views.compiler.program import CompiledProgram, ProgramSource
 
@@ -73,6 +73,7 @@ def _told(request: CompileRequest | BindRequest, limits: WorkLimits | None) -> b
     pipe = subprocess.PIPE
     environment = {**os.environ, "PYTHONPATH": path}
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as process:
+        step_aside(process.pid)
         seconds = None if limits is None else limits.seconds
         try:
             out, told = process.communicate(pickle.dumps((limits, request)), seconds)

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from orderbook.errors import DataError
+from orderbook.processors import step_aside
 from views.compiler.program import CompiledProgram, ProgramSource, compile_source
 
 from .changes import ChangeBatch
@@ -147,6 +148,7 @@ class Replacement:
             return
 
         def guarded() -> None:
+            step_aside()
             try:
                 with yielding():
                     step()

@@ -1,13 +1,14 @@
 """A processor that the engine's thread has to itself: other threads and processes of the run leave it.
 
-Linux alone has this. What a thread starts may run where the thread may: so threads are looked for again and
-again, while our own processes leave by themselves, as `give_way` says.
+Linux alone has this. What a thread starts may run where the thread may: so our own threads and processes
+leave as they start, and those of libraries are looked for again and again.
 """
 
 import asyncio
 import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 # Tells processes of ours which processors are left to them, as "0,2,3".
@@ -48,6 +49,8 @@ def alone_on(core: int) -> Iterator[None]:
 
 async def keep_clear() -> None:
     """Within `alone_on`: keep threads that are started later, by whatever library, off the processor."""
+    executor = ThreadPoolExecutor(thread_name_prefix="beside", initializer=step_aside)
+    asyncio.get_running_loop().set_default_executor(executor)
     seen: set[int] = set()
     while True:
         _move_others(_left(), seen)
@@ -57,8 +60,15 @@ async def keep_clear() -> None:
 def give_way(nice: int) -> None:
     """A process beside a run: of so much lower priority, and not on the engine's processor."""
     os.nice(nice)
+    step_aside()
+
+
+def step_aside(pid: int = 0) -> None:
+    """The calling thread, or a process that has just been started, leaves the engine's processor."""
     if left := _left():
-        os.sched_setaffinity(0, left)
+        # It may have ended meanwhile.
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(pid, left)
 
 
 def _left() -> set[int]:

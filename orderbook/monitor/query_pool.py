@@ -38,6 +38,7 @@ from orderbook.monitor.query_worker import (
 from orderbook.monitor.requests import wire_version
 from orderbook.monitor.share import Share
 from orderbook.monitor_options import QueryOptions
+from orderbook.processors import step_aside
 from orderbook.sizes import size_text
 from views.compiler.program import CompiledProgram
 
@@ -94,6 +95,7 @@ class QueryProcess:
                 # Ctrl-C is for the run, which ends this.
                 start_new_session=True,
             )
+        step_aside(self._process.pid)
         self._most = options.answer_bytes + (1 << 16)
         self._read = bytearray()
         self._number = 0

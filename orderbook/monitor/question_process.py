@@ -12,7 +12,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from typing import Any, ClassVar, Protocol
 
 from orderbook.errors import DataError, OrderbookError
-from orderbook.processors import give_way
+from orderbook.processors import give_way, step_aside
 
 # Below the run's priority and that of what serves clients.
 _NICE = 10
@@ -37,6 +37,7 @@ async def answer_of(question: Question) -> dict[str, Any]:
     process = await asyncio.create_subprocess_exec(
         *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment
     )
+    step_aside(process.pid)
     try:
         async with asyncio.timeout(_MOST_SECONDS):
             told, _ = await process.communicate(pickle.dumps(question))

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from orderbook.errors import OrderbookError
 from orderbook.monitor_options import MonitorOptions
+from orderbook.processors import step_aside
 
 # Ports that are tried from the configured one on.
 _PORTS = 20
@@ -55,6 +56,7 @@ class ServerProcess:
                 # Ctrl-C is for the run, which ends this.
                 start_new_session=True,
             )
+        step_aside(self._process.pid)
         assert self._process.stdin is not None
         # A process that ends at once is noticed at the line.
         with suppress(BrokenPipeError), self._process.stdin as pipe:
