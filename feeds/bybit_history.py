@@ -32,7 +32,6 @@ from orderbook.errors import DataError, SourceError
 from orderbook.events import Action, BookState, Flag
 from orderbook.instruments import Instrument, Instruments
 from orderbook.problems import Problems
-from orderbook.symbols import normalise_symbol
 
 OPTIONS = ("category", "symbol", "tick", "lot")
 VENUE = "bybit"
@@ -196,7 +195,7 @@ def _instrument(paths: Sequence[Place], options: Mapping[str, str]) -> tuple[Ins
     tick = _step(paths[0], options, "tick", Decimal(1).scaleb(-places))
     lot = _step(paths[0], options, "lot", _LOT)
     try:
-        one = Instrument(VENUE, normalise_symbol(VENUE, native), native, tick, lot)
+        one = Instrument.listed(VENUE, native, tick, lot)
     except DataError as error:
         raise SourceError(f"{paths[0]}: {error}") from error
     return one, any(head.books for head in heads.values())

@@ -39,7 +39,7 @@ CONTRACT_VENUES = frozenset({
 _INVERSE = {
     "binance_futures": re.compile(r"[A-Z0-9]+USD_(PERP|\d{6})"),
     "binance_delivery": re.compile(r".*"),
-    "bybit": re.compile(r"[A-Z0-9]+USD([FGHJKMNQUVXZ]\d\d)?"),
+    "bybit": re.compile(r"[A-Z0-9]+USD([FGHJKMNQUVXZ]\d\d)?(\.P)?"),
     "cryptofacilities": re.compile(r"[PF]I_.*"),
     "deribit": re.compile(r"(BTC|ETH)-(PERPETUAL|\d{1,2}[A-Z]{3}\d\d)"),
     "huobi_dm": re.compile(r".*"),

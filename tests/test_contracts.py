@@ -38,6 +38,7 @@ from strategies.simulation.paper import PaperClient
         ("bybit", "BTCUSDT.P", "linear"),
         ("bybit", "BTCPERP", "linear"),
         ("bybit", "BTCUSD", "inverse"),
+        ("bybit", "BTCUSD.P", "inverse"),
         ("bybit", "ETHUSDH25", "inverse"),
         ("okx", "BTC-USDT", "linear"),
         ("okx", "BTC-USD", "linear"),

@@ -253,6 +253,25 @@ def zipped(path: Path, lines: Sequence[str]) -> Path:
     return path
 
 
+def test_prices_of_bybits_history_off_its_tick_are_counted_and_kept(tmp_path: Path) -> None:
+    market = Bybit(2)
+    path = zipped(tmp_path / "2023-11-14_BTCUSDT_ob500.data.zip", market.day(60))
+    source = open_source(f"bybit:{path}?tick=1&category=spot")
+    assert isinstance(source, BybitHistorySource)
+    assert compared_books(source, market) > 50
+    assert set(source.problems.counts) == {"off the tick"}
+
+
+@pytest.mark.parametrize(("symbol", "contract"), [("BTCUSDT", "linear"), ("BTCUSD", "inverse")])
+def test_bybits_history_of_a_coin_margined_contract_is_inverse(
+    tmp_path: Path, symbol: str, contract: str
+) -> None:
+    lines = [line.replace("BTCUSDT", symbol) for line in Bybit(3).day(5)]
+    path = zipped(tmp_path / f"2023-11-14_{symbol}_ob500.data.zip", lines)
+    (one,) = BybitHistorySource([path], {}).instruments
+    assert one.contract == contract
+
+
 def test_bybits_history_of_two_days_and_its_trades_are_one_stream(tmp_path: Path) -> None:
     market = Bybit(1)
     days = [market.day(60), market.day(60)]
