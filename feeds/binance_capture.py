@@ -23,8 +23,8 @@ from feeds.line_order import LineProblems, OrderedLines
 from feeds.message_writer import DEFAULT_BATCH_SIZE
 from feeds.places import Place
 from feeds.session import Session
+from feeds.statistics import counted
 from orderbook.errors import DataError, SourceError
-from orderbook.events import Action, BookState, Flag
 from orderbook.instruments import SCALE, Instrument, Instruments
 from orderbook.problems import Problems
 
@@ -108,9 +108,9 @@ class BinanceCaptureSource:
             if line:
                 self._take(session, line)
             if number % _LINES_AT_ONCE == 0 and session.waiting_events >= self._batch_size:
-                yield self._counted(session.take())
+                yield counted(session.take(), self.counts, "diffs applied")
         if session.waiting_events:
-            yield self._counted(session.take())
+            yield counted(session.take(), self.counts, "diffs applied")
         if not self.counts["snapshots applied"]:
             detail = "its book was never valid: name the files before it, too, in which there is one"
             self.problems.add("no snapshot", self.name, detail)
@@ -151,15 +151,6 @@ class BinanceCaptureSource:
             session.answered(self._instrument.native_symbol, frame, time)
         else:
             session.frame(frame, time)
-
-    def _counted(self, events: np.ndarray) -> np.ndarray:
-        action, flags = events["action"], events["flags"]
-        diffs = (action == Action.LEVEL) & (flags & (Flag.LAST | Flag.SNAPSHOT) == Flag.LAST)
-        valid = (action == Action.STATE) & (events["volume"] == BookState.VALID)
-        self.counts["diffs applied"] += int(np.count_nonzero(diffs))
-        self.counts["snapshots applied"] += int(np.count_nonzero(valid))
-        self.counts["trades"] += int(np.count_nonzero(action == Action.TRADE))
-        return events
 
 
 @dataclass(slots=True)

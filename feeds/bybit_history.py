@@ -28,8 +28,9 @@ from feeds.line_order import LineProblems, OrderedLines
 from feeds.message_writer import DEFAULT_BATCH_SIZE
 from feeds.places import Place
 from feeds.session import Session
+from feeds.statistics import counted
 from orderbook.errors import DataError, SourceError
-from orderbook.events import Action, BookState, Flag
+from orderbook.events import Action
 from orderbook.instruments import Instrument, Instruments
 from orderbook.problems import Problems
 
@@ -94,15 +95,17 @@ class BybitHistorySource:
         self._columns.clear()
         self._now = 0
         kind = exchange(VENUE)
-        session = Session(kind, self.instruments, [0], ExchangeOptions(), lambda: self._now / 1e9, seed=0)
+        # No snapshot can be asked for: a book that stays crossed is told of by who reads the source.
+        options = ExchangeOptions(crossed_limit=0)
+        session = Session(kind, self.instruments, [0], options, lambda: self._now / 1e9, seed=0)
         session.statistics.problems = LineProblems(self._lines, self.problems)
         for number, line in enumerate(self._lines):
             if line.strip():
                 self._take(session, line)
             if number % _LINES_AT_ONCE == 0 and session.waiting_events >= self._batch_size:
-                yield self._counted(session.take())
+                yield counted(session.take(), self.counts, "deltas applied")
         if session.waiting_events:
-            yield self._counted(session.take())
+            yield counted(session.take(), self.counts, "deltas applied")
         if self._books and not self.counts["snapshots applied"]:
             detail = "its book was never valid: name the file before it, too, in which there is one"
             self.problems.add("no snapshot", self.name, detail)
@@ -138,15 +141,6 @@ class BybitHistorySource:
         book.begin(row.time, self._now, book.sequence, apart=True)
         book.add(Action.TRADE, row.side, order_id=row.trade_id, price=price, volume=volume)
         book.end()
-
-    def _counted(self, events: np.ndarray) -> np.ndarray:
-        action, flags = events["action"], events["flags"]
-        levels = (action == Action.LEVEL) & (flags & (Flag.LAST | Flag.SNAPSHOT) == Flag.LAST)
-        valid = (action == Action.STATE) & (events["volume"] == BookState.VALID)
-        self.counts["deltas applied"] += int(np.count_nonzero(levels))
-        self.counts["snapshots applied"] += int(np.count_nonzero(valid))
-        self.counts["trades"] += int(np.count_nonzero(action == Action.TRADE))
-        return events
 
 
 @dataclass(slots=True)

@@ -1,8 +1,12 @@
-"""What a live feed has seen, and what went wrong."""
+"""What a feed has seen, and what went wrong."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 
+import numpy as np
+
+from orderbook.events import Action, BookState, Flag
 from orderbook.problems import Problems
 
 
@@ -31,3 +35,15 @@ class FeedStatistics:
                     setattr(total, one.name, getattr(total, one.name) + getattr(part, one.name))
             total.problems.extend(part.problems)
         return total
+
+
+def counted(events: np.ndarray, counts: Counter[str], changes: str) -> np.ndarray:
+    """EVENT[n] of a recorded feed of levels, added up in `counts`: messages that change its book, under the
+    name `changes`, snapshots and trades."""
+    action, flags = events["action"], events["flags"]
+    diffs = (action == Action.LEVEL) & (flags & (Flag.LAST | Flag.SNAPSHOT) == Flag.LAST)
+    valid = (action == Action.STATE) & (events["volume"] == BookState.VALID)
+    counts[changes] += int(np.count_nonzero(diffs))
+    counts["snapshots applied"] += int(np.count_nonzero(valid))
+    counts["trades"] += int(np.count_nonzero(action == Action.TRADE))
+    return events

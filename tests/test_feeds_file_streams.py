@@ -262,6 +262,32 @@ def test_prices_of_bybits_history_off_its_tick_are_counted_and_kept(tmp_path: Pa
     assert set(source.problems.counts) == {"off the tick"}
 
 
+def test_a_book_of_bybits_history_that_stays_crossed_keeps_its_levels(tmp_path: Path) -> None:
+    steps = [
+        ("snapshot", 0, [["100", "1"]], [["101", "1"]]),
+        ("delta", 1_000, [["102", "1"]], []),
+        ("delta", 20_000, [["99", "1"]], []),
+        ("delta", 21_000, [["102", "0"]], []),
+    ]
+    lines = [
+        json.dumps({
+            "topic": "orderbook.500.BTCUSDT", "type": kind, "ts": 1_700_000_000_000 + time,
+            "data": {"s": "BTCUSDT", "b": bids, "a": asks, "u": 7 + number, "seq": number},
+        })
+        for number, (kind, time, bids, asks) in enumerate(steps)
+    ]  # fmt: skip
+    path = zipped(tmp_path / "2023-11-14_BTCUSDT_ob500.data.zip", lines)
+    merged = Merger([BybitHistorySource([path])])
+    books, states = Books(merged.instruments, Dictionary()), []
+    for events in merged:
+        assert isinstance(events, np.ndarray)
+        books.apply(events)
+        states += events[events["action"] == Action.STATE]["volume"].tolist()
+    assert states[-3:] == [BookState.VALID, BookState.STALE, BookState.VALID]
+    one = merged.instruments[0]
+    assert [one.price(p) for p in books.levels(0, Side.BID, 9)["price"].tolist()] == [100, 99]
+
+
 @pytest.mark.parametrize(("symbol", "contract"), [("BTCUSDT", "linear"), ("BTCUSD", "inverse")])
 def test_bybits_history_of_a_coin_margined_contract_is_inverse(
     tmp_path: Path, symbol: str, contract: str
