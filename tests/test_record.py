@@ -76,11 +76,18 @@ def follow(folder: Path, rotation: Rotation, kind: type[Simulated] = Simulated) 
                         return
                     await asyncio.sleep(0.05)
 
+            async def synchronised() -> None:
+                """Wait until no book waits for a snapshot, which a server could give at another moment."""
+                books = [book for shard in feed.shards for book in shard.session.books.values()]
+                while not all(book.state is VALID for book in books):
+                    await asyncio.sleep(0.05)
+
             async with asyncio.timeout(60):
                 taking = asyncio.create_task(take())
                 await valid(2)
                 exchange.lose_messages(5)
                 await valid(3)
+                await synchronised()
                 exchange.disconnect_clients()
                 await valid(5)
                 await feed.close()
