@@ -15,14 +15,15 @@ from random import SystemRandom
 import numpy as np
 import typer
 
-from orderbook.commands.common import configured, piped, settled, started, warm_up
-from orderbook.feed_runs import FeedReport, FeedRun, Put
-from orderbook.generate import generate, synthetic_instruments
-from orderbook.instruments import Instruments
-from orderbook.latency import LatencyHistogram, latency_text
-from orderbook.live_run import LiveRun
-from orderbook.pipeline import Pipeline
-from orderbook.problems import Problems
+from orderbook.commands.common import configured, settled
+from orderbook.core.errors import Problems
+from orderbook.core.latency import LatencyHistogram, latency_text
+from orderbook.market.instruments import Instruments
+from orderbook.market.synthetic_flow import generate, synthetic_instruments
+from orderbook.run.assembly import piped, started, warm_up
+from orderbook.run.feed_runs import FeedReport, FeedRun, Put
+from orderbook.run.live_run import LiveRun
+from orderbook.run.pipeline import Pipeline
 
 from .measure import CONSOLE, table
 
@@ -133,9 +134,7 @@ async def _run(live: LiveRun, pipeline: Pipeline, first: int, rate: int) -> None
         CONSOLE.print("the feed ended before the last of these; give more --seconds")
 
 
-async def _measured(
-    pipeline: Pipeline, name: str, phase: Callable[[], Awaitable[object]]
-) -> tuple[str, ...]:
+async def _measured(pipeline: Pipeline, name: str, phase: Callable[[], Awaitable[object]]) -> tuple[str, ...]:
     """A row of the table: one phase, with half a second after it, when what was late has been caught up."""
     pipeline.to_views = LatencyHistogram()
     start, events = time.perf_counter(), pipeline.events

@@ -18,10 +18,10 @@ from types import ModuleType
 import numpy as np
 from numba import njit
 
-from engine.maps.cache import publish
-from engine.maps.cuts import cut_imports, cut_source
-from engine.maps.int128 import wide_product
-from engine.maps.shapes import hashed, ordered
+from orderbook.core.generated_code import publish
+from orderbook.engine.maps.ordered import cut_imports, cut_source
+from orderbook.engine.maps.shapes import hashed, ordered
+from orderbook.engine.maps.wide_numbers import wide_product
 
 # The predicate of the cut for each layout of (volume, price * volume).
 COMPARE = {"ii": "4 * s0 < total", "wW": "4 * s0 < total"}

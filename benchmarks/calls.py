@@ -7,8 +7,8 @@ import numpy as np
 from numba import njit
 
 import orderbook
-from engine.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
-from engine.runtime import Watch
+from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
+from orderbook.engine.runtime.interface import Watch
 
 from .measure import CONSOLE, Options, same, table
 from .programs import insert_kind, part, runtime_of

@@ -14,18 +14,18 @@ from typing import IO, Any
 import msgspec
 import numpy as np
 
-from feeds.binance_capture import BinanceCaptureSource
-from feeds.byte_stream import Lines
-from feeds.capture_head import CaptureHead, read_head
-from feeds.exchange import ExchangeOptions
-from feeds.exchanges.registry import exchange
-from feeds.raw_log import Line
-from feeds.session import Session
-from orderbook.books import Books
-from orderbook.commands.common import assembled, configured, warm_up
-from orderbook.dictionary import Dictionary
-from orderbook.instruments import Instruments
-from orderbook.pipeline import Pipeline
+from orderbook.commands.common import configured
+from orderbook.core.changes import Dictionary
+from orderbook.feeds.byte_stream import Lines
+from orderbook.feeds.exchanges.exchange import ExchangeOptions, exchange
+from orderbook.feeds.files.binance_capture import BinanceCaptureSource
+from orderbook.feeds.live.session import Session
+from orderbook.feeds.recording.capture_files import CaptureHead, read_head
+from orderbook.feeds.recording.raw_log import Line
+from orderbook.market.books import Books
+from orderbook.market.instruments import Instruments
+from orderbook.run.assembly import assembled, warm_up
+from orderbook.run.pipeline import Pipeline
 
 from .measure import CONSOLE, Case, Figures, Options, Stopwatch, interleaved, table
 
@@ -161,9 +161,7 @@ class _Cryptofeed:
     def __init__(self, python: str, folder: Path) -> None:
         script = str(Path(__file__).with_name("feeds_cryptofeed.py"))
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-        self._process = subprocess.Popen(
-            [python, script], stdin=pipe, stdout=pipe, stderr=nothing, text=True
-        )
+        self._process = subprocess.Popen([python, script], stdin=pipe, stdout=pipe, stderr=nothing, text=True)
         self._folder = folder
         self.problem = ""
 

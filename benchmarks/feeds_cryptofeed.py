@@ -62,9 +62,7 @@ async def _run(capture: dict[str, Any]) -> tuple[float, int]:
     asyncio.sleep = at_once  # type: ignore[assignment]
     kind = EXCHANGE_MAP[capture["exchange"]]
     config = {name: own for name, own in capture["config"].items() if name in kind.websocket_channels}
-    feed = kind(
-        candle_closed_only=False, subscription=config, callbacks=dict.fromkeys(config, called)
-    )
+    feed = kind(candle_closed_only=False, subscription=config, callbacks=dict.fromkeys(config, called))
     connection.subscription = {
         feed.std_channel_to_exchange(channel): [feed.std_symbol_to_exchange_symbol(s) for s in symbols]
         for channel, symbols in config.items()

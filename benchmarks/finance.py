@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from views.compiler.program import CompiledProgram
+from orderbook.views.program import CompiledProgram
 
 from .finance_loops import BROKERS, LOOPS
 from .finance_market import Market, in_duckdb, in_polars, market, values

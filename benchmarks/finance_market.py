@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from numba import njit
 
-from engine.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
-from views.compiler.program import CompiledProgram
+from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
+from orderbook.views.program import CompiledProgram
 
 from .finance_loops import BROKERS, VOLUMES
 from .programs import insert_kind

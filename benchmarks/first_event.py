@@ -27,13 +27,13 @@ def main(name: str, asked: float) -> dict[str, float]:
 
     import numpy as np
 
-    from orderbook import Engine
     from orderbook import compile as compile_views
-    from orderbook.book_relations import BookRelations
-    from orderbook.books import Books
-    from orderbook.events import EVENT, Action, Flag, Side
-    from orderbook.generate import synthetic_instruments
-    from orderbook.problems import Problems
+    from orderbook.core.errors import Problems
+    from orderbook.engine.runtime.engine import Engine
+    from orderbook.market.book_relations import BookRelations
+    from orderbook.market.books import Books
+    from orderbook.market.events import EVENT, Action, Flag, Side
+    from orderbook.market.synthetic_flow import synthetic_instruments
 
     done("import")
     sobi = Path(__file__).parent.parent / "views" / "sobi.sql"

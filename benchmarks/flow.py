@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from engine.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
-from orderbook.events import EVENT, Action, Flag, Side
+from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
+from orderbook.market.events import EVENT, Action, Flag, Side
 
 _ADD, _REDUCE, _DELETE = int(Action.ADD), int(Action.REDUCE), int(Action.DELETE)
 _START = 1_767_623_400_000_000_000

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
-from orderbook.events import EVENT, Action, Flag, Side
+from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
+from orderbook.market.events import EVENT, Action, Flag, Side
 
 from .measure import Options, Stopwatch, same, table
 from .programs import BLOCK, Chain, compile_sql, insert_kind, runtime_of

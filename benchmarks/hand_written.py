@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from engine.changes import END_OF_EVENT
-from orderbook.events import Action
+from orderbook.core.changes import END_OF_EVENT
+from orderbook.market.events import Action
 
 _ADD, _REDUCE = int(Action.ADD), int(Action.REDUCE)
 

@@ -34,7 +34,6 @@ _COLUMNS = [
 ]  # fmt: skip
 
 
-
 def main(
     python: str = typer.Option(..., help="A Python that has hftbacktest."),
     quick: bool = typer.Option(False, help="The first two cases, of the smaller capture."),

@@ -6,10 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from feeds.binance_capture import BinanceCaptureSource
-from feeds.parquet_record import RecordWriter
-from orderbook.events import Action, BookState, Side
-from orderbook.instruments import Instrument, Instruments
+from orderbook.feeds.files.binance_capture import BinanceCaptureSource
+from orderbook.feeds.recording.parquet_record import RecordWriter
+from orderbook.market.events import Action, BookState, Side
+from orderbook.market.instruments import Instrument, Instruments
 
 # "received": messages in the order in which they came, with the exchange's times, by which hftbacktest's
 # exchange sorts them. "exchange": sorted by these beforehand, and received a constant time later.

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from orderbook.instruments import Instrument
 from orderbook.jobs.job import Job
+from orderbook.market.instruments import Instrument
 
 from .hftbacktest_schedule import KINDS
 

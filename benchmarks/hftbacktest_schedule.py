@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from strategies.strategy import Parameter, Strategy, on_timer
+from orderbook.strategies.strategy import Parameter, Strategy, on_timer
 
 KINDS = ("post-only buy", "post-only sell", "IOC", "market")
 

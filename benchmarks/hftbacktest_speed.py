@@ -3,11 +3,11 @@
 import statistics
 import time
 
-from orderbook.assembly import assemble
-from orderbook.configuration import load_configuration
-from orderbook.gate import GatedEngine
-from orderbook.instruments import Instruments
-from orderbook.pipeline import Pipeline
+from orderbook.configuration.configuration import load_configuration
+from orderbook.market.instruments import Instruments
+from orderbook.run.assembly import assemble
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
 
 from .hftbacktest_bench import Bench, Case
 

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from engine.log import Log, Record, SyncPolicy
-from orderbook.events import EVENT
+from orderbook.engine.log.log import Log, SyncPolicy
+from orderbook.engine.log.segments import Record
+from orderbook.market.events import EVENT
 
 from .measure import Options, same, table
 

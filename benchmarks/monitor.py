@@ -27,15 +27,16 @@ from typing import Any
 import numpy as np
 import typer
 
-from orderbook.commands.common import configured, piped, settled, started, warm_up
-from orderbook.configuration import Configuration
-from orderbook.feed_runs import FeedReport, FeedRun, Put
-from orderbook.generate import generate, synthetic_instruments
-from orderbook.instruments import Instruments
-from orderbook.live_run import LiveRun
+from orderbook.commands.common import configured, settled
+from orderbook.configuration.configuration import Configuration
+from orderbook.core.errors import Problems
+from orderbook.core.processors import alone_on, keep_clear, unavailable
+from orderbook.market.instruments import Instruments
+from orderbook.market.synthetic_flow import generate, synthetic_instruments
 from orderbook.monitor.run_monitor import RunMonitor
-from orderbook.problems import Problems
-from orderbook.processors import alone_on, keep_clear, unavailable
+from orderbook.run.assembly import piped, started, warm_up
+from orderbook.run.feed_runs import FeedReport, FeedRun, Put
+from orderbook.run.live_run import LiveRun
 
 from .measure import CONSOLE, table
 
@@ -212,7 +213,7 @@ async def _by_turns(
 
 # What a processor beside the engine's costs by itself: it asks the run nothing.
 _BUSY = """
-from orderbook.processors import give_way
+from orderbook.core.processors import give_way
 give_way(0)
 print(flush=True)
 while True:

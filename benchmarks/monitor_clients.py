@@ -11,7 +11,7 @@ import sys
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from orderbook.processors import give_way
+from orderbook.core.processors import give_way
 
 
 async def main(url: str, count: int) -> None:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from orderbook.processors import give_way
+from orderbook.core.processors import give_way
 
 # What attackers compute must not slow down what is measured: they are on other machines.
 _NICE = 19
@@ -28,8 +28,11 @@ Attack = Callable[[ClientConnection], Awaitable[None]]
 async def stall(socket: ClientConnection) -> None:
     """Ask for everything, and take nothing."""
     for number in range(64):
-        await socket.send(json.dumps({"id": number, "op": "subscribe", "topic": "view", "view": "depth",
-                                      "limit": 1 + number}))
+        await socket.send(
+            json.dumps(
+                {"id": number, "op": "subscribe", "topic": "view", "view": "depth", "limit": 1 + number}
+            )
+        )
     await socket.wait_closed()
 
 
@@ -52,8 +55,11 @@ async def oversized(socket: ClientConnection) -> None:
 async def flood(socket: ClientConnection) -> None:
     """Ten thousand subscriptions."""
     for number in range(10_000):
-        await socket.send(json.dumps({"id": number, "op": "subscribe", "topic": "view", "view": "sobi",
-                                      "limit": 1 + number % 900}))
+        await socket.send(
+            json.dumps(
+                {"id": number, "op": "subscribe", "topic": "view", "view": "sobi", "limit": 1 + number % 900}
+            )
+        )
 
 
 async def foreign(socket: ClientConnection) -> None:

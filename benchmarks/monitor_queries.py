@@ -24,10 +24,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
 from orderbook.commands.common import configured
-from orderbook.generate import generate, synthetic_instruments
+from orderbook.core.processors import alone_on, give_way, keep_clear, memory_of, unavailable
+from orderbook.market.synthetic_flow import generate, synthetic_instruments
 from orderbook.monitor.run_monitor import RunMonitor
-from orderbook.process_limits import memory_of
-from orderbook.processors import alone_on, give_way, keep_clear, unavailable
 
 from .measure import CONSOLE, table
 from .monitor import Part, Run, process, ready

@@ -6,17 +6,17 @@ from typing import NamedTuple
 import numpy as np
 
 import orderbook
-from engine.changes import ChangeBatch
-from engine.measure import statistics_of
-from engine.numba_runtime import NumbaRuntime
-from engine.plan.statistics import Statistics
-from engine.runtime import Watch
-from orderbook.book_relations import BookRelations
-from orderbook.books import Books
-from orderbook.instruments import Instruments
-from orderbook.problems import Problems
-from views.compiler.binding.watch_condition import bind_condition
-from views.compiler.program import CompiledProgram
+from orderbook.core.changes import ChangeBatch
+from orderbook.core.errors import Problems
+from orderbook.engine.plan.statistics import Statistics
+from orderbook.engine.runtime.interface import Watch
+from orderbook.engine.runtime.measures import statistics_of
+from orderbook.engine.runtime.numba_runtime import NumbaRuntime
+from orderbook.market.book_relations import BookRelations
+from orderbook.market.books import Books
+from orderbook.market.instruments import Instruments
+from orderbook.views.compilation import bind_condition
+from orderbook.views.program import CompiledProgram
 
 from .measure import Stopwatch
 

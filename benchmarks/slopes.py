@@ -4,11 +4,11 @@ from functools import partial
 
 import numpy as np
 
-from engine.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
-from engine.numba_runtime import NumbaRuntime
-from engine.plan.describe import Cost, trigger_cost
-from engine.plan.planner import plan
-from views.compiler.program import CompiledProgram
+from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
+from orderbook.engine.plan.describe import Cost, trigger_cost
+from orderbook.engine.plan.planner import plan
+from orderbook.engine.runtime.numba_runtime import NumbaRuntime
+from orderbook.views.program import CompiledProgram
 
 from .measure import Case, Options, Stopwatch, interleaved, table
 from .programs import compile_sql, insert_kind, runtime_of

@@ -23,7 +23,7 @@ from typing import IO
 import msgspec
 import typer
 
-from orderbook.latency import latency_text
+from orderbook.core.latency import latency_text
 
 from .measure import CONSOLE, table
 from .soak_program import PERCENTILES, Ended, Second

@@ -15,13 +15,12 @@ from uuid import UUID
 import msgspec
 import numpy as np
 
-from feeds.coinbase_book import order_number
-from feeds.simulated_client import text_frame
-from feeds.simulated_exchange import simulated_instruments
-from feeds.simulated_market import SimulatedMarket, iso_time
-from orderbook.events import EVENT, Action, Flag
-from orderbook.generate import generate
-from orderbook.instruments import Instruments
+from orderbook.feeds.exchanges.coinbase_full import order_number
+from orderbook.feeds.live.simulated_exchange import simulated_instruments, text_frame
+from orderbook.feeds.live.simulated_market import SimulatedMarket, iso_time
+from orderbook.market.events import EVENT, Action, Flag
+from orderbook.market.instruments import Instruments
+from orderbook.market.synthetic_flow import generate
 
 # Sequence numbers and trade ids have so many digits for as long as the flow goes on.
 _DIGITS = 12

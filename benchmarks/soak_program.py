@@ -15,14 +15,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from orderbook.commands.common import configured, started, warm_up
+from orderbook.commands.common import configured
 from orderbook.commands.run import Shown
-from orderbook.display import PlainDisplay
-from orderbook.feed_runs import open_runs
-from orderbook.instruments import Instruments
-from orderbook.latency import LatencyHistogram
-from orderbook.past import open_past
-from orderbook.pipeline import Pipeline
+from orderbook.core.latency import LatencyHistogram
+from orderbook.durability.durable_run import open_past
+from orderbook.market.instruments import Instruments
+from orderbook.run.assembly import started, warm_up
+from orderbook.run.display import PlainDisplay
+from orderbook.run.feed_runs import open_runs
+from orderbook.run.pipeline import Pipeline
 
 from .soak_sender import PRODUCTS
 

@@ -17,9 +17,8 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.http11 import Request, Response
 from websockets.protocol import State
 
-from feeds.simulated_client import text_frame
-from feeds.simulated_exchange import HOST
-from feeds.simulated_market import iso_time
+from orderbook.feeds.live.simulated_exchange import HOST, text_frame
+from orderbook.feeds.live.simulated_market import iso_time
 
 from .soak_flow import Flow, PlainBook, played
 

@@ -15,17 +15,15 @@ from pathlib import Path
 import typer
 
 import orderbook
-from engine.distribution.history import Granularity
-from engine.spark.batch import SparkExecutor
-from engine.spark.session import spark_session
-from orderbook.backtest.execute import Executor, LocalExecutor
-from orderbook.backtest.job_program import JobProgram
-from orderbook.backtest.run import backtest
+from orderbook.backtest.run import Executor, LocalExecutor, backtest
 from orderbook.backtest.sources import SourceSpec, source_specs
-from orderbook.backtest.tasks import JobSettings
-from orderbook.gate import GatedEngine
-from orderbook.pipeline import Pipeline
-from orderbook.spark_options import SparkOptions
+from orderbook.backtest.tasks import JobProgram, JobSettings
+from orderbook.configuration.options import SparkOptions
+from orderbook.engine.distribution.stage_runner import Granularity
+from orderbook.run.pipeline import Pipeline
+from orderbook.spark.batch import SparkExecutor
+from orderbook.spark.session import spark_session
+from orderbook.strategies.gated_engine import GatedEngine
 
 from .measure import CONSOLE, table
 from .spark_data import core_seconds, write_days

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from feeds.parquet_record import RecordWriter
-from orderbook.generate import START, generate, synthetic_instruments
-from orderbook.instruments import Instruments
+from orderbook.feeds.recording.parquet_record import RecordWriter
+from orderbook.market.instruments import Instruments
+from orderbook.market.synthetic_flow import START, generate, synthetic_instruments
 
 DAY = 24 * 3600 * 10**9
 

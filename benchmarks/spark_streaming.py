@@ -15,22 +15,20 @@ import numpy as np
 import typer
 from pyspark.sql import SparkSession
 
-from engine.distribution.history import Granularity
-from engine.spark.session import spark_session
-from engine.spark.streaming import start_query, wait
-from orderbook.backtest.execute import LocalExecutor
-from orderbook.backtest.run import backtest
+from orderbook.backtest.run import LocalExecutor, backtest
 from orderbook.backtest.sources import source_specs
 from orderbook.backtest.tasks import JobSettings
-from orderbook.block_log import HEADER, BlockLogWriter, Header, read_entries
-from orderbook.errors import OrderbookError
-from orderbook.jobs import open_job
-from orderbook.spark_options import SparkOptions
-from orderbook.streaming.cutting import CutSettings, write_block_logs
-from orderbook.streaming.job import checkpoint, ended, start_stream
+from orderbook.configuration.options import SparkOptions
+from orderbook.core.errors import OrderbookError
+from orderbook.engine.distribution.stage_runner import Granularity
+from orderbook.jobs.job import open_job
+from orderbook.spark.session import spark_session
+from orderbook.spark.streaming import start_query, wait
+from orderbook.streaming.block_log import HEADER, BlockLogWriter, Header, read_entries
+from orderbook.streaming.block_writer import CutSettings, write_block_logs
+from orderbook.streaming.job import StreamSink, checkpoint, ended, node_name, start_stream
 from orderbook.streaming.plan import CHAIN, plan_of
-from orderbook.streaming.sink import StreamSink, node_name
-from orderbook.streaming.travel import Traveller
+from orderbook.streaming.shuffle import ShuffleRow
 
 from .measure import CONSOLE, table
 from .spark import CORES, SYMBOLS, Job
@@ -67,7 +65,7 @@ class _TimedSink(StreamSink):
         super().__init__(folder, shown)
         self.times = [(time.monotonic(), core_seconds())]
 
-    def take(self, batch: int, outputs: Iterable[Traveller]) -> bool:
+    def take(self, batch: int, outputs: Iterable[ShuffleRow]) -> bool:
         taken = super().take(batch, outputs)
         self.times.append((time.monotonic(), core_seconds()))
         return taken

@@ -8,12 +8,11 @@ from functools import partial
 from pathlib import Path
 
 import orderbook
-from engine.distribution.history import Granularity
-from engine.spark.batch import SparkExecutor
-from orderbook.backtest.job_program import JobProgram
 from orderbook.backtest.run import backtest
 from orderbook.backtest.sources import SourceSpec, source_specs
-from orderbook.backtest.tasks import JobSettings
+from orderbook.backtest.tasks import JobProgram, JobSettings
+from orderbook.engine.distribution.stage_runner import Granularity
+from orderbook.spark.batch import SparkExecutor
 
 from .measure import table
 from .spark_data import core_seconds, write_days

@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 
-from engine.changes import ChangeBatch
-from engine.plan.statistics import Statistics
-from engine.runtime import Row
-from orderbook.instruments import Instrument, Instruments
-from views.compiler.program import CompiledProgram
+from orderbook.core.changes import ChangeBatch
+from orderbook.engine.plan.statistics import Statistics
+from orderbook.engine.runtime.interface import Row
+from orderbook.market.instruments import Instrument, Instruments
+from orderbook.views.program import CompiledProgram
 
 from . import hand_written as hand
 from .flow import Flow, bid_flow, signed_tuples

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import duckdb
 
-from orderbook.errors import SourceError
+from orderbook.core.errors import SourceError
 
 FETCH_ROWS = 4_096
 _POSTGRES = ("postgresql://", "postgres://")

@@ -1,4 +1,7 @@
-"""Events packed one by one into an EVENT array."""
+"""Events packed one by one into an EVENT array, and batches of them that never split a message.
+
+Many price levels at once go from wire text to records of LEVEL events by compiled code.
+"""
 
 import struct
 from collections.abc import Collection, Iterable
@@ -6,9 +9,55 @@ from itertools import chain
 
 import numpy as np
 
-from feeds.level_text import WORDS, write_levels
-from orderbook.errors import DataError
-from orderbook.events import EVENT, Action, Flag
+from orderbook.core.errors import DataError
+from orderbook.core.jit import jit
+from orderbook.market.events import EVENT, Action, Flag, Side
+from orderbook.market.instruments import SCALE
+
+# int64 words of an EVENT, and which of them hold the price and the volume.
+WORDS, _PRICE, _VOLUME = 8, 4, 5
+_POINT, _ZERO, _NINE, _SEPARATOR = ord("."), ord("0"), ord("9"), ord("\n")
+# Digits before the point of DECIMAL(18, 8), with which nothing can overflow.
+_WHOLE_DIGITS = 10
+
+
+@jit()
+def write_levels(text: np.ndarray, scales: np.ndarray, template: np.ndarray, out: np.ndarray) -> int:
+    """Fill `out` (int64[n, WORDS]) with copies of `template` (int64[WORDS]), each with a price and a volume.
+
+    text: uint8[…], price and size by turns, each ended by a line feed. scales: int64[4], 10^8 times the units
+    of price and volume, and tick and lot in units. Returns how many numbers are off tick or lot; -1 where one
+    is not plain digits with at most one point, is no multiple of its unit, or is one too many.
+    """
+    place, end, off = 0, len(text), 0
+    for row in range(len(out)):
+        for word in range(WORDS):
+            out[row, word] = template[word]
+        for field in range(2):
+            value, digits, places = 0, 0, -1
+            while place < end and text[place] != _SEPARATOR:
+                letter = text[place]
+                if letter == _POINT and places < 0:
+                    places = 0
+                elif _ZERO <= letter <= _NINE and places < SCALE and (places >= 0 or digits < _WHOLE_DIGITS):
+                    value = 10 * value + (letter - _ZERO)
+                    digits += 1
+                    places += places >= 0
+                else:
+                    return -1
+                place += 1
+            if place == end or digits == 0:
+                return -1
+            place += 1
+            for _ in range(SCALE - max(places, 0)):
+                value *= 10
+            if value % scales[field]:
+                return -1
+            value //= scales[field]
+            off += value % scales[2 + field] != 0
+            out[row, _PRICE + field] = value
+    return off if place == end else -1
+
 
 _RECORD = struct.Struct("=6q2i2BHI")
 _LAST = int(Flag.LAST)
@@ -131,3 +180,50 @@ class EventWriter:
         self._buffer = bytearray()
         self._closed = 0
         return events
+
+
+# Events a source gives at a time: a few milliseconds of work for whoever takes them.
+DEFAULT_BATCH_SIZE = 16_384
+
+
+class MessageWriter:
+    """Packs events; `begin` gives a message's times (ns) and sequence, `end` flags its last event LAST.
+
+    A message without events leaves no trace.
+    """
+
+    def __init__(self, instrument: int = 0):
+        self._instrument = instrument
+        self._events = EventWriter()
+        self._exchange_time = self._receive_time = self._sequence = 0
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def begin(self, exchange_time: int, receive_time: int, sequence: int) -> None:
+        self._exchange_time, self._receive_time, self._sequence = exchange_time, receive_time, sequence
+
+    def append(
+        self, action: Action, side: Side, order_id: int = 0, price: int = 0, volume: int = 0, flags: int = 0
+    ) -> None:
+        """Add one event of the message; price in ticks, volume in lots."""
+        self._events.append(
+            self._instrument,
+            action,
+            side,
+            exchange_time=self._exchange_time,
+            receive_time=self._receive_time,
+            sequence=self._sequence,
+            order_id=order_id,
+            price=price,
+            volume=volume,
+            flags=flags,
+        )
+
+    def end(self) -> None:
+        """End the message."""
+        self._events.end_unit()
+
+    def take(self) -> np.ndarray:
+        """EVENT[n], everything since the last call; call it between messages."""
+        return self._events.take()

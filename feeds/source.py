@@ -1,35 +1,62 @@
-"""Sources: finite files of market data, opened by kind and path."""
+"""What a source of market data is, what it has seen, and what went wrong with it.
 
-import re
+Live feeds count in `FeedStatistics`. A `WatchedSource` is watched while it is read; its `Finding`s are what
+makes a result incomplete: books that were lost, and input that could not be read. Every command collects
+these findings, says them in its last lines and ends with status 1, unless they are allowed; a job's
+manifest and its report keep them.
+"""
+
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
-from pathlib import Path
-from typing import Protocol, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol, TypeVar
 
+import msgspec
 import numpy as np
 
-from feeds.binance_capture import BinanceCaptureSource, NoDepthError
-from feeds.bybit_history import OPTIONS as BYBIT_OPTIONS
-from feeds.bybit_history import BybitHistorySource
-from feeds.capture import open_captures
-from feeds.change_stream import Change, ChangeStreamSource
-from feeds.database import TableSource, table_options
-from feeds.databento import DatabentoSource, open_dbn
-from feeds.exchanges.registry import EXCHANGES
-from feeds.file_kinds import KNOWN, data_files, kind_of
-from feeds.itch import ItchSource
-from feeds.lobster import LobsterSource
-from feeds.parquet_record import RecordSource, read_footer, times_of
-from feeds.places import Place, files_at, is_glob, is_url, place
-from feeds.source_options import joined, parted, split_options
-from feeds.tardis import open_tardis
-from feeds.view_events import open_view_events
-from orderbook.configuration_errors import nearest
-from orderbook.errors import SourceError
-from orderbook.instruments import Instruments
-from orderbook.problems import Problems
+from orderbook.core.errors import Problems, visible
+from orderbook.market.events import Action, BookState, Flag, StateReason
+from orderbook.market.instruments import Instruments
+
+
+@dataclass(slots=True)
+class FeedStatistics:
+    """Counters since the feed was made; read them at any time. `problems` never stop a feed."""
+
+    frames: int = 0  # websocket messages received
+    bytes: int = 0  # their payload
+    messages: int = 0  # those of a known type, whole
+    malformed: int = 0  # those that could not be read or used
+    events: int = 0  # events decoded
+    gaps: int = 0  # books lost, for whatever reason but the connection's end
+    resyncs: int = 0  # books rebuilt from a snapshot after their first
+    reconnects: int = 0  # connections after the first
+    stale_seconds: float = 0.0  # of all books together, from a book's loss until it was valid again
+    problems: Problems = field(default_factory=Problems)
+
+    @classmethod
+    def total(cls, parts: Iterable["FeedStatistics"]) -> "FeedStatistics":
+        """Those of several connections together."""
+        total = cls()
+        for part in parts:
+            for one in fields(cls):
+                if one.name != "problems":
+                    setattr(total, one.name, getattr(total, one.name) + getattr(part, one.name))
+            total.problems.extend(part.problems)
+        return total
+
+
+def counted(events: np.ndarray, counts: Counter[str], changes: str) -> np.ndarray:
+    """EVENT[n] of a recorded feed of levels, added up in `counts`: messages that change its book, under the
+    name `changes`, snapshots and trades."""
+    action, flags = events["action"], events["flags"]
+    diffs = (action == Action.LEVEL) & (flags & (Flag.LAST | Flag.SNAPSHOT) == Flag.LAST)
+    valid = (action == Action.STATE) & (events["volume"] == BookState.VALID)
+    counts[changes] += int(np.count_nonzero(diffs))
+    counts["snapshots applied"] += int(np.count_nonzero(valid))
+    counts["trades"] += int(np.count_nonzero(action == Action.TRADE))
+    return events
+
 
 Batch = TypeVar("Batch", covariant=True)
 
@@ -66,277 +93,140 @@ class EventSource(Source[np.ndarray], Protocol):
     def instruments(self) -> Instruments: ...
 
 
-class ChangeSource(Source[list[Change]], Protocol):
-    """A source of changes of a program's relations."""
+_STATE, _LAST = int(Action.STATE), int(Flag.LAST)
+_VALID = int(BookState.VALID)
+# Ends and pauses that belong to a session: they lose no book.
+_IN_ORDER = {int(StateReason[name]) for name in ("NONE", "DISCONNECTED", "HALTED", "CLOSED", "AUCTION")}
+_DISCONNECTED = int(StateReason.DISCONNECTED)
+# Places that are named of each finding.
+_NAMED = 5
 
 
-Opened = EventSource | ChangeSource
+class Finding(msgspec.Struct, frozen=True):
+    """What is wrong, where, at how many places or how often, and what to do."""
+
+    what: str
+    where: tuple[str, ...]
+    count: int
+    todo: str
+
+    def __str__(self) -> str:
+        places = ", ".join(self.where[:_NAMED])
+        more = f" and {len(self.where) - _NAMED:,} more" if len(self.where) > _NAMED else ""
+        return visible(f"{self.what} ({self.count:,}): {places}{more}; {self.todo}")
 
 
-def open_source(text: str, *more: str) -> Opened:
-    """Open `KIND:PATH` or PATH, whose kind is then found by content and name.
+class SourceWatch:
+    """What a source gave: messages, the instruments that had events, and what became of their books.
 
-    KIND is `lobster` (a message file), `binance` (a capture of hftbacktest), `capture` (recorded raw frames
-    of any exchange; a folder or glob is one feed's files by time), `record` (Parquet; a glob or a folder
-    is all its files by time), `changes` (NDJSON), `itch` (NASDAQ), `dbn` (Databento), `tardis` (CSV; a
-    glob or a folder is one source by time), `views` (view events), `bybit` (public history of books and
-    trades) or `table` (URL#TABLE). `.gz`, `.zst` and `.zip` files are read as they are. PATH may be the URL
-    of a file, folder or glob in a store (`feeds.places`).
-
-    more: further files of the same feed, as `open_streams` puts them together; all are one source by time.
-
-    Raises SourceError for an unknown kind, a missing file, or a file of no known kind; StoreError where a
-    store refuses or cannot be reached.
-    """
-    kind, path = _kind_given(text)
-    kind = kind or kind_of(_place(path))
-    if not more:
-        return _KINDS[kind](path)
-    return _SEVERAL[kind](path, *(_kind_given(one)[1] for one in more))
-
-
-def _kind_given(text: str) -> tuple[str, str]:
-    """The kind before the colon, empty where none is, and what is to be opened.
-
-    Raises SourceError where what stands before the colon is no kind.
-    """
-    kind, colon, path = text.partition(":")
-    if not colon or is_url(text):
-        return "", text
-    if kind in _KINDS:
-        return kind, path
-    if _LIKE_KIND.fullmatch(kind) and not Path(text).exists():
-        if kind in EXCHANGES:
-            raise SourceError(f"{text}: {kind} is an exchange; follow it with `orderbook run --feed {text}`")
-        near = nearest(kind.lower(), [*_KINDS, *EXCHANGES])
-        hint = f"; did you mean {near!r}?" if near else ""
-        raise SourceError(
-            f"{text}: no kind of file source is called {kind!r}; use {KNOWN} before the colon{hint}"
-        )
-    return "", text
-
-
-def unknown_kind(text: str, others: Collection[str]) -> str | None:
-    """What is wrong with KIND:REST that is neither a source nor of the `others`; None where nothing is."""
-    kind, colon, _ = text.partition(":")
-    if not colon or is_url(text) or kind in _KINDS or kind in others:
-        return None
-    if not _LIKE_KIND.fullmatch(kind) or Path(text).exists():
-        return None
-    near = nearest(kind.lower(), [*_KINDS, *others])
-    hint = f"did you mean {near!r}? " if near else ""
-    return (
-        f"no exchange and no kind of file is called {kind!r}; {hint}"
-        f"exchanges and others are {', '.join(others)}; kinds of files {KNOWN}"
-    )
-
-
-def _place(text: str) -> Place:
-    """The place of a path with or without options behind it."""
-    return Path(text) if not is_url(text) and Path(text).exists() else place(parted(text)[0])
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """An opened source, and the texts of the files that it was made of, as `open_source` takes them.
-
-    anew: its books begin empty, though another source has told of them before.
+    live: its books are followed, so that one which has not been synchronised, or whose connection has ended,
+    is lost; a recording may end so, and one that tells of no book's state loses none.
     """
 
-    texts: tuple[str, ...]
-    source: Opened
-    anew: bool = False
+    def __init__(self, name: str, instruments: Instruments, live: bool = False) -> None:
+        self.name, self.instruments, self.live = name, instruments, live
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.messages = 0
+        self._heard = np.zeros(len(self.instruments) + 1, bool)
+        self._valid: set[int] = set()
+        self._lost: dict[int, int] = {}
+        self._tells = False
+
+    def note(self, batch: Any) -> None:
+        """Take in EVENT[n] of `instruments`, or changes of relations."""
+        if not isinstance(batch, np.ndarray):
+            self.messages += sum(change.last for change in batch)
+            return
+        self.messages += int(np.count_nonzero(batch["flags"] & _LAST))
+        if not self.live:
+            own = batch["instrument"]
+            self._heard[np.where((own >= 0) & (own < len(self.instruments)), own, -1)] = True
+        for event in batch[batch["action"] == _STATE]:
+            self._note_state(int(event["instrument"]), int(event["volume"]), int(event["order_id"]))
+
+    def _note_state(self, instrument: int, state: int, reason: int) -> None:
+        if not 0 <= instrument < len(self.instruments):
+            return
+        self._tells = True
+        if state == _VALID:
+            self._valid.add(instrument)
+            self._lost.pop(instrument, None)
+        elif reason not in _IN_ORDER or (self.live and reason == _DISCONNECTED):
+            self._lost[instrument] = reason
+
+    def findings(self) -> Iterator[Finding]:
+        """Books that were lost and not found again, and those that never were the exchange's."""
+        lost: dict[int, list[str]] = {}
+        for instrument, reason in sorted(self._lost.items()):
+            if instrument in self._valid:
+                lost.setdefault(reason, []).append(str(self.instruments[instrument]))
+        for reason, names in lost.items():
+            yield books_lost(_name_of(reason), names)
+        never = [
+            str(one)
+            for place, one in enumerate(self.instruments)
+            if place not in self._valid and (self.live or (self._tells and self._heard[place]))
+        ]
+        if never:
+            todo = "let the run go on for longer" if self.live else "begin with a snapshot of it"
+            todo += f", or see the problems of {self.name}"
+            yield Finding("book never synchronised", tuple(never), len(never), todo)
 
 
-def open_sources(texts: Sequence[str]) -> list[Opened]:
-    """Open every source, and of a glob every file that is one, as `open_streams` puts them together."""
-    return [stream.source for stream in open_streams(one for text in texts for one in each_file(text))]
+class WatchedSource:
+    """A source that is watched while it is read; everything else is the source's own."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        own = source.instruments if hasattr(source, "instruments") else Instruments(())
+        self.watch = SourceWatch(source.name, own)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.source, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        self.watch.clear()
+        for batch in self.source:
+            self.watch.note(batch)
+            yield batch
+
+    def findings(self) -> list[Finding]:
+        """What makes the source's part of a result incomplete, once it has been read."""
+        quiet = getattr(self.source, "may_be_empty", False)
+        own = input_findings(self.name, self.watch.messages, self.source.problems, quiet)
+        return [*self.watch.findings(), *own]
 
 
-def open_streams(
-    texts: Iterable[str], opened: Callable[[Sequence[str]], Iterable[Opened | SourceError]] | None = None
-) -> list[Stream]:
-    """Open sources, of which those that are files of one feed are one source by time, whatever their order.
-
-    A capture of hftbacktest, a recording, Tardis' files, DBN and Bybit's history go on from one file to the
-    next. A file of LOBSTER is a day of its own, with books that begin anew. Raises as `open_source`.
-
-    opened: opens the sources of texts; NoDepthError stands for a part that does not tell its market alone.
-    """
-    texts = list(texts)
-    feeds: list[_Feed] = []
-    parts: list[tuple[str, NoDepthError]] = []
-    for text, source in zip(texts, (opened or _all_opened)(texts), strict=True):
-        if isinstance(source, NoDepthError):
-            parts.append((text, source))
-        elif isinstance(source, SourceError):
-            raise source
-        else:
-            _join(feeds, text, source)
-    for text, error in parts:
-        own = [feed for feed in feeds if feed.kind == "binance"]
-        if len(own) != 1:
-            raise error
-        own[0].texts[text] = None
-    begins: dict[str, int] = {}
-    for feed in feeds:
-        if isinstance(feed.source, LobsterSource):
-            name = str(feed.source.instruments[0])
-            begins[name] = min(begins.get(name, feed.source.begin), feed.source.begin)
-    return [feed.stream(begins) for feed in feeds]
+def watched(source: Any) -> WatchedSource:
+    """The source, watched."""
+    return source if isinstance(source, WatchedSource) else WatchedSource(source)
 
 
-def _all_opened(texts: Sequence[str]) -> Iterator[Opened | SourceError]:
-    """Each opened; a part that needs others stands for itself where there are any."""
-    for text in texts:
-        try:
-            yield open_source(text)
-        except NoDepthError as error:
-            if len(texts) == 1:
-                raise
-            yield error
+def _name_of(reason: int) -> str:
+    return StateReason(reason).name.lower() if reason in set(StateReason) else f"reason {reason}"
 
 
-@dataclass(slots=True)
-class _Feed:
-    """Files of one kind and options that share what they tell of (`keys`)."""
-
-    kind: str
-    options: tuple[str, ...]
-    keys: set[str]
-    source: Opened
-    texts: dict[str, None] = field(default_factory=dict)
-    # Of DBN: times that were asked for, and first records; they do not overlap, or are parts of one time.
-    spans: list[tuple[tuple[int, int], int]] = field(default_factory=list)
-
-    def goes_with(self, other: "_Feed") -> bool:
-        if (self.kind, self.options) != (other.kind, other.options) or self.keys.isdisjoint(other.keys):
-            return False
-        pairs = ((a, b) for a in self.spans for b in other.spans)
-        return all(
-            one[0] >= two[1] or two[0] >= one[1] or (one == two and first != second)
-            for (one, first), (two, second) in pairs
-        )
-
-    def stream(self, begins: dict[str, int]) -> Stream:
-        texts = tuple(self.texts)
-        source = self.source if len(texts) == 1 else open_source(*texts)
-        anew = isinstance(source, LobsterSource) and source.begin > begins[str(source.instruments[0])]
-        if isinstance(source, LobsterSource):
-            source.anew = anew
-        return Stream(texts, source, anew)
+def ends_in_order(reason: str) -> bool:
+    """Whether a book that is not valid for this reason has been lost by nothing but the session's course."""
+    return reason in map(_name_of, _IN_ORDER)
 
 
-def _join(feeds: list[_Feed], text: str, source: Opened) -> None:
-    """Put a source with those that it belongs to, which may be several that had nothing in common before."""
-    kind = source.name.partition(":")[0]
-    own = _Feed(kind, tuple(parted(_kind_given(text)[1])[1]), set(), source, {text: None})
-    if kind in _SEVERAL:
-        stated = getattr(source, "feeds", None)
-        own.keys = set(map(str, getattr(source, "instruments", ())) if stated is None else stated)
-        if isinstance(source, DatabentoSource):
-            own.spans = [source.span]
-    same = [feed for feed in feeds if feed.goes_with(own)]
-    if not same:
-        feeds.append(own)
-        return
-    first, *others = same
-    for other in (*others, own):
-        first.keys |= other.keys
-        first.texts |= other.texts
-        first.spans += other.spans
-    for other in others:
-        feeds.remove(other)
+def books_lost(reason: str, names: Sequence[str]) -> Finding:
+    """That books were lost for a reason and not found again."""
+    todo = "views miss what came after: see the problems of its source, or give one without the gap"
+    return Finding(f"book lost ({reason}) and not found again", tuple(names), len(names), todo)
 
 
-def each_file(text: str) -> list[str]:
-    """The sources, by name, that a glob of files, or a folder of them, stands for; what stands for one alone.
-
-    A file of LOBSTER, hftbacktest, ITCH, Databento, Bybit, of changes or view events is a source, with the
-    kind and the options that the glob has; LOBSTER's book files, which go with message files, are passed
-    over. Captures, records and Tardis' files that a glob names are one source. Raises SourceError for a file
-    of no known kind.
-    """
-    kind, path = _kind_given(text)
-    if kind and kind not in _BY_FILE:
-        return [text]
-    where = _place(path)
-    files = data_files(where) if is_glob(where) or where.is_dir() else []
-    if not files or (kind or kind_of(where)) not in _BY_FILE:
-        return [text]
-    start, options = text.removesuffix(path), parted(path)[1]
-    return [start + joined(str(file), options) for file in files if "_orderbook_" not in file.name]
-
-
-def absolute(text: str) -> str:
-    """A source whose path does not depend on the working folder; URLs of stores as they are."""
-    kind, path = _kind_given(text)
-    if is_url(path) and not path.startswith("file://"):
-        return text
-    where = Path(str(place(path)))
-    return f"{kind}:{where.absolute()}" if kind else str(where.resolve())
-
-
-def record_files(text: str) -> list[Place] | None:
-    """The files of a source of the kind `record`, by name; None for another kind. Raises as `open_source`."""
-    kind, path = _kind_given(text)
-    return _record_paths(path) if (kind or kind_of(_place(path))) == "record" else None
-
-
-def _record_paths(text: str) -> list[Place]:
-    files = files_at(place(text), ["*.parquet"])
-    if not files:
-        raise SourceError(f"{text}: no record files there; check the path")
-    return files
-
-
-def _record(text: str) -> RecordSource:
-    """Files by time; those whose times overlap by name."""
-    files = _record_paths(text)
-    if len(files) > 1:
-        found = sorted((times_of(read_footer(file)[1]), str(file), file) for file in files)
-        if all(before[1] <= begin for (before, *_), ((begin, _), *_) in pairwise(found)):
-            files = [file for *_, file in found]
-    return RecordSource(files)
-
-
-def _itch(text: str) -> ItchSource:
-    path, options = split_options(text, ("date", "symbols"))
-    symbols = options.get("symbols")
-    return ItchSource(place(path), symbols.split(",") if symbols is not None else None, options.get("date"))
-
-
-def _binance(*texts: str) -> BinanceCaptureSource:
-    return BinanceCaptureSource([place(text) for text in texts])
-
-
-def _bybit(*texts: str) -> BybitHistorySource:
-    split = [split_options(text, BYBIT_OPTIONS) for text in texts]
-    return BybitHistorySource([place(path) for path, _ in split], split[0][1])
-
-
-_KINDS: dict[str, Callable[[str], Opened]] = {
-    "lobster": lambda path: LobsterSource(place(path)),
-    "binance": _binance,
-    "record": _record,
-    "changes": lambda path: ChangeStreamSource(place(path)),
-    "itch": _itch,
-    "dbn": open_dbn,
-    "tardis": open_tardis,
-    "views": open_view_events,
-    "capture": open_captures,
-    "table": lambda text: TableSource(table_options(text)),
-    "bybit": _bybit,
-}
-# Kinds of which one file is one source …
-_BY_FILE = ("lobster", "binance", "changes", "itch", "dbn", "views", "bybit")
-# … and those whose sources of one feed are one.
-_SEVERAL: dict[str, Callable[..., Opened]] = {
-    "binance": _binance,
-    "bybit": _bybit,
-    "capture": open_captures,
-    "dbn": open_dbn,
-    "tardis": open_tardis,
-}
-# Not the drive of a path.
-_LIKE_KIND = re.compile(r"[A-Za-z][A-Za-z0-9_-]+")
+def input_findings(name: str, messages: int, problems: Problems, quiet: bool = False) -> Iterator[Finding]:
+    """That a source gave nothing, unless it may be `quiet`, or that most of it could not be used."""
+    bad = problems.unusable
+    if bad > messages:
+        kinds = ", ".join(kind for kind, _ in problems.counts.most_common(2))
+        todo = f"most of it could not be used ({kinds}): is it of this kind, and whole?"
+        yield Finding(f"more problems than the {messages:,} messages", (name,), bad, todo)
+    elif not messages and not quiet:
+        todo = "is the file empty, or does its filter name what is not in it?"
+        yield Finding("no message", (name,), 0, todo)

@@ -12,32 +12,50 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from engine.engine import Engine as Engine
-    from engine.live_view import LiveView as LiveView
-    from engine.live_view import ViewRow as ViewRow
-    from engine.subscriptions import Subscription as Subscription
-    from engine.subscriptions import ViewEvent as ViewEvent
-    from orderbook.dictionary import Dictionary as Dictionary
-    from orderbook.errors import DataError as DataError
-    from orderbook.errors import OrderbookError as OrderbookError
-    from orderbook.errors import SqlError as SqlError
-    from views.compiler.program import CompiledProgram as CompiledProgram
-    from views.compiler.program import compile_views
+    from orderbook.core.changes import Dictionary as Dictionary
+    from orderbook.core.errors import DataError as DataError
+    from orderbook.core.errors import OrderbookError as OrderbookError
+    from orderbook.core.errors import SqlError as SqlError
+    from orderbook.engine.runtime.engine import Engine as Engine
+    from orderbook.engine.runtime.live_view import LiveView as LiveView
+    from orderbook.engine.runtime.live_view import ViewRow as ViewRow
+    from orderbook.engine.runtime.subscriptions import Subscription as Subscription
+    from orderbook.engine.runtime.subscriptions import ViewEvent as ViewEvent
+    from orderbook.strategies.execution.account import Fill as Fill
+    from orderbook.strategies.execution.account import Order as Order
+    from orderbook.strategies.execution.account import OrderSide as OrderSide
+    from orderbook.strategies.strategy import BookStateChange as BookStateChange
+    from orderbook.strategies.strategy import Parameter as Parameter
+    from orderbook.strategies.strategy import Strategy as Strategy
+    from orderbook.strategies.strategy import Trade as Trade
+    from orderbook.strategies.strategy import on_timer as on_timer
+    from orderbook.strategies.strategy import on_view as on_view
+    from orderbook.views.compilation import compile_views
+    from orderbook.views.program import CompiledProgram as CompiledProgram
 
     compile = compile_views
 
 _PLACES = {
-    "CompiledProgram": ("views.compiler.program", "CompiledProgram"),
-    "DataError": ("orderbook.errors", "DataError"),
-    "Dictionary": ("orderbook.dictionary", "Dictionary"),
-    "Engine": ("engine.engine", "Engine"),
-    "LiveView": ("engine.live_view", "LiveView"),
-    "OrderbookError": ("orderbook.errors", "OrderbookError"),
-    "SqlError": ("orderbook.errors", "SqlError"),
-    "Subscription": ("engine.subscriptions", "Subscription"),
-    "ViewEvent": ("engine.subscriptions", "ViewEvent"),
-    "ViewRow": ("engine.live_view", "ViewRow"),
-    "compile": ("views.compiler.program", "compile_views"),
+    "BookStateChange": ("orderbook.strategies.strategy", "BookStateChange"),
+    "CompiledProgram": ("orderbook.views.program", "CompiledProgram"),
+    "DataError": ("orderbook.core.errors", "DataError"),
+    "Dictionary": ("orderbook.core.changes", "Dictionary"),
+    "Engine": ("orderbook.engine.runtime.engine", "Engine"),
+    "Fill": ("orderbook.strategies.execution.account", "Fill"),
+    "LiveView": ("orderbook.engine.runtime.live_view", "LiveView"),
+    "Order": ("orderbook.strategies.execution.account", "Order"),
+    "OrderSide": ("orderbook.strategies.execution.account", "OrderSide"),
+    "OrderbookError": ("orderbook.core.errors", "OrderbookError"),
+    "Parameter": ("orderbook.strategies.strategy", "Parameter"),
+    "SqlError": ("orderbook.core.errors", "SqlError"),
+    "Strategy": ("orderbook.strategies.strategy", "Strategy"),
+    "Subscription": ("orderbook.engine.runtime.subscriptions", "Subscription"),
+    "Trade": ("orderbook.strategies.strategy", "Trade"),
+    "ViewEvent": ("orderbook.engine.runtime.subscriptions", "ViewEvent"),
+    "ViewRow": ("orderbook.engine.runtime.live_view", "ViewRow"),
+    "compile": ("orderbook.views.compilation", "compile_views"),
+    "on_timer": ("orderbook.strategies.strategy", "on_timer"),
+    "on_view": ("orderbook.strategies.strategy", "on_view"),
 }
 __all__ = sorted(_PLACES)
 

@@ -15,9 +15,8 @@ from typing import Annotated
 
 import typer
 
-from orderbook.errors import ConfigurationError, OrderbookError, UserError
-from orderbook.logs import log_to_standard_error
-from orderbook.outside_text import visible_lines
+from orderbook.core.errors import ConfigurationError, OrderbookError, UserError, visible_lines
+from orderbook.operations.logs import log_to_standard_error
 
 _INTERRUPTED = 130
 
@@ -152,7 +151,7 @@ def serve(
     allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Follow live feeds for websocket clients and the monitor's page, with nothing shown here."""
-    from orderbook.commands.serve import serve as command
+    from orderbook.commands.run import serve as command
 
     command(config, duration, feed or (), view or (), strategy or (), out, allow_incomplete)
 
@@ -229,8 +228,8 @@ def report(
 ) -> None:
     """Write the report of a backtest's strategies again, from its folder alone."""
     from orderbook.commands.query import warn_incomplete
-    from orderbook.jobs import open_job
-    from orderbook.report import write_report
+    from orderbook.jobs.job import open_job
+    from orderbook.report.page import write_report
 
     typer.echo(write_report(job))
     warn_incomplete(open_job(job).manifest)
@@ -307,8 +306,8 @@ def query(
     config: Config = None,
 ) -> None:
     """Look up rows of views, by SQL or by key: of a job or a run's log as of any version, or of a monitor."""
+    from orderbook.commands.query import QuerySource
     from orderbook.commands.query import query as command
-    from orderbook.commands.query_source import QuerySource
 
     command(QuerySource(job, log, url, config), sql, at, view, key or (), out, tentative)
 
@@ -322,8 +321,8 @@ def why(
     config: Config = None,
 ) -> None:
     """Show what one event of a run's log did to a view, statement by statement, and what followed from it."""
-    from orderbook.commands.query_source import QuerySource
-    from orderbook.commands.why import why as command
+    from orderbook.commands.query import QuerySource
+    from orderbook.commands.query import why as command
 
     command(QuerySource(None, log, None, config), view, at, key or ())
 
@@ -362,7 +361,7 @@ def replan(
     allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Measure recorded sources, plan the views again by that, and keep the statistics for later starts."""
-    from orderbook.commands.replan import replan as command
+    from orderbook.commands.replay import replan as command
 
     command(source, config, view or (), out, allow_incomplete)
 
@@ -417,7 +416,7 @@ def generate(
     ] = 0.0,
 ) -> None:
     """Write a synthetic order flow, every order of it, to a Parquet record."""
-    from orderbook.commands.generate import generate as command
+    from orderbook.commands.record import generate as command
 
     command(out, events, symbols, levels, seed, imbalance)
 

@@ -8,23 +8,18 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from engine.engine import Engine
-from orderbook.configuration import strategy_table
-from orderbook.instruments import Instruments
-from orderbook.simulation_options import TRADING, TradingOptions
-from strategies.audience import Audience
-from strategies.clock import SavedClock
-from strategies.concerns import Window
-from strategies.definition import StrategyDefinition, check_relations
-from strategies.last_times import LastTimes
-from strategies.orders import OrderUpdate, row_of
-from strategies.partitions import keys_of, subscribe_by_key
-from strategies.requests import LoggedRequest, NoLog, Replayed, RequestLog
-from strategies.runner import Failure, Runner, SavedRunner, identity_of
-from strategies.simulation.client import ExecutionClient
-from strategies.simulation.market_books import MarketBooks
-from strategies.simulation.paper import PaperClient
-from strategies.summary import StrategySummary
+from orderbook.engine.runtime.engine import Engine
+from orderbook.market.instruments import Instruments
+from orderbook.strategies.clock import SavedClock
+from orderbook.strategies.execution.account import OrderUpdate, StrategySummary, row_of
+from orderbook.strategies.execution.account_orders import MarketBooks
+from orderbook.strategies.execution.client import ExecutionClient, LoggedRequest, NoLog, Replayed, RequestLog
+from orderbook.strategies.execution.paper_client import PaperClient
+from orderbook.strategies.execution.venue_model import TRADING, TradingOptions, strategy_table
+from orderbook.strategies.execution.wake_conditions import Window
+from orderbook.strategies.message_dispatcher import LastTimes, MessageDispatcher, keys_of, subscribe_by_key
+from orderbook.strategies.runner import Failure, Runner, SavedRunner, identity_of
+from orderbook.strategies.strategy import StrategyDefinition, check_relations
 
 _logger = logging.getLogger("orderbook.strategies")
 # Of all states that are logged at once: within what one record of a log may hold.
@@ -105,7 +100,7 @@ class StrategyHost:
         self._runners = [runner for of_one in instances for runner in of_one]
         self._by_name = {runner.identity: runner for runner in self._runners}
         self._partitioned = any(runner.key is not None for runner in self._runners)
-        self._audience = Audience(self._runners, instruments)
+        self._audience = MessageDispatcher(self._runners, instruments)
         for definition, of_one in zip(strategies, instances, strict=True):
             if definition.partition_by is None:
                 of_one[0].subscribe()
@@ -230,9 +225,7 @@ class StrategyHost:
         runners = {runner.identity: runner.save() for runner in self._runners}
         return SavedHost(self.now, self._last_times.save(), {**self._absent, **runners})
 
-    def load(
-        self, saved: SavedHost, indexes: Sequence[int], views: Collection[str] | None = None
-    ) -> None:
+    def load(self, saved: SavedHost, indexes: Sequence[int], views: Collection[str] | None = None) -> None:
         """Goes on from `save`; `indexes` are the instruments' in this run, `views` as in RunnerClock."""
         self.now = saved.now
         self._last_times.load(saved.last, indexes)

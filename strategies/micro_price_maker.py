@@ -5,11 +5,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import ClassVar
 
-from engine.live_view import ViewRow
-from orderbook import ViewEvent
-from strategies.market_news import BookStateChange
-from strategies.orders import Order, OrderSide
-from strategies.strategy import Parameter, Strategy, on_view
+from orderbook import BookStateChange, Order, OrderSide, Parameter, Strategy, ViewEvent, ViewRow, on_view
 
 _SIDES: tuple[OrderSide, ...] = ("buy", "sell")
 _DONE = ("filled", "cancelled", "refused")

@@ -6,10 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import ClassVar
 
-from engine.live_view import ViewRow
-from orderbook import ViewEvent
-from strategies.market_news import BookStateChange
-from strategies.strategy import Parameter, Strategy, on_view
+from orderbook import BookStateChange, Parameter, Strategy, ViewEvent, ViewRow, on_view
 
 _SECOND = 10**9
 

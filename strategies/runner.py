@@ -1,8 +1,11 @@
-"""One strategy of a run: its instance, subscriptions, account and counters."""
+"""One strategy of a run: its instance, subscriptions, account and counters.
+
+An instance of a partitioned strategy sees its own rows of a view.
+"""
 
 import logging
 import traceback
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -11,24 +14,70 @@ from typing import Any, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from engine.engine import Engine
-from engine.live_view import Key, ViewRow
-from engine.subscriptions import Subscription, ViewEvent
-from orderbook.configuration_errors import suggestion
-from orderbook.errors import ConfigurationError, DataError, OrderbookError, SqlError
-from orderbook.gate import GatedEngine
-from orderbook.instruments import Instrument, Instruments
-from strategies.clock import RunnerClock, SavedClock
-from strategies.conditions import with_parameters
-from strategies.definition import StrategyDefinition
-from strategies.market_news import BookStateChange, NewsWanted, Trade
-from strategies.orders import OrderSide, OrderUpdate, row_of
-from strategies.own_rows import OwnRows
-from strategies.requests import LoggedRequest, RequestKind
-from strategies.simulation.client import ExecutionClient, Number, OrderRequest, TimeInForce
-from strategies.simulation.saved import SavedAccount
-from strategies.strategy import Strategy, ViewWatch, watches_of
-from strategies.summary import StrategySummary
+from orderbook.core.errors import ConfigurationError, DataError, OrderbookError, SqlError, suggestion
+from orderbook.engine.runtime.engine import Engine
+from orderbook.engine.runtime.live_view import Key, LiveView, ViewRow
+from orderbook.engine.runtime.subscriptions import Subscription, ViewEvent
+from orderbook.market.instruments import Instrument, Instruments
+from orderbook.strategies.clock import RunnerClock, SavedClock
+from orderbook.strategies.execution.account import (
+    OrderSide,
+    OrderUpdate,
+    SavedAccount,
+    StrategySummary,
+    row_of,
+)
+from orderbook.strategies.execution.client import (
+    ExecutionClient,
+    LoggedRequest,
+    Number,
+    OrderRequest,
+    RequestKind,
+    TimeInForce,
+)
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.strategy import (
+    BookStateChange,
+    NewsWanted,
+    PartitionBy,
+    Strategy,
+    StrategyDefinition,
+    Trade,
+    ViewWatch,
+    watches_of,
+    with_parameters,
+)
+
+
+def key_place(engine: Engine, view: str, column: PartitionBy) -> int | None:
+    """Where the keys of a view's rows have the column; None where they lack it, or have two."""
+    names = next((v.keys for v in engine.program.views if v.name == view), ())
+    places = [place for place, key in enumerate(names) if key.name == column]
+    both = any(key.name.startswith(f"{column}_") for key in names)
+    return places[0] if places and not both else None
+
+
+class OwnRows(Mapping[Key, ViewRow]):
+    """The rows of a view that belong to one partition. Raises DataError where rows have no such key."""
+
+    def __init__(self, engine: Engine, view: LiveView, column: PartitionBy, key: str) -> None:
+        place = key_place(engine, view.name, column)
+        if place is None:
+            raise DataError(f"view {view.name}: a strategy by {column} sees views with it among their keys")
+        self._view, self._place, self._key = view, place, key
+
+    def __getitem__(self, key: Key) -> ViewRow:
+        parts = key if isinstance(key, tuple) else (key,)
+        if len(parts) <= self._place or parts[self._place] != self._key:
+            raise KeyError(key)
+        return self._view[key]
+
+    def __iter__(self) -> Iterator[Key]:
+        return (key for key in self._view if key[self._place] == self._key)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
 
 # More than any message can call for: a strategy that answers each of its fills with an order never ends.
 MOST_REQUESTS = 1_000
@@ -52,7 +101,7 @@ class Failure:
 
 
 class Host(Protocol):
-    """What a runner needs of the strategies' host; see `strategies.host.StrategyHost`."""
+    """What a runner needs of the strategies' host; see `orderbook.strategies.host.StrategyHost`."""
 
     failures: list[Failure]
     engine: Engine
@@ -100,7 +149,9 @@ class Runner:
         self.identity = identity_of(self.name, key)
         self.client = client
         self.parameters: Mapping[str, Any] = {
-            **definition.kind.defaults, **host.engine.program.parameters, **definition.parameters,
+            **definition.kind.defaults,
+            **host.engine.program.parameters,
+            **definition.parameters,
         }
         self.callbacks = self.orders = self.refused = self.fills = self.requests = 0
         self._host = host
@@ -411,9 +462,7 @@ class Runner:
         failed = self._strategy is None and not self._unloaded
         return SavedRunner(failed, counts, self.client.save(), self.clock.save(), self.started)
 
-    def load(
-        self, saved: SavedRunner, indexes: Sequence[int], views: Collection[str] | None = None
-    ) -> None:
+    def load(self, saved: SavedRunner, indexes: Sequence[int], views: Collection[str] | None = None) -> None:
         """Goes on from `save`; `indexes` are the instruments' in this run, `views` as in RunnerClock."""
         self.callbacks, self.orders, self.refused, self.fills = saved.counts
         self.started = saved.started

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import ClassVar
 
-from orderbook import ViewEvent
-from strategies.strategy import Parameter, Strategy, on_view
+from orderbook import Parameter, Strategy, ViewEvent, on_view
 
 
 class Sobi(Strategy):

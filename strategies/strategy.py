@@ -1,21 +1,155 @@
-"""What a strategy's author writes: a subclass of Strategy, its methods subscribed by `on_view`."""
+"""What a strategy's author writes: a subclass of Strategy, its methods subscribed by `on_view`.
 
+Besides views, strategies are told of the market's trades and of states of books. The parameters of a strategy
+are written into the text of its conditions.
+
+Finding strategies by name: MODULE:CLASS.
+"""
+
+import importlib
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import pkgutil
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
-from types import CodeType, FunctionType
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import CodeType, FunctionType, MappingProxyType, ModuleType
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args
 
-from engine.live_view import Key, ViewRow
-from engine.subscriptions import Fire, Granularity
-from orderbook.durations import nanoseconds
-from orderbook.instruments import Instrument
-from strategies.conditions import Parameter as Parameter
-from strategies.conditions import parameter_names
-from strategies.market_news import BookStateChange, Trade
-from strategies.orders import Fill, Order, OrderSide
-from strategies.simulation.client import Number, TimeInForce
+import numpy as np
+
+from orderbook.core.errors import ConfigurationError, suggestion
+from orderbook.core.units import nanoseconds
+from orderbook.engine.runtime.live_view import Key, ViewRow
+from orderbook.engine.runtime.subscriptions import Fire, Granularity
+from orderbook.market.books import AGGRESSORS
+from orderbook.market.events import Action, BookState, StateReason
+from orderbook.market.instruments import Instrument, Instruments
+from orderbook.strategies.execution.account import FILL_COLUMNS, ORDER_COLUMNS, Fill, Order, OrderSide
+from orderbook.strategies.execution.client import Number, TimeInForce
+from orderbook.views.program import CompiledProgram
+
+Parameter = Decimal | int | float | str | bool
+
+# A quoted text or name, or a parameter that does not follow another colon or a word.
+_PARAMETER = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|(?<![:\w]):(?P<name>[A-Za-z_]\w*)""")
+
+
+def with_parameters(condition: str, parameters: Mapping[str, Parameter]) -> str:
+    """The condition with literals for the parameters known; others stay for the engine to refuse."""
+
+    def literal(match: re.Match[str]) -> str:
+        name = match["name"]
+        return match[0] if name is None or name not in parameters else _literal(parameters[name])
+
+    return _PARAMETER.sub(literal, condition)
+
+
+def parameter_names(condition: str) -> set[str]:
+    """The parameters that a condition names."""
+    return {match["name"] for match in _PARAMETER.finditer(condition) if match["name"] is not None}
+
+
+def _literal(value: Parameter) -> str:
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    return f"({number:f})" if number < 0 else f"{number:f}"
+
+
+_TRADE, _STATE = int(Action.TRADE), int(Action.STATE)
+_AGGRESSORS = dict(enumerate(AGGRESSORS))
+
+
+@dataclass(frozen=True, slots=True)
+class Trade:
+    """A trade that the market printed.
+
+    ts: ns, of its receipt, else at the exchange. price, volume: in the relation's units. side: who took,
+    "buy" or "sell", "" where that is not told.
+    """
+
+    ts: int
+    venue: str
+    symbol: str
+    side: str
+    volume: Decimal
+    price: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class BookStateChange:
+    """A book's state: "syncing", "valid" or "stale", and why, such as "gap" or "halted"; ts as of a Trade."""
+
+    ts: int
+    venue: str
+    symbol: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewsWanted:
+    """What a class of strategies overrides, and so wants to be told."""
+
+    trades: bool
+    states: bool
+
+    @classmethod
+    def of(cls, kind: type) -> "NewsWanted":
+        """What a class wants: what is not as its first base that has it."""
+        return cls(*(_overrides(kind, name) for name in ("on_trade", "on_book_state")))
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything."""
+        return self.trades or self.states
+
+
+def _overrides(kind: type, name: str) -> bool:
+    """Whether a method is defined more than once among a class's bases."""
+    return sum(name in vars(base) for base in kind.__mro__) > 1
+
+
+def trades_of(parts: Sequence[np.ndarray], instruments: Instruments) -> Iterator[tuple[int, Trade]]:
+    """The trades among market events (EVENT[n]), in order, with the places of their instruments."""
+    for event in _chosen(parts, _TRADE):
+        index = int(event["instrument"])
+        if not 0 <= index < len(instruments):
+            continue
+        one = instruments[index]
+        yield index, Trade(
+            _time(event), one.venue, one.symbol, _AGGRESSORS.get(int(event["side"]), ""),
+            one.volume(int(event["volume"])), one.price(int(event["price"])),
+        )  # fmt: skip
+
+
+def states_of(parts: Sequence[np.ndarray], instruments: Instruments) -> Iterator[tuple[int, BookStateChange]]:
+    """The states of books among market events (EVENT[n]), in order, with the places of their instruments."""
+    for event in _chosen(parts, _STATE):
+        index, state, reason = int(event["instrument"]), int(event["volume"]), int(event["order_id"])
+        if 0 <= index < len(instruments) and 0 <= state <= BookState.STALE:
+            known = StateReason(reason if 0 <= reason <= max(StateReason) else 0)
+            one = instruments[index]
+            texts = BookState(state).name.lower(), known.name.lower()
+            yield index, BookStateChange(_time(event), one.venue, one.symbol, *texts)
+
+
+def _chosen(parts: Sequence[np.ndarray], action: int) -> Iterator[np.void]:
+    for part in parts:
+        # Most messages have a few events, and none of these.
+        if action in part["action"].tolist():
+            yield from part[part["action"] == action]
+
+
+def _time(event: np.void) -> int:
+    return int(event["receive_time"]) or int(event["exchange_time"])
+
 
 PartitionBy = Literal["symbol", "venue"]
 Method = TypeVar("Method", bound=Callable[..., object])
@@ -317,3 +451,136 @@ def timers_of(kind: type[Strategy]) -> tuple[Timer, ...]:
     names = dict.fromkeys(name for base in reversed(kind.__mro__) for name in vars(base))
     found = (getattr(getattr(kind, name, None), _TIMERS, None) for name in names)
     return tuple(timer for timer in found if isinstance(timer, Timer))
+
+
+_PACKAGE = __name__.rpartition(".")[0]
+# Modules that ship are called `strategies.sobi`, as their files are.
+_SHIPPED = "strategies."
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyDefinition:
+    """A strategy to run: its class, the parameters that its configuration sets, and what it is called where
+    one class runs several times."""
+
+    kind: type[Strategy]
+    parameters: Mapping[str, Parameter] = field(default_factory=lambda: MappingProxyType({}))
+    label: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What names the strategy everywhere: its label, else the class's name."""
+        return self.label or self.kind.__name__
+
+    @property
+    def partition_by(self) -> PartitionBy | None:
+        """What the class is partitioned by. Raises ConfigurationError for what it cannot be."""
+        column = self.kind.partition_by
+        if column is not None and column not in get_args(PartitionBy):
+            known = " or ".join(map(repr, get_args(PartitionBy)))
+            raise ConfigurationError(f"{self.name}: partition_by = {column!r}; give {known}, or None")
+        return column
+
+    def refusal_of(self, parameter: str) -> str | None:
+        """Why the class has no parameter of this name; None where it has."""
+        named = parameters_named(self.kind)
+        if parameter in named or any(fnmatchcase(parameter, one) for one in self.kind.accepts):
+            return None
+        return f"{self.kind.__name__} has no such parameter; {suggestion(parameter, named)}"
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The views that the class watches or reads. Raises ConfigurationError where `reads` names none."""
+        reads = self.kind.reads
+        if not isinstance(reads, tuple) or not all(isinstance(name, str) for name in reads):
+            raise ConfigurationError(f'{self.name}: reads = {reads!r}; give names of views, as in ("touch",)')
+        return tuple(dict.fromkeys([*(watch.view for watch in watches_of(self.kind)), *reads]))
+
+
+def load_strategy(text: str, parameters: Mapping[str, Parameter] | None = None) -> StrategyDefinition:
+    """The strategy `MODULE:CLASS`, its module found as Python finds it or in the working folder.
+
+    Raises ConfigurationError where there is no such module or class, the module raises, the class is not a
+    Strategy, or has no such parameter, naming the nearest there is.
+    """
+    definition = StrategyDefinition(_kind(text), MappingProxyType(dict(parameters or {})))
+    for name in definition.parameters:
+        if (why := definition.refusal_of(name)) is not None:
+            raise ConfigurationError(f"strategy {text!r}: {name}: {why}")
+    return definition
+
+
+def _kind(text: str) -> type[Strategy]:
+    module_name, colon, class_name = text.partition(":")
+    if not (module_name and colon and class_name):
+        raise ConfigurationError(f"strategy {text!r}: expected MODULE:CLASS, such as strategies.sobi:Sobi")
+    module = _module(text, module_name)
+    found = getattr(module, class_name, None)
+    if isinstance(found, type) and issubclass(found, Strategy) and found is not Strategy:
+        return found
+    near = suggestion(class_name, _strategies(module))
+    if found is not None:
+        raise ConfigurationError(
+            f"strategy {text!r}: {class_name} is no class derived from strategies.Strategy; {near}"
+        )
+    raise ConfigurationError(f"strategy {text!r}: {module_name} has no class {class_name!r}; {near}")
+
+
+def _module(text: str, name: str) -> ModuleType:
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        return importlib.import_module(_full_name(name, Path(folder)))
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            near = suggestion(name, _modules())
+            raise ConfigurationError(f"strategy {text!r}: no module {name!r}; {near}") from None
+        raise ConfigurationError(f"strategy {text!r}: {name} cannot be imported: {error}") from error
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}"
+        raise ConfigurationError(f"strategy {text!r}: {name} cannot be imported: {message}") from error
+
+
+def _full_name(name: str, folder: Path) -> str:
+    """What a module is imported as: a user's own file stands before one of this package with its name."""
+    if not name.startswith(_SHIPPED) or name.count(".") > 1:
+        return name
+    full = f"{_PACKAGE}.{name.removeprefix(_SHIPPED)}"
+    shipped, own = importlib.util.find_spec(full), folder.joinpath(*name.split(".")).with_suffix(".py")
+    if shipped is None or shipped.origin is None:
+        return name
+    return name if own.exists() and not own.samefile(shipped.origin) else full
+
+
+def _modules() -> Iterable[str]:
+    """Modules that may hold strategies: those of this package that ship one, and the working folder's."""
+    package = importlib.import_module(_PACKAGE)
+    for found in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{_PACKAGE}.{found.name}")
+        if _strategies(module):
+            yield f"{_SHIPPED}{found.name}"
+    yield from (path.stem for path in sorted(Path.cwd().glob("*.py")))
+
+
+def _strategies(module: ModuleType) -> list[str]:
+    """The names of the strategies that a module has."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Strategy) and value is not Strategy
+    ]
+
+
+def check_relations(program: CompiledProgram, strategies: Iterable[StrategyDefinition]) -> None:
+    """Raises ConfigurationError for two strategies of one name, or if views declare orders or fills."""
+    names = [strategy.name for strategy in strategies]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigurationError(f"two strategies are called {name}; rename a class")
+    relations = {relation.name: relation for relation in program.relations}
+    for name, columns in (("orders", ORDER_COLUMNS), ("fills", FILL_COLUMNS)):
+        if names and tuple(column.name for column in relations[name].columns) != columns:
+            raise ConfigurationError(
+                f"the views declare a relation {name} of their own, where strategies keep theirs; rename it"
+            )

@@ -11,17 +11,15 @@ import duckdb
 
 import orderbook
 from benchmarks.spark_data import DAY
-from engine.distribution.history import Granularity
-from feeds.source import open_source
-from orderbook.backtest.job_program import JobProgram
-from orderbook.backtest.tasks import JobSettings
-from orderbook.gate import GatedEngine
-from orderbook.generate import START, synthetic_instruments
-from orderbook.jobs import Job
-from orderbook.merge import Merger
-from orderbook.pipeline import Pipeline
-from strategies import Strategy, on_view
-from strategies.definition import load_strategy
+from orderbook.backtest.tasks import JobProgram, JobSettings
+from orderbook.engine.distribution.stage_runner import Granularity
+from orderbook.feeds.merge import Merger
+from orderbook.feeds.source_kinds import open_source
+from orderbook.jobs.job import Job
+from orderbook.market.synthetic_flow import START, synthetic_instruments
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.strategy import Strategy, load_strategy, on_view
 
 _SHIPPED = Path(__file__).parent.parent / "views"
 

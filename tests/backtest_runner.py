@@ -5,10 +5,10 @@ from pathlib import Path
 
 from backtest_acceptance import WIDE, settings_for
 
-from engine.spark.batch import SparkExecutor
 from orderbook.backtest.run import backtest
 from orderbook.backtest.sources import source_specs
-from orderbook.spark_options import SparkOptions
+from orderbook.configuration.options import SparkOptions
+from orderbook.spark.batch import SparkExecutor
 
 if __name__ == "__main__":
     data, out, master, partitions = sys.argv[1:]

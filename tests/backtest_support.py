@@ -10,21 +10,20 @@ from unittest.mock import patch
 import numpy as np
 
 import orderbook
-from engine.distribution.history import Granularity
-from engine.distribution.sent import Sent
-from feeds.parquet_record import RecordWriter
-from orderbook.backtest import execute, job_program
-from orderbook.backtest.execute import LocalExecutor, Report
-from orderbook.backtest.job_program import JobProgram
+from orderbook.backtest import run as execute
+from orderbook.backtest import tasks
 from orderbook.backtest.plan import Plan
-from orderbook.backtest.run import Outcome, backtest
+from orderbook.backtest.run import LocalExecutor, Outcome, Report, backtest
 from orderbook.backtest.sources import source_specs
-from orderbook.backtest.tasks import JobSettings, TaskResult
-from orderbook.events import EVENT, Flag
-from orderbook.generate import generate, synthetic_instruments
-from orderbook.instruments import Instruments
-from orderbook.jobs import Job, open_job
-from strategies import Strategy, on_view
+from orderbook.backtest.tasks import JobProgram, JobSettings, TaskResult
+from orderbook.engine.distribution.blocks import Sent
+from orderbook.engine.distribution.stage_runner import Granularity
+from orderbook.feeds.recording.parquet_record import RecordWriter
+from orderbook.jobs.job import Job, open_job
+from orderbook.market.events import EVENT, Flag
+from orderbook.market.instruments import Instruments
+from orderbook.market.synthetic_flow import generate, synthetic_instruments
+from orderbook.strategies.strategy import Strategy, on_view
 
 # By symbol, by broker across symbols, of everything, and nested across symbols.
 VIEWS = """
@@ -145,7 +144,7 @@ class ForgetfulExecutor(LocalExecutor):
 
 def _forgetful(task: Callable[..., Iterator[Sent]]) -> Callable[..., Iterator[Sent]]:
     def made(*arguments: Any) -> Iterator[Sent]:
-        job_program.forget()
+        tasks.forget()
         yield from task(*arguments)
 
     return made

@@ -42,8 +42,13 @@ class Market:
                 self.book[side][price] = volume
             self.history[self.update_id] = self.copy()
         data: dict[str, Any] = {
-            "e": "depthUpdate", "E": 1_700_000_000_000, "s": self.symbol, "U": first, "u": self.update_id,
-            "b": list(changed["b"].items()), "a": list(changed["a"].items()),
+            "e": "depthUpdate",
+            "E": 1_700_000_000_000,
+            "s": self.symbol,
+            "U": first,
+            "u": self.update_id,
+            "b": list(changed["b"].items()),
+            "a": list(changed["a"].items()),
         }
         if self.futures:
             data["pu"] = self.last_sent

@@ -6,15 +6,12 @@ from typing import Any, Literal
 import numpy as np
 from fuzz import encoded
 
-from engine.distribution.block import VERSION, Block
-from engine.distribution.history import Granularity
-from engine.distribution.net_effect import NetEffect, in_pieces
-from engine.distribution.routing import Router
-from engine.distribution.runner import StageRunner
-from engine.distribution.stage import Distribution, Stage
-from engine.encoding import pack
-from orderbook.dictionary import Dictionary
-from views.compiler.m3 import Program
+from orderbook.core.changes import Dictionary
+from orderbook.engine.distribution.blocks import VERSION, Block, NetEffect, in_pieces
+from orderbook.engine.distribution.stage_runner import Granularity, StageRunner
+from orderbook.engine.distribution.stages import Distribution, Router, Stage
+from orderbook.views.encoding.values import pack
+from orderbook.views.m3 import Program
 
 Words = tuple[int | float | None, ...]
 # Relation, whether inserted, encoded row.

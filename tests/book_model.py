@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from orderbook.events import Action, BookState, Flag, Side
+from orderbook.market.events import Action, BookState, Flag, Side
 
 LIMIT = 10**18 - 1
 AGGRESSOR = {Side.BID: "buy", Side.ASK: "sell", Side.NONE: ""}
@@ -69,7 +69,10 @@ class BookModel:
             self.states[i] = BookState(volume)
             return []
         if side > (Side.NONE if action in (Action.CLEAR, Action.TRADE) else Side.ASK) and action in (
-            Action.ADD, Action.LEVEL, Action.CLEAR, Action.TRADE
+            Action.ADD,
+            Action.LEVEL,
+            Action.CLEAR,
+            Action.TRADE,
         ):
             return self._problem("bad_side")
         if action == Action.CLEAR:

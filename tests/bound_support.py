@@ -10,7 +10,7 @@ from typing import Any
 
 import bound_values
 
-from views.compiler.binding.bound import (
+from orderbook.views.binding.bound import (
     Aggregate,
     Arithmetic,
     Case,
@@ -32,7 +32,7 @@ from views.compiler.binding.bound import (
     UnionAll,
     Window,
 )
-from views.compiler.types import Relation
+from orderbook.views.types import Relation
 
 FIXTURES = Path(__file__).parent / "fixtures" / "frontend"
 PARAMETERS: Mapping[str, int | Decimal | float | str] = {

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
-from views.compiler.types import Kind, Type
+from orderbook.views.types import Kind, Type
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BUCKETS_FROM = (datetime(2000, 1, 3, tzinfo=UTC) - EPOCH) // timedelta(microseconds=1) * 1000

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-from engine.scalar_values import Word, scalar_value
-from orderbook.dictionary import Dictionary
-from views.compiler.calculus import (
+from orderbook.core.changes import Dictionary, Word
+from orderbook.engine.runtime.interpreter import scalar_value
+from orderbook.views.calculus import (
     Apply,
     Cmp,
     Exists,
@@ -20,7 +20,7 @@ from views.compiler.calculus import (
     Val,
     Var,
 )
-from views.compiler.translation.translate import CalculusView
+from orderbook.views.program import CalculusView
 
 Number = int | Fraction
 Environment = Mapping[Var, Word]

@@ -12,17 +12,17 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from capture_server import CaptureServer
 from kraken_market import Market, frame_v2
 
-from feeds.binance_capture import BinanceCaptureSource
-from feeds.capture import CaptureSource
-from feeds.capture_server import CaptureServer
-from feeds.exchange import Exchange, ExchangeOptions
-from feeds.live import LiveFeed
-from feeds.raw_log import InstrumentText, Line
-from feeds.statistics import FeedStatistics
-from orderbook.errors import SourceError
-from orderbook.instruments import Instrument
+from orderbook.core.errors import SourceError
+from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions
+from orderbook.feeds.files.binance_capture import BinanceCaptureSource
+from orderbook.feeds.live.live_feed import LiveFeed
+from orderbook.feeds.recording.capture_replay import CaptureSource
+from orderbook.feeds.recording.raw_log import InstrumentText, Line
+from orderbook.feeds.source import FeedStatistics
+from orderbook.market.instruments import Instrument
 
 CONN = "test.1"
 _encode = msgspec.json.Encoder().encode
@@ -115,7 +115,7 @@ def kraken_recording(path: Path, venue: str, start: int, bid: int, seed: int, me
 
 
 class _Confirming:
-    """Tells a server what the client's session has taken; see feeds.raw_log.RawLog."""
+    """Tells a server what the client's session has taken; see orderbook.feeds.recording.raw_log.RawLog."""
 
     def __init__(self, server: CaptureServer) -> None:
         self._server = server

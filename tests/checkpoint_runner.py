@@ -19,11 +19,11 @@ from fuzz import Change
 from generated_runner import stream
 from views_catalogue import CATALOGUE, Entry
 
-from engine.checkpoint.folder import newest_checkpoint, write_checkpoint
-from engine.checkpoint.program_hash import program_hash
-from engine.checkpoint.state_sections import sections_of, state_of
-from engine.engine import Engine
-from views.compiler.program import CompiledProgram, compile_views
+from orderbook.engine.checkpoint import newest_checkpoint, write_checkpoint
+from orderbook.engine.runtime.engine import Engine
+from orderbook.engine.runtime.engine_state import program_hash, sections_of, state_of
+from orderbook.views.compilation import compile_views
+from orderbook.views.program import CompiledProgram
 
 
 def through_file(engine: Engine, other: Engine) -> None:

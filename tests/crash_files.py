@@ -1,4 +1,4 @@
-"""An in-memory disk that forgets, tears and refuses: `engine.log.Files` for crash tests.
+"""An in-memory disk that forgets, tears and refuses: `orderbook.engine.log.Files` for crash tests.
 
 What a program does to it stays in a volatile cache until it syncs. Then
 
@@ -158,7 +158,7 @@ class CrashFiles:
         """All files there are, in order."""
         return sorted(self._names)
 
-    # The operations of engine.log.Files.
+    # The operations of orderbook.engine.log.Files.
 
     @_operation
     def make_folder(self, folder: Path) -> None:

@@ -16,14 +16,13 @@ from random import Random
 
 from durable_support import INSTRUMENTS, Trader, clean_replay, items, pipeline, rows
 
-from engine.checkpoint.folder import newest_checkpoint
-from engine.checkpoint.program_hash import program_hash
-from engine.log.log import Log
-from engine.log.policy import SyncPolicy
-from orderbook import journal
-from orderbook.durable import DurableRun
-from orderbook.journal import Asked, Completed
-from orderbook.switch import HybridClock, Stamped
+from orderbook.durability import journal
+from orderbook.durability.durable_run import DurableRun
+from orderbook.durability.journal import Asked, Completed
+from orderbook.engine.checkpoint import newest_checkpoint
+from orderbook.engine.log.log import Log, SyncPolicy
+from orderbook.engine.runtime.engine_state import program_hash
+from orderbook.run.event_queue import HybridClock, Stamped
 
 HOUR = 3600 * 10**9
 

@@ -15,9 +15,9 @@ from block_distribution import blocks_of, coded, histories
 from fuzz import Step, changes, program_of
 from views_catalogue import CATALOGUE, Entry
 
-from engine.distribution.distribute import COMPUTE, distribute
-from orderbook.dictionary import Dictionary
-from views.compiler.m3 import Program
+from orderbook.core.changes import Dictionary
+from orderbook.engine.distribution.distribute import COMPUTE, distribute
+from orderbook.views.m3 import Program
 
 
 def check(entry: Entry, program: Program, chosen: random.Random) -> bool:

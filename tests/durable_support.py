@@ -10,23 +10,22 @@ from typing import Any, ClassVar
 import numpy as np
 from crash_files import CrashFiles
 
-from engine.checkpoint.folder import newest_checkpoint
-from engine.checkpoint.program_hash import program_hash
-from engine.log.log import Log
-from engine.log.policy import SyncPolicy
-from orderbook import journal
-from orderbook.durable import DurableRun
-from orderbook.events import EVENT, Action, BookState, Flag, Side
-from orderbook.gate import GatedEngine
-from orderbook.generate import generate, synthetic_instruments
-from orderbook.instruments import Instruments
-from orderbook.journal import Completed, Known, Lifecycle
-from orderbook.merge import TickItem
-from orderbook.pipeline import Pipeline
-from orderbook.run_clock import LIMITS, ClockLimits
-from orderbook.switch import HybridClock, Stamped
-from strategies import Strategy, StrategyDefinition, on_view
-from views.compiler.program import compile_views
+from orderbook.core.run_clock import LIMITS, ClockLimits
+from orderbook.durability import journal
+from orderbook.durability.durable_run import DurableRun
+from orderbook.durability.journal import Completed, Known, Lifecycle
+from orderbook.engine.checkpoint import newest_checkpoint
+from orderbook.engine.log.log import Log, SyncPolicy
+from orderbook.engine.runtime.engine_state import program_hash
+from orderbook.feeds.merge import TickItem
+from orderbook.market.events import EVENT, Action, BookState, Flag, Side
+from orderbook.market.instruments import Instruments
+from orderbook.market.synthetic_flow import generate, synthetic_instruments
+from orderbook.run.event_queue import HybridClock, Stamped
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.strategy import Strategy, StrategyDefinition, on_view
+from orderbook.views.compilation import compile_views
 
 FOLDER = Path("/log")
 SECOND, MINUTE = 10**9, 60 * 10**9
@@ -266,4 +265,3 @@ def clean_replay(entries: Sequence[journal.Entry]) -> tuple[Pipeline, list[Call]
     calls = Trader.calls[before:]
     del Trader.calls[before:]
     return fresh, calls, stamps
-

@@ -15,16 +15,15 @@ import polars as pl
 from command_line_support import Program
 
 import orderbook
-from feeds.parquet_record import RecordWriter
-from feeds.source import open_source
-from orderbook.events import EVENT, Action, BookState, Flag, Side
-from orderbook.generate import generate, synthetic_instruments
-from orderbook.instruments import Instrument, Instruments
-from orderbook.jobs import open_job
-from orderbook.merge import is_event_source
-from strategies import BookStateChange, Fill, Order, Strategy, Trade, on_timer, on_view
-from strategies.orders import FILL_COLUMNS, ORDER_COLUMNS
-from strategies.strategy import PartitionBy
+from orderbook.feeds.merge import is_event_source
+from orderbook.feeds.recording.parquet_record import RecordWriter
+from orderbook.feeds.source_kinds import open_source
+from orderbook.jobs.job import open_job
+from orderbook.market.events import EVENT, Action, BookState, Flag, Side
+from orderbook.market.instruments import Instrument, Instruments
+from orderbook.market.synthetic_flow import generate, synthetic_instruments
+from orderbook.strategies.execution.account import FILL_COLUMNS, ORDER_COLUMNS, Fill, Order
+from orderbook.strategies.strategy import BookStateChange, PartitionBy, Strategy, Trade, on_timer, on_view
 
 OWN = """
 CREATE VIEW own_orders AS SELECT * FROM orders;

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from orderbook import whole_files
+from orderbook.core import files
 
 _PATHS = ("open", "mkdir", "replace", "rename", "unlink", "remove", "listdir", "scandir")
 _HANDLES = ("write", "pwrite", "fsync", "fdatasync", "ftruncate")
@@ -65,7 +65,7 @@ class FailingDisk:
     @contextmanager
     def inserted(self) -> Iterator["FailingDisk"]:
         """Until the end of the context."""
-        parquet = patch.object(whole_files, "_Writer", self._parquet)
+        parquet = patch.object(files, "_Writer", self._parquet)
         with patch.multiple(os, **self._os()), patch.object(io, "open", self._open), parquet:
             yield self
 
@@ -118,7 +118,7 @@ class _Raw(io.FileIO):
         return self._disk.written(super().write, data)
 
 
-class _Parquet(whole_files._Writer):
+class _Parquet(files._Writer):
     """Writes through Python, which may be refused where Arrow's own files are not reached."""
 
     def __init__(self, raw: _Raw, schema: pa.Schema, **named: Any) -> None:

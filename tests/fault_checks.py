@@ -11,15 +11,14 @@ import numpy as np
 from fault_follower import Follower
 from fault_limits import Limits
 from fault_views import Views
+from simulated_venue import LOT, TICK, BookRows, Frame
+from simulated_venues import DEPTH
+from virtual_network import VirtualNetwork
 
-from engine.backends import Backend
-from feeds.session import Command
-from feeds.simulation.history import BookRows
-from feeds.simulation.level_venue import DEPTH
-from feeds.simulation.venue import LOT, TICK, Frame
-from feeds.simulation.virtual_network import VirtualNetwork
-from feeds.snapshot_join import LATE_IN_A_ROW
-from orderbook.events import Action, BookState, Flag, Side
+from orderbook.engine.runtime.program_start import Backend
+from orderbook.feeds.exchanges.books import LATE_IN_A_ROW
+from orderbook.feeds.live.session import Command
+from orderbook.market.events import Action, BookState, Flag, Side
 
 # The receiver's clock stays behind for a while, and every call says so.
 _CLOCK = "clock backwards"
@@ -304,4 +303,3 @@ class Checks:
         if expected:
             assert new & set(expected), f"{fault}: counted as {sorted(new)}, not as one of {expected}"
             self.noticed[fault] += 1
-

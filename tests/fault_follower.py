@@ -1,10 +1,10 @@
 """One book as a session's events tell it."""
 
 import numpy as np
+from simulated_venue import BookRows
 
-from feeds.feed_book import FeedBook
-from feeds.simulation.history import BookRows
-from orderbook.events import Action, BookState
+from orderbook.feeds.exchanges.feed_book import FeedBook
+from orderbook.market.events import Action, BookState
 
 
 class Follower:

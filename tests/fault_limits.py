@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Mapping
 
 from fault_follower import Follower
+from simulated_venues import DEPTH
+from virtual_network import VirtualNetwork
 
-from feeds.session import (
+from orderbook.feeds.live.session import (
     FIRST_DELAY,
     LONGEST_DELAY,
     PATIENCE,
@@ -16,9 +18,7 @@ from feeds.session import (
     Get,
     Send,
 )
-from feeds.simulation.level_venue import DEPTH
-from feeds.simulation.virtual_network import VirtualNetwork
-from orderbook.events import BookState
+from orderbook.market.events import BookState
 
 
 class Limits:

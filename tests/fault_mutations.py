@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from feeds.coinbase_book import CoinbaseBook
-from feeds.exchanges.kraken import Kraken
-from feeds.feed_book import FeedBook
-from feeds.joined_book import JoinedBook
-from feeds.session import Session
-from feeds.simulation.faults import Dialect
-from feeds.snapshot_join import SnapshotJoin
-from feeds.stream_book import CheckedBook, StreamBook
+from simulated_venue import Dialect
+
+from orderbook.feeds.exchanges.books import CheckedBook, JoinedBook, SnapshotJoin, StreamBook
+from orderbook.feeds.exchanges.coinbase_full import CoinbaseBook
+from orderbook.feeds.exchanges.feed_book import FeedBook
+from orderbook.feeds.exchanges.kraken import Kraken
+from orderbook.feeds.live.session import Session
 
 
 @dataclass(frozen=True)

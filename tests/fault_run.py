@@ -1,6 +1,6 @@
 """One seeded run of a session against a simulated exchange with faults, until books are whole again.
 
-    python tests/fault_run.py orders --seed 7 [--faults drop,stall]
+python tests/fault_run.py orders --seed 7 [--faults drop,stall]
 """
 
 import argparse
@@ -10,12 +10,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from fault_checks import Checks
+from simulated_venue import FAULTS, Dialect, Faults, Occasion
+from simulated_venues import LevelVenue, OrderVenue
+from virtual_network import VirtualNetwork
 
-from engine.backends import Backend
-from feeds.simulation.faults import FAULTS, Dialect, Faults, Occasion
-from feeds.simulation.level_venue import LevelVenue
-from feeds.simulation.order_venue import OrderVenue
-from feeds.simulation.virtual_network import VirtualNetwork
+from orderbook.engine.runtime.program_start import Backend
 
 # Virtual seconds: of all faults, of one alone, until every book must be whole again, and of quiet after it.
 FAULTY, FAULTY_ALONE, RECOVERY, QUIET = 50.0, 20.0, 150.0, 3.0
@@ -54,9 +53,7 @@ def run(
         raise AssertionError(f"{type(error).__name__}: {error}; {note}") from error
 
 
-def world(
-    dialect: Dialect, seed: int, faults: Faults, backend: Backend
-) -> tuple[VirtualNetwork, Checks]:
+def world(dialect: Dialect, seed: int, faults: Faults, backend: Backend) -> tuple[VirtualNetwork, Checks]:
     """A session and its exchange, at second 0, and what is checked."""
     products = random.Random(f"run {seed}").choice((1, 3, 6))
     venue = {"orders": OrderVenue, "levels": LevelVenue}[dialect](seed, products)

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 from fault_follower import Follower
+from simulated_venue import LOT, TICK, SideSums, Venue
 
-from engine.backends import Backend
-from feeds.simulation.history import SideSums
-from feeds.simulation.venue import LOT, TICK, Venue
-from orderbook.dictionary import Dictionary
-from orderbook.events import BookState, Side
-from orderbook.gate import GatedEngine
-from orderbook.pipeline import Pipeline
-from views.compiler.program import CompiledProgram, compile_views
+from orderbook.core.changes import Dictionary
+from orderbook.engine.runtime.program_start import Backend
+from orderbook.market.events import BookState, Side
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.views.compilation import compile_views
+from orderbook.views.program import CompiledProgram
 
 SQL = """
 CREATE VIEW bid_side AS

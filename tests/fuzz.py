@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from oracle import Row, SqlValue, ordered
 from views_catalogue import Entry
 
-from engine.interpreter import Interpreter
-from orderbook.dictionary import Dictionary
-from views.compiler.m3 import Program
-from views.compiler.program import compile_views
-from views.compiler.types import Kind, Type
+from orderbook.core.changes import Dictionary
+from orderbook.engine.runtime.interpreter import Interpreter
+from orderbook.views.compilation import compile_views
+from orderbook.views.m3 import Program
+from orderbook.views.types import Kind, Type
 
 Change = tuple[str, bool, Row]
 Step = tuple[str, str, Row, int]

@@ -15,10 +15,9 @@ from fuzz import InterpreterRuntime, changes, decoded, encoded, program_of
 from oracle import Row, difference, ordered
 from views_catalogue import CATALOGUE, Entry
 
-from engine.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch
-from engine.numba_runtime import NumbaRuntime
-from orderbook.dictionary import Dictionary
-from views.compiler.m3 import Program
+from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary
+from orderbook.engine.runtime.numba_runtime import NumbaRuntime
+from orderbook.views.m3 import Program
 
 
 class GeneratedRuntime:

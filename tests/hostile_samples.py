@@ -9,7 +9,7 @@ from zlib import crc32
 
 from session_support import instrument
 
-from orderbook.instruments import Instrument
+from orderbook.market.instruments import Instrument
 
 _ISO = "2026-08-09T21:05:48.210883Z"
 _ID = "d50ec984-77a8-460a-b958-66f114b0de9b"
@@ -64,9 +64,9 @@ def _bitfinex(rows: str, change: str) -> Sample:
             f"[1,{change},2]",
             '[1,"cs",-1432341132,2]',
             '[3,"te",[670002570,1618677535660,-76.7682617,0.00002516],2]',
-            '[3,[[670002569,1618677535660,-1,2]],2]',
+            "[3,[[670002569,1618677535660,-1,2]],2]",
             '[1,"hb",2]',
-            '[9,[1,2,3],2]',
+            "[9,[1,2,3],2]",
             '{"event":"info","code":20060,"msg":"","platform":{"status":0}}',
             '{"event":"error","code":10300,"symbol":"tBTCUSD","msg":"subscription failed"}',
         ),
@@ -105,7 +105,7 @@ _COINBASE_BOOK = (
 )
 _FULL = '{"product_id":"BTC-USD","time":"' + _ISO + '","sequence":%d,"side":"sell",%s}'
 # Kraken's checksum: the digits of price and size without leading zeros, asks first.
-_KRAKEN_SUM = crc32(b"1010" b"200000000" b"1000" b"100000000")
+_KRAKEN_SUM = crc32(b"10102000000001000100000000")
 _KRAKEN = (
     '{"channel":"book","type":"%s","data":[{"symbol":"BTC/USD","bids":[{"price":100.0,"qty":1.00000000}],'
     '"asks":[{"price":101.0,"qty":2.00000000}],"checksum":%d,"timestamp":"' + _ISO + '"}]}'

@@ -20,7 +20,7 @@ from hostile_texts import EXPLOIT, NAMES, literal, quoted
 from monitor_support import client, running
 
 import orderbook
-from orderbook.errors import ExactnessError
+from orderbook.core.errors import ExactnessError
 from orderbook.monitor.run_monitor import RunMonitor
 
 STREAM = "CREATE STREAM {0} ({1} TEXT NOT NULL, {2} INTEGER NOT NULL);"

@@ -4,16 +4,15 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.generate.conditions import condition_module
-from engine.generate.driver import driver_module
-from engine.generate.measured import MeasuredWrites
-from engine.generate.numbering import Numbering
-from engine.generate.recorded import Recorded, record_module
-from engine.generate.triggers import program_module
-from engine.plan.planner import plan
-from views.compiler.binding.bind import Parameter
-from views.compiler.binding.watch_condition import bind_condition
-from views.compiler.program import CompiledProgram, compile_views
+from orderbook.engine.generate.driver import Recorded, driver_module, record_module
+from orderbook.engine.generate.measured import MeasuredWrites
+from orderbook.engine.generate.numbering import Numbering
+from orderbook.engine.generate.program import program_module
+from orderbook.engine.generate.view_diff import condition_module
+from orderbook.engine.plan.planner import plan
+from orderbook.views.compilation import bind_condition, compile_views
+from orderbook.views.program import CompiledProgram
+from orderbook.views.types import Parameter
 
 # A name as modules of programs have it.
 PROGRAM = "orderbook_program_0_0"

@@ -67,9 +67,7 @@ class Market:
         return bids, asks
 
 
-def frame_v2(
-    market: Market, kind: str, levels: tuple[list[tuple[int, int]], ...], removed: str = "0"
-) -> str:
+def frame_v2(market: Market, kind: str, levels: tuple[list[tuple[int, int]], ...], removed: str = "0") -> str:
     """A book message; `removed` is how a size of nothing is written."""
 
     def side(rows: list[tuple[int, int]]) -> str:

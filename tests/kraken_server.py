@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kraken_market import Frame, Market
 from session_support import Driven
 
-from orderbook.events import BookState
+from orderbook.market.events import BookState
 
 # A side, ticks and lots; few prices, so that they are hit again.
 change = st.one_of(

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from crash_files import CrashFiles
 
-from engine.log import Log, Position, Record, SyncPolicy
+from orderbook.engine.log.log import Log, SyncPolicy
+from orderbook.engine.log.segments import Position, Record
 
 FOLDER = Path("/disk/log")
 IDENTITY = b"program 1"

@@ -5,8 +5,8 @@ from fractions import Fraction
 from numba import njit
 from numba.core import config
 
-from engine.maps.int128 import words_to_wide
-from engine.maps.shapes import hashed, ordered
+from orderbook.engine.maps.shapes import hashed, ordered
+from orderbook.engine.maps.wide_numbers import words_to_wide
 
 NO_JIT = bool(config.DISABLE_JIT)
 ALL_KINDS = "iwWd"

@@ -13,23 +13,22 @@ import numpy as np
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
-from engine.backends import Backend
-from orderbook.configuration import load_configuration
-from orderbook.events import EVENT, Action, BookState, Flag, Side
-from orderbook.feed_runs import FeedReport, FeedRun, Put
-from orderbook.gate import GatedEngine
-from orderbook.generate import generate, synthetic_instruments
-from orderbook.live_run import LiveRun
+from orderbook.configuration.configuration import load_configuration
+from orderbook.configuration.options import MonitorOptions, QueryOptions
+from orderbook.core.errors import Problems
+from orderbook.engine.runtime.program_start import Backend
+from orderbook.market.events import EVENT, Action, BookState, Flag, Side
+from orderbook.market.synthetic_flow import generate, synthetic_instruments
 from orderbook.monitor import run_monitor
-from orderbook.monitor.access import Access
-from orderbook.monitor.run_monitor import RunMonitor
+from orderbook.monitor.run_monitor import RunMonitor, ServerProcess
 from orderbook.monitor.server import MonitorServer
-from orderbook.monitor.server_process import ServerProcess
-from orderbook.monitor_options import MonitorOptions, QueryOptions
-from orderbook.pipeline import Pipeline
-from orderbook.problems import Problems
-from strategies.definition import StrategyDefinition
-from views.compiler.program import compile_views
+from orderbook.operations.access import Access
+from orderbook.run.feed_runs import FeedReport, FeedRun, Put
+from orderbook.run.live_run import LiveRun
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.strategy import StrategyDefinition
+from orderbook.views.compilation import compile_views
 
 INSTRUMENTS = synthetic_instruments(2)
 SYMBOL, VENUE = INSTRUMENTS[0].symbol, INSTRUMENTS[0].venue

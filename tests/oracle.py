@@ -38,9 +38,7 @@ class Oracle:
     few_rows: plans are not optimised, which takes longer than what it saves on some tens of rows.
     """
 
-    def __init__(
-        self, sql: str, parameters: Mapping[str, SqlValue] | None = None, *, few_rows: bool = False
-    ):
+    def __init__(self, sql: str, parameters: Mapping[str, SqlValue] | None = None, *, few_rows: bool = False):
         self._connection = duckdb.connect(config={"threads": 1})
         self._connection.execute("SET error_on_division_by_zero = false; SET ieee_floating_point_ops = false")
         if few_rows:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from orderbook.events import EVENT, Action, BookState, Flag, Side
+from orderbook.market.events import EVENT, Action, BookState, Flag, Side
 
 
 class PlainBook:

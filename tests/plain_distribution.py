@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from itertools import product
 
-from engine.distribution.stage import Distribution, Input, Phase, Stage
-from engine.interpreter import Interpreter
-from orderbook.dictionary import Dictionary
-from views.compiler.m3 import Result
+from orderbook.core.changes import Dictionary
+from orderbook.engine.distribution.stages import Distribution, Input, Phase, Stage
+from orderbook.engine.runtime.interpreter import Interpreter
+from orderbook.views.m3 import Result
 
 Word = int | float | None
 Row = tuple[Word, ...]

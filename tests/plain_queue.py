@@ -1,5 +1,5 @@
-"""Queue positions by the plain rules of docs/strategies.md, in Python: what `strategies.simulation.queue` is
-compared with.
+"""Queue positions by the plain rules of docs/strategies.md, in Python: what
+`orderbook.strategies.execution.queue_position` is compared with.
 
 Every function takes the own orders of one side, best price first, the older before the younger.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orderbook.events import Action, Side
+from orderbook.market.events import Action, Side
 
 
 @dataclass

@@ -11,7 +11,7 @@ from generated_runner import GeneratedRuntime, stream
 from oracle import difference
 from plan_programs import PROGRAMS, PlanProgram
 
-from views.compiler.m3_text.m3_parse import parse
+from orderbook.views.m3_parse import parse
 
 
 def check(entry: PlanProgram, seed: int, length: int) -> int:

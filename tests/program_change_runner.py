@@ -17,11 +17,11 @@ from checkpoint_runner import contents, play, same
 from generated_runner import stream
 from views_catalogue import CATALOGUE, Entry
 
-from engine.checkpoint.folder import checkpoints, write_checkpoint
-from engine.checkpoint.layout import Layout, layout_of
-from engine.checkpoint.state_sections import sections_of, state_of
-from engine.engine import Engine
-from views.compiler.program import CompiledProgram, compile_views
+from orderbook.engine.checkpoint import checkpoints, write_checkpoint
+from orderbook.engine.runtime.engine import Engine
+from orderbook.engine.runtime.engine_state import Layout, layout_of, sections_of, state_of
+from orderbook.views.compilation import compile_views
+from orderbook.views.program import CompiledProgram
 
 LEVELS = ("full", "full", "first", "none")
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
-from engine.protocol.messages import SWITCHES, Address, Message, Rows
-from engine.protocol.modes import SPECULATIVE, Mode
-from engine.protocol.simulator.schedules import check
-from engine.protocol.simulator.simulation import Setting, Simulation, Step
-from engine.protocol.simulator.toys import ToyProgram
-from engine.protocol.switch import Change
+from protocol_schedules import check
+from protocol_simulation import Setting, Simulation, Step
+from toy_stages import ToyProgram
+
+from orderbook.engine.protocol.messages import SPECULATIVE, SWITCHES, Address, Message, Mode, RowsMessage
+from orderbook.engine.protocol.switch import RowChange
 
 
 class _Held:
@@ -34,9 +34,7 @@ class Cluster(Simulation):
         log_limit: int = 0,
     ):
         sizes = [[partitions] * len(s.axes) for s in program.distribution.stages]
-        setting = Setting(
-            program.distribution, program.factory, sizes, switches, mode, 1000, log_limit
-        )
+        setting = Setting(program.distribution, program.factory, sizes, switches, mode, 1000, log_limit)
         super().__init__(setting, program.words)
         self.program, self._network = program, _Held()  # type: ignore[assignment]
 
@@ -44,7 +42,7 @@ class Cluster(Simulation):
     def waiting(self) -> list[Message]:
         return self._network.messages  # type: ignore[attr-defined, no-any-return]
 
-    def say(self, switch: int, clock: int, *event: Change) -> None:
+    def say(self, switch: int, clock: int, *event: RowChange) -> None:
         """A switch sends one event."""
         self.step(Step(clock, switch, clock, (event,)))
 
@@ -77,12 +75,12 @@ class Cluster(Simulation):
         return [] if found is None else [(row[0], row[-2], row[-1]) for row in found.tolist()]
 
 
-def insert(relation: str, *values: int) -> Change:
-    return Change(relation, False, values)
+def insert(relation: str, *values: int) -> RowChange:
+    return RowChange(relation, False, values)
 
 
-def delete(relation: str, *values: int) -> Change:
-    return Change(relation, True, values)
+def delete(relation: str, *values: int) -> RowChange:
+    return RowChange(relation, True, values)
 
 
 def switch(number: int) -> Address:
@@ -92,5 +90,5 @@ def switch(number: int) -> Address:
 def retracting(messages: Sequence[Message]) -> set[tuple[int, int]]:
     """From which stage to which something was taken back."""
     return {
-        (m.sender.stage, m.receiver.stage) for m in messages if isinstance(m, Rows) and m.retracted
+        (m.sender.stage, m.receiver.stage) for m in messages if isinstance(m, RowsMessage) and m.retracted
     }

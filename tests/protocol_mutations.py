@@ -5,13 +5,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from engine.protocol.channels import Channel, Numbered
-from engine.protocol.execution import Execution
-from engine.protocol.logs import ReceiveLog, SendLog, WriteLog
-from engine.protocol.messages import Moment
-from engine.protocol.rows import after
-from engine.protocol.runs import Runs
-from engine.protocol.sending import Sending
+from orderbook.engine.protocol.execution import Execution, Sending
+from orderbook.engine.protocol.messages import Moment
+from orderbook.engine.protocol.node_logs import Channel, Numbered, ReceiveLog, SendLog, WriteLog
+from orderbook.engine.protocol.versioned_rows import Runs, after
 
 
 def no_write_log(patch: pytest.MonkeyPatch) -> None:

@@ -5,18 +5,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
+from protocol_simulation import Histories, gathered
+
 import orderbook
-from engine.distribution.block import Block
-from engine.distribution.distribute import distribute
-from engine.distribution.runner import StageRunner
-from engine.distribution.stage import Distribution, Input, Phase, Stage
-from engine.protocol.operators import OperatorFactory
-from engine.protocol.rows import block
-from engine.protocol.simulator.serial import Histories, gathered
-from engine.protocol.stages import Running, block_of, stage_factories
-from engine.protocol.switch import Change
-from orderbook.dictionary import Dictionary
-from views.compiler.m3 import Program
+from orderbook.core.changes import Dictionary
+from orderbook.engine.distribution.blocks import Block
+from orderbook.engine.distribution.distribute import distribute
+from orderbook.engine.distribution.stage_runner import StageRunner
+from orderbook.engine.distribution.stages import Distribution, Input, Phase, Stage
+from orderbook.engine.protocol.messages import OperatorFactory
+from orderbook.engine.protocol.switch import RowChange
+from orderbook.engine.protocol.topology import Running, block_of, stage_factories
+from orderbook.engine.protocol.versioned_rows import block
+from orderbook.views.m3 import Program
 
 TRADES = (
     "CREATE STREAM trades (symbol TEXT NOT NULL, broker TEXT NOT NULL, volume INTEGER NOT NULL);\n"
@@ -73,11 +74,11 @@ class SqlProgram:
     def factory(self, stage: int) -> OperatorFactory:
         return self._factories(stage)
 
-    def row(self, choose: random.Random) -> Change:
+    def row(self, choose: random.Random) -> RowChange:
         relation = choose.choice([r for r in self.whole.relations if r.name in _read(self.whole)])
         values = [choose.randrange(n) for n in ROWS[relation.name]]
         words = ["ABC"[v] for v in values[:-1]]
-        return Change(relation.name, False, (*map(self.words.encode, words), values[-1] - 1))
+        return RowChange(relation.name, False, (*map(self.words.encode, words), values[-1] - 1))
 
     def serial(self, blocks: Sequence[Block], end: int) -> Histories:
         inputs = tuple(

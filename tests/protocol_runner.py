@@ -11,10 +11,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from protocol_programs import SQL, sql_program
+from protocol_schedules import Schedule, run, schedule
+from protocol_simulation import Simulation
 
-from engine.protocol.node import Node
-from engine.protocol.simulator.schedules import Schedule, run, schedule
-from engine.protocol.simulator.simulation import Simulation
+from orderbook.engine.protocol.node import Node
 
 SHARE = 50
 

@@ -25,11 +25,11 @@ from oracle import Oracle, difference
 from random_queries_choices import Choices, shrink
 from random_queries_grammar import COLUMNS, STREAMS, VALUES, Grammar
 
-from engine.plan import steps
-from engine.plan.planner import plan
-from orderbook.errors import OrderbookError, SqlError
-from views.compiler.m3 import Program
-from views.compiler.program import compile_views
+from orderbook.core.errors import OrderbookError, SqlError
+from orderbook.engine.plan import steps
+from orderbook.engine.plan.planner import plan
+from orderbook.views.compilation import compile_views
+from orderbook.views.m3 import Program
 
 EVENTS = 12
 # Compiling a case takes seconds.

@@ -13,15 +13,14 @@ from functools import cache
 
 import numpy as np
 
-from engine.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
-from engine.interpreter import Interpreter
-from engine.numba_runtime import NumbaRuntime
-from orderbook.dictionary import Dictionary
-from views.compiler.calculus import ONE, Apply, Const, MapRef, Rel, Scalar, Var, product
-from views.compiler.intervals import scalar_type
-from views.compiler.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, Statement, Trigger
-from views.compiler.types import BIGINT, DOUBLE, TEXT, TIMESTAMP, Column, Relation, Type
-from views.scalars import calendar
+from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary
+from orderbook.engine.runtime.interpreter import Interpreter
+from orderbook.engine.runtime.numba_runtime import NumbaRuntime
+from orderbook.views.calculus import ONE, Apply, Const, MapRef, Rel, Scalar, Var, product
+from orderbook.views.intervals import scalar_type
+from orderbook.views.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, Statement, Trigger
+from orderbook.views.scalars import calendar
+from orderbook.views.types import BIGINT, DOUBLE, TEXT, TIMESTAMP, Column, Relation, Type
 
 COLUMNS = {"a": BIGINT, "b": BIGINT, "c": Type(BIGINT.kind, 0, -40, 1000), "x": DOUBLE, "y": DOUBLE}
 COLUMNS |= {"at": TIMESTAMP, "name": TEXT}

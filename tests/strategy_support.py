@@ -6,17 +6,20 @@ from decimal import Decimal
 import numpy as np
 
 import orderbook
-from orderbook.books import Books
-from orderbook.events import EVENT, Action, BookState, Flag, Side
-from orderbook.instruments import Instrument, Instruments
-from orderbook.simulation_options import TradingOptions
-from strategies import Strategy, StrategyDefinition, StrategyHost
+from orderbook.market.books import Books
+from orderbook.market.events import EVENT, Action, BookState, Flag, Side
+from orderbook.market.instruments import Instrument, Instruments
+from orderbook.strategies.execution.venue_model import TradingOptions
+from orderbook.strategies.host import StrategyHost
+from orderbook.strategies.strategy import Strategy, StrategyDefinition
 
-INSTRUMENTS = Instruments([
-    Instrument("X", "AAA", "aaa", Decimal("0.01"), Decimal("0.1")),
-    Instrument("X", "BBB", "bbb", Decimal("0.5"), Decimal(1)),
-    Instrument("Y", "BBB", "bbb", Decimal("0.5"), Decimal(1)),
-])
+INSTRUMENTS = Instruments(
+    [
+        Instrument("X", "AAA", "aaa", Decimal("0.01"), Decimal("0.1")),
+        Instrument("X", "BBB", "bbb", Decimal("0.5"), Decimal(1)),
+        Instrument("Y", "BBB", "bbb", Decimal("0.5"), Decimal(1)),
+    ]
+)
 DEPTH = """
 CREATE VIEW bid_depth AS SELECT symbol, SUM(volume) AS volume, COUNT(*) AS orders FROM bids GROUP BY symbol;
 CREATE VIEW my_orders AS SELECT strategy, status, COUNT(*) AS n, SUM(filled) AS filled

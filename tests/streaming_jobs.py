@@ -17,12 +17,12 @@ from pathlib import Path
 from spark_jobs import family
 from streaming_support import settings
 
-from engine.spark import stream_job
-from engine.spark.session import spark_session
-from engine.spark.shipping import ship
-from orderbook.spark_options import SparkOptions
-from orderbook.streaming import sink
-from orderbook.streaming.travel import Traveller
+from orderbook.configuration.options import SparkOptions
+from orderbook.spark import streaming
+from orderbook.spark.session import spark_session
+from orderbook.spark.workers import ship
+from orderbook.streaming import job as sink
+from orderbook.streaming.shuffle import ShuffleRow
 
 
 def die() -> None:
@@ -48,7 +48,7 @@ class DyingSink(sink.StreamSink):
 
     place, batch = "none", 0
 
-    def take(self, batch: int, outputs: Iterable[Traveller]) -> bool:
+    def take(self, batch: int, outputs: Iterable[ShuffleRow]) -> bool:
         mine = batch == self.batch
         if mine and self.place == "before":
             die()
@@ -67,7 +67,7 @@ class DyingSink(sink.StreamSink):
 def main() -> None:
     job, logs, place, batch, partitions, compute, chain, master = sys.argv[1:]
     DyingSink.place, DyingSink.batch = place, int(batch)
-    stream_job.StreamSink = DyingSink
+    streaming.StreamSink = DyingSink
     sent = master.startswith("local-cluster")
     # Executors as machines of their own, which do not have the project.
     properties = {"spark.executorEnv.PYTHONPATH": ""} if sent else {}
@@ -75,7 +75,7 @@ def main() -> None:
     if sent:
         ship(session, ["streaming_support"])
     own = settings(Path(job), int(partitions), compute)
-    stream_job.run_job(session, own, [logs], once=True, chain=int(chain), files=1)
+    streaming.run_job(session, own, [logs], once=True, chain=int(chain), files=1)
 
 
 if __name__ == "__main__":

@@ -12,22 +12,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from backtest_support import job_settings, run, write_records
 
-from engine.protocol.messages import Address
-from orderbook.backtest import job_program
+from orderbook.backtest import tasks
 from orderbook.backtest.sources import source_specs
 from orderbook.backtest.tasks import JobSettings
-from orderbook.block_log import HEADER, SCHEMA, Entry, read_entries
-from orderbook.streaming import node_run, plan
-from orderbook.streaming.coding import routed
-from orderbook.streaming.cutting import CutSettings, write_block_logs
-from orderbook.streaming.end_requests import request_end
-from orderbook.streaming.job import checkpoint, start_stream
-from orderbook.streaming.node_run import run_level
-from orderbook.streaming.node_store import Head, loaded
+from orderbook.engine.protocol.messages import Address
+from orderbook.streaming import nodes as node_run
+from orderbook.streaming import plan
+from orderbook.streaming.block_log import HEADER, SCHEMA, Entry, read_entries, request_end
+from orderbook.streaming.block_writer import CutSettings, write_block_logs
+from orderbook.streaming.encoding import routed
+from orderbook.streaming.job import StreamSink, checkpoint, node_name, start_stream
+from orderbook.streaming.nodes import Head, loaded, run_level
 from orderbook.streaming.plan import plan_of
-from orderbook.streaming.sink import StreamSink, node_name
-from orderbook.streaming.travel import SINK, Traveller, batch_of, travellers_of
-from views.compiler.program import CompiledProgram
+from orderbook.streaming.shuffle import SINK, ShuffleRow, batch_of, shuffle_rows_of
+from orderbook.views.program import CompiledProgram
 
 # By symbol and broker, by broker, and of everything: one level after the other.
 DEEP = """
@@ -89,8 +87,8 @@ class LocalStream:
         changed: dict[tuple[int, Address], PlainState] = {}
         moving = [t for entry in entries for t in routed(self.plan, entry)]
         for level in range(self.plan.levels):
-            groups: dict[tuple[int, int], list[Traveller]] = {}
-            for one in travellers_of(batch_of(moving)):
+            groups: dict[tuple[int, int], list[ShuffleRow]] = {}
+            for one in shuffle_rows_of(batch_of(moving)):
                 groups.setdefault(one.node, []).append(one)
             moving = []
             for node, taken in groups.items():
@@ -107,7 +105,6 @@ class LocalStream:
         self.sink.take(number, moving)
         self._interrupt("after sink")
 
-
     def log_sizes(self) -> list[int]:
         """How much the logs of each node of this generation hold, as it is stored."""
         mine = {a: state for (of, a), state in self.states.items() if of == self.settings.generation}
@@ -119,7 +116,7 @@ def forget() -> None:
     """As in a process of its own."""
     node_run.forget()
     plan.forget()
-    job_program.forget()
+    tasks.forget()
 
 
 def make_logs(

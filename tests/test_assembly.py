@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from orderbook.assembly import assemble
-from orderbook.configuration import load_configuration
-from orderbook.errors import ConfigurationError, SqlError
+from orderbook.configuration.configuration import load_configuration
+from orderbook.core.errors import ConfigurationError, SqlError
+from orderbook.run.assembly import assemble
 
 FILES = {
     "market.sql": "CREATE VIEW lowest AS SELECT symbol, MIN(price) AS price FROM asks GROUP BY symbol;\n"
     "CREATE VIEW highest AS SELECT symbol, MAX(price) AS price FROM bids GROUP BY symbol;\n",
-    "looking_here.py": "from strategies import Strategy, on_view\n\n\nclass Looking(Strategy):\n"
+    "looking_here.py": "from orderbook import Strategy, on_view\n\n\nclass Looking(Strategy):\n"
     '    @on_view("highest", when="price > 1")\n    def seen(self, event):\n        pass\n',
     "mine.toml": '[run]\nviews = ["market.sql"]\nstrategies = ["looking_here:Looking"]\n',
 }

@@ -18,14 +18,13 @@ from backtest_support import (
 )
 
 import orderbook
-from feeds.parquet_record import RecordSource
-from orderbook.backtest.execute import LocalExecutor
-from orderbook.backtest.run import backtest
+from orderbook.backtest.run import LocalExecutor, backtest
 from orderbook.backtest.sources import source_specs
-from orderbook.errors import UserError
-from orderbook.gate import GatedEngine
-from orderbook.jobs import open_job
-from orderbook.pipeline import Pipeline
+from orderbook.core.errors import UserError
+from orderbook.feeds.recording.parquet_record import RecordSource
+from orderbook.jobs.job import open_job
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +164,6 @@ def test_failure_is_told_and_nothing_counts(flow: Path, tmp_path: Path) -> None:
 
 def test_rows_travel_in_many_blocks(flow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     single, _ = run(job_settings(tmp_path / "one", 1), [flow])
-    monkeypatch.setattr("orderbook.backtest.travel._ROWS", 40)
+    monkeypatch.setattr("orderbook.backtest.shuffle._ROWS", 40)
     job, _ = run(job_settings(tmp_path / "two", 2), [flow])
     assert contents(job) == contents(single)

@@ -11,8 +11,8 @@ import pytest
 from backtest_support import contents, job_settings, run, write_records
 
 from orderbook.backtest.run import Outcome
-from orderbook.generate import START
-from orderbook.jobs import Job
+from orderbook.jobs.job import Job
+from orderbook.market.synthetic_flow import START
 
 # Rows that expire are of books, of one stream and of two; views are by symbol, across symbols, and nested.
 TRADED = """

@@ -10,25 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orderbook
-from engine.changes import NULL_CODE
-from engine.distribution.block import VERSION, Block
-from engine.distribution.history import Granularity
-from engine.distribution.ipc import decode_blocks, encode_blocks, text_columns
-from engine.distribution.merging import StreamMerger, in_order
-from engine.distribution.routing import Router, StableHash
-from engine.distribution.stage import Axis, Input, Phase, Stage
-from engine.engine import Engine
-from feeds.change_stream import Change
-from orderbook.book_relations import BookRelations
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.errors import DataError
-from orderbook.events import EVENT, Action, Flag
-from orderbook.generate import generate, synthetic_instruments
-from orderbook.instruments import Instruments
-from orderbook.problems import Problems
-from orderbook.versions import BookBlocks, RowAdmission, change_blocks
-from views.compiler.types import DOUBLE, TEXT, Kind, Type
+from orderbook.backtest.relation_rows import BookBlocks, RowAdmission, change_blocks
+from orderbook.core.changes import NULL_CODE, Dictionary
+from orderbook.core.errors import DataError, Problems
+from orderbook.engine.distribution.blocks import VERSION, Block, decode_blocks, encode_blocks, text_columns
+from orderbook.engine.distribution.stage_runner import Granularity, StreamMerger, in_order
+from orderbook.engine.distribution.stages import Axis, Input, Phase, Router, StableHash, Stage
+from orderbook.engine.runtime.engine import Engine
+from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.market.book_relations import BookRelations
+from orderbook.market.books import Books
+from orderbook.market.events import EVENT, Action, Flag
+from orderbook.market.instruments import Instruments
+from orderbook.market.synthetic_flow import generate, synthetic_instruments
+from orderbook.views.types import DOUBLE, TEXT, Kind, Type
 
 INTEGER = Type(Kind.INTEGER)
 UNITS: tuple[Any, ...] = ("event", "message", "end")
@@ -267,7 +262,9 @@ def test_rows_are_refused_as_an_engine_refuses_them(
     steps: list[tuple[Any, int, bool]], data: st.DataObject
 ) -> None:
     program = orderbook.compile(BOUNDED)
-    changes = [Change(i, "t", op, {"g": "a", "n": n}, last) for i, (op, n, last) in enumerate(steps, 1)]
+    changes = [
+        RelationChange(i, "t", op, {"g": "a", "n": n}, last) for i, (op, n, last) in enumerate(steps, 1)
+    ]
     versions = versions_of([(i, 0, i, 0) for i in range(1, len(changes) + 1)])
     problems = Problems()
     made = change_blocks(changes, versions, program.relations, program.dictionary, "file", problems)
@@ -299,4 +296,3 @@ def test_relations_that_books_fill_take_no_other_rows() -> None:
     assert admission.admit([Block("bids", versions_of([(1, 0, 1, 0)]), np.zeros(1, bool), row)]) == []
     assert dict(problems.counts) == {"mixed feeding": 1}
     assert text_columns(program.relations)["trades"] == (1, 2, 6)
-

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from orderbook.events import EVENT, Action, BookState, Flag, Side, StateReason
-from orderbook.gate import GatedEngine
-from orderbook.generate import synthetic_instruments
-from orderbook.pipeline import Pipeline
-from views.compiler.program import compile_views
+from orderbook.market.events import EVENT, Action, BookState, Flag, Side, StateReason
+from orderbook.market.synthetic_flow import synthetic_instruments
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.views.compilation import compile_views
 
 SQL = """
 CREATE VIEW states AS SELECT symbol, state, reason, ts, COUNT(*) AS n FROM book_states

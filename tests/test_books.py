@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import examples
 
-from engine.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
-from orderbook.books import RELATIONS, Books
-from orderbook.dictionary import Dictionary
-from orderbook.errors import DataError
-from orderbook.events import EVENT, Action, BookState, Flag, Side
-from orderbook.instruments import Instrument, Instruments
+from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary
+from orderbook.core.errors import DataError
+from orderbook.market.books import RELATIONS, Books
+from orderbook.market.events import EVENT, Action, BookState, Flag, Side
+from orderbook.market.instruments import Instrument, Instruments
 
 INSTRUMENTS = Instruments(
     [

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.maps import cache, cache_folder
-from engine.maps.cache_folder import CacheFolder, Entry
+from orderbook.core import code_cache, generated_code
+from orderbook.core.code_cache import CacheFolder, Entry
 
 PROJECT = Path(__file__).parent.parent
 ENTRIES = [Entry(f"name {i}", "depends", "nbc") for i in range(3)]
@@ -131,14 +131,14 @@ UNCOUNTED = (deleted, unreadable, another_entry)
 @pytest.fixture(autouse=True)
 def own_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test counts from zero and opens its folders anew."""
-    monkeypatch.setattr(cache_folder, "counts", cache_folder.CacheCounts())
-    monkeypatch.setattr(cache_folder, "_opened", {})
+    monkeypatch.setattr(code_cache, "counts", code_cache.CacheCounts())
+    monkeypatch.setattr(code_cache, "_opened", {})
     monkeypatch.setenv("ORDERBOOK_CACHE", os.environ["ORDERBOOK_CACHE"])
 
 
 def opened(root: Path, monkeypatch: pytest.MonkeyPatch) -> CacheFolder:
     monkeypatch.setenv("ORDERBOOK_CACHE", str(root))
-    return cache_folder.cache_folder("code")
+    return code_cache.cache_folder("code")
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -151,7 +151,7 @@ def test_an_entry_is_as_written_or_not_there(
 ) -> None:
     root = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(cache_folder, "_opened", {})
+        monkeypatch.setattr(code_cache, "_opened", {})
         folder = opened(root, monkeypatch)
         for entry, text in CONTENT.items():
             folder.write(entry, text.encode())
@@ -179,7 +179,7 @@ def test_each_damaged_entry_is_counted_once_and_the_first_is_told(
         folder.write(entry, b"whole")
         flipped(folder.path / entry.file, random.Random(1), [])
     assert [folder.read(entry) for entry in ENTRIES * 2] == [None] * 6
-    assert cache_folder.counts.rebuilt == 3
+    assert code_cache.counts.rebuilt == 3
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert told == [
         f"compiled cache: {ENTRIES[0].file} is damaged; such entries are rebuilt, in {folder.path}"
@@ -232,21 +232,21 @@ def test_any_call_to_the_disk_may_fail(tmp_path: Path, error: int, lasting: bool
     while failed:
         root = tmp_path / str(after)
         with pytest.MonkeyPatch.context() as monkeypatch:
-            monkeypatch.setattr(cache_folder, "_opened", {})
+            monkeypatch.setattr(code_cache, "_opened", {})
             folder = opened(root, monkeypatch)
             folder.write(ENTRIES[0], b"whole")
             a_folder(folder.path / ENTRIES[0].file, random.Random(1), [])
             folder.write(ENTRIES[1], b"whole")
-            monkeypatch.setattr(cache_folder, "_opened", {})
+            monkeypatch.setattr(code_cache, "_opened", {})
             failing = FailingOs(after, error, lasting)
-            monkeypatch.setattr(cache_folder, "os", failing)
-            folder = cache_folder.cache_folder("code")
+            monkeypatch.setattr(code_cache, "os", failing)
+            folder = code_cache.cache_folder("code")
             assert folder.read(ENTRIES[0]) is None
             assert folder.read(ENTRIES[1]) in (b"whole", None)
             folder.write(ENTRIES[0], b"new")
             folder.write(ENTRIES[1], b"new")
             folder.keep_text("text.py", "text")
-            monkeypatch.setattr(cache_folder, "os", os)
+            monkeypatch.setattr(code_cache, "os", os)
             folder = CacheFolder(folder.path, folder._handle)
             assert folder.read(ENTRIES[0]) in (b"new", None)
             assert folder.read(ENTRIES[1]) in (b"new", b"whole", None)
@@ -269,14 +269,14 @@ def test_a_folder_that_others_can_write_is_not_read(
     folder.write(ENTRIES[0], b"planted")
     bad = tmp_path / "cache" / which
     bad.chmod(mode)
-    monkeypatch.setattr(cache_folder, "_opened", {})
-    other = cache_folder.cache_folder("code")
+    monkeypatch.setattr(code_cache, "_opened", {})
+    other = code_cache.cache_folder("code")
     assert other.read(ENTRIES[0]) is None
     other.write(ENTRIES[0], b"own")
     assert other.read(ENTRIES[0]) == b"own"
     assert not other.path.is_relative_to(tmp_path)
     # Processes that this one starts use it, too, and are told nothing.
-    assert Path(os.environ["ORDERBOOK_CACHE"]) == other.path.parent == cache_folder.cache_root()
+    assert Path(os.environ["ORDERBOOK_CACHE"]) == other.path.parent == code_cache.cache_root()
     assert [record.getMessage() for record in caplog.records] == [
         f"compiled cache: {bad} can be written by others (mode {mode:04o}); this start compiles into a "
         f"temporary folder; make it your own: chmod go-w '{bad}'"
@@ -298,8 +298,8 @@ def test_a_folder_of_another_user_is_not_read(
     folder = opened(tmp_path / "cache", monkeypatch)
     folder.write(ENTRIES[0], b"planted")
     another_user(tmp_path / "cache", monkeypatch)
-    monkeypatch.setattr(cache_folder, "_opened", {})
-    other = cache_folder.cache_folder("code")
+    monkeypatch.setattr(code_cache, "_opened", {})
+    other = code_cache.cache_folder("code")
     assert other.read(ENTRIES[0]) is None
     assert "belongs to user" in caplog.text and "ORDERBOOK_CACHE" in caplog.text
     shutil.rmtree(other.path.parent, ignore_errors=True)
@@ -313,7 +313,7 @@ def test_a_file_of_another_user_is_not_read(tmp_path: Path, monkeypatch: pytest.
     folder.write(ENTRIES[0], b"planted")
     another_user(folder.path / ENTRIES[0].file, monkeypatch)
     assert folder.read(ENTRIES[0]) is None
-    assert cache_folder.counts.rebuilt == 1
+    assert code_cache.counts.rebuilt == 1
 
 
 @pytest.mark.parametrize("umask", [0, 0o002, 0o022, 0o077])
@@ -352,7 +352,7 @@ def test_where_no_folder_can_be_a_temporary_one_is_used(
     (tmp_path / "dangling").symlink_to(tmp_path / "nothing" / "there")
     named = place if place[0] in "/~" else str(tmp_path / place)
     monkeypatch.setenv("ORDERBOOK_CACHE", named)
-    folder = cache_folder.cache_folder("code")
+    folder = code_cache.cache_folder("code")
     folder.write(ENTRIES[0], b"whole")
     assert folder.read(ENTRIES[0]) == b"whole"
     assert len(caplog.records) == 1
@@ -364,7 +364,7 @@ def test_a_folder_that_is_removed_meanwhile_is_made_again(
 ) -> None:
     opened(tmp_path / "cache", monkeypatch)
     shutil.rmtree(tmp_path / "cache")
-    folder = cache_folder.cache_folder("code")
+    folder = code_cache.cache_folder("code")
     folder.write(ENTRIES[0], b"whole")
     assert (tmp_path / "cache" / "code" / ENTRIES[0].file).exists()
 
@@ -390,7 +390,7 @@ def test_a_module_is_never_made_of_what_the_folder_holds(
     def published() -> types.ModuleType:
         for name in [name for name in sys.modules if name.startswith("orderbook_test_made_of")]:
             del sys.modules[name]
-        return cache.publish("test_made_of", "value = 1\n")
+        return generated_code.publish("test_made_of", "value = 1\n")
 
     assert published().value == 1
     sign = tmp_path / "evil"
@@ -404,12 +404,12 @@ def test_a_module_is_never_made_of_what_the_folder_holds(
     code.write_bytes(code.read_bytes()[:-1])
     assert published().value == 1
     assert not sign.exists()
-    assert cache_folder.counts.rebuilt == 2
+    assert code_cache.counts.rebuilt == 2
 
 
 PROGRAM = """
 import orderbook
-from engine.maps.cache_folder import counts
+from orderbook.core.code_cache import counts
 engine = orderbook.Engine(orderbook.compile(
     "CREATE VIEW depth AS SELECT symbol, SUM(volume) AS volume FROM bids GROUP BY symbol"
 ))
@@ -468,9 +468,10 @@ def full(path, flags, *rest, opened=os.open, **named):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     return opened(path, flags, *rest, **named)
 os.open = full
-from engine.maps.cache import publish_text
-from engine.maps.cache_folder import counts
-module = publish_text("small", "from orderbook.jit import jit\\n@jit()\\ndef f(x):\\n    return x + 1\\n")
+from orderbook.core.generated_code import publish_text
+from orderbook.core.code_cache import counts
+text = "from orderbook.core.jit import jit\\n@jit()\\ndef f(x):\\n    return x + 1\\n"
+module = publish_text("small", text)
 print(module.f(1), counts.rebuilt, counts.unwritten)
 """
 
@@ -484,7 +485,7 @@ def test_a_program_runs_without_a_place_for_its_code(warm: Path, tmp_path: Path)
 
 
 CALLER = """
-from orderbook.jit import jit
+from orderbook.core.jit import jit
 import other
 from other import called
 @jit()
@@ -503,7 +504,7 @@ def test_what_was_compiled_of_another_text_is_not_used(tmp_path: Path) -> None:
     path = os.pathsep.join((str(PROJECT), str(tmp_path)))
     for added, factor, expected in ((1, 2, "12"), (2, 2, "14"), (2, 3, "21"), (1, 2, "12")):
         other = f"@jit()\ndef called(x):\n    return x + {added}\nFACTOR = {factor}\n"
-        (tmp_path / "other.py").write_text(f"from orderbook.jit import jit\n{other}")
+        (tmp_path / "other.py").write_text(f"from orderbook.core.jit import jit\n{other}")
         shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
         found, _ = run(tmp_path / "cache", STALE, PYTHONPATH=path)
         assert found[0] == expected

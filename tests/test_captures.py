@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from capture_server import CaptureServer
 from capture_support import (
     binance_recording,
     coinbase_recording,
@@ -28,19 +29,16 @@ from command_line_support import Program, orderbook, write  # noqa: F401
 from plain_book import messages
 from session_support import instrument
 
-from feeds.capture import CaptureSource
-from feeds.capture_player import CapturePlayer
-from feeds.capture_server import CaptureServer
-from feeds.checksums import kraken_checksum, okx_checksum
-from feeds.exchanges import bitstamp_books
-from feeds.http_get import http_get
-from feeds.reference_data import exchange_instruments
-from feeds.source import open_source
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.errors import SourceError
-from orderbook.events import Action, BookState, Side
-from orderbook.instruments import Instrument
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import SourceError
+from orderbook.feeds.exchanges import bitstamp
+from orderbook.feeds.exchanges.books import kraken_checksum, okx_checksum
+from orderbook.feeds.live.http_requests import exchange_instruments, http_get
+from orderbook.feeds.recording.capture_replay import CapturePlayer, CaptureSource
+from orderbook.feeds.source_kinds import open_source
+from orderbook.market.books import Books
+from orderbook.market.events import Action, BookState, Side
+from orderbook.market.instruments import Instrument
 
 HARMLESS = {"unknown type", "exchange clock backwards", "off the lot"}
 LINES = 3000
@@ -97,8 +95,8 @@ def compared_checksums(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         return work_out
 
-    monkeypatch.setattr("feeds.exchanges.kraken_shared.kraken_checksum", counted(kraken_checksum))
-    monkeypatch.setattr("feeds.exchanges.okx.okx_checksum", counted(okx_checksum))
+    monkeypatch.setattr("orderbook.feeds.exchanges.kraken.kraken_checksum", counted(kraken_checksum))
+    monkeypatch.setattr("orderbook.feeds.exchanges.okx.okx_checksum", counted(okx_checksum))
     return counts
 
 
@@ -169,7 +167,7 @@ def test_a_capture_directly_and_over_sockets(
     assert counts["books not crossed"] > 0 or capture.thin
 
     # The recorded program asked for Bitstamp's books before it had subscribed.
-    monkeypatch.setattr(bitstamp_books, "SETTLED", 0)
+    monkeypatch.setattr(bitstamp, "SETTLED", 0)
     checksums.clear()
     live, live_statistics = served(path)
     assert without_receive_times(live) == without_receive_times(direct)
@@ -307,7 +305,8 @@ def test_two_captures_side_by_side_show_their_arbitrage(orderbook: Program, tmp_
 
 
 def test_the_arbitrage_view_equals_the_books_after_every_message(
-    orderbook: Program, tmp_path: Path  # noqa: F811
+    orderbook: Program,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     paths = [tmp_path / "x.jsonl", tmp_path / "y.jsonl"]
     for seed, path in enumerate(paths, 1):

@@ -18,18 +18,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import examples
 
-from engine import compile_process, compile_request, hashed_copy, replacement
-from engine.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
-from engine.clients.snapshot import snapshot_between
-from engine.compile_request import CompileRequest, Setting
-from engine.engine import Engine
-from engine.kept_rows import KeptRows
-from engine.maps.cache_folder import CacheFolder
-from engine.yielding import yielding
-from orderbook.dictionary import Dictionary
-from orderbook.errors import CompileError, DataError, SqlError
-from views.compiler.amend import AddViews
-from views.compiler.program import CompiledProgram, compile_source, compile_views
+from orderbook.clients.queries import snapshot_between
+from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary
+from orderbook.core.code_cache import CacheFolder
+from orderbook.core.errors import CompileError, DataError, SqlError
+from orderbook.engine.runtime import compile_process, program_replacement, store_entries
+from orderbook.engine.runtime import compile_process as compile_request
+from orderbook.engine.runtime.compile_process import CompileRequest, Setting
+from orderbook.engine.runtime.engine import Engine
+from orderbook.engine.runtime.kept_rows import KeptRows
+from orderbook.engine.runtime.program_replacement import yielding
+from orderbook.views.compilation import AddViews, compile_source, compile_views
+from orderbook.views.program import CompiledProgram
 
 STREAMS = """
 CREATE STREAM quotes (symbol TEXT NOT NULL, volume DECIMAL(10, 2) NOT NULL, price BIGINT NOT NULL);
@@ -99,7 +99,7 @@ def test_a_copy_in_pieces_has_the_rows_of_its_last_moment(seed: int, held: int, 
     rows = random.integers(0, 2**40, (held, width))
     change(rows, 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hashed_copy, "_PIECE", 3)
+        patch.setattr(store_entries, "_PIECE", 3)
         copy = kept.copy(index)
         for step in (*steps, "."):
             if step == "+":
@@ -143,16 +143,16 @@ def test_a_copy_begins_again_where_all_rows_are_replaced() -> None:
 def test_a_query_beside_changes_sees_all_relations_at_one_moment(
     program: CompiledProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hashed_copy, "_PIECE", 1)
+    monkeypatch.setattr(store_entries, "_PIECE", 1)
     engine = engine_of(program)
     engine.apply(quotes(0, 20_000))
-    pieces, piece = [], hashed_copy.StoreCopy.piece
+    pieces, piece = [], store_entries.StoreCopy.piece
 
-    def counted(copy: hashed_copy.StoreCopy) -> bool:
+    def counted(copy: store_entries.StoreCopy) -> bool:
         pieces.append(copy)
         return piece(copy)
 
-    monkeypatch.setattr(hashed_copy.StoreCopy, "piece", counted)
+    monkeypatch.setattr(store_entries.StoreCopy, "piece", counted)
 
     async def main() -> None:
         # Every row of quotes comes with one of pairs, and goes with it.
@@ -179,9 +179,10 @@ def test_a_query_beside_changes_sees_all_relations_at_one_moment(
 
 
 def test_views_of_many_rows_are_copied_in_pieces_at_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    from engine import numba_runtime, view_copy
+    from orderbook.engine.runtime import numba_runtime
+    from orderbook.engine.runtime import numba_runtime as view_copy
 
-    monkeypatch.setattr(hashed_copy, "_PIECE", 1)
+    monkeypatch.setattr(store_entries, "_PIECE", 1)
     monkeypatch.setattr(numba_runtime, "FEWEST", 1000)
     pieces, piece = [], view_copy.ViewCopy.piece
 
@@ -224,9 +225,10 @@ def test_views_of_many_rows_are_copied_in_pieces_at_one_moment(monkeypatch: pyte
 
 
 def test_rows_that_a_map_holds_are_those_of_the_program_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    from engine import numba_runtime, relation_rows
+    from orderbook.engine.runtime import held_rows as relation_rows
+    from orderbook.engine.runtime import numba_runtime
 
-    monkeypatch.setattr(hashed_copy, "_PIECE", 1)
+    monkeypatch.setattr(store_entries, "_PIECE", 1)
     monkeypatch.setattr(numba_runtime, "FEWEST", 1000)
     program = compile_views(STREAMS + PRICES, dictionary=WORDS)
     engine = Engine(program, "numba", check_rows=False, keep_rows=False)
@@ -257,12 +259,13 @@ def test_what_is_queued_is_checked_at_once_and_done_in_order(
     program: CompiledProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiling, go = threading.Event(), threading.Event()
+
     def slow(*arguments: Any) -> CompiledProgram:
         compiling.set()
         assert go.wait(20)
         return compile_source(*arguments)
 
-    monkeypatch.setattr(replacement, "compile_source", slow)
+    monkeypatch.setattr(program_replacement, "compile_source", slow)
     sql = ADDED.format(least=4)
     late, early = engine_of(program), engine_of(compile_views(STREAMS + sql, dictionary=WORDS))
     first = late.add_view(sql, background=True)

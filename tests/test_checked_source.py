@@ -2,18 +2,17 @@
 
 import pytest
 
-from engine.maps.cache import publish_text
-from engine.maps.checked_source import check_source
+from orderbook.core.generated_code import check_source, publish_text
 
 REFUSED = {
     "an import of anything else": "import os\n",
     "an import from anything else": "from os import system\n",
-    "an import of all": "from engine.maps.memory import *\n",
+    "an import of all": "from orderbook.engine.maps.memory import *\n",
     "a relative import": "from . import cache\n",
     "an unknown name": "x = open\n",
     "a name that Python has": "x = __import__\n",
-    "an attribute that Python has": "from engine.maps.memory import load\nx = load.__globals__\n",
-    "a call of what is called": "from engine.maps.memory import load\nx = load(0)(1)\n",
+    "an attribute that Python has": "from orderbook.engine.maps.memory import load\nx = load.__globals__\n",
+    "a call of what is called": "from orderbook.engine.maps.memory import load\nx = load(0)(1)\n",
     "a string": "x = 'rm'\n",
     "a formatted string": "x = f'{1}'\n",
     "bytes": "x = b''\n",
@@ -42,6 +41,7 @@ def test_other_source_is_not_published(text: str) -> None:
 
 def test_source_as_generators_write_it_passes() -> None:
     check_source(
-        '"""Says what it is."""\n\nfrom engine.maps.memory import load\nfrom orderbook.jit import jit\n\n\n'
+        '"""Says what it is."""\n\nfrom orderbook.engine.maps.memory import load\n'
+        "from orderbook.core.jit import jit\n\n\n"
         '@jit(error_model="numpy")\ndef f(S):\n    """One."""\n    x1 = load(S, 1) + 1.5\n    return -x1\n'
     )

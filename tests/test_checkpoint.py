@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from samples import examples
 
 import orderbook
-from engine import hashed_copy
-from engine.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
-from engine.checkpoint.other_program import OtherProgram
-from engine.checkpoint.program_hash import program_hash
-from engine.maps.shapes import hashed
-from orderbook.errors import DataError
+from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
+from orderbook.core.errors import DataError
+from orderbook.engine.maps.shapes import hashed
+from orderbook.engine.runtime import store_entries
+from orderbook.engine.runtime.engine_state import program_hash
+from orderbook.engine.runtime.state_transfer import OtherProgram
 
 PAIRS = list(itertools.product(BACKENDS, BACKENDS))
 STREAMS = """
@@ -190,7 +190,7 @@ def test_a_hashed_store_of_many_blocks_is_copied_without_those_given_back():
             held[key] = held.get(key, 0) + 1
         for key in generator.choice(list(held), len(held) * 2 // 3, replace=False).tolist():
             shape.add(handle, key, -held.pop(key))
-        rows = hashed_copy.copied(shape, handle, 2)
+        rows = store_entries.copied(shape, handle, 2)
         assert len(rows) == len(held) and dict(rows.tolist()) == held
     shape.destroy(handle)
 
@@ -398,11 +398,12 @@ def test_the_hash_is_of_what_matters():
 
 
 def test_the_hash_is_the_same_in_every_process():
-    code = "import orderbook, sys; from engine.checkpoint.program_hash import program_hash as h; "
+    code = "import orderbook, sys; from orderbook.engine.runtime.engine_state import program_hash as h; "
     code += "print(h(orderbook.compile(sys.argv[1], params={'low': 1})).hex())"
     environment = {**os.environ, "PYTHONHASHSEED": "123"}
     command = [sys.executable, "-c", code, STREAMS + VIEWS + SMALL]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == program_hash(
-        orderbook.compile(STREAMS + VIEWS + SMALL, params={"low": 1})
-    ).hex()
+    assert (
+        done.stdout.strip()
+        == program_hash(orderbook.compile(STREAMS + VIEWS + SMALL, params={"low": 1})).hex()
+    )

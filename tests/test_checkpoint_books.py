@@ -9,15 +9,14 @@ from hypothesis import strategies as st
 from samples import examples
 from test_books import INSTRUMENTS, books_and_dictionary, events_of, random_events, row
 
-from engine.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
-from engine.checkpoint.folder import newest_checkpoint, write_checkpoint
-from feeds.source import open_source
-from orderbook import book_snapshot
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.errors import DataError
-from orderbook.events import EVENT, Action, BookState, Flag
-from orderbook.instruments import Instrument, Instruments
+from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary
+from orderbook.core.errors import DataError
+from orderbook.engine.checkpoint import newest_checkpoint, write_checkpoint
+from orderbook.feeds.source_kinds import open_source
+from orderbook.market import books as book_snapshot
+from orderbook.market.books import Books
+from orderbook.market.events import EVENT, Action, BookState, Flag
+from orderbook.market.instruments import Instrument, Instruments
 
 PROGRAM = b"p" * 32
 

@@ -5,9 +5,8 @@ import logging
 
 import numpy as np
 
-from engine.checkpoint.errors import CheckpointError
-from engine.checkpoint.folder import newest_checkpoint, write_checkpoint
-from engine.log.files import OsFiles
+from orderbook.core.files import OsFiles
+from orderbook.engine.checkpoint import CheckpointError, newest_checkpoint, write_checkpoint
 
 PROGRAM, OTHER = b"p" * 32, b"q" * 32
 ARRAY = np.arange(12, dtype=np.int64).reshape(4, 3)

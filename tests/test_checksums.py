@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from session_support import plain_crc32
 
-from feeds.checksums import kraken_checksum, okx_checksum
+from orderbook.feeds.exchanges.books import kraken_checksum, okx_checksum
 
 # "Book checksum (WebSocket v2)", and "Book checksum (WebSocket v1)", of Kraken's documentation.
 ASKS_V2 = (

@@ -3,10 +3,10 @@
 import duckdb
 import pytest
 
-from engine.clients.allowed_sql import TABLE_FUNCTIONS
-from engine.clients.query_plan import Queryable, QueryPlanner
-from orderbook.errors import SqlError
-from views.compiler.program import compile_views
+from orderbook.clients.duckdb_queries import TABLE_FUNCTIONS
+from orderbook.clients.query_plan import Queryable, QueryPlanner
+from orderbook.core.errors import SqlError
+from orderbook.views.compilation import compile_views
 
 
 def _asked(sql: str) -> list[str]:

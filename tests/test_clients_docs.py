@@ -13,10 +13,9 @@ import ibis
 import pytest
 from ibis import _
 
-from engine.engine import Engine
-from orderbook.errors import DataError, SqlError
-from views.compiler.ibis_text import ibis_text, is_ibis
-from views.compiler.program import compile_views
+from orderbook.core.errors import DataError, SqlError
+from orderbook.engine.runtime.engine import Engine
+from orderbook.views.compilation import compile_views, ibis_text, is_ibis
 
 CUBES = """
 CREATE STREAM t (venue TEXT, symbol TEXT NOT NULL, level INTEGER NOT NULL CHECK (level BETWEEN 0 AND 100),

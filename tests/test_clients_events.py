@@ -9,15 +9,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.clients.streams import EventStream, StreamOverflow
-from engine.engine import Engine
-from engine.subscriptions import ViewDropped
-from orderbook.books import Books
-from orderbook.errors import DataError, SqlError
-from orderbook.events import EVENT, Action, BookState, Flag, Side
-from orderbook.gate import GatedEngine
-from orderbook.generate import synthetic_instruments
-from views.compiler.program import compile_views
+from orderbook.clients.streams import EventStream, StreamOverflow
+from orderbook.core.errors import DataError, SqlError
+from orderbook.engine.runtime.engine import Engine
+from orderbook.engine.runtime.subscriptions import ViewDropped
+from orderbook.market.books import Books
+from orderbook.market.events import EVENT, Action, BookState, Flag, Side
+from orderbook.market.synthetic_flow import synthetic_instruments
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.views.compilation import compile_views
 
 VIEWS = """
 CREATE STREAM t (k TEXT NOT NULL, v INTEGER NOT NULL CHECK (v BETWEEN -1000000 AND 1000000));
@@ -201,9 +201,7 @@ def feeding(engine: Engine) -> Iterator[threading.Thread]:
     thread.join()
 
 
-def test_events_and_futures_of_an_engine_in_another_thread(
-    engine: Engine, feeding: threading.Thread
-) -> None:
+def test_events_and_futures_of_an_engine_in_another_thread(engine: Engine, feeding: threading.Thread) -> None:
     async def main() -> None:
         with pytest.raises(SqlError, match="nope"):
             engine.events("sums", when="nope", other_thread=True)

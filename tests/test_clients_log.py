@@ -15,22 +15,19 @@ from command_line_support import Program, orderbook  # noqa: F401
 from durable_support import INSTRUMENTS, SQL, items
 from websockets.sync.server import ServerConnection, serve
 
-from engine.log.log import Log
-from engine.log.policy import SyncPolicy
-from engine.log.reader import LogReader
-from engine.subscriptions import Version
-from orderbook import journal, past_states
-from orderbook.commands.common import piped, started, warm_up
-from orderbook.configuration import Configuration, load_configuration
-from orderbook.durable import DurableRun
-from orderbook.errors import SourceError, UserError
-from orderbook.merge import TickItem
-from orderbook.past import checkpoints_of
-from orderbook.past_states import LAST, open_past_run
-from orderbook.pipeline import Pipeline
-from orderbook.switch import HybridClock, Stamped
-from orderbook.why import Explanation, Why, why_text
-from views.compiler.program import CompiledProgram
+from orderbook.configuration.configuration import Configuration, load_configuration
+from orderbook.core.errors import SourceError, UserError
+from orderbook.durability import journal, past_states
+from orderbook.durability.durable_run import DurableRun, checkpoints_of
+from orderbook.durability.past_states import LAST, open_past_run
+from orderbook.engine.log.log import Log, LogReader, SyncPolicy
+from orderbook.engine.runtime.subscriptions import Version
+from orderbook.feeds.merge import TickItem
+from orderbook.operations.why import Explanation, Why, why_text
+from orderbook.run.assembly import piped, started, warm_up
+from orderbook.run.event_queue import HybridClock, Stamped
+from orderbook.run.pipeline import Pipeline
+from orderbook.views.program import CompiledProgram
 
 VIEWS = ("depth", "my_orders")
 # No view reads the books' states, which then are numbered only where all rows are kept.

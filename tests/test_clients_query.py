@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import examples
 
-from engine.clients.duckdb_run import Running, run
-from engine.clients.query_plan import Queryable, QueryPlanner
-from engine.clients.snapshot import snapshot
-from engine.engine import Engine
-from orderbook.errors import DataError, SqlError
-from views.compiler.program import CompiledProgram, compile_views
+from orderbook.clients.duckdb_queries import Running, run
+from orderbook.clients.queries import snapshot
+from orderbook.clients.query_plan import Queryable, QueryPlanner
+from orderbook.core.errors import DataError, SqlError
+from orderbook.engine.runtime.engine import Engine
+from orderbook.views.compilation import compile_views
+from orderbook.views.program import CompiledProgram
 
 VIEWS = """
 CREATE STREAM o (ts TIMESTAMP NOT NULL, venue TEXT, symbol TEXT NOT NULL, id INTEGER NOT NULL,

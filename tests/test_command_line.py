@@ -24,8 +24,8 @@ from command_line_support import (
     write,
 )
 
-from orderbook.explain import STAGES
-from orderbook.pipeline import Pipeline
+from orderbook.operations.explain import STAGES
+from orderbook.run.pipeline import Pipeline
 
 __all__ = ["orderbook"]
 

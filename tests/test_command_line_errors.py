@@ -149,9 +149,9 @@ def test_negative_volume_of_an_order(orderbook: Program, tmp_path: Path) -> None
 def _write_record_with_negative_volume(path: Path) -> None:
     import numpy as np
 
-    from feeds.parquet_record import RecordWriter
-    from orderbook.events import EVENT, Action, Flag, Side
-    from orderbook.generate import synthetic_instruments
+    from orderbook.feeds.recording.parquet_record import RecordWriter
+    from orderbook.market.events import EVENT, Action, Flag, Side
+    from orderbook.market.synthetic_flow import synthetic_instruments
 
     events = np.zeros(3, EVENT)
     events["action"], events["side"], events["flags"] = Action.ADD, Side.BID, int(Flag.LAST)
@@ -188,7 +188,7 @@ def test_changes_that_contradict_the_state_or_the_program(orderbook: Program, tm
 
 
 RAISING = """
-from strategies import Strategy, on_view
+from orderbook import Strategy, on_view
 
 
 class Raising(Strategy):
@@ -308,7 +308,7 @@ def test_check_says_fine_only_where_all_is(
     monkeypatch.syspath_prepend(str(tmp_path))
     write(
         tmp_path / "checked_here.py",
-        "from strategies import Strategy, on_view\n\n\n"
+        "from orderbook import Strategy, on_view\n\n\n"
         "class Divides(Strategy):\n    partition_by = 'symbol'\n\n"
         "    def __init__(self):\n        1 / 0\n\n"
         "    @on_view('touch', when='bid > :least')\n    def seen(self, event):\n        pass\n",

@@ -14,25 +14,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.changes import END_OF_EVENT, END_OF_MESSAGE
-from engine.subscriptions import ViewEvent
-from feeds.change_stream import Change
-from orderbook.book_relations import BookRelations
-from orderbook.books import Books
-from orderbook.change_rows import encode_changes
-from orderbook.errors import SourceError, UserError
-from orderbook.event_queue import EventQueue
-from orderbook.events import EVENT, Action, BookState, Flag, Side
-from orderbook.gate import GatedEngine
-from orderbook.instruments import Instrument, Instruments
-from orderbook.latency import LatencyHistogram, latency_text
-from orderbook.merge import Merger
-from orderbook.pipeline import Pipeline
-from orderbook.problems import Problems
-from orderbook.row_condition import RowCondition
-from orderbook.summary import moment_text, value_text
-from orderbook.switch import HybridClock, Stamped
-from views.compiler.program import compile_views
+from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE
+from orderbook.core.errors import Problems, SourceError, UserError
+from orderbook.core.latency import LatencyHistogram, latency_text
+from orderbook.engine.runtime.subscriptions import ViewEvent
+from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.merge import Merger, encode_changes
+from orderbook.market.book_relations import BookRelations
+from orderbook.market.books import Books
+from orderbook.market.events import EVENT, Action, BookState, Flag, Side
+from orderbook.market.instruments import Instrument, Instruments
+from orderbook.operations.summary import moment_text, value_text
+from orderbook.run.event_queue import EventQueue, HybridClock, Stamped
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine, RowCondition
+from orderbook.views.compilation import compile_views
 
 LAST = int(Flag.LAST)
 
@@ -289,7 +285,7 @@ def test_changes_keep_the_ends_of_their_messages_where_rows_are_refused() -> Non
         "CREATE STREAM r (a INTEGER NOT NULL); CREATE VIEW n AS SELECT COUNT(*) AS n FROM r;"
     )
     rows = [("r", {"a": 1}, False), ("r", {"a": "one"}, True), ("q", {"a": 1}, True), ("r", {"a": 2}, True)]
-    changes = [Change(i + 1, stream, "+", row, last) for i, (stream, row, last) in enumerate(rows)]
+    changes = [RelationChange(i + 1, stream, "+", row, last) for i, (stream, row, last) in enumerate(rows)]
     problems = Problems()
     batch = encode_changes(changes, program.relations, program.dictionary, "f", problems)
     kind = 2 * [relation.name for relation in program.relations].index("r")
@@ -370,7 +366,7 @@ def test_values_read_as_people_write_them(value: object, text: str) -> None:
 
 @pytest.mark.parametrize("ending", ["ndjson", "parquet"])
 def test_output_of_several_views_and_wide_numbers(tmp_path: Path, ending: str) -> None:
-    from orderbook.view_output import open_output
+    from orderbook.run.view_output import open_output
 
     program = compile_views(
         "CREATE STREAM r (k TEXT NOT NULL, v BIGINT NOT NULL, d DOUBLE, t TIMESTAMP NOT NULL);"

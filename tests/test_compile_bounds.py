@@ -3,9 +3,9 @@
 import pytest
 from views_catalogue import CATALOGUE, Entry
 
-from orderbook.errors import SqlError
-from views.compiler.maintenance.budget import MOST_STEPS, Budget, TooMuchWorkError, spend
-from views.compiler.program import compile_views
+from orderbook.core.errors import SqlError
+from orderbook.views.calculus import MOST_STEPS, Budget, TooMuchWorkError, spend
+from orderbook.views.compilation import compile_views
 
 TABLES = "".join(
     f"CREATE STREAM t{i} (a INTEGER NOT NULL, b INTEGER NOT NULL, v INTEGER NOT NULL"

@@ -3,7 +3,7 @@
 import pytest
 from fuzz import compiled
 
-from views.compiler.calculus import (
+from orderbook.views.calculus import (
     ZERO,
     Cmp,
     Const,
@@ -18,14 +18,12 @@ from views.compiler.calculus import (
     bound_by,
     product,
 )
-from views.compiler.m3_text.m3_parse import parse
-from views.compiler.m3_text.m3_print import factor_text, program_text
-from views.compiler.maintenance.extreme_reach import extreme_limits
-from views.compiler.maintenance.reach import nested_domains
-from views.compiler.rewriting.canonical import canonical
-from views.compiler.rewriting.scoping import rename_apart
-from views.compiler.rewriting.simplify import simplify
-from views.compiler.types import INTEGER, Column, Relation
+from orderbook.views.m3 import factor_text, program_text
+from orderbook.views.m3_parse import parse
+from orderbook.views.maintenance.deltas import extreme_limits, nested_domains
+from orderbook.views.names import canonical, rename_apart
+from orderbook.views.simplify import simplify
+from orderbook.views.types import INTEGER, Column, Relation
 
 R = Relation("r", (Column("k", INTEGER, nullable=False), Column("x", INTEGER, nullable=False)))
 K, X, Y, M, N, V, W = map(Var, ("k", "x", "y", "m", "n", "v", "w"))

@@ -12,19 +12,18 @@ from everywhere_support import Erratic, ErraticTogether
 from simulation_support import trading
 from strategy_support import INSTRUMENTS
 
-from engine.checkpoint.folder import newest_checkpoint
-from engine.checkpoint.program_hash import program_hash
-from engine.log.records import Position
-from orderbook.configuration import packaged_views
-from orderbook.events import EVENT, Action, BookState, Flag, Side
-from orderbook.gate import GatedEngine
-from orderbook.pipeline import Pipeline
-from orderbook.run_checkpoint import RunCheckpoint, load_checkpoint, save_checkpoint
-from orderbook.simulation_options import TradingOptions
-from strategies import Strategy, StrategyDefinition, on_timer, on_view
-from strategies.orders import OrderUpdate
-from strategies.strategy import PartitionBy
-from views.compiler.program import compile_views
+from orderbook.configuration.configuration import packaged_views
+from orderbook.durability.run_checkpoint import RunCheckpoint, load_checkpoint, save_checkpoint
+from orderbook.engine.checkpoint import newest_checkpoint
+from orderbook.engine.log.segments import Position
+from orderbook.engine.runtime.engine_state import program_hash
+from orderbook.market.events import EVENT, Action, BookState, Flag, Side
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.execution.account import OrderUpdate
+from orderbook.strategies.execution.venue_model import TradingOptions
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.strategy import PartitionBy, Strategy, StrategyDefinition, on_timer, on_view
+from orderbook.views.compilation import compile_views
 
 PROGRAM = compile_views([packaged_views() / f"{name}.sql" for name in ("touch", "micro_price")])
 OPTIONS = {

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from orderbook.configuration import load_configuration, packaged_views, strategy_table
-from orderbook.errors import ConfigurationError
-from orderbook.feed_options import FEEDS, ExchangeFeed, Feed, FileFeed, SimulatedFeed
-from orderbook.option_types import Section
-from orderbook.toml_document import parse_toml
+from orderbook.configuration.configuration import load_configuration, packaged_views
+from orderbook.configuration.options import FEEDS, ExchangeFeed, Feed, FileFeed, SimulatedFeed
+from orderbook.core.errors import ConfigurationError
+from orderbook.core.options import Section, parse_toml
+from orderbook.strategies.execution.venue_model import strategy_table
 
 KINDS = ", ".join(
     repr(kind) for feed in get_args(Feed) for kind in get_args(feed.model_fields["kind"].annotation)

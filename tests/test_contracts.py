@@ -8,21 +8,20 @@ import pytest
 from simulation_support import trading
 from strategy_support import ask, bid, events, state
 
-from feeds.binance_capture import BinanceCaptureSource
-from feeds.exchange import Exchange
-from feeds.exchanges.binance import BinanceFutures
-from feeds.exchanges.bybit import Bybit
-from feeds.exchanges.coinbase import Coinbase
-from feeds.exchanges.okx import Okx
-from feeds.parquet_record import RecordWriter, read_footer
-from feeds.raw_log import InstrumentText
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.events import BookState
-from orderbook.instruments import Instrument, Instruments
-from orderbook.symbols import contract_type
-from strategies.simulation.client import OrderRequest
-from strategies.simulation.paper import PaperClient
+from orderbook.core.changes import Dictionary
+from orderbook.feeds.exchanges.binance import BinanceFutures
+from orderbook.feeds.exchanges.bybit import Bybit
+from orderbook.feeds.exchanges.coinbase import Coinbase
+from orderbook.feeds.exchanges.exchange import Exchange
+from orderbook.feeds.exchanges.okx import Okx
+from orderbook.feeds.files.binance_capture import BinanceCaptureSource
+from orderbook.feeds.recording.parquet_record import RecordWriter, read_footer
+from orderbook.feeds.recording.raw_log import InstrumentText
+from orderbook.market.books import Books
+from orderbook.market.events import BookState
+from orderbook.market.instruments import Instrument, Instruments, contract_type
+from orderbook.strategies.execution.client import OrderRequest
+from orderbook.strategies.execution.paper_client import PaperClient
 
 
 @pytest.mark.parametrize(

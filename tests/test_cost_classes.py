@@ -3,8 +3,8 @@
 import pytest
 from fuzz import compiled
 
-from engine.plan.describe import Cost, statement_cost, warnings
-from engine.plan.planner import plan
+from orderbook.engine.plan.describe import Cost, statement_cost, warnings
+from orderbook.engine.plan.planner import plan
 
 VWAP = """SELECT {keys} SUM(b2.price * b2.volume) / SUM(b2.volume) AS vwap FROM bids b2
     WHERE 0.25 * (SELECT SUM(b3.volume) FROM bids b3 {where}) {op}

@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from session_support import Driven
 
-from feeds.capture_head import CaptureHead
-from feeds.capture_sessions import CaptureSessions
-from feeds.exchange import ExchangeOptions
-from feeds.exchanges.okx import Okx
-from feeds.parquet_record import RecordSource, RecordWriter
-from feeds.raw_log import InstrumentText, Line
-from feeds.session import Session
 from orderbook.backtest.reading import read_slices
 from orderbook.backtest.sources import run_instruments, source_specs
-from orderbook.crossed_books import CrossedWatch
-from orderbook.events import EVENT, Action, BookState, Flag, Side, StateReason
-from orderbook.instruments import Instrument, Instruments
-from orderbook.merge import Merger
-from orderbook.problems import Problems
+from orderbook.core.errors import Problems
+from orderbook.feeds.exchanges.exchange import ExchangeOptions
+from orderbook.feeds.exchanges.okx import Okx
+from orderbook.feeds.live.session import Session
+from orderbook.feeds.merge import Merger
+from orderbook.feeds.recording.capture_files import CaptureHead
+from orderbook.feeds.recording.capture_replay import CaptureSessions
+from orderbook.feeds.recording.parquet_record import RecordSource, RecordWriter
+from orderbook.feeds.recording.raw_log import InstrumentText, Line
+from orderbook.market.crossed_books import CrossedWatch
+from orderbook.market.events import EVENT, Action, BookState, Flag, Side, StateReason
+from orderbook.market.instruments import Instrument, Instruments
 
 SECOND = 10**9
 INSTRUMENTS = Instruments(Instrument("V", name, name, Decimal(1), Decimal(1)) for name in ("A", "B"))

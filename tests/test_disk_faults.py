@@ -20,21 +20,20 @@ from test_live_run import Given, flow
 from test_record import ONE as INSTRUMENT
 from test_record import lines_of, recorder
 
-from engine.checkpoint.errors import CheckpointError
-from engine.checkpoint.folder import newest_checkpoint
-from feeds import raw_recorder
-from feeds.parquet_record import RecordSource, RecordWriter
-from orderbook.configuration import load_configuration
-from orderbook.errors import OrderbookError, OutputError, SourceError
-from orderbook.generate import generate, synthetic_instruments
-from orderbook.instruments import Instruments
-from orderbook.jobs import open_job
+from orderbook.configuration.configuration import load_configuration
+from orderbook.core.errors import OrderbookError, OutputError, SourceError
+from orderbook.core.files import replace_file
+from orderbook.engine.checkpoint import CheckpointError, newest_checkpoint
+from orderbook.feeds.recording import raw_recorder
+from orderbook.feeds.recording.parquet_record import RecordSource, RecordWriter
 from orderbook.jobs.folder import read_manifest
-from orderbook.live_run import LiveRun
-from orderbook.report import write_report
-from orderbook.view_output import open_output
-from orderbook.whole_files import replace_file
-from views.compiler.program import compile_views
+from orderbook.jobs.job import open_job
+from orderbook.market.instruments import Instruments
+from orderbook.market.synthetic_flow import generate, synthetic_instruments
+from orderbook.report.page import write_report
+from orderbook.run.live_run import LiveRun
+from orderbook.run.view_output import open_output
+from orderbook.views.compilation import compile_views
 
 ERRORS = [errno.ENOSPC, errno.EIO, SHORT]
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from orderbook.display import NOTES_A_SECOND, PlainDisplay
+from orderbook.run.display import NOTES_A_SECOND, PlainDisplay
 
 
 def test_lines_that_are_only_counted_are_never_written(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orderbook.display.time.monotonic", lambda: 7.5)
+    monkeypatch.setattr("orderbook.run.display.time.monotonic", lambda: 7.5)
     written: list[str] = []
 
     def line() -> str:

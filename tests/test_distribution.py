@@ -10,10 +10,10 @@ from plain_distribution import PlainDistribution
 from samples import USUAL, examples
 from views_catalogue import CATALOGUE, Entry
 
-from engine.distribution.distribute import COMPUTE, distribute
-from engine.interpreter import Interpreter
-from orderbook.dictionary import Dictionary
-from views.compiler.m3 import Program
+from orderbook.core.changes import Dictionary
+from orderbook.engine.distribution.distribute import COMPUTE, distribute
+from orderbook.engine.runtime.interpreter import Interpreter
+from orderbook.views.m3 import Program
 
 PARTITIONS = (1, 2, 3, 7)
 SAMPLE = random.Random(5).sample(CATALOGUE, 24)
@@ -28,9 +28,7 @@ def keys_of(program: Program) -> list[str | None]:
 
 def run_check(entry: Entry, steps: int) -> None:
     program = program_of(entry)
-    ways = st.tuples(
-        st.sampled_from(PARTITIONS), st.sampled_from(keys_of(program)), st.sampled_from(COMPUTE)
-    )
+    ways = st.tuples(st.sampled_from(PARTITIONS), st.sampled_from(keys_of(program)), st.sampled_from(COMPUTE))
 
     @given(streams(entry, program, steps), ways)
     def run(stream, way):  # type: ignore[no-untyped-def]

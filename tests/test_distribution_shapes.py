@@ -11,17 +11,14 @@ import pytest
 from block_distribution import Change, blocks_of, histories
 from plain_distribution import PlainDistribution
 
-from engine.distribution.describe import describe
-from engine.distribution.dispatch import dispatch_table
-from engine.distribution.distribute import COMPUTE, distribute, planned
-from engine.distribution.routing import grid_side
-from engine.distribution.stage import Distribution, Phase
-from engine.interpreter import Interpreter
-from orderbook.dictionary import Dictionary
-from orderbook.errors import ConfigurationError
-from views.compiler.m3 import Program
-from views.compiler.program import compile_views
-from views.compiler.types import Kind
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import ConfigurationError
+from orderbook.engine.distribution.distribute import COMPUTE, describe, dispatch_table, distribute, planned
+from orderbook.engine.distribution.stages import Distribution, Phase, grid_side
+from orderbook.engine.runtime.interpreter import Interpreter
+from orderbook.views.compilation import compile_views
+from orderbook.views.m3 import Program
+from orderbook.views.types import Kind
 
 VIEWS = Path(__file__).resolve().parent.parent / "views"
 BOOK = """
@@ -40,11 +37,14 @@ WHERE 0.25 * (SELECT SUM(t.volume) FROM bids t WHERE t.symbol = b.symbol)
 GROUP BY b.symbol;
 """
 GLOBAL = VWAPS + "CREATE VIEW total AS SELECT SUM(value) AS value, SUM(volume) AS volume FROM vwaps;"
-CHAIN = VWAPS + """
+CHAIN = (
+    VWAPS
+    + """
 CREATE VIEW by_sector AS SELECT s.sector, SUM(v.volume) AS volume FROM vwaps v, sectors s
 WHERE s.symbol = v.symbol GROUP BY s.sector;
 CREATE VIEW largest AS SELECT MAX(volume) AS volume, COUNT(*) AS sectors FROM by_sector;
 """
+)
 NESTED = """
 CREATE VIEW above AS SELECT symbol, SUM(volume) AS volume FROM bids GROUP BY symbol
 HAVING SUM(volume) > (SELECT SUM(volume) / COUNT(DISTINCT symbol) FROM bids);

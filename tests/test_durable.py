@@ -11,9 +11,9 @@ from crash_files import PowerLoss
 from crash_runner import check_all
 from durable_support import MINUTE, Process, Trader, World, clean_replay, entries_of, items, pipeline, rows
 
-from orderbook import journal
-from orderbook.journal import Asked, Completed
-from orderbook.switch import Stamped
+from orderbook.durability import journal
+from orderbook.durability.journal import Asked, Completed
+from orderbook.run.event_queue import Stamped
 
 RUNNER = Path(__file__).with_name("crash_runner.py")
 

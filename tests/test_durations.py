@@ -2,13 +2,12 @@
 
 import pytest
 
-from engine.distribution.history import Granularity
 from orderbook.commands.backtest import parsed_granularity
 from orderbook.commands.stream import parsed_length
-from orderbook.configuration import load_configuration
-from orderbook.durations import nanoseconds
-from orderbook.errors import ConfigurationError, UserError
-from orderbook.sizes import size_of
+from orderbook.configuration.configuration import load_configuration
+from orderbook.core.errors import ConfigurationError, UserError
+from orderbook.core.units import nanoseconds, size_of
+from orderbook.engine.distribution.stage_runner import Granularity
 
 
 @pytest.mark.parametrize(
@@ -72,7 +71,9 @@ def test_every_key_that_is_a_time_takes_decimals(key: str) -> None:
         load_configuration(None, {key: "2.5 parsecs"})
 
 
-@pytest.mark.parametrize("key", ["log.segment", "record.rotate", "engine.memory_budget", "spark.memory"])
+@pytest.mark.parametrize(
+    "key", ["log.segment", "record.rotate", "orderbook.engine.runtime.measures", "spark.memory"]
+)
 def test_every_key_that_is_a_size_takes_decimals(key: str) -> None:
     section, name = key.split(".")
     assert getattr(getattr(load_configuration(None, {key: "1.5 GB"}), section), name) == "1.5 GB"

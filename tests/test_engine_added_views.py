@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from samples import examples
 
 import orderbook
-from engine.subscriptions import ViewDropped
-from orderbook.errors import DataError, SqlError, UserError
+from orderbook.core.errors import DataError, SqlError, UserError
+from orderbook.engine.runtime.subscriptions import ViewDropped
 
 STREAMS = """
 CREATE STREAM quotes (
@@ -202,7 +202,7 @@ def test_a_view_added_in_the_background_catches_up(backend):
 
 
 def test_changes_made_while_rows_are_filled_are_caught_up(monkeypatch):
-    from engine.replacement import Replacement
+    from orderbook.engine.runtime.program_replacement import Replacement
 
     filling, go = threading.Event(), threading.Event()
     fill = Replacement._fill

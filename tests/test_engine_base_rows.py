@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orderbook
-from engine.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
-from orderbook.errors import DataError
+from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
+from orderbook.core.errors import DataError
 
 SMALL = """
 CREATE STREAM quotes (symbol TEXT NOT NULL, volume INTEGER NOT NULL) WITH (max_rows = 2);

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orderbook
-from engine.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE
-from orderbook.errors import DataError
+from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE
+from orderbook.core.errors import DataError
 
 LARGEST = 10**10 - 1
 

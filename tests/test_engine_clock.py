@@ -4,7 +4,7 @@ import pytest
 from backends import BACKENDS
 
 import orderbook
-from orderbook.errors import DataError, SqlError
+from orderbook.core.errors import DataError, SqlError
 
 SECOND = 10**9
 SQL = """

@@ -8,9 +8,9 @@ import pytest
 from backends import quotes
 
 import orderbook
-from orderbook.dictionary import Dictionary
-from orderbook.errors import SourceError, SqlError
-from views.compiler.m3_text.m3_parse import parse
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import SourceError, SqlError
+from orderbook.views.m3_parse import parse
 
 VIEW = "CREATE VIEW best AS\nSELECT symbol, COUNT(*) AS n FROM bids\nGROUP BY symbol;\n"
 

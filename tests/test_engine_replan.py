@@ -8,13 +8,13 @@ from test_engine_added_views import contents
 from views_catalogue_dense import DENSE, LADDER
 
 import orderbook
-from engine.measures_text import view_nanoseconds
-from engine.plan.dense_keys import MOST_PREFIXES
-from engine.plan.describe import plan_text
-from engine.plan.planner import plan
-from engine.plan.statistics import Statistics, read_statistics
 from orderbook.command_line import status_of
-from orderbook.errors import DataError, SourceError
+from orderbook.core.errors import DataError, SourceError
+from orderbook.engine.plan.describe import plan_text
+from orderbook.engine.plan.planner import plan
+from orderbook.engine.plan.statistics import Statistics, read_statistics
+from orderbook.engine.plan.stores import MOST_PREFIXES
+from orderbook.engine.runtime.measures import view_nanoseconds
 
 # An event of r loops over the keys of s or of t; the other one is a range then.
 JOIN = """

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orderbook
-from engine.changes import END_OF_EVENT, ChangeBatch
-from orderbook.errors import DataError, SqlError
+from orderbook.core.changes import END_OF_EVENT, ChangeBatch
+from orderbook.core.errors import DataError, SqlError
 
 
 @pytest.fixture(params=BACKENDS)
@@ -104,8 +104,7 @@ def test_more_conditions_of_one_view_than_bits_of_a_word(engine):
         expected = [
             number
             for number in range(130)
-            if not number % 3
-            or (orders >= number % 5 and (number % 2 or orders == max(number % 5, 1)))
+            if not number % 3 or (orders >= number % 5 and (number % 2 or orders == max(number % 5, 1)))
         ]
         assert [number for number, now in fired if now == orders] == expected
 

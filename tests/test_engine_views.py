@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orderbook
-from orderbook.errors import DataError, UserError
-from orderbook.summary import some_rows
+from orderbook.core.errors import DataError, UserError
+from orderbook.operations.summary import some_rows
 
 
 @pytest.fixture(params=BACKENDS)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.epochs import EpochRing
+from orderbook.core.run_clock import EpochRing
 
 
 def test_the_token_goes_round() -> None:

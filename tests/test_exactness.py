@@ -7,7 +7,7 @@ import pytest
 from backends import BACKENDS
 
 import orderbook
-from orderbook.errors import DataError, ExactnessError
+from orderbook.core.errors import DataError, ExactnessError
 
 STREAM = """CREATE STREAM s (k INTEGER NOT NULL, v BIGINT NOT NULL);
 CREATE STREAM u (k INTEGER NOT NULL, d DOUBLE NOT NULL);"""

@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from plain_book import PlainBook, messages
 from session_support import Driven, instrument
 
-from feeds.capture import CaptureSource
-from feeds.exchange import ExchangeOptions
-from feeds.exchanges.binance import BinanceFutures, BinanceSpot
-from feeds.session import Connect, Disconnect, Get, Send, Session
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.errors import ConfigurationError, SourceError
-from orderbook.events import Action, BookState, Flag, Side
-from orderbook.instruments import Instruments
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import ConfigurationError, SourceError
+from orderbook.feeds.exchanges.binance import BinanceFutures, BinanceSpot
+from orderbook.feeds.exchanges.exchange import ExchangeOptions
+from orderbook.feeds.live.session import Connect, Disconnect, Get, Send, Session
+from orderbook.feeds.recording.capture_replay import CaptureSource
+from orderbook.market.books import Books
+from orderbook.market.events import Action, BookState, Flag, Side
+from orderbook.market.instruments import Instruments
 
 ABC, XYZ = "ABCUSDT", "XYZUSDT"
 VALID, SYNCING = BookState.VALID, BookState.SYNCING
@@ -396,8 +396,12 @@ def test_what_else_may_come() -> None:
     swapped = abc.depth()
     driven.frame(swapped | {"stream": "xyzusdt@depth@100ms"})
     assert driven.problems == {
-        "unknown message": 2, "unknown product": 1, "malformed JSON": 2, "invalid field": 1,
-        "unusable message": 1, "gap": 1,
+        "unknown message": 2,
+        "unknown product": 1,
+        "malformed JSON": 2,
+        "invalid field": 1,
+        "unusable message": 1,
+        "gap": 1,
     }
     assert both.states == [SYNCING, VALID]
     driven.frame({"e": "serverShutdown", "E": 1})

@@ -14,16 +14,16 @@ from plain_book import PlainBook, messages
 from recorded_support import recorded
 from session_support import Driven, instrument, plain_crc32
 
-from feeds.capture import CaptureSource
-from feeds.checksums import bitfinex_checksum
-from feeds.exchange import Exchange, ExchangeOptions
-from feeds.exchanges.bitfinex import Bitfinex, BitfinexRaw
-from feeds.session import Disconnect, Session
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.errors import SourceError
-from orderbook.events import Action, BookState, Side
-from orderbook.instruments import Instruments
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import SourceError
+from orderbook.feeds.exchanges.bitfinex import Bitfinex, BitfinexRaw
+from orderbook.feeds.exchanges.books import bitfinex_checksum
+from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions
+from orderbook.feeds.live.session import Disconnect, Session
+from orderbook.feeds.recording.capture_replay import CaptureSource
+from orderbook.market.books import Books
+from orderbook.market.events import Action, BookState, Side
+from orderbook.market.instruments import Instruments
 
 BTC, ETH = (instrument("bitfinex", name, "0.00000001") for name in ("tBTCUSD", "tETHUSD"))
 VALID, SYNCING, STALE = BookState.VALID, BookState.SYNCING, BookState.STALE

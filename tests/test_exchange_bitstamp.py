@@ -12,14 +12,14 @@ from plain_book import PlainBook, messages
 from recorded_support import recorded
 from session_support import Driven, instrument
 
-from feeds.capture import CaptureSource
-from feeds.exchange import Exchange
-from feeds.exchanges.bitstamp import Bitstamp, BitstampOrders
-from feeds.session import Disconnect, Get
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.errors import SourceError
-from orderbook.events import Action, BookState, Side
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import SourceError
+from orderbook.feeds.exchanges.bitstamp import Bitstamp, BitstampOrders
+from orderbook.feeds.exchanges.exchange import Exchange
+from orderbook.feeds.live.session import Disconnect, Get
+from orderbook.feeds.recording.capture_replay import CaptureSource
+from orderbook.market.books import Books
+from orderbook.market.events import Action, BookState, Side
 
 ETH, BTC = (instrument("bitstamp", name, "0.01") for name in ("ethusd", "btcusd"))
 VALID, SYNCING, STALE = BookState.VALID, BookState.SYNCING, BookState.STALE

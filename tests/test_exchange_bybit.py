@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from session_support import Driven, instrument
 
-from feeds.exchange import ExchangeOptions
-from feeds.exchanges.bybit import Bybit
-from feeds.session import Connect, Disconnect, Send, Session
-from orderbook.errors import ConfigurationError, SourceError
-from orderbook.events import Action, BookState, Side
-from orderbook.instruments import Instruments
+from orderbook.core.errors import ConfigurationError, SourceError
+from orderbook.feeds.exchanges.bybit import Bybit
+from orderbook.feeds.exchanges.exchange import ExchangeOptions
+from orderbook.feeds.live.session import Connect, Disconnect, Send, Session
+from orderbook.market.events import Action, BookState, Side
+from orderbook.market.instruments import Instruments
 
 BTC, ETH, PERPETUAL = "BTCUSDT", "ETHUSDT", "BTCUSDT.P"
 VALID, SYNCING = BookState.VALID, BookState.SYNCING
@@ -146,7 +146,8 @@ def test_a_gap_loses_one_book_until_it_is_sent_again() -> None:
     assert one.levels(BTC) == ([], []) and one.problems == {"gap": 1}
     sent = one.sent(2.0)
     assert [(m["op"], m["args"]) for m in sent] == [
-        ("unsubscribe", ["orderbook.50.BTCUSDT"]), ("subscribe", ["orderbook.50.BTCUSDT"]),
+        ("unsubscribe", ["orderbook.50.BTCUSDT"]),
+        ("subscribe", ["orderbook.50.BTCUSDT"]),
     ]
     assert one.frame(changed(DELTA, 18521291)) == []
     one.frame(changed(SNAPSHOT, 18521300))
@@ -173,8 +174,12 @@ def test_the_service_restarts() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"b": [["1.001", "1"]]}, {"a": [["x", "1"]]}, {"a": [["1", "-1"]]}, {"b": [[1, 2]]},
-        {"a": None}, {"s": ETH},
+        {"b": [["1.001", "1"]]},
+        {"a": [["x", "1"]]},
+        {"a": [["1", "-1"]]},
+        {"b": [[1, 2]]},
+        {"a": None},
+        {"s": ETH},
     ],
 )
 @pytest.mark.parametrize("text", [SNAPSHOT, DELTA])
@@ -201,7 +206,10 @@ def test_what_else_may_come() -> None:
     one.frame(b"\xff")
     one.frame([])
     assert one.problems == {
-        "unknown message": 2, "unknown product": 2, "malformed JSON": 2, "invalid field": 1,
+        "unknown message": 2,
+        "unknown product": 2,
+        "malformed JSON": 2,
+        "invalid field": 1,
     }
     assert one.state(BTC) is VALID
 
@@ -265,8 +273,18 @@ class Market:
 
 
 FAULTS = (
-    "none", "none", "none", "none",
-    "drop", "repeat", "swap", "cut", "spoil", "reconnect", "restart", "again",
+    "none",
+    "none",
+    "none",
+    "none",
+    "drop",
+    "repeat",
+    "swap",
+    "cut",
+    "spoil",
+    "reconnect",
+    "restart",
+    "again",
 )
 
 

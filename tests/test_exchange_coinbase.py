@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from recorded_support import recorded
 from session_support import Driven, instrument
 
-from feeds.capture import CaptureSource
-from feeds.exchanges.coinbase import Coinbase
-from feeds.session import Disconnect
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.errors import SourceError
-from orderbook.events import Action, BookState, Flag, Side
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import SourceError
+from orderbook.feeds.exchanges.coinbase import Coinbase
+from orderbook.feeds.live.session import Disconnect
+from orderbook.feeds.recording.capture_replay import CaptureSource
+from orderbook.market.books import Books
+from orderbook.market.events import Action, BookState, Flag, Side
 
 BTC, ETH = (instrument("coinbase", name, "0.01") for name in ("BTC-USD", "ETH-USD"))
 VALID, SYNCING, STALE = BookState.VALID, BookState.SYNCING, BookState.STALE

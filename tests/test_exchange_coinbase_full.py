@@ -11,9 +11,9 @@ from coinbase_support import Client, PlainBooks, flow, instruments, order_id, tr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feeds.iso_time import IsoClock
-from feeds.simulated_market import SimulatedMarket
-from orderbook.events import EVENT, Action, BookState, Flag, Side, StateReason
+from orderbook.feeds.live.simulated_market import SimulatedMarket
+from orderbook.feeds.text_values import IsoClock
+from orderbook.market.events import EVENT, Action, BookState, Flag, Side, StateReason
 
 MAKER = "ac928c66-ca53-498f-9c13-a110027a60e8"
 OTHER = "d50ec984-77a8-460a-b958-66f114b0de9b"

@@ -12,12 +12,12 @@ from kraken_server import Server, changes, faulty_run
 from session_support import Driven, instrument
 from test_checksums import ASKS_V2, BIDS_V2
 
-from feeds.exchange import ExchangeOptions
-from feeds.exchanges.kraken import Kraken
-from feeds.session import Disconnect, Session
-from orderbook.errors import ConfigurationError, SourceError
-from orderbook.events import Action, BookState, Side
-from orderbook.instruments import Instruments
+from orderbook.core.errors import ConfigurationError, SourceError
+from orderbook.feeds.exchanges.exchange import ExchangeOptions
+from orderbook.feeds.exchanges.kraken import Kraken
+from orderbook.feeds.live.session import Disconnect, Session
+from orderbook.market.events import Action, BookState, Side
+from orderbook.market.instruments import Instruments
 
 BTC = instrument("kraken", "BTC/USD")
 ETH = instrument("kraken", "ETH/USD")

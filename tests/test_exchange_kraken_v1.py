@@ -14,15 +14,15 @@ from kraken_server import Server, changes, faulty_run
 from recorded_support import recorded
 from session_support import Driven, instrument, plain_crc32
 
-from feeds.capture import CaptureSource
-from feeds.exchanges import kraken_shared
-from feeds.exchanges.kraken_v1 import KrakenV1
-from feeds.session import Connect
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.errors import SourceError
-from orderbook.events import Action, BookState, Side
-from orderbook.instruments import Instrument, Instruments
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import SourceError
+from orderbook.feeds.exchanges import kraken
+from orderbook.feeds.exchanges.kraken_v1 import KrakenV1
+from orderbook.feeds.live.session import Connect
+from orderbook.feeds.recording.capture_replay import CaptureSource
+from orderbook.market.books import Books
+from orderbook.market.events import Action, BookState, Side
+from orderbook.market.instruments import Instrument, Instruments
 
 XBT = instrument("kraken", "XBT/USD")
 ETH = instrument("kraken", "ETH/USD")
@@ -108,13 +108,13 @@ def test_the_recording(shared_data: Path) -> None:
 
 def test_the_recording_replays(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compared = []
-    whole = kraken_shared.kraken_checksum
+    whole = kraken.kraken_checksum
 
     def counted(*levels: Any) -> int:
         compared.append(whole(*levels))
         return compared[-1]
 
-    monkeypatch.setattr(kraken_shared, "kraken_checksum", counted)
+    monkeypatch.setattr(kraken, "kraken_checksum", counted)
     source = CaptureSource(shared_data / "cryptofeed" / "KRAKEN.jsonl.zst")
     books = Books(source.instruments, Dictionary())
     for events in source:

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from recorded_support import recorded
 from session_support import Driven, instrument, plain_crc32
 
-from feeds.capture import CaptureSource
-from feeds.exchange import ExchangeOptions
-from feeds.exchanges import okx
-from feeds.exchanges.okx import Okx
-from feeds.session import Disconnect, Send, Session
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.errors import ConfigurationError, DataError, SourceError
-from orderbook.events import Action, BookState, Side
-from orderbook.instruments import Instrument, Instruments
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import ConfigurationError, DataError, SourceError
+from orderbook.feeds.exchanges import okx
+from orderbook.feeds.exchanges.exchange import ExchangeOptions
+from orderbook.feeds.exchanges.okx import Okx
+from orderbook.feeds.live.session import Disconnect, Send, Session
+from orderbook.feeds.recording.capture_replay import CaptureSource
+from orderbook.market.books import Books
+from orderbook.market.events import Action, BookState, Side
+from orderbook.market.instruments import Instrument, Instruments
 
 BTC = instrument("okx", "BTC-USDT")
 SWAP = instrument("okx", "BTC-USDT-SWAP", "0.1", "0.01")

@@ -10,10 +10,11 @@ import fault_run
 import pytest
 from fault_mutations import MUTATIONS, mutated
 from fault_run import Report
+from simulated_venue import FAULTS, Dialect, Faults
 
-from engine.backends import Backend
-from feeds import snapshot_join, wire_numbers
-from feeds.simulation.faults import FAULTS, Dialect, Faults
+from orderbook.engine.runtime.program_start import Backend
+from orderbook.feeds import text_values
+from orderbook.feeds.exchanges import books
 
 DIALECTS: tuple[Dialect, ...] = ("orders", "levels")
 SAMPLE = 7
@@ -28,7 +29,7 @@ ALONE = [
 
 @pytest.fixture(autouse=True)
 def _quiet() -> None:
-    logging.getLogger("feeds.session").setLevel(logging.CRITICAL)
+    logging.getLogger("orderbook.feeds.live.session").setLevel(logging.CRITICAL)
 
 
 def total(reports: list[Report]) -> Report:
@@ -84,8 +85,8 @@ def test_with_compiled_views(dialect: Dialect) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_memory_is_bounded(dialect: Dialect, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire_numbers, "_CACHE_SIZE", 100)
-    monkeypatch.setattr(snapshot_join, "MAXIMUM_HELD", 50)
+    monkeypatch.setattr(text_values, "_CACHE_SIZE", 100)
+    monkeypatch.setattr(books, "MAXIMUM_HELD", 50)
     network, checks = fault_run.world(dialect, 3, Faults(3, dialect, FAULTS), "interpreter")
     sizes = []
     for _ in range(40):

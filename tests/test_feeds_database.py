@@ -16,20 +16,19 @@ from command_line_support import NO_STRATEGIES, Program, orderbook, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feeds import database
-from feeds.change_stream import Change
-from feeds.database import TableOptions, TableReader, TableSource, table_options
-from feeds.source import open_source
-from orderbook.configuration import load_configuration
-from orderbook.errors import SourceError
-from orderbook.feed_options import TableFeed
-from orderbook.feed_runs import open_runs
-from orderbook.gate import GatedEngine
-from orderbook.instruments import Instruments
-from orderbook.merge import ChangeItem, Item
-from orderbook.pipeline import Pipeline
-from orderbook.problems import Problems
-from views.compiler.program import compile_views
+from orderbook.configuration.configuration import load_configuration
+from orderbook.configuration.options import TableFeed
+from orderbook.core.errors import Problems, SourceError
+from orderbook.feeds import database_table
+from orderbook.feeds.database_table import TableOptions, TableReader, TableSource, table_options
+from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.merge import ChangeItem, Item
+from orderbook.feeds.source_kinds import open_source
+from orderbook.market.instruments import Instruments
+from orderbook.run.feed_runs import open_runs
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.views.compilation import compile_views
 
 __all__ = ["orderbook"]
 
@@ -143,7 +142,7 @@ def test_new_and_old_images(db: SqliteFile) -> None:
 
 
 def test_a_long_log_comes_in_whole_messages(db: SqliteFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "DEFAULT_CHANGES", 10)
+    monkeypatch.setattr(database_table, "DEFAULT_CHANGES", 10)
     db(
         "CREATE TABLE log (sequence BIGINT, op TEXT, tx BIGINT, id BIGINT)",
         *(f"INSERT INTO log VALUES ({i}, '+', {i // 7}, {i})" for i in range(100)),
@@ -350,7 +349,7 @@ def test_a_live_table_is_polled_again_also_after_it_went_away(tmp_path: Path) ->
     db = SqliteFile(tmp_path)
     db("CREATE TABLE t (id INTEGER)", "INSERT INTO t VALUES (1)")
     feed = TableFeed(kind="table", url=str(db.path), table="t", interval_seconds=0.01)
-    taken: list[Change] = []
+    taken: list[RelationChange] = []
 
     async def follow() -> dict[str, int]:
         (run,), _ = await open_runs([feed])

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_book import PlainBook, messages, read
 
-from feeds.databento import DatabentoSource
-from feeds.source import open_source, open_sources
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.errors import SourceError
-from orderbook.events import Action, BookState, Flag, Side, StateReason
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import SourceError
+from orderbook.feeds.files.databento import DatabentoSource
+from orderbook.feeds.source_kinds import open_source, open_sources
+from orderbook.market.books import Books
+from orderbook.market.events import Action, BookState, Flag, Side, StateReason
 
 DAY = 1_600_000_000_000_000_000  # 2020-09-13 12:26:40 UTC
 LAST, SNAPSHOT = 128, 32

@@ -10,11 +10,11 @@ import pytest
 import zstandard
 from plain_book import PlainBook, messages, read
 
-from feeds.databento import DatabentoSource
-from feeds.source import open_source
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.events import Action, BookState, Side, StateReason
+from orderbook.core.changes import Dictionary
+from orderbook.feeds.files.databento import DatabentoSource
+from orderbook.feeds.source_kinds import open_source
+from orderbook.market.books import Books
+from orderbook.market.events import Action, BookState, Side, StateReason
 
 
 def test_every_recorded_file_reads_without_a_problem(shared_data: Path) -> None:
@@ -65,7 +65,9 @@ def test_recorded_levels_equal_the_bytes(shared_data: Path, kind: str, depth: in
         receive_time, sequence = struct.unpack_from("<Q4xI", record, 32)
         for event in message:
             assert event[["exchange_time", "receive_time", "sequence"]].tolist() == (
-                event_time, receive_time, sequence
+                event_time,
+                receive_time,
+                sequence,
             )
             book.apply(event)
         pairs = [struct.unpack_from("<qqII", record, 48 + 32 * level) for level in range(depth)]

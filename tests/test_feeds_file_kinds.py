@@ -14,11 +14,10 @@ import pytest
 import zstandard
 from command_line_support import Program, orderbook  # noqa: F401
 
-from feeds.file_kinds import KINDS, kind_of
-from feeds.parquet_record import RecordSource, RecordWriter
-from feeds.source import each_file, open_source, open_sources
-from orderbook.errors import SourceError
-from orderbook.instruments import Instrument, Instruments
+from orderbook.core.errors import SourceError
+from orderbook.feeds.recording.parquet_record import RecordSource, RecordWriter
+from orderbook.feeds.source_kinds import KINDS, each_file, kind_of, open_source, open_sources
+from orderbook.market.instruments import Instrument, Instruments
 
 HTML = b"<!DOCTYPE html>\n<html><head><title>403 Forbidden</title></head></html>\n"
 BYBIT = (
@@ -192,7 +191,8 @@ def test_a_folder_is_what_its_files_are(tmp_path: Path) -> None:
     assert each_file(str(days)) == [f"{days}/1.txt", f"{days}/2.txt"]
     assert each_file(f"changes:{days}") == [f"changes:{days}/1.txt", f"changes:{days}/2.txt"]
     assert [source.name for source in open_sources([str(days)])] == [
-        f"changes:{days}/1.txt", f"changes:{days}/2.txt"
+        f"changes:{days}/1.txt",
+        f"changes:{days}/2.txt",
     ]
     (tmp_path / "none").mkdir()
     assert "no record files there" in refused(tmp_path / "none")

@@ -18,17 +18,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_book import PlainBook, messages
 
-from feeds.binance_capture import BinanceCaptureSource
-from feeds.bybit_history import BybitHistorySource
-from feeds.source import Opened, open_source, open_sources
 from orderbook.backtest.reading import read_slices
 from orderbook.backtest.sources import run_instruments, source_specs
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.errors import SourceError
-from orderbook.events import Action, BookState, Side
-from orderbook.feed_options import feed_table
-from orderbook.merge import Merger
+from orderbook.configuration.options import feed_table
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import SourceError
+from orderbook.feeds.files.binance_capture import BinanceCaptureSource
+from orderbook.feeds.files.bybit_history import BybitHistorySource
+from orderbook.feeds.merge import Merger
+from orderbook.feeds.source_kinds import Opened, open_source, open_sources
+from orderbook.market.books import Books
+from orderbook.market.events import Action, BookState, Side
 
 Events = np.ndarray
 
@@ -44,7 +44,7 @@ class Capture(Market):
                 lines.append(f"{clock} {json.dumps(self.answer(self.update_id))}")
             elif self.random.random() < 0.3:
                 trade = {"s": "ABCUSDT", "t": number, "p": "10.00", "q": "1.000", "T": number, "m": True}
-                lines.append(f'{clock} {json.dumps({"stream": "abcusdt@trade", "data": trade})}')
+                lines.append(f"{clock} {json.dumps({'stream': 'abcusdt@trade', 'data': trade})}")
             else:
                 lines.append(f"{clock} {json.dumps(self.depth())}")
         return lines
@@ -106,7 +106,8 @@ def test_captures_of_different_markets_are_sources_of_their_own(tmp_path: Path) 
         (tmp_path / f"2-{name}").write_text("\n".join(lines[20:]) + "\n")
     sources = open_sources([f"binance:{tmp_path}/*"])
     assert sorted(str(source.instruments[0]) for source in sources) == [  # type: ignore[union-attr]
-        "binance:ABC-USDT", "binance_futures:ABC-USDT-PERP"
+        "binance:ABC-USDT",
+        "binance_futures:ABC-USDT-PERP",
     ]
     assert all(source.problems.counts == {} for source in sources if list(source))
     with pytest.raises(SourceError, match="name them as sources of their own"):
@@ -130,7 +131,8 @@ def test_a_file_that_is_missing_between_two_loses_the_book_and_says_where(tmp_pa
 
 
 def test_a_file_without_a_snapshot_says_that_its_book_was_never_valid(
-    orderbook: Program, tmp_path: Path  # noqa: F811
+    orderbook: Program,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     lines = Capture(Random(3), False).lines(60)
     path = write(tmp_path / "second", "\n".join(lines[30:]) + "\n")
@@ -142,7 +144,8 @@ def test_a_file_without_a_snapshot_says_that_its_book_was_never_valid(
 
 
 def test_one_capture_in_two_files_through_replay_run_and_backtest(
-    orderbook: Program, tmp_path: Path  # noqa: F811
+    orderbook: Program,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     lines = Capture(Random(4), False).lines(120)
     days = tmp_path / "days"
@@ -221,10 +224,15 @@ class Bybit:
                     if size != "0":
                         self.book[side][price] = size
         self.history[self.update] = {side: dict(own) for side, own in self.book.items()}
-        return json.dumps({
-            "topic": "orderbook.500.BTCUSDT", "ts": self.time, "type": "snapshot" if snapshot else "delta",
-            "data": {"s": "BTCUSDT", **data, "u": self.update, "seq": self.update}, "cts": self.time - 1,
-        })
+        return json.dumps(
+            {
+                "topic": "orderbook.500.BTCUSDT",
+                "ts": self.time,
+                "type": "snapshot" if snapshot else "delta",
+                "data": {"s": "BTCUSDT", **data, "u": self.update, "seq": self.update},
+                "cts": self.time - 1,
+            }
+        )
 
     def day(self, messages: int) -> list[str]:
         return [self.message(snapshot=number == 0) for number in range(messages)]
@@ -418,10 +426,19 @@ def test_a_line_of_cryptofeed_that_cannot_be_read_is_counted(shared_data: Path, 
 
 def test_binary_frames_and_markets_of_cryptofeed_3(tmp_path: Path) -> None:
     answers = {
-        category: {"retCode": 0, "result": {"category": category, "list": [{
-            "symbol": "BTCUSDT", "priceFilter": {"tickSize": "0.1"},
-            "lotSizeFilter": {"qtyStep": "0.001", "basePrecision": "0.000001"},
-        }]}}
+        category: {
+            "retCode": 0,
+            "result": {
+                "category": category,
+                "list": [
+                    {
+                        "symbol": "BTCUSDT",
+                        "priceFilter": {"tickSize": "0.1"},
+                        "lotSizeFilter": {"qtyStep": "0.001", "basePrecision": "0.000001"},
+                    }
+                ],
+            },
+        }
         for category in ("linear", "spot")
     }
     lines = [{"t": "header", "format": 2, "exchange": "BYBIT", "config": {}}]
@@ -432,10 +449,14 @@ def test_binary_frames_and_markets_of_cryptofeed_3(tmp_path: Path) -> None:
         asked = json.dumps({"op": "subscribe", "args": ["orderbook.200.BTCUSDT"]})
         lines.append({"t": "send", "conn": conn, "ts": 3.0, "addr": "wss://x", "data": asked})
     for number, price in enumerate(("100.0", "200.0")):
-        frame = json.dumps({
-            "topic": "orderbook.200.BTCUSDT", "type": "snapshot", "ts": 5,
-            "data": {"s": "BTCUSDT", "b": [[price, "1"]], "a": [], "u": 7 + number},
-        })
+        frame = json.dumps(
+            {
+                "topic": "orderbook.200.BTCUSDT",
+                "type": "snapshot",
+                "ts": 5,
+                "data": {"s": "BTCUSDT", "b": [[price, "1"]], "a": [], "u": 7 + number},
+            }
+        )
         payload = {"b64": base64.b64encode(frame.encode()).decode()} if number else {"data": frame}
         lines.append({"t": "recv", "conn": f"BYBIT.ws.{number}", "ts": 4.0 + number, **payload})
     path = tmp_path / "BYBIT.jsonl"

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_book import PlainBook, messages
 
-from feeds.binance_capture import BinanceCaptureSource
-from feeds.source import open_source
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.errors import SourceError
-from orderbook.events import Action, BookState, Flag, Side
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import SourceError
+from orderbook.feeds.files.binance_capture import BinanceCaptureSource
+from orderbook.feeds.source_kinds import open_source
+from orderbook.market.books import Books
+from orderbook.market.events import Action, BookState, Flag, Side
 
 CAPTURES = ("spot_btcusdt_20240808.gz", "usdm_btcusdt_20240808.gz")
 
@@ -190,14 +190,20 @@ def test_malformed_frames_are_counted_with_their_line(tmp_path: Path) -> None:
     source = BinanceCaptureSource(capture(tmp_path / "capture", lines))
     events = np.concatenate(list(source))
     assert source.problems.counts == {
-        "malformed line": 2, "malformed JSON": 1, "missing field": 1, "unusable message": 3,
+        "malformed line": 2,
+        "malformed JSON": 1,
+        "missing field": 1,
+        "unusable message": 3,
         "unknown message": 1,
     }
     examples = source.problems.examples.items()
     places = {kind: [place.split(":")[1] for place in places] for kind, places in examples}
     assert places == {
-        "malformed line": ["7", "13"], "malformed JSON": ["8"], "missing field": ["9"],
-        "unusable message": ["10", "11", "12"], "unknown message": ["16"],
+        "malformed line": ["7", "13"],
+        "malformed JSON": ["8"],
+        "missing field": ["9"],
+        "unusable message": ["10", "11", "12"],
+        "unknown message": ["16"],
     }
     assert (events["action"] == Action.TRADE).sum() == 1
     states = events[events["action"] == Action.STATE]["volume"]

@@ -8,23 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feeds.change_stream import Change, ChangeStreamSource, write_changes
-from orderbook.errors import DataError, SourceError
+from orderbook.core.errors import DataError, SourceError
+from orderbook.feeds.files.change_stream import ChangeStreamSource, RelationChange, write_changes
 
 numbers = st.decimals(allow_nan=False, allow_infinity=False)
 values = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.text(max_size=5) | numbers
 rows = st.dictionaries(st.text(max_size=3), values, max_size=4)
 streams, ops = st.sampled_from(["bids", "asks", "π"]), st.sampled_from(["+", "-"])
-changes = st.builds(Change, st.just(0), streams, ops, rows, st.booleans())
+changes = st.builds(RelationChange, st.just(0), streams, ops, rows, st.booleans())
 
 
-def read(source: ChangeStreamSource) -> list[Change]:
+def read(source: ChangeStreamSource) -> list[RelationChange]:
     return [change for batch in source for change in batch]
 
 
 @given(given_changes=st.lists(changes, max_size=12), suffix=st.sampled_from(["", ".gz", ".zst"]))
 def test_what_is_written_is_read_exactly(
-    tmp_path_factory: pytest.TempPathFactory, given_changes: list[Change], suffix: str
+    tmp_path_factory: pytest.TempPathFactory, given_changes: list[RelationChange], suffix: str
 ) -> None:
     path = tmp_path_factory.mktemp("changes") / f"changes.ndjson{suffix}"
     assert write_changes(path, given_changes) == len(given_changes)
@@ -56,8 +56,8 @@ def test_last_is_true_when_absent_and_blank_lines_do_not_count(tmp_path: Path) -
         '{"op":"-","row":{"id":7},"stream":"bids"}'
     )
     assert read(ChangeStreamSource(path)) == [
-        Change(2, "bids", "+", {"id": 7}, False),
-        Change(4, "bids", "-", {"id": 7}, True),
+        RelationChange(2, "bids", "+", {"id": 7}, False),
+        RelationChange(4, "bids", "-", {"id": 7}, True),
     ]
 
 
@@ -88,7 +88,7 @@ def test_malformed_lines_are_counted_and_named(tmp_path: Path) -> None:
 def test_a_cut_last_line_is_one_error_after_everything_before_it(tmp_path: Path) -> None:
     path = tmp_path / "changes.ndjson"
     path.write_text('{"stream":"s","op":"+","row":{"v":1}}\n' * 3 + '{"stream":"s","op":"+","ro')
-    found: list[list[Change]] = []
+    found: list[list[RelationChange]] = []
     with pytest.raises(SourceError, match=r"last line \(4\) is not complete"):
         found.extend(ChangeStreamSource(path))
     assert [change.line for batch in found for change in batch] == [1, 2, 3]
@@ -96,7 +96,7 @@ def test_a_cut_last_line_is_one_error_after_everything_before_it(tmp_path: Path)
 
 def test_what_json_does_not_have_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"s\.v: NaN"):
-        write_changes(tmp_path / "changes.ndjson", [Change(0, "s", "+", {"v": Decimal("NaN")})])
+        write_changes(tmp_path / "changes.ndjson", [RelationChange(0, "s", "+", {"v": Decimal("NaN")})])
     with pytest.raises(SourceError, match="cannot write"):
         write_changes(tmp_path / "no" / "changes.ndjson", [])
 

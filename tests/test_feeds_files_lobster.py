@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_book import PlainBook, messages
 
-from feeds.lobster import LobsterSource
-from feeds.source import open_sources
-from orderbook.errors import SourceError
-from orderbook.events import Action, BookState, Side
-from orderbook.merge import Merger
+from orderbook.core.errors import SourceError
+from orderbook.feeds.files.lobster import LobsterSource
+from orderbook.feeds.merge import Merger
+from orderbook.feeds.source_kinds import open_sources
+from orderbook.market.events import Action, BookState, Side
 
 ADD, CANCEL, DELETE, EXECUTE, HIDDEN = range(1, 6)
 DIRECTIONS = {Side.BID: 1, Side.ASK: -1}
@@ -169,7 +169,11 @@ def test_orders_keep_their_ids_through_a_time_out_of_view(tmp_path: Path) -> Non
         known = {i: order[2] for i, order in book.orders.items() if order[0] == Side.BID and i > 0}
         assert known == {i: volume for i, volume in orders.items() if i > 0}
     assert source.counts == {
-        "resynchronisations": 6, "came into view": 4, "left the view": 2, "restored": 1, "corrected": 1,
+        "resynchronisations": 6,
+        "came into view": 4,
+        "left the view": 2,
+        "restored": 1,
+        "corrected": 1,
     }
 
 

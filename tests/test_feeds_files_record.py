@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feeds.parquet_record import RecordSource, RecordWriter
-from feeds.source import open_source, open_sources
-from orderbook.errors import SourceError
-from orderbook.events import EVENT, Flag
-from orderbook.instruments import Instrument, Instruments
+from orderbook.core.errors import SourceError
+from orderbook.feeds.recording.parquet_record import RecordSource, RecordWriter
+from orderbook.feeds.source_kinds import open_source, open_sources
+from orderbook.market.events import EVENT, Flag
+from orderbook.market.instruments import Instrument, Instruments
 
 BTC = Instrument("binance", "BTC-USDT", "BTCUSDT", Decimal("0.01"), Decimal("0.00001"))
 ETH = Instrument("binance", "ETH-USDT", "ETHUSDT", Decimal("0.05"), Decimal("1E-8"))

@@ -10,20 +10,18 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feeds.binance_capture import BinanceCaptureSource
-from feeds.byte_stream import Lines
-from feeds.change_stream import ChangeStreamSource
-from feeds.decimal_text import decimal_places
-from feeds.lobster import LobsterSource
-from feeds.parquet_record import RecordSource, RecordWriter
-from feeds.source import each_file, open_source, open_sources
-from orderbook.errors import SourceError
-from orderbook.instruments import Instrument, Instruments
+from orderbook.core.errors import SourceError
+from orderbook.feeds.byte_stream import Lines
+from orderbook.feeds.files.binance_capture import BinanceCaptureSource
+from orderbook.feeds.files.change_stream import ChangeStreamSource
+from orderbook.feeds.files.lobster import LobsterSource
+from orderbook.feeds.recording.parquet_record import RecordSource, RecordWriter
+from orderbook.feeds.source_kinds import each_file, open_source, open_sources
+from orderbook.feeds.text_values import decimal_places
+from orderbook.market.instruments import Instrument, Instruments
 
 CHANGE = b'{"stream":"s","op":"+","row":{}}\n'
-DIFF = (
-    b'1 {"stream":"abcusdt@depth","data":{"E":1,"s":"ABCUSDT","U":1,"u":2,"b":[["1.50","0.20"]],"a":[]}}\n'
-)
+DIFF = b'1 {"stream":"abcusdt@depth","data":{"E":1,"s":"ABCUSDT","U":1,"u":2,"b":[["1.50","0.20"]],"a":[]}}\n'
 MESSAGE = b"34200.5,1,7,100,2239500,1\n"
 
 

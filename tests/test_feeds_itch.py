@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_book import PlainBook, messages, read
 
-from feeds.itch import ItchSource
-from feeds.itch_messages import mpid_number, mpid_of
-from feeds.source import open_source, open_sources
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.errors import SourceError
-from orderbook.events import EVENT, Action, BookState, Side, StateReason
-from orderbook.merge import Merger
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import SourceError
+from orderbook.feeds.files.itch import ItchSource
+from orderbook.feeds.files.itch_format import mpid_number, mpid_of
+from orderbook.feeds.merge import Merger
+from orderbook.feeds.source_kinds import open_source, open_sources
+from orderbook.market.books import Books
+from orderbook.market.events import EVENT, Action, BookState, Side, StateReason
 
 NAME = "01302019.NASDAQ_ITCH50"
 MIDNIGHT = 1_548_824_400_000_000_000  # 2019-01-30 00:00 in New York, UTC-5

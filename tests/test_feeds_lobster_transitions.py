@@ -7,10 +7,10 @@ import pytest
 import zstandard
 from plain_book import PlainBook, messages
 
-from feeds.source import open_source
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.events import BookState, Side
+from orderbook.core.changes import Dictionary
+from orderbook.feeds.source_kinds import open_source
+from orderbook.market.books import Books
+from orderbook.market.events import BookState, Side
 
 FILES = {
     "AMZN_2012-06-21_34200000_57600000_message_1.csv.zst": 1,

@@ -13,13 +13,14 @@ import zstandard
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from feeds import byte_stream, tardis_file
-from feeds.source import open_source, open_sources
-from feeds.tardis import TardisSource, open_tardis
-from feeds.tardis_rows import NOTHING, Kind, Status, name_hash, read_rows
-from orderbook.errors import DataError, SourceError
-from orderbook.events import Action, BookState, Flag, Side
-from orderbook.instruments import fixed_point, normalise_symbol
+from orderbook.core.errors import DataError, SourceError
+from orderbook.feeds import byte_stream
+from orderbook.feeds.files import tardis_file
+from orderbook.feeds.files.tardis import TardisSource, open_tardis
+from orderbook.feeds.files.tardis_decoder import NOTHING, Kind, Status, name_hash, read_rows
+from orderbook.feeds.source_kinds import open_source, open_sources
+from orderbook.market.events import Action, BookState, Flag, Side
+from orderbook.market.instruments import fixed_point, normalise_symbol
 
 L2 = "exchange,symbol,timestamp,local_timestamp,is_snapshot,side,price,amount"
 TRADES = "exchange,symbol,timestamp,local_timestamp,id,side,price,amount"
@@ -224,9 +225,7 @@ def test_snapshots_are_given_as_what_changed(tmp_path: Path, depth: int) -> None
         for name, sign in (("asks", 1), ("bids", -1)):
             for _ in range(2):
                 book[name][1000 + sign * chance.randrange(1, 40)] = chance.randrange(0, 9)
-        shown = {
-            name: sorted((p, a) for p, a in book[name].items() if a) for name in ("asks", "bids")
-        }
+        shown = {name: sorted((p, a) for p, a in book[name].items() if a) for name in ("asks", "bids")}
         levels = {"asks": shown["asks"][:depth], "bids": shown["bids"][::-1][:depth]}
         fields = []
         for k in range(depth):
@@ -280,9 +279,7 @@ def test_days_of_one_symbol_follow_each_other(tmp_path: Path) -> None:
         (20, [("bid", Decimal(9)), ("bid", Decimal(10))]),
         (21, [("bid", Decimal(10))]),
     ]
-    assert states_of(source) == [
-        (10, BookState.VALID), (20, BookState.STALE), (21, BookState.VALID)
-    ]
+    assert states_of(source) == [(10, BookState.VALID), (20, BookState.STALE), (21, BookState.VALID)]
     named = open_sources([f"tardis:{tmp_path}/{name}.csv" for name in ("b", "a")])
     assert [np.concatenate(list(one)).tobytes() for one in named] == [np.concatenate(list(source)).tobytes()]
 

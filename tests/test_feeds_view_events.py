@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 from command_line_support import NO_STRATEGIES, Program, orderbook, write
 
-from engine.subscriptions import ViewEvent
-from feeds.change_stream import Change
-from feeds.parquet_record import RecordSource, RecordWriter
-from feeds.source import open_source
-from feeds.view_events import ViewEventSource, open_view_events
-from orderbook.errors import SourceError
-from orderbook.events import Flag
-from orderbook.gate import GatedEngine
-from orderbook.generate import generate, synthetic_instruments
-from orderbook.instruments import Instruments
-from orderbook.merge import ChangeItem
-from orderbook.pipeline import Pipeline
-from orderbook.view_output import open_output
-from views.compiler.program import compile_views
+from orderbook.core.errors import SourceError
+from orderbook.engine.runtime.subscriptions import ViewEvent
+from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.files.view_events import ViewEventSource, open_view_events
+from orderbook.feeds.merge import ChangeItem
+from orderbook.feeds.recording.parquet_record import RecordSource, RecordWriter
+from orderbook.feeds.source_kinds import open_source
+from orderbook.market.events import Flag
+from orderbook.market.instruments import Instruments
+from orderbook.market.synthetic_flow import generate, synthetic_instruments
+from orderbook.run.pipeline import Pipeline
+from orderbook.run.view_output import open_output
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.views.compilation import compile_views
 
 __all__ = ["orderbook"]
 
@@ -205,21 +205,23 @@ def test_changes_of_a_row_are_its_deletion_and_insertion(tmp_path: Path) -> None
     assert source.relations == {"v": ("k", "n"), "w": ("n",)}
     a1, a2, b2 = {"k": "a", "n": 1}, {"k": "a", "n": 2}, {"k": "b", "n": 2}
     assert [change for batch in source for change in batch] == [
-        Change(1, "v", "+", a1, False, 10),
-        Change(2, "w", "+", {"n": 5}, True, 10),
-        Change(3, "v", "-", a1, False, 20),
-        Change(3, "v", "+", a2, False, 20),
-        Change(3, "v", "+", a2, False, 20),
-        Change(3, "v", "+", a2, True, 20),
-        Change(4, "v", "-", a2, False, 30),
-        Change(5, "v", "+", b2, True, 30),
-        Change(7, "v", "-", a2, False, 50),
-        Change(7, "v", "-", a2, True, 50),
+        RelationChange(1, "v", "+", a1, False, 10),
+        RelationChange(2, "w", "+", {"n": 5}, True, 10),
+        RelationChange(3, "v", "-", a1, False, 20),
+        RelationChange(3, "v", "+", a2, False, 20),
+        RelationChange(3, "v", "+", a2, False, 20),
+        RelationChange(3, "v", "+", a2, True, 20),
+        RelationChange(4, "v", "-", a2, False, 30),
+        RelationChange(5, "v", "+", b2, True, 30),
+        RelationChange(7, "v", "-", a2, False, 50),
+        RelationChange(7, "v", "-", a2, True, 50),
     ]
     assert source.problems.counts == {"malformed view event": 1, "row gone that was not there": 1}
     assert "e.ndjson:9: v" in source.problems.report()[1]
     renamed = open_view_events(f"{path}?view=w&relation=other")
-    assert [change for batch in renamed for change in batch] == [Change(2, "other", "+", {"n": 5}, True, 10)]
+    assert [change for batch in renamed for change in batch] == [
+        RelationChange(2, "other", "+", {"n": 5}, True, 10)
+    ]
     assert renamed.relations == {"other": ("n",)}
 
 
@@ -228,7 +230,7 @@ def test_a_cut_file_gives_everything_before_the_cut(tmp_path: Path) -> None:
     text = "".join(line("v", i, {"k": i}, {"k": i}) for i in range(5))
     path.write_text(text[:-20])
     source = open_view_events(str(path))
-    found: list[list[Change]] = []
+    found: list[list[RelationChange]] = []
     with pytest.raises(SourceError, match="truncated after line 5"):
         found.extend(source)
     assert [change.row["k"] for batch in found for change in batch] == [0, 1, 2, 3]

@@ -10,8 +10,8 @@ from finance_runner import compare
 from finance_streams import QUERIES, finance_sql, lobster_market
 from fuzz import compiled
 
-from engine.plan.describe import statement_cost, warnings
-from engine.plan.planner import plan
+from orderbook.engine.plan.describe import statement_cost, warnings
+from orderbook.engine.plan.planner import plan
 
 RUNNER = Path(__file__).with_name("finance_runner.py")
 AAPL = "lobster/AAPL_2012-06-21_first999_message_10.csv.zst"

@@ -11,10 +11,10 @@ import duckdb
 import pytest
 from bound_support import FIXTURES, PARAMETERS, Tables, rows_of
 
-from views.compiler.binding.bind import bind
-from views.compiler.binding.bound import Catalog
-from views.compiler.binding.bound_print import bound_text
-from views.compiler.types import Column, Kind, Relation
+from orderbook.views.binding.bound import Catalog
+from orderbook.views.binding.bound_print import bound_text
+from orderbook.views.binding.catalog import bind
+from orderbook.views.types import Column, Kind, Relation
 
 PAIRS = sorted(FIXTURES.glob("*.sql"))
 DUCKDB_TYPES = {

@@ -14,8 +14,8 @@ import duckdb
 import pytest
 from bound_support import Row, rows_of
 
-from views.compiler.binding.bind import bind
-from views.compiler.types import Column, Kind
+from orderbook.views.binding.catalog import bind
+from orderbook.views.types import Column, Kind
 
 DECLARED = """
 CREATE STREAM s (

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orderbook.errors import SqlError
-from views.compiler.binding.bind import bind
-from views.compiler.binding.bound_print import bound_text
-from views.compiler.binding.dialect import MAX_PARENTHESES
-from views.compiler.binding.scope import MAX_SOURCES
+from orderbook.core.errors import SqlError
+from orderbook.views.binding.bound_print import bound_text
+from orderbook.views.binding.catalog import bind
+from orderbook.views.binding.parser import MAX_PARENTHESES
+from orderbook.views.binding.scope import MAX_SOURCES
 
 WORDS = [
     "select", "from", "where", "group", "by", "having", "order", "limit", "join", "left", "inner",

@@ -2,12 +2,12 @@
 
 import pytest
 
-from orderbook.errors import SqlError
-from views.compiler.binding.bind import bind
-from views.compiler.binding.bound import Catalog, ColumnRef, Literal, Select, ShownBy, Top, UnionAll, View
-from views.compiler.binding.bound_print import bound_text
-from views.compiler.binding.scope import MAX_SOURCES
-from views.compiler.types import Kind
+from orderbook.core.errors import SqlError
+from orderbook.views.binding.bound import Catalog, ColumnRef, Literal, Select, Top, UnionAll, View
+from orderbook.views.binding.bound_print import bound_text
+from orderbook.views.binding.catalog import bind
+from orderbook.views.binding.scope import MAX_SOURCES
+from orderbook.views.types import Kind, ShownBy
 
 STREAMS = """CREATE STREAM l (a INT, x INT NOT NULL, b INT); CREATE STREAM r (c INT, x INT, d INT NOT NULL);
 CREATE STREAM t (name TEXT);

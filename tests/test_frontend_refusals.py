@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from orderbook.errors import SqlError
-from views.compiler.binding.bind import bind
+from orderbook.core.errors import SqlError
+from orderbook.views.binding.catalog import bind
 
 KEYED = "CREATE STREAM keyed (i INT PRIMARY KEY, j INT, t TEXT NOT NULL); CREATE VIEW v AS "
 

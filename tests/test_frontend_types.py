@@ -9,9 +9,9 @@ from bound_support import rows_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from views.compiler.binding.bind import bind
-from views.compiler.binding.bound import Expression, Literal
-from views.compiler.types import (
+from orderbook.views.binding.bound import Expression, Literal
+from orderbook.views.binding.catalog import bind
+from orderbook.views.types import (
     BIGINT,
     BOOLEAN,
     DOUBLE,

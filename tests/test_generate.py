@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from book_model import BookModel
 
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.errors import UserError
-from orderbook.events import Action, BookState, Flag, Side
-from orderbook.generate import generate, synthetic_instruments
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import UserError
+from orderbook.market.books import Books
+from orderbook.market.events import Action, BookState, Flag, Side
+from orderbook.market.synthetic_flow import generate, synthetic_instruments
 
 
 def flow(events: int, symbols: int, levels: int, seed: int, **options: float) -> np.ndarray:

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import examples
 
-from engine.subscriptions import ViewEvent
-from orderbook.events import BookState
-from orderbook.gate import GatedEngine
-from orderbook.generate import synthetic_instruments
-from orderbook.held_callbacks import HeldEvent
-from strategies.throttle import SavedThrottle, Throttle
-from views.compiler.binding import watch_condition
-from views.compiler.program import compile_views
+from orderbook.engine.runtime.subscriptions import ViewEvent
+from orderbook.market.events import BookState
+from orderbook.market.synthetic_flow import synthetic_instruments
+from orderbook.strategies.clock import SavedThrottle, Throttle
+from orderbook.strategies.gated_engine import GatedEngine, HeldEvent
+from orderbook.views import compilation
+from orderbook.views.compilation import compile_views
 
 INSTRUMENTS = synthetic_instruments(2)
 SYMBOLS = [one.symbol for one in INSTRUMENTS]
@@ -173,13 +172,13 @@ def test_a_condition_is_parsed_once_for_a_subscription_however_many_rows_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     parsed: list[str] = []
-    parse = watch_condition._expression
+    parse = compilation._expression
 
     def counted(source: Any) -> Any:
         parsed.append(str(source))
         return parse(source)
 
-    monkeypatch.setattr(watch_condition, "_expression", counted)
+    monkeypatch.setattr(compilation, "_expression", counted)
     run, told = Run("n >= 2"), list[Any]()
     limit = Throttle(run.engine, "w", "n >= 2", 10, told.append)
     before = len(parsed)

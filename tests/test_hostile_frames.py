@@ -13,19 +13,18 @@ from hypothesis import strategies as st
 from samples import examples
 from session_support import instrument
 
-from feeds import session as session_module
-from feeds.event_writer import EventWriter
-from feeds.exchange import ExchangeOptions
-from feeds.exchanges.registry import EXCHANGES, exchange
-from feeds.feed_book import FeedBook
-from feeds.reference_data import instruments_of
-from feeds.session import Connect, Disconnect, Get, Send, Session
-from feeds.statistics import FeedStatistics
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.errors import DataError, OrderbookError
-from orderbook.events import BookState, Flag, Side
-from orderbook.instruments import Instruments
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import DataError, OrderbookError
+from orderbook.feeds.event_writer import EventWriter
+from orderbook.feeds.exchanges.exchange import EXCHANGES, ExchangeOptions, exchange
+from orderbook.feeds.exchanges.feed_book import FeedBook
+from orderbook.feeds.live import session as session_module
+from orderbook.feeds.live.http_requests import instruments_of
+from orderbook.feeds.live.session import Connect, Disconnect, Get, Send, Session
+from orderbook.feeds.source import FeedStatistics
+from orderbook.market.books import Books
+from orderbook.market.events import BookState, Flag, Side
+from orderbook.market.instruments import Instruments
 
 VALID = BookState.VALID
 every_exchange = pytest.mark.parametrize("name", EXCHANGES)
@@ -49,9 +48,7 @@ class Victim:
         self.sample = SAMPLES[name]
         self.now = 1000.0
         instruments = Instruments([self.sample.instrument])
-        self.session = Session(
-            exchange(name), instruments, [0], ExchangeOptions(), lambda: self.now, seed=1
-        )
+        self.session = Session(exchange(name), instruments, [0], ExchangeOptions(), lambda: self.now, seed=1)
         self.books = Books(instruments, Dictionary())
         self.recover()
 

@@ -10,14 +10,14 @@ import pytest
 from hostile_samples import SAMPLES
 from websockets.asyncio.server import ServerConnection, serve
 
-from feeds import http_get as http_get_module
-from feeds.exchange import ExchangeOptions
-from feeds.exchanges.bybit import Bybit
-from feeds.http_get import http_get
-from feeds.live import LiveFeed
-from feeds.statistics import FeedStatistics
-from orderbook.errors import SourceError
-from orderbook.instruments import Instruments
+from orderbook.core.errors import SourceError
+from orderbook.feeds.exchanges.bybit import Bybit
+from orderbook.feeds.exchanges.exchange import ExchangeOptions
+from orderbook.feeds.live import http_requests
+from orderbook.feeds.live.http_requests import http_get
+from orderbook.feeds.live.live_feed import LiveFeed
+from orderbook.feeds.source import FeedStatistics
+from orderbook.market.instruments import Instruments
 
 CERTIFICATE = Path(__file__).with_name("fixtures") / "tls" / "localhost.pem"
 FRAME = SAMPLES["bybit"].frames[0]
@@ -163,14 +163,14 @@ def test_answers_are_limited_in_size_and_time(monkeypatch: pytest.MonkeyPatch) -
             await asyncio.sleep(0.02)
 
     async def test() -> None:
-        monkeypatch.setattr(http_get_module, "LARGEST_ANSWER", 1000)
+        monkeypatch.setattr(http_requests, "LARGEST_ANSWER", 1000)
         for head in ("HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"):
             server = await answering(fixed(head + 1001 * "x"))
             found = await refusal(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
             assert "the answer is longer than 1000 bytes" in found
         server = await answering(fixed("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nx"))
         assert "IncompleteRead" in await refusal(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
-        monkeypatch.setattr(http_get_module, "LARGEST_ANSWER", 1 << 26)
+        monkeypatch.setattr(http_requests, "LARGEST_ANSWER", 1 << 26)
         server = await answering(drips)
         found = await refusal(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", 0.1)
         assert "no whole answer within" in found or "takes too long" in found

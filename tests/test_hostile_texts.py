@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 from hostile_texts import EXPLOIT, NAMES, PIECES, Subject, literal, modules
 
-from engine.engine import Engine
-from engine.generate.module import ModuleText
-from engine.generate.numbering import NumberedPlan, Numbering
-from engine.generate.scalars import scalar_code
-from engine.generate.triggers import program_module
-from engine.maps.checked_source import check_source
-from engine.plan.planner import plan
-from orderbook.errors import OrderbookError, SqlError
-from orderbook.explain import STAGES, explain
-from views.compiler.calculus import Const
-from views.compiler.program import compile_views
+from orderbook.core.errors import OrderbookError, SqlError
+from orderbook.core.generated_code import check_source
+from orderbook.engine.generate.expressions import scalar_code
+from orderbook.engine.generate.module_text import ModuleText
+from orderbook.engine.generate.numbering import NumberedPlan, Numbering
+from orderbook.engine.generate.program import program_module
+from orderbook.engine.plan.planner import plan
+from orderbook.engine.runtime.engine import Engine
+from orderbook.operations.explain import STAGES, explain
+from orderbook.views.calculus import Const
+from orderbook.views.compilation import compile_views
 
 ROOT = Path(__file__).parent.parent
 STREAM = "CREATE STREAM {n0} ({n1} TEXT, {n2} INTEGER NOT NULL CHECK ({n2} BETWEEN 0 AND 99), {n3} DOUBLE); "
@@ -215,7 +215,10 @@ def test_source_is_run_by_the_cache_of_generated_modules_alone() -> None:
                     name == "compile" and isinstance(called, ast.Name)
                 ):
                     found.add((path.relative_to(ROOT).as_posix(), name))
-    assert found == {("engine/maps/cache.py", "compile"), ("engine/maps/cache.py", "exec")}
+    assert found == {
+        ("orderbook/core/generated_code.py", "compile"),
+        ("orderbook/core/generated_code.py", "exec"),
+    }
 
 
 @pytest.mark.parametrize("count", [12, 100])

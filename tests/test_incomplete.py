@@ -10,13 +10,14 @@ from command_line_support import Program, bid, change_stream, lobster, orderbook
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feeds.parquet_record import RecordWriter
-from orderbook.events import EVENT, Action, BookState, Flag, StateReason
-from orderbook.findings import SourceWatch, distinct, engine_findings, input_findings, strategy_findings
-from orderbook.generate import synthetic_instruments
-from orderbook.jobs import open_job
-from orderbook.problems import Problems
-from strategies.summary import PositionSummary, StrategySummary
+from orderbook.core.errors import Problems
+from orderbook.feeds.recording.parquet_record import RecordWriter
+from orderbook.feeds.source import SourceWatch, input_findings
+from orderbook.jobs.job import open_job
+from orderbook.market.events import EVENT, Action, BookState, Flag, StateReason
+from orderbook.market.synthetic_flow import synthetic_instruments
+from orderbook.run.findings import distinct, engine_findings, strategy_findings
+from orderbook.strategies.execution.account import PositionSummary, StrategySummary
 
 __all__ = ["orderbook"]
 
@@ -24,7 +25,7 @@ GOOD = ("34200.1,1,1,100,2239500,1", "34200.2,1,2,50,2239600,-1")
 VALID, SYNCING, STALE = BookState.VALID, BookState.SYNCING, BookState.STALE
 IN_ORDER = ("NONE", "DISCONNECTED", "HALTED", "CLOSED", "AUCTION")
 BUYER = """
-from strategies import Strategy, on_view
+from orderbook import Strategy, on_view
 
 
 class Buyer(Strategy):

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orderbook.dictionary import Dictionary
-from orderbook.errors import DataError
-from orderbook.instruments import Instrument, Instruments, fixed_point, normalise_symbol
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import DataError
+from orderbook.market.instruments import Instrument, Instruments, fixed_point, normalise_symbol
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Functions compiled with `orderbook.jit`."""
+"""Functions compiled with `orderbook.core.jit`."""
 
 import importlib.util
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from numba.core import config
 
 TEXT = """
-from orderbook.jit import jit
+from orderbook.core.jit import jit
 
 @jit()
 def scaled(value, factor):

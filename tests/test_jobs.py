@@ -12,13 +12,26 @@ from hypothesis import strategies as st
 from samples import examples
 
 import orderbook
-from engine.distribution.history import LOOK, History
-from orderbook.errors import DataError, UserError
-from orderbook.jobs import Job, open_job
-from orderbook.jobs.folder import DatasetWriter, create_folder, read_manifest, remove_unlisted, write_manifest
-from orderbook.jobs.history_rows import HistoryTables
-from orderbook.jobs.layout import fills_dataset, history_of, orders_dataset, schema_of
-from orderbook.jobs.manifest import FORMAT_VERSION, DataFile, Dataset, Manifest, ProgramText
+from orderbook.core.errors import DataError, UserError
+from orderbook.engine.distribution.stage_runner import LOOK, History
+from orderbook.jobs.folder import (
+    FORMAT_VERSION,
+    DataFile,
+    Dataset,
+    DatasetWriter,
+    HistoryTables,
+    Manifest,
+    ProgramText,
+    create_folder,
+    fills_dataset,
+    history_of,
+    orders_dataset,
+    read_manifest,
+    remove_unlisted,
+    schema_of,
+    write_manifest,
+)
+from orderbook.jobs.job import Job, open_job
 
 PROGRAM = orderbook.compile("""
 CREATE STREAM s (symbol TEXT, side INTEGER, volume DECIMAL(18, 2), at TIMESTAMP);

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orderbook.configuration import Configuration, load_configuration
-from orderbook.events import EVENT, Action, BookState, Flag, Side
-from orderbook.feed_runs import FeedReport, FeedRun, Put
-from orderbook.gate import GatedEngine
-from orderbook.generate import generate, synthetic_instruments
-from orderbook.live_run import LiveRun, _slices
-from orderbook.pipeline import Pipeline
-from orderbook.problems import Problems
-from views.compiler.program import compile_views
+from orderbook.configuration.configuration import Configuration, load_configuration
+from orderbook.core.errors import Problems
+from orderbook.market.events import EVENT, Action, BookState, Flag, Side
+from orderbook.market.synthetic_flow import generate, synthetic_instruments
+from orderbook.run.feed_runs import FeedReport, FeedRun, Put
+from orderbook.run.live_run import LiveRun, _slices
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.views.compilation import compile_views
 
 INSTRUMENTS = synthetic_instruments(2)
 SQL = """

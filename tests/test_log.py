@@ -14,11 +14,10 @@ import pytest
 from crash_files import SHORT, CrashFiles
 from log_support import FOLDER, IDENTITY, POLICIES, SEGMENT, all_contents, numbers, opened, record, written
 
-from engine.log import Log, LogError, LogReader, Position, Record, SyncPolicy
-from engine.log.marks import MARK_NAME
-from engine.log.records import OVERHEAD, frame_bytes
-from engine.log.segments import HEADER
-from orderbook.errors import ConfigurationError
+from orderbook.core.errors import ConfigurationError
+from orderbook.engine.log.log import Log, LogReader, SyncPolicy
+from orderbook.engine.log.opening import MARK_NAME
+from orderbook.engine.log.segments import HEADER, OVERHEAD, LogError, Position, Record, frame_bytes
 
 # Everyday use.
 
@@ -385,7 +384,7 @@ def test_a_failed_sync_cuts_back_to_what_is_durable(policy: str) -> None:
 APPENDER = """
 import sys
 from pathlib import Path
-from engine.log import Log, Record, SyncPolicy
+from orderbook.engine.log import Log, Record, SyncPolicy
 log = Log.open(Path(sys.argv[1]), b"program 1", policy=SyncPolicy.parse(sys.argv[2]), segment_bytes=20000)
 number = max((r.sequence for _, r in log.read()), default=-1) + 1
 print("open", flush=True)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from log_support import FOLDER, IDENTITY, POLICIES, numbers, opened, record
 
-from engine.log import Log, LogError, LogReader, Position, Record
-from engine.log.records import frame_bytes
+from orderbook.engine.log.log import Log, LogReader
+from orderbook.engine.log.segments import LogError, Position, Record, frame_bytes
 
 
 def scenario(files: CrashFiles, note: Callable[[str, object], None]) -> None:

@@ -13,10 +13,10 @@ from command_line_support import orderbook as orderbook
 from session_support import Driven
 from test_exchange_bybit import DELTA, SNAPSHOT, driven
 
-from orderbook.errors import ConfigurationError
-from orderbook.events import BookState
-from orderbook.logs import JsonFormatter, TextFormatter, configure_logging, stamped
-from orderbook.operation_options import LoggingOptions
+from orderbook.configuration.options import LoggingOptions
+from orderbook.core.errors import ConfigurationError
+from orderbook.market.events import BookState
+from orderbook.operations.logs import JsonFormatter, TextFormatter, configure_logging, stamped
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
 
@@ -56,13 +56,13 @@ def failing() -> None:
 def test_json_is_an_object_a_line(tmp_path: Path) -> None:
     path = logged(tmp_path, format="json")
     fields = {"feed": "f", "venue": "v", "symbol": "S", "other": 1}
-    logging.getLogger("feeds.session").warning("two\nlines of %d µs \x1b", 3, extra=fields)
+    logging.getLogger("orderbook.feeds.live.session").warning("two\nlines of %d µs \x1b", 3, extra=fields)
     failing()
     first, second = entries(path)
     assert re.fullmatch(TIME, first.pop("time"))
     assert first == {
         "level": "warning",
-        "logger": "feeds.session",
+        "logger": "orderbook.feeds.live.session",
         "message": "two\nlines of 3 µs \x1b",
         "feed": "f",
         "venue": "v",
@@ -85,7 +85,7 @@ def test_text_in_a_file_has_time_level_and_logger(tmp_path: Path) -> None:
 
 def test_text_on_standard_error_is_the_message(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging(LoggingOptions())
-    logging.getLogger("feeds.session").warning("kraken: gone; connecting again in 0.1 s\x07")
+    logging.getLogger("orderbook.feeds.live.session").warning("kraken: gone; connecting again in 0.1 s\x07")
     assert capsys.readouterr().err == "kraken: gone; connecting again in 0.1 s\\x07\n"
 
 
@@ -167,7 +167,7 @@ def test_a_connections_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 STRATEGY = """
-from strategies import Strategy, on_view
+from orderbook import Strategy, on_view
 
 class Talker(Strategy):
     def on_start(self):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import orderbook
-from orderbook.errors import DataError, SqlError
-from views.compiler.m3_text.m3_parse import parse
+from orderbook.core.errors import DataError, SqlError
+from orderbook.views.m3_parse import parse
 
 SQL = """
 CREATE STREAM fills (symbol TEXT NOT NULL, volume INTEGER NOT NULL, price DOUBLE NOT NULL);

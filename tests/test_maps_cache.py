@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from maps_models import NO_JIT
 
-from engine.maps.cache import publish
+from orderbook.core.generated_code import publish
 
 PROJECT = Path(__file__).parent.parent
 if NO_JIT:
@@ -17,10 +17,10 @@ if NO_JIT:
 
 PROGRAM = """
 import sys
-from engine.maps.cache import publish
+from orderbook.core.generated_code import publish
 TEXT = '''
-from engine.maps.shapes import hashed, ordered
-from orderbook.jit import jit
+from orderbook.engine.maps.shapes import hashed, ordered
+from orderbook.core.jit import jit
 groups, levels = hashed(1, "i", ((0,),)), ordered(0, "i")
 
 @jit()
@@ -62,7 +62,7 @@ def test_several_processes_may_start_on_an_empty_cache(tmp_path):
         "PYTHONPATH": str(PROJECT),
         "NUMBA_DISABLE_JIT": "1",
     }
-    program = "from engine.maps.shapes import ordered; ordered(2, 'iWd'); print('done')"
+    program = "from orderbook.engine.maps.shapes import ordered; ordered(2, 'iWd'); print('done')"
     together = [
         subprocess.Popen(
             [sys.executable, "-c", program], env=environment, cwd=PROJECT, stdout=subprocess.PIPE

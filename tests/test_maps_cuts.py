@@ -7,9 +7,9 @@ import random
 import pytest
 from maps_models import NO_JIT
 
-from engine.maps.cache import publish
-from engine.maps.cuts import cut_imports, cut_source
-from engine.maps.shapes import ordered
+from orderbook.core.generated_code import publish
+from orderbook.engine.maps.ordered import cut_imports, cut_source
+from orderbook.engine.maps.shapes import ordered
 
 DIRECTIONS = list(itertools.product((False, True), repeat=2))
 

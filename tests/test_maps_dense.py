@@ -5,10 +5,11 @@ import random
 
 import pytest
 from maps_models import NO_JIT
+from store_rows import rows
 
-from engine.maps.cache import publish
-from engine.maps.dense import Domain, block_words, dense_cut_imports, dense_cut_source
-from engine.maps.shapes import dense, rows
+from orderbook.core.generated_code import publish
+from orderbook.engine.maps.dense import Domain, block_words, dense_cut_imports, dense_cut_source
+from orderbook.engine.maps.shapes import dense
 
 # Layout, domain, words of the prefix, and the column that is cut by.
 CASES = [

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from maps_models import ALL_KINDS, NO_JIT, Model, all_hashed, hashed_add, hashed_assign, words_of
 from numba import njit
 from samples import examples
+from store_rows import rows
 
-from engine.maps.header import ADDRESS_BITS, DIRECTORY, FULL_LOG, SEED
-from engine.maps.memory import MASK64, _load, _mix
-from engine.maps.shapes import hashed, rows
+from orderbook.engine.maps.memory import MASK64, _load, _mix
+from orderbook.engine.maps.shapes import hashed
+from orderbook.engine.maps.store_layout import ADDRESS_BITS, DIRECTORY, FULL_LOG, SEED
 
 EXAMPLES = 15 if NO_JIT else 60
 small_keys = st.tuples(st.integers(-2, 2), st.sampled_from([0, 1, -1, 2**63 - 1, -(2**63)]))

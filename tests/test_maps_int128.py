@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from numba import njit
 from numba.core import config
 
-from engine.maps.int128 import (
+from orderbook.engine.maps.memory import load, store
+from orderbook.engine.maps.tree_nodes import (
+    count_at_most,
+    count_below,
+    raise_after,
+    raise_checked_after,
+    shift_words,
+)
+from orderbook.engine.maps.wide_numbers import (
     checked_add,
     checked_multiply,
     checked_subtract,
@@ -21,8 +29,6 @@ from engine.maps.int128 import (
     wide_to_double,
     words_to_wide,
 )
-from engine.maps.memory import load, store
-from engine.maps.vectors import count_at_most, count_below, raise_after, raise_checked_after, shift_words
 
 needs_jit = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="plain Python integers do not wrap")
 

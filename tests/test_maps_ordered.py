@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from maps_models import ALL_KINDS, NO_JIT, Model, all_ordered, ordered_add, ordered_assign, words_of
 from numba import njit
 from samples import examples
+from store_rows import rows
 
-from engine.maps.header import COUNT, HIGHEST, LOWEST
-from engine.maps.int128 import words_to_wide
-from engine.maps.memory import _load
-from engine.maps.shapes import ordered, rows
+from orderbook.engine.maps.memory import _load
+from orderbook.engine.maps.shapes import ordered
+from orderbook.engine.maps.store_layout import COUNT, HIGHEST, LOWEST
+from orderbook.engine.maps.wide_numbers import words_to_wide
 
 EXAMPLES = 10 if NO_JIT else 60
 EDGES = [LOWEST, LOWEST + 1, 0, HIGHEST - 1, HIGHEST]

@@ -13,9 +13,9 @@ from test_views_property import check_stream
 from views_catalogue import CATALOGUE, Entry
 
 import orderbook
-from orderbook.errors import UserError
-from views.compiler.calculus import maps_read
-from views.compiler.maintenance.materialisation_level import Level, is_base_map
+from orderbook.core.errors import UserError
+from orderbook.views.calculus import maps_read
+from orderbook.views.maintenance.materialisation_level import Materialization, is_base_map
 
 SAMPLE = CATALOGUE[::9]
 LOWER = ("first", "none")
@@ -81,7 +81,7 @@ def test_a_level_of_a_view_goes_before_the_default() -> None:
     program = orderbook.compile(
         sql + "CREATE VIEW w WITH (materialize = first) AS SELECT MAX(a) AS m FROM r", materialize="none"
     )
-    assert (program.level("v"), program.level("w")) == (Level.NONE, Level.FIRST)
+    assert (program.level("v"), program.level("w")) == (Materialization.NONE, Materialization.FIRST)
     with pytest.raises(UserError, match="materialize = 'some': give one of none, first, full"):
         orderbook.compile(sql, materialize="some")
 

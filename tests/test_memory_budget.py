@@ -7,12 +7,12 @@ import pytest
 from oracle import Oracle, difference, ordered
 
 import orderbook
-from engine.memory_budget import within_budget
-from engine.plan.statistics import Statistics
 from orderbook.command_line import status_of
-from orderbook.errors import UserError
-from orderbook.sizes import size_of, size_text
-from views.compiler.maintenance.materialisation_level import Level
+from orderbook.core.errors import UserError
+from orderbook.core.units import size_of, size_text
+from orderbook.engine.plan.statistics import Statistics
+from orderbook.engine.runtime.measures import within_budget
+from orderbook.views.maintenance.materialisation_level import Materialization
 
 # `pairs` has a row for nearly every a and c, from few rows of r and s.
 SQL = """
@@ -50,7 +50,10 @@ def test_a_program_is_kept_within_its_budget(measured):
     budget = full * 6 // 10
     engine = orderbook.Engine(orderbook.compile(SQL), "numba", statistics=statistics, memory_budget=budget)
     assert engine.budgeted.lowered.keys() == {"pairs"}
-    assert engine.program.level("pairs") < Level.FULL and engine.program.level("totals") is Level.FULL
+    assert (
+        engine.program.level("pairs") < Materialization.FULL
+        and engine.program.level("totals") is Materialization.FULL
+    )
     assert f"instead of {size_text(engine.budgeted.before)}; pairs is kept at" in str(engine.budgeted)
     oracle = Oracle(SQL)
     for place, (relation, row) in enumerate(changes()):

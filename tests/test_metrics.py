@@ -23,22 +23,27 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from feeds.statistics import FeedStatistics
-from orderbook import metrics_server
-from orderbook.commands.common import configured, piped, started
-from orderbook.configuration import load_configuration
-from orderbook.errors import ConfigurationError, OrderbookError
-from orderbook.events import EVENT, Flag
-from orderbook.feed_runs import FeedReport, FeedRun, open_runs
-from orderbook.instruments import Instruments
-from orderbook.latency import LatencyHistogram, SignedLatencyHistogram, latency_text
-from orderbook.live_run import LiveRun
-from orderbook.metrics import RunMetrics, latency_family
-from orderbook.metrics_feeds import MOST_KINDS, bounded, feed_families, feed_labels
-from orderbook.metrics_server import MetricsServer
-from orderbook.operation_options import MetricsOptions
-from orderbook.problems import Problems
-from orderbook.receipt_delay import ReceiptDelay
+from orderbook.commands.common import configured
+from orderbook.configuration.configuration import load_configuration
+from orderbook.configuration.options import MetricsOptions
+from orderbook.core.errors import ConfigurationError, OrderbookError, Problems
+from orderbook.core.latency import LatencyHistogram, SignedLatencyHistogram, latency_text
+from orderbook.feeds.source import FeedStatistics
+from orderbook.market.events import EVENT, Flag
+from orderbook.market.instruments import Instruments
+from orderbook.operations import metrics_server
+from orderbook.operations.metrics import (
+    MOST_KINDS,
+    RunMetrics,
+    bounded,
+    feed_families,
+    feed_labels,
+    latency_family,
+)
+from orderbook.operations.metrics_server import MetricsServer
+from orderbook.run.assembly import piped, started
+from orderbook.run.feed_runs import FeedReport, FeedRun, ReceiptDelay, open_runs
+from orderbook.run.live_run import LiveRun
 
 TOKEN = "a-token-of-sixteen"
 
@@ -74,9 +79,7 @@ def exposed(families: dict[str, Metric]) -> set[str]:
     return {f"{name}_total" if family.type == "counter" else name for name, family in families.items()}
 
 
-def test_a_live_run_shows_what_its_summary_says(
-    orderbook: Program, tmp_path: Path, project: Path
-) -> None:
+def test_a_live_run_shows_what_its_summary_says(orderbook: Program, tmp_path: Path, project: Path) -> None:
     port = free_port()
     config = write(
         tmp_path / "fast.toml",

@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 from monitor_support import INSTRUMENTS, SYMBOL, VENUE, client, flow, running, trade, valid_books
 
-from orderbook.configuration import load_configuration
-from orderbook.errors import ConfigurationError, OrderbookError
-from orderbook.events import Side
+from orderbook.configuration.configuration import load_configuration
+from orderbook.configuration.options import AlertRule, MonitorOptions
+from orderbook.core.errors import ConfigurationError, OrderbookError
+from orderbook.market.events import Side
 from orderbook.monitor import alerts, status_topic
-from orderbook.monitor.alerts import Alerts
-from orderbook.monitor.notes import Notes
-from orderbook.monitor.requests import Rule, wire_version
-from orderbook.monitor.server_process import ServerProcess
-from orderbook.monitor_options import AlertRule, MonitorOptions
-from strategies import Strategy, StrategyDefinition, on_view
-from strategies.orders import Fill, row_of
+from orderbook.monitor.alerts import Alerts, Notes
+from orderbook.monitor.messages import Rule, wire_version
+from orderbook.monitor.run_monitor import ServerProcess
+from orderbook.strategies.execution.account import Fill, row_of
+from orderbook.strategies.strategy import Strategy, StrategyDefinition, on_view
 
 TOKEN = "a-token-of-sixteen"
 
@@ -118,8 +117,15 @@ def test_status_and_instruments_and_notes() -> None:
             told = await one.ask(id=2, op="subscribe", topic="instruments")
             assert [i["symbol"] for i in told["instruments"]] == [i.symbol for i in INSTRUMENTS]
             run.monitor.notes.fill(
-                {"strategy": "s", "order_id": 1, "side": "buy", "symbol": "A", "venue": "V",
-                 "volume": Decimal(1), "price": Decimal(2)}
+                {
+                    "strategy": "s",
+                    "order_id": 1,
+                    "side": "buy",
+                    "symbol": "A",
+                    "venue": "V",
+                    "volume": Decimal(1),
+                    "price": Decimal(2),
+                }
             )
             notes = await one.ask(id=3, op="subscribe", topic="notes")
             assert [(n["kind"], n["symbol"]) for n in notes["notes"]] == [("fill", "A")]
@@ -262,6 +268,7 @@ def test_rules_of_the_configuration_miss_nothing() -> None:
 def test_http_serves_the_page_and_refuses_other_hosts_and_origins() -> None:
     async def go() -> None:
         async with running() as run:
+
             def get(path: str, **headers: str) -> int:
                 request = urllib.request.Request(f"{run.server.url}{path}", headers=headers)
                 try:

@@ -17,17 +17,23 @@ from monitor_support import SYMBOL, VENUE, Running, client, flow, running, trade
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from orderbook.event_queue import EventQueue
 from orderbook.monitor import client as client_module
-from orderbook.monitor import connections, hub, server
-from orderbook.monitor import mailbox as mailbox_module
-from orderbook.monitor.access import Access
-from orderbook.monitor.letters import LENGTH, Alive, Changes, Close, Frame, Open, read_letter
-from orderbook.monitor.mailbox import Mailbox
-from orderbook.monitor.requests import Topic
-from orderbook.monitor.server_process import ServerProcess
-from orderbook.monitor.share import BUSY_SHARE, Share
-from orderbook.switch import HybridClock
+from orderbook.monitor import hub, publisher, server
+from orderbook.monitor import server as connections
+from orderbook.monitor.messages import (
+    LENGTH,
+    Alive,
+    Changes,
+    Close,
+    Open,
+    Topic,
+    TopicFrame,
+    read_run_message,
+)
+from orderbook.monitor.publisher import BUSY_SHARE, Mailbox, Share
+from orderbook.monitor.run_monitor import ServerProcess
+from orderbook.operations.access import Access
+from orderbook.run.event_queue import EventQueue, HybridClock
 
 TOKEN = "a-token-of-sixteen"
 
@@ -115,8 +121,17 @@ def test_ten_thousand_subscriptions_are_refused() -> None:
     async def attack(run: Running, one: ClientConnection) -> None:
         async def flood() -> None:
             for number in range(10_000):
-                await one.send(json.dumps({"id": number, "op": "subscribe", "topic": "view",
-                                           "view": "totals", "limit": 1 + number % 900}))
+                await one.send(
+                    json.dumps(
+                        {
+                            "id": number,
+                            "op": "subscribe",
+                            "topic": "view",
+                            "view": "totals",
+                            "limit": 1 + number % 900,
+                        }
+                    )
+                )
 
         flooding = asyncio.create_task(flood())
         assert await closed(one) == (1008, "more than 50 messages that were refused")
@@ -302,7 +317,7 @@ def letters_in(data: bytes) -> list[Any]:
     found = []
     while data:
         end = LENGTH + int.from_bytes(data[:LENGTH], "big")
-        found.append(read_letter(data[LENGTH:end]))
+        found.append(read_run_message(data[LENGTH:end]))
         data = data[end:]
     return found
 
@@ -329,7 +344,7 @@ def test_a_mailbox_is_bounded_and_keeps_what_accumulates(steps: list[tuple[int, 
                 case 0 | 1:
                     items = [b"%d" % (put + i) for i in range(size)]
                     put += size
-                    mailbox.put(Frame(topic, b"", {"notes": items}))
+                    mailbox.put(TopicFrame(topic, b"", {"notes": items}))
                 case 2:
                     letter = Changes("f", (0, 0, len(posted)), bytes(200 * size))
                     posted += [letter] if mailbox.post(letter) else []
@@ -337,7 +352,7 @@ def test_a_mailbox_is_bounded_and_keeps_what_accumulates(steps: list[tuple[int, 
                     data += received(theirs)
                 case _:
                     mailbox.flush()
-            assert mailbox._bytes <= mailbox_module.MOST_BYTES
+            assert mailbox._bytes <= publisher.MOST_BYTES
         before = None
         # What the line has no room for goes by itself as soon as it has.
         mailbox.flush()
@@ -351,13 +366,13 @@ def test_a_mailbox_is_bounded_and_keeps_what_accumulates(steps: list[tuple[int, 
         theirs.close()
         told = letters_in(data)
         assert [one for one in told if isinstance(one, Changes)] == posted
-        got = [int(item) for one in told if isinstance(one, Frame) for item in one.items["notes"]]
+        got = [int(item) for one in told if isinstance(one, TopicFrame) for item in one.items["notes"]]
         # At most the newest KEPT_ITEMS wait, in order.
         assert got == sorted(set(got))
         assert got[-1:] == ([put - 1] if put else [])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mailbox_module, "MOST_BYTES", 60_000)
+        patch.setattr(publisher, "MOST_BYTES", 60_000)
         asyncio.run(go())
 
 
@@ -372,7 +387,7 @@ def test_frames_of_a_run_that_is_silent_are_told_to_nobody_as_new() -> None:
     one, topic = Member(), Topic("status")
     topics = hub.Hub(lambda _: None, None)  # type: ignore[arg-type]
     topics.open(one, topic)  # type: ignore[arg-type]
-    topics.deliver(Frame(topic, b"{"))
+    topics.deliver(TopicFrame(topic, b"{"))
     assert one.told == 1
     topics.open(one, topic)  # type: ignore[arg-type]
     assert one.told == 2

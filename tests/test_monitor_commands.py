@@ -20,7 +20,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from orderbook.commands import top
 from orderbook.commands.top import screen
-from orderbook.configuration import load_configuration
+from orderbook.configuration.configuration import load_configuration
 from orderbook.monitor import question_process
 from orderbook.monitor.log_questions import CostQuestion, EventQuestion
 from orderbook.monitor.question_process import Question

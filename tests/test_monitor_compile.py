@@ -7,14 +7,20 @@ from typing import Any
 import pytest
 from monitor_support import Client, client, flow, running, valid_books
 
-from engine.compile_process import bound_elsewhere, compiled_elsewhere
-from engine.compile_request import BindRequest, CompileRequest, Setting, WorkLimits
-from engine.plan.describe import Cost
-from orderbook.errors import CompileError, DataError, OrderbookError
+from orderbook.configuration.options import MonitorOptions, QueryOptions
+from orderbook.core.errors import CompileError, DataError, OrderbookError
+from orderbook.engine.plan.describe import Cost
+from orderbook.engine.runtime.compile_process import (
+    BindRequest,
+    CompileRequest,
+    Setting,
+    WorkLimits,
+    bound_elsewhere,
+    compiled_elsewhere,
+)
 from orderbook.monitor import client as client_module
-from orderbook.monitor_options import MonitorOptions, QueryOptions
-from views.compiler.amend import AddViews
-from views.compiler.program import CompiledProgram, compile_views
+from orderbook.views.compilation import AddViews, compile_views
+from orderbook.views.program import CompiledProgram
 
 TOKEN = "a-token-of-sixteen"
 LIMITS = WorkLimits(60.0, 1 << 30)

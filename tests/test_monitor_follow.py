@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from monitor_support import Client, Running, client, running
 from samples import examples
 
-from engine.compile_process import compiled_elsewhere
-from orderbook.monitor import follow_ring, publisher
-from orderbook.monitor.follow_ring import _Ring
-from orderbook.monitor.letters import Changes
-from orderbook.monitor.view_rows import differences
+from orderbook.engine.runtime.compile_process import compiled_elsewhere
+from orderbook.monitor import hub, publisher
+from orderbook.monitor.hub import _Ring
+from orderbook.monitor.messages import Changes
+from orderbook.monitor.view_topic import differences
 
 Rows = Counter[tuple[Any, ...]]
 STEP = st.one_of(
@@ -116,7 +116,7 @@ def test_a_reconnect_resumes_and_a_forgotten_version_is_reset(monkeypatch: pytes
     follower = asyncio.run(follow_steps("totals", ["look", change, "look", "leave", change, "look"]))
     assert follower.kinds["resumed"] == 1
     assert follower.kinds["snapshot"] == 1
-    monkeypatch.setattr(follow_ring, "RING_MESSAGES", 0)
+    monkeypatch.setattr(hub, "RING_MESSAGES", 0)
     follower = asyncio.run(follow_steps("totals", ["look", change, "look", "leave", change, "look"]))
     # The ring knows nothing before its last change.
     assert follower.kinds["snapshot"] + follower.kinds["resumed"] == 2
@@ -125,8 +125,8 @@ def test_a_reconnect_resumes_and_a_forgotten_version_is_reset(monkeypatch: pytes
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 30)), max_size=30), st.integers(0, 80))
 def test_a_ring_has_every_change_after_what_it_reaches(steps: list[tuple[int, int]], at: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(follow_ring, "RING_BYTES", 100)
-        patch.setattr(follow_ring, "RING_MESSAGES", 6)
+        patch.setattr(hub, "RING_BYTES", 100)
+        patch.setattr(hub, "RING_MESSAGES", 6)
         ring, now, told = _Ring(since=(0, 0, 0), last=(0, 0, 0)), 0, []
         for ahead, size in steps:
             now += ahead
@@ -142,7 +142,7 @@ def test_a_ring_has_every_change_after_what_it_reaches(steps: list[tuple[int, in
 
 
 def test_sql_is_shared_and_goes_with_its_last_follower(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow_ring, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(hub, "GRACE_SECONDS", 0.0)
     from orderbook.monitor import server
 
     monkeypatch.setattr(server, "_EXPIRE_SECONDS", 0.05)
@@ -174,10 +174,10 @@ def test_sql_is_shared_and_goes_with_its_last_follower(monkeypatch: pytest.Monke
 def test_a_follower_that_leaves_before_its_view_is_there_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from engine import replacement
+    from orderbook.engine.runtime import program_replacement as replacement
     from orderbook.monitor import server
 
-    monkeypatch.setattr(follow_ring, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(hub, "GRACE_SECONDS", 0.0)
     monkeypatch.setattr(server, "_EXPIRE_SECONDS", 0.05)
     compiling, go = threading.Event(), threading.Event()
 

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from monitor_support import Client, Running, client, flow, running, valid_books
 
-from orderbook.configuration import load_configuration
-from orderbook.errors import ConfigurationError, DataError
-from orderbook.monitor.fair_queue import MOST_OF_A_CLIENT, FairQueue
-from orderbook.monitor.query_pool import QueryPool
-from orderbook.monitor_options import QueryOptions
-from orderbook.process_limits import memory_of
+from orderbook.configuration.configuration import load_configuration
+from orderbook.configuration.options import QueryOptions
+from orderbook.core.errors import ConfigurationError, DataError
+from orderbook.core.processors import memory_of
+from orderbook.monitor.query_pool import MOST_OF_A_CLIENT, FairQueue, QueryPool
 
 # Ends by no limit but that of time.
 MANY = "range(1000000)"

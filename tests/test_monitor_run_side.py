@@ -10,24 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orderbook.events import EVENT, Action, Side
-from orderbook.monitor import serving, tape
-from orderbook.monitor.letters import (
+from orderbook.market.events import EVENT, Action, Side
+from orderbook.monitor import book_topic
+from orderbook.monitor import server as serving
+from orderbook.monitor.book_topic import TradeTape
+from orderbook.monitor.messages import (
     KEPT_ITEMS,
     Close,
     Command,
-    Frame,
     Logged,
     Open,
+    Topic,
+    TopicFrame,
     newest_trades,
     packed,
 )
-from orderbook.monitor.mailbox import Mailbox
-from orderbook.monitor.publisher import Publisher
-from orderbook.monitor.requests import Topic
-from orderbook.monitor.share import Share
-from orderbook.monitor.tape import Tape
-from orderbook.switch import Stamped
+from orderbook.monitor.publisher import Mailbox, Publisher, Share
+from orderbook.run.event_queue import Stamped
 
 _INSTRUMENTS = 3
 _EVENT = st.tuples(st.integers(0, _INSTRUMENTS), st.booleans(), st.integers(1, 3), st.booleans())
@@ -62,8 +61,8 @@ def test_a_tape_tells_the_newest_trades_of_each_instrument(steps: list[tuple[str
     wanted: dict[int, list[object]] = defaultdict(list)
     waiting: dict[int, list[object]] = defaultdict(list)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tape, "KEPT_ITEMS", _KEPT)
-        one, heard = Tape(_INSTRUMENTS), {}
+        patch.setattr(book_topic, "KEPT_ITEMS", _KEPT)
+        one, heard = TradeTape(_INSTRUMENTS), {}
         for kind, told in [*steps, ("tell", None)]:
             match kind, told:
                 case "note", list(parts):
@@ -95,7 +94,7 @@ def test_a_tape_tells_the_newest_trades_of_each_instrument(steps: list[tuple[str
 
 def test_trades_of_frames_that_nobody_took_are_kept_to_a_bound() -> None:
     topic, row = Topic("book"), np.arange(4 * (KEPT_ITEMS + 3)).reshape(-1, 4)
-    one, two = (Frame(topic, b"", {}, part.tobytes()) for part in (row[:10], row[10:]))
+    one, two = (TopicFrame(topic, b"", {}, part.tobytes()) for part in (row[:10], row[10:]))
     assert two.after(one).trades == row[-KEPT_ITEMS:].tobytes() == newest_trades(row.tobytes())
 
 

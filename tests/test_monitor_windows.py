@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from monitor_support import client, running
 from samples import examples
 
-from engine.engine import Engine
-from orderbook.monitor import follows
-from orderbook.monitor.first_rows import first_rows
-from orderbook.monitor.view_rows import RowReader
-from views.compiler.program import compile_views
+from orderbook.engine.runtime.engine import Engine
+from orderbook.monitor import continuous_queries
+from orderbook.monitor.view_topic import RowReader, first_rows
+from orderbook.views.compilation import compile_views
 
 SQL = """
 CREATE STREAM r (a TEXT, b DECIMAL(18, 2), c DOUBLE, d INTEGER CHECK (d BETWEEN -9 AND 9));
@@ -65,7 +64,7 @@ def test_first_rows_are_those_of_a_whole_sort(rows: list[dict[str, Any]], limit:
 
 
 def test_a_large_view_is_followed_by_its_first_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follows, "MOST_ROWS", 2)
+    monkeypatch.setattr(continuous_queries, "MOST_ROWS", 2)
 
     async def go() -> None:
         async with running() as run, client(run) as one:

@@ -17,14 +17,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from object_store import ObjectStore, object_store
 
-from feeds.byte_stream import Blocks
-from feeds.parquet_record import RecordSource, RecordWriter
-from feeds.places import files_at, place
-from feeds.source import absolute, each_file, open_source
 from orderbook.backtest.reading import read_slices
 from orderbook.backtest.sources import run_instruments, source_specs
-from orderbook.backtest.time_spans import spans_of
-from orderbook.errors import SourceError, StoreError, UserError
+from orderbook.backtest.time_cuts import spans_of
+from orderbook.core.errors import SourceError, StoreError, UserError
+from orderbook.feeds.byte_stream import Blocks
+from orderbook.feeds.recording.parquet_record import RecordSource, RecordWriter
+from orderbook.feeds.source_kinds import absolute, each_file, open_source
+from orderbook.feeds.storage import files_at, place
 from orderbook.jobs.folder import create_folder
 
 CHANGE = b'{"stream":"s","op":"+","row":{}}\n'

@@ -15,17 +15,14 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from orderbook.command_line import status_of
-from orderbook.commands import query as query_command
-from orderbook.commands import top
-from orderbook.display import LiveDisplay, PlainDisplay, QuietDisplay
-from orderbook.errors import SourceError
-from orderbook.feed_runs import FeedReport
-from orderbook.logs import JsonFormatter, PlainFormatter, TextFormatter
-from orderbook.monitor.notes import Notes, WarningNotes
-from orderbook.outside_text import visible, visible_html
-from orderbook.problems import Problems
+from orderbook.commands import query, top
+from orderbook.core.errors import Problems, SourceError, visible, visible_html
+from orderbook.monitor.alerts import Notes, WarningNotes
+from orderbook.operations.logs import JsonFormatter, PlainFormatter, TextFormatter
+from orderbook.operations.summary import feed_lines
 from orderbook.report.page import section, table, tiles
-from orderbook.summary import feed_lines
+from orderbook.run.display import LiveDisplay, PlainDisplay, QuietDisplay
+from orderbook.run.feed_runs import FeedReport
 
 HOSTILE = "BTC\nERROR disabled\r\x1b[2J\x9b31m\u2028\u2029\x85\u202eDSU\u200b\u2066\ufeff\x00\x07\x08\x7f"
 STEERING = {
@@ -75,7 +72,7 @@ def displays() -> Iterator[PlainDisplay | QuietDisplay]:
 def test_what_is_displayed_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orderbook.display.PLAIN_INTERVAL", 0.0)
+    monkeypatch.setattr("orderbook.run.display.PLAIN_INTERVAL", 0.0)
     for display in displays():
         display.say(HOSTILE)
         display.note("orders", lambda: HOSTILE)
@@ -97,7 +94,7 @@ def test_what_is_displayed_live_steers_no_terminal() -> None:
 
 
 def test_a_summary_of_feeds_and_problems_is_a_line_for_each() -> None:
-    from orderbook.outside_text import visible_lines
+    from orderbook.core.errors import visible_lines
 
     problems = Problems()
     problems.add(HOSTILE, HOSTILE, HOSTILE)
@@ -120,9 +117,9 @@ def test_an_error_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: p
 
 def test_rows_of_a_query_are_lines_of_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     frame = pl.DataFrame({HOSTILE: [HOSTILE, None], "l": [[HOSTILE], []], "s": [{"a": HOSTILE}, {"a": ""}]})
-    query_command._show(frame, None)
+    query._show(frame, None)
     many = pl.DataFrame({"x": [str(i) for i in range(500)]})
-    query_command._show(many, None)
+    query._show(many, None)
     told = capsys.readouterr().out
     assert not steers(told) - {"\n"}
     assert not any(line.startswith("ERROR") for line in told.split("\n"))

@@ -9,10 +9,10 @@ from fuzz import program_of
 from generated_runner import check
 from views_catalogue import Entry
 
-from engine.generate.numbering import Numbering
-from engine.generate.triggers import program_module
-from engine.plan.pivots import shared_pivots
-from engine.plan.planner import plan
+from orderbook.engine.generate.module_text import shared_pivots
+from orderbook.engine.generate.numbering import Numbering
+from orderbook.engine.generate.program import program_module
+from orderbook.engine.plan.planner import plan
 
 STREAM = """
     CREATE STREAM r (

@@ -15,30 +15,29 @@ from hypothesis import strategies as st
 from plain_book import read
 from session_support import Driven
 
-from feeds import live
-from feeds.binance_capture import BinanceCaptureSource
-from feeds.capture_head import CaptureHead
-from feeds.capture_sessions import CaptureSessions
-from feeds.checksums import kraken_checksum
-from feeds.exchange import Exchange, ExchangeOptions
-from feeds.exchanges.bybit import Bybit
-from feeds.exchanges.coinbase import Coinbase
-from feeds.exchanges.kraken import Kraken
-from feeds.exchanges.okx import Okx
-from feeds.parquet_record import RecordSource, RecordWriter
-from feeds.raw_log import InstrumentText, Line
-from feeds.tardis import TardisSource
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.errors import DataError, SourceError
-from orderbook.events import EVENT, Action, BookState, Side
-from orderbook.gate import GatedEngine
-from orderbook.instruments import Instrument, Instruments
-from orderbook.merge import Merger
-from orderbook.pipeline import Pipeline
-from strategies import Strategy, on_view
-from strategies.definition import StrategyDefinition
-from views.compiler.program import compile_views
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import DataError, SourceError
+from orderbook.feeds.exchanges.books import kraken_checksum
+from orderbook.feeds.exchanges.bybit import Bybit
+from orderbook.feeds.exchanges.coinbase import Coinbase
+from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions
+from orderbook.feeds.exchanges.kraken import Kraken
+from orderbook.feeds.exchanges.okx import Okx
+from orderbook.feeds.files.binance_capture import BinanceCaptureSource
+from orderbook.feeds.files.tardis import TardisSource
+from orderbook.feeds.live import live_feed
+from orderbook.feeds.merge import Merger
+from orderbook.feeds.recording.capture_files import CaptureHead
+from orderbook.feeds.recording.capture_replay import CaptureSessions
+from orderbook.feeds.recording.parquet_record import RecordSource, RecordWriter
+from orderbook.feeds.recording.raw_log import InstrumentText, Line
+from orderbook.market.books import Books
+from orderbook.market.events import EVENT, Action, BookState, Side
+from orderbook.market.instruments import Instrument, Instruments
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.strategy import Strategy, StrategyDefinition, on_view
+from orderbook.views.compilation import compile_views
 
 SIDES = (Side.BID, Side.ASK)
 Levels = Sequence[tuple[str, str]]
@@ -286,8 +285,8 @@ def test_a_live_feed_asks_for_the_listing_again(monkeypatch: pytest.MonkeyPatch)
             raise answer
         return answer
 
-    monkeypatch.setattr(live, "exchange_instruments", listed)
-    monkeypatch.setattr(live, "LISTING_SECONDS", 0.001)
+    monkeypatch.setattr(live_feed, "exchange_instruments", listed)
+    monkeypatch.setattr(live_feed, "LISTING_SECONDS", 0.001)
     told: list[Any] = []
 
     class Raw(Mock):
@@ -296,7 +295,7 @@ def test_a_live_feed_asks_for_the_listing_again(monkeypatch: pytest.MonkeyPatch)
 
     async def main() -> tuple[np.ndarray, dict[str, int]]:
         options = ExchangeOptions(url="ws://127.0.0.1:9")
-        async with live.LiveFeed(Bybit, Instruments([first]), [0], options, lambda *_: Raw()) as feed:
+        async with live_feed.LiveFeed(Bybit, Instruments([first]), [0], options, lambda *_: Raw()) as feed:
             async for events in feed:
                 if (events["action"] == Action.INSTRUMENT).any():
                     return events, dict(feed.statistics.problems.counts)

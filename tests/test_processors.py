@@ -11,14 +11,14 @@ import pytest
 
 from orderbook.commands import run as run_command
 from orderbook.commands.run import run
-from orderbook.configuration import load_configuration
-from orderbook.display import QuietDisplay
-from orderbook.errors import ConfigurationError
-from orderbook.processors import alone_on, keep_clear
+from orderbook.configuration.configuration import load_configuration
+from orderbook.core.errors import ConfigurationError
+from orderbook.core.processors import alone_on, keep_clear
+from orderbook.run.display import QuietDisplay
 
 _CHILD = """
 import os
-from orderbook.processors import give_way
+from orderbook.core.processors import give_way
 give_way(0)
 print(*os.sched_getaffinity(0))
 """

@@ -9,14 +9,12 @@ import pytest
 from protocol_mutations import MUTATIONS, without
 from protocol_programs import SQL, sql_program
 from protocol_runner import run_many
+from protocol_schedules import run, schedule
+from protocol_simulation import Step
+from toy_stages import TOYS
 
-from engine.protocol.messages import Message, Output
-from engine.protocol.modes import MODES
-from engine.protocol.node import Links, Node
-from engine.protocol.operators import OperatorFactory, Route
-from engine.protocol.simulator.schedules import run, schedule
-from engine.protocol.simulator.simulation import Step
-from engine.protocol.simulator.toys import TOYS
+from orderbook.engine.protocol.messages import MODES, Message, OperatorFactory, Output, Route
+from orderbook.engine.protocol.node import Links, Node
 
 SAMPLE = 250
 

@@ -4,12 +4,19 @@ from dataclasses import replace
 
 import pytest
 from protocol_cluster import Cluster, delete, insert, retracting, switch
+from protocol_schedules import compare
+from toy_stages import READS, SQUARES, Maps
 
-from engine.protocol.messages import Address, EndRequest, Marker, Rows
-from engine.protocol.modes import BYPASS, PIPELINED, SERIAL
-from engine.protocol.simulator.comparison import compare
-from engine.protocol.simulator.toys import READS, SQUARES, Maps
-from orderbook.errors import ExactnessError
+from orderbook.core.errors import ExactnessError
+from orderbook.engine.protocol.messages import (
+    BYPASS,
+    PIPELINED,
+    SERIAL,
+    Address,
+    EndRequest,
+    Marker,
+    RowsMessage,
+)
 
 LEVELS, READER, FINAL = Address(0, 0), Address(1, 0), Address(2, 0)
 
@@ -122,7 +129,7 @@ def test_duplicates() -> None:
     seen: list = []
     while cluster.waiting:
         seen += cluster.hand()
-        for message in [m for m in seen if isinstance(m, Rows)]:
+        for message in [m for m in seen if isinstance(m, RowsMessage)]:
             cluster.deliver(message.receiver, [message])
     assert cluster.rows("read") == [(20, 1, 7)]
     cluster.finish()
@@ -194,7 +201,7 @@ def test_markers_count_corrections() -> None:
     cluster.hand(READER)
     markers = [m for m in cluster.waiting if isinstance(m, Marker) and m.receiver == FINAL]
     (own,) = [m for m in markers if m.sender == READER]
-    sent = [m for m in cluster.waiting if isinstance(m, Rows) and m.sender == READER]
+    sent = [m for m in cluster.waiting if isinstance(m, RowsMessage) and m.sender == READER]
     assert own.count == len(sent) > 0
     for message in [*markers]:
         cluster.waiting.remove(message)

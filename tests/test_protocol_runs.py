@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.protocol.messages import Moment
-from engine.protocol.rows import FIXED, VERSION_COLUMNS, difference
-from engine.protocol.runs import CountedRuns, Runs
+from orderbook.engine.protocol.messages import Moment
+from orderbook.engine.protocol.versioned_rows import FIXED, VERSION_COLUMNS, CountedRuns, Runs, difference
 
 Row = tuple[int, ...]
 # stamp, switch, last, sequence, part, delete, value

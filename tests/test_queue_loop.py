@@ -6,12 +6,15 @@ from hypothesis import strategies as st
 from plain_queue import PlainBoard, PlainOrder
 from samples import examples
 
-from orderbook.events import EVENT, Action, Side
-from strategies.orders import Order
-from strategies.simulation.board import Board, Place
-from strategies.simulation.board_copies import copied_board
-from strategies.simulation.displayed import DisplayedVolume
-from strategies.simulation.working import Working
+from orderbook.market.events import EVENT, Action, Side
+from orderbook.strategies.execution.account import Order
+from orderbook.strategies.execution.account_orders import (
+    AccountOrders,
+    DisplayedVolume,
+    QueuePosition,
+    Working,
+)
+from orderbook.strategies.execution.queue_position import copied_board
 
 MIDDLE = 1_000
 LARGE = 10**18
@@ -31,9 +34,9 @@ def message(random: np.random.Generator, actions: tuple[Action, ...], lots: int)
     return events
 
 
-def place_of(order: PlainOrder) -> Place:
+def place_of(order: PlainOrder) -> QueuePosition:
     """The same place, compiled."""
-    place = Place(order.key, order.left)
+    place = QueuePosition(order.key, order.left)
     place.stand(order.ahead, order.front, order.level, order.traded)
     return place
 
@@ -48,13 +51,13 @@ def begun(random: np.random.Generator, lots: int, by_id: bool) -> PlainOrder:
     return PlainOrder(side, MIDDLE + int(random.integers(-3, 4)), own, ahead, front, front)
 
 
-def arranged(pairs: list[tuple[PlainOrder, Place]]) -> list[list[tuple[PlainOrder, Place]]]:
+def arranged(pairs: list[tuple[PlainOrder, QueuePosition]]) -> list[list[tuple[PlainOrder, QueuePosition]]]:
     """Both sides, best price first, then oldest."""
     sides = [[pair for pair in pairs if pair[0].side is side] for side in (Side.BID, Side.ASK)]
     return [sorted(side, key=lambda pair: -pair[0].key) for side in sides]
 
 
-def working(place: Place, side: Side, price: int) -> Working:
+def working(place: QueuePosition, side: Side, price: int) -> Working:
     """An order that stands there."""
     row = Order(0, "S", 1, "", "", "buy" if side is Side.BID else "sell", 1, price, 0, "resting")  # type: ignore[arg-type]
     found = Working(row, 0, price, 1)
@@ -67,9 +70,9 @@ def working(place: Place, side: Side, price: int) -> Working:
 def test_places_are_those_of_the_plain_rules(seed: int, proportional: bool, by_id: bool, lots: int) -> None:
     random = np.random.default_rng(seed)
     displayed = DisplayedVolume(None)  # type: ignore[arg-type]
-    board, plain = Board(displayed.address(0), proportional), PlainBoard(proportional)
+    board, plain = AccountOrders(displayed.address(0), proportional), PlainBoard(proportional)
     actions = tuple(random.permutation(np.array(ACTIONS, object))[: random.integers(1, 10)])
-    pairs: list[tuple[PlainOrder, Place]] = []
+    pairs: list[tuple[PlainOrder, QueuePosition]] = []
     words = np.zeros(1_000, np.int64)
     for _ in range(25):
         if random.random() < 0.3:

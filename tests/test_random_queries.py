@@ -14,7 +14,7 @@ from random_queries_choices import Choices, shrink
 from random_queries_grammar import Grammar
 from random_queries_runner import CONSTRUCTS
 
-from engine.plan import steps
+from orderbook.engine.plan import steps
 
 RUNNER = Path(__file__).with_name("random_queries_runner.py")
 PROCESSES = min(4, os.cpu_count() or 1)

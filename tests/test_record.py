@@ -21,21 +21,18 @@ from command_line_support import NO_STRATEGIES, TOTALS, Program, orderbook, writ
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feeds import raw_recorder
-from feeds.capture import CaptureSource
-from feeds.capture_head import read_head
-from feeds.capture_lines import RecordedLines
-from feeds.exchange import ExchangeOptions
-from feeds.live import LiveFeed
-from feeds.parquet_record import RecordSource
-from feeds.raw_file import RawFile
-from feeds.raw_log import Line
-from feeds.raw_recorder import RawRecorder, Rotation
-from feeds.simulated_exchange import SimulatedExchange, simulated_instruments
-from feeds.simulated_feed import Simulated
-from orderbook.errors import SourceError
-from orderbook.events import EVENT, Action, BookState, StateReason
-from orderbook.instruments import Instrument
+from orderbook.core.errors import SourceError
+from orderbook.feeds.exchanges.exchange import ExchangeOptions
+from orderbook.feeds.live.live_feed import LiveFeed
+from orderbook.feeds.live.simulated_exchange import Simulated, SimulatedExchange, simulated_instruments
+from orderbook.feeds.recording import raw_recorder
+from orderbook.feeds.recording.capture_files import RecordedLines, read_head
+from orderbook.feeds.recording.capture_replay import CaptureSource
+from orderbook.feeds.recording.parquet_record import RecordSource
+from orderbook.feeds.recording.raw_log import Line
+from orderbook.feeds.recording.raw_recorder import RawFile, RawRecorder, Rotation
+from orderbook.market.events import EVENT, Action, BookState, StateReason
+from orderbook.market.instruments import Instrument
 
 PRODUCTS = ["BTC-USD", "ETH-USD"]
 ONE = Instrument("kraken", "BTC-USD", "BTC/USD", Decimal("0.1"), Decimal("0.00000001"))
@@ -301,7 +298,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
         written += len(data)
         return os_write(file, data)
 
-    monkeypatch.setattr("feeds.raw_file.os.write", write_)
+    monkeypatch.setattr("orderbook.feeds.recording.raw_recorder.os.write", write_)
     monkeypatch.setattr(raw_recorder, "FLUSH_SECONDS", 0.05)
 
 
@@ -376,7 +373,9 @@ def test_a_signal_ends_a_recording_in_order(tmp_path: Path, environment: dict[st
 
 
 def test_a_disk_without_room_is_one_line_and_status_2(
-    orderbook: Program, tmp_path: Path, full_disk: None  # noqa: F811
+    orderbook: Program,  # noqa: F811
+    tmp_path: Path,
+    full_disk: None,
 ) -> None:
     result = orderbook("record", "--out", tmp_path, "--duration", 60)
     assert result.status == 2
@@ -390,7 +389,8 @@ FEED = '[[feeds]]\nkind = "simulated"\nproducts = ["BTC-USD"]\nevents_per_second
 
 
 def test_replays_of_both_recordings_have_the_view_events_of_the_run(
-    orderbook: Program, tmp_path: Path  # noqa: F811
+    orderbook: Program,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     view = write(tmp_path / "totals.sql", TOTALS)
     recording = '[record]\nfolder = "recordings"\nrotate = "1h"\n'

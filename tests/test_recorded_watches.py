@@ -9,15 +9,13 @@ from hypothesis import strategies as st
 from samples import examples
 from stage_support import OUTPUTS, VIEWS, Stream, program, streams
 
-from engine.changes import ChangeBatch
-from engine.interpreter_runtime import InterpreterRuntime
-from engine.map_entries import MapRows
-from engine.messages import part_of
-from engine.numba_runtime import NumbaRuntime
-from engine.recorded import Recorder, Recording, Records, one_word, recoded, unpacked
-from engine.row_format import RowFormat
-from engine.runtime import Firing, Runtime, Watch
-from orderbook.errors import ExactnessError
+from orderbook.core.changes import ChangeBatch, part_of
+from orderbook.core.errors import ExactnessError
+from orderbook.engine.runtime.interface import Firing, Recorder, Recording, Records, Runtime, Watch
+from orderbook.engine.runtime.interpreter import InterpreterRuntime
+from orderbook.engine.runtime.map_entries import MapRows
+from orderbook.engine.runtime.numba_runtime import NumbaRuntime
+from orderbook.engine.runtime.row_format import RowFormat, one_word, recoded, unpacked
 
 # As a StageRunner of the same program has them, so that one module serves both.
 RECORDINGS = (*(Recording(v, False) for v in OUTPUTS), *(Recording(v, True) for v in VIEWS))

@@ -13,25 +13,21 @@ import numpy as np
 import pytest
 from durable_support import INSTRUMENTS, Trader, items, rows
 
-from engine.checkpoint.errors import CheckpointError
-from engine.checkpoint.folder import checkpoints
-from engine.log.errors import LogError
-from engine.log.log import Log
-from engine.log.policy import SyncPolicy
-from engine.log.records import Position, Record
-from feeds.change_stream import Change
-from orderbook import journal
-from orderbook.configuration import load_configuration
-from orderbook.durable import DurableRun
-from orderbook.gate import GatedEngine
-from orderbook.instruments import Instruments
-from orderbook.merge import ChangeItem
-from orderbook.past import checkpoints_of, open_past
-from orderbook.pipeline import Pipeline
-from orderbook.switch import Stamped
-from strategies import Strategy, StrategyDefinition, on_view
-from views.compiler.program import compile_views
-from views.compiler.types import Kind
+from orderbook.configuration.configuration import load_configuration
+from orderbook.durability import journal
+from orderbook.durability.durable_run import DurableRun, checkpoints_of, open_past
+from orderbook.engine.checkpoint import CheckpointError, checkpoints
+from orderbook.engine.log.log import Log, SyncPolicy
+from orderbook.engine.log.segments import LogError, Position, Record
+from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.merge import ChangeItem
+from orderbook.market.instruments import Instruments
+from orderbook.run.event_queue import Stamped
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.strategy import Strategy, StrategyDefinition, on_view
+from orderbook.views.compilation import compile_views
+from orderbook.views.types import Kind
 
 DEPTH = "SELECT symbol, COUNT(*) AS orders, SUM(volume) AS volume FROM bids GROUP BY symbol"
 VIEWS = {
@@ -240,7 +236,7 @@ def with_news(folder: Path) -> None:
             row = {"symbol": "AAA-USD", "score": Decimal(number % 9)}
             feed(run, [item])
             if number < 40:
-                feed(run, [ChangeItem("here", [Change(1, "news", "+", row)])])
+                feed(run, [ChangeItem("here", [RelationChange(1, "news", "+", row)])])
         assert run.checkpoint()
     trimmed(folder)
 

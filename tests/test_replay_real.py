@@ -20,13 +20,14 @@ import pytest
 from oracle import Oracle, Row, difference, ordered
 from plain_book import PlainBook
 
-from feeds.source import open_source
-from orderbook.events import EVENT, Action, BookState, Flag, Side
-from orderbook.gate import GatedEngine
-from orderbook.instruments import Instrument, Instruments
-from orderbook.merge import Merger
-from orderbook.pipeline import Pipeline
-from views.compiler.program import CompiledProgram, compile_views
+from orderbook.feeds.merge import Merger
+from orderbook.feeds.source_kinds import open_source
+from orderbook.market.events import EVENT, Action, BookState, Flag, Side
+from orderbook.market.instruments import Instrument, Instruments
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.views.compilation import compile_views
+from orderbook.views.program import CompiledProgram
 
 POSITIONS = 520
 # Of which the default run compares these.

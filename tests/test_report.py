@@ -15,19 +15,25 @@ from hypothesis import strategies as st
 from samples import examples
 
 from orderbook.backtest.run import Outcome
-from orderbook.backtest.samples import FIRST_STEP, Sample, Sampler, Track
+from orderbook.backtest.strategy_run import FIRST_STEP, Sample, Sampler, Track
 from orderbook.command_line import status_of
-from orderbook.errors import UserError
-from orderbook.generate import synthetic_instruments
-from orderbook.jobs import Job, open_job
-from orderbook.report import write_report
-from orderbook.report.charts import Series, chart, thinned
-from orderbook.report.contents import report_of
-from orderbook.report.market import Mids
-from orderbook.report.scales import duration_text, number_text, number_ticks, time_texts, time_ticks
-from orderbook.report.signals import signal_returns
-from orderbook.report.statistics import closed_profits, ratios
-from orderbook.simulation_options import SimulationOptions, TradingOptions, VenueFees
+from orderbook.core.errors import UserError
+from orderbook.jobs.job import Job, open_job
+from orderbook.market.synthetic_flow import synthetic_instruments
+from orderbook.report.charts import (
+    Series,
+    chart,
+    duration_text,
+    number_text,
+    number_ticks,
+    thinned,
+    time_texts,
+    time_ticks,
+)
+from orderbook.report.market import Mids, signal_returns
+from orderbook.report.page import write_report
+from orderbook.report.results import closed_profits, ratios, report_of
+from orderbook.strategies.execution.venue_model import SimulationOptions, TradingOptions, VenueFees
 
 SECOND = 10**9
 
@@ -81,7 +87,7 @@ def test_samples_do_not_depend_on_partitions(
 @examples(60)
 def test_halved_samples_are_those_of_the_longer_step(gaps: list[int], most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orderbook.backtest.samples.MOST", most)
+        patch.setattr("orderbook.backtest.strategy_run.MOST", most)
         track, stamps = Track(), np.cumsum(gaps).tolist()
         for number, stamp in enumerate(stamps):
             start = track.due(stamp)

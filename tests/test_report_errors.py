@@ -4,10 +4,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orderbook.report.market import Mids, horizons
-from orderbook.report.scales import duration_text
-from orderbook.report.signals import markouts, signal_returns, signals_compared, standard_errors
-from orderbook.report.statistics import best_by_luck
+from orderbook.report.charts import duration_text
+from orderbook.report.market import (
+    Mids,
+    horizons,
+    markouts,
+    signal_returns,
+    signals_compared,
+    standard_errors,
+)
+from orderbook.report.results import best_by_luck
 
 SECOND = 10**9
 RUNS, SAMPLES = 400, 500

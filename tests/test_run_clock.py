@@ -13,23 +13,24 @@ from durable_support import MINUTE, SECOND, Machine, World, entries_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.log.errors import LogError
-from feeds.change_stream import Change
-from orderbook import run_clock
-from orderbook.configuration import load_configuration
-from orderbook.events import EVENT
-from orderbook.feed_runs import FeedReport, FeedRun, Put
-from orderbook.gate import GatedEngine
-from orderbook.instruments import Instruments
-from orderbook.journal import Completed
-from orderbook.live_run import LiveRun
-from orderbook.merge import ChangeItem, TickItem
-from orderbook.pipeline import Pipeline
-from orderbook.problems import Problems
-from orderbook.run_clock import LIMITS, RunClock, length_text
-from orderbook.summary import summary
-from orderbook.switch import Stamped
-from views.compiler.program import compile_views
+from orderbook.configuration.configuration import load_configuration
+from orderbook.core import run_clock
+from orderbook.core.errors import Problems
+from orderbook.core.run_clock import LIMITS, RunClock
+from orderbook.core.units import length_text
+from orderbook.durability.journal import Completed
+from orderbook.engine.log.segments import LogError
+from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.merge import ChangeItem, TickItem
+from orderbook.market.events import EVENT
+from orderbook.market.instruments import Instruments
+from orderbook.operations.summary import summary
+from orderbook.run.event_queue import Stamped
+from orderbook.run.feed_runs import FeedReport, FeedRun, Put
+from orderbook.run.live_run import LiveRun
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.views.compilation import compile_views
 
 SQL = """
 CREATE STREAM pings (ts TIMESTAMP, n INT NOT NULL) RETAIN INTERVAL '1 hour';
@@ -169,7 +170,7 @@ class Pings(FeedRun):
     async def follow(self, put: Put) -> None:
         for number, moment in enumerate(self._moments):
             row = {"ts": moment(self.clock()), "n": number}
-            await put(ChangeItem("x", [Change(number, "pings", "+", row, True)]))
+            await put(ChangeItem("x", [RelationChange(number, "pings", "+", row, True)]))
             await asyncio.sleep(0.02)
 
     def report(self) -> FeedReport:
@@ -237,9 +238,7 @@ def test_views_and_epochs_go_on_while_the_clock_jumps(
 def test_times_that_a_table_states_do_not_move_the_clock_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor do those of exchanges: rows of a far future or past are what they are, and NOW() is the run's."""
     random = Random(2)
-    _, _, shown, _ = followed(
-        monkeypatch, lambda _: 0, lambda now: now + random.choice([-1, 0, 1]) * 10**16
-    )
+    _, _, shown, _ = followed(monkeypatch, lambda _: 0, lambda now: now + random.choice([-1, 0, 1]) * 10**16)
     assert len(shown) > 25 and shown == sorted(shown)
     assert max(b - a for a, b in pairwise(shown)) < MINUTE and shown[-1] <= run_clock._system_wall()
 

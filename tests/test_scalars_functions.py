@@ -12,11 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from orderbook.errors import ExactnessError
-from views.compiler.types import TIMESTAMP
-from views.scalars import calendar
-from views.scalars.evaluate import evaluate
-from views.scalars.patterns import Pattern
+from orderbook.core.errors import ExactnessError
+from orderbook.views.scalars import calendar
+from orderbook.views.scalars.evaluate import Pattern, evaluate
+from orderbook.views.types import TIMESTAMP
 
 LARGEST = 2**127 - 1
 EDGES = (0, 1, 2, 3, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64, 2**126, LARGEST)

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from numba import njit
 from scalars_runner import check, program, scalars
 
-from engine.generate.primitives import integers, precise
-from engine.maps.int128 import high_word, low_word, words_to_wide
-from engine.text_constants import PatternTable, TextConstants
-from orderbook.dictionary import Dictionary
-from views.compiler.calculus import Apply
-from views.compiler.function_intervals import function_interval
-from views.compiler.m3_text.m3_parse import parse
-from views.compiler.m3_text.m3_print import program_text
-from views.scalars.evaluate import evaluate
-from views.scalars.patterns import Pattern
+from orderbook.core.changes import Dictionary
+from orderbook.engine.maps.wide_numbers import high_word, low_word, words_to_wide
+from orderbook.engine.runtime.numba_memory import PatternTable, TextConstants
+from orderbook.views.calculus import Apply
+from orderbook.views.intervals import function_interval
+from orderbook.views.m3 import program_text
+from orderbook.views.m3_parse import parse
+from orderbook.views.scalars import integers
+from orderbook.views.scalars import integers as precise
+from orderbook.views.scalars.evaluate import Pattern, evaluate
 
 LARGEST = 2**127 - 1
 EDGES = [

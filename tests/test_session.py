@@ -3,15 +3,15 @@
 from typing import Any
 
 from session_support import Driven, instrument
+from simulated_venue import Subscriber
+from simulated_venues import OrderVenue
 
-from feeds.exchange import ExchangeOptions
-from feeds.exchanges.coinbase_full import CoinbaseFull
-from feeds.exchanges.kraken import Kraken
-from feeds.joined_book import LONGEST_BEHIND
-from feeds.session import SNAPSHOTS_AT_ONCE, Disconnect, Get, Session
-from feeds.simulation.order_venue import OrderVenue
-from feeds.simulation.venue import Subscriber
-from orderbook.events import BookState
+from orderbook.feeds.exchanges.books import LONGEST_BEHIND
+from orderbook.feeds.exchanges.coinbase_full import CoinbaseFull
+from orderbook.feeds.exchanges.exchange import ExchangeOptions
+from orderbook.feeds.exchanges.kraken import Kraken
+from orderbook.feeds.live.session import SNAPSHOTS_AT_ONCE, Disconnect, Get, Session
+from orderbook.market.events import BookState
 
 SECOND = 10**9
 

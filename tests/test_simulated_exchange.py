@@ -13,20 +13,17 @@ import pytest
 from coinbase_support import PlainBooks, flow, instruments, truth
 from websockets.asyncio.client import connect
 
-from feeds import live, simulated_client, simulated_exchange
-from feeds.backoff import Backoff
-from feeds.exchange import ExchangeOptions
-from feeds.http_get import http_get
-from feeds.live import LiveFeed
-from feeds.order_uuids import order_uuids
-from feeds.reference_data import exchange_instruments
-from feeds.session import Session
-from feeds.simulated_exchange import SimulatedExchange, simulated_instruments
-from feeds.simulated_feed import Simulated
-from feeds.simulated_market import SimulatedMarket
-from orderbook.errors import DataError, SourceError
-from orderbook.events import EVENT, Action, BookState, Flag, Side
-from orderbook.instruments import Instruments
+from orderbook.core.errors import DataError, SourceError
+from orderbook.feeds.exchanges.exchange import ExchangeOptions
+from orderbook.feeds.live import live_feed, simulated_exchange
+from orderbook.feeds.live import simulated_exchange as simulated_client
+from orderbook.feeds.live.http_requests import exchange_instruments, http_get
+from orderbook.feeds.live.live_feed import LiveFeed
+from orderbook.feeds.live.session import Backoff, Session
+from orderbook.feeds.live.simulated_exchange import Simulated, SimulatedExchange, simulated_instruments
+from orderbook.feeds.live.simulated_market import SimulatedMarket, order_uuids
+from orderbook.market.events import EVENT, Action, BookState, Flag, Side
+from orderbook.market.instruments import Instruments
 
 PRODUCTS = ("BTC-USD", "ETH-USD", "SOL-USD")
 KNOWN = instruments(*PRODUCTS)
@@ -128,7 +125,7 @@ def test_as_fast_as_the_client_reads() -> None:
 def test_a_consumer_that_falls_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead, monotonic = [0.0], time.monotonic
     monkeypatch.setattr(time, "monotonic", lambda: monotonic() + ahead[0])
-    monkeypatch.setattr(live, "MAXIMUM_WAITING", 200)
+    monkeypatch.setattr(live_feed, "MAXIMUM_WAITING", 200)
     monkeypatch.setattr(simulated_exchange, "CLIENT_PATIENCE", SECONDS)
 
     async def test() -> None:
@@ -476,7 +473,7 @@ def test_a_snapshot_passes_the_frames_that_wait() -> None:
 
     async def test() -> None:
         taken = Taken()
-        shard = live.Shard(cast(Session, taken), Simulated, asyncio.Event(), None)
+        shard = live_feed.Shard(cast(Session, taken), Simulated, asyncio.Event(), None)
         shard.put("connected")
         shard.put_frames([b"1", b"2"], 2 * 10**18)
         shard.put_frames([b"3"], 3 * 10**18)

@@ -12,11 +12,10 @@ from samples import examples
 from simulation_support import MIDDLE, ONE, Exchange, trading
 from strategy_support import DEPTH, INSTRUMENTS, Market, ask, bid, event, gone, state
 
-from orderbook.events import Action, BookState, Side
-from strategies import Fill, Order, Strategy, on_view
-from strategies.simulation.fees import Fees
-from strategies.simulation.ledger import Execution, Ledger
-from strategies.simulation.sessions import Sessions
+from orderbook.market.events import Action, BookState, Side
+from orderbook.strategies.execution.account import Execution, Fill, Ledger, Order
+from orderbook.strategies.execution.venue_model import Fees, Sessions
+from orderbook.strategies.strategy import Strategy, on_view
 
 BOOK = (bid(1, MIDDLE, 4), ask(2, MIDDLE + 1, 5), ask(3, MIDDLE + 2, 5))
 

@@ -7,7 +7,7 @@ from samples import examples
 from simulation_support import MIDDLE, Exchange, Flow, PlainExchange, level_rows, trading
 from strategy_support import Row, ask, bid, event, gone, printed, state
 
-from orderbook.events import Action, BookState, Side
+from orderbook.market.events import Action, BookState, Side
 
 KINDS = ("add", "add", "reduce", "modify", "modify", "market", "own", "own", "cancel", "change", "change")
 STEPS = st.lists(
@@ -131,12 +131,12 @@ def sold(lots: int, price: int = MIDDLE) -> Row:
     [
         ((), 40, 40),
         ((level(60),), 40, 40),
-        ((level(60), level(30)), 30, 20),           # half of what stands goes: half of what is ahead
-        ((sold(10), level(30)), 30, 30),            # the trade explains it all
+        ((level(60), level(30)), 30, 20),  # half of what stands goes: half of what is ahead
+        ((sold(10), level(30)), 30, 30),  # the trade explains it all
         ((sold(10), level(60), sold(15), level(30)), 15, 10),  # 15 of 45 cancelled, 15 ahead
         ((level(60), sold(12), level(24)), 24, 14),  # 24 of 48 cancelled, 28 ahead
         ((level(0),), 0, 0),
-        ((level(100), level(99)), 40, 40),          # rounded to stand further back
+        ((level(100), level(99)), 40, 40),  # rounded to stand further back
         ((sold(45),), 0, 0),
     ],
 )

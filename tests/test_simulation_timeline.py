@@ -15,16 +15,14 @@ from simulation_support import MIDDLE, Exchange, Flow, client_of, trading
 from strategy_support import INSTRUMENTS, ask, bid, events, gone
 from test_durable import crash_and_recover
 
-from orderbook.events import Action, Flag, Side
-from orderbook.gate import GatedEngine
-from orderbook.generate import generate, synthetic_instruments
-from orderbook.pipeline import Pace, Pipeline
-from orderbook.simulation_options import TradingOptions
-from strategies import Strategy, StrategyDefinition, on_timer, on_view
-from strategies.orders import Order, OrderUpdate
-from strategies.simulation.latency import Delays
-from strategies.simulation.saved import SavedAccount
-from views.compiler.program import compile_views
+from orderbook.market.events import Action, Flag, Side
+from orderbook.market.synthetic_flow import generate, synthetic_instruments
+from orderbook.run.pipeline import Pace, Pipeline
+from orderbook.strategies.execution.account import Order, OrderUpdate, SavedAccount
+from orderbook.strategies.execution.venue_model import Delays, TradingOptions
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.strategy import Strategy, StrategyDefinition, on_timer, on_view
+from orderbook.views.compilation import compile_views
 
 SLOW = trading(order_latency="10ns", response_latency="5ns")
 
@@ -38,8 +36,8 @@ def test_the_timeline_of_one_order() -> None:
     exchange.now = 100
     exchange.place("buy", 7, MIDDLE + 1)
     assert statuses(exchange) == [("sent", 100)]
-    exchange.message(ask(3, MIDDLE + 1, 1))                # at 101
-    exchange.message(ask(4, MIDDLE + 1, 1), after=9)       # at 110, when it arrives: it meets this
+    exchange.message(ask(3, MIDDLE + 1, 1))  # at 101
+    exchange.message(ask(4, MIDDLE + 1, 1), after=9)  # at 110, when it arrives: it meets this
     assert list(exchange.client.places(0)) == []
     exchange.message(ask(5, MIDDLE + 1, 99), gone(Side.ASK, 2))  # at 111: it was there before this
     # What it met is not told before 115; nor is that the next one filled, at 111, before 116.
@@ -306,12 +304,11 @@ class Timed(durable_support.Trader):
 @pytest.mark.parametrize("seed", range(1))
 def test_crashes_lose_and_double_nothing_with_latency(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Orders and reports under way, clocks and instances are in checkpoints, and follow from the log."""
+
     def pipeline() -> Pipeline:
         engine = GatedEngine(compile_views(durable_support.SQL), "interpreter")
         options = trading(order_latency=["0ms", "1us", "80us"], response_latency="20us")
-        return Pipeline(
-            engine, durable_support.INSTRUMENTS, [StrategyDefinition(Timed)], trading=options
-        )
+        return Pipeline(engine, durable_support.INSTRUMENTS, [StrategyDefinition(Timed)], trading=options)
 
     monkeypatch.setattr(durable_support, "pipeline", pipeline)
     assert crash_and_recover("batch", seed, 3, True) > 0

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feeds.snapshot_join import LATE_IN_A_ROW, Arrival, JoinRule, SnapshotJoin, Span
+from orderbook.feeds.exchanges.books import LATE_IN_A_ROW, Arrival, JoinRule, SnapshotJoin, Span
 
 SPOT, FUTURES, MOMENTS = JoinRule(), JoinRule(overlapping=True), JoinRule(consecutive=False, overlapping=True)
 LEVELS = 5
@@ -216,7 +216,7 @@ def test_repeats_do_not_add_up_to_a_restart() -> None:
 
 
 def test_only_so_many_messages_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("feeds.snapshot_join.MAXIMUM_HELD", 3)
+    monkeypatch.setattr("orderbook.feeds.exchanges.books.MAXIMUM_HELD", 3)
     follower = Follower(SPOT)
     for number in range(1, 6):
         follower.arrive(Span(number, number, None, [number]))

@@ -23,13 +23,12 @@ from backtest_acceptance import (
 )
 
 from benchmarks.spark_data import write_days
-from engine.spark.batch import SparkExecutor
-from orderbook.backtest.execute import LocalExecutor
-from orderbook.backtest.layout import layout_of
-from orderbook.backtest.run import backtest
+from orderbook.backtest.plan import layout_of
+from orderbook.backtest.run import LocalExecutor, backtest
 from orderbook.backtest.sources import source_specs
-from orderbook.jobs import Job, open_job
-from orderbook.spark_options import SparkOptions
+from orderbook.configuration.options import SparkOptions
+from orderbook.jobs.job import Job, open_job
+from orderbook.spark.batch import SparkExecutor
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.spark]
 

@@ -7,13 +7,13 @@ import pytest
 from backtest_support import SEEN, Follower, contents, job_settings, run, write_records
 from object_store import object_store
 
-from engine.spark.batch import SparkExecutor
 from orderbook.backtest.run import backtest
 from orderbook.backtest.sources import source_specs
 from orderbook.backtest.tasks import JobSettings
-from orderbook.errors import UserError
-from orderbook.jobs import open_job
-from orderbook.spark_options import SparkOptions
+from orderbook.configuration.options import SparkOptions
+from orderbook.core.errors import UserError
+from orderbook.jobs.job import open_job
+from orderbook.spark.batch import SparkExecutor
 
 OPTIONS = SparkOptions(master="local[2]")
 SMALL = SEEN + "CREATE VIEW brokers AS SELECT broker_id, SUM(volume) AS volume FROM asks GROUP BY broker_id;"

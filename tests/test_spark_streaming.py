@@ -12,8 +12,8 @@ import pytest
 from backtest_support import contents
 from streaming_support import Recorded, arrivals, grouped, settings, write_arrivals
 
-from engine.spark.stream_job import run_job
-from orderbook.jobs import open_job
+from orderbook.jobs.job import open_job
+from orderbook.spark.streaming import run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,9 +59,7 @@ def test_three_levels_as_operators_and_as_tables(
 
 @pytest.mark.spark
 @pytest.mark.exhaustive
-def test_going_on_with_other_partitions(
-    spark: "SparkSession", recorded: Recorded, tmp_path: Path
-) -> None:
+def test_going_on_with_other_partitions(spark: "SparkSession", recorded: Recorded, tmp_path: Path) -> None:
     batches = grouped(arrivals(recorded.entries, 2, 3), BATCHES)
     logs = write_arrivals(recorded.logs, tmp_path / "logs", batches)
     late = [path for path in logs.glob("*/*.parquet") if path.name.endswith(f"{BATCHES}.parquet")]

@@ -7,14 +7,14 @@ from functools import cache
 from fuzz import program_of
 from views_catalogue import CATALOGUE, Entry
 
-from engine.generate.numbering import Numbering
-from engine.generate.triggers import program_module
-from engine.maps.checked_source import check_source
-from engine.plan.planner import plan
-from orderbook.errors import SqlError
-from views.compiler.binding.dialect import Sql
-from views.compiler.m3_text.m3_print import program_text
-from views.compiler.program import compile_views
+from orderbook.core.errors import SqlError
+from orderbook.core.generated_code import check_source
+from orderbook.engine.generate.numbering import Numbering
+from orderbook.engine.generate.program import program_module
+from orderbook.engine.plan.planner import plan
+from orderbook.views.binding.parser import Sql
+from orderbook.views.compilation import compile_views
+from orderbook.views.m3 import program_text
 
 MORE = (
     *("NULL", "*", "(", ")", ",", "OVER", "DISTINCT", "NOT", "'x'", "-1", "1e999", ":p", "?", "[", "]"),

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.plan.describe import statement_cost
-from engine.plan.planner import plan
-from orderbook.errors import SqlError
-from views.compiler.program import compile_views
+from orderbook.core.errors import SqlError
+from orderbook.engine.plan.describe import statement_cost
+from orderbook.engine.plan.planner import plan
+from orderbook.views.compilation import compile_views
 
 TEXT = (Path(__file__).parents[1] / "docs" / "sql.md").read_text(encoding="utf-8")
 DECLARATIONS = re.findall(r"```sql\n(.*?)```", TEXT, re.DOTALL)[0]

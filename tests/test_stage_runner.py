@@ -20,13 +20,11 @@ from stage_support import (
     streams,
 )
 
-from engine.distribution.block import VERSION, Block
-from engine.distribution.history import Granularity
-from engine.distribution.net_effect import NetEffect, in_pieces
-from engine.distribution.runner import StageResult, StageRunner
-from engine.encoding import decoder, unpack_word
-from engine.engine import Engine
-from orderbook.errors import DataError
+from orderbook.core.errors import DataError
+from orderbook.engine.distribution.blocks import VERSION, Block, NetEffect, in_pieces
+from orderbook.engine.distribution.stage_runner import Granularity, StageResult, StageRunner
+from orderbook.engine.runtime.engine import Engine
+from orderbook.views.encoding.values import decoder, unpack_word
 
 GRANULARITIES = [Granularity("event"), Granularity("message"), Granularity("interval", 4), Granularity("end")]
 _shared: dict[Granularity, StageRunner] = {}

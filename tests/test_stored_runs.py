@@ -14,11 +14,11 @@ import pytest
 from durable_support import Trader, items, rows
 from test_recovery import SCORES, STREAM, feed, session, sql_of
 
-from engine.checkpoint.file import FORMAT
-from feeds.change_stream import Change
-from orderbook import journal
-from orderbook.merge import ChangeItem
-from orderbook.past import checkpoints_of
+from orderbook.durability import journal
+from orderbook.durability.durable_run import checkpoints_of
+from orderbook.engine.checkpoint import FORMAT
+from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.merge import ChangeItem
 
 FIXTURES = Path(__file__).with_name("fixtures") / "runs"
 SQL = sql_of(["depth", "asked", "levels", "my_orders", "my_fills", "states", "aged"]) + STREAM + SCORES
@@ -33,9 +33,12 @@ def write(folder: Path) -> None:
         run.start()
         feed(run, received[:half])
         row = {"symbol": "AAA-USD", "score": "1.25"}
-        feed(run, [ChangeItem("news", [Change(1, "news", "+", row), Change(2, "news", "+", row)])])
+        feed(
+            run,
+            [ChangeItem("news", [RelationChange(1, "news", "+", row), RelationChange(2, "news", "+", row)])],
+        )
         assert run.checkpoint()
-        feed(run, [ChangeItem("news", [Change(3, "news", "-", row)]), *received[half:]])
+        feed(run, [ChangeItem("news", [RelationChange(3, "news", "-", row)]), *received[half:]])
         expected = rows(pipeline)
     (folder / "log" / "lock").unlink(missing_ok=True)
     (folder / "rows.json").write_text(json.dumps(expected, indent=1) + "\n")

@@ -8,12 +8,12 @@ import pytest
 from strategy_support import DEPTH, INSTRUMENTS, Market, ask, bid, gone, printed, state
 
 import orderbook
-from engine.subscriptions import ViewEvent
-from orderbook.errors import ConfigurationError
-from orderbook.events import BookState, Side
-from strategies import Fill, Strategy, StrategyDefinition, StrategyHost, on_view
-from strategies.conditions import with_parameters
-from strategies.strategy import watches_of
+from orderbook.core.errors import ConfigurationError
+from orderbook.engine.runtime.subscriptions import ViewEvent
+from orderbook.market.events import BookState, Side
+from orderbook.strategies.execution.account import Fill
+from orderbook.strategies.host import StrategyHost
+from orderbook.strategies.strategy import Strategy, StrategyDefinition, on_view, watches_of, with_parameters
 
 START = (bid(1, 9999, 50), ask(2, 10001, 10), ask(3, 10003, 40))
 

@@ -8,12 +8,19 @@ from backtest_support import SEEN
 from strategy_support import DEPTH, INSTRUMENTS, Market, ask, bid, events, printed, state
 
 import orderbook
-from orderbook.errors import UserError
-from orderbook.events import Action, BookState, Flag, Side
-from orderbook.gate import GatedEngine
-from orderbook.generate import generate, synthetic_instruments
-from orderbook.pipeline import Pipeline
-from strategies import BookStateChange, Strategy, StrategyDefinition, Trade, on_timer, on_view
+from orderbook.core.errors import UserError
+from orderbook.market.events import Action, BookState, Flag, Side
+from orderbook.market.synthetic_flow import generate, synthetic_instruments
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.strategy import (
+    BookStateChange,
+    Strategy,
+    StrategyDefinition,
+    Trade,
+    on_timer,
+    on_view,
+)
 
 SECOND = 10**9
 

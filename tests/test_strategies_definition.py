@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from orderbook.errors import ConfigurationError
-from strategies import load_strategy
-from strategies.sobi import Sobi
+from orderbook.core.errors import ConfigurationError
+from orderbook.strategies.sobi import Sobi
+from orderbook.strategies.strategy import load_strategy
 
 MODULE = """
-from strategies import Strategy, on_view
+from orderbook import Strategy, on_view
 
 class Mine(Strategy):
     pass
@@ -45,7 +45,7 @@ def test_a_strategy_of_the_working_folder(folder: Path) -> None:
         ("no_package.mine:Mine", ["no module 'no_package.mine'"]),
         ("strategies.sobi:Sobbi", ["strategies.sobi has no class 'Sobbi'", "did you mean 'Sobi'?"]),
         ("strategies.sobi:Strategy", ["Strategy is no class derived from", "known are Sobi"]),
-        ("mine_named:Other", ["Other is no class derived from strategies.Strategy", "Mine"]),
+        ("mine_named:Other", ["Other is no class derived from orderbook.Strategy", "Mine"]),
         ("mine_named:Min", ["did you mean 'Mine'?"]),
         ("mine_nmed:Mine", ["no module 'mine_nmed'", "did you mean 'mine_named'?"]),
         ("mine_missing:Mine", ["mine_missing cannot be imported", "no_such_library"]),
@@ -65,7 +65,7 @@ def test_what_is_not_found_is_named(folder: Path, text: str, words: list[str]) -
 
 
 PARAMETERS = """
-from strategies import Strategy, on_view
+from orderbook import Strategy, on_view
 
 class Base(Strategy):
     defaults = {"threshold": 2, "volume": 1}

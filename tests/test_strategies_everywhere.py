@@ -27,8 +27,8 @@ from everywhere_support import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orderbook.events import EVENT, Flag
-from strategies.last_times import LastTimes
+from orderbook.market.events import EVENT, Flag
+from orderbook.strategies.message_dispatcher import LastTimes
 
 GENERATED = {
     "sobi": 1.3, "edge": "-0.0003", "spread": "0.0001", "volume": 2, "most": 6, "limit": 60, "drawdown": 50,
@@ -90,9 +90,7 @@ def check_traded(outcomes: Iterable[Outcome], strategies: Sequence[str]) -> None
 
 
 one_venue = pytest.mark.parametrize("kinds", ["apart", "together"])
-two_settings = pytest.mark.parametrize(
-    ("kinds", "trading"), [("apart", "sampled"), ("together", "constant")]
-)
+two_settings = pytest.mark.parametrize(("kinds", "trading"), [("apart", "sampled"), ("together", "constant")])
 
 
 @two_settings

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from simulation_support import client_of, trading
 from strategy_support import INSTRUMENTS, Row, ask, bid, event, events, gone, state
 
-from orderbook.books import Books
-from orderbook.dictionary import Dictionary
-from orderbook.events import Action, BookState, Side
-from strategies.orders import OrderUpdate
-from strategies.simulation.client import OrderRequest
+from orderbook.core.changes import Dictionary
+from orderbook.market.books import Books
+from orderbook.market.events import Action, BookState, Side
+from orderbook.strategies.execution.account import OrderUpdate
+from orderbook.strategies.execution.client import OrderRequest
 
 VALID = state(BookState.VALID)
 BOOK = (bid(1, 9998, 50), bid(2, 9999, 20), ask(3, 10001, 10), ask(4, 10001, 5), ask(5, 10003, 40), VALID)

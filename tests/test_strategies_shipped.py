@@ -13,11 +13,11 @@ from strategy_support import Market, ask, bid, gone, state
 from views_catalogue import Entry
 
 from orderbook.command_line import status_of
-from orderbook.events import BookState, Side
-from strategies import StrategyDefinition
-from strategies.arbitrage_watch import ArbitrageWatch
-from strategies.micro_price_maker import MicroPriceMaker
-from strategies.order_flow import OrderFlow, flow_of
+from orderbook.market.events import BookState, Side
+from orderbook.strategies.arbitrage_watch import ArbitrageWatch
+from orderbook.strategies.micro_price_maker import MicroPriceMaker
+from orderbook.strategies.order_flow import OrderFlow, flow_of
+from orderbook.strategies.strategy import StrategyDefinition
 
 VIEWS = Path(__file__).resolve().parent.parent / "views"
 SIDE = """(ts TIMESTAMP NOT NULL, venue TEXT NOT NULL, symbol TEXT NOT NULL, volume INTEGER NOT NULL,

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 import orderbook
-from orderbook.books import Books
-from orderbook.events import Flag, Side
-from orderbook.generate import generate, synthetic_instruments
-from strategies import StrategyDefinition, StrategyHost, StrategySummary
-from strategies.sobi import Sobi
+from orderbook.market.books import Books
+from orderbook.market.events import Flag, Side
+from orderbook.market.synthetic_flow import generate, synthetic_instruments
+from orderbook.strategies.execution.account import StrategySummary
+from orderbook.strategies.host import StrategyHost
+from orderbook.strategies.sobi import Sobi
+from orderbook.strategies.strategy import StrategyDefinition
 
 VIEWS = Path(__file__).resolve().parent.parent / "views"
 INSTRUMENTS = synthetic_instruments(2)

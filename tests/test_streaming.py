@@ -17,11 +17,11 @@ from streaming_support import (
     settings,
 )
 
-from orderbook.block_log import Entry, decoded
-from orderbook.jobs import Job, open_job
-from orderbook.streaming import compaction
+from orderbook.jobs.job import Job, open_job
+from orderbook.streaming import job as compaction
+from orderbook.streaming.block_log import Entry, decoded
+from orderbook.streaming.block_writer import LoggedSwitches
 from orderbook.streaming.job import checkpoint, start_stream
-from orderbook.streaming.logged_switches import LoggedSwitches
 
 
 def check_ended(stream: LocalStream, recorded: Recorded) -> None:

@@ -13,15 +13,15 @@ from backtest_support import ForgetfulExecutor, contents, job_settings, run, wri
 from streaming_support import LocalStream, arrivals, entries_of, make_logs
 
 import orderbook
-from feeds.source import open_source
 from orderbook.backtest.tasks import READERS, JobSettings
-from orderbook.block_log import HEADER
-from orderbook.errors import UserError
-from orderbook.gate import GatedEngine
-from orderbook.generate import START
-from orderbook.jobs import Job, open_job
-from orderbook.merge import Merger
-from orderbook.pipeline import Pipeline
+from orderbook.core.errors import UserError
+from orderbook.feeds.merge import Merger
+from orderbook.feeds.source_kinds import open_source
+from orderbook.jobs.job import Job, open_job
+from orderbook.market.synthetic_flow import START
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.streaming.block_log import HEADER
 
 SQL = """
 CREATE STREAM pings (ts TIMESTAMP NOT NULL, symbol TEXT NOT NULL, n INTEGER NOT NULL)

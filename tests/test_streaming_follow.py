@@ -14,20 +14,24 @@ import pytest
 from durable_support import INSTRUMENTS, items
 
 import orderbook
-from engine.log import Log, SyncPolicy
-from engine.log.records import Record
-from feeds.change_stream import Change
-from orderbook import block_log
-from orderbook.block_log import Entry, decoded, read_entries
 from orderbook.command_line import status_of
-from orderbook.errors import SourceError, UserError
-from orderbook.journal import IDENTITY, Completed, completed_record, instruments_record, stamped_record
-from orderbook.merge import ChangeItem, TickItem
-from orderbook.streaming import following
-from orderbook.streaming.cutting import CutSettings
-from orderbook.streaming.end_requests import request_end
-from orderbook.streaming.following import LogFollower, write_logged_blocks
-from orderbook.switch import Stamped
+from orderbook.core.errors import SourceError, UserError
+from orderbook.durability.journal import (
+    IDENTITY,
+    Completed,
+    completed_record,
+    instruments_record,
+    stamped_record,
+)
+from orderbook.engine.log.log import Log, SyncPolicy
+from orderbook.engine.log.segments import Record
+from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.merge import ChangeItem, TickItem
+from orderbook.run.event_queue import Stamped
+from orderbook.streaming import block_log, log_follower
+from orderbook.streaming.block_log import Entry, decoded, read_entries, request_end
+from orderbook.streaming.block_writer import CutSettings
+from orderbook.streaming.log_follower import LogFollower, write_logged_blocks
 
 SQL = """
 CREATE STREAM sectors (symbol TEXT NOT NULL, sector TEXT NOT NULL);
@@ -63,8 +67,8 @@ def records(seed: int, count: int) -> list[Record]:
         found.append(stamped_record(Stamped(stamp, choose.randrange(3), item, True)))
         if choose.random() < 0.3:
             op, symbol = choose.choice("+-"), choose.choice(("one", "two"))
-            change = Change(1, "sectors", op, {"symbol": symbol, "sector": "abc"[number % 3]})
-            ping = Change(2, "pings", "+", {"symbol": symbol, "ts": stamp - number % 10 * 1_000})
+            change = RelationChange(1, "sectors", op, {"symbol": symbol, "sector": "abc"[number % 3]})
+            ping = RelationChange(2, "pings", "+", {"symbol": symbol, "ts": stamp - number % 10 * 1_000})
             found.append(stamped_record(Stamped(stamp + 1, 3, ChangeItem("rows", [change, ping]))))
             found.append(completed_record(Completed(stamp, {})))
             stamp += 1
@@ -108,7 +112,7 @@ class Following:
         self.folder, self.choose = folder, random.Random(seed)
         self.log = Log.open(folder / "log", IDENTITY, policy=SyncPolicy.parse("never"), segment_bytes=20_000)
         self.left, self.lives, self.kills = 10**9, 0, 0
-        monkeypatch.setattr(following, "_TOGETHER", 4)
+        monkeypatch.setattr(log_follower, "_TOGETHER", 4)
         replace = block_log.replace_file
 
         def replaced(path: Path, data: bytes) -> None:
@@ -232,12 +236,12 @@ def test_what_cannot_be_gone_on_with(tmp_path: Path) -> None:
 
 
 def test_a_stop_is_heeded_wherever_ticks_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "_TOGETHER", 4)
-    monkeypatch.setattr(following, "_STATE_BYTES", 1)
+    monkeypatch.setattr(log_follower, "_TOGETHER", 4)
+    monkeypatch.setattr(log_follower, "_STATE_BYTES", 1)
     with Log.open(tmp_path / "log", IDENTITY, policy=SyncPolicy(None)) as own:
         for stamp in range(10**15, 10**15 + 20 * STEP, STEP):
             own.append(stamped_record(Stamped(stamp, 0, TickItem(stamp))))
-            change = Change(1, "sectors", "+", {"symbol": "one", "sector": "a"})
+            change = RelationChange(1, "sectors", "+", {"symbol": "one", "sector": "a"})
             own.append(stamped_record(Stamped(stamp + 1, 3, ChangeItem("rows", [change]))))
     follower = LogFollower(tmp_path / "log", cut_into(tmp_path / "blocks"))
     follower.read(stopped=lambda: True)

@@ -9,11 +9,11 @@ import pytest
 from backtest_support import contents
 from streaming_support import LocalStream, Recorded, arrivals, settings
 
-from orderbook.block_log import decoded
-from orderbook.jobs import open_job
-from orderbook.streaming import node_run, node_store
-from orderbook.streaming.node_store import Head
-from orderbook.streaming.tables import Listing, StoredFiles
+from orderbook.jobs.job import open_job
+from orderbook.streaming import nodes
+from orderbook.streaming import nodes as node_store
+from orderbook.streaming.block_log import decoded
+from orderbook.streaming.nodes import Head, Listing, StoredFiles
 
 
 @pytest.mark.parametrize("entry_bytes", [0, pytest.param(40, marks=pytest.mark.exhaustive), 10**6])
@@ -38,7 +38,7 @@ def test_nodes_that_go_from_process_to_process(
         return loaded(*arguments)
 
     monkeypatch.setattr(node_store.LiveNode, "catch_up", followed)
-    monkeypatch.setattr(node_run, "loaded", read)
+    monkeypatch.setattr(nodes, "loaded", read)
     choose = random.Random(sample_seed)
     processes = [OrderedDict() for _ in range(3)]
     stream = LocalStream(settings(tmp_path / "job", 2), recorded.logs, {})
@@ -46,7 +46,7 @@ def test_nodes_that_go_from_process_to_process(
     for number, batch in enumerate(batches):
         if choose.random() < 0.1:
             processes[0].clear()  # it was started again
-        monkeypatch.setattr(node_run, "_kept", choose.choice(processes))
+        monkeypatch.setattr(nodes, "_kept", choose.choice(processes))
         stream.batch(number, batch)
     assert contents(open_job(tmp_path / "job")) == contents(recorded.expected)
     assert not any(stream.log_sizes())

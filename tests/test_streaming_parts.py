@@ -1,6 +1,5 @@
 """Block logs, the sink, stored states and jobs of streams, each by itself."""
 
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,34 +15,33 @@ from streaming_support import (
     settings,
 )
 
-from engine.log import Log, SyncPolicy
 from orderbook.backtest.reading import read_slices
 from orderbook.backtest.sources import run_instruments, source_specs
-from orderbook.block_log import decoded
 from orderbook.command_line import status_of
-from orderbook.errors import UserError
-from orderbook.jobs import open_job
+from orderbook.core.errors import UserError
+from orderbook.durability.journal import IDENTITY, instruments_record, stamped_record
+from orderbook.engine.log.log import Log, SyncPolicy
 from orderbook.jobs.folder import DatasetWriter
-from orderbook.journal import IDENTITY, instruments_record, stamped_record
-from orderbook.streaming.cutting import CutSettings
-from orderbook.streaming.following import write_logged_blocks
-from orderbook.streaming.job import checkpoint, start_stream
-from orderbook.streaming.sink import StreamSink
-from orderbook.streaming.travel import FINAL, SINK, Traveller
-from orderbook.switch import Stamped
+from orderbook.jobs.job import open_job
+from orderbook.run.event_queue import Stamped
+from orderbook.streaming.block_log import decoded
+from orderbook.streaming.block_writer import CutSettings
+from orderbook.streaming.job import StreamSink, checkpoint, start_stream
+from orderbook.streaming.log_follower import write_logged_blocks
+from orderbook.streaming.shuffle import FINAL, SINK, ShuffleRow
 
 
 def test_what_one_node_commits_waits_for_the_others(recorded: Recorded, tmp_path: Path) -> None:
     start_stream(settings(tmp_path, 2), [str(recorded.logs)])
     dataset = open_job(tmp_path).manifest.views["largest"]
 
-    def final(node: int, epoch: int) -> Traveller:
+    def final(node: int, epoch: int) -> ShuffleRow:
         """A node's epoch, which has one row."""
         writer = DatasetWriter(tmp_path, "largest", dataset)
         version = {"stamp": 10 * epoch - 5, "switch": node, "sequence": epoch}
         writer.write(pa.table({f.name: [version.get(f.name)] for f in dataset.fields}))
         files = msgspec.msgpack.encode({"largest": writer.close()})
-        return Traveller(SINK, node, FINAL, 0, node, epoch=epoch, end=10 * epoch, bytes=files)
+        return ShuffleRow(SINK, node, FINAL, 0, node, epoch=epoch, end=10 * epoch, bytes=files)
 
     def rows() -> list[tuple[int, int]]:
         return open_job(tmp_path).history("largest").select("stamp", "switch").rows()

@@ -13,20 +13,16 @@ import pytest
 from backtest_support import SEEN, job_settings, run, write_records
 
 import orderbook
-from engine.distribution.history import Granularity
-from orderbook.backtest.execute import LocalExecutor
-from orderbook.backtest.job_program import JobProgram
-from orderbook.backtest.processes import ProcessExecutor
-from orderbook.backtest.run import backtest
+from orderbook.backtest.run import LocalExecutor, ProcessExecutor, backtest
 from orderbook.backtest.sources import source_specs
-from orderbook.backtest.sweep import Combination, groups
-from orderbook.backtest.tasks import JobSettings
+from orderbook.backtest.tasks import Combination, JobProgram, JobSettings, groups
 from orderbook.command_line import status_of
-from orderbook.commands.sweep import parsed_sets
-from orderbook.errors import UserError
-from orderbook.jobs import Job, open_job
-from orderbook.report import write_report
-from orderbook.spark_options import SparkOptions
+from orderbook.commands.backtest import parsed_sets
+from orderbook.configuration.options import SparkOptions
+from orderbook.core.errors import UserError
+from orderbook.engine.distribution.stage_runner import Granularity
+from orderbook.jobs.job import Job, open_job
+from orderbook.report.page import write_report
 
 FOLLOWER = "backtest_support:Follower"
 LIMITS = (5_400, 5_500, 5_600)
@@ -104,7 +100,7 @@ def test_processes_make_the_same_job(flow: Path, tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.exhaustive
 def test_spark_sweeps_alike(spark: object, flow: Path, tmp_path: Path) -> None:
-    from engine.spark.batch import SparkExecutor
+    from orderbook.spark.batch import SparkExecutor
 
     specs = source_specs([str(flow)])
     executor = SparkExecutor(SparkOptions(master="local[2]"))
@@ -137,7 +133,7 @@ def test_the_command_sweeps_strategies_and_views(
         "CREATE VIEW wide AS SELECT symbol, SUM(volume) * :k AS volume FROM bids GROUP BY symbol;"
     )
     (tmp_path / "swept_here.py").write_text(
-        "from strategies import Strategy, on_view\n"
+        "from orderbook import Strategy, on_view\n"
         "class Buyer(Strategy):\n"
         "    defaults = {'limit': 4000, 'volume': 1}\n"
         "    @on_view('wide', when='volume > :limit')\n"
@@ -179,7 +175,7 @@ def runs(pid: int) -> bool:
 def test_a_sweep_that_is_stopped_leaves_nothing(flow: Path, tmp_path: Path, sent: signal.Signals) -> None:
     (tmp_path / "waiting_here.py").write_text(
         "import os, time\n"
-        "from strategies import Strategy\n"
+        "from orderbook import Strategy\n"
         "class Waits(Strategy):\n"
         "    defaults = {'n': 1}\n"
         "    def on_start(self):\n"
@@ -189,7 +185,7 @@ def test_a_sweep_that_is_stopped_leaves_nothing(flow: Path, tmp_path: Path, sent
     )
     program = (
         "from orderbook.commands import backtest\n"
-        "from orderbook.backtest.processes import ProcessExecutor\n"
+        "from orderbook.backtest.run import ProcessExecutor\n"
         "from orderbook.command_line import main\n"
         "backtest._LITTLE = 0\n"
         "backtest.ProcessExecutor = lambda: ProcessExecutor(2)\n"

@@ -8,18 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feeds.change_stream import Change
-from feeds.source import open_source
-from orderbook.configuration import load_configuration
-from orderbook.errors import ConfigurationError, DataError
-from orderbook.events import EVENT, Flag
-from orderbook.gate import GatedEngine
-from orderbook.instruments import Instrument, Instruments
-from orderbook.merge import ChangeItem, Merger, TickItem
-from orderbook.pipeline import Pipeline
-from orderbook.summary import summary
-from orderbook.ticks import Ticker
-from views.compiler.program import compile_views
+from orderbook.configuration.configuration import load_configuration
+from orderbook.core.errors import ConfigurationError, DataError
+from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.merge import ChangeItem, Merger, TickItem
+from orderbook.feeds.source_kinds import open_source
+from orderbook.market.events import EVENT, Flag, Ticker
+from orderbook.market.instruments import Instrument, Instruments
+from orderbook.operations.summary import summary
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.views.compilation import compile_views
 
 SECOND = 10**9
 SHIPPED = Path(__file__).parent.parent / "views"
@@ -70,7 +69,7 @@ def test_ticks_do_not_depend_on_how_events_are_cut(times, size, cut):
 
 def pings(*seconds):
     rows = [{"ts": int(s * SECOND), "n": 1} for s in seconds]
-    return ChangeItem("x", [Change(i, "pings", "+", row, True) for i, row in enumerate(rows)])
+    return ChangeItem("x", [RelationChange(i, "pings", "+", row, True) for i, row in enumerate(rows)])
 
 
 @pytest.mark.parametrize("pace", ["batch", "message", "live"])

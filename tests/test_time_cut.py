@@ -15,21 +15,18 @@ from samples import USUAL, examples
 from views_catalogue import CATALOGUE, Entry
 
 from benchmarks.spark_data import write_days
-from engine.distribution.distribute import distribute
-from engine.distribution.order import depends_on_order
-from engine.distribution.stage import Phase
-from engine.plan.planner import plan
-from orderbook.backtest import choose_cuts
-from orderbook.backtest.choose_cuts import with_cuts
-from orderbook.backtest.layout import layout_of
+from orderbook.backtest import time_cuts
+from orderbook.backtest.plan import layout_of
 from orderbook.backtest.sources import source_specs
 from orderbook.backtest.tasks import Cuts, JobSettings
-from orderbook.backtest.time_spans import Span, quantiles, spans_of
-from orderbook.backtest.trigger_times import Sample
+from orderbook.backtest.time_cuts import Sample, Span, depends_on_order, quantiles, spans_of, with_cuts
 from orderbook.commands.backtest import parsed_cut_time
-from orderbook.dictionary import Dictionary
-from orderbook.errors import UserError
-from orderbook.jobs import Job
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import UserError
+from orderbook.engine.distribution.distribute import distribute
+from orderbook.engine.distribution.stages import Phase
+from orderbook.engine.plan.planner import plan
+from orderbook.jobs.job import Job
 
 SAMPLE = random.Random(7).sample(CATALOGUE, 20)
 
@@ -147,10 +144,10 @@ def test_sums_of_doubles_are_not_cut(flow: Path, tmp_path: Path) -> None:
 def test_dear_triggers_are_cut_where_cores_are_free(
     flow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cost: float
 ) -> None:
-    monkeypatch.setattr(choose_cuts, "_LEAST_EVENTS", 0)
+    monkeypatch.setattr(time_cuts, "_LEAST_EVENTS", 0)
     found = lambda _, stages, __: Sample({stage.number: cost for stage in stages}, 9)  # noqa: E731
-    monkeypatch.setattr(choose_cuts, "sampled", found)
-    monkeypatch.setattr(choose_cuts, "spans_of", lambda _: (Span(0, 10**9, 10**7),))
+    monkeypatch.setattr(time_cuts, "sampled", found)
+    monkeypatch.setattr(time_cuts, "spans_of", lambda _: (Span(0, 10**9, 10**7),))
     specs = source_specs([str(flow)])
     settings = replace(job_settings(tmp_path / "job", 2), cut_time="auto")
     assert with_cuts(settings, specs, 1) == (settings, ())

@@ -1,7 +1,7 @@
 """The calculus of the first rows of an order: what counts the rows before is as short as it can be."""
 
-from views.compiler.calculus import Cmp, Exists, Lift, Poly, Rel, Var
-from views.compiler.program import compile_views
+from orderbook.views.calculus import Cmp, Exists, Lift, Poly, Rel, Var
+from orderbook.views.compilation import compile_views
 
 STREAM = """
 CREATE STREAM bids (id INTEGER NOT NULL, symbol TEXT NOT NULL, volume INTEGER NOT NULL,

@@ -4,13 +4,12 @@ from decimal import Decimal
 
 import pytest
 
-from engine.scalar_values import scalar_value
-from orderbook.dictionary import Dictionary
-from views.compiler.calculus import Apply, Const, Var
-from views.compiler.conditions import FALSE, TRUE, choose_condition, not_null, truth
-from views.compiler.translation.function_values import SECOND, function
-from views.compiler.translation.values import Value, cast, converted, literal
-from views.compiler.types import BOOLEAN, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type, decimal
+from orderbook.core.changes import Dictionary
+from orderbook.engine.runtime.interpreter import scalar_value
+from orderbook.views.calculus import Apply, Const, Var
+from orderbook.views.conditions import FALSE, TRUE, choose_condition, not_null, truth
+from orderbook.views.translation.values import SECOND, Value, cast, converted, function, literal
+from orderbook.views.types import BOOLEAN, DOUBLE, INTEGER, TEXT, TIMESTAMP, Kind, Type, decimal
 
 DAY = 86_400 * SECOND
 X = Var("x")

@@ -8,11 +8,11 @@ from fuzz import changes, decoded, encoded
 from oracle import Oracle, Row, difference, ordered
 from views_catalogue import CATALOGUE, Entry
 
-from orderbook.dictionary import Dictionary
-from views.compiler.calculus import relations
-from views.compiler.program import CompiledProgram, compile_views
-from views.compiler.translation.translate import CalculusView
-from views.compiler.types import Relation
+from orderbook.core.changes import Dictionary
+from orderbook.views.calculus import relations
+from orderbook.views.compilation import compile_views
+from orderbook.views.program import CalculusView, CompiledProgram
+from orderbook.views.types import Relation
 
 STREAMS = 2
 STEPS = 12

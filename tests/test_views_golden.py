@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from fuzz import compiled
 
-from views.compiler.m3 import Program
-from views.compiler.m3_text.m3_parse import parse
-from views.compiler.m3_text.m3_print import program_text
+from orderbook.views.m3 import Program, program_text
+from orderbook.views.m3_parse import parse
 
 GOLDEN = Path(__file__).parent / "golden"
 

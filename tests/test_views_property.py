@@ -9,9 +9,8 @@ from oracle import Oracle, difference
 from samples import examples
 from views_catalogue import CATALOGUE, Entry
 
-from views.compiler.m3 import Program
-from views.compiler.m3_text.m3_parse import parse
-from views.compiler.m3_text.m3_print import program_text
+from orderbook.views.m3 import Program, program_text
+from orderbook.views.m3_parse import parse
 
 EXAMPLES = 6
 STEPS = 16

@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feeds.event_writer import EventWriter
-from feeds.feed_book import FeedBook
-from feeds.statistics import FeedStatistics
-from feeds.wire_numbers import WireNumbers
-from orderbook.errors import DataError
-from orderbook.events import Side
-from orderbook.instruments import Instrument, Instruments
+from orderbook.core.errors import DataError
+from orderbook.feeds.event_writer import EventWriter
+from orderbook.feeds.exchanges.feed_book import FeedBook
+from orderbook.feeds.source import FeedStatistics
+from orderbook.feeds.text_values import WireNumbers
+from orderbook.market.events import Side
+from orderbook.market.instruments import Instrument, Instruments
 
 ONE = Instrument("coinbase", "BTC-USD", "BTC-USD", Decimal("0.05"), Decimal("0.00000002"))
 PLAIN = st.builds(

@@ -1,0 +1,1 @@
+"""Programs cut into stages that run in partitions: how they are cut, and how one stage runs."""

@@ -1,14 +1,30 @@
-"""The generated module of a program's driver: the loop over changes, and what both of its kinds share."""
+"""The generated modules that drive a program: the loop over changes, which fires watches, or which records.
+
+What both share comes first. The one that records has a look of its own that notes every row that became
+another: as the modules of watches (view_diff.py), but what changed goes to a list of its own for each view,
+with the index of the change, and the loop goes on.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from engine.changes import END_OF_EVENT, END_OF_MESSAGE
-
-from .layout import DIRTY, ERROR, FAILED, FIRED_WORDS
-from .module import ModuleText
-from .numbering import NumberedPlan
-from .triggers import trigger_name
+from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE
+from orderbook.engine.generate.module_text import ModuleText
+from orderbook.engine.generate.numbering import NumberedPlan
+from orderbook.engine.generate.program import trigger_name
+from orderbook.engine.generate.state_layout import (
+    CACHE,
+    COUNT,
+    DIRTY,
+    ERROR,
+    FAILED,
+    FIRED_WORDS,
+    LIST,
+    RECORDS,
+    row_words,
+)
+from orderbook.engine.generate.view_diff import ViewDiffText
 
 
 def driver_module(plan: NumberedPlan, program_module: str) -> str:
@@ -32,7 +48,9 @@ def driver_module(plan: NumberedPlan, program_module: str) -> str:
             with w.block(f"if {ended} and {fired}:"):
                 w.line("return ~(i + 1)")
         w.line(f"return {FAILED} if failed(S) else stop")
-    return module.text("from engine.generate.support import look\n" + trigger_imports(plan, program_module))
+    return module.text(
+        "from orderbook.engine.generate.support import look\n" + trigger_imports(plan, program_module)
+    )
 
 
 def trigger_imports(plan: NumberedPlan, program_module: str, more: Sequence[str] = ()) -> str:
@@ -71,3 +89,131 @@ def changes_applied(module: ModuleText) -> Iterator[None]:
             word = "elif"
         w.line("row += stride")
         yield
+
+
+_IMPORTS = """\
+from orderbook.engine.maps.memory import call
+from orderbook.engine.maps.memory import calloc, memory_move, release
+"""
+_FIRST_WORDS = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A view, by its number, that is looked at, at the end of messages or of events."""
+
+    view: int
+    per_message: bool
+
+    @property
+    def tag(self) -> str:
+        """What the names of its functions end in."""
+        return f"_{self.view}_{int(self.per_message)}"
+
+
+def record_module(plan: NumberedPlan, program_module: str, recorded: Sequence[Recorded]) -> str:
+    """The source of the driver and looks; `program_module` is the name of the program's module."""
+    module = ModuleText(plan)
+    _append(module)
+    looks = [_look_text(module, one) for one in recorded]
+    for one, look in zip(recorded, looks, strict=True):
+        _refresh(module, one, look)
+        with module.function(f"look{one.tag}(S, index)", "Looks at the rows that were touched."):
+            look.look(module.writer)
+        _unlook(module, one, look)
+    _look(module, recorded)
+    failed_function(module)
+    _driver(module)
+    rows = [f"row_{view}" for view in dict.fromkeys(one.view for one in recorded)]
+    caches = "".join(look.cache for look in looks)
+    return module.text(_IMPORTS + trigger_imports(plan, program_module, rows) + caches)
+
+
+def _look_text(module: ModuleText, one: Recorded) -> ViewDiffText:
+    result, at = module.plan.results[one.view], module.layout.look(one.view, one.per_message)
+    row = f"row_{one.view}(S, keys, new)"
+    return ViewDiffText(one.tag, len(result.result.keys), row_words(result), 0, str(at), "index", row)
+
+
+def _append(module: ModuleText) -> None:
+    w = module.writer
+    with module.function("append(held, words)", "The address for `words` more words of a list, which grows."):
+        w.line("used = load(held, 1)")
+        with w.block("if used + words > load(held, 2):"):
+            w.line(f"capacity = max({_FIRST_WORDS}, 2 * (used + words))")
+            w.line("grown = calloc(capacity, 8)")
+            w.line("memory_move(grown, load(held, 0), 8 * used)")
+            w.line("release(load(held, 0))")
+            w.line("store(held, 0, grown)")
+            w.line("store(held, 2, capacity)")
+        w.line("store(held, 1, used + words)")
+        w.line("return load(held, 0) + 8 * used")
+
+
+def _refresh(module: ModuleText, one: Recorded, look: ViewDiffText) -> None:
+    """Looks at one row, and records what it was and is if it has become another; not below index 0."""
+    w, keys, words = module.writer, look.keys, look.words
+    at = module.layout.look(one.view, one.per_message)
+
+    def recorded() -> None:
+        with w.block("if index >= 0:"):
+            w.line(f"place = append(load(S, {at + RECORDS}), {1 + keys + 2 * words})")
+            w.line("store(place, 0, index)")
+            for i in range(keys):
+                w.line(f"store(place, {1 + i}, load(keys, {i}))")
+            with w.block(f"for word in range({words}):"):
+                w.line(f"store(place, {1 + keys} + word, load(old, word))")
+                w.line(f"store(place, {1 + keys + words} + word, load(new, word))")
+
+    look.refresh(w, recorded)
+
+
+def _unlook(module: ModuleText, one: Recorded, look: ViewDiffText) -> None:
+    """Makes rows those of the last look, and touches them, so that the next look sees them again."""
+    w, count, words = module.writer, look.keys, look.words
+    at = module.layout.look(one.view, one.per_message)
+    with module.function(
+        f"unlook{one.tag}(S, rows, count)", "Takes back the last look at rows: keys, and rows as they were."
+    ):
+        w.line(f"last = load(S, {at + CACHE})")
+        with w.block("for _ in range(count):"):
+            w.line("keys = rows")
+            look.entry(w, lambda: None)
+            with w.block(f"for word in range({words}):"):
+                w.line(f"store(old, word, load(rows, {count} + word))")
+            look.removal(w, "load(old, 0) == 0")
+            w.line(f"store(S, {DIRTY}, 1)")
+            with w.block(f"if load(S, {at + COUNT}) >= 0:"):
+                w.line(f"place = push_key(S, {at + LIST}, {count})")
+                for i in range(count):
+                    w.line(f"store(place, {i}, load(rows, {i}))")
+            w.line(f"rows += {8 * (count + words)}")
+
+
+def _look(module: ModuleText, recorded: Sequence[Recorded]) -> None:
+    w, layout = module.writer, module.layout
+    with module.function("look(S, message_ends, index)", "Looks at the touched rows after change `index`."):
+        w.line(f"store(S, {DIRTY}, 0)")
+        for one in recorded:
+            call = f"look{one.tag}(S, index)"
+            if one.per_message:
+                with w.block("if message_ends:"):
+                    w.line(call)
+                with w.block(f"elif load(S, {layout.look(one.view, True) + COUNT}) != 0:"):
+                    w.line(f"store(S, {DIRTY}, 1)")
+            else:
+                w.line(call)
+
+
+def _driver(module: ModuleText) -> None:
+    w = module.writer
+    with module.function(
+        "run(S, kinds, flags, values, start, stop)",
+        "Applies changes start..stop; the index after the last.",
+        ", nogil=True",
+    ):
+        with changes_applied(module):
+            ended = f"load(S, {DIRTY}) != 0 and flags[i] & {END_OF_EVENT | END_OF_MESSAGE}"
+            with w.block(f"if {ended} and not failed(S):"):
+                w.line(f"look(S, flags[i] & {END_OF_MESSAGE} != 0, i)")
+        w.line(f"return {FAILED} if failed(S) else stop")

@@ -11,14 +11,13 @@ from itertools import groupby
 from llvmlite import ir
 from numba import types
 
-from engine.maps.memory import primitive
-from engine.plan.steps import Plan, StatementPlan
-from orderbook.jit import jit
-
-from .layout import MEASURES
-from .pipelines import Sum, sums_of
-from .typed_code import Code
-from .writes import Writes
+from orderbook.core.jit import jit
+from orderbook.engine.generate.expressions import Code
+from orderbook.engine.generate.pipelines import Sum, sums_of
+from orderbook.engine.generate.program import Writes
+from orderbook.engine.generate.state_layout import MEASURES
+from orderbook.engine.maps.memory import primitive
+from orderbook.engine.plan.steps import Plan, StatementPlan
 
 
 def _cycles() -> int:
@@ -52,7 +51,7 @@ def numbered(plan: Plan) -> dict[int, int]:
 class MeasuredWrites(Writes):
     """Writes that add to word 2 n (count) and 2 n + 1 (cycles) of the measures of statement n."""
 
-    imports = "from engine.generate.measured import cycles\n"
+    imports = "from orderbook.engine.generate.measured import cycles\n"
 
     def statements(self, statements: Sequence[StatementPlan]) -> None:
         """See Writes."""

@@ -11,15 +11,13 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from typing import Any
 
-from engine.plan.steps import Aggregate, Directory, Plan, ResultPlan, StatementPlan, Store, steps_of
-from views.compiler.binding.watch_condition import column_there
-from views.compiler.calculus import NEGATED, ZERO, Apply, Const, Scalar, Var
-from views.compiler.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey
-from views.compiler.types import Column, Relation, Type
-from views.scalars import calendar
-from views.scalars.patterns import Pattern
-
-from .functions import FUNCTIONS
+from orderbook.engine.generate.expressions import FUNCTIONS
+from orderbook.engine.plan.steps import Aggregate, Directory, Plan, ResultPlan, StatementPlan, Store, steps_of
+from orderbook.views.calculus import NEGATED, ZERO, Apply, Const, Scalar, Var
+from orderbook.views.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, column_there
+from orderbook.views.scalars import calendar
+from orderbook.views.scalars.evaluate import Pattern
+from orderbook.views.types import Column, Relation, Type
 
 _ASSIGNMENTS = ("+=", ":=")
 _OF_UNITS = ("date_part", "date_trunc")

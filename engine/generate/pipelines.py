@@ -8,7 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 
-from engine.plan.steps import (
+from orderbook.engine.generate.expressions import STATE, ZERO, Code, held_as, number, product, truth
+from orderbook.engine.generate.module_text import Emitter, Names, empty, in_order, key_code, tree_word
+from orderbook.engine.generate.reads import cut_bound, ends, extremum, is_run, lookup, prefix_words, range_sum
+from orderbook.engine.plan.steps import (
     Aggregate,
     Cut,
     Extremum,
@@ -21,14 +24,9 @@ from engine.plan.steps import (
     Step,
     Store,
 )
-from engine.plan.stores import layout_of
-from views.compiler.calculus import Scalar, Var, scalar_variables
-from views.compiler.types import Type
-
-from .cut_text import cut_bound
-from .emitter import Emitter, Names, empty, in_order, key_code, tree_word
-from .reads import ends, extremum, is_run, lookup, prefix_words, range_sum
-from .typed_code import STATE, ZERO, Code, held_as, number, product, truth
+from orderbook.engine.plan.stores import layout_of
+from orderbook.views.calculus import Scalar, Var, scalar_variables
+from orderbook.views.types import Type
 
 Sink = Callable[[Code, Names], None]
 Types = Mapping[Var, Type]

@@ -1,14 +1,17 @@
-"""Small functions that generated modules call."""
+"""Small functions that generated modules call, and those of views/scalars made callable for them.
+
+Here are, too, the order of doubles as words of trees, and where it lies among exact keys. Generated modules
+import the modules of views/scalars from here: importing this one makes their functions callable from compiled
+code.
+"""
 
 import math
 
-from engine.changes import NULL_CODE
-from engine.maps.int128 import low_word, wide, words_to_wide
-from engine.maps.linkage import call
-from engine.maps.memory import calloc, load, load_double, release, store, store_double
-from orderbook.jit import jit
+from numba.extending import overload, register_jitable
 
-from .layout import (
+from orderbook.core.changes import NULL_CODE
+from orderbook.core.jit import jit
+from orderbook.engine.generate.state_layout import (
     ALWAYS,
     CONDITION,
     COUNT,
@@ -29,6 +32,9 @@ from .layout import (
     WATCH_WORDS,
     WIDE_KEY,
 )
+from orderbook.engine.maps.memory import call, calloc, load, load_double, release, store, store_double
+from orderbook.engine.maps.wide_numbers import low_word, wide, words_to_wide
+from orderbook.views.scalars import calendar, integers, reals
 
 LOWEST = -(2**63) + 1
 HIGHEST = 2**63 - 1
@@ -203,3 +209,75 @@ def look(S, message_ends):  # type: ignore[no-untyped-def]
 def free(address):  # type: ignore[no-untyped-def]
     """Gives a block back, from plain Python."""
     release(address)
+
+
+# How far, relative to a bound, rounding can carry the key that meets it.
+NEAR = 2.0**-48
+
+
+@jit()
+def ordered_word(word):  # type: ignore[no-untyped-def]
+    """The 64 bits of a double as an integer in the order of doubles, or back; NULL stays below all."""
+    if word >= 0 or word == NULL_CODE:
+        return word
+    return word ^ HIGHEST
+
+
+@jit()
+def last_below(bound, divisor):  # type: ignore[no-untyped-def]
+    """The greatest int64 n with n / divisor < bound, in doubles; -2^63 where there is none."""
+    low, high = _bracket(bound, divisor)
+    if not float(low) / divisor < bound:
+        low = NULL_CODE
+    if float(high) / divisor < bound:
+        high = HIGHEST
+    while low < high:
+        middle = (low | high) - ((low ^ high) >> 1)
+        if float(middle) / divisor < bound:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@jit()
+def last_at_most(bound, divisor):  # type: ignore[no-untyped-def]
+    """The greatest int64 n with n / divisor <= bound, in doubles; -2^63 where there is none."""
+    low, high = _bracket(bound, divisor)
+    if not float(low) / divisor <= bound:
+        low = NULL_CODE
+    if float(high) / divisor <= bound:
+        high = HIGHEST
+    while low < high:
+        middle = (low | high) - ((low ^ high) >> 1)
+        if float(middle) / divisor <= bound:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@jit()
+def _bracket(bound, divisor):  # type: ignore[no-untyped-def]
+    """Two integers that a bound is very likely between."""
+    middle = bound * divisor
+    width = abs(middle) * NEAR + 2.0
+    low, high = middle - width, middle + width
+    if not (low > -9.2e18 and high < 9.2e18):
+        return NULL_CODE, HIGHEST
+    return int(low), int(high)
+
+
+for _function in (*integers.FUNCTIONS, *reals.FUNCTIONS, *calendar.FUNCTIONS, integers.exact):
+    register_jitable(_function)
+
+
+@overload(reals.raised)
+def _raised(base, exponent):  # type: ignore[no-untyped-def]
+    def raised(base, exponent):  # type: ignore[no-untyped-def]
+        return math.pow(base, exponent)
+
+    return raised
+
+
+__all__ = ["calendar", "integers", "reals"]

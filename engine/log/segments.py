@@ -1,22 +1,145 @@
-"""Segments: the files `00000000000000000000.log` of a log, each named by the position it begins at.
+"""Records, their frames, and the segment files that a log is made of; what can go wrong with them.
 
-A segment is a header and then frames. A header holds the checksum that the segment before it ends with,
-so that a segment which is missing, or is another log's, shows. A file gets its name only once its
-header is durable: a name that is there has a whole header, or the disk damaged it.
+A record's frame is length, kind, version, payload, CRC-32. The checksum starts from the record's position
+and the salt of its segment, so that bytes which an older file left in a reused block of the disk never
+verify, whatever they once were.
+
+Segments are the files `00000000000000000000.log` of a log, each named by the position it begins at. A
+segment is a header and then frames. A header holds the checksum that the segment before it ends with, so
+that a segment which is missing, or is another log's, shows. A file gets its name only once its header is
+durable: a name that is there has a whole header, or the disk damaged it.
+
+What can go wrong: damage, another owner, a disk that refuses (LogError).
 """
 
 import contextlib
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from struct import Struct
+from struct import Struct, error
+from typing import NamedTuple, NewType, cast
 
-from .errors import LogError
-from .files import Files, write_all
-from .records import Position, Record, frames
+from orderbook.core.errors import OrderbookError
+from orderbook.core.files import Files, write_all
+
+
+class LogError(OrderbookError):
+    """A log that cannot be trusted or written; one line with the file, the place and what to do.
+
+    `file` is the file or folder; `offset` the byte in it, None where it is all of it.
+    """
+
+    def __init__(self, file: Path, problem: str, remedy: str, offset: int | None = None):
+        where = f"{file}: " if offset is None else f"{file}: at byte {offset}: "
+        super().__init__(f"{where}{problem}; {remedy}")
+        self.file, self.offset = file, offset
+
+
+def refused(file: Path, action: str, error: OSError, remedy: str) -> LogError:
+    """What the operating system said, as a LogError."""
+    return LogError(file, f"{action}: {error.strerror or error}", remedy)
+
+
+# A byte of the log, counted over all segments and their headers. str() prints it, int() reads it.
+Position = NewType("Position", int)
+
+# Length of the payload, kind, stamp, switch, sequence.
+_HEAD = Struct("<IIqiq")
+_CHECK = Struct("<I")
+OVERHEAD = _HEAD.size + _CHECK.size
+_CHUNK = 1 << 20
+
+
+class Record(NamedTuple):
+    """One thing that happened.
+
+    `kind` says what (1 to 2^32 - 1; 0 is what a hole in a file reads as). `stamp` (int64, ns), `switch`
+    (int32) and `sequence` (int64) are its version. The payload is the writer's own.
+    """
+
+    kind: int
+    stamp: int
+    switch: int
+    sequence: int
+    payload: bytes
+
+
+class BadRecord(Exception):
+    """A frame that is incomplete or does not verify: where in its file, and why."""
+
+    def __init__(self, offset: int, reason: str):
+        super().__init__(reason)
+        self.offset, self.reason = offset, reason
+
+
+def frame_bytes(record: Record) -> int:
+    """The length of a record in the log."""
+    return OVERHEAD + len(record.payload)
+
+
+def encode(records: Sequence[Record], position: int, salt: int) -> tuple[bytes, list[Position]]:
+    """The frames of records that follow each other from `position` on, and where each begins.
+
+    Raises ValueError for a field that does not fit.
+    """
+    parts: list[bytes] = []
+    positions: list[int] = []
+    pack, check, crc32 = _HEAD.pack, _CHECK.pack, zlib.crc32
+    for kind, stamp, switch, sequence, payload in records:
+        length = len(payload)
+        try:
+            # Neither a kind of -1 nor one of 0 packs.
+            head = pack(length, kind or -1, stamp, switch, sequence)
+        except error as reason:
+            fields = f"kind {kind}, stamp {stamp}, switch {switch}, sequence {sequence}"
+            raise ValueError(f"a record's field does not fit: {fields}: {reason}") from reason
+        checksum = crc32(payload, crc32(head, (position ^ salt) & 0xFFFFFFFF))
+        parts += (head, payload, check(checksum))
+        positions.append(position)
+        position += length + OVERHEAD
+    return b"".join(parts), cast("list[Position]", positions)
+
+
+def frames(
+    files: Files, path: Path, base: int, salt: int, largest: int, start: int, stop: int
+) -> Iterator[tuple[int, Record]]:
+    """Records of a file between two offsets, each with its own; raises BadRecord at the first that is none.
+
+    `base` is the position of the file's first byte, `largest` the longest payload it may hold, so that
+    no damaged length makes this read more than that.
+    """
+    unpack, check, crc32, head_bytes = _HEAD.unpack_from, _CHECK.unpack_from, zlib.crc32, _HEAD.size
+    while start < stop:
+        data = files.read(path, start, min(_CHUNK, stop - start))
+        view, place, need = memoryview(data), 0, OVERHEAD
+        while len(data) - place >= need:
+            length, kind, stamp, switch, sequence = unpack(data, place)
+            if length > largest or kind == 0:
+                reason = "no record begins here" if kind == 0 else f"a length of {length} bytes"
+                raise BadRecord(start + place, reason)
+            end = place + head_bytes + length
+            if end + _CHECK.size > len(data):
+                need = length + OVERHEAD
+                if place == 0 and start + need <= stop:
+                    data = files.read(path, start, need)
+                    view = memoryview(data)
+                    continue
+                break
+            seed = ((base + start + place) ^ salt) & 0xFFFFFFFF
+            if crc32(view[place:end], seed) != check(data, end)[0]:
+                raise BadRecord(start + place, "a record whose checksum does not fit")
+            payload = data[place + head_bytes : end]
+            yield start + place, Record(kind, stamp, switch, sequence, payload)
+            place, need = end + _CHECK.size, OVERHEAD
+        start += place
+        if start < stop and start + need > stop:
+            raise BadRecord(start, "an incomplete record")
+        if place == 0 and len(data) < need:
+            raise BadRecord(start, "an incomplete record")
+
 
 FORMAT = 1
 LARGEST_IDENTITY = 32
@@ -24,7 +147,6 @@ UNNAMED = ".new"
 _MAGIC = b"\x8bORDLOG\n"
 # Magic, format, length of the identity, longest payload, base, salt, end of the segment before, identity.
 _FIELDS = Struct(f"<8sHHIQII{LARGEST_IDENTITY}s")
-_CHECK = Struct("<I")
 HEADER = _FIELDS.size + _CHECK.size
 _NAME = re.compile(r"[0-9]{20}\.log")
 

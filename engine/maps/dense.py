@@ -4,13 +4,231 @@ Cell i of a prefix holds the values of one key; above the cells stand the sums o
 every 256, and so on, so that an update is one addition a level and no search. Each cursor keeps a
 place and the sums before it, in step with every update: a cut is where the cursor stands or near it,
 and is found from there by whole blocks, at most twice 16 steps a level.
+
+The templates come first; what depends on the shape is filled in below them.
 """
 
 from dataclasses import dataclass
+from string import Template
 
-from .columns import Column, columns, indent, names, tuple_of
-from .dense_text import CUT, HEAD, STORE
-from .ordered_text import NO_PREFIX, PREFIX
+from orderbook.engine.maps.ordered_text import NO_PREFIX, PREFIX
+from orderbook.engine.maps.store_layout import Column, columns, indent, names, tuple_of
+
+HEAD = Template('''\
+"""$title"""
+
+from orderbook.engine.maps.store_layout import (
+    ADDRESS, ADDRESS_BITS, COLUMN_KINDS, DIRECTORY, ENTRIES, ROOT, SEED, SHIFT, SLOTS, TAG,
+)
+from orderbook.engine.maps.wide_numbers import load_wide, store_wide, wide
+from orderbook.engine.maps.memory import calloc, high_bits, load, mix, release, store
+from orderbook.engine.maps.runtime import (
+    index_bytes, index_clear, index_close, index_first, index_insert, index_next, index_open, index_remove,
+)
+from orderbook.core.jit import jit
+
+PREFIX_WORDS = $prefix_words
+LAYOUT = "$layout"
+WORDS = $words
+# The word after the header: a block that holds nothing and is of no prefix, or 0.
+SPARE = COLUMN_KINDS
+
+''')
+
+STORE = Template('''\
+@jit()
+def create():
+    """A new empty store: the address of its header."""
+    H = calloc(SPARE + 1, 8)
+    $open_index
+    return H
+
+
+@jit()
+def release_blocks(H):
+    """Give back the cells of every prefix, and the spare ones."""
+    release(load(H, SPARE))
+    store(H, SPARE, 0)
+    tree = prefix_first(H)
+    while tree != 0:
+        release(load(tree, 0))
+        tree = prefix_next(H, tree)
+    store(H, ENTRIES, 0)
+
+
+@jit()
+def destroy(H):
+    """Give back all memory; the handle is dead."""
+    release_blocks(H)
+    $close_index
+    release(H)
+
+
+@jit()
+def clear(H):
+    """Remove every entry and give their memory back."""
+    release_blocks(H)
+    $clear_index
+
+
+@jit()
+def open_block(H$comma_prefix):
+    """The record of a prefix that has none, with cells that hold nothing."""
+    tree = make_record(H$comma_prefix)
+    block = load(H, SPARE)
+    store(H, SPARE, 0)
+    if block == 0:
+        block = calloc($block_words, 8)
+    store(tree, 0, block)
+    store(tree, 1, 0)
+    return tree
+
+
+@jit()
+def close_block(H, tree):
+    """Take the cells of an empty prefix, which are all zero: one block is kept, since the system clears new
+    ones, which takes microseconds."""
+    if load(H, SPARE) == 0:
+        store(H, SPARE, load(tree, 0))
+    else:
+        release(load(tree, 0))
+    $forget
+
+
+@jit(forceinline=True)
+def add(H, $prefix_first key, $deltas):
+    """Add to the values of a key of the domain, which is there afterwards unless they are all zero."""
+    tree = record(H$comma_prefix)
+    if tree == 0:
+        tree = open_block(H$comma_prefix)
+    block = load(tree, 0)
+    index = $index
+    at = $cells + index * $cell
+$before
+$after
+$raise_total
+$raised
+    change = int($was_empty) - int($is_empty)
+    if change != 0:
+        store(H, ENTRIES, load(H, ENTRIES) + change)
+        store(tree, 1, load(tree, 1) + change)
+        if load(tree, 1) == 0:
+            close_block(H, tree)
+
+
+@jit()
+def assign(H, $prefix_first key, $values):
+    """Set the values of a key; it is removed when they are all zero."""
+    $olds = get(H, $prefix_first key)
+    add(H, $prefix_first key, $changes)
+
+
+@jit()
+def get(H, $prefix_first key):
+    """The values of a key, zeros when it is not there."""
+    tree = record(H$comma_prefix)
+    if tree == 0:
+        return $zeros
+    block = load(tree, 0)
+    at = $cells + ($index) * $cell
+    return $reads
+
+
+@jit()
+def total(H$comma_prefix):
+    """The sums over all keys of a prefix."""
+    tree = record(H$comma_prefix)
+    if tree == 0:
+        return $zeros
+    block = load(tree, 0)
+    return $totals
+
+
+@jit()
+def size(H):
+    """How many entries there are, over all prefixes."""
+    return load(H, ENTRIES)
+
+
+@jit()
+def error(H):
+    """0: sums of these layouts are proved not to overflow."""
+    return 0
+
+
+@jit()
+def memory_bytes(H):
+    """Bytes of memory held, untouched pages of the cells included."""
+    held = 8 * (SPARE + 1)$index_bytes
+    if load(H, SPARE) != 0:
+        held += 8 * $block_words
+    tree = prefix_first(H)
+    while tree != 0:
+        held += 8 * $block_words
+        tree = prefix_next(H, tree)
+    return held
+
+
+@jit()
+def export(H, out):
+    """Copy the first len(out) entries, $words words each, to int64 out[n, $words]."""
+    tree = prefix_first(H)
+    row = 0
+    while tree != 0:
+        block = load(tree, 0)
+        for index in range($size):
+            at = $cells + index * $cell
+            if not ($nothing_held):
+                if row == len(out):
+                    return
+$export
+                row += 1
+        tree = prefix_next(H, tree)
+''')
+
+CUT = Template('''\
+@jit()
+def $name($arguments):
+    """(found, key, sums): $what, from the cursor at word $cursor."""
+    tree = $record
+    if tree == 0:
+        return $nothing
+    block = load(tree, 0)
+    place = load(block, $cursor)
+$start
+    bases = ($bases)
+    level, rising = 0, True
+    if $a > limit and place > 0:
+        while $a > limit and place > 0:
+            while rising and level < $top and place & ((16 << 4 * level) - 1) == 0:
+                level += 1
+            at = bases[level] + ((place >> 4 * level) - 1) * $cell
+            if level > 0 and $a - $weight <= limit:
+                level, rising = level - 1, False
+                continue
+$back
+            place -= 1 << 4 * level
+$keep
+    else:
+        moved = False
+        while place < $size:
+            while rising and level < $top and place & ((16 << 4 * level) - 1) == 0:
+                level += 1
+            at = bases[level] + (place >> 4 * level) * $cell
+            if $a + $weight > limit:
+                if level == 0:
+                    break
+                level, rising = level - 1, False
+                continue
+$forward
+            place = min(place + (1 << 4 * level), $size)
+            moved = True
+        if moved:
+$keep_moved
+$last
+    return (place < $size, $key$sums)
+''')
+
 
 BLOCK_BITS = 4
 
@@ -211,10 +429,10 @@ def dense_cut_imports(
     """Lines a module needs above the function `name` of `dense_cut_source`, with the same arguments."""
     shape = f"dense({prefix_words}, {layout!r}, {domain!r}, {cursors})"
     return (
-        "from engine.maps.dense import Domain",
-        "from engine.maps.int128 import load_wide, store_wide, wide",
-        "from engine.maps.memory import load, store",
-        "from engine.maps.shapes import dense",
-        "from orderbook.jit import jit",
+        "from orderbook.engine.maps.dense import Domain",
+        "from orderbook.engine.maps.wide_numbers import load_wide, store_wide, wide",
+        "from orderbook.engine.maps.memory import load, store",
+        "from orderbook.engine.maps.shapes import dense",
+        "from orderbook.core.jit import jit",
         f"{name}_record = {shape}.record",
     )

@@ -2,7 +2,7 @@
 
 from string import Template
 
-from .columns import (
+from orderbook.engine.maps.store_layout import (
     Column,
     all_zero,
     columns,
@@ -18,15 +18,19 @@ from .columns import (
 HEAD = Template('''\
 """$title"""
 
-from engine.maps.doubles import add_double
-from engine.maps.header import ADDRESS, ADDRESS_BITS, DIRECTORY, ERROR, SEED, SHIFT, SIZE, SLICES, SLOTS, TAG
-from engine.maps.int128 import checked_add, load_wide, store_wide, wide
-from engine.maps.memory import calloc, high_bits, load, load_double, mix, release, store, store_double
-from engine.maps.runtime import (
+from orderbook.engine.maps.wide_numbers import add_double
+from orderbook.engine.maps.store_layout import (
+    ADDRESS, ADDRESS_BITS, DIRECTORY, ERROR, SEED, SHIFT, SIZE, SLICES, SLOTS, TAG
+)
+from orderbook.engine.maps.wide_numbers import checked_add, load_wide, store_wide, wide
+from orderbook.engine.maps.memory import (
+    calloc, high_bits, load, load_double, mix, release, store, store_double
+)
+from orderbook.engine.maps.runtime import (
     index_bytes, index_clear, index_close, index_first, index_insert, index_next, index_open, index_remove,
 )
-from engine.maps.shapes import hashed
-from orderbook.jit import jit
+from orderbook.engine.maps.shapes import hashed
+from orderbook.core.jit import jit
 
 KEY_WORDS = $key_words
 LAYOUT = "$layout"

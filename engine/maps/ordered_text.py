@@ -1,32 +1,35 @@
-"""Templates of an ordered store's module; `ordered.py` fills in what depends on the shape."""
+"""Templates of an ordered store's module; `ordered.py` fills in what depends on the shape.
+
+`AROUND` is the function that looks once at a key for all that is done there.
+"""
 
 from string import Template
 
 HEAD = Template('''\
 """$title"""
 
-from engine.maps.doubles import sum_doubles
-from engine.maps.header import (
+from orderbook.engine.maps.wide_numbers import sum_doubles
+from orderbook.engine.maps.store_layout import (
     ADDRESS, ADDRESS_BITS, AROUND, AROUND_KEY, COLUMN_KINDS, COUNT, DIRECTORY, ENTRIES, ERROR, HIGHEST,
     KEYS, LEFT, LOWEST, PATH, RIGHT, ROOT, SEED, SHIFT, SLOTS, SUM, TAG,
 )
-from engine.maps.int128 import (
+from orderbook.engine.maps.wide_numbers import (
     checked_add, checked_subtract, high_word, load_apart, low_word, wide, wide_difference,
 )
-from engine.maps.memory import (
+from orderbook.engine.maps.memory import (
     calloc, gap, high_bits, load, load_double, mix, release, store, store_double,
 )
-from engine.maps.runtime import (
+from orderbook.engine.maps.runtime import (
     index_bytes, index_clear, index_close, index_first, index_insert, index_next, index_open, index_remove,
 )
-from engine.maps.tree_runtime import (
+from orderbook.engine.maps.tree_nodes import (
     tree_bytes, tree_clear, tree_close, tree_erase, tree_make_room, tree_open, tree_range_double,
     tree_refresh,
 )
-from engine.maps.vectors import (
+from orderbook.engine.maps.tree_nodes import (
     count_at_most, count_below, raise_after, raise_checked_after, raise_wide_after, shift_words,
 )
-from orderbook.jit import jit
+from orderbook.core.jit import jit
 
 PREFIX_WORDS = $prefix_words
 LAYOUT = "$layout"
@@ -468,4 +471,36 @@ VALUE = Template('''
 def value_${number}_at(leaf, position):
     """Value $number at a cursor."""
     return $read
+''')
+
+
+AROUND = Template('''
+
+@jit(forceinline=True)
+def around(H, $prefix_first key):
+    """The sums over the keys below `key`, at it and above it; what follows at that key is found at once."""
+    tree = record(H$comma_prefix)
+    if tree == 0:
+        return $zeros
+    node = load(tree, 0)
+$tops
+$no_sums
+    level = load(tree, 1)
+    while level > 0:
+        position = min(count_at_most(node + 8 * KEYS, key, $fan_out), load(node, COUNT)) - 1
+        store(H, PATH + 2 * level, node)
+        store(H, PATH + 2 * level + 1, position)
+$accumulate
+        node = load(node, CHILDREN + position)
+        level -= 1
+    position = count_below(node + 8 * KEYS, key, $fan_out)
+    after = count_at_most(node + 8 * KEYS, key, $fan_out)
+    store(H, PATH, node)
+    store(H, PATH + 1, position)
+    store(H, AROUND, tree)
+    store(H, AROUND_KEY, key)
+$below
+$at
+$above
+    return $result
 ''')

@@ -1,6 +1,18 @@
-"""The hash index and its slab pools, compiled once for all shapes; see library/index.py, library/pool.py."""
+"""The hash index and its slab pools, compiled once for all shapes; see library/index.py, library/pool.py.
 
-from .cache import publish_library
+They are published when generated code first imports this module: until then nothing is compiled.
+"""
+
+from pathlib import Path
+from types import ModuleType
+
+from orderbook.core.generated_code import publish
+
+
+def publish_library(name: str) -> ModuleType:
+    """The published copy of `library/<name>.py`."""
+    return publish(name, (Path(__file__).parent / "library" / f"{name}.py").read_text())
+
 
 _pool = publish_library("pool")
 pool_open = _pool.pool_open

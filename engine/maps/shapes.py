@@ -1,19 +1,16 @@
 """Map shapes: a generated module of jitted functions for each kind, key and value layout.
 
-The functions take and return int64 addresses, int64 keys, and values as int64, Int128 or float64 by
-the layout (see columns.py). They compile when first called and stay on disk, see cache.py.
+The functions take and return int64 addresses, int64 keys, and values as int64, Int128 or float64 by the
+layout (see store_layout.py). They compile when first called and stay on disk, see core/generated_code.py.
 """
 
 from functools import cache
 from types import ModuleType
 
-import numpy as np
-
-from .cache import publish_text
-from .columns import WORDS
-from .dense import Domain, dense_source
-from .hashed import hashed_source
-from .ordered import FAN_OUT, ordered_source
+from orderbook.core.generated_code import publish_text
+from orderbook.engine.maps.dense import Domain, dense_source
+from orderbook.engine.maps.hashed import hashed_source
+from orderbook.engine.maps.ordered import FAN_OUT, ordered_source
 
 
 @cache
@@ -63,24 +60,3 @@ def dense(prefix_words: int, layout: str, domain: Domain, cursors: int = 0) -> M
     if prefix_words < 0 or not layout or set(layout) - set("iw") or domain.size < 1 or cursors < 0:
         raise ValueError(f"{prefix_words} prefix words, layout {layout!r}, {domain}: no dense store")
     return publish_text("dense", dense_source(prefix_words, layout, domain, cursors))
-
-
-def rows(shape: ModuleType, handle: int) -> dict[tuple[int, ...], tuple[int | float, ...]]:
-    """Every entry of a store, from key words (prefix, then ordered key) to values."""
-    out = np.zeros((shape.size(handle), shape.WORDS), np.int64)
-    shape.export(handle, out)
-    keys = shape.WORDS - sum(WORDS[kind] for kind in shape.LAYOUT)
-    result = {}
-    for row in out:
-        values: list[int | float] = []
-        at = keys
-        for kind in shape.LAYOUT:
-            if kind == "i":
-                values.append(int(row[at]))
-            elif kind == "d":
-                values.append(float(row[at : at + 2].view(np.float64).sum()))
-            else:
-                values.append((int(row[at + 1]) << 64) | (int(row[at]) & (2**64 - 1)))
-            at += WORDS[kind]
-        result[tuple(int(word) for word in row[:keys])] = tuple(values)
-    return result

@@ -1,12 +1,12 @@
-"""Plans as text: the stores, every statement's access paths, and what each costs an event."""
+"""Plans as text: the stores, every statement's access paths, and what each costs an event.
 
-from collections.abc import Iterable, Sequence
+A map as text has its keys, the indexes it is read by, entries and bytes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 
-from views.compiler.calculus import Scalar, Var
-from views.compiler.m3_text.m3_print import scalar_text
-
-from .steps import (
+from orderbook.engine.plan.steps import (
     Aggregate,
     Cut,
     Extremum,
@@ -24,6 +24,9 @@ from .steps import (
     TriggerPlan,
     steps_of,
 )
+from orderbook.engine.plan.stores import layout_of
+from orderbook.views.calculus import Scalar, Var
+from orderbook.views.m3 import scalar_text
 
 
 class Cost(IntEnum):
@@ -268,3 +271,21 @@ def _cut_text(cut: Cut) -> str:
 
 def _keys(keys: Iterable[Scalar]) -> str:
     return ", ".join(k.name if isinstance(k, Var) else scalar_text(k) for k in keys)
+
+
+_WIDTHS = {"i": "64 bits", "w": "128 bits", "W": "128 bits checked", "d": "double"}
+
+
+def map_text(plan: Plan, name: str, entries: Mapping[str, int], held: Mapping[str, int], about: str) -> str:
+    """`m1[a, b] 64 bits, hash, slice by [a]: 3 entries, 264 bytes`; numbers where the mappings have them."""
+    keys = [key.name for key in plan.program.map(name).keys]
+    column = layout_of(plan.program.map(name).type)
+    indexes = [_WIDTHS[column]]
+    for store in plan.stores_of(name):
+        if store.ordered is None:
+            indexes += ["hash", *(f"slice by [{', '.join(keys[i] for i in s)}]" for s in store.slices)]
+        else:
+            indexes.append(f"{'tree' if store.dense is None else 'array'} by {keys[store.ordered]}")
+    numbers = [f"{entries[name]:,} entries"] if name in entries else []
+    numbers += [f"{about}{held[name]:,} bytes"] if name in held else []
+    return f"{name}[{', '.join(keys)}] {', '.join(indexes)}" + (f": {', '.join(numbers)}" if numbers else "")

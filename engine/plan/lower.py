@@ -1,11 +1,33 @@
-"""Lowers polynomials over maps to pipelines: joins in order, ranges and cuts where they answer a read."""
+"""Lowers polynomials over maps to pipelines: joins in order, ranges and cuts where they answer a read.
+
+What the pending factors of a term say of one key of a read is a restriction: bounds, cuts, and what is left.
+Maps that a plan adds to its program are collected on the way: directories of a map's keys, and scratch maps.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 
-from views.compiler.calculus import (
+from orderbook.engine.plan.ranges import Bounds, cut, is_ordered, not_null, solve, unbound
+from orderbook.engine.plan.statistics import Statistics
+from orderbook.engine.plan.steps import (
+    Aggregate,
+    Cut,
+    Directory,
+    Extremum,
+    Filter,
+    Gather,
+    Lookup,
+    Loop,
+    Pipeline,
+    Range,
+    RangeSum,
+    Step,
+)
+from orderbook.engine.plan.stores import key_type, layout_of
+from orderbook.views.calculus import (
+    ZERO,
     Apply,
     Cmp,
     Const,
@@ -20,18 +42,135 @@ from views.compiler.calculus import (
     Val,
     Var,
     bound_by,
+    product,
     substitute,
     variable_set,
 )
-from views.compiler.intervals import exact, join, multiply, scalar_type
-from views.compiler.m3 import Program
-from views.compiler.types import DOUBLE, INT64_MAX, Kind, Type
+from orderbook.views.intervals import Types, exact, join, multiply, scalar_type
+from orderbook.views.m3 import MapDeclaration, Program
+from orderbook.views.types import DOUBLE, INT64_MAX, Kind, Type
 
-from .derived import Derived
-from .ranges import is_ordered, unbound
-from .restrict import Restriction, restriction
-from .steps import Aggregate, Extremum, Filter, Gather, Lookup, Loop, Pipeline, Range, RangeSum, Step
-from .stores import key_type, layout_of
+
+@dataclass(slots=True)
+class Derived:
+    """Collects derived maps while a program is lowered.
+
+    `leaders` names for each map the first of those that share its entries, so that they share
+    directories too. `statistics` are what orders of loops are chosen by.
+    """
+
+    declared: Mapping[str, MapDeclaration]
+    leaders: Mapping[str, str]
+    statistics: Statistics | None = None
+    maps: dict[str, MapDeclaration] = field(default_factory=dict)
+    directories: dict[str, Directory] = field(default_factory=dict)
+    _numbers: "count[int]" = field(default_factory=lambda: count(1))
+
+    def directory(self, source: str, positions: tuple[int, ...]) -> str:
+        """The name of the map that counts the source's entries by the keys at `positions`."""
+        source = self.leaders.get(source, source)
+        if source in self.maps:
+            raise ValueError(f"{source} is derived itself")
+        name = self._unused("_".join([source, "keys", *map(str, positions)]), of=source)
+        if name not in self.maps:
+            whole = self.declared[source]
+            keys = tuple(whole.keys[p] for p in positions)
+            kinds = tuple(whole.key_types[p] for p in positions)
+            definition = product(MapRef(source, whole.keys))
+            self.maps[name] = MapDeclaration(name, keys, kinds, exact(0, INT64_MAX), definition)
+            self.directories[name] = Directory(name, source, positions)
+        return name
+
+    def scratch(self, kinds: Sequence[Type], value: Type) -> str:
+        """The name of a new map that a statement fills and reads."""
+        name = self._unused(f"scratch_{next(self._numbers)}")
+        keys = tuple(Var(f"key_{i}") for i in range(len(kinds)))
+        self.maps[name] = MapDeclaration(name, keys, tuple(kinds), value, ZERO)
+        return name
+
+    def _unused(self, name: str, of: str = "") -> str:
+        while name in self.declared or (name in self.maps and not of):
+            name += "_"
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class Restriction:
+    """The factors that depend on a key: bounds and cuts answer `taken`, `lifts` are the sums of cuts.
+
+    `complete` says that there are no others.
+    """
+
+    bounds: Bounds
+    cuts: tuple[Cut, ...]
+    taken: tuple[Factor, ...]
+    lifts: tuple[Lift, ...]
+    complete: bool
+
+    @property
+    def users(self) -> tuple[Factor, ...]:
+        return self.taken + self.lifts
+
+    @property
+    def narrows(self) -> bool:
+        return any(isinstance(f, Cmp) for f in self.taken)
+
+    def range(self, position: int) -> Range:
+        return Range(position, self.bounds.low, self.bounds.high, self.cuts)
+
+
+def restriction(
+    lowering: "Lowering",
+    pending: Sequence[Factor],
+    read: Factor,
+    variable: Var,
+    known: frozenset[Var],
+    binders: frozenset[Var],
+) -> Restriction:
+    """What `pending` says of a key of `read`, if `known` variables were known.
+
+    binders: all that the term of `pending` binds, known yet or not.
+    """
+    lifts = {f.var: f for f in pending if isinstance(f, Lift)}
+    types = _types_with(lowering, lifts)
+    users = [f for f in pending if f is not read and _uses(f, variable, lifts)]
+    bounds, cuts, taken = Bounds(), [], []
+    for factor in users:
+        if isinstance(factor, Lift):
+            continue
+        solved = not_null(factor, variable)
+        if isinstance(factor, Cmp) and variable_set(factor) - {variable} <= known:
+            solved = solve(factor, variable, types)
+        if solved is not None:
+            bounds += solved
+            taken.append(factor)
+        elif isinstance(factor, Cmp) and variable_set(factor) <= known | lifts.keys():
+            found = cut(factor, variable, lifts, known, binders, types, lowering.maps, lowering.keys)
+            if found is not None:
+                cuts.append(found)
+                taken.append(factor)
+    summed = [lifts[v] for c in cuts for v, _ in c.sums]
+    left = [f for f in users if not any(f is t for t in (*taken, *summed))]
+    return Restriction(bounds, tuple(cuts), tuple(taken), tuple(dict.fromkeys(summed)), not left)
+
+
+def _uses(factor: Factor, variable: Var, lifts: Mapping[Var, Lift]) -> bool:
+    """Whether the factor depends on the variable, itself or through a pending lift."""
+    used = variable_set(factor)
+    return variable in used or any(v in lifts and variable in variable_set(lifts[v]) for v in used)
+
+
+def _types_with(lowering: "Lowering", lifts: Mapping[Var, Lift]) -> Mapping[Var, Type]:
+    """Types with those of pending lifts, taken from the map each of them sums."""
+    types = Types(lowering.types)
+    for variable, lift in lifts.items():
+        total = exact(0, 0)
+        for term in lift.body.terms:
+            for read in (f for f in term if isinstance(f, MapRef)):
+                lowering.type_keys(read)
+                total = lowering.maps[read.name]
+        types.setdefault(variable, total)
+    return types
 
 
 @dataclass(slots=True)

@@ -4,10 +4,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Union
 
-from engine.maps.dense import Domain
-from views.compiler.calculus import Cmp, Scalar, Var, scalar_variables
-from views.compiler.m3 import Program, Result
-from views.compiler.types import Type
+from orderbook.engine.maps.dense import Domain
+from orderbook.views.calculus import Cmp, Scalar, Var, scalar_variables
+from orderbook.views.m3 import Program, Result
+from orderbook.views.types import Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ def steps_of(pipelines: Iterable[Pipeline]) -> Iterator[Step]:
                 yield from steps_of(step.pipelines)
 
 
-def maps_read(pipelines: Iterable[Pipeline]) -> Iterator[str]:
+def maps_in_pipelines(pipelines: Iterable[Pipeline]) -> Iterator[str]:
     """The maps that pipelines read, those of cuts included; a directory and a scratch map by own name."""
     for step in steps_of(pipelines):
         if isinstance(step, Lookup | RangeSum | Extremum | Loop):

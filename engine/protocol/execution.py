@@ -1,17 +1,41 @@
-"""Executing rows in the order of their versions, and again from the base where some came late."""
+"""Executing rows in the order of their versions, and again from the base where some came late.
 
+What is new of what was produced is sent at once, corrections when they need not wait.
+"""
+
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from engine.distribution.block import Block
-from orderbook.errors import OrderbookError
-
-from .logs import OperationLog, WriteLog
-from .messages import BEGINNING, Moment, Rows
-from .operators import Operator, OperatorFactory, Produced
-from .rows import VERSION_COLUMNS, after, difference, matrix, moment, net, place, versions
-from .runs import END
+from orderbook.core.errors import OrderbookError
+from orderbook.engine.distribution.blocks import Block
+from orderbook.engine.protocol.messages import (
+    BEGINNING,
+    Address,
+    Mode,
+    Moment,
+    Notice,
+    Operator,
+    OperatorFactory,
+    Produced,
+    Route,
+    RowsMessage,
+)
+from orderbook.engine.protocol.node_logs import OperationLog, SendLog, WriteLog
+from orderbook.engine.protocol.versioned_rows import (
+    END,
+    VERSION_COLUMNS,
+    Runs,
+    after,
+    block,
+    difference,
+    matrix,
+    moment,
+    net,
+    place,
+    versions,
+)
 
 # What is there before any change has this version.
 OPENING: Moment = (0, 0, 0)
@@ -42,7 +66,7 @@ class Execution:
         self._live: Operator = factory(None)
         self._current = False
 
-    def add(self, message: Rows, count: int) -> None:
+    def add(self, message: RowsMessage, count: int) -> None:
         """Adds the uncommitted rows of a message (count 1), or takes them out (count -1)."""
         committed = (self.ended, -1, -1)
         for blocks, sign in ((message.asserted, count), (message.retracted, -count)):
@@ -193,3 +217,65 @@ def _moments(block: Block) -> tuple[Moment, Moment]:
 
 def _until(blocks: list[Block]) -> int:
     return max((_moments(b)[1][0] + 1 for b in blocks), default=BEGINNING[0])
+
+
+# Blocks to assert and to retract, for each receiver.
+_Changes = dict[Address, tuple[list[Block], list[Block]]]
+
+
+class Sending:
+    """Compares what was produced with what was sent."""
+
+    def __init__(self, log: SendLog, route: Route, mode: Mode):
+        self.log, self._route, self._mode = log, route, mode
+        # Up to where anything was sent, and for how many calls corrections have waited.
+        self.head: Moment | None = None
+        self.waited = 0
+        self.promised = BEGINNING
+
+    def messages(
+        self, execution: Execution, executed: bool, final: bool, limit: Moment, answers: tuple[Notice, ...]
+    ) -> Iterable[RowsMessage]:
+        """The messages due. final: nothing may wait. limit: what may be promised."""
+        mode = self._mode
+        correct = execution.corrected is not None and not execution.failed
+        if correct and not final and self.waited < mode.buffer:
+            self.waited += 1
+            correct = False
+        changes: _Changes = {}
+        if executed or correct:
+            self._compare(execution, correct, changes)
+        promise = limit if mode.barriers and limit > self.promised else None
+        if promise is not None:
+            self.promised = promise
+        everybody = promise is not None or answers or (executed and not mode.suppress)
+        for receiver in self.log.numbers if everybody else sorted(changes):
+            asserted, retracted = changes.get(receiver, ((), ()))
+            yield self.log.rows(
+                receiver, tuple(asserted), retracted=tuple(retracted), promise=promise, answers=answers
+            )
+
+    def _compare(self, execution: Execution, correct: bool, changes: _Changes) -> None:
+        """What is to be said, of all that was corrected or of what is new only."""
+        first = BEGINNING if self.head is None else after(self.head)
+        if correct and execution.corrected is not None:
+            first = min(first, execution.corrected)
+            execution.corrected, self.waited = None, 0
+        sent, produced = self.log.outputs, execution.operation.outputs
+        for source in sorted(sent.keys() | produced.keys()):
+            said = sent.setdefault(source, Runs())
+            old = said.between(first)
+            new = produced[source].between(first) if source in produced else old[:0]
+            asserted, retracted = difference(old, new) if self._mode.suppress else (new, old)
+            for rows, which in ((asserted, 0), (retracted, 1)):
+                if len(rows):
+                    for receiver, part in self._route(block(source, rows)):
+                        changes.setdefault(receiver, ([], []))[which].append(part)
+            said.keep_before(first)
+            said.extend(new)
+        executed = execution.operation.head
+        # What was executed may now end earlier than it did.
+        if correct or self.head is None:
+            self.head = executed
+        elif executed is not None:
+            self.head = max(self.head, executed)

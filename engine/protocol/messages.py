@@ -1,12 +1,17 @@
-"""What switches and nodes tell each other, and what nodes give out: immutable values."""
+"""What switches and nodes tell each other, and what nodes give out: immutable values.
 
+A node runs an Operator: a stage's program over rows in the order of their versions. A Mode says when a node
+executes, and what it sends: options of one machine (DBToaster, CIDR 2011, section 5.1).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from engine.distribution.block import Block
-from engine.epochs import Epoch
+from orderbook.core.run_clock import Epoch
+from orderbook.engine.distribution.blocks import Block
 
 # The place of an exchange message in the order of all: stamp (ns), switch, sequence of its last event.
 Moment = tuple[int, int, int]
@@ -48,7 +53,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowsMessage:
     """Message `number` (from 1) from a sender to a receiver: changed rows, all of one version together.
 
     asserted: changes that happened. retracted: changes said before that did not happen after all. promise:
@@ -160,5 +165,79 @@ class DeadLetter:
     blocks: tuple[Block, ...]
 
 
-Message = Rows | Marker | EpochEnd | EndRequest | Committed | Resend
+Message = RowsMessage | Marker | EpochEnd | EndRequest | Committed | Resend
 Output = Tentative | Final | DeadLetter
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """Changes of a stage's outputs, and the history of its views, in order of versions."""
+
+    outputs: tuple[Block, ...]
+    views: tuple[Block, ...]
+
+
+class Operator(Protocol):
+    """A stage's state. The same rows from the same state always produce the same."""
+
+    def apply(self, blocks: Sequence[Block], until: int) -> Produced:
+        """Applies rows, each block in order of versions and all of them after what was applied before.
+
+        Blocks hold whole exchange messages. until: what comes later has stamps of at least `until`, as far as
+        is known: units of time that end by it are over.
+
+        Raises OrderbookError where a value cannot be computed; the state is of no use afterwards.
+        """
+
+    def become(self, other: Self) -> None:
+        """Takes over the state of another operator of the same stage, whatever its own was."""
+
+    def size(self) -> int:
+        """How many entries the state has, about."""
+
+    def save(self) -> Any:
+        """The state as plain values, from which an operator factory makes an operator."""
+
+
+# Makes an operator from what `save` gave, or a fresh one from None.
+OperatorFactory = Callable[[Any], Operator]
+
+# A block of an output or a relation as a block for each receiver. The same row always goes the same way.
+Route = Callable[[Block], Iterable[tuple[Address, Block]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """Which waiting is traded for which corrections.
+
+    barriers: execute nothing before every sender has promised that nothing earlier follows.
+    tick: ns by which a stage waits for each stage before it; 0: not at all.
+    notices: switches tell all nodes of impending writes, and what comes after a write that is known waits
+        for it; the rest passes it.
+    buffer: how many calls of a node a correction waits for others to join it.
+    suppress: send only what changed; without it every execution sends to all its receivers, and a correction
+        says all again.
+    """
+
+    barriers: bool = False
+    tick: int = 0
+    notices: bool = False
+    buffer: int = 0
+    suppress: bool = True
+
+
+SERIAL = Mode(barriers=True)
+PIPELINED = Mode(tick=1)
+BYPASS = Mode(notices=True)
+SPECULATIVE = Mode()
+BUFFERED = Mode(buffer=4)
+UNSUPPRESSED = Mode(suppress=False)
+
+MODES = {
+    "serial": SERIAL,
+    "pipelined": PIPELINED,
+    "bypass": BYPASS,
+    "speculative": SPECULATIVE,
+    "buffered": BUFFERED,
+    "unsuppressed": UNSUPPRESSED,
+}

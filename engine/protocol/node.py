@@ -1,18 +1,25 @@
-"""A node: one partition of one stage as a state machine, given messages, giving messages."""
+"""A node: one partition of one stage as a state machine, given messages, giving messages.
 
-from collections.abc import Iterable, Sequence, Sized
-from dataclasses import dataclass, replace
+Eventual and periodic consistency between the nodes of a distributed program is that of Cumulus, section 4.
+Switches send stamped blocks; nodes run stages over what has come, take back and correct what a late block
+makes wrong, and commit epochs. Nothing here knows how messages are carried: `node` and `switch` are given
+messages and say which to send.
+
+What a node waits for are writes that it knows of and has not seen, so that others pass (Cumulus' bypass).
+What of a node is kept (Saved) is what another can go on from.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from engine.distribution.block import Block
-
-from .channels import Channel
-from .execution import Execution, versions_of
-from .logs import ReceiveLog, SendLog
-from .messages import (
+from orderbook.engine.distribution.blocks import Block
+from orderbook.engine.protocol.execution import Execution, Sending, versions_of
+from orderbook.engine.protocol.messages import (
     BEGINNING,
+    SPECULATIVE,
     SWITCHES,
     Address,
     Committed,
@@ -21,19 +28,89 @@ from .messages import (
     Final,
     Marker,
     Message,
+    Mode,
     Moment,
+    Notice,
+    OperatorFactory,
     Output,
     Resend,
-    Rows,
+    Route,
+    RowsMessage,
     Tentative,
 )
-from .modes import SPECULATIVE, Mode
-from .operators import OperatorFactory, Route
-from .pending import PendingWrites
-from .rows import block, matrix, place, versions
-from .runs import END, Runs
-from .saved import Saved
-from .sending import Sending
+from orderbook.engine.protocol.node_logs import Channel, Numbered, ReceiveLog, SendLog
+from orderbook.engine.protocol.versioned_rows import END, Runs, block, matrix, place, versions
+
+Key = tuple[Address, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SavedNode:
+    """All of a node. Everything is plain values, but for the messages and blocks, and what an operator saves.
+
+    base: state of the operator at the last commit. received and sent: messages by their other end and number.
+    outputs: the changes of outputs that were sent where they are not those executed, None where they are.
+    """
+
+    base: Any
+    status: Mapping[str, Any]
+    received: Mapping[Key, RowsMessage]
+    sent: Mapping[Key, Numbered]
+    outputs: tuple[Block, ...] | None
+
+
+@dataclass(slots=True)
+class _Write:
+    notice: Notice
+    # Whether its switch has said whom it comes through, not only somebody that it came.
+    known: bool = False
+    answered: set[Address] = field(default_factory=set)
+
+    @property
+    def complete(self) -> bool:
+        return self.known and self.answered.issuperset(self.notice.awaits)
+
+
+class PendingWrites:
+    """Dispatches of switches that are known and not executed."""
+
+    def __init__(self) -> None:
+        self._writes: dict[tuple[int, int], _Write] = {}
+
+    def expect(self, notice: Notice) -> None:
+        """A switch's notice has come."""
+        write = self._write(notice)
+        write.notice, write.known = notice, True
+
+    def answer(self, sender: Address, notice: Notice) -> None:
+        """A sender has sent all that a dispatch changes there."""
+        self._write(notice).answered.add(sender)
+
+    def _write(self, notice: Notice) -> _Write:
+        return self._writes.setdefault((notice.switch, notice.number), _Write(notice))
+
+    def blocked(self) -> Moment | None:
+        """The first moment that must wait; None: none must."""
+        return min((w.notice.first for w in self._writes.values() if not w.complete), default=None)
+
+    def executed(self, end: Moment) -> tuple[Notice, ...]:
+        """Complete dispatches before `end`, which need no further attention."""
+        done = [k for k, w in self._writes.items() if w.complete and w.notice.last < end]
+        return tuple(self._writes.pop(k).notice for k in done)
+
+    def truncate(self, end: Moment) -> None:
+        """Forgets dispatches before `end`, whether or not they were answered."""
+        self._writes = {k: w for k, w in self._writes.items() if w.notice.last >= end}
+
+    def __len__(self) -> int:
+        return len(self._writes)
+
+    def save(self) -> list[tuple[Notice, bool, set[Address]]]:
+        return [(w.notice, w.known, set(w.answered)) for w in self._writes.values()]
+
+    def load(self, saved: list[tuple[Notice, bool, set[Address]]]) -> None:
+        for notice, known, answered in saved:
+            self._writes[notice.switch, notice.number] = _Write(notice, known, set(answered))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +151,7 @@ class Node:
         factory: OperatorFactory,
         route: Route,
         settings: Settings = Settings(),
-        saved: Saved | None = None,
+        saved: SavedNode | None = None,
         life: int = 0,
     ):
         self.links, self.settings, self.life = links, settings, life
@@ -121,10 +198,10 @@ class Node:
         self._clock = max(self._clock, (clock, -1, -1))
         return self._proceed()
 
-    def save(self) -> Saved:
+    def save(self) -> SavedNode:
         """All that a node of the same place needs to go on."""
         received, sent = self.received.rows(), self.sent.kept()
-        return Saved(self.execution.save(), self.status(), received, sent, self.outputs())
+        return SavedNode(self.execution.save(), self.status(), received, sent, self.outputs())
 
     def status(self) -> dict[str, Any]:
         """What is kept as plain values: where everything stands."""
@@ -146,7 +223,7 @@ class Node:
             return None
         return tuple(block(source, runs.between()) for source, runs in self.sent.outputs.items())
 
-    def _load(self, saved: Saved) -> None:
+    def _load(self, saved: SavedNode) -> None:
         status, execution, sending = saved.status, self.execution, self._sending
         self.epoch, self._requested, self._clock = status["epoch"], status["requested"], status["clock"]
         self.received.load(status["received"], saved.received)
@@ -172,12 +249,12 @@ class Node:
 
     def _take(self, message: Message) -> None:
         match message:
-            case Rows() | Marker():
+            case RowsMessage() | Marker():
                 channel = self.received.channels[message.sender]
                 for undone in channel.begin(message.life):
                     self.execution.add(undone, -1)
                 if channel.accept(message):
-                    if isinstance(message, Rows):
+                    if isinstance(message, RowsMessage):
                         self._take_rows(channel, message)
                     else:
                         self._take_marker(channel, message)
@@ -191,7 +268,7 @@ class Node:
             case _:
                 raise ValueError(f"{self.links.address} got a message for switches: {message}")
 
-    def _take_rows(self, channel: Channel, message: Rows) -> None:
+    def _take_rows(self, channel: Channel, message: RowsMessage) -> None:
         message, _ = self._without_late(message, channel.closed(message.number))
         if message.blocks:
             channel.rows[message.number] = message
@@ -212,7 +289,7 @@ class Node:
                 if message.blocks:
                     channel.rows[number] = message
 
-    def _without_late(self, message: Rows, end: int) -> tuple[Rows, Rows | None]:
+    def _without_late(self, message: RowsMessage, end: int) -> tuple[RowsMessage, RowsMessage | None]:
         """A message without the rows that have stamps below `end`, and one with them, given out as dead."""
         if all(b.versions["stamp"][0] >= end for b in message.blocks):
             return message, None
@@ -296,7 +373,7 @@ class Node:
             self._out.append(EndRequest(self.links.address, holder, self._requested))
 
 
-def _part(message: Rows, first: Moment, end: Moment) -> Rows:
+def _part(message: RowsMessage, first: Moment, end: Moment) -> RowsMessage:
     """A message with only its rows from `first` to before `end`."""
 
     def between(blocks: tuple[Block, ...]) -> tuple[Block, ...]:

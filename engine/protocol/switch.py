@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from engine.distribution.block import VERSION, Block, taken
-from engine.epochs import Epoch
-
-from .logs import SendLog
-from .messages import (
+from orderbook.core.run_clock import Epoch
+from orderbook.engine.distribution.blocks import VERSION, Block, taken
+from orderbook.engine.protocol.messages import (
+    SPECULATIVE,
     SWITCHES,
     Address,
     Committed,
@@ -17,17 +16,18 @@ from .messages import (
     EndRequest,
     EpochEnd,
     Message,
+    Mode,
     Moment,
     Notice,
     Output,
     Resend,
+    Route,
 )
-from .modes import SPECULATIVE, Mode
-from .operators import Route
+from orderbook.engine.protocol.node_logs import SendLog
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RowChange:
     """One row of a relation, encoded as in a ChangeBatch."""
 
     relation: str
@@ -36,7 +36,7 @@ class Change:
 
 
 # An event is changes at once; a message is events.
-Event = Sequence[Change]
+Event = Sequence[RowChange]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Switch:
         """The rows of one message, stamped with the time (ns, never going back), by relation."""
         stamp = max(clock, self.promised)
         last = self._sequence + len(message)
-        rows: dict[str, list[tuple[tuple[int, ...], Change]]] = {}
+        rows: dict[str, list[tuple[tuple[int, ...], RowChange]]] = {}
         for event in message:
             self._sequence += 1
             for part, change in enumerate(event):
@@ -228,7 +228,7 @@ class Switch:
         return self.promised >= start + self._length
 
 
-def _block(relation: str, rows: Sequence[tuple[tuple[int, ...], Change]]) -> Block:
+def _block(relation: str, rows: Sequence[tuple[tuple[int, ...], RowChange]]) -> Block:
     return Block(
         relation,
         np.array([version for version, _ in rows], VERSION),

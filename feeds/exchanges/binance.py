@@ -1,8 +1,10 @@
 """Binance spot and USD-M futures: depth diffs every 100 ms, joined to a snapshot over REST, and trades.
 
 Sources: Binance documentation, "WebSocket Streams", "Diff. Depth Stream", "How to manage a local order book
-correctly", "Order book", "Exchange information", "Limits" of Spot; "Websocket Market Streams", "Important
-WebSocket Change Notice", "Diff. Book Depth Streams", "Order Book" of USD-M Futures.
+correctly", "Order book", "Exchange information", "Limits", "Trade Streams", "Aggregate Trade Streams" of
+Spot; "Websocket Market Streams", "Important WebSocket Change Notice", "Diff. Book Depth Streams", "Order
+Book", "How to manage a local order book correctly", "Exchange Information", "Aggregate Trade Streams" of
+USD-M Futures.
 
     {"stream": "btcusdt@depth@100ms", "data": {"e": "depthUpdate", "E": 1723161255308, "s": "BTCUSDT",
      "U": 50093239203, "u": 50093239207, "b": [["55653.87000000", "0.00000000"]], "a": []}}
@@ -13,29 +15,267 @@ WebSocket Change Notice", "Diff. Book Depth Streams", "Order Book" of USD-M Futu
 Tick and lot are the last decimal places that messages have, not the steps of new orders: when the exchange
 makes those coarser, orders on the old ones stay in the book.
 
-How diffs and snapshot are joined: `feeds.binance_book`. Nothing is sent to check books by; `bookTicker` has
+How diffs and snapshot are joined: `BinanceBook`. Nothing is sent to check books by; `bookTicker` has
 the best levels as of an update id, and is not subscribed to. Beyond the depth of the snapshot a book has only
 the levels that have changed since.
 
 Limits: 5 messages a second to spot and 10 to futures, none above 4,096 bytes; 6,000 and 2,400 of request
 weight a minute, of which a connection takes half at most. Pings of the server are answered by the websocket;
 ours ask for the subscriptions, so that quiet products are told from a dead connection.
+
+Messages are typed structs whose numbers stay the text of the wire; the book makes events of diffs, snapshots
+and trades.
 """
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import quote
 
 import msgspec
 
-from feeds import binance_messages as wire
-from feeds.binance_book import BinanceBook
-from feeds.exchange import Exchange, ExchangeOptions, Link
-from feeds.feed_book import FeedBook
-from orderbook.errors import ConfigurationError, SourceError
-from orderbook.instruments import Instrument
-from orderbook.symbols import ContractType
+from orderbook.core.errors import ConfigurationError, SourceError
+from orderbook.feeds.exchanges.books import JoinedBook, JoinRule, Span
+from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, Link
+from orderbook.feeds.exchanges.feed_book import FeedBook
+from orderbook.market.events import Side
+from orderbook.market.instruments import ContractType, Instrument
+
+Levels = list[tuple[str, str]]
+Identifier = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=(2**63 - 1) // 1_000_000)]
+
+
+class Problem(msgspec.Struct, frozen=True, gc=False):
+    """Why a request was refused."""
+
+    code: int = 0
+    msg: str = ""
+
+
+class StreamFrame(msgspec.Struct, frozen=True, gc=False):
+    """A stream's message, the answer to a request, or `e` "serverShutdown" before the server goes.
+
+    {"stream": "btcusdt@trade", "data": {...}}
+    {"result": null, "id": 1}
+    {"error": {"code": 2, "msg": "Invalid request: …"}, "id": 1}
+    {"e": "serverShutdown", "E": 1770123456789}
+    """
+
+    stream: str = ""
+    data: msgspec.Raw = msgspec.Raw(b"")
+    id: int | None = None
+    error: Problem | None = None
+    code: int | None = None
+    msg: str = ""
+    e: str = ""
+
+
+class DepthSnapshot(msgspec.Struct, frozen=True, gc=False):
+    """The answer to a depth request; `E` (ms) from futures alone.
+
+    {"lastUpdateId": 50093239218, "bids": [["61837.63000000", "3.78826000"], ...], "asks": [...]}
+    """
+
+    lastUpdateId: Identifier
+    bids: Levels
+    asks: Levels
+    E: Milliseconds = 0
+
+
+class Depth(msgspec.Struct, frozen=True, gc=False):
+    """A depth diff: absolute volumes of the levels that changed, update ids U to u; times in ms.
+
+    {"e": "depthUpdate", "E": 1723161255308, "s": "BTCUSDT", "U": 50093239203, "u": 50093239207,
+     "b": [["55653.87000000", "0.00000000"]], "a": [["61838.04000000", "0.32332000"]]}
+
+    Futures add "pu", the last id of the diff before.
+    """
+
+    E: Milliseconds
+    s: str
+    U: Identifier
+    u: Identifier
+    b: Levels
+    a: Levels
+    pu: Identifier | None = None
+
+
+class Trade(msgspec.Struct, frozen=True, gc=False):
+    """A trade; `m`: the buyer is the maker. Futures' X names trades outside the book (insurance, ADL).
+
+    {"e": "trade", "E": 1723161255343, "s": "BTCUSDT", "t": 3735683259, "p": "61837.63000000",
+     "q": "0.02000000", "T": 1723161255342, "m": true, "M": true}
+    """
+
+    s: str
+    id: Identifier = msgspec.field(name="t")
+    p: str
+    q: str
+    T: Milliseconds
+    m: bool
+    X: str = "MARKET"
+
+
+class AggregateTrade(msgspec.Struct, frozen=True, gc=False):
+    """The trades of one taker's order at one price.
+
+    {"e": "aggTrade", "E": 1626992741575, "a": 16599292, "s": "CTKUSDT", "p": "1.01100", "q": "10",
+     "f": 23961322, "l": 23961322, "T": 1626992741421, "m": false}
+    """
+
+    s: str
+    id: Identifier = msgspec.field(name="a")
+    p: str
+    q: str
+    T: Milliseconds
+    m: bool
+    X: str = "MARKET"
+
+
+class Ticker(msgspec.Struct, frozen=True, gc=False):
+    """The best bid and ask as of update id `u`.
+
+    {"u": 50093239212, "s": "BTCUSDT", "b": "61837.63000000", "B": "3.78826000",
+     "a": "61837.64000000", "A": "1.54698000"}
+    """
+
+    u: Identifier
+    s: str
+    b: str
+    B: str
+    a: str
+    A: str
+
+
+class PlacedDepth(msgspec.Struct, frozen=True, gc=False):
+    """Of a depth diff that cannot be read, where it belongs."""
+
+    e: str
+    s: str
+    u: Identifier
+
+
+class Placed(msgspec.Struct, frozen=True, gc=False):
+    data: PlacedDepth
+
+
+class Filter(msgspec.Struct, frozen=True, gc=False):
+    filterType: str
+    tickSize: str = ""
+    stepSize: str = ""
+
+
+class Product(msgspec.Struct, frozen=True, gc=False):
+    """A product; futures state `pricePrecision` and `quantityPrecision`, decimal places of their messages,
+    and COIN-M futures `contractSize`, USD of a contract.
+
+    {"symbol": "ETHBTC", "baseAssetPrecision": 8, "quotePrecision": 8,
+     "filters": [{"filterType": "PRICE_FILTER", "tickSize": "0.00000100", ...}, ...]}
+    """
+
+    symbol: str
+    filters: list[Filter]
+    baseAssetPrecision: int = 0
+    quotePrecision: int = 0
+    pricePrecision: int | None = None
+    quantityPrecision: int | None = None
+    contractSize: float | None = None
+
+    @property
+    def price_places(self) -> int:
+        """Decimal places of prices in messages."""
+        return self.quotePrecision if self.pricePrecision is None else self.pricePrecision
+
+    @property
+    def size_places(self) -> int:
+        """Decimal places of volumes in messages."""
+        return self.baseAssetPrecision if self.quantityPrecision is None else self.quantityPrecision
+
+
+class ExchangeInformation(msgspec.Struct, frozen=True, gc=False):
+    symbols: list[Product] = []
+
+
+decode_frame = msgspec.json.Decoder(StreamFrame).decode
+decode_snapshot = msgspec.json.Decoder(DepthSnapshot).decode
+decode_depth = msgspec.json.Decoder(Depth).decode
+decode_trade = msgspec.json.Decoder(Trade).decode
+decode_aggregate = msgspec.json.Decoder(AggregateTrade).decode
+decode_ticker = msgspec.json.Decoder(Ticker).decode
+decode_placed = msgspec.json.Decoder(Placed).decode
+decode_information = msgspec.json.Decoder(ExchangeInformation).decode
+
+
+MILLISECOND = 1_000_000
+
+
+class BinanceBook(JoinedBook[Depth]):
+    """One product: a depth diff is one unit of LEVEL events, `sequence` its last update id.
+
+    With a snapshot L: spot drops u <= L, the first diff applied has U <= L + 1 <= u, then each has
+    U == previous u + 1. Futures drop u < L, the first has U <= L <= u, then pu == previous u. Futures' ids
+    count changes of all products, so L may lie between two diffs; as this book does not change between
+    pu and U, the first is taken to begin at pu: pu <= L <= u.
+
+    A trade's `order_id` and `sequence` are its id; each is given once, by increasing id. Trades outside the
+    book (X: insurance fund, ADL, block) are left out.
+    """
+
+    def __init__(self, book: FeedBook, link: Link, *, futures: bool) -> None:
+        super().__init__(book, link, JoinRule(overlapping=futures))
+        self._futures = futures
+        self._trade_kind = ""
+        self._last_trade = -1
+
+    def begin_connection(self) -> None:
+        """Forget the connection before."""
+        self.place.reset()
+        self._trade_kind, self._last_trade = "", -1
+
+    def depth(self, depth: Depth) -> None:
+        """Take a depth diff. Raises ValueError for one of another product or market."""
+        if depth.s != self.book.product or depth.u < depth.U or (depth.pu is None) is self._futures:
+            numbers = f"{depth.s}, {depth.U} to {depth.u} after {depth.pu}"
+            raise ValueError(f"not a depth diff of {self.book.product}: {numbers}")
+        self.message(depth.U if depth.pu is None else depth.pu, depth.u, depth, depth.pu)
+
+    def apply(self, span: Span[Depth]) -> None:
+        """See JoinedBook."""
+        depth, book = span.message, self.book
+        book.begin(depth.E * MILLISECOND, self._link.receive_time, depth.u)
+        book.levels(Side.BID, depth.b)
+        book.levels(Side.ASK, depth.a)
+        book.end()
+
+    def join(self, snapshot: DepthSnapshot) -> bool:
+        """Join a snapshot; False where it is older than the stream. Raises DataError."""
+
+        def load(book: FeedBook) -> None:
+            book.levels(Side.BID, snapshot.bids)
+            book.levels(Side.ASK, snapshot.asks)
+
+        return self.snapshot(snapshot.lastUpdateId, snapshot.E * MILLISECOND, load)
+
+    def trade(self, kind: str, trade: Trade | AggregateTrade) -> None:
+        """Write a trade of the stream `kind`; the first kind counts where both come. Raises ValueError."""
+        if trade.s != self.book.product:
+            raise ValueError(f"a trade of {trade.s} among those of {self.book.product}")
+        if self._trade_kind != kind:
+            if self._trade_kind:
+                return
+            self._trade_kind = kind
+        if trade.id <= self._last_trade:
+            where = f"{self.book.product} trade {trade.id}"
+            self._link.statistics.problems.add("late trade", where, "repeated or out of order")
+            return
+        if trade.X == "MARKET":
+            book = self.book
+            book.begin(trade.T * MILLISECOND, self._link.receive_time, trade.id, apart=True)
+            book.trade(trade.id, Side.ASK if trade.m else Side.BID, trade.p, trade.q)
+            book.end()
+        self._last_trade = trade.id
+
 
 # Streams that recordings contain, and that say nothing of books or trades.
 _NOT_READ = frozenset({"bookTicker", "kline", "miniTicker", "ticker", "markPrice", "forceOrder"})
@@ -90,14 +330,14 @@ class BinanceSpot(Exchange):
         return [cls._instrument(known[product]) for product in products]
 
     @classmethod
-    def _information(cls, body: bytes) -> wire.ExchangeInformation:
+    def _information(cls, body: bytes) -> ExchangeInformation:
         try:
-            return wire.decode_information(body)
+            return decode_information(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise SourceError(f"{cls.venue}: not exchange information: {error}: {body[:100]!r}") from None
 
     @classmethod
-    def _instrument(cls, product: wire.Product) -> Instrument:
+    def _instrument(cls, product: Product) -> Instrument:
         filters = {one.filterType: one for one in product.filters}
         try:
             tick = _step(filters["PRICE_FILTER"].tickSize, product.price_places)
@@ -130,10 +370,10 @@ class BinanceSpot(Exchange):
         return f"{address}?symbol={quote(product)}&limit={self._depth}"
 
     def snapshot(self, book: FeedBook, body: bytes) -> bool:
-        return self._books[book.product].join(wire.decode_snapshot(body))
+        return self._books[book.product].join(decode_snapshot(body))
 
     def frame(self, data: bytes) -> None:
-        frame = wire.decode_frame(data)
+        frame = decode_frame(data)
         if not frame.stream:
             self._answer(frame)
             return
@@ -143,27 +383,27 @@ class BinanceSpot(Exchange):
         if book is None:
             self.link.book(name.upper())
         elif kind == "depth":
-            book.depth(wire.decode_depth(frame.data))
+            book.depth(decode_depth(frame.data))
         elif kind == "trade":
-            book.trade(kind, wire.decode_trade(frame.data))
+            book.trade(kind, decode_trade(frame.data))
         elif kind == "aggTrade":
-            book.trade(kind, wire.decode_aggregate(frame.data))
+            book.trade(kind, decode_aggregate(frame.data))
         elif kind.partition("_")[0] not in _NOT_READ:
             self.link.statistics.problems.add("unknown message", self.venue, frame.stream)
 
     def unreadable(self, data: bytes) -> bool:
-        place = wire.decode_placed(data).data
+        place = decode_placed(data).data
         if place.e != "depthUpdate" or place.s not in self._books:
             return False
         self._books[place.s].missed(place.u)
         return True
 
-    def _answer(self, frame: wire.Frame) -> None:
+    def _answer(self, frame: StreamFrame) -> None:
         """Take what is no stream's message."""
         if frame.e == "serverShutdown":
             self.link.reconnect("server shutdown", "announced by the exchange")
         elif frame.error is not None or frame.code is not None:
-            problem = frame.error or wire.Problem(frame.code or 0, frame.msg)
+            problem = frame.error or Problem(frame.code or 0, frame.msg)
             self.link.refused(f"{problem.msg} (code {problem.code})")
         elif frame.id is None:
             self.link.statistics.problems.add("unknown message", self.venue, frame.e or "without a stream")

@@ -1,6 +1,7 @@
 """Bybit v5: order books of 50, 200 or 1,000 levels whose snapshot comes in the stream, and trades.
 
-Sources: Bybit documentation, v5, "Connect", "Orderbook", "Trade", "Get Instruments Info", "Rate Limit Rules".
+Sources: Bybit documentation, v5, "Connect", "Orderbook" (process snapshot/delta), "Trade", "Get
+Instruments Info", "Rate Limit Rules". Messages are typed structs whose numbers stay the text of the wire.
 
     {"topic": "orderbook.50.BTCUSDT", "type": "snapshot", "ts": 1672304484978, "data": {"s": "BTCUSDT",
      "b": [["16493.50", "0.006"], …], "a": [["16611.00", "0.029"], …], "u": 18521288, "seq": 7961638724},
@@ -24,17 +25,181 @@ topics a connection.
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import quote
+from uuid import UUID
 
 import msgspec
 
-from feeds import bybit_messages as wire
-from feeds.bybit_book import BybitBook
-from feeds.exchange import Exchange, ExchangeOptions, Link
-from orderbook.errors import ConfigurationError, SourceError
-from orderbook.events import StateReason
-from orderbook.instruments import Instrument
+from orderbook.core.errors import ConfigurationError, SourceError
+from orderbook.feeds.exchanges.books import LATE_IN_A_ROW, StreamBook
+from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, Link
+from orderbook.feeds.exchanges.feed_book import FeedBook
+from orderbook.market.events import Side, StateReason
+from orderbook.market.instruments import Instrument
+
+Levels = list[tuple[str, str]]
+Identifier = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=(2**63 - 1) // 1_000_000)]
+
+
+class TopicMessage(msgspec.Struct, frozen=True, gc=False):
+    """A topic's message; `cts` is the matching engine's time. Or the answer to a request, without a topic."""
+
+    topic: str = ""
+    type: str = ""
+    ts: Milliseconds = 0
+    cts: Milliseconds = 0
+    data: msgspec.Raw = msgspec.Raw(b"")
+    op: str = ""
+    req_id: str = ""
+    success: bool | None = None
+    ret_msg: str = ""
+
+
+class Depth(msgspec.Struct, frozen=True, gc=False):
+    """Levels with their new sizes, "0" for none."""
+
+    s: str
+    b: Levels
+    a: Levels
+    u: Identifier
+
+
+class Trade(msgspec.Struct, frozen=True, gc=False):
+    """A trade: `S` the taker's side, `BT` whether it is a block trade."""
+
+    T: Milliseconds
+    s: str
+    S: Literal["Buy", "Sell"]
+    v: str
+    p: str
+    i: str
+    BT: bool = False
+    seq: Identifier = 0
+
+
+class Placed(msgspec.Struct, frozen=True, gc=False):
+    """Of a message that cannot be read, where it belongs."""
+
+    topic: str
+
+
+class PriceFilter(msgspec.Struct, frozen=True, gc=False):
+    tickSize: str
+
+
+class LotSizeFilter(msgspec.Struct, frozen=True, gc=False):
+    """Spot states `basePrecision`, linear `qtyStep`."""
+
+    basePrecision: str = ""
+    qtyStep: str = ""
+
+
+class Product(msgspec.Struct, frozen=True, gc=False):
+    symbol: str
+    priceFilter: PriceFilter
+    lotSizeFilter: LotSizeFilter
+
+
+class Products(msgspec.Struct, frozen=True, gc=False):
+    category: str = ""
+    products: list[Product] = msgspec.field(name="list", default_factory=list)
+
+
+class Information(msgspec.Struct, frozen=True, gc=False):
+    """{"retCode": 0, "retMsg": "OK", "result": {"category": "spot", "list": [{"symbol": "BTCUSDT",
+    "lotSizeFilter": {"basePrecision": "0.000001", …}, "priceFilter": {"tickSize": "0.01"}, …}]}, …}"""
+
+    result: Products = Products()
+
+
+decode_message = msgspec.json.Decoder(TopicMessage).decode
+decode_depth = msgspec.json.Decoder(Depth).decode
+decode_trades = msgspec.json.Decoder(list[Trade]).decode
+decode_placed = msgspec.json.Decoder(Placed).decode
+decode_information = msgspec.json.Decoder(Information).decode
+
+
+MILLISECOND = 1_000_000
+# Trades remembered, so that none is given twice.
+_REMEMBERED = 1024
+
+
+class BybitBook(StreamBook):
+    """One product: a message is one unit, `sequence` its update id; times are the matching engine's.
+
+    A trade's `order_id` is its id: spot's number, or the first 63 bits of a perpetual's UUID.
+    """
+
+    def __init__(self, book: FeedBook, link: Link) -> None:
+        super().__init__(book, link)
+        self._product = book.product.removesuffix(".P")
+        self._last = 0
+        self._late = 0
+        self._trades: dict[str, None] = {}
+
+    def begin_connection(self) -> None:
+        """Forget the connection before."""
+        self._last = self._late = 0
+
+    def depth(self, message: TopicMessage, depth: Depth) -> None:
+        """Take a snapshot or delta, of which each must follow the one before."""
+        time, number = (message.cts or message.ts) * MILLISECOND, depth.u
+        if message.type == "snapshot" or number == 1:
+            self._last, self._late = number, 0
+            self.snapshot(depth.b, depth.a, time, number)
+        elif message.type != "delta":
+            raise ValueError(f"an order book message of type {message.type!r}")
+        elif not self.synchronised:
+            return
+        elif number == self._last + 1:
+            self._last, self._late = number, 0
+            self.update(depth.b, depth.a, time, number)
+        elif number > self._last:
+            self._link.lose(self.book, StateReason.GAP, f"update {number} does not follow {self._last}")
+        else:
+            self._passed(number)
+
+    def trades(self, trades: Sequence[Trade]) -> None:
+        """Write the trades of a message as one unit. Raises ValueError or DataError."""
+        book = self.book
+        for trade in trades:
+            if trade.s != self._product:
+                raise ValueError(f"a trade of {trade.s} among those of {book.product}")
+            if trade.BT or self._repeated(trade.i):
+                continue
+            book.begin(trade.T * MILLISECOND, self._link.receive_time, trade.seq, apart=True)
+            book.trade(_number(trade.i), Side.BID if trade.S == "Buy" else Side.ASK, trade.p, trade.v)
+        book.end()
+
+    def _passed(self, number: int) -> None:
+        """A number that was passed already: a repeat, or where there are many the numbers began again."""
+        self._late += 1
+        if self._late >= LATE_IN_A_ROW:
+            self._late = 0
+            self._link.lose(self.book, StateReason.RESET, f"update {number} after {self._last}")
+        else:
+            where = f"{self.book.product} update {number}"
+            self._link.statistics.problems.add("late message", where, "repeated or out of order")
+
+    def _repeated(self, trade_id: str) -> bool:
+        if trade_id in self._trades:
+            where = f"{self.book.product} trade {trade_id}"
+            self._link.statistics.problems.add("late trade", where, "repeated")
+            return True
+        self._trades[trade_id] = None
+        if len(self._trades) > _REMEMBERED:
+            del self._trades[next(iter(self._trades))]
+        return False
+
+
+def _number(trade_id: str) -> int:
+    """A trade's id as events carry it. Raises ValueError."""
+    if trade_id.isascii() and trade_id.isdigit() and int(trade_id) < 2**63:
+        return int(trade_id)
+    return UUID(trade_id).int >> 65
+
 
 _DEPTHS = (50, 200, 1000)
 _PERPETUAL = ".P"
@@ -80,14 +245,14 @@ class Bybit(Exchange):
         return [cls._instrument(name, known.get(key)) for name, key in zip(products, keys, strict=True)]
 
     @classmethod
-    def _information(cls, body: bytes) -> wire.Information:
+    def _information(cls, body: bytes) -> Information:
         try:
-            return wire.decode_information(body)
+            return decode_information(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise SourceError(f"{cls.venue}: not instruments: {error}: {body[:100]!r}") from None
 
     @classmethod
-    def _instrument(cls, name: str, product: wire.Product | None) -> Instrument:
+    def _instrument(cls, name: str, product: Product | None) -> Instrument:
         if product is None:
             like = f"names are as in BTCUSDT, or BTCUSDT{_PERPETUAL} for a linear perpetual"
             raise SourceError(f"{cls.venue}: no product {name!r}; {like}")
@@ -133,23 +298,23 @@ class Bybit(Exchange):
         return '{"op":"ping"}'
 
     def frame(self, data: bytes) -> None:
-        message = wire.decode_message(data)
+        message = decode_message(data)
         kind, _, name = message.topic.partition(".")
         if not kind:
             self._answer(message)
         elif kind == "orderbook":
-            depth = wire.decode_depth(message.data)
+            depth = decode_depth(message.data)
             if (book := self._book(depth.s, name)) is not None:
                 book.depth(message, depth)
         elif kind == "publicTrade":
-            trades = wire.decode_trades(message.data)
+            trades = decode_trades(message.data)
             if (book := self._book(name, name)) is not None:
                 book.trades(trades)
         else:
             self.link.statistics.problems.add("unknown message", self.venue, message.topic)
 
     def unreadable(self, data: bytes) -> bool:
-        topic = wire.decode_placed(data).topic
+        topic = decode_placed(data).topic
         book = self._books.get(topic.rpartition(".")[2])
         if book is None or not topic.startswith("orderbook."):
             return False
@@ -165,7 +330,7 @@ class Bybit(Exchange):
             self.link.book(symbol)
         return book
 
-    def _answer(self, message: wire.Message) -> None:
+    def _answer(self, message: TopicMessage) -> None:
         """Take what is of no topic: an answer, or a pong."""
         product = message.req_id if message.req_id in self.link.books else None
         if message.success is False:

@@ -29,14 +29,12 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from feeds.connection_sequence import ConnectionSequence
-from feeds.exchange import Exchange, ExchangeOptions, Link
-from feeds.iso_time import IsoClock
-from feeds.stream_book import StreamBook
-from orderbook.errors import SourceError
-from orderbook.events import BookState, Side, StateReason
-from orderbook.instruments import Instrument
-from orderbook.symbols import ContractType
+from orderbook.core.errors import SourceError
+from orderbook.feeds.exchanges.books import ConnectionSequence, StreamBook
+from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, Link
+from orderbook.feeds.text_values import IsoClock
+from orderbook.market.events import BookState, Side, StateReason
+from orderbook.market.instruments import ContractType, Instrument
 
 # `side` of a trade is the maker's.
 _AGGRESSORS = {"BUY": Side.ASK, "SELL": Side.BID}

@@ -10,7 +10,7 @@ Source: Kraken Websockets API 1.9 (book, trade, systemStatus, subscriptionStatus
     {"event": "systemStatus", "status": "online", "version": "1.8.3"}
     {"event": "subscriptionStatus", "status": "subscribed", "channelName": "book-1000", "pair": "SC/EUR"}
 
-Synchronised and checked as version 2 (see `feeds.exchanges.kraken`), but that a snapshot has no checksum: it
+Synchronised and checked as version 2 (see `kraken.py`), but that a snapshot has no checksum: it
 is first checked by the update after it. A message may carry asks and bids in parts, the checksum in the last;
 a level may have a fourth field, "r", where it was published before. Trades have no numbers, and no history.
 
@@ -23,14 +23,10 @@ from typing import Any
 
 import msgspec
 
-from feeds.exchanges.kraken_shared import (
-    KrakenProtocol,
-    disagreement,
-    kraken_instruments,
-)
-from orderbook.errors import DataError
-from orderbook.events import Side, StateReason
-from orderbook.instruments import Instrument
+from orderbook.core.errors import DataError
+from orderbook.feeds.exchanges.kraken import KrakenProtocol, disagreement, kraken_instruments
+from orderbook.market.events import Side, StateReason
+from orderbook.market.instruments import Instrument
 
 _AGGRESSORS = {"b": Side.BID, "s": Side.ASK}
 

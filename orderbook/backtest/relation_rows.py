@@ -1,25 +1,272 @@
-"""Rows of a program's relations out of what sources bring."""
+"""Rows of a program's relations, as blocks, out of what sources bring: events of books, and changes of rows.
 
-from collections.abc import Mapping
+Every event has its version from its source, before anything is left out; the changes that a book makes of
+it are its parts, in the order in which the book makes them. So a version does not depend on what else is
+read.
+
+STATE events become rows of the relation `book_states`, with their versions. The clock's ticks are rows too,
+by the stamps of versions, and so are the rows that expire with them.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from engine.distribution.block import Block
-from engine.row_counts import RowCounts
-from orderbook.backtest.clock_blocks import ClockBlocks, SavedClock, timed_relations
-from orderbook.backtest.numbering import VersionedChanges
-from orderbook.backtest.reading import Slice
-from orderbook.backtest.state_blocks import StateBlocks
-from orderbook.book_relations import BookRelations
-from orderbook.book_snapshot import BooksState
-from orderbook.book_states import SavedState
-from orderbook.books import RELATIONS, Books
-from orderbook.instruments import Instruments
-from orderbook.problems import Problems
-from orderbook.versions import BookBlocks, RowAdmission, change_blocks
-from views.compiler.binding.bind import CLOCK
-from views.compiler.program import CompiledProgram
+from orderbook.backtest.reading import Slice, VersionedChanges, VersionedEvents
+from orderbook.core.changes import CHECKED, END_OF_EVENT, ChangeBatch, Dictionary
+from orderbook.core.errors import DataError, Problems
+from orderbook.engine.distribution.blocks import VERSION, Block
+from orderbook.engine.distribution.stage_runner import differs, in_order
+from orderbook.engine.runtime.clock import Clock, ExpiringRows
+from orderbook.engine.runtime.held_rows import BaseRows
+from orderbook.engine.runtime.map_entries import RowCounts
+from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.merge import encode_changes
+from orderbook.market.book_relations import RELATION, BookRelations, BookStates, SavedState
+from orderbook.market.books import RELATIONS, Books, BooksState
+from orderbook.market.events import Action, Ticker
+from orderbook.market.instruments import Instruments
+from orderbook.views.encoding.values import encode_row
+from orderbook.views.program import CompiledProgram
+from orderbook.views.types import CLOCK, Relation
+
+
+class BookBlocks:
+    """Applies versioned events to books, and gives what became of them as blocks of a program's relations.
+
+    relations: fits the rows of books to `declared`, the program's relations.
+    """
+
+    def __init__(self, books: Books, relations: BookRelations, declared: Sequence[Relation]):
+        self._books, self._relations, self._declared = books, relations, tuple(declared)
+
+    def apply(self, events: np.ndarray, versions: np.ndarray) -> list[Block]:
+        """A block for each relation that EVENT[n], whole messages of versions VERSION[n], change.
+
+        Raises DataError where the last message has no end.
+        """
+        counts = np.zeros(len(events), np.int64)
+        changes = self._books.apply(events, counts)
+        owners = np.repeat(np.arange(len(events)), counts)
+        if len(owners) != len(changes):
+            raise DataError("the last message of the events has no end; flag its last event with LAST")
+        own = versions.take(owners)
+        own["part"] = np.arange(len(owners)) - (np.cumsum(counts) - counts)[owners]
+        return blocks_of(self._relations.translate(changes), own, self._declared)
+
+
+def change_blocks(
+    changes: Sequence[RelationChange],
+    versions: np.ndarray,
+    declared: Sequence[Relation],
+    words: Dictionary,
+    source: str,
+    problems: Problems,
+) -> list[Block]:
+    """A block for each of a program's relations that changes of rows of versions VERSION[n] change.
+
+    A row that contradicts its declaration is counted in `problems` with its line of `source`, and left out.
+    """
+    return blocks_of(encode_changes(changes, declared, words, source, problems), versions, declared)
+
+
+class RowAdmission:
+    """Leaves out events of change streams that contradict the state, as `Engine` with `check_rows` does.
+
+    It must see all changes of rows of a run, in order. by_books: names of relations that books fill, which
+    take no other rows.
+    """
+
+    def __init__(
+        self,
+        declared: Sequence[Relation],
+        words: Dictionary,
+        problems: Problems,
+        by_books: Collection[str] = (),
+    ):
+        self._declared, self._problems = tuple(declared), problems
+        self._places = {relation.name: i for i, relation in enumerate(declared)}
+        self._width = max((len(relation.columns) for relation in declared), default=0)
+        self._by_books = tuple(by_books)
+        self._rows = BaseRows(declared, words)
+        self._trust_books()
+
+    def copied(self) -> tuple[RowCounts, ...]:
+        """A copy of the rows that are there."""
+        return self._rows.copied()
+
+    def restore(self, rows: Sequence[RowCounts], codes: np.ndarray | None) -> None:
+        """Replaces all rows by a copy; `codes` as in Runtime.restore."""
+        self._rows.restore(rows, codes)
+        self._trust_books()
+
+    def _trust_books(self) -> None:
+        for name in self._by_books:
+            kinds = np.array([2 * self._places[name]], np.int16)
+            self._rows.trusts(ChangeBatch(kinds, np.array([CHECKED], np.uint8), _NO_VALUES))
+
+    def admit(self, blocks: Sequence[Block]) -> list[Block]:
+        """The blocks, in any order, without the rows refused, which are counted in `problems`.
+
+        Later calls have later versions.
+        """
+        count = sum(map(len, blocks))
+        if not count:
+            return []
+        versions = np.concatenate([block.versions for block in blocks])
+        kinds, values = np.empty(count, np.int16), np.zeros((count, self._width), np.int64)
+        start = 0
+        for block in blocks:
+            end = start + len(block)
+            kinds[start:end] = 2 * self._places[block.source] + block.deletes
+            values[start:end, : block.values.shape[1]] = block.values
+            start = end
+        order = in_order(versions, 1 - (kinds & 1))
+        if order is not None:
+            versions, kinds, values = versions.take(order), kinds.take(order), values.take(order, 0)
+        flags = np.zeros(count, np.uint8)
+        flags[:-1][differs([versions[name] for name in ("stamp", "switch", "sequence")])] = END_OF_EVENT
+        flags[-1] = END_OF_EVENT
+        admitted, refusals = self._rows.admit(ChangeBatch(kinds, flags, values))
+        for refusal in refusals:
+            self._problems.add(refusal.kind, "changes of rows", refusal.detail)
+        return blocks_of(admitted, versions, self._declared)
+
+
+_NO_VALUES = np.zeros((1, 1), np.int64)
+
+
+def blocks_of(changes: ChangeBatch, versions: np.ndarray, declared: Sequence[Relation]) -> list[Block]:
+    """Changes of `declared` relations, of versions VERSION[n], as a block for each, without kinds of -1."""
+    relations = changes.kinds >> 1
+    blocks = []
+    for index in np.flatnonzero(np.bincount(relations + 1)[1:]).tolist():
+        rows = np.flatnonzero(relations == index)
+        # `take` is many times as fast as indexing.
+        values, width = changes.values.take(rows, 0), len(declared[index].columns)
+        deletes = (changes.kinds.take(rows) & 1).astype(bool)
+        blocks.append(Block(declared[index].name, versions.take(rows), deletes, values[:, :width]))
+    return blocks
+
+
+_STATE = int(Action.STATE)
+
+
+class StateBlocks:
+    """Follows the books' states; where no view reads them, nothing comes of it."""
+
+    def __init__(self, program: CompiledProgram, instruments: Instruments) -> None:
+        self.program, self.keeps_rows = program, False
+        self._rows: list[tuple[bool, list[int]]] = []
+        self._states = BookStates(self, instruments)
+        self._relation = next((r for r in program.relations if r.name == RELATION), None)
+
+    def apply(self, part: VersionedEvents) -> list[Block]:
+        """The block of what events change, or nothing."""
+        places, rows = [], []
+        for place in np.flatnonzero(part.events["action"] == _STATE).tolist():
+            self._rows.clear()
+            self._states.note(part.events[place : place + 1])
+            rows += self._rows
+            places += [(place, number) for number in range(len(self._rows))]
+        if not rows:
+            return []
+        versions = part.versions[[place for place, _ in places]]
+        versions["part"] = [number for _, number in places]
+        deletes = np.array([delete for delete, _ in rows])
+        return [Block(RELATION, versions, deletes, np.array([row for _, row in rows], np.int64))]
+
+    def save(self) -> dict[int, SavedState]:
+        """The rows by instrument."""
+        return self._states.save()
+
+    def load(self, rows: Mapping[int, SavedState]) -> None:
+        """Goes on from `save`, with the same instruments and perhaps more after them."""
+        self._states.load(rows)
+
+    def insert(self, relation: str, row: Mapping[str, Any]) -> None:
+        """As an engine is told."""
+        self._rows.append((False, self._encoded(row)))
+
+    def update(self, relation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        """As an engine is told."""
+        self._rows += [(True, self._encoded(old)), (False, self._encoded(new))]
+
+    def _encoded(self, row: Mapping[str, Any]) -> list[int]:
+        assert self._relation is not None
+        return encode_row(self._relation, row, self.program.dictionary)
+
+
+# The switch of ticks: before all that has the same stamp.
+_SWITCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SavedClock:
+    """now: the last tick, ns (None: there was none). events: how many of ticks there were. expiring: rows of
+    relations with RETAIN."""
+
+    now: int | None
+    events: int
+    expiring: tuple[ExpiringRows, ...]
+
+
+class ClockBlocks:
+    """Ticks before the first row of every step of `resolution` (ns) of the stamps.
+
+    A tick is a message of version (step, -1, …): the row of `clock` replaced, then, of each relation with
+    RETAIN, the rows that are older deleted.
+    """
+
+    def __init__(self, program: CompiledProgram, resolution: int) -> None:
+        self._relations, self.resolution = program.relations, resolution
+        self._clock, self._ticker = Clock(program.relations), Ticker(resolution)
+        self._events = 0
+
+    def steps(self, stamps: np.ndarray) -> list[int]:
+        """The steps that rows of these stamps are in, in order."""
+        return [int(number) * self.resolution for number in np.unique(stamps // self.resolution)]
+
+    def tick(self, stamp: int) -> list[Block]:
+        """The rows of the tick before what has a stamp, none where the clock has come to its step."""
+        now = self._ticker.due(stamp)
+        if now is None:
+            return []
+        events, blocks = list(self._clock.tick(now)), []
+        last = self._events + len(events)
+        for batch in events:
+            self._events += 1
+            versions = np.zeros(len(batch), VERSION)
+            versions["stamp"], versions["switch"], versions["part"] = now, _SWITCH, np.arange(len(batch))
+            versions["sequence"], versions["last"] = self._events, last
+            blocks += blocks_of(batch, versions, self._relations)
+        return blocks
+
+    def record(self, blocks: Sequence[Block]) -> None:
+        """Notes rows that came, which may expire."""
+        if not self._clock.retention.relations:
+            return
+        places = {relation.name: place for place, relation in enumerate(self._relations)}
+        for block in blocks:
+            kinds = (2 * places[block.source] + block.deletes).astype(np.int16)
+            self._clock.retention.record(ChangeBatch(kinds, np.zeros(len(block), np.uint8), block.values))
+
+    def save(self) -> SavedClock:
+        """What another one of the same program goes on from."""
+        return SavedClock(self._clock.now, self._events, self._clock.retention.copied())
+
+    def load(self, saved: SavedClock, codes: np.ndarray | None) -> None:
+        """Goes on from what was saved; `codes` as in Runtime.restore."""
+        self._clock.restore(saved.now, saved.expiring, codes)
+        self._ticker.last, self._events = saved.now, saved.events
+
+
+def timed_relations(program: CompiledProgram) -> frozenset[str]:
+    """The relations that views read and time changes: `clock`, for NOW(), and those whose rows expire."""
+    read = {trigger.relation for trigger in program.program.triggers}
+    return frozenset(r.name for r in program.relations if r.name == CLOCK or r.retain is not None) & read
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,32 +1,264 @@
-"""A backtest as a whole: its plan, an executor that does its tasks, and the manifest of what they made."""
+"""A backtest as a whole: its plan, an executor that does its tasks, and the manifest of what they made.
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+Doing the tasks of a backtest: in this process, one after the other, or in processes of this machine.
+
+The tasks that read are done in several processes at a time. How far they are is said by small files in the
+job's folder, on which no result depends.
+"""
+
+import multiprocessing
+import os
+import pickle
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import groupby
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Protocol, cast
 
 import msgspec
 
-from engine.distribution.history import Granularity
-from orderbook.backtest.choose_cuts import with_cuts
-from orderbook.backtest.execute import Executor
-from orderbook.backtest.plan import planned
-from orderbook.backtest.progress import forget_progress
+from orderbook.backtest.plan import Plan, planned
+from orderbook.backtest.shuffle import RESULT
 from orderbook.backtest.sources import SourceSpec
-from orderbook.backtest.tasks import JobSettings, TaskResult
-from orderbook.errors import OrderbookError, UserError
-from orderbook.findings import Finding, distinct, strategy_findings
-from orderbook.jobs.folder import create_folder, remove_unlisted, write_manifest
-from orderbook.jobs.layout import fills_dataset, history_of, market_dataset, orders_dataset, signals_dataset
-from orderbook.jobs.manifest import FORMAT_VERSION, DataFile, Manifest
-from strategies.definition import StrategyDefinition, load_strategy
-from strategies.summary import StrategySummary
+from orderbook.backtest.task_runner import compile_common, read_task, stage_task
+from orderbook.backtest.tasks import JobSettings, ReadTask, TaskResult, check_program, granularity_text
+from orderbook.backtest.time_cuts import with_cuts
+from orderbook.core.errors import OrderbookError, SourceError
+from orderbook.engine.distribution.blocks import Sent
+from orderbook.feeds.source import Finding
+from orderbook.jobs.folder import (
+    FORMAT_VERSION,
+    DataFile,
+    Manifest,
+    create_folder,
+    fills_dataset,
+    history_of,
+    market_dataset,
+    orders_dataset,
+    remove_unlisted,
+    signals_dataset,
+    write_manifest,
+)
+from orderbook.run.findings import distinct, strategy_findings
+from orderbook.strategies.execution.account import StrategySummary
+from orderbook.strategies.strategy import StrategyDefinition, load_strategy
 
-# Relations that no source brings to a backtest's views, and why.
-_ABSENT = {
-    "orders": "strategies keep it for the views that they see themselves",
-    "fills": "strategies keep it for the views that they see themselves",
-}
+_FOLDER = "progress"
+_SECONDS_BETWEEN = 1.0
+
+
+@contextmanager
+def told_by(folder: str) -> Iterator[Callable[[int], None]]:
+    """A function by which a task tells how many events it has read, at most once a second."""
+    path = Path(folder) / _FOLDER / secrets.token_hex(8)
+    latest, due = 0, 0.0
+
+    def told(count: int) -> None:
+        nonlocal latest, due
+        latest = count
+        if (now := time.monotonic()) >= due:
+            due = now + _SECONDS_BETWEEN
+            _write(path, count)
+
+    with suppress(OSError):
+        path.parent.mkdir(exist_ok=True)
+    yield told
+    _write(path, latest)
+
+
+def _write(path: Path, count: int) -> None:
+    with suppress(OSError):
+        path.write_text(str(count))
+
+
+def reported(folder: str) -> int:
+    """Events that all tasks have read, retried ones counted again; 0 where none has told yet."""
+    total = 0
+    with suppress(OSError):
+        for path in (Path(folder) / _FOLDER).iterdir():
+            with suppress(OSError, ValueError):
+                total += int(path.read_text())
+    return total
+
+
+def forget_progress(folder: Path) -> None:
+    """Delete what tasks have told."""
+    with suppress(OSError):
+        for path in (folder / _FOLDER).iterdir():
+            path.unlink()
+        (folder / _FOLDER).rmdir()
+
+
+class Progress:
+    """Turns a growing number into what has come since the last time."""
+
+    def __init__(self) -> None:
+        self._known = 0
+
+    def grown(self, count: int) -> int:
+        """How much more than at most before."""
+        more = max(0, count - self._known)
+        self._known += more
+        return more
+
+
+# Told how many events were read, of all sources, since the last time; from any thread.
+Report = Callable[[int], None]
+
+
+class Executor(Protocol):
+    """Does tasks anywhere: those that read, then level after level what their rows are for.
+
+    cores: how many tasks run at a time, 0 where that is not known.
+    """
+
+    @property
+    def cores(self) -> int: ...
+
+    def run(self, settings: JobSettings, plan: Plan, report: Report) -> Iterable[TaskResult]:
+        """The results of all tasks. Raises OrderbookError where one failed."""
+
+
+class LocalExecutor:
+    """Does the tasks in the order given; needs no Spark."""
+
+    cores = 1
+
+    def run(self, settings: JobSettings, plan: Plan, report: Report) -> Iterator[TaskResult]:
+        """See Executor."""
+        rows = [row for task in plan.tasks for row in read_task(settings, task, _differences(report))]
+        for level in plan.levels:
+            yield from results_of(rows)
+            rows = [row for row in rows if row.source != RESULT]
+            rows.sort(key=lambda one: (one.partition, one.stage, one.first, one.source))
+            rows = [
+                made
+                for partition, own in groupby(rows, key=lambda one: one.partition)
+                for made in stage_task(settings, level, partition, own)
+            ]
+        yield from results_of(rows)
+
+
+def results_of(rows: Iterable[Sent]) -> Iterator[TaskResult]:
+    """The results among what tasks gave."""
+    return (pickle.loads(row.bytes) for row in rows if row.source == RESULT)
+
+
+def _differences(report: Report) -> Report:
+    """Tells `report` how much a count has grown."""
+    progress = Progress()
+    return lambda count: report(progress.grown(count))
+
+
+# Seconds that a process has to end when it is told to.
+_PATIENCE = 5.0
+
+_Answer = tuple[list[TaskResult], Exception | None]
+
+
+class ProcessExecutor:
+    """Does tasks whose rows go nowhere, one in each process; see orderbook.backtest.run.Executor.
+
+    However the run ends, its processes do: at once where it is interrupted or fails, and by themselves where
+    this process is killed. What they share with it are pipes, which leave nothing behind.
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.cores = workers or os.cpu_count() or 1
+
+    def run(self, settings: JobSettings, plan: Plan, report: Report) -> Iterator[TaskResult]:
+        """See Executor. Raises SourceError where a process ended without a result."""
+        assert not plan.levels, "stages are for executors that shuffle"
+        compile_common(settings, plan.tasks)
+        waiting = list(reversed(plan.tasks))
+        workers: dict[Connection, BaseProcess] = {}
+        try:
+            for _ in range(min(self.cores, len(waiting))):
+                connection, process = _started(settings)
+                workers[connection] = process
+                connection.send(waiting.pop())
+            while workers:
+                for ready in wait(list(workers)):
+                    connection = cast(Connection, ready)
+                    results = _received(connection, workers[connection])
+                    if waiting:
+                        connection.send(waiting.pop())
+                    else:
+                        connection.close()
+                        workers.pop(connection).join(_PATIENCE)
+                    report(sum(result.statistics.events for result in results))
+                    yield from results
+        except OSError as error:
+            raise SourceError(f"a process of the backtest ended: {error}") from error
+        finally:
+            for process in workers.values():
+                process.terminate()
+            for connection, process in workers.items():
+                connection.close()
+                process.join(_PATIENCE)
+                if process.is_alive():
+                    process.kill()
+                    process.join()
+
+
+def _started(settings: JobSettings) -> tuple[Connection, BaseProcess]:
+    """A process that does what it is sent, and the connection to it."""
+    # Not forked: threads of this process may hold locks.
+    context = multiprocessing.get_context("spawn")
+    own, other = context.Pipe()
+    process = context.Process(target=_work, args=(other, settings), daemon=True)
+    process.start()
+    other.close()
+    return own, process
+
+
+def _received(connection: Connection, process: BaseProcess) -> list[TaskResult]:
+    try:
+        results, failure = connection.recv()
+    except EOFError:
+        process.join(_PATIENCE)
+        raise OSError(f"exit code {process.exitcode}") from None
+    if failure is not None:
+        raise failure
+    return list(results)
+
+
+def _work(connection: Connection, settings: JobSettings) -> None:
+    """In a process: does one task after the other, until there is no more."""
+    # Ctrl-C goes to the whole group; the process that was started ends the others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    try:
+        while True:
+            connection.send(_done(settings, connection.recv()))
+    except (EOFError, OSError):
+        return
+
+
+def _end_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
+def _done(settings: JobSettings, task: ReadTask) -> _Answer:
+    """One task; errors as values, since not every one can be pickled with its arguments."""
+    try:
+        return list(results_of(read_task(settings, task))), None
+    except OrderbookError as error:
+        plain = OrderbookError(str(error))
+        plain.exit_status = error.exit_status
+        return [], plain
+    except Exception as error:
+        return [], RuntimeError(f"{type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +323,7 @@ def backtest(
     return Outcome(done, summaries, problems, errors, findings)
 
 
-def check_program(settings: JobSettings) -> None:
-    """Refuse views over what a backtest does not bring. Raises UserError."""
-    if not settings.views:
-        return
-    program = settings.program.compiled()
-    read = {trigger.relation for trigger in program.program.triggers}
-    for relation, why in _ABSENT.items():
-        if relation in read:
-            raise UserError(f"a view reads {relation}: {why}; leave it out, or use `replay`")
-
-
-def _parameters(
-    settings: JobSettings, strategies: Sequence[StrategyDefinition]
-) -> dict[str, dict[str, str]]:
+def _parameters(settings: JobSettings, strategies: Sequence[StrategyDefinition]) -> dict[str, dict[str, str]]:
     """By the names of strategies all that is known to be set of them, and of their combination, as text."""
     found = {s.name: {**s.kind.defaults, **s.parameters} for s in strategies}
     for one in settings.combinations:
@@ -162,12 +381,3 @@ def _joined(results: Sequence[TaskResult]) -> tuple[StrategySummary, ...]:
         for one in result.summaries:
             found[one.name] = found[one.name].joined(one) if one.name in found else one
     return tuple(found.values())
-
-
-def granularity_text(granularity: Granularity) -> str:
-    """As the command line takes it."""
-    if granularity.unit != "interval":
-        return granularity.unit
-    return f"interval:{granularity.length}ns"
-
-

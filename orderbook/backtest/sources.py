@@ -5,13 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from feeds.binance_capture import NoDepthError
-from feeds.lobster import LobsterSource
-from feeds.parquet_record import RecordSource, read_footer, times_of
-from feeds.places import place
-from feeds.source import (
-    ChangeSource,
-    EventSource,
+from orderbook.core.errors import DataError, SourceError
+from orderbook.feeds.files.binance_capture import NoDepthError
+from orderbook.feeds.files.change_stream import ChangeSource
+from orderbook.feeds.files.lobster import LobsterSource
+from orderbook.feeds.merge import is_event_source, with_crossed_states
+from orderbook.feeds.recording.parquet_record import RecordSource, read_footer, times_of
+from orderbook.feeds.source import EventSource
+from orderbook.feeds.source_kinds import (
     Opened,
     Stream,
     absolute,
@@ -20,10 +21,9 @@ from feeds.source import (
     open_streams,
     record_files,
 )
-from orderbook.crossed_books import CROSSED_LIMIT, with_crossed_states
-from orderbook.errors import DataError, SourceError
-from orderbook.instruments import Instrument, Instruments
-from orderbook.merge import is_event_source
+from orderbook.feeds.storage import place
+from orderbook.market.crossed_books import CROSSED_LIMIT
+from orderbook.market.instruments import Instrument, Instruments
 
 _AT_ONCE = 16
 
@@ -33,7 +33,7 @@ class SourceSpec:
     """A source as a task opens it: record files, one after the other, or what `open_source` takes.
 
     instruments: its own, in its order (none: it gives changes of relations). rows: events, 0 where unknown.
-    more: further files of the same feed. anew: see `feeds.source.Stream`.
+    more: further files of the same feed. anew: see `orderbook.feeds.source_kinds.Stream`.
     crossed_limit: ns that its books may be crossed, 0 for ever; see `crossed_books`.
     """
 

@@ -1,18 +1,100 @@
-"""What a backtest is cut into: tasks that any process can do, and what they hand back."""
+"""What a backtest is cut into: tasks that any process can do, the program they get, and what they hand back.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+The program of a backtest is its texts, compiled again once in each process.
+
+A sweep is a backtest of the same strategies with several combinations of parameters. Combinations whose
+views are the same see one engine and one reading of the sources, each with an account of its own; a
+strategy is called NUMBER:CLASS, by its combination.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from engine.distribution.history import Granularity
-from orderbook.backtest.job_program import JobProgram
 from orderbook.backtest.sources import SourceSpec
-from orderbook.backtest.sweep import Combination
-from orderbook.findings import Finding
-from orderbook.instruments import Instrument
-from orderbook.jobs.manifest import DataFile, PartitionStatistics
-from orderbook.simulation_options import TradingOptions
-from strategies.summary import StrategySummary
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import DataError, UserError
+from orderbook.engine.distribution.stage_runner import Granularity
+from orderbook.engine.runtime.engine_state import program_hash
+from orderbook.feeds.source import Finding
+from orderbook.jobs.folder import DataFile, PartitionStatistics, ProgramText
+from orderbook.market.instruments import Instrument
+from orderbook.strategies.execution.account import StrategySummary
+from orderbook.strategies.execution.venue_model import TradingOptions
+from orderbook.strategies.strategy import StrategyDefinition, load_strategy
+from orderbook.views.compilation import compile_texts
+from orderbook.views.maintenance.materialisation_level import Levels
+from orderbook.views.program import CompiledProgram
+
+_compiled: dict[bytes, CompiledProgram] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgram:
+    """(file, SQL) of every text, parameters, how much is kept of views, and the compiled program's hash."""
+
+    texts: tuple[tuple[str | None, str], ...]
+    parameters: Mapping[str, Any]
+    levels: Levels
+    hash: bytes
+
+    @classmethod
+    def of(cls, program: CompiledProgram) -> "JobProgram":
+        """What a program was compiled from."""
+        texts = tuple((None if file is None else str(file), sql) for file, sql in program.texts)
+        own = program_hash(program)
+        _compiled.setdefault(own, program)
+        return cls(texts, dict(program.parameters), program.levels, own)
+
+    def compiled(self) -> CompiledProgram:
+        """The program; tasks of one process share its dictionary. Raises DataError for another's hash."""
+        if self.hash not in _compiled:
+            program = compile_texts(list(self.texts), self.parameters, Dictionary(), self.levels)
+            if program_hash(program) != self.hash:
+                raise DataError("a worker compiles the views to another program; give it the same orderbook")
+            _compiled[self.hash] = program
+        return _compiled[self.hash]
+
+    def manifest(self) -> ProgramText:
+        """What the job's manifest says of it."""
+        texts = tuple((file or "", sql) for file, sql in self.texts)
+        return ProgramText(texts, {name: str(v) for name, v in self.parameters.items()}, self.hash.hex())
+
+
+def forget() -> None:
+    """Compile programs again at their next use, as a new process does."""
+    _compiled.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """One choice of parameters: its number, from 1, what was chosen, the strategies (MODULE:CLASS and all
+    that is set of their parameters), and the program with the views that they see."""
+
+    number: int
+    values: Mapping[str, Any]
+    strategies: tuple[tuple[str, Mapping[str, Any]], ...]
+    program: JobProgram
+
+    def definitions(self) -> Iterator[StrategyDefinition]:
+        """The strategies under the names that they have in the sweep. Raises ConfigurationError."""
+        for path, parameters in self.strategies:
+            found = load_strategy(path, parameters)
+            yield replace(found, label=f"{self.number}:{found.name}")
+
+
+def groups(combinations: Sequence[Combination], workers: int) -> list[tuple[int, ...]]:
+    """Places of combinations that run together, about as many groups as workers; of one program each."""
+    by_program: dict[bytes, list[int]] = {}
+    for place, one in enumerate(combinations):
+        by_program.setdefault(one.program.hash, []).append(place)
+    found = []
+    for places in by_program.values():
+        share = max(1, round(workers * len(places) / len(combinations)))
+        count = min(share, len(places))
+        found += [tuple(places[start::count]) for start in range(count)]
+    return found
+
 
 # Names of tasks that together read every event once, if there are any; else those of strategies do.
 READERS = ALL, SYMBOLS, CHANGES = "all", "symbols", "changes"
@@ -34,7 +116,7 @@ class JobSettings:
     strategies: (MODULE:CLASS, parameters); strategy_program has the views that they see.
     partitions: of each stage that is cut. resolution: of the clock, ns. forced: a column to partition by;
     compute: where statements are, see distribute. cut_time: into how many pieces history is cut in time, see
-    orderbook.backtest.choose_cuts; cuts: where it is cut. trading: how orders are simulated.
+    orderbook.backtest.time_cuts; cuts: where it is cut. trading: how orders are simulated.
     combinations: of a sweep, in place of strategies; workers: how many tasks they should be.
     """
 
@@ -96,3 +178,28 @@ class TaskResult:
     problems: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
+
+
+# Relations that no source brings to a backtest's views, and why.
+_ABSENT = {
+    "orders": "strategies keep it for the views that they see themselves",
+    "fills": "strategies keep it for the views that they see themselves",
+}
+
+
+def check_program(settings: JobSettings) -> None:
+    """Refuse views over what a backtest does not bring. Raises UserError."""
+    if not settings.views:
+        return
+    program = settings.program.compiled()
+    read = {trigger.relation for trigger in program.program.triggers}
+    for relation, why in _ABSENT.items():
+        if relation in read:
+            raise UserError(f"a view reads {relation}: {why}; leave it out, or use `replay`")
+
+
+def granularity_text(granularity: Granularity) -> str:
+    """As the command line takes it."""
+    if granularity.unit != "interval":
+        return granularity.unit
+    return f"interval:{granularity.length}ns"

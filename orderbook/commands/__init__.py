@@ -1,1 +1,1 @@
-"""The commands of the program, one module each, imported when they are called."""
+"""The commands of the program, imported when they are called."""

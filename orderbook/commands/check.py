@@ -7,27 +7,32 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from engine.memory_budget import within_budget
-from engine.plan.describe import warnings
-from engine.plan.planner import plan
-from engine.plan.statistics import read_statistics
-from feeds.capture_player import CapturePlayer
-from feeds.database import TableSource
-from feeds.simulated_exchange import simulated_instruments
-from feeds.source import Opened, open_sources
-from orderbook.assembly import Assembly, assemble, declared_views, view_files, with_read
-from orderbook.change_rows import check_relations
-from orderbook.configuration import Configuration, load_configuration
-from orderbook.errors import ConfigurationError, OrderbookError
-from orderbook.feed_options import CaptureFeed, ExchangeFeed, Feed, FileFeed, SimulatedFeed
-from orderbook.gate import GatedEngine
-from orderbook.instruments import Instrument, Instruments, normalise_symbol
-from orderbook.merge import is_event_source
-from orderbook.monitor_options import AlertRule
-from orderbook.outside_text import visible
-from orderbook.pipeline import Pipeline
-from strategies.strategy import Strategy, watches_of
-from views.compiler.program import CompiledProgram, compile_views
+from orderbook.configuration.configuration import Configuration, load_configuration
+from orderbook.configuration.options import (
+    AlertRule,
+    CaptureFeed,
+    ExchangeFeed,
+    Feed,
+    FileFeed,
+    SimulatedFeed,
+)
+from orderbook.core.errors import ConfigurationError, OrderbookError, visible
+from orderbook.engine.plan.describe import warnings
+from orderbook.engine.plan.planner import plan
+from orderbook.engine.plan.statistics import read_statistics
+from orderbook.engine.runtime.measures import within_budget
+from orderbook.feeds.database_table import TableSource
+from orderbook.feeds.live.simulated_exchange import simulated_instruments
+from orderbook.feeds.merge import check_relations, is_event_source
+from orderbook.feeds.recording.capture_replay import CapturePlayer
+from orderbook.feeds.source_kinds import Opened, open_sources
+from orderbook.market.instruments import Instrument, Instruments, normalise_symbol
+from orderbook.run.assembly import Assembly, assemble, declared_views, view_files, with_read
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.strategy import Strategy, watches_of
+from orderbook.views.compilation import compile_views
+from orderbook.views.program import CompiledProgram
 
 _Made = TypeVar("_Made")
 

@@ -1,22 +1,16 @@
-"""What `run` and `replay` share: their options, and the engine they start."""
+"""What commands share: the configuration under their options, signals, and what makes a result incomplete."""
 
+import asyncio
 import gc
 import signal
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
-from engine.plan.statistics import read_statistics
-from orderbook.assembly import Assembly, assemble
-from orderbook.configuration import Configuration, load_configuration
-from orderbook.display import working
-from orderbook.findings import Finding, incomplete_lines, refuse_incomplete
-from orderbook.gate import GatedEngine
-from orderbook.instruments import Instruments
-from orderbook.logs import configure_logging
-from orderbook.pipeline import Pipeline
+from orderbook.configuration.configuration import Configuration, load_configuration
+from orderbook.feeds.source import Finding
+from orderbook.operations.logs import configure_logging
+from orderbook.run.findings import incomplete_lines, refuse_incomplete
 
 
 def configured(
@@ -37,67 +31,6 @@ def configured(
     configuration = load_configuration(config, chosen)
     configure_logging(configuration.logging)
     return configuration
-
-
-def assembled(
-    configuration: Configuration, instruments: Instruments, measured: bool = False
-) -> tuple[Assembly, Pipeline]:
-    """The program compiled to M3, its engine and books, its strategies subscribed."""
-    assembly, engine = started(configuration, measured)
-    return assembly, piped(configuration, assembly, engine, instruments)
-
-
-def started(
-    configuration: Configuration, measured: bool = False, kind: type[GatedEngine] = GatedEngine
-) -> tuple[Assembly, GatedEngine]:
-    """The program compiled to M3, and its engine, of this kind."""
-    with working("compiling views"):
-        assembly = assemble(configuration)
-        if not assembly.views:
-            seen = dict.fromkeys(view for strategy in assembly.strategies for view in strategy.views)
-            assembly = replace(assembly, views=tuple(seen))
-        engine = engine_of(configuration, assembly, measured, kind)
-        if engine.budgeted is not None:
-            print(engine.budgeted, file=sys.stderr)
-        return assembly, engine
-
-
-def engine_of(
-    configuration: Configuration,
-    assembly: Assembly,
-    measured: bool = False,
-    kind: type[GatedEngine] = GatedEngine,
-) -> GatedEngine:
-    """An engine of this kind for the program."""
-    options = configuration.engine
-    return kind(
-        assembly.program,
-        configuration.run.backend,
-        keep_rows=options.keep_rows,
-        statistics=read_statistics(options.statistics) if options.statistics else None,
-        memory_budget=options.memory_budget,
-        measured=measured,
-    )
-
-
-def piped(
-    configuration: Configuration, assembly: Assembly, engine: GatedEngine, instruments: Instruments
-) -> Pipeline:
-    """The books before an engine, and the strategies subscribed to it."""
-    with working("compiling views"):
-        return Pipeline(
-            engine,
-            instruments,
-            assembly.strategies,
-            configuration.clock.nanoseconds,
-            configuration.trading,
-        )
-
-
-def warm_up(pipeline: Pipeline) -> None:
-    """Compile what an event runs through; after the last subscription."""
-    with working("compiling triggers"):
-        pipeline.warm_up()
 
 
 def tell_incomplete(
@@ -131,3 +64,23 @@ def settled() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[asyncio.Event]:
+    """An event that Ctrl-C or a request to terminate sets, once; a second one acts as it always does."""
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+    signals = (signal.SIGINT, signal.SIGTERM)
+
+    def stop() -> None:
+        stopped.set()
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+    for number in signals:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield stopped
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)

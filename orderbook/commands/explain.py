@@ -5,24 +5,29 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
-from engine.memory_budget import within_budget
-from engine.plan.statistics import read_statistics
-from feeds.source import open_sources
-from orderbook.assembly import assemble, declared_views, shown_views, view_files, with_read
-from orderbook.change_rows import check_relations
-from orderbook.commands.common import assembled, configured, tell_incomplete, warm_up
+from orderbook.commands.common import configured, tell_incomplete
 from orderbook.commands.replay import apply_all
-from orderbook.configuration import Configuration, Scalar, load_configuration
-from orderbook.configuration_errors import suggestion
-from orderbook.errors import ConfigurationError, OrderbookError, UserError
-from orderbook.explain import SHOWN_PARTITIONS
-from orderbook.explain import explain as explained
-from orderbook.feed_runs import source_report
-from orderbook.merge import Merger
-from orderbook.outside_text import visible_lines
-from orderbook.summary import findings_of
-from strategies.strategy import watches_of
-from views.compiler.program import compile_views
+from orderbook.configuration.configuration import Configuration, Scalar, load_configuration
+from orderbook.core.errors import ConfigurationError, OrderbookError, UserError, suggestion, visible_lines
+from orderbook.engine.plan.statistics import read_statistics
+from orderbook.engine.runtime.measures import within_budget
+from orderbook.feeds.merge import Merger, check_relations
+from orderbook.feeds.source_kinds import open_sources
+from orderbook.operations.explain import SHOWN_PARTITIONS
+from orderbook.operations.explain import explain as explained
+from orderbook.operations.summary import findings_of
+from orderbook.run.assembly import (
+    assemble,
+    assembled,
+    declared_views,
+    shown_views,
+    view_files,
+    warm_up,
+    with_read,
+)
+from orderbook.run.feed_runs import source_report
+from orderbook.strategies.strategy import watches_of
+from orderbook.views.compilation import compile_views
 
 
 def explain(view: str, stage: str | None, config: Path | None, settings: Sequence[str]) -> None:
@@ -50,7 +55,8 @@ def explain(view: str, stage: str | None, config: Path | None, settings: Sequenc
 
 def _explain_strategies(configuration: Configuration, view: str) -> None:
     """Say how the run's strategies that watch a view run on Spark."""
-    from orderbook.backtest.together import strategies_note, why_together
+    from orderbook.backtest.plan import strategies_note
+    from orderbook.backtest.plan import why_one_task as why_together
 
     assembly = assemble(configuration)
     watching = [s for s in assembly.strategies if any(w.view == view for w in watches_of(s.kind))]

@@ -1,22 +1,25 @@
-"""`orderbook record`: live feeds to files, raw frames and normalised events, without views."""
+"""`orderbook record`: live feeds to files, raw frames and normalised events, without views.
+
+`orderbook generate` writes such a file of a synthetic order flow, as a Parquet record.
+"""
 
 import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from orderbook.commands.common import configured, tell_incomplete
-from orderbook.commands.run import stopped_by_signals
-from orderbook.display import Display, open_display
-from orderbook.errors import SourceError, UserError
-from orderbook.feed_runs import FeedRun, LiveFeedRun, open_runs
-from orderbook.findings import distinct
-from orderbook.merge import Item
-from orderbook.outside_text import visible, visible_lines
-from orderbook.recordings import Recordings, recorded
-from orderbook.run_clock import RunClock
-from orderbook.sizes import size_text
-from orderbook.summary import feed_lines
+from orderbook.commands.common import configured, stopped_by_signals, tell_incomplete
+from orderbook.core.errors import SourceError, UserError, visible, visible_lines
+from orderbook.core.run_clock import RunClock
+from orderbook.core.units import size_text
+from orderbook.feeds.merge import Item
+from orderbook.feeds.recording.parquet_record import RecordWriter
+from orderbook.market.synthetic_flow import generate as generated
+from orderbook.market.synthetic_flow import synthetic_instruments
+from orderbook.operations.summary import feed_lines
+from orderbook.run.display import Display, open_display, progress_bar
+from orderbook.run.feed_runs import FeedRun, LiveFeedRun, Recordings, open_runs, recorded
+from orderbook.run.findings import distinct
 
 _TICK = 0.25
 _DEFAULT_FOLDER = "recordings"
@@ -110,3 +113,17 @@ async def _nothing(item: Item) -> None:
     """What is decoded goes to the record alone."""
     # A feed whose frames never end must not keep the display waiting.
     await asyncio.sleep(0)
+
+
+def generate(out: Path, events: int, symbols: int, levels: int, seed: int, imbalance: float) -> None:
+    """Write `events` market events to `out`. Raises UserError for arguments out of range."""
+    if out.suffix != ".parquet":
+        raise UserError(f"--out {out}: a record is Parquet, its name must end in .parquet")
+    batches = generated(events, symbols, levels, seed, imbalance=imbalance)
+    done = 0
+    with progress_bar("generating") as bar, RecordWriter(out, synthetic_instruments(symbols)) as writer:
+        for batch in batches:
+            writer.write(batch)
+            done += len(batch)
+            bar(done / events, f"{done:,} events")
+    print(f"{out}: {done:,} events of {symbols:,} symbols, {out.stat().st_size:,} bytes")

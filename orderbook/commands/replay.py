@@ -1,22 +1,26 @@
-"""`orderbook replay`: recorded sources through views and strategies."""
+"""`orderbook replay`: recorded sources through views and strategies.
+
+`orderbook replan` applies a source for its statistics: what its data show, and the plans that they make.
+"""
 
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from feeds.source import open_sources
-from orderbook.change_rows import check_relations
-from orderbook.commands.common import assembled, configured, tell_incomplete, warm_up
-from orderbook.display import progress_bar
-from orderbook.errors import OrderbookError, UserError
-from orderbook.feed_runs import source_report
-from orderbook.journal import Lifecycle
-from orderbook.logged_run import LoggedRun
-from orderbook.merge import Merger
-from orderbook.pipeline import Pace, Pipeline
-from orderbook.summary import findings_of, summary
-from orderbook.switch import Stamped
-from orderbook.written_views import written_views
+from orderbook.commands.common import configured, tell_incomplete
+from orderbook.core.errors import OrderbookError, UserError
+from orderbook.durability.journal import Lifecycle, LoggedRun
+from orderbook.engine.plan.describe import plan_text
+from orderbook.engine.plan.planner import plan
+from orderbook.feeds.merge import Merger, check_relations
+from orderbook.feeds.source_kinds import open_sources
+from orderbook.operations.summary import findings_of, summary
+from orderbook.run.assembly import assembled, warm_up
+from orderbook.run.display import progress_bar
+from orderbook.run.event_queue import Stamped
+from orderbook.run.feed_runs import source_report
+from orderbook.run.pipeline import Pace, Pipeline
+from orderbook.run.view_output import written_views
 
 _LOG = "log:"
 
@@ -98,3 +102,51 @@ def _applied(pipeline: Pipeline, played: Merger | LoggedRun, pace: Pace) -> Iter
         yield
     if running:
         pipeline.finish()
+
+
+_DEFAULT = Path("statistics.json")
+
+
+def replan(
+    sources: Sequence[str],
+    config: Path | None,
+    views: Sequence[str],
+    out: Path | None,
+    allow_incomplete: bool = False,
+) -> None:
+    """Replay the sources, write the statistics of the end, and print what they change in the plan.
+
+    The file is `out`, else `engine.statistics` of the configuration, else statistics.json. Raises
+    SourceError as `replay` does.
+    """
+    configuration = configured(config, views, (), {}, allow_incomplete)
+    file = out or configuration.engine.statistics or _DEFAULT
+    without = {"statistics": None, "memory_budget": None}
+    unmeasured = configuration.model_copy(update={"engine": configuration.engine.model_copy(update=without)})
+    merger = Merger(open_sources(sources), configuration.books.crossed_nanoseconds)
+    assembly, pipeline = assembled(unmeasured, merger.instruments)
+    check_relations(merger.sources, assembly.program.relations)
+    pipeline.engine.count_updates()
+    warm_up(pipeline)
+    if not apply_all(pipeline, merger, "batch"):
+        raise OrderbookError(f"interrupted after {merger.progress:.0%}; no statistics are written")
+    for error in merger.errors:
+        raise error
+    statistics = pipeline.engine.statistics()
+    statistics.write(file)
+    before, after = (plan_text(plan(assembly.program.program, s)) for s in (None, statistics))
+    print("\n".join(_lines(before, after)))
+    print(f"statistics written to {file}; name it in [engine] statistics, and run and replay plan by it")
+    reports = [source_report(one) for one in merger.sources]
+    tell_incomplete(findings_of(pipeline, pipeline.host.summary(), reports), configuration)
+
+
+def _lines(before: str, after: str) -> list[str]:
+    """The statements that are planned otherwise, as they were and as they are."""
+    if before == after:
+        return ["the plan stays as it is"]
+    kept = set(before.splitlines()) & set(after.splitlines())
+    shown = []
+    for mark, text in (("-", before), ("+", after)):
+        shown += [f"{mark} {line}" for line in text.splitlines() if line and line not in kept]
+    return ["the plan changes:", *shown]

@@ -1,7 +1,9 @@
-"""`orderbook run`: live feeds, or files as feeds, through views and strategies."""
+"""`orderbook run`: live feeds, or files as feeds, through views and strategies.
+
+`orderbook serve` is the same for websocket clients, with nothing shown in the terminal.
+"""
 
 import asyncio
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -9,33 +11,23 @@ from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.subscriptions import ViewEvent
-from orderbook.assembly import Assembly
-from orderbook.commands.common import (
-    configured,
-    engine_of,
-    piped,
-    settled,
-    started,
-    tell_incomplete,
-    warm_up,
-)
-from orderbook.configuration import Configuration
-from orderbook.display import Display, open_display
-from orderbook.durable import DurableRun
-from orderbook.feed_runs import FeedRun, check_runs, open_runs
-from orderbook.instruments import Instruments
-from orderbook.live_run import LiveRun, RunReport
-from orderbook.logs import stamped
-from orderbook.metrics import RunMetrics
-from orderbook.metrics_server import served
-from orderbook.outside_text import visible
-from orderbook.past import open_past
-from orderbook.pipeline import Pipeline
-from orderbook.processors import alone_on, keep_clear
-from orderbook.recordings import recorded
-from orderbook.summary import callback_text, findings_of, order_text, some_rows, summary
-from orderbook.written_views import written_views
+from orderbook.commands.common import configured, settled, stopped_by_signals, tell_incomplete
+from orderbook.configuration.configuration import Configuration
+from orderbook.core.errors import visible
+from orderbook.core.processors import alone_on, keep_clear
+from orderbook.durability.durable_run import DurableRun, open_past
+from orderbook.engine.runtime.subscriptions import ViewEvent
+from orderbook.market.instruments import Instruments
+from orderbook.operations.logs import stamped
+from orderbook.operations.metrics import RunMetrics
+from orderbook.operations.metrics_server import served
+from orderbook.operations.summary import callback_text, findings_of, order_text, some_rows, summary
+from orderbook.run.assembly import Assembly, engine_of, piped, started, warm_up
+from orderbook.run.display import Display, QuietDisplay, open_display
+from orderbook.run.feed_runs import FeedRun, check_runs, open_runs, recorded
+from orderbook.run.live_run import LiveRun, RunReport
+from orderbook.run.pipeline import Pipeline
+from orderbook.run.view_output import written_views
 
 if TYPE_CHECKING:
     from orderbook.monitor.run_monitor import RunMonitor
@@ -222,21 +214,14 @@ def monitor_of(
     return RunMonitor(configuration, pipeline, runs)
 
 
-@contextmanager
-def stopped_by_signals() -> Iterator[asyncio.Event]:
-    """An event that Ctrl-C or a request to terminate sets, once; a second one acts as it always does."""
-    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-    signals = (signal.SIGINT, signal.SIGTERM)
-
-    def stop() -> None:
-        stopped.set()
-        for number in signals:
-            loop.remove_signal_handler(number)
-
-    for number in signals:
-        loop.add_signal_handler(number, stop)
-    try:
-        yield stopped
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
+def serve(
+    config: Path | None,
+    duration: float | None,
+    feeds: Sequence[str],
+    views: Sequence[str],
+    strategies: Sequence[str],
+    out: Path | None = None,
+    allow_incomplete: bool = False,
+) -> None:
+    """As `run`, with the monitor, whose address is printed, and without values and notes."""
+    run(config, duration, feeds, views, strategies, out, True, QuietDisplay, allow_incomplete)

@@ -6,21 +6,19 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from orderbook.assembly import assemble
 from orderbook.backtest.sources import source_specs
 from orderbook.commands.backtest import parsed_granularity, settings_of
 from orderbook.commands.common import configured, tell_incomplete
-from orderbook.configuration import Configuration
-from orderbook.display import progress_bar, working
-from orderbook.durations import nanoseconds
-from orderbook.errors import UserError
-from orderbook.findings import Finding, WatchedSource, distinct, engine_findings
-from orderbook.jobs import open_job
-from orderbook.outside_text import visible_lines
-from orderbook.problems import Problems
-from orderbook.streaming.cutting import CutSettings, write_block_logs
-from orderbook.streaming.following import LogFollower, write_logged_blocks
-from orderbook.streaming.logged_switches import LoggedSwitches
+from orderbook.configuration.configuration import Configuration
+from orderbook.core.errors import Problems, UserError, visible_lines
+from orderbook.core.units import nanoseconds
+from orderbook.feeds.source import Finding, WatchedSource
+from orderbook.jobs.job import open_job
+from orderbook.run.assembly import assemble
+from orderbook.run.display import progress_bar, working
+from orderbook.run.findings import distinct, engine_findings
+from orderbook.streaming.block_writer import CutSettings, LoggedSwitches, write_block_logs
+from orderbook.streaming.log_follower import LogFollower, write_logged_blocks
 
 _MOST_PROBLEMS = 5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -127,8 +125,8 @@ def run_stream(
     allow_incomplete: bool = False,
 ) -> None:
     """Follow block logs, or with `once` read them. Raises UserError for bad options, OrderbookError."""
-    from engine.spark.session import cores, spark_session
-    from engine.spark.stream_job import run_job
+    from orderbook.spark.session import cores, spark_session
+    from orderbook.spark.streaming import run_job
 
     looks = parsed_granularity(granularity)
     overrides: dict[str, object] = {} if master is None else {"spark.master": master}

@@ -14,11 +14,10 @@ from rich.text import Text
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
-from orderbook.commands.run import stopped_by_signals
-from orderbook.errors import SourceError, UserError
-from orderbook.latency import latency_text
-from orderbook.outside_text import visible
-from orderbook.sizes import size_text
+from orderbook.commands.common import stopped_by_signals
+from orderbook.core.errors import SourceError, UserError, visible
+from orderbook.core.latency import latency_text
+from orderbook.core.units import size_text
 
 _NOTES = 5
 _PATIENCE = 5.0

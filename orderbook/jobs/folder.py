@@ -1,19 +1,313 @@
-"""The folder of a job: files under names of their own, and a manifest that is replaced as a whole."""
+"""The folder of a job: its manifest `job.json`, the columns of its datasets, and its files.
+
+The manifest says which files count, and what they are the result of; it is replaced as a whole. Datasets
+are histories of views, orders and fills; their files have names of their own.
+
+What a task writes into the job's folder, in files of its own: histories, what strategies did and saw.
+
+Rows of a view's history become Arrow tables, decoded column by column.
+"""
 
 import re
 import secrets
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from orderbook.errors import DataError, SourceError, UserError
-from orderbook.jobs.layout import VERSION_COLUMNS, schema_of
-from orderbook.jobs.manifest import FORMAT_VERSION, DataFile, Dataset, Manifest
-from orderbook.whole_files import ParquetFile, replace_file
+from orderbook.core.changes import NULL_CODE, Dictionary
+from orderbook.core.errors import DataError, SourceError, UserError
+from orderbook.core.files import ParquetFile, replace_file
+from orderbook.engine.distribution.stage_runner import History
+from orderbook.engine.runtime.row_format import RowFormat
+from orderbook.feeds.source import Finding
+from orderbook.market.instruments import SCALE
+from orderbook.views.calculus import Apply, Const
+from orderbook.views.encoding.arrow import MOST_DIGITS, TIMESTAMP, arrow_type, column_array
+from orderbook.views.m3 import Result, ResultColumn, ResultKey
+from orderbook.views.types import Type
+
+FORMAT_VERSION = 1
+
+# (stamp, switch, sequence), as in the history's columns.
+JobVersion = tuple[int, int, int]
+Status = Literal["running", "complete", "failed"]
+
+
+class Field(msgspec.Struct, frozen=True):
+    """A column of a dataset; `type` as Arrow prints it."""
+
+    name: str
+    type: str
+
+
+class DataFile(msgspec.Struct, frozen=True):
+    """A Parquet file of a dataset, by its path in the folder; first and last are versions of its rows."""
+
+    path: str
+    rows: int
+    first: JobVersion
+    last: JobVersion
+
+
+class Dataset(msgspec.Struct, frozen=True):
+    """The files of a view's history, or of strategies' orders or fills.
+
+    fields: all columns, in order. keys: those that tell rows apart. columns: for each column of the view its
+    name among the fields. tentative: files of a job that goes on, whose rows may still be replaced.
+    """
+
+    fields: tuple[Field, ...]
+    keys: tuple[str, ...]
+    columns: dict[str, str]
+    files: tuple[DataFile, ...] = ()
+    tentative: tuple[DataFile, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Rows of the files that are committed."""
+        return sum(file.rows for file in self.files)
+
+
+class ProgramText(msgspec.Struct, frozen=True):
+    """What was compiled: (file, SQL) of every text, parameters as text, and the program's hash, hex."""
+
+    texts: tuple[tuple[str, str], ...]
+    parameters: dict[str, str]
+    hash: str
+
+
+class PartitionStatistics(msgspec.Struct, frozen=True):
+    """What one task did: `stage` names its part of the program; seconds are of its own clock."""
+
+    stage: str
+    partition: int
+    events: int
+    rows: int
+    seconds: float
+
+
+class WaitingFile(msgspec.Struct, frozen=True):
+    """Rows of a view that a node has committed in an epoch which other nodes have not committed yet."""
+
+    epoch: int
+    view: str
+    file: DataFile
+
+
+class TentativeFile(msgspec.Struct, frozen=True):
+    """All tentative rows of a view that a node has given."""
+
+    node: str
+    view: str
+    file: DataFile
+
+
+class StreamProgress(msgspec.Struct, frozen=True):
+    """How far a stream has come.
+
+    layout: tells one way of running it from others: partitions, keys, what keeps states.
+    generation: counted from 0, one more whenever it begins from its logs again; batch: the last of that one
+    that is in the manifest (-1: none). epoch: the last that all nodes have committed, and its end (ns).
+    nodes: the last epoch that each node has committed, by name; ends: where those ended that wait. dead: rows
+    that came too late. requested: the last epoch whose end a node asked for.
+    """
+
+    layout: str = ""
+    generation: int = 0
+    batch: int = -1
+    epoch: int = 0
+    end: int = 0
+    nodes: dict[str, int] = {}
+    ends: dict[int, int] = {}
+    waiting: tuple[WaitingFile, ...] = ()
+    tentative: tuple[TentativeFile, ...] = ()
+    dead: tuple[DataFile, ...] = ()
+    requested: int = 0
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """See the module. `committed` is the last version that is complete (None: all there is).
+
+    tables: what else was written, by name: `market` and `signals` that strategies saw, tables of the report.
+    strategies: by name their parameters, as text; strategy_program has the views that they saw.
+    swept: the parameters that a sweep has combinations of; its strategies are called NUMBER:CLASS.
+    findings: what makes the result incomplete.
+    """
+
+    format: int
+    status: Status
+    engine: str
+    granularity: str
+    partitions: int
+    sources: tuple[str, ...]
+    program: ProgramText
+    views: dict[str, Dataset]
+    orders: Dataset
+    fills: Dataset
+    statistics: tuple[PartitionStatistics, ...] = ()
+    committed: JobVersion | None = None
+    failure: str | None = None
+    stream: StreamProgress | None = None
+    tables: dict[str, Dataset] = {}
+    strategies: dict[str, dict[str, str]] = {}
+    swept: tuple[str, ...] = ()
+    strategy_program: ProgramText | None = None
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def incomplete(self) -> tuple[Finding, ...]:
+        """The findings, with rows of a stream that came too late."""
+        late = 0 if self.stream is None else sum(file.rows for file in self.stream.dead)
+        if not late:
+            return self.findings
+        todo = "give epochs more time; they are in the files of the manifest's `dead`"
+        return (*self.findings, Finding("rows after the end of their epoch", ("the stream",), late, todo))
+
+    @property
+    def listed(self) -> frozenset[str]:
+        """The paths of all files that count, or will when their epoch is committed."""
+        datasets = (*self.views.values(), self.orders, self.fills, *self.tables.values())
+        files = [file for dataset in datasets for file in (*dataset.files, *dataset.tentative)]
+        if self.stream is not None:
+            files += [one.file for one in self.stream.waiting]
+            files += [one.file for one in self.stream.tentative]
+            files += self.stream.dead
+        return frozenset(file.path for file in files)
+
+
+VERSION_COLUMNS = ("stamp", "switch", "sequence")
+GONE, MULTIPLICITY, PLACE, PARTITION_KEY = "gone", "multiplicity", "place", "partition_key"
+_RESERVED = {*VERSION_COLUMNS, GONE, MULTIPLICITY}
+
+_DECIMAL = pa.decimal128(MOST_DIGITS, SCALE)
+_PLAIN = {str(kind): kind for kind in (pa.int64(), pa.float64(), pa.bool_(), pa.string(), TIMESTAMP)}
+
+
+def history_of(result: Result, keys: Sequence[str]) -> Dataset:
+    """The history of a view, without files; `keys` are its keys as users see them.
+
+    Columns: the version, the keys, the columns, `gone` (the row has ended: its columns are null) and
+    `multiplicity`. A key that the view shows as a column is there once; another is called `key.NAME`, and a
+    column of a name that the history has itself `VIEW.NAME`. Raises DataError as `arrow_type` does.
+    """
+    by_name = {key.name: key for key in result.keys}
+    columns = {c.name: f"{result.name}.{c.name}" if c.name in _RESERVED else c.name for c in result.columns}
+    names = {}
+    for name in keys:
+        column = shown_key(result, by_name[name])
+        names[name] = f"key.{name}" if column is None else columns[column.name]
+    fields = [Field(name, "int64") for name in VERSION_COLUMNS]
+    fields += [
+        Field(names[name], str(arrow_type(by_name[name].type, f"{result.name}.{name}"))) for name in keys
+    ]
+    fields += [
+        Field(columns[c.name], str(arrow_type(c.type, f"{result.name}.{c.name}")))
+        for c in result.columns
+        if columns[c.name] not in names.values()
+    ]
+    fields += [Field(GONE, "bool"), Field(MULTIPLICITY, "int64")]
+    return Dataset(tuple(fields), tuple(names[name] for name in keys), columns)
+
+
+def shown_key(result: Result, key: ResultKey) -> ResultColumn | None:
+    """The column that always is a key's value, if the view has one."""
+    there = (Const(1), Apply("not", (Apply("is_null", (key.variable,)),)))
+    for column in result.columns:
+        if column.scalar == key.variable and column.valid in there and column.type.scale == key.type.scale:
+            return column
+    return None
+
+
+def orders_dataset() -> Dataset:
+    """All changes of strategies' orders: the version, the order as it then was, and which change it was.
+
+    `sequence` is that of the last event of the message after which it changed; `place` counts the changes of
+    one strategy there. `partition_key` is what of its `partition_by` the strategy saw, else null.
+    """
+    text = pa.string()
+    own = {
+        "ts": TIMESTAMP,
+        "strategy": text,
+        "id": pa.int64(),
+        "venue": text,
+        "symbol": text,
+        "side": text,
+        "volume": _DECIMAL,
+        "price": _DECIMAL,
+        "filled": _DECIMAL,
+        "status": text,
+        "reason": text,
+    }
+    return _placed(own, ("strategy", PARTITION_KEY, "id"))
+
+
+def fills_dataset() -> Dataset:
+    """All fills of strategies' orders; see `orders_dataset`."""
+    text = pa.string()
+    own = {
+        "ts": TIMESTAMP,
+        "strategy": text,
+        "order_id": pa.int64(),
+        "venue": text,
+        "symbol": text,
+        "side": text,
+        "volume": _DECIMAL,
+        "price": _DECIMAL,
+        "fee": _DECIMAL,
+        "liquidity": text,
+    }
+    return _placed(own, ("strategy", PARTITION_KEY, "order_id", *VERSION_COLUMNS, PLACE))
+
+
+def market_dataset() -> Dataset:
+    """The touch of books at times of a grid, `stamp`; null where a side was empty or the book not valid."""
+    text = pa.string()
+    own = {"venue": text, "symbol": text, "bid": _DECIMAL, "ask": _DECIMAL}
+    return _versioned(own, ("venue", "symbol"))
+
+
+def signals_dataset() -> Dataset:
+    """Columns of views that strategies go by, at the times of `market_dataset`."""
+    text = pa.string()
+    own = {"venue": text, "symbol": text, "view": text, "column": text, "value": pa.float64()}
+    return _versioned(own, ("venue", "symbol", "view", "column"))
+
+
+def table_dataset(schema: pa.Schema) -> Dataset:
+    """A table without versions. Raises KeyError for a type that jobs do not hold."""
+    fields = tuple(Field(field.name, str(_type(str(field.type)))) for field in schema)
+    return Dataset(fields, (), {field.name: field.name for field in fields})
+
+
+def _versioned(own: dict[str, pa.DataType], keys: tuple[str, ...]) -> Dataset:
+    types = {**dict.fromkeys(VERSION_COLUMNS, pa.int64()), **own}
+    fields = tuple(Field(name, str(kind)) for name, kind in types.items())
+    return Dataset(fields, keys, {name: name for name in own})
+
+
+def _placed(own: dict[str, pa.DataType], keys: tuple[str, ...]) -> Dataset:
+    types = {**dict.fromkeys((*VERSION_COLUMNS, PLACE), pa.int64()), PARTITION_KEY: pa.string(), **own}
+    fields = tuple(Field(name, str(kind)) for name, kind in types.items())
+    return Dataset(fields, keys, {name: name for name in (PARTITION_KEY, *own)})
+
+
+def schema_of(dataset: Dataset) -> pa.Schema:
+    """The Arrow schema of a dataset's files."""
+    return pa.schema([(field.name, _type(field.type)) for field in dataset.fields])
+
+
+def _type(text: str) -> pa.DataType:
+    if text in _PLAIN:
+        return _PLAIN[text]
+    digits, scale = text.removeprefix("decimal128(").removesuffix(")").split(",")
+    return pa.decimal128(int(digits), int(scale))
+
 
 MANIFEST = "job.json"
 DATA = "data"
@@ -124,3 +418,119 @@ def _bounds(table: pa.Table) -> list[tuple[int, int, int]]:
     order = np.lexsort(columns[::-1])
     first, last = (tuple(int(column[place]) for column in columns) for place in (order[0], order[-1]))
     return [first, last]  # type: ignore[list-item]
+
+
+class HistoryTables:
+    """Makes tables of the history of one view; `keys` are its keys as users see them.
+
+    words: the dictionary whose codes the rows hold.
+    """
+
+    def __init__(self, result: Result, keys: Sequence[str], words: Dictionary) -> None:
+        self.dataset = history_of(result, keys)
+        self._schema = schema_of(self.dataset)
+        self._words = words
+        places = {key.name: place for place, key in enumerate(result.keys)}
+        named = zip(keys, self.dataset.keys, strict=True)
+        self._keys = [(own, places[name], result.keys[places[name]].type) for name, own in named]
+        self._columns = [
+            (self.dataset.columns[column.name], at, wide, column.type)
+            for column, (at, wide) in zip(result.columns, RowFormat(result).columns, strict=True)
+            if self.dataset.columns[column.name] not in self.dataset.keys
+        ]
+
+    def table(self, history: History) -> pa.Table:
+        """The rows of a history, in its order; raises DataError for a value of more than 38 digits."""
+        arrays = {name: pa.array(history.looks[name]) for name in VERSION_COLUMNS}
+        for name, place, kind in self._keys:
+            codes = np.ascontiguousarray(history.keys[:, place])
+            arrays[name] = self._array(name, kind, codes, codes != NULL_CODE)
+        counts = np.ascontiguousarray(history.rows[:, 0])
+        there = counts != 0
+        for name, at, wide, kind in self._columns:
+            values = np.ascontiguousarray(history.rows[:, at + 1])
+            high = np.ascontiguousarray(history.rows[:, at + 2]) if wide else None
+            arrays[name] = self._array(name, kind, values, there & (history.rows[:, at] != 0), high)
+        arrays[GONE] = pa.array(~there)
+        arrays[MULTIPLICITY] = pa.array(counts, mask=~there)
+        return pa.table([arrays[name] for name in self._schema.names], schema=self._schema)
+
+    def _array(
+        self, name: str, kind: Type, values: np.ndarray, there: np.ndarray, high: np.ndarray | None = None
+    ) -> pa.Array:
+        return column_array(name, self._schema.field(name).type, kind, self._words, values, there, high)
+
+
+# Rows that are held until they are written together.
+_HELD_ROWS = 1 << 16
+
+
+class _Writers(ABC):
+    """Files of several datasets; some rows of each are held and written together."""
+
+    def __init__(self, folder: Path, datasets: Mapping[str, Dataset]) -> None:
+        self._writers = {name: DatasetWriter(folder, name, dataset) for name, dataset in datasets.items()}
+        self._held: dict[str, list[Any]] = {name: [] for name in datasets}
+        self._counts = dict.fromkeys(datasets, 0)
+
+    @abstractmethod
+    def _table(self, name: str, held: list[Any]) -> pa.Table:
+        """What is held of a dataset as one table."""
+
+    def _hold(self, name: str, part: Any, rows: int) -> None:
+        self._held[name].append(part)
+        self._counts[name] += rows
+        if self._counts[name] >= _HELD_ROWS:
+            self._flush(name)
+
+    def close(self) -> dict[str, Sequence[DataFile]]:
+        """Write what is held; the files of every dataset."""
+        for name in self._writers:
+            self._flush(name)
+        return {name: writer.close() for name, writer in self._writers.items()}
+
+    def _flush(self, name: str) -> None:
+        held, self._held[name] = self._held[name], []
+        self._counts[name] = 0
+        if held:
+            self._writers[name].write(self._table(name, held))
+
+
+class HistoryWriters(_Writers):
+    """Files of the histories of views; `keys` are their keys as users see them."""
+
+    def __init__(
+        self, folder: Path, results: Iterable[Result], keys: Mapping[str, Sequence[str]], words: Dictionary
+    ) -> None:
+        self._tables = {result.name: HistoryTables(result, keys[result.name], words) for result in results}
+        super().__init__(folder, {name: tables.dataset for name, tables in self._tables.items()})
+        self.rows = 0
+
+    def write(self, history: Mapping[str, History]) -> None:
+        """Append rows. Raises DataError and OutputError as DatasetWriter does."""
+        for name, rows in history.items():
+            if len(rows):
+                self.rows += len(rows)
+                self._hold(name, self._tables[name].table(rows), len(rows))
+
+    def _table(self, name: str, held: list[Any]) -> pa.Table:
+        return pa.concat_tables(held)
+
+
+class OrderWriters(_Writers):
+    """Files of strategies' orders and fills and of the market they saw, given as rows of these datasets."""
+
+    def __init__(self, folder: Path) -> None:
+        datasets = {
+            "orders": orders_dataset(), "fills": fills_dataset(),
+            "market": market_dataset(), "signals": signals_dataset(),
+        }  # fmt: skip
+        super().__init__(folder, datasets)
+        self._schemas = {name: schema_of(dataset) for name, dataset in datasets.items()}
+
+    def write(self, name: str, row: Mapping[str, Any]) -> None:
+        """Append a row to "orders", "fills", "market" or "signals"."""
+        self._hold(name, row, 1)
+
+    def _table(self, name: str, held: list[Any]) -> pa.Table:
+        return pa.Table.from_pylist(held, self._schemas[name])

@@ -7,11 +7,18 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from orderbook.configuration_errors import suggestion
-from orderbook.errors import DataError, UserError
-from orderbook.jobs.folder import read_manifest
-from orderbook.jobs.layout import GONE, MULTIPLICITY, PLACE, VERSION_COLUMNS
-from orderbook.jobs.manifest import Dataset, Field, JobVersion, Manifest
+from orderbook.core.errors import DataError, UserError, suggestion
+from orderbook.jobs.folder import (
+    GONE,
+    MULTIPLICITY,
+    PLACE,
+    VERSION_COLUMNS,
+    Dataset,
+    Field,
+    JobVersion,
+    Manifest,
+    read_manifest,
+)
 
 _VERSION = ", ".join(VERSION_COLUMNS)
 # DuckDB's names of the types that `Field` has.

@@ -1,20 +1,126 @@
-"""Rules on values of views: what they have found, for the page, the notes and the log."""
+"""What happens, for people: alerts of rules on values of views, and notes.
+
+Notes are of callbacks, orders, fills, alerts and warnings. The newest of both are kept. What a rule has found
+goes to the page, the notes and the log.
+"""
 
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
+from threading import Lock
 from typing import Any
 
-from engine.subscriptions import Subscription, ViewEvent
-from orderbook.errors import DataError
-from orderbook.gate import GatedEngine
-from orderbook.monitor.notes import Notes
-from orderbook.monitor.requests import Rule, wire_version
-from orderbook.monitor.values import wire_value
-from orderbook.monitor_options import AlertRule
-from orderbook.summary import label_text, values_text
+from orderbook.configuration.options import AlertRule
+from orderbook.core.errors import DataError, visible
+from orderbook.engine.runtime.subscriptions import Subscription, ViewEvent
+from orderbook.monitor.messages import Rule, Topic, TopicFrame, body_of, encoded, wire_value, wire_version
+from orderbook.operations.summary import callback_text, fill_text, label_text, order_text, values_text
+from orderbook.strategies.gated_engine import GatedEngine
+
+KEPT_NOTES = 200
+
+# Time, kind, text, symbol, venue, event of a view; the text is made when somebody reads it.
+_Note = tuple[int, str, Callable[[], str], str | None, str | None, ViewEvent | None]
+
+
+class Notes:
+    """Takes notes for nothing but the entry in a ring; `time` gives the time of the message at hand, ns."""
+
+    def __init__(self, time: Callable[[], int]) -> None:
+        self._time = time
+        self._ring: deque[_Note] = deque(maxlen=KEPT_NOTES)
+        self.count = 0
+        # Warnings come from any thread.
+        self._lock = Lock()
+
+    def note(
+        self,
+        kind: str,
+        text: Callable[[], str],
+        symbol: str | None = None,
+        venue: str | None = None,
+        event: ViewEvent | None = None,
+    ) -> None:
+        """Keep a note; `event` is that of a view which it is about."""
+        with self._lock:
+            self._ring.append((self._time(), kind, text, symbol, venue, event))
+            self.count += 1
+
+    def callback(self, event: ViewEvent) -> None:
+        """A strategy is called."""
+        self.note("callback", lambda: callback_text(event), event=event)
+
+    def order(self, row: Mapping[str, Any]) -> None:
+        """A row of `orders`."""
+        self.note("order", lambda: order_text(row), row["symbol"], row["venue"])
+
+    def fill(self, row: Mapping[str, Any]) -> None:
+        """A row of `fills`."""
+        self.note("fill", lambda: fill_text(row), row["symbol"], row["venue"])
+
+    def since(self, count: int) -> list[bytes]:
+        """Notes after the first `count`, encoded; at most those that are kept."""
+        with self._lock:
+            notes, new = list(self._ring), self.count - count
+        return [_encoded(note) for note in (notes[-new:] if new else [])]
+
+
+class WarningNotes(logging.Handler):
+    """Warnings of the run's log as notes, but those of alerts, which are notes already."""
+
+    def __init__(self, notes: Notes) -> None:
+        super().__init__(logging.WARNING)
+        self._notes = notes
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler."""
+        if record.name != "orderbook.monitor":
+            text = record.getMessage()
+            symbol, venue = getattr(record, "symbol", None), getattr(record, "venue", None)
+            self._notes.note("warning", lambda: text, symbol, venue)
+
+
+@contextmanager
+def noted_warnings(notes: Notes) -> Iterator[None]:
+    """What our own packages warn of meanwhile is noted."""
+    handler, loggers = WarningNotes(notes), [logging.getLogger(name) for name in ("orderbook",)]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+
+
+class NotesTopic:
+    """All notes."""
+
+    def __init__(self, topic: Topic, notes: Notes) -> None:
+        self._topic, self._notes = topic, notes
+        self._told: int | None = None
+
+    def frame(self) -> TopicFrame | None:
+        """See TopicSource."""
+        told = self._told
+        if told == self._notes.count:
+            return None
+        self._told = self._notes.count
+        return TopicFrame(self._topic, body_of({"type": "notes"}), {"notes": self._notes.since(told or 0)})
+
+    def close(self) -> None:
+        """See TopicSource."""
+
+
+def _encoded(note: _Note) -> bytes:
+    time, kind, text, symbol, venue, event = note
+    about = {} if event is None else {"view": event.view, "version": wire_version(event.version)}
+    told = {"time": str(time), "kind": kind, "text": visible(text()), "symbol": symbol, "venue": venue}
+    return encoded({**told, **about})
+
 
 KEPT_ALERTS = 100
 MOST_RULES = 64
@@ -87,8 +193,12 @@ class Alerts:
         keys = [wire_value(part) for part in event.key]
         self.kept.append(
             {
-                "name": rule.name, "view": rule.view, "version": wire_version(event.version), "key": keys,
-                "time": str(self._now()), "text": text,
+                "name": rule.name,
+                "view": rule.view,
+                "version": wire_version(event.version),
+                "key": keys,
+                "time": str(self._now()),
+                "text": text,
             }
         )
         symbol, venue = (v if isinstance(v := event.new.get(n), str) else None for n in ("symbol", "venue"))

@@ -1,23 +1,174 @@
-"""Frames of one book: its best levels, trades, own orders and fills, and values of views at their price."""
+"""Frames of one book: its best levels, trades, own orders and fills, and values of views at their price.
+
+Trades are noted as the run applies them, and read when frames are made. Working orders of the strategies are
+asked for then, and their fills go to the instruments that somebody looks at.
+"""
 
 import re
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from orderbook.book_states import SavedState
-from orderbook.books import Books
-from orderbook.errors import DataError
-from orderbook.events import BookState, Side
-from orderbook.gate import GatedEngine
-from orderbook.monitor.letters import Frame, body_of, newest_trades
-from orderbook.monitor.own_orders import OwnOrders
-from orderbook.monitor.requests import Topic
-from orderbook.monitor.tape import Tape
-from orderbook.monitor.values import wire_value
-from orderbook.pipeline import Pipeline
+from orderbook.core.errors import DataError
+from orderbook.core.jit import jit
+from orderbook.market.book_relations import SavedState
+from orderbook.market.books import Books
+from orderbook.market.events import EVENT, Action, BookState, Side, plain
+from orderbook.market.instruments import Instrument
+from orderbook.monitor.messages import (
+    KEPT_ITEMS,
+    TRADE_VALUES,
+    Topic,
+    TopicFrame,
+    body_of,
+    encoded,
+    newest_trades,
+    wire_value,
+)
+from orderbook.run.event_queue import Stamped
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
+
+# Events that are kept unread at most, so that they still lie in the cache; older ones are forgotten.
+_MOST_EVENTS = 1 << 15
+_TRADE = int(Action.TRADE)
+
+TradeListener = Callable[[np.ndarray], object]
+
+
+class TradeTape:
+    """Hands the trades of instruments, of which there are `count`, to those who listen; costs nothing while
+    nobody does.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._listeners: dict[int, list[TradeListener]] = {}
+        self._noted: deque[np.ndarray] = deque()
+        self._events = 0
+
+    def note(self, taken: Sequence[Stamped]) -> None:
+        """What the run applies now."""
+        if not self._listeners:
+            return
+        for stamped in taken:
+            if isinstance(stamped.item, np.ndarray):
+                self._noted.append(stamped.item)
+                self._events += len(stamped.item)
+        while self._events > _MOST_EVENTS and len(self._noted) > 1:
+            self._events -= len(self._noted.popleft())
+
+    def listen(self, instrument: int, listener: TradeListener) -> None:
+        """`listener` gets the trades of an instrument from now on, at each `tell`: int64[n, TRADE_WORDS] with
+        prices and volumes as events have them."""
+        self._listeners.setdefault(instrument, []).append(listener)
+
+    def unlisten(self, instrument: int, listener: TradeListener) -> None:
+        """End `listen`."""
+        listeners = self._listeners[instrument]
+        listeners.remove(listener)
+        if not listeners:
+            del self._listeners[instrument]
+        if not self._listeners:
+            self._taken()
+
+    def tell(self) -> None:
+        """Hand on the trades of what was noted, of each instrument the newest."""
+        noted, listened = self._taken(), list(self._listeners)
+        if not noted:
+            return
+        places = np.full(self._count, -1)
+        places[listened] = range(len(listened))
+        room = np.full(len(listened), KEPT_ITEMS)
+        out = np.empty((len(listened), KEPT_ITEMS, TRADE_VALUES), np.int64)
+        # From the newest on, so that of very many only the end is read.
+        while noted and _read_trades(plain(noted.pop()), places, room, out):
+            pass
+        for index, left, trades in zip(listened, room.tolist(), out, strict=True):
+            if left < KEPT_ITEMS:
+                for listener in self._listeners[index]:
+                    listener(trades[left:])
+
+    def warm_up(self) -> None:
+        """Compile what reads events."""
+        nothing = np.zeros(0, np.int64)
+        _read_trades(np.zeros(0, EVENT), nothing, nothing, np.empty((0, 0, 0), np.int64))
+
+    def _taken(self) -> deque[np.ndarray]:
+        noted, self._noted, self._events = self._noted, deque(), 0
+        return noted
+
+
+@jit()
+def _read_trades(events: np.ndarray, places: np.ndarray, room: np.ndarray, out: np.ndarray) -> bool:
+    """Writes trades, the newest first, into int64 out[place, room, words] from the end on.
+
+    places: int64[instruments], -1 for those that nobody listens to. room: int64[places], what is left of
+    `out`. Returns whether anything is.
+    """
+    for i in range(len(events) - 1, -1, -1):
+        event = events[i]
+        if event.action == _TRADE and 0 <= event.instrument < len(places):
+            place = places[event.instrument]
+            if place >= 0 and room[place] > 0:
+                room[place] -= 1
+                trade = out[place, room[place]]
+                trade[0] = event.exchange_time if event.exchange_time != 0 else event.receive_time
+                trade[1], trade[2], trade[3] = event.price, event.volume, event.side
+    return bool(np.any(room > 0))
+
+
+FillListener = Callable[[Sequence[bytes]], object]
+# The orders of an instrument that rest, as messages have them.
+WorkingOrdersOf = Callable[[int], list[dict[str, Any]]]
+
+
+class StrategyOrders:
+    """Working orders are asked for, fills go to those who listen; prices and volumes are in ticks and lots.
+
+    instruments: of the run, with ticks and lots as pages count by them. places: see ExecutionClient.places.
+    """
+
+    def __init__(self, instruments: Sequence[Instrument], places: WorkingOrdersOf) -> None:
+        self._places = places
+        self.instruments = instruments
+        self._indexes = {(one.venue, one.symbol): i for i, one in enumerate(instruments)}
+        self._listeners: dict[int, list[FillListener]] = {}
+
+    def working(self, instrument: int) -> list[dict[str, Any]]:
+        """The orders that rest."""
+        one = self.instruments[instrument]
+        found = self._places(instrument)
+        for place in found:
+            price, place["left"] = one.in_steps(place["price"] or 0, place["left"])
+            place["price"] = None if place["price"] is None else price
+            place["ahead"] = one.in_steps(0, place["ahead"])[1]
+        return found
+
+    def fill(self, row: Mapping[str, Any]) -> None:
+        """A row of `fills`."""
+        index = self._indexes.get((row["venue"], row["symbol"]))
+        listeners = [] if index is None else self._listeners.get(index, [])
+        if index is None or not listeners:
+            return
+        one = self.instruments[index]
+        units = int(row["price"] / one.price_unit), int(row["volume"] / one.volume_unit)
+        ticks, lots = one.in_steps(*units)
+        told = encoded([str(row["ts"]), row["strategy"], row["side"], ticks, lots])
+        for listener in listeners:
+            listener([told])
+
+    def listen(self, instrument: int, listener: FillListener) -> None:
+        """`listener` gets the fills of an instrument from now on, each encoded."""
+        self._listeners.setdefault(instrument, []).append(listener)
+
+    def unlisten(self, instrument: int, listener: FillListener) -> None:
+        """End `listen`."""
+        self._listeners[instrument].remove(listener)
+
 
 # A book that has not changed is told again after so many seconds.
 _SAY_AGAIN = 1.0
@@ -28,7 +179,7 @@ _KEYS = frozenset({"symbol", "venue"})
 class BookTopics:
     """Opens the topics of a run's books."""
 
-    def __init__(self, pipeline: Pipeline, tape: Tape, orders: OwnOrders) -> None:
+    def __init__(self, pipeline: Pipeline, tape: TradeTape, orders: StrategyOrders) -> None:
         self.pipeline, self.tape, self.orders = pipeline, tape, orders
         self.marks = Marks(pipeline.engine)
 
@@ -51,13 +202,15 @@ class BookTopic:
         self._told_at = 0.0
         self._one = one = run.orders.instruments[index]
         self._fixed: Mapping[str, Any] = {
-            "venue": one.venue, "symbol": one.symbol,
-            "tick": format(one.tick, "f"), "lot": format(one.lot, "f"),
+            "venue": one.venue,
+            "symbol": one.symbol,
+            "tick": format(one.tick, "f"),
+            "lot": format(one.lot, "f"),
         }
         run.tape.listen(index, self._on_trades)
         run.orders.listen(index, self._fills.extend)
 
-    def frame(self) -> Frame | None:
+    def frame(self) -> TopicFrame | None:
         """See TopicSource."""
         self._run.tape.tell()
         books, index = self._books, self._index
@@ -84,7 +237,7 @@ class BookTopic:
                 "marks": marks,
             }
         )
-        frame = Frame(self._topic, body, {"fills": list(self._fills)}, self._trades)
+        frame = TopicFrame(self._topic, body, {"fills": list(self._fills)}, self._trades)
         self._trades = b""
         self._fills.clear()
         return frame

@@ -6,12 +6,12 @@ from collections import deque
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from orderbook.errors import DataError
-from orderbook.monitor.access import Access
+from orderbook.core.errors import DataError
 from orderbook.monitor.hub import Hub
-from orderbook.monitor.letters import Answer, Ask, encoded
-from orderbook.monitor.requests import (
+from orderbook.monitor.messages import (
     AddView,
+    Answer,
+    Ask,
     Cancel,
     Costs,
     DropView,
@@ -24,10 +24,12 @@ from orderbook.monitor.requests import (
     Topic,
     Unsubscribe,
     Why,
+    encoded,
     id_of,
     read_request,
     topic_of,
 )
+from orderbook.operations.access import Access
 
 MOST_SUBSCRIPTIONS = 64
 # Of continuous queries of SQL, each of which the engine keeps up to date.

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from engine.measures_text import view_nanoseconds
-from engine.numba_runtime import NumbaRuntime
-from engine.subscriptions import Version
-from orderbook.configuration import Configuration
-from orderbook.errors import DataError, UserError
-from orderbook.past_states import LAST, open_past_run
-from orderbook.why import Explanation, why_text
+from orderbook.configuration.configuration import Configuration
+from orderbook.core.errors import DataError, UserError
+from orderbook.durability.past_states import LAST, open_past_run
+from orderbook.engine.runtime.measures import view_nanoseconds
+from orderbook.engine.runtime.numba_runtime import NumbaRuntime
+from orderbook.engine.runtime.subscriptions import Version
+from orderbook.operations.why import Explanation, why_text
 
 # Costs are measured on at least so much of the log, from the checkpoint before.
 _SAMPLE_NANOSECONDS = 30 * 10**9

@@ -4,21 +4,16 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from engine.replacement import Replacement
-from orderbook.configuration import Configuration
-from orderbook.errors import DataError, OrderbookError
-from orderbook.gate import GatedEngine
+from orderbook.configuration.configuration import Configuration
+from orderbook.core.errors import DataError, OrderbookError
+from orderbook.engine.runtime.program_replacement import Replacement
 from orderbook.monitor.alerts import Alerts
-from orderbook.monitor.explain_question import ExplainQuestion
-from orderbook.monitor.fair_queue import FairQueue
-from orderbook.monitor.follows import Replacing, is_followed, work_limits
-from orderbook.monitor.letters import Answer, Ask, body_of
+from orderbook.monitor.continuous_queries import Replacing, is_followed, work_limits
 from orderbook.monitor.log_questions import CostQuestion, EventQuestion
-from orderbook.monitor.mailbox import Mailbox
-from orderbook.monitor.query_pool import QueryPool
-from orderbook.monitor.question_process import answer_of
-from orderbook.monitor.requests import (
+from orderbook.monitor.messages import (
     AddView,
+    Answer,
+    Ask,
     Cancel,
     Costs,
     DropView,
@@ -27,9 +22,14 @@ from orderbook.monitor.requests import (
     Rules,
     SetRule,
     Why,
+    body_of,
     version_of,
 )
-from views.compiler.program import CompiledProgram
+from orderbook.monitor.publisher import Mailbox
+from orderbook.monitor.query_pool import FairQueue, QueryPool
+from orderbook.monitor.question_process import ExplainQuestion, answer_of
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.views.program import CompiledProgram
 
 _REPLACED_SECONDS = 0.02
 
@@ -190,4 +190,3 @@ class Operations:
         body = message if isinstance(message, bytes) else body_of(message)
         # A client whose answer finds no room is too far behind to wait for it.
         self._mailbox.post(Answer(ask.client, ask.request.id, body))
-

@@ -1,4 +1,8 @@
-"""Ad-hoc SQL of clients, run in processes beside the run, which only copies the rows that queries read."""
+"""Ad-hoc SQL of clients, run in processes beside the run, which only copies the rows that queries read.
+
+Whose query is next: that of the client which has had least, and no long one keeps short ones waiting
+(start-time fair queueing; Goyal, Vin and Cheng, 1996).
+"""
 
 import asyncio
 import json
@@ -7,18 +11,24 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
-from engine.clients.query_plan import Queryable
-from engine.clients.snapshot import Pace, Snapshot, snapshot_between
-from orderbook.errors import DataError, SqlError
-from orderbook.gate import GatedEngine
-from orderbook.monitor.fair_queue import FairQueue, Turn
-from orderbook.monitor.letters import body_of
+import orderbook
+from orderbook.clients.queries import EngineSnapshot, Pace, snapshot_between
+from orderbook.clients.query_plan import Queryable
+from orderbook.configuration.options import QueryOptions
+from orderbook.core.errors import DataError, SqlError
+from orderbook.core.processors import step_aside
+from orderbook.core.units import size_text
+from orderbook.monitor.messages import body_of, wire_version
+from orderbook.monitor.publisher import Share
 from orderbook.monitor.query_worker import (
     ASK,
     HEADER,
@@ -35,12 +45,101 @@ from orderbook.monitor.query_worker import (
     packed_file,
     read_reply,
 )
-from orderbook.monitor.requests import wire_version
-from orderbook.monitor.share import Share
-from orderbook.monitor_options import QueryOptions
-from orderbook.processors import step_aside
-from orderbook.sizes import size_text
-from views.compiler.program import CompiledProgram
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.views.program import CompiledProgram
+
+# Queries of one client that wait, and of all of them.
+MOST_OF_A_CLIENT, MOST_WAITING = 4, 64
+
+
+@dataclass(eq=False, slots=True)
+class Turn:
+    """A query that waits, or is under way `since` then. `long` once it has had its time as a short one."""
+
+    client: int
+    order: int
+    long: bool = False
+    since: float | None = None
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def going(self) -> bool:
+        """Whether it is under way."""
+        return self.since is not None
+
+
+class FairQueue:
+    """Gives at most `places` turns at a time, at most one to a client, all but one place to short queries.
+
+    Start-time fair queueing (Goyal, Vin and Cheng, 1996): a client that comes begins with what the least
+    served of those that are there has had, and whoever has had least is next. One place alone has long
+    queries wherever others wait for it.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._places = places
+        self._turns: list[Turn] = []
+        self._had: dict[int, float] = {}
+        self._orders = count()
+
+    @asynccontextmanager
+    async def turn(self, client: int, long: bool = False) -> AsyncIterator[Turn]:
+        """Waits for a turn, which ends with the block. Raises DataError where too many wait."""
+        mine = sum(turn.client == client and not turn.going for turn in self._turns)
+        if mine >= MOST_OF_A_CLIENT:
+            raise DataError(f"{MOST_OF_A_CLIENT} queries of yours wait already; wait for one")
+        if sum(not turn.going for turn in self._turns) >= MOST_WAITING:
+            raise DataError(f"{MOST_WAITING} queries of all clients wait already; ask again later")
+        turn = Turn(client, next(self._orders), long)
+        self._had[client] = max(self._had.get(client, 0.0), self._least())
+        self._turns.append(turn)
+        try:
+            self._give()
+            await turn.begun.wait()
+            yield turn
+        finally:
+            self._turns.remove(turn)
+            if turn.since is not None:
+                self.charge(client, time.monotonic() - turn.since)
+            self._give()
+
+    def charge(self, client: int, seconds: float) -> None:
+        """Note what a client has had beside its turns, unless it has gone."""
+        if client in self._had:
+            self._had[client] += seconds
+
+    def leave(self, client: int) -> None:
+        """A client has gone."""
+        self._had.pop(client, None)
+
+    def stays(self, turn: Turn) -> bool:
+        """Whether a query that is no short one any more may go on where it is; then it is a long one."""
+        turn.long = turn.long or self._room(True)
+        return turn.long or not any(map(self._may_begin, self._waiting()))
+
+    def _least(self) -> float:
+        return min((self._had.get(turn.client, 0.0) for turn in self._turns), default=0.0)
+
+    def _waiting(self) -> list[Turn]:
+        waiting = [turn for turn in self._turns if not turn.going]
+        return sorted(waiting, key=lambda turn: (self._had.get(turn.client, 0.0), turn.order))
+
+    def _room(self, long: bool) -> bool:
+        going = [turn for turn in self._turns if turn.going]
+        return not long or sum(turn.long for turn in going) < max(1, self._places - 1)
+
+    def _may_begin(self, turn: Turn) -> bool:
+        others = any(one.client == turn.client and one.going for one in self._turns)
+        return not others and self._room(turn.long)
+
+    def _give(self) -> None:
+        for turn in self._waiting():
+            if sum(one.going for one in self._turns) >= self._places:
+                return
+            if self._may_begin(turn):
+                turn.since = time.monotonic()
+                turn.begun.set()
+
 
 # Processes, of which one is for queries that take longer than this while others wait.
 _PROCESSES = 2
@@ -76,7 +175,7 @@ class QueryProcess:
             "memory": options.memory_bytes,
             "seconds": int(4 * options.seconds + 60),
         }
-        path = os.pathsep.join(p for p in (str(Path(__file__).parents[2]), *sys.path) if p)
+        path = os.pathsep.join(p for p in (str(Path(orderbook.__file__).parents[1]), *sys.path) if p)
         with theirs:
             self._process = subprocess.Popen(
                 [
@@ -133,7 +232,7 @@ class QueryProcess:
         self._program = program
         return reply
 
-    async def answer(self, taken: Snapshot, most: int) -> Answered:
+    async def answer(self, taken: EngineSnapshot, most: int) -> Answered:
         """The answer to the query that was planned, over at most so many bytes. Raises SqlError, Gone."""
         encoded = await asyncio.to_thread(taken.encoded)
         if encoded.nbytes > most:

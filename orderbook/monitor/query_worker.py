@@ -27,17 +27,15 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
-from engine.clients import duckdb_run
-from engine.clients.duckdb_run import AnswerLimits, Running, run_within
-from engine.clients.encoded_rows import EncodedRows
-from engine.clients.query_plan import Queryable, QueryPlan, QueryPlanner
-from orderbook.dictionary import Dictionary
-from orderbook.errors import OrderbookError, SqlError
-from orderbook.monitor.letters import body_of
-from orderbook.monitor.values import wire_value
-from orderbook.process_limits import end_with_parent, limit_memory, memory_of
-from orderbook.processors import give_way
-from orderbook.sizes import size_text
+from orderbook.clients import duckdb_queries
+from orderbook.clients.duckdb_queries import AnswerLimits, Running, run_within
+from orderbook.clients.encoded_rows import EncodedRows
+from orderbook.clients.query_plan import Queryable, QueryPlan, QueryPlanner
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import OrderbookError, SqlError
+from orderbook.core.processors import end_with_parent, give_way, limit_memory, memory_of
+from orderbook.core.units import size_text
+from orderbook.monitor.messages import body_of, wire_value
 
 # Below the run's priority and that of what serves clients.
 _NICE = 10
@@ -212,7 +210,7 @@ class Worker:
     def _too_much(self, error: Exception) -> str:
         if isinstance(error, RecursionError):
             return "the query is nested too deeply; split it with WITH"
-        return str(duckdb_run.duckdb_error(error, ""))
+        return str(duckdb_queries.duckdb_error(error, ""))
 
     def _worn(self) -> bool:
         """Whether a query has left so much behind that another process does better."""
@@ -294,7 +292,7 @@ def main(line: int, told: str) -> None:
     end_with_parent()
     limits = json.loads(told)
     memory, seconds = limits.pop("memory"), limits.pop("seconds")
-    duckdb_run.limit_memory(int(memory * _DUCKDB_SHARE))
+    duckdb_queries.limit_memory(int(memory * _DUCKDB_SHARE))
     Worker(socket.socket(fileno=line), AnswerLimits(**limits), memory, seconds).serve()
 
 

@@ -1,6 +1,8 @@
 """A process of its own that answers one question about a run, which goes on beside it undisturbed.
 
-Run as a program, it is that process: its standard input has the pickled question.
+Run as a program, `python -m orderbook.monitor.question_process`, it is that process: its standard input has
+the pickled question. How a view is kept is asked here; what the run's log answers, in `log_questions`, which
+needs the engine.
 """
 
 import asyncio
@@ -9,10 +11,13 @@ import os
 import pickle
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from orderbook.errors import DataError, OrderbookError
-from orderbook.processors import give_way, step_aside
+from orderbook.core.errors import DataError, OrderbookError
+from orderbook.core.processors import give_way, step_aside
+from orderbook.views.compilation import compile_source
+from orderbook.views.program import ProgramSource
 
 # Below the run's priority and that of what serves clients.
 _NICE = 10
@@ -64,6 +69,34 @@ def main() -> int:
         return 1
     json.dump(answer, sys.stdout)
     return 0
+
+
+_SHOWN = ("sql", "calculus", "m3", "plan")
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainQuestion:
+    """The stages of a view of the program that `source` compiles to."""
+
+    source: ProgramSource
+    view: str
+    command: ClassVar[str] = "explain"
+
+    def answer(self) -> dict[str, Any]:
+        """The texts of the stages and the overview, and a line for each map."""
+        # The run, which asks, has no use for these.
+        from orderbook.engine.plan.describe import map_text
+        from orderbook.engine.plan.planner import plan
+        from orderbook.operations.explain import STAGES, overview, part_of
+
+        program = compile_source(self.source)
+        part = part_of(program.program, self.view)
+        planned = plan(part)
+        return {
+            **{stage: STAGES[stage](program, self.view) for stage in _SHOWN},
+            "overview": overview(program, self.view),
+            "maps": [map_text(planned, declaration.name, {}, {}, "about ") for declaration in part.maps],
+        }
 
 
 if __name__ == "__main__":

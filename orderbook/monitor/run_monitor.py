@@ -1,27 +1,115 @@
-"""The monitor of one run: everything that it shows, put together."""
+"""The monitor of one run: everything that it shows, put together, and its server.
 
+The server is a process of its own, so that no client can keep the run's interpreter busy.
+"""
+
+import json
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from engine.live_view import LiveView
-from orderbook.configuration import Configuration
-from orderbook.feed_runs import FeedRun
-from orderbook.live_run import LiveRun
-from orderbook.monitor.alerts import Alerts
-from orderbook.monitor.book_topic import BookTopics
-from orderbook.monitor.follows import Followed, Follows, Replacing, is_followed
-from orderbook.monitor.letters import Ask, CloseFollow, Command, Leave, OpenFollow
-from orderbook.monitor.mailbox import Mailbox
-from orderbook.monitor.notes import Notes, NotesTopic, noted_warnings
+from orderbook.configuration.configuration import Configuration
+from orderbook.configuration.options import MonitorOptions
+from orderbook.core.errors import OrderbookError
+from orderbook.core.processors import step_aside
+from orderbook.engine.runtime.live_view import LiveView
+from orderbook.monitor.alerts import Alerts, Notes, NotesTopic, noted_warnings
+from orderbook.monitor.book_topic import BookTopics, StrategyOrders, TradeTape
+from orderbook.monitor.continuous_queries import Followed, Follows, Replacing, is_followed
+from orderbook.monitor.messages import Ask, CloseFollow, Command, Leave, OpenFollow
 from orderbook.monitor.operations import Operations
-from orderbook.monitor.own_orders import OwnOrders
-from orderbook.monitor.publisher import Publisher
-from orderbook.monitor.server_process import ServerProcess
-from orderbook.monitor.share import Share
+from orderbook.monitor.publisher import Mailbox, Publisher, Share
 from orderbook.monitor.status_topic import EngineHealth, FeedHealth, InstrumentsTopic, StatusTopic
-from orderbook.monitor.tape import Tape
 from orderbook.monitor.view_topic import ViewTopic
-from orderbook.pipeline import Pipeline
+from orderbook.run.feed_runs import FeedRun
+from orderbook.run.live_run import LiveRun
+from orderbook.run.pipeline import Pipeline
+
+# Ports that are tried from the configured one on.
+_PORTS = 20
+# Connections that wait to be accepted.
+_BACKLOG = 128
+_SEND_BUFFER = 128 << 10
+# Bytes on the line to the server; more waits in the run.
+_LINE_BUFFER = 1 << 20
+# Seconds in which clients are told that the run has ended.
+_ENDING_SECONDS = 3.0
+
+
+class ServerProcess:
+    """Listens at once; serves after `start`. Raises OrderbookError where no port can be had."""
+
+    def __init__(self, options: MonitorOptions) -> None:
+        self._options = options
+        self._socket = _listening(options.host, options.port)
+        self.host, self.port = options.host, int(self._socket.getsockname()[1])
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """The page's address."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}/"
+
+    @property
+    def pid(self) -> int:
+        """The process, once it is started."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> socket.socket:
+        """Serve from now on; gives the run's end of the line, at whose close the process ends."""
+        own, theirs = socket.socketpair()
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LINE_BUFFER)
+        with self._socket, theirs:
+            ends = self._socket.fileno(), theirs.fileno()
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "orderbook.monitor.server", *map(str, ends)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=ends,
+                # Ctrl-C is for the run, which ends this.
+                start_new_session=True,
+            )
+        step_aside(self._process.pid)
+        assert self._process.stdin is not None
+        # A process that ends at once is noticed at the line.
+        with suppress(BrokenPipeError), self._process.stdin as pipe:
+            options = self._options
+            access = {"host": options.host, "token": options.token, "origin": options.origin}
+            pipe.write(json.dumps(access).encode())
+        return own
+
+    def close(self) -> None:
+        """Wait until clients know that the run has ended."""
+        if self._process is None:
+            self._socket.close()
+            return
+        try:
+            self._process.wait(_ENDING_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    problem: Exception | None = None
+    for tried in range(port, min(port + _PORTS, 65536)) if port else [0]:
+        try:
+            family, *_, address = socket.getaddrinfo(host, tried, type=socket.SOCK_STREAM)[0]
+            server = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+        except (OSError, UnicodeError) as error:
+            problem = error
+            continue
+        # What the system holds for a client that is slow is old when it gets there.
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+        return server
+    raise OrderbookError(
+        f"the monitor cannot be served at {host}:{port}: {problem}; choose another monitor.port or "
+        "monitor.host, or --no-monitor"
+    ) from problem
 
 
 class RunMonitor:
@@ -35,8 +123,8 @@ class RunMonitor:
         self.notes = Notes(lambda: pipeline.time)
         # Pages count by the ticks and lots of the beginning.
         shown = tuple(pipeline.instruments)
-        self.orders = OwnOrders(shown, pipeline.host.places)
-        self._tape = Tape(len(pipeline.instruments))
+        self.orders = StrategyOrders(shown, pipeline.host.places)
+        self._tape = TradeTape(len(pipeline.instruments))
         rules = configuration.monitor.alerts
         self._alerts = Alerts(pipeline.engine, self.notes, lambda: pipeline.time, rules)
 

@@ -1,12 +1,23 @@
-"""The monitor's web server: page, health and websocket; what it tells clients the run has sent to it."""
+"""The monitor's web server: page, health and websocket; what it tells clients the run has sent to it.
+
+It is a process, `python -m orderbook.monitor.server SOCKET LINE`, started by a run. SOCKET and LINE are
+descriptors: of the socket that clients connect to, and of the line to the run. Standard input has what
+`Access` takes: other users of the machine must not see a token among the arguments. Connections are bounded
+below what the application sees.
+"""
 
 import asyncio
+import json
 import logging
 import socket
+import sys
+import time
+from asyncio.transports import BaseTransport
 from collections.abc import Awaitable, Callable
 from importlib import resources
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -16,12 +27,86 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from orderbook.monitor.access import Access
+from orderbook.core.processors import give_way
 from orderbook.monitor.client import POLICY, TRY_LATER, Client
-from orderbook.monitor.connections import BoundedHttp, BoundedWebSocket
 from orderbook.monitor.hub import SILENT_SECONDS, Hub
-from orderbook.monitor.letters import LENGTH, Command, packed, read_letter
+from orderbook.monitor.messages import LENGTH, Command, Logged, packed, read_run_message
+from orderbook.operations.access import Access
+
+# TCP connections together, and seconds in which one must have sent its first request.
+MOST_CONNECTIONS = 128
+REQUEST_SECONDS = 10.0
+# Parts of one websocket message.
+_MOST_PARTS = 64
+# Seconds in which a client has to take the reason why it is let go.
+_CLOSING_SECONDS = 2.0
+
+
+class BoundedHttp(H11Protocol):
+    """Connections above the bound, and those that never ask for anything, are closed."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        super().connection_made(transport)  # type: ignore[arg-type]
+        if len(self.connections) > MOST_CONNECTIONS:
+            self.transport.abort()
+            return
+        self._late = self.loop.call_later(REQUEST_SECONDS, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        if self._late is not None:
+            self._late.cancel()
+        super().connection_lost(exc)
+
+    def _give_up(self) -> None:
+        # What was upgraded to a websocket belongs to another protocol now.
+        if self.cycle is None and self in self.connections:
+            self.transport.abort()
+
+
+class BoundedWebSocket(WebSocketsSansIOProtocol):
+    """A message of many parts ends the connection: empty parts count for nothing in its size.
+
+    A connection that is over is broken off where the client does not take what was sent to it.
+    """
+
+    def on_task_complete(self, task: asyncio.Task[None]) -> None:
+        """See WebSocketsSansIOProtocol."""
+        super().on_task_complete(task)
+        self.loop.call_later(_CLOSING_SECONDS, self.transport.abort)
+
+    def keepalive_timeout(self) -> None:
+        """See WebSocketsSansIOProtocol."""
+        super().keepalive_timeout()
+        self.loop.call_later(_CLOSING_SECONDS, self.transport.abort)
+
+    def handle_cont(self, event: Any) -> None:
+        """See WebSocketsSansIOProtocol."""
+        if len(self.frames) >= _MOST_PARTS:
+            self._fail(1009, f"a message of more than {_MOST_PARTS} parts")
+            return
+        super().handle_cont(event)
+
+    def send_receive_event_to_app(self) -> None:
+        """See WebSocketsSansIOProtocol, which would log text that is none."""
+        try:
+            if self.curr_msg_data_type == "text":
+                b"".join(self.frames).decode()
+        except UnicodeDecodeError:
+            self._fail(1007, "text that is not UTF-8")
+            return
+        super().send_receive_event_to_app()
+
+    def _fail(self, code: int, reason: str) -> None:
+        self.conn.fail(code, reason)
+        self.handle_parser_exception()
+
 
 MOST_CLIENTS = 64
 LARGEST_MESSAGE = 64 << 10
@@ -96,7 +181,7 @@ class MonitorServer:
         try:
             while True:
                 size = int.from_bytes(await run.readexactly(LENGTH), "big")
-                self.hub.deliver(read_letter(await run.readexactly(size)))
+                self.hub.deliver(read_run_message(await run.readexactly(size)))
         except (asyncio.IncompleteReadError, OSError):
             pass
         except Exception:
@@ -175,3 +260,40 @@ def _index(page: Path) -> Response:
     if (page / "index.html").is_file():
         return FileResponse(page / "index.html")
     return PlainTextResponse("the page is not installed; clients of /ws are served\n")
+
+
+# Where both want a processor, the run has it.
+_NICE = 5
+_LOG_SECONDS = 1.0
+
+
+class RunLog(logging.Handler):
+    """What is logged here goes to the run's log, once a second; what clients bring about must not fill it."""
+
+    def __init__(self, tell: Callable[[Logged], object]) -> None:
+        super().__init__(logging.WARNING)
+        self._tell, self._told_at, self._left_out = tell, -_LOG_SECONDS, 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler."""
+        if (now := time.monotonic()) - self._told_at < _LOG_SECONDS:
+            self._left_out += 1
+            return
+        text = self.format(record)
+        if self._left_out:
+            text = f"{text} ({self._left_out} messages before it were left out)"
+        self._tell(Logged(record.levelno, text))
+        self._told_at, self._left_out = now, 0
+
+
+def main(listening: int, line: int) -> None:
+    """Serve until the run ends."""
+    give_way(_NICE)
+    access = Access(**json.load(sys.stdin))
+    server = MonitorServer(access, socket.socket(fileno=listening), socket.socket(fileno=line))
+    logging.getLogger().addHandler(RunLog(server.tell))
+    asyncio.run(server.serve())
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -5,17 +5,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from orderbook.events import BookState
-from orderbook.feed_runs import FeedRun
-from orderbook.instruments import Instrument
-from orderbook.latency import LatencyHistogram
-from orderbook.live_run import LiveRun
-from orderbook.metrics_feeds import feed_labels
+from orderbook.core.latency import LatencyHistogram
+from orderbook.market.events import BookState
+from orderbook.market.instruments import Instrument
 from orderbook.monitor.book_topic import state_of
-from orderbook.monitor.letters import Frame, body_of
-from orderbook.monitor.requests import Topic
-from orderbook.pipeline import Pipeline
-from strategies.summary import PositionSummary, StrategySummary
+from orderbook.monitor.messages import Topic, TopicFrame, body_of
+from orderbook.operations.metrics import feed_labels
+from orderbook.run.feed_runs import FeedRun
+from orderbook.run.live_run import LiveRun
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.execution.account import PositionSummary, StrategySummary
 
 _STATUS_SECONDS = 0.25
 _INSTRUMENTS_SECONDS = 1.0
@@ -35,7 +34,7 @@ class FeedHealth:
         self._received: list[tuple[int, float | None]] = [(0, None) for _ in runs]
         self._looked = 0.0
 
-    def frame(self) -> Frame | None:
+    def frame(self) -> TopicFrame | None:
         """Note who has received something."""
         now = time.monotonic()
         if now - self._looked >= _LOOK_SECONDS:
@@ -133,7 +132,7 @@ class StatusTopic:
         self._engine, self._feeds, self._alerts = engine, feeds, alerts
         self._told_at = 0.0
 
-    def frame(self) -> Frame | None:
+    def frame(self) -> TopicFrame | None:
         """See TopicSource."""
         now = time.monotonic()
         if now - self._told_at < _STATUS_SECONDS:
@@ -148,7 +147,7 @@ class StatusTopic:
             "strategies": [_strategy(one) for one in self._pipeline.host.summary()],
             "alerts": list(self._alerts()),
         }
-        return Frame(self._topic, body_of(body))
+        return TopicFrame(self._topic, body_of(body))
 
     def close(self) -> None:
         """See TopicSource."""
@@ -166,13 +165,11 @@ class InstrumentsTopic:
         labels: Sequence[str],
     ) -> None:
         self._topic, self._pipeline, self._instruments = topic, pipeline, instruments
-        self._feeds = {
-            int(i): label for run, label in zip(runs, labels, strict=True) for i in run.indexes
-        }
+        self._feeds = {int(i): label for run, label in zip(runs, labels, strict=True) for i in run.indexes}
         self._told: list[dict[str, Any]] | None = None
         self._looked = 0.0
 
-    def frame(self) -> Frame | None:
+    def frame(self) -> TopicFrame | None:
         """See TopicSource."""
         now = time.monotonic()
         if now - self._looked < _INSTRUMENTS_SECONDS:
@@ -193,7 +190,7 @@ class InstrumentsTopic:
         if told == self._told:
             return None
         self._told = told
-        return Frame(self._topic, body_of({"type": "instruments", "instruments": told}))
+        return TopicFrame(self._topic, body_of({"type": "instruments", "instruments": told}))
 
     def close(self) -> None:
         """See TopicSource."""
@@ -203,7 +200,9 @@ def _latency(histogram: LatencyHistogram) -> dict[str, int] | None:
     if not histogram.count:
         return None
     return {
-        "p50": histogram.percentile(50), "p99": histogram.percentile(99), "max": histogram.maximum,
+        "p50": histogram.percentile(50),
+        "p99": histogram.percentile(99),
+        "max": histogram.maximum,
     }
 
 
@@ -224,6 +223,10 @@ def _position(one: PositionSummary) -> dict[str, Any]:
         return None if value is None else format(value, "f")
 
     return {
-        "venue": one.venue, "symbol": one.symbol, "position": text(one.position),
-        "cash": text(one.cash), "mark": text(one.mark), "profit": text(one.profit),
+        "venue": one.venue,
+        "symbol": one.symbol,
+        "position": text(one.position),
+        "cash": text(one.cash),
+        "mark": text(one.mark),
+        "profit": text(one.profit),
     }

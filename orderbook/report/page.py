@@ -1,9 +1,36 @@
-"""The page of a report: one HTML file that needs nothing else, light or dark as its reader's system is."""
+"""Makes a job's report: tables beside its other data, listed in its manifest, and `report.html`.
 
-from collections.abc import Iterable, Sequence
+The page is one HTML file that needs nothing else, light or dark as its reader's system is, with sections from
+the headline down.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
+from pathlib import Path
+from typing import Any
 
-from orderbook.outside_text import visible_html
+import msgspec
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from orderbook.core.errors import visible_html
+from orderbook.core.files import replace_file
+from orderbook.jobs.folder import Dataset, DatasetWriter, remove_unlisted, table_dataset, write_manifest
+from orderbook.jobs.job import open_job
+from orderbook.report.charts import Series, chart, duration_text, legend, moment_text, number_text
+from orderbook.report.market import Instrument
+from orderbook.report.results import (
+    SHARPE_DAYS,
+    Account,
+    Report,
+    Statistics,
+    combinations_of,
+    combinations_rows,
+    luck_text,
+    report_of,
+    statistics_frame,
+)
 
 
 def page(title: str, body: Iterable[str]) -> str:
@@ -13,7 +40,7 @@ def page(title: str, body: Iterable[str]) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta name="color-scheme" content="light dark"><title>{visible_html(title)}</title>'
-        f'<style>{style}</style></head><body><main>{"".join(body)}</main>'
+        f"<style>{style}</style></head><body><main>{''.join(body)}</main>"
         f'<div id="readout" hidden></div><script>{script}</script></body></html>\n'
     )
 
@@ -52,3 +79,356 @@ def folded(title: str, body: str, opened: bool = False) -> str:
 
 def _resource(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text("utf-8")
+
+
+# Strategies and instruments that are drawn; tables have all.
+_DRAWN_STRATEGIES, _DRAWN_INSTRUMENTS = 3, 6
+_WAITS = {"answered": "until the exchange's answer", "filled": "until the first fill", "done": "until done"}
+_COLOURS = ("one", "two", "three")
+
+
+def body(report: Report) -> Iterator[str]:
+    """The page's parts, in order."""
+    ranked = sorted(report.strategies, key=lambda name: -report.statistics[name][0].profit)
+    drawn = 1 if report.job.manifest.swept else _DRAWN_STRATEGIES
+    yield _header(report)
+    if len(ranked) > 1:
+        yield _compared(report, ranked)
+    for name in ranked[:drawn]:
+        yield from _strategy(report, name)
+    yield from _signals(report)
+    yield from _job(report, ranked[:drawn])
+
+
+def _header(report: Report) -> str:
+    manifest = report.job.manifest
+    times = [one.times for one in report.mids.values() if len(one.times)]
+    when = "no market data"
+    if times:
+        first, last = min(int(t[0]) for t in times), max(int(t[-1]) for t in times)
+        when = f"{moment_text(first)} to {moment_text(last)} UTC, {duration_text(last - first)}"
+    names = ", ".join(dict.fromkeys(name.rpartition(":")[2] for name in report.strategies))
+    if manifest.swept:
+        names += f", {len(report.strategies):,} combinations of {' and '.join(manifest.swept)}"
+    count = len(report.mids)
+    shown = f"{count} instrument{'' if count == 1 else 's'}, {when}"
+    failure = f'<p class="warning">{visible_html(manifest.failure)}</p>' if manifest.failure else ""
+    incomplete = (visible_html(str(one)) for one in manifest.incomplete)
+    found = "".join(f'<p class="warning">Incomplete: {one}</p>' for one in incomplete)
+    return f"<header><h1>{visible_html(names)}</h1><p>{visible_html(shown)}</p>{failure}{found}</header>"
+
+
+def _compared(report: Report, ranked: Sequence[str]) -> str:
+    lines = [
+        Series(name, report.accounts[name].times, report.accounts[name].equity, "step", colour)
+        for name, colour in zip(ranked, _COLOURS, strict=False)
+    ]
+    heads: Sequence[str] = ["strategy", *_HEADS]
+    rows = [[name, *_row(report.statistics[name][0])] for name in ranked]
+    if report.job.manifest.swept:
+        heads, rows = combinations_rows(report)
+    note = f"By profit, the best first; the equity of the best three. {luck_text(len(ranked))}."
+    return section("All strategies", legend(lines), chart(lines), table(heads, rows), note=note)
+
+
+_HEADS = (
+    "profit", "fees", "turnover", "max drawdown", "Sharpe", "t-value", "fills", "hit rate", "margin, bps",
+    "invested", "position",
+)  # fmt: skip
+
+
+def _row(one: Statistics) -> list[str]:
+    return [
+        number_text(one.profit), number_text(one.fees), number_text(one.turnover),
+        number_text(one.max_drawdown), number_text(one.sharpe, 3), number_text(one.steadiness, 3),
+        f"{one.fills:,}", _hits(one), number_text(one.margin, 3),
+        _percent(one.invested), number_text(one.position),
+    ]  # fmt: skip
+
+
+def _strategy(report: Report, name: str) -> Iterator[str]:
+    account, numbers = report.accounts[name], report.statistics[name]
+    whole = numbers[0]
+    if len(report.strategies) > 1:
+        chosen = report.job.manifest.strategies[name]
+        said = _said({key: chosen[key] for key in report.job.manifest.swept})
+        what = f"The best, {name}" if said else name
+        yield f'<header class="part"><h1>{visible_html(what)}</h1><p>{visible_html(said)}</p></header>'
+    yield tiles(_headline(whole))
+    equity = Series("equity", account.times, account.equity, "step", "one")
+    drawdown = Series("drawdown", account.times, account.drawdown, "area", "down")
+    yield section(
+        "Equity and drawdown", chart([equity], 260, zero=True), chart([drawdown], 120),
+        note="Cash less fees, and positions at the mid, in the quote currency; below it, what has been lost "
+        "since the highest.",
+    )  # fmt: skip
+    yield from _instruments(report, name)
+    if len(numbers) > 1:
+        rows = [[f"{one.venue} {one.symbol}", *_row(one)] for one in numbers[1:]]
+        yield section("By instrument", table(["instrument", *_HEADS], rows))
+    yield from _fills(report, name)
+    yield from _times(report, name)
+
+
+def _headline(one: Statistics) -> Iterator[tuple[str, str, str, str]]:
+    steady = f"t-value {number_text(one.steadiness, 3)}, by {duration_text(one.step)}"
+    yield "Profit", number_text(one.profit), f"after fees {number_text(one.fees)}", _sign(one.profit)
+    short = "" if one.sharpe is not None else f"under {SHARPE_DAYS} days, not annualised; "
+    yield "Sharpe", number_text(one.sharpe, 3), "too few changes" if one.step is None else short + steady, ""
+    yield "Max drawdown", number_text(one.max_drawdown), "from the highest", ""
+    yield "Hit rate", _percent(one.hits), f"of {one.trades:,} closing fills", ""
+    yield "Turnover", number_text(one.turnover), f"margin {number_text(one.margin, 3)} bps", ""
+    maker = "" if one.maker is None else f", {_percent(one.maker)} maker"
+    yield "Fills", f"{one.fills:,}", f"{one.orders:,} order{'' if one.orders == 1 else 's'}{maker}", ""
+    refused = f"{one.refused:,} orders refused" if one.refused else "no order refused"
+    yield "Invested", _percent(one.invested), refused, ""
+
+
+def _instruments(report: Report, name: str) -> Iterator[str]:
+    """Fills over the price, and the position, of the instruments that were traded most."""
+    account = report.accounts[name]
+    by_turnover = sorted(report.statistics[name][1:], key=lambda one: -one.turnover)
+    parts = []
+    for place, one in enumerate(by_turnover[:_DRAWN_INSTRUMENTS]):
+        instrument = str(one.venue), str(one.symbol)
+        held, mids = account.holdings[instrument], report.mids.get(instrument)
+        fills = account.fills.filter((pl.col("venue") == one.venue) & (pl.col("symbol") == one.symbol))
+        bought, sold = fills.filter(pl.col("change") > 0), fills.filter(pl.col("change") < 0)
+        known = ~np.isnan(held.mid)
+        times, prices = (held.times[known], held.mid[known]) if mids is None else (mids.times, mids.mids)
+        lines = [
+            Series("mid", times, prices, "step", "soft"),
+            Series("bought", bought["time"].to_numpy(), bought["price"].to_numpy(), "up", "up"),
+            Series("sold", sold["time"].to_numpy(), sold["price"].to_numpy(), "down", "down"),
+        ]
+        position = Series("position", held.times, held.position, "step", "two")
+        drawn = legend([*lines, position]) + chart(lines, 240) + chart([position], 110, zero=True)
+        count = f"{one.fills:,} fill{'' if one.fills == 1 else 's'}"
+        title = f"{one.venue} {one.symbol}: {count}, profit {number_text(one.profit)}"
+        alone = len(by_turnover) == 1
+        parts.append(f"<h3>{visible_html(title)}</h3>{drawn}" if alone else folded(title, drawn, place == 0))
+    if parts:
+        more = len(by_turnover) - _DRAWN_INSTRUMENTS
+        note = f"The {_DRAWN_INSTRUMENTS} traded most; {more} more are in the table." if more > 0 else ""
+        yield section("Fills over the price, and the position", *parts, note=note)
+
+
+def _signals(report: Report) -> Iterator[str]:
+    for (view, column), own in report.signals.group_by(["view", "column"], maintain_order=True):
+        lines = []
+        by_horizon = own.group_by(["horizon"], maintain_order=True)
+        for colour, ((horizon,), bucket) in zip(_COLOURS, by_horizon, strict=False):
+            error = bucket["error"].fill_null(0).to_numpy()
+            x, y = bucket["bucket"].to_numpy() + 1.0, bucket["forward_return"].to_numpy()
+            lines.append(Series(f"{duration_text(float(str(horizon)))} later", x, y, "line", colour, error))
+        first = own.filter(pl.col("horizon") == own["horizon"][0])
+        rows = [
+            [str(r["bucket"] + 1), *map(number_text, (r["low"], r["high"], r["signal"])), f"{r['samples']:,}"]
+            for r in first.iter_rows(named=True)
+        ]
+        ranges = folded("what the buckets are", table(["bucket", "from", "to", "mean", "samples"], rows, 0))
+        spreads = report.spreads.filter((pl.col("view") == view) & (pl.col("column") == column))
+        yield section(
+            f"Signal {view}.{column} against what the mid did next",
+            legend(lines), chart(lines, 240, times=False, zero=True), _spreads(spreads), ranges,
+            note="Samples in ten equal buckets of the signal, from its lowest values to its highest: how far "
+            "the mid went on average, in basis points, with its standard error if the signal tells nothing. "
+            f"A signal worth trading by slopes, and by more than its costs. {_grid_text(report)}",
+        )  # fmt: skip
+    if not len(report.signals) and report.sampled:
+        yield section(
+            f"{', '.join(report.sampled)} against what the mid did next",
+            note=f"No horizon can be told. {_grid_text(report)}",
+        )
+
+
+def _grid_text(report: Report) -> str:
+    """What the samples of the market can resolve."""
+    known = [one for one in report.mids.values() if len(one.times) > 1]
+    if not known:
+        return "The market has no samples of a valid book."
+    steps, spans = {one.resolution for one in known}, [one.span for one in known]
+    apart = (
+        duration_text(min(steps))
+        if len(steps) == 1
+        else (f"{duration_text(min(steps))} to {duration_text(max(steps))}")
+    )
+    return (
+        f"The market was sampled every {apart}, for {duration_text(max(spans))}; horizons are no shorter, "
+        "and at most a twentieth of that."
+    )
+
+
+def _spreads(spreads: pl.DataFrame) -> str:
+    """The highest bucket less the lowest, over each horizon."""
+    rows = []
+    for row in spreads.iter_rows(named=True):
+        error = row["error"]
+        told = None if not error else row["spread"] / error
+        rows.append([
+            duration_text(row["horizon"]), number_text(row["spread"], 3), number_text(error, 3),
+            number_text(told, 3), f"{row['samples']:,}",
+        ])  # fmt: skip
+    heads = ["later", "highest less lowest, bps", "standard error", "t-value", "samples"]
+    many = f"<p>Of {len(rows)} such t-values one in 20 is beyond 2 by luck.</p>" if len(rows) > 1 else ""
+    return table(heads, rows) + many
+
+
+def _fills(report: Report, name: str) -> Iterator[str]:
+    own = report.markouts.filter(pl.col("strategy") == name) if len(report.markouts) else report.markouts
+    if not len(own):
+        return
+    rows = []
+    for (horizon,), at in own.group_by(["horizon"], maintain_order=True):
+        by = {bool(r["maker"]): r for r in at.iter_rows(named=True)}
+        rows.append([duration_text(float(str(horizon))), *_markout(by.get(True)), *_markout(by.get(False))])
+    heads = ["later", *(head for side in ("maker", "taker") for head in (f"{side}, bps", "error", "fills"))]
+    yield section(
+        "After its fills", table(heads, rows),
+        note="How far the mid was beyond the fill's price, the way of the fill, so long after. Of orders "
+        "that rested it falls below 0 where those who filled them knew better. Fills within a horizon of one "
+        "another share what followed: the standard error counts them so, and is left out of too few.",
+    )  # fmt: skip
+
+
+def _markout(row: Mapping[str, Any] | None) -> tuple[str, str, str]:
+    if row is None:
+        return "\N{EN DASH}", "\N{EN DASH}", "0"
+    return number_text(row["markout"], 3), number_text(row["error"], 3), f"{row['fills']:,}"
+
+
+def _times(report: Report, name: str) -> Iterator[str]:
+    own = report.orders.filter((pl.col("strategy") == name) & (pl.col("status") != "refused"))
+    if not len(own):
+        return
+    rows = []
+    for column, what in _WAITS.items():
+        times = own[column].drop_nulls()
+        if len(times):
+            quantiles = [times.quantile(q, "nearest") for q in (0.5, 0.9, 0.99, 1.0)]
+            rows.append([what, f"{len(times):,}", *map(duration_text, quantiles)])
+    counts = own["status"].value_counts(sort=True).sort("count", "status", descending=[True, False])
+    status = ", ".join(f"{count:,} {what}" for what, count in counts.iter_rows())
+    yield section(
+        "How long orders took", table(["from sending", "orders", "median", "p90", "p99", "longest"], rows),
+        note=f"By the event clock, as the strategy was told. At the end: {status}.",
+    )  # fmt: skip
+
+
+def _job(report: Report, names: Sequence[str]) -> Iterator[str]:
+    manifest = report.job.manifest
+    several = "" if manifest.partitions == 1 else "s"
+    rows = [["engine", f"{manifest.engine}, {manifest.partitions} partition{several}"]]
+    rows += [["source", source] for source in manifest.sources]
+    for name in names:
+        parameters = manifest.strategies[name]
+        rows.append([name, _said(parameters) or "as it comes"])
+    program = manifest.strategy_program
+    texts = () if program is None else program.texts
+    used = {} if program is None else program.parameters
+    used = {name: value for name, value in used.items() if any(f":{name}" in sql for _, sql in texts)}
+    if used:
+        rows.append(["of the views", _said(used)])
+    shown = [(Path(file).name, sql) for file, sql in texts if not file.endswith("schema.sql")]
+    views = (folded(name or "SQL", f"<pre>{_program(sql)}</pre>") for name, sql in shown)
+    yield section("The job", table(["", ""], rows, 2), *views)
+
+
+def _said(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in values.items())
+
+
+def _hits(one: Statistics) -> str:
+    """The hit rate, and of how many."""
+    return _percent(one.hits) if one.hits is None else f"{_percent(one.hits)} of {one.trades:,}"
+
+
+def _percent(share: float | None) -> str:
+    if share is None:
+        return "\N{EN DASH}"
+    return f"{100 * share:.1f} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"
+
+
+def _sign(value: float) -> str:
+    return "up" if value > 0 else "down" if value < 0 else ""
+
+
+def _program(sql: str) -> str:
+    """Text of several lines."""
+    return "\n".join(visible_html(line.expandtabs(4)) for line in sql.splitlines())
+
+
+REPORT = "report.html"
+_TIME = pl.Datetime("ns", "UTC")
+
+
+def write_report(folder: str | Path) -> Path:
+    """Write a job's report; the page's path. Raises UserError as `open_job` does, and where no strategy was
+    run."""
+    job = open_job(folder)
+    report = report_of(job)
+    made = {name: _written(job.folder, name, frame) for name, frame in tables(report).items()}
+    manifest = msgspec.structs.replace(job.manifest, tables={**job.manifest.tables, **made})
+    write_manifest(job.folder, manifest)
+    remove_unlisted(job.folder, manifest)
+    path = job.folder / REPORT
+    replace_file(path, page(f"{', '.join(report.strategies[:3])} – backtest", body(report)).encode())
+    return path
+
+
+def tables(report: Report) -> dict[str, pl.DataFrame]:
+    """The tables behind a report, by name."""
+    accounts = report.accounts.values()
+    positions = (_positions(a.strategy, one, a) for a in accounts for one in sorted(a.holdings))
+    swept = {"combinations": combinations_of(report)} if report.job.manifest.swept else {}
+    return {
+        **swept,
+        "statistics": statistics_frame([one for own in report.statistics.values() for one in own]),
+        "equity": pl.concat([_equity(account) for account in accounts]),
+        "positions": pl.concat([_no_positions(), *positions]),
+        "signal_returns": report.signals,
+        "signal_spreads": report.spreads,
+        "markouts": report.markouts,
+        "order_times": report.orders.with_columns(pl.col("sent").cast(_TIME)),
+    }
+
+
+def _equity(account: Account) -> pl.DataFrame:
+    fills = account.fills.sort("time")
+    values = (fills["change"].abs() * fills["price"].abs()).to_numpy()
+    done = np.searchsorted(fills["time"].to_numpy(), account.times, side="right")
+    return pl.DataFrame({
+        "strategy": pl.Series([account.strategy] * len(account.times), dtype=pl.String),
+        "time": pl.Series(account.times, dtype=pl.Int64).cast(_TIME),
+        "equity": account.equity,
+        "drawdown": account.drawdown,
+        "turnover": np.concatenate([[0.0], np.cumsum(values)])[done],
+    })  # fmt: skip
+
+
+def _positions(strategy: str, instrument: Instrument, account: Account) -> pl.DataFrame:
+    one, count = account.holdings[instrument], len(account.holdings[instrument].times)
+    return _no_positions().vstack(pl.DataFrame({
+        "strategy": [strategy] * count, "venue": [instrument[0]] * count, "symbol": [instrument[1]] * count,
+        "time": pl.Series(one.times, dtype=pl.Int64).cast(_TIME),
+        "position": one.position, "mid": one.mid, "worth": one.worth,
+    }))  # fmt: skip
+
+
+def _no_positions() -> pl.DataFrame:
+    texts = dict.fromkeys(("strategy", "venue", "symbol"), pl.String)
+    numbers = dict.fromkeys(("position", "mid", "worth"), pl.Float64)
+    return pl.DataFrame(schema={**texts, "time": _TIME, **numbers})
+
+
+def _written(folder: Path, name: str, frame: pl.DataFrame) -> Dataset:
+    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    texts = {field.name for field in table.schema if str(field.type) == "large_string"}
+    schema = table.schema
+    for place, field in enumerate(table.schema):
+        if field.name in texts:
+            schema = schema.set(place, field.with_type(pa.string()))
+    dataset = table_dataset(schema)
+    writer = DatasetWriter(folder, name, dataset)
+    writer.write(table.cast(schema))
+    return msgspec.structs.replace(dataset, files=tuple(writer.close()))

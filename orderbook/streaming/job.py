@@ -1,20 +1,47 @@
-"""The job of a stream: begun, or gone on with where it stopped."""
+"""The job of a stream: begun, or gone on with where it stopped; its outputs, batch by batch, each once.
+
+Outputs go to the job's folder. There are fewer files of what is committed: small ones of a view are joined,
+so that a long stream is quick to read.
+"""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet as pq
 
-from orderbook.backtest.run import check_program, granularity_text
-from orderbook.backtest.tasks import JobSettings
-from orderbook.block_log import check_relations, log_folders, read_headers
-from orderbook.errors import UserError
-from orderbook.jobs.folder import MANIFEST, create_folder, read_manifest, remove_unlisted, write_manifest
-from orderbook.jobs.layout import fills_dataset, history_of, orders_dataset
-from orderbook.jobs.manifest import FORMAT_VERSION, Manifest, StreamProgress
+from orderbook.backtest.tasks import JobSettings, check_program, granularity_text
+from orderbook.core.errors import SourceError, UserError
+from orderbook.engine.distribution.stage_runner import LOOK
+from orderbook.jobs.folder import (
+    FORMAT_VERSION,
+    MANIFEST,
+    VERSION_COLUMNS,
+    DataFile,
+    Dataset,
+    DatasetWriter,
+    Field,
+    JobVersion,
+    Manifest,
+    StreamProgress,
+    TentativeFile,
+    WaitingFile,
+    create_folder,
+    fills_dataset,
+    history_of,
+    orders_dataset,
+    read_manifest,
+    remove_unlisted,
+    write_manifest,
+)
+from orderbook.streaming.block_log import check_relations, log_folders, read_headers
+from orderbook.streaming.encoding import DEAD_SCHEMA, read_dead, read_files, read_tables, read_versions
 from orderbook.streaming.plan import CHAIN, StreamSettings, plan_of
+from orderbook.streaming.shuffle import DEAD, FINAL, REQUEST, TENTATIVE, ShuffleRow
 
 CHECKPOINTS = "checkpoints"
 
@@ -122,3 +149,208 @@ def _check_complete(folders: Sequence[Path]) -> None:
         first = min((path.name for path in folder.glob("[0-9]*.parquet")), default=None)
         if first is not None and int(first.partition(".")[0]) != 1:
             raise UserError(f"{folder}: the log's beginning is gone; a stream begins with the first message")
+
+
+# Files with fewer rows are joined when there are so many of them.
+_SMALL_ROWS, _MOST_SMALL = 1 << 18, 64
+
+
+def compacted(folder: Path, view: str, dataset: Dataset, files: Sequence[DataFile]) -> tuple[DataFile, ...]:
+    """The files of a view, or fewer with the same rows. Raises SourceError where they cannot be read."""
+    small = [file for file in files if file.rows < _SMALL_ROWS]
+    if len(small) <= _MOST_SMALL:
+        return tuple(files)
+    try:
+        tables = [pq.read_table(folder / file.path) for file in small]
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(f"{folder}: cannot read a file of view {view}: {error}") from None
+    table = pa.concat_tables(tables).sort_by([(name, "ascending") for name in VERSION_COLUMNS])
+    writer = DatasetWriter(folder, view, dataset)
+    writer.write(table)
+    return (*(file for file in files if file.rows >= _SMALL_ROWS), *writer.close())
+
+
+_DEAD = Dataset(tuple(Field(f.name, str(f.type)) for f in DEAD_SCHEMA), (), {})
+
+
+class StreamSink:
+    """Takes what the nodes of a stream give out. shown: the names of those that hold views.
+
+    asked: called with an epoch whose end a node asks for.
+
+    The manifest names the last batch in it, so that a batch that comes again changes nothing; of a batch that
+    was not finished nothing counts. Tentative rows of a node are one file a view; what a node commits waits
+    until all nodes have committed the epoch.
+    """
+
+    def __init__(
+        self, folder: Path, shown: Sequence[str], asked: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self._folder, self._shown, self._asked = folder, tuple(shown), asked
+        self._manifest = read_manifest(folder)
+        self._retired: frozenset[str] = frozenset()
+        self._tentative: dict[tuple[str, str], pa.Table] = {}
+        for one in self.progress.tentative:
+            self._tentative[one.node, one.view] = self._read(one.file)
+        # A driver may have ended before it could ask.
+        self._ask(self.progress.epoch)
+
+    @property
+    def progress(self) -> StreamProgress:
+        """How far the manifest is."""
+        return self._manifest.stream or StreamProgress()
+
+    @property
+    def manifest(self) -> Manifest:
+        """As it was written last."""
+        return self._manifest
+
+    def take(self, batch: int, outputs: Iterable[ShuffleRow]) -> bool:
+        """Takes one batch in; False: it was there already. Raises OutputError where it cannot be written."""
+        if batch <= self.progress.batch:
+            return False
+        found = _Batch(self.progress)
+        changed: set[tuple[str, str]] = set()
+        for one in outputs:
+            if one.kind == TENTATIVE:
+                changed |= self._replace(node_name(one.sender), one)
+            else:
+                found.note(node_name(one.sender), one)
+        committed = found.commit(self._shown)
+        changed |= self._cut(found.end)
+        progress = msgspec.structs.replace(
+            self.progress,
+            batch=batch, epoch=found.epoch, end=found.end, nodes=found.nodes, ends=found.ends,
+            waiting=tuple(found.waiting), requested=found.requested,
+            tentative=self._written(changed), dead=(*self.progress.dead, *self._dead(found.dead)),
+        )  # fmt: skip
+        before = self.progress.requested
+        self._publish(progress, committed)
+        self._ask(before)
+        return True
+
+    def _ask(self, before: int) -> None:
+        """Passes on a request for the end of an epoch that is later than that."""
+        if self.progress.requested > before:
+            self._asked(self.progress.requested)
+
+    def _publish(self, progress: StreamProgress, committed: Sequence[WaitingFile]) -> None:
+        before = self._manifest
+        views = {}
+        for name, dataset in before.views.items():
+            files = (*dataset.files, *(one.file for one in committed if one.view == name))
+            files = compacted(self._folder, name, dataset, files)
+            early = tuple(one.file for one in progress.tentative if one.view == name)
+            views[name] = msgspec.structs.replace(dataset, files=files, tentative=early)
+        self._manifest = msgspec.structs.replace(
+            before, views=views, committed=version_before(progress.end), stream=progress
+        )
+        write_manifest(self._folder, self._manifest)
+        # Who has read the manifest before this one may be reading the files that it lists.
+        for path in self._retired:
+            (self._folder / path).unlink(missing_ok=True)
+        self._retired = before.listed - self._manifest.listed
+
+    def _replace(self, node: str, output: ShuffleRow) -> set[tuple[str, str]]:
+        """Puts a node's rows of some versions in place of what it has said of them."""
+        versions, tables = read_versions(output.more), read_tables(output.bytes)
+        changed = set()
+        for key, table in self._tentative.items():
+            if key[0] == node:
+                kept = table.filter(pa.array(~np.isin(_versions(table), versions)))
+                if kept.num_rows < table.num_rows:
+                    self._tentative[key] = kept
+                    changed.add(key)
+        for view, table in tables.items():
+            key = node, view
+            parts = [self._tentative[key], table] if key in self._tentative else [table]
+            self._tentative[key] = pa.concat_tables(parts)
+            changed.add(key)
+        return changed
+
+    def _cut(self, end: int) -> set[tuple[str, str]]:
+        """Forgets tentative rows of versions that are committed."""
+        changed = set()
+        for key, table in self._tentative.items():
+            early = table["stamp"].to_numpy() < end
+            if early.any():
+                self._tentative[key] = table.filter(pa.array(~early))
+                changed.add(key)
+        return changed
+
+    def _written(self, changed: set[tuple[str, str]]) -> tuple[TentativeFile, ...]:
+        """The files of all tentative rows, those of nodes and views that changed written again."""
+        found = [one for one in self.progress.tentative if (one.node, one.view) not in changed]
+        for node, view in sorted(changed):
+            table = self._tentative[node, view].sort_by([(name, "ascending") for name in VERSION_COLUMNS])
+            writer = DatasetWriter(self._folder, f"tentative-{view}", self._manifest.views[view])
+            writer.write(table)
+            found += [TentativeFile(node, view, file) for file in writer.close()]
+        return tuple(found)
+
+    def _dead(self, parts: Sequence[pa.Table]) -> Sequence[DataFile]:
+        if not parts:
+            return ()
+        writer = DatasetWriter(self._folder, "dead-letters", _DEAD)
+        writer.write(pa.concat_tables(parts))
+        return writer.close()
+
+    def _read(self, file: DataFile) -> pa.Table:
+        path = self._folder / file.path
+        try:
+            return pq.read_table(path)
+        except (OSError, pa.ArrowException) as error:
+            raise SourceError(f"{path}: cannot read: {error}") from None
+
+
+class _Batch:
+    """Where a stream stands after the outputs of a batch."""
+
+    def __init__(self, progress: StreamProgress) -> None:
+        self.epoch, self.end = progress.epoch, progress.end
+        self.nodes, self.ends = dict(progress.nodes), dict(progress.ends)
+        self.waiting, self.requested = list(progress.waiting), progress.requested
+        self.dead: list[pa.Table] = []
+
+    def note(self, node: str, output: ShuffleRow) -> None:
+        """Takes an output in that is not tentative."""
+        if output.kind == DEAD:
+            self.dead.append(read_dead(output.bytes))
+        elif output.kind == REQUEST:
+            self.requested = max(self.requested, output.epoch)
+        elif output.kind == FINAL:
+            self.nodes[node] = max(output.epoch, self.nodes.get(node, 0))
+            # A stream that has begun again gives once more what is committed already.
+            if output.epoch > self.epoch:
+                self.ends[output.epoch] = output.end
+                for view, files in read_files(output.bytes).items():
+                    self.waiting += [WaitingFile(output.epoch, view, file) for file in files]
+
+    def commit(self, shown: Sequence[str]) -> list[WaitingFile]:
+        """The files of epochs that all nodes have committed now, in order."""
+        epoch = min((self.nodes.get(node, 0) for node in shown), default=0)
+        if epoch <= self.epoch:
+            return []
+        self.epoch, self.end = epoch, self.ends[epoch]
+        self.ends = {number: end for number, end in self.ends.items() if number > epoch}
+        done = [one for one in self.waiting if one.epoch <= epoch]
+        self.waiting = [one for one in self.waiting if one.epoch > epoch]
+        return sorted(done, key=lambda one: (one.epoch, one.view, one.file.first))
+
+
+def version_before(end: int) -> JobVersion:
+    """What comes before all versions of stamps from `end` on, and after all others."""
+    return end, -1, -1
+
+
+def node_name(node: tuple[int, int]) -> str:
+    """As the manifest names nodes."""
+    return f"{node[0]}.{node[1]}"
+
+
+def _versions(table: pa.Table) -> np.ndarray:
+    """LOOK[n]."""
+    found = np.empty(table.num_rows, LOOK)
+    for name in VERSION_COLUMNS:
+        found[name] = table[name].to_numpy()
+    return found

@@ -5,19 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from engine.distribution.ipc import text_columns
-from engine.distribution.stage import Stage
-from engine.protocol.messages import SWITCHES, Address
-from engine.protocol.node import Links
-from engine.protocol.operators import OperatorFactory
-from engine.protocol.stages import Running
-from engine.protocol.wiring import Wiring
-from orderbook.backtest.layout import Layout, layout_of
+from orderbook.backtest.plan import Layout, layout_of
 from orderbook.backtest.tasks import JobSettings
-from orderbook.dictionary import Dictionary
-from orderbook.jobs.history_rows import HistoryTables
-from orderbook.streaming.stored_operator import StoredOperator
-from views.compiler.types import Kind, Relation
+from orderbook.core.changes import Dictionary
+from orderbook.engine.distribution.blocks import text_columns
+from orderbook.engine.distribution.stages import Stage
+from orderbook.engine.protocol.messages import SWITCHES, Address, OperatorFactory
+from orderbook.engine.protocol.node import Links
+from orderbook.engine.protocol.topology import Running, StoredOperator, Wiring
+from orderbook.jobs.folder import HistoryTables
+from orderbook.views.types import Kind, Relation
 
 Texts = Mapping[str, Sequence[int]]
 

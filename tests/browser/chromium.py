@@ -18,9 +18,17 @@ from websockets.sync.client import ClientConnection, connect
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--mute-audio",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--disable-dev-shm-usage", "--remote-debugging-port=0",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--mute-audio",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--remote-debugging-port=0",
 )
 _STARTED = 30.0
 _ANSWERED = 30.0
@@ -99,7 +107,10 @@ class Page(Target):
         """Set the size of the window and the system's colour scheme."""
         self.send(
             "Emulation.setDeviceMetricsOverride",
-            width=width, height=height, deviceScaleFactor=density, mobile=width < 500,
+            width=width,
+            height=height,
+            deviceScaleFactor=density,
+            mobile=width < 500,
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
@@ -170,7 +181,8 @@ def browser() -> Iterator[Callable[[], AbstractContextManager[Page]]]:
     with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as folder:
         process = subprocess.Popen(
             [program, *FLAGS, f"--user-data-dir={folder}", "about:blank"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         try:
             ready = Path(folder) / "DevToolsActivePort"

@@ -99,10 +99,20 @@ def running(folder: Path, rate: float = 600.0) -> Iterator[Running]:
     """A run that follows a simulated exchange of so many events a second, until the end of the block."""
     exchange = subprocess.Popen(
         [
-            sys.executable, "-m", "feeds.simulated_exchange",
-            "--products", PRODUCTS, "--events-per-second", str(rate), "--levels", "120", "--imbalance", "0.3",
+            sys.executable,
+            "-m",
+            "orderbook.feeds.live.simulated_exchange",
+            "--products",
+            PRODUCTS,
+            "--events-per-second",
+            str(rate),
+            "--levels",
+            "120",
+            "--imbalance",
+            "0.3",
         ],
-        stdout=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     processes: list[subprocess.Popen[Any]] = [exchange]
     try:

@@ -10,7 +10,7 @@ from running import TOKEN, halt
 
 pytestmark = pytest.mark.browser
 
-SHOWN = "orderbook.ladder()"
+SHOWN = "orderbook.market.ladder()"
 # Seconds within which a page says that what it shows is not now.
 SOON = 2.0
 
@@ -116,10 +116,10 @@ def test_canvases_and_charts_draw(page):
 
 def test_instruments_are_linked(page):
     page.press("2")
-    page.until("orderbook.ladder()?.symbol === 'ETH-USD' && orderbook.book().symbol === 'ETH-USD'")
+    page.until("orderbook.market.ladder()?.symbol === 'ETH-USD' && orderbook.book().symbol === 'ETH-USD'")
     page.until(f"{element('instrument-ETH-USD')}.getAttribute('aria-pressed') === 'true'")
     page.press("1")
-    page.until("orderbook.ladder()?.symbol === 'BTC-USD'")
+    page.until("orderbook.market.ladder()?.symbol === 'BTC-USD'")
 
 
 def test_a_view_is_added_in_the_sql_box_and_updates(page):
@@ -206,7 +206,7 @@ def test_every_size_and_theme_draws(open_page, monitored, pictures, width, heigh
     with open_page() as page:
         page.show(width, height, dark=dark, density=2 if width < 500 else 1)
         page.go(monitored.url)
-        page.until("orderbook.ladder() && orderbook.doubt() === '' && orderbook.book().frames > 20")
+        page.until("orderbook.market.ladder() && orderbook.doubt() === '' && orderbook.book().frames > 20")
         page.picture(pictures / f"{theme}-{width}.png")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         if width < 500:
@@ -225,7 +225,7 @@ MARKED = """[...document.querySelectorAll('.not-live')].map(mark =>
   && mark.parentElement.querySelector('.pane-body.was') !== null)"""
 # What the header shows, and whether anything in it is as bright as what is now.
 HEADER = f"""({{
-  feeds: {element('feeds-strip')}.innerText, engine: {element('engine-strip')}.textContent,
+  feeds: {element("feeds-strip")}.innerText, engine: {element("engine-strip")}.textContent,
   good: document.querySelectorAll('#strip .badge.good').length,
   dimmed: ['feeds', 'engine', 'instruments'].every(
     name => Number(getComputedStyle(document.querySelector(`#strip .${{name}}`)).opacity) < 1),

@@ -1,14 +1,59 @@
-"""`evaluate`: a value function of the calculus on Python numbers, by its name."""
+"""`evaluate`: a value function of the calculus on Python numbers, by its name.
+
+Functions of numbers and moments are plain Python that numba compiles as it is, so that the interpreter
+and generated code cannot differ. `evaluate` applies any of them by the name it has in the calculus.
+
+SQL's LIKE is a `Pattern`: `%` is any run of characters, `_` any one of them, and the pattern is the whole
+string.
+"""
 
 import operator
 from collections.abc import Callable, Sequence
-from functools import reduce
-from typing import Any
+from functools import cache, reduce
+from typing import Any, NamedTuple
 
-from orderbook.errors import ExactnessError
-from views.scalars.patterns import Pattern
+from orderbook.core.errors import ExactnessError
+from orderbook.views.scalars import calendar, integers, reals
 
-from . import calendar, integers, precise, reals
+
+class Pattern(NamedTuple):
+    """A pattern of LIKE, or of ILIKE where case is ignored."""
+
+    text: str
+    ignore_case: bool = False
+
+    def matches(self, string: str) -> bool:
+        """Whether the whole string is as the pattern says; takes |string| * |pattern| steps at most."""
+        if self.ignore_case:
+            string = string.lower()
+        first, *others = _runs(self)
+        if not others:
+            return len(string) == len(first) and _is_at(first, string, 0)
+        last = others.pop()
+        end = len(string) - len(last)
+        at = len(first)
+        if end < at or not _is_at(first, string, 0) or not _is_at(last, string, end):
+            return False
+        for run in others:
+            # The leftmost place leaves most room to the runs that follow.
+            while at + len(run) <= end and not _is_at(run, string, at):
+                at += 1
+            if at + len(run) > end:
+                return False
+            at += len(run)
+        return True
+
+
+@cache
+def _runs(pattern: Pattern) -> tuple[str, ...]:
+    """The pieces between `%`."""
+    text = pattern.text.lower() if pattern.ignore_case else pattern.text
+    return tuple(text.split("%"))
+
+
+def _is_at(run: str, string: str, place: int) -> bool:
+    return all(c in ("_", string[place + i]) for i, c in enumerate(run))
+
 
 # Functions whose text argument at this place is a constant: a name or a pattern, not a value.
 NAMED = {"date_part": 0, "date_trunc": 0, "like": 1, "ilike": 1}
@@ -32,7 +77,7 @@ def evaluate(op: str, args: Sequence[Any], decode: Callable[[int], str] | None =
     if function is None:
         raise ValueError(f"unknown function {op}")
     value = function(*args)
-    if isinstance(value, int) and not -precise.INT128_MAX - 1 <= value <= precise.INT128_MAX:
+    if isinstance(value, int) and not -integers.INT128_MAX - 1 <= value <= integers.INT128_MAX:
         raise ExactnessError(f"a value of {op} does not fit 128 bits")
     # What compiled code holds as -0.0 is NULL.
     return value + 0.0 if isinstance(value, float) else value
@@ -48,7 +93,7 @@ def _double(value: float, scale: int) -> float:
 
 def _spread(count: float, total: float, squares: float) -> float:
     if isinstance(total, int) and isinstance(squares, int) and isinstance(count, int):
-        return precise.spread(count, total, squares)
+        return integers.spread(count, total, squares)
     return _of_doubles(reals.spread)(count, total, squares)
 
 
@@ -92,7 +137,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "trunc": _of_doubles(reals.trunc),
     "round": lambda value, digits: reals.round_to(float(value), digits),
     "is_finite": lambda value: int(reals.is_finite(float(value))),
-    "exact": lambda value, scale: precise.exact(float(value), scale),
+    "exact": lambda value, scale: integers.exact(float(value), scale),
     "spread": _spread,
     "date_part": _date_part,
     "date_trunc": lambda name, moment: calendar.UNITS[name](moment),

@@ -6,7 +6,10 @@ alone, so the largest pause is one segment or one copy of the directory. Entries
 hashes collide so that splitting would only blow up the directory, the segment grows instead.
 """
 
-from engine.maps.header import (
+from orderbook.core.jit import jit
+from orderbook.engine.maps.memory import abort, calloc, exported, high_bits, load, mix, release, store
+from orderbook.engine.maps.runtime import pool_bytes, pool_clear, pool_close, pool_give, pool_open, pool_take
+from orderbook.engine.maps.store_layout import (
     ADDRESS,
     ADDRESS_BITS,
     DEPTHS,
@@ -25,10 +28,6 @@ from engine.maps.header import (
     SMALLEST_LOG,
     TAG,
 )
-from engine.maps.linkage import exported
-from engine.maps.memory import abort, calloc, high_bits, load, mix, release, store
-from engine.maps.runtime import pool_bytes, pool_clear, pool_close, pool_give, pool_open, pool_take
-from orderbook.jit import jit
 
 
 @jit()

@@ -4,7 +4,18 @@ Slabs are mapped one by one: freeing a large heap block in one piece can pause f
 The ring of slabs keeps those with a free block first, so taking and giving are O(1).
 """
 
-from engine.maps.header import (
+from orderbook.core.jit import jit
+from orderbook.engine.maps.memory import (
+    MAP_FLAGS,
+    PROTECTION,
+    abort,
+    exported,
+    load,
+    memory_map,
+    memory_unmap,
+    store,
+)
+from orderbook.engine.maps.store_layout import (
     BLOCK_BYTES,
     CAPACITY,
     FREE,
@@ -17,9 +28,6 @@ from engine.maps.header import (
     SLAB_COUNT,
     SLAB_HEADER_BYTES,
 )
-from engine.maps.linkage import exported
-from engine.maps.memory import MAP_FLAGS, PROTECTION, abort, load, memory_map, memory_unmap, store
-from orderbook.jit import jit
 
 
 @exported

@@ -19,8 +19,10 @@ node is a lower bound of child c, and the first equals the node's own bound in i
 integer along the left edge).
 """
 
-from engine.maps.doubles import sum_doubles
-from engine.maps.header import (
+from orderbook.core.jit import jit
+from orderbook.engine.maps.memory import exported, load, load_double, memory_move, store, store_double
+from orderbook.engine.maps.runtime import pool_bytes, pool_clear, pool_close, pool_give, pool_open, pool_take
+from orderbook.engine.maps.store_layout import (
     COLUMN_KINDS,
     COLUMNS,
     COUNT,
@@ -42,11 +44,7 @@ from engine.maps.header import (
     SUM,
     WIDE,
 )
-from engine.maps.int128 import load_apart, store_apart
-from engine.maps.linkage import exported
-from engine.maps.memory import load, load_double, memory_move, store, store_double
-from engine.maps.runtime import pool_bytes, pool_clear, pool_close, pool_give, pool_open, pool_take
-from orderbook.jit import jit
+from orderbook.engine.maps.wide_numbers import load_apart, store_apart, sum_doubles
 
 
 @jit()

@@ -1,0 +1,410 @@
+"""The generated module of a program: one function for each trigger, and the rows of its views.
+
+Of a trigger's statements: values read before, loops, writes, then what reads the state after. Of views: the
+function that computes a row, the one that lists them, and notes of what changed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import partial
+from itertools import groupby
+from typing import ClassVar
+
+from orderbook.engine.generate.expressions import ZERO, Code, finite, held_as, in_word, number, truth
+from orderbook.engine.generate.module_text import Emitter, ModuleText, Names, empty, in_order, shared_pivots
+from orderbook.engine.generate.numbering import NumberedPlan
+from orderbook.engine.generate.pipelines import Sum, Thread, run, sum_of, sums_of, threads
+from orderbook.engine.generate.reads import lookup
+from orderbook.engine.generate.state_layout import ACTIVE, COUNT, DIRTY, LIST, Layout, column_words, row_words
+from orderbook.engine.plan.steps import (
+    Directory,
+    Lookup,
+    Pipeline,
+    Plan,
+    ResultPlan,
+    StatementPlan,
+    Store,
+    TriggerPlan,
+    maps_in_pipelines,
+)
+from orderbook.views.calculus import Scalar, Var
+from orderbook.views.m3 import ResultColumn
+from orderbook.views.types import Kind, unscaled
+
+
+def row_keys(plan: Plan, result: ResultPlan, name: str) -> list[tuple[int, ...] | None]:
+    """How a written key of map `name` tells the view's row: positions of its keys; None: any row."""
+    view_keys = [k.variable for k in result.result.keys]
+    found: list[tuple[int, ...] | None] = []
+    if result.result.multiplicity == name:
+        found.append(tuple(range(len(view_keys))))
+    names = {name, *(d.name for d in plan.directories_of(name))}
+    for _, pipelines in result.lets:
+        for pipeline in pipelines:
+            for step in pipeline.steps:
+                if isinstance(step, Lookup) and step.map == name and set(step.keys) == set(view_keys):
+                    found.append(tuple(step.keys.index(k) for k in view_keys))
+                elif not names.isdisjoint(maps_in_pipelines([Pipeline((step,), ())])):
+                    found.append(None)
+    return [None] if None in found else list(dict.fromkeys(found))
+
+
+def touch_functions(module: ModuleText, view: int) -> None:
+    """`touch_<view>(S, keys..)` and `touch_all_<view>(S)`: notes for the next look at watched rows."""
+    w, result = module.writer, module.plan.results[view].result
+    keys = [f"k{i}" for i in range(len(result.keys))]
+    with module.function(
+        f"touch_{view}({', '.join(['S', *keys])})",
+        "Notes for watches that a row may have changed.",
+    ):
+        for at in (module.layout.look(view, per_message) for per_message in (False, True)):
+            with w.block(f"if load(S, {at + ACTIVE}) != 0:"):
+                w.line(f"store(S, {DIRTY}, 1)")
+                with w.block(f"if load(S, {at + COUNT}) >= 0:"):
+                    w.line(f"place = push_key(S, {at + LIST}, {len(keys)})")
+                    for i, key in enumerate(keys):
+                        w.line(f"store(place, {i}, {key})")
+    with module.function(f"touch_all_{view}(S)", "Notes for watches that any row may have changed."):
+        for at in (module.layout.look(view, per_message) for per_message in (False, True)):
+            with w.block(f"if load(S, {at + ACTIVE}) != 0:"):
+                w.line(f"store(S, {DIRTY}, 1)")
+                w.line(f"store(S, {at + COUNT}, -1)")
+
+
+def row_function(module: ModuleText, view: int) -> None:
+    """`row_<view>(S, keys, out)`: the row of the keys at an address, its words at another; how often it
+    stands."""
+    w, result = module.writer, module.plan.results[view]
+    with module.exported(
+        f"row_{view}(S, keys, out)", "A row, written to `out`; how often it stands."
+    ) as emitter:
+        keys = [f"k{i}" for i in range(len(result.result.keys))]
+        for i, key in enumerate(keys):
+            w.line(f"{key} = load(keys, {i})")
+        names = _key_names(emitter, result, keys)
+        count = _count(emitter, result, names)
+        w.line(f"store(out, 0, {count})")
+        if count != "1":
+            with w.block(f"if {count} == 0:"):
+                w.line("return 0")
+        for variable, pipelines in result.lets:
+            names[variable] = sum_of(emitter, Sum(pipelines, result.types[variable], result.types), names)
+        at = 1
+        for column in result.result.columns:
+            at = _column(emitter, column, names, at)
+        w.line(f"return {count}")
+
+
+def _key_names(emitter: Emitter, result: ResultPlan, words: Sequence[str]) -> Names:
+    names: Names = {}
+    for key, word in zip(result.result.keys, words, strict=True):
+        kind = in_word(unscaled(key.type))
+        text = emitter.writer.once("key", f"bits_to_double(S, {word})") if kind.kind is Kind.DOUBLE else word
+        names[key.variable] = Code(text, kind)
+    return names
+
+
+def _count(emitter: Emitter, result: ResultPlan, names: Names) -> str:
+    """How often the row stands: 1 for the only row of a view, and for a group that is there."""
+    if result.result.multiplicity is None:
+        return "1"
+    step = Lookup(Var("$count"), result.result.multiplicity, tuple(k.variable for k in result.result.keys))
+    held = lookup(emitter, step, names)
+    # Of a group only whether it is there: a count of 128 bits is not cut to 64.
+    count = emitter.writer.once("count", held.text if result.result.grouped else held_as(held, "i"))
+    return f"(1 if {count} != 0 else 0)" if result.result.grouped else count
+
+
+def _column(emitter: Emitter, column: ResultColumn, names: Names, at: int) -> int:
+    """Writes whether the column is there, and its value, from word `at` on; where the next one goes."""
+    w = emitter.writer
+    valid = truth(emitter.scalar(column.valid, names))
+    w.line(f"store(out, {at}, 1 if {valid} else 0)")
+    value = number(emitter.scalar(column.scalar, names))
+    words = column_words(column.type)
+    with w.block(f"if {valid}:"):
+        if column.type.kind is Kind.DOUBLE:
+            w.line(f"store_double(out, {at + 1}, {held_as(value, 'd')})")
+        elif words == 2:
+            wide_value = w.once("wide_value", held_as(value, "w"))
+            w.line(f"store(out, {at + 1}, low_word({wide_value}))")
+            w.line(f"store(out, {at + 2}, high_word({wide_value}))")
+        else:
+            w.line(f"store(out, {at + 1}, {held_as(value, 'i')})")
+    with w.block("else:"):
+        for i in range(words):
+            w.line(f"store(out, {at + 1 + i}, 0)")
+    return at + 1 + words
+
+
+def list_function(module: ModuleText, view: int) -> None:
+    """`rows_<view>(S, out, limit)`: keys and words of up to `limit` rows; how many were written."""
+    w, result = module.writer, module.plan.results[view]
+    name, count = result.result.multiplicity, len(result.result.keys)
+    with module.function(
+        f"rows_{view}(S, out, limit)",
+        "Up to `limit` rows: keys, then words; how many.",
+    ):
+        if name is None:
+            w.line(f"row_{view}(S, out, out)")
+            w.line("return 1")
+            return
+        w.line("rows = 0")
+        held = module.plan.entries_of(name)
+        w.line(f"h = load(S, {module.layout.handles[held.name]})")
+        w.line(f"entry = {held.name}_first(h)")
+        with w.block("while entry != 0 and rows < limit:"):
+            for i in range(count):
+                w.line(f"store(out, {i}, {held.name}_key_{i}(entry))")
+            with w.block(f"if row_{view}(S, out, out + {8 * count}) != 0:"):
+                w.line("rows += 1")
+                w.line(f"out += {8 * (count + row_words(result))}")
+            w.line(f"entry = {held.name}_next_entry(h, entry)")
+        w.line("return rows")
+
+
+class Writes:
+    """The statements of one trigger; notes rows of watched views that they may change.
+
+    `imports` are lines that a module with such statements needs.
+    """
+
+    imports: ClassVar[str] = ""
+
+    def __init__(self, emitter: Emitter, names: Mapping[Var, Code], layout: Layout):
+        self.emitter, self.names, self.layout = emitter, dict(names), layout
+        self.plan = emitter.plan
+        self.touched: dict[tuple[int, tuple[str, ...] | None], None] = {}
+
+    def statements(self, statements: Sequence[StatementPlan]) -> None:
+        for _, level in groupby(statements, key=lambda s: s.level):
+            own = list(level)
+            single = [s for s in own if s.writes_one(self.names)]
+            wanted = [Sum(s.pipelines, self.emitter.map_type(s.target), s.types) for s in single]
+            values = sums_of(self.emitter, wanted, self.names)
+            for together in self._fusable([s for s in own if not s.writes_one(self.names)]):
+                self._loop_writes(together)
+            self._write(list(zip(single, values, strict=True)))
+        for view, keys in self.touched:
+            self._emit_touch(view, keys)
+
+    def _write(self, values: Sequence[tuple[StatementPlan, Code]]) -> None:
+        """Writes values at keys that the event gives: all maps of a store in one call."""
+        w = self.emitter.writer
+        by_store: dict[object, list[tuple[StatementPlan, Code]]] = {}
+        earlier: list[object] = []
+        for statement, code in values:
+            entry = (self.plan.stores_of(statement.target)[0].name, statement.keys)
+            # A map that is written twice at one key is written in two calls.
+            times = earlier.count((statement.target, statement.keys))
+            earlier.append((statement.target, statement.keys))
+            by_store.setdefault((*entry, times), []).append((statement, code))
+        for group in by_store.values():
+            first = group[0][0]
+            keys = self._keys(first.target, first.keys, self.names)
+            if len(group) > 1:
+                # Values are fixed before the first of them is written.
+                group = [(s, Code(w.once("value", finite(c).text), c.type)) for s, c in group]
+            codes = {s.target: c for s, c in group}
+            self._entry_write(first.target, "assign" if first.op == ":=" else "add", keys, codes)
+            for statement, _ in group:
+                self._touch(statement.target, keys, in_loop=False)
+        if values:
+            w.forget()
+
+    def _keys(self, target: str, keys: Sequence[Scalar], names: Names) -> list[str]:
+        types = self.plan.program.map(target).key_types
+        return [self.emitter.new_key(k, t, names) for k, t in zip(keys, types, strict=True)]
+
+    def _entry_write(
+        self, target: str, function: str, keys: Sequence[str], codes: Mapping[str, Code]
+    ) -> None:
+        """Writes one entry in every store that holds it, and counts it in the directories."""
+        w, emitter = self.emitter.writer, self.emitter
+        stores, directories = self.plan.stores_of(target), self.plan.directories_of(target)
+        size = emitter.call(stores[0], "size")
+        before = w.fresh("size")
+        if directories:
+            w.line(f"{before} = {size}")
+        for store in stores:
+            self._store_write(store, function, keys, codes)
+        self._drop_uncounted(target, keys)
+        if directories:
+            with w.block(f"if {size} != {before}:"):
+                for directory in directories:
+                    self._directory_write(directory, keys, f"{size} - {before}")
+
+    def _drop_uncounted(self, count: str, keys: Sequence[str]) -> None:
+        """Drops the entries of doubles whose last row is gone: a change of 0.0 does not reach them."""
+        counted = [m.name for m in self.plan.program.maps if m.count == count]
+        stores = dict.fromkeys(s for name in counted for s in self.plan.stores_of(name))
+        alone = [s for s in stores if len(s.layout) > len(s.maps)]
+        if not alone:
+            return
+        counting = self.plan.stores_of(count)[0]
+        held = self.emitter.call(counting, "get", *in_order(keys, counting))
+        with self.emitter.writer.block(f"if {held}[{counting.maps.index(count)}] == 0:"):
+            for store in alone:
+                words = in_order(keys, store)
+                self.emitter.writer.line(self.emitter.call(store, "assign", *words, *_zeros(store)))
+
+    def _directory_write(self, directory: Directory, keys: Sequence[str], change: str) -> None:
+        words = [keys[p] for p in directory.positions]
+        for store in self.plan.stores_of(directory.name):
+            self.emitter.writer.line(self.emitter.call(store, "add", *in_order(words, store), change))
+
+    def _store_write(
+        self, store: Store, function: str, keys: Sequence[str], codes: Mapping[str, Code]
+    ) -> None:
+        values = [
+            held_as(finite(codes[m]), c) if m in codes else ZERO[c]
+            for m, c in zip(store.maps, store.layout, strict=False)
+        ]
+        if len(store.layout) > len(store.maps):
+            self._double_write(store, function, keys, values)
+        else:
+            words = in_order(keys, store)
+            self.emitter.writer.line(self.emitter.call(store, function, *words, *values))
+
+    def _double_write(self, store: Store, function: str, keys: Sequence[str], values: list[str]) -> None:
+        """Maps of doubles without what counts them: entries are there while another map counts rows."""
+        w, emitter, words = self.emitter.writer, self.emitter, in_order(keys, store)
+        if function == "assign":
+            held = [w.once("value", value) for value in values]
+            there = " or ".join(f"{value} != 0.0" for value in held)
+            w.line(emitter.call(store, "assign", *words, *held, f"1 if {there} else 0"))
+            return
+        count = self.plan.program.map(store.maps[0]).count
+        there = f"{emitter.call(store, 'get', *words)}[{len(store.maps)}]"
+        if count is None:
+            w.line(emitter.call(store, "add", *words, *values, f"1 - {there}"))
+            return
+        counting = self.plan.stores_of(count)[0]
+        rows = emitter.call(counting, "get", *in_order(keys, counting))
+        with w.block(f"if {rows}[{counting.maps.index(count)}] == 0:"):
+            w.line(emitter.call(store, "assign", *words, *_zeros(store)))
+        with w.block("else:"):
+            w.line(emitter.call(store, "add", *words, *values, f"1 - {there}"))
+
+    def _loop_writes(self, statements: Sequence[StatementPlan]) -> None:
+        """Writes at every key that the loops of statements bind; loops they share are walked once."""
+        emitter, running = self.emitter, list[Thread]()
+        for statement in statements:
+            if statement.erased:
+                sink = partial(self._loop_write, statement)
+                run(emitter, threads(statement.erased, self.names, statement.types, sink))
+            elif statement.op == ":=":
+                self._clear(statement.target)
+            sink = partial(self._loop_write, statement)
+            running += threads(statement.pipelines, self.names, statement.types, sink)
+        emitter.writer.forget()
+        run(emitter, running)
+        emitter.writer.forget()
+
+    def _clear(self, target: str) -> None:
+        names = [target, *(d.name for d in self.plan.directories_of(target))]
+        for store in (s for name in names for s in self.plan.stores_of(name)):
+            empty(self.emitter, store)
+        self._touch(target, None, in_loop=False)
+
+    def _loop_write(self, statement: StatementPlan, value: Code, names: Names) -> None:
+        keys = self._keys(statement.target, statement.keys, names)
+        self._entry_write(statement.target, "add", keys, {statement.target: value})
+        self._touch(statement.target, keys, in_loop=True)
+
+    def _touch(self, name: str, keys: Sequence[str] | None, in_loop: bool) -> None:
+        """Notes that rows of the views that read this map may have changed."""
+        for view, result in enumerate(self.plan.results):
+            for order in row_keys(self.plan, result, name):
+                own = None if keys is None or order is None else tuple(keys[i] for i in order)
+                if in_loop and own is not None:
+                    self._emit_touch(view, own)
+                else:
+                    self.touched[view, own] = None
+
+    def _emit_touch(self, view: int, keys: tuple[str, ...] | None) -> None:
+        w = self.emitter.writer
+        arguments = f", {', '.join(keys)}" if keys else ""
+        flags = " or ".join(f"load(S, {self.layout.look(view, m) + ACTIVE}) != 0" for m in (False, True))
+        with w.block(f"if {flags}:"):
+            w.line(f"touch_all_{view}(S)" if keys is None else f"touch_{view}(S{arguments})")
+
+    def _fusable(self, statements: Sequence[StatementPlan]) -> Iterator[list[StatementPlan]]:
+        """Runs of statements none of which reads what another of them writes."""
+        together: list[StatementPlan] = []
+        for statement in statements:
+            several = (*together, statement)
+            written = {s.target for s in several}
+            written |= {d.name for name in written for d in self.plan.directories_of(name)}
+            read = {m for s in several for m in maps_in_pipelines((*s.pipelines, *s.erased))}
+            if together and not written.isdisjoint(read):
+                yield together
+                together = []
+            together.append(statement)
+        if together:
+            yield together
+
+
+def _zeros(store: Store) -> Iterable[str]:
+    """The values of an entry that goes."""
+    return [ZERO[column] for column in store.layout]
+
+
+# Statements of a trigger that is compiled into every loop that calls it: a call takes 3 ns, and to compile
+# the trigger again takes a second for every twenty of them.
+_INLINED = 8
+
+
+def program_module(plan: NumberedPlan, writes: type[Writes] = Writes) -> str:
+    """The source of a program's module.
+
+    `writes` writes the statements of triggers: Writes, or MeasuredWrites for a module that measures.
+    """
+    module = ModuleText(plan)
+    for view in range(len(plan.results)):
+        touch_functions(module, view)
+    if plan.initial:
+        with module.function("initialise(S)", "What maps hold before any event.") as emitter:
+            Writes(emitter, {}, module.layout).statements(plan.initial)
+    for trigger in plan.triggers:
+        _trigger_function(module, trigger, writes)
+    for view in range(len(plan.results)):
+        row_function(module, view)
+        list_function(module, view)
+    return module.text(writes.imports)
+
+
+def trigger_name(trigger: TriggerPlan) -> str:
+    return f"{'insert' if trigger.insert else 'delete'}_{trigger.relation}"
+
+
+def _trigger_function(module: ModuleText, trigger: TriggerPlan, writes: type[Writes]) -> None:
+    used = set(_variables(trigger.statements))
+    apart = len(trigger.statements) > _INLINED
+    function = module.exported if apart else module.function
+    says = "Applies one row, its columns at address `row`."
+    with function(f"{trigger_name(trigger)}(S, row)", says) as emitter:
+        names: Names = {}
+        columns = module.plan.program.relation(trigger.relation).columns
+        for at, (parameter, column) in enumerate(zip(trigger.parameters, columns, strict=True)):
+            if parameter in used:
+                kind = unscaled(column.type)
+                read = "load_double" if kind.kind is Kind.DOUBLE else "load"
+                emitter.writer.line(f"{parameter.name} = {read}(row, {at})")
+                names[parameter] = Code(parameter.name, in_word(kind))
+        emitter.pivots = shared_pivots(module.plan, trigger.statements, trigger.parameters)
+        writes(emitter, names, module.layout).statements(trigger.statements)
+        if apart:
+            emitter.writer.line("return 0")
+
+
+def _variables(part: object) -> Iterator[Var]:
+    """All variables of statements, wherever they stand."""
+    if isinstance(part, Var):
+        yield part
+    elif isinstance(part, tuple):
+        for own in part:
+            yield from _variables(own)
+    elif is_dataclass(part):
+        for own in fields(part):
+            yield from _variables(getattr(part, own.name))

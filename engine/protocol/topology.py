@@ -1,0 +1,169 @@
+"""The nodes of a distribution: its stages as operators, and how they hang together: who sends what to whom.
+
+A StoredOperator's state is bytes, which any process can go on from.
+"""
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from orderbook.core.changes import Dictionary
+from orderbook.engine.distribution.blocks import VERSION, Block
+from orderbook.engine.distribution.stage_runner import Granularity, History, StageRunner
+from orderbook.engine.distribution.stages import Distribution, Input, Phase, Router, Stage
+from orderbook.engine.protocol.messages import SPECULATIVE, SWITCHES, Address, Mode, OperatorFactory, Produced
+from orderbook.engine.protocol.node import Links
+from orderbook.engine.protocol.switch import SwitchLinks
+
+_MESSAGE = Granularity("message")
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """How stages run: see StageRunner."""
+
+    words: Dictionary
+    backend: str = "numba"
+    granularity: Granularity = _MESSAGE
+
+
+class StageOperator:
+    """A StageRunner as an Operator. saved: what `save` gave; codes in it are of the same dictionary."""
+
+    def __init__(self, stage: Stage, running: Running, saved: Any = None):
+        self._runner = StageRunner(stage, running.words, running.backend, running.granularity)
+        if saved is not None:
+            self._runner.restore(saved)
+
+    def apply(self, blocks: Sequence[Block], until: int) -> Produced:
+        """See Operator."""
+        result = self._runner.apply(blocks, until)
+        return Produced(
+            tuple(b for b in result.outputs.values() if len(b)),
+            tuple(block_of(h) for h in result.history.values() if len(h)),
+        )
+
+    def become(self, other: "StageOperator") -> None:
+        """See Operator."""
+        self._runner.restore(other._runner.copy())
+
+    def size(self) -> int:
+        """See Operator."""
+        return self._runner.size()
+
+    def save(self) -> Any:
+        """A StageState."""
+        return self._runner.copy()
+
+
+def stage_factories(distribution: Distribution, running: Running) -> Callable[[int], OperatorFactory]:
+    """For the place of a stage in a distribution, what makes its operators."""
+
+    def factory(place: int) -> OperatorFactory:
+        return lambda saved: StageOperator(distribution.stages[place], running, saved)
+
+    return factory
+
+
+def block_of(history: History) -> Block:
+    """History rows as a block: keys, then the row as in a History; the version is that of the look."""
+    versions = np.zeros(len(history), VERSION)
+    versions["stamp"], versions["switch"] = history.looks["stamp"], history.looks["switch"]
+    versions["sequence"] = versions["last"] = history.looks["sequence"]
+    values = np.hstack((history.keys, history.rows))
+    return Block(history.view, versions, history.rows[:, 0] == 0, values)
+
+
+class StoredOperator(StageOperator):
+    """See StageOperator; `save` gives the state with the texts of its codes."""
+
+    def __init__(self, stage: Stage, running: Running, saved: bytes | None = None) -> None:
+        super().__init__(stage, running)
+        self._words = running.words
+        if saved is not None:
+            state, texts = pickle.loads(saved)
+            self._runner.restore(state, running.words.encode_all(texts))
+
+    def save(self) -> Any:
+        """Bytes."""
+        return pickle.dumps((self._runner.copy(), self._words.strings()), pickle.HIGHEST_PROTOCOL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """An input of a stage, and how rows reach the stage's partitions."""
+
+    stage: int
+    entry: Input
+    router: Router
+
+
+class Wiring:
+    """The nodes of all stages, with `partitions[i]` along each axis of stage i, and the switches.
+
+    words: the dictionary of the process that routes.
+    """
+
+    def __init__(
+        self,
+        distribution: Distribution,
+        partitions: Sequence[Sequence[int]],
+        switches: int,
+        words: Dictionary,
+        mode: Mode = SPECULATIVE,
+    ):
+        self.distribution, self.switches, self._mode = distribution, switches, mode
+        stages = distribution.stages
+        self._place = {stage.number: place for place, stage in enumerate(stages)}
+        self._routers = [Router(s.axes, p, words) for s, p in zip(stages, partitions, strict=True)]
+        self._readers: dict[str, list[_Reader]] = {}
+        made = {output.name: place for place, stage in enumerate(stages) for output in stage.outputs}
+        self._sources: list[set[int]] = [set() for _ in stages]
+        for place, stage in enumerate(stages):
+            for entry in stage.inputs:
+                reader = _Reader(place, entry, self._routers[place])
+                self._readers.setdefault(entry.source, []).append(reader)
+                self._sources[place].add(made[entry.source] if entry.phase is Phase.CHANGES else SWITCHES)
+
+    def nodes(self) -> list[Address]:
+        """All nodes, stages in order."""
+        return [node for place in range(len(self._routers)) for node in self._nodes(place)]
+
+    def route(self, block: Block) -> Iterator[tuple[Address, Block]]:
+        """The rows of a relation or an output as blocks of the streams of the stages that read it."""
+        for reader in self._readers.get(block.source, ()):
+            for partition, part in reader.router.route(block, reader.entry):
+                if len(part):
+                    yield Address(reader.stage, partition), part
+
+    def links(self, node: Address) -> Links:
+        """The place of a node. Its stage is an index into the distribution's stages."""
+        stages = self._sources[node.stage]
+        senders = [n for stage in sorted(stages) if stage != SWITCHES for n in self._nodes(stage)]
+        if self._hears_switches(node.stage):
+            senders += [Address(SWITCHES, number) for number in range(self.switches)]
+        return Links(node, tuple(senders), self.receivers(node), self.switches, self._depth(node.stage))
+
+    def receivers(self, node: Address) -> tuple[Address, ...]:
+        """The nodes that read outputs of a node."""
+        readers = [place for place, sources in enumerate(self._sources) if node.stage in sources]
+        return tuple(n for place in readers for n in self._nodes(place))
+
+    def switch_links(self, number: int) -> SwitchLinks:
+        """The place of a switch."""
+        receivers = tuple(n for n in self.nodes() if self._hears_switches(n.stage))
+        return SwitchLinks(number, self.switches, receivers, {n: self.receivers(n) for n in self.nodes()})
+
+    def _hears_switches(self, stage: int) -> bool:
+        """Stages that read relations do, and with notices all, and one that reads nothing, to end epochs."""
+        sources = self._sources[stage]
+        return SWITCHES in sources or self._mode.notices or not sources
+
+    def _nodes(self, stage: int) -> list[Address]:
+        return [Address(stage, partition) for partition in range(self._routers[stage].count)]
+
+    def _depth(self, stage: int) -> int:
+        return 1 + max((self._depth(s) for s in self._sources[stage] if s != SWITCHES), default=-1)

@@ -1,0 +1,1 @@
+"""The engine: a compiled program on a runtime, its rows, state, views and subscriptions."""

@@ -1,0 +1,462 @@
+"""The engine: applies changes to a compiled program and tells subscribers what became of its views."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+
+from orderbook.clients.client_engine import ClientInterface
+from orderbook.core.changes import (
+    END_OF_EVENT,
+    END_OF_MESSAGE,
+    ChangeBatch,
+    Dictionary,
+    messages,
+    part_of,
+    to_message_end,
+)
+from orderbook.core.errors import DataError, Problems
+from orderbook.engine.runtime.engine_state import EngineState, Layout
+from orderbook.engine.runtime.held_rows import HeldRows, RelationsCopy, Rows
+from orderbook.engine.runtime.interface import Firing
+from orderbook.engine.runtime.live_view import LiveView, live_views, missing_view
+from orderbook.engine.runtime.measures import UpdateCounter, costs_of, shared_by_views, statistics_of
+from orderbook.engine.runtime.program_replacement import ProgramChanges, Replacements
+from orderbook.engine.runtime.program_start import Backend, warm_up
+from orderbook.engine.runtime.state_transfer import (
+    CarriedOver,
+    FedRows,
+    carried_over,
+    restore_state,
+    saved_state,
+    state_for,
+)
+from orderbook.engine.runtime.subscriptions import (
+    Fire,
+    Granularity,
+    Subscribers,
+    Subscription,
+    Version,
+    ViewEvent,
+    log_failure,
+    watch_of,
+)
+from orderbook.views.encoding.values import encode_row, event_batch
+from orderbook.views.program import CompiledProgram
+from orderbook.views.types import CLOCK
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from orderbook.engine.plan.statistics import Statistics
+    from orderbook.engine.runtime.measures import Budgeted
+
+_INSERT, _DELETE = 0, 1
+_ENDS = END_OF_EVENT | END_OF_MESSAGE
+
+
+class Engine(ClientInterface, ProgramChanges):
+    """Keeps the views of a program fresh at every event. One thread owns an engine.
+
+    backend: "numba", or "interpreter", the slow reference.
+    check_rows: keep the rows of relations whose changes are not marked CHECKED, so that a delete of a row
+        that is not there, or a row beyond `max_rows`, is refused and not applied.
+    keep_rows: keep the rows of all relations, so that any view can be added while the engine runs.
+    statistics: what was measured before; plans are chosen by them.
+    memory_budget: bytes, or a text such as "512 MB", for all maps: by `statistics`, views are kept at a lower
+        level until the maps are estimated within it. `budgeted` says what was chosen.
+    measured: count and time every statement, for `measures`; slower, and for "numba" alone.
+    on_error: called with the subscription and the exception when a callback raises; the subscription is
+        cancelled and everything else goes on. Logs the traceback by default.
+
+    What a callback inserts, deletes, applies, subscribes or cancels takes effect after the message at
+    hand, in that order. `problems` counts the events that were refused and callbacks that raised.
+    """
+
+    def __init__(
+        self,
+        program: CompiledProgram,
+        backend: Backend = "numba",
+        *,
+        check_rows: bool = True,
+        keep_rows: bool = False,
+        statistics: "Statistics | None" = None,
+        memory_budget: int | str | None = None,
+        measured: bool = False,
+        on_error: Callable[[Subscription, Exception], None] = log_failure,
+    ):
+        self.budgeted: Budgeted | None = None
+        if memory_budget is not None:
+            from orderbook.engine.runtime.measures import within_budget
+
+            self.budgeted = within_budget(program, memory_budget, statistics)
+            program, statistics = self.budgeted.program, self.budgeted.statistics
+        self.program = program
+        self.problems = Problems()
+        self._backend, self._statistics, self._measured = backend, statistics, measured
+        self._runtime = self.start(program, statistics)
+        self._views: dict[str, LiveView] = {}
+        self._show(program)
+        self._rows = HeldRows(program.relations, program.dictionary, check_rows, keep_rows)
+        self._replacements = Replacements(self._replaced)
+        self._on_error = on_error
+        self._subscribers = Subscribers(self.problems, lambda *failed: self._on_error(*failed))
+        self._queue: deque[Callable[[], object]] = deque()
+        # No watches, none to set, and nothing queued: changes go straight to the runtime.
+        self._quiet = True
+        self._applying = False
+        self._message_open = False
+        self._sequence = 0
+        self._stamp: int | None = None
+        self._switch = 0
+        self._updates: UpdateCounter | None = None
+        self._note_recorders()
+
+    @property
+    def dictionary(self) -> Dictionary:
+        """The program's dictionary, which books that feed this engine share."""
+        return self.program.dictionary
+
+    @property
+    def version(self) -> Version:
+        """The stamp and switch of what was applied last, and how many events there have been."""
+        stamp = self._sequence if self._stamp is None else self._stamp
+        return (stamp, self._switch, self._sequence)
+
+    def at(self, stamp: int, switch: int) -> None:
+        """What is applied from now on was stamped so, ns, by that switch."""
+        self._stamp, self._switch = stamp, switch
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The names of the program's views."""
+        return tuple(self._views)
+
+    def insert(self, relation: str, row: Mapping[str, Any]) -> None:
+        """Inserts one row, given by column name, as a message of its own.
+
+        Raises DataError, and applies nothing, for a row that contradicts the declaration (see
+        `CompiledProgram.changes` for what columns take) or is beyond `max_rows`. Called in a callback,
+        only what is wrong with the row itself is raised; the rest goes to `problems`.
+        """
+        self._apply_event([self._encoded(relation, _INSERT, row)])
+
+    def delete(self, relation: str, row: Mapping[str, Any]) -> None:
+        """Deletes one row equal to `row`; raises DataError as `insert` does, or if there is none."""
+        self._apply_event([self._encoded(relation, _DELETE, row)])
+
+    def update(self, relation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        """Replaces one row equal to `old` in one event; raises DataError as `delete` does."""
+        self._apply_event([self._encoded(relation, _DELETE, old), self._encoded(relation, _INSERT, new)])
+
+    def tick(self, now: int) -> None:
+        """Moves the clock that NOW() reads to `now`, ns since 1970 UTC, as a message of its own.
+
+        Rows of relations declared with RETAIN that are older are deleted with it. Before the first tick
+        NOW() is NULL; a tick to the time that the clock shows does nothing. Raises DataError for an
+        earlier one (called in a callback, that goes to `problems`).
+        """
+        if self._applying:
+            self._queue.append(partial(self._try_tick, now))
+            return
+        if self._replacements:
+            self._advance_replacements()
+        for batch in self._rows.clock.tick(now):
+            self._run(self._admitted(batch))
+
+    def count_updates(self) -> None:
+        """From now on counts the changes of every relation, for `statistics`."""
+        self._updates = UpdateCounter()
+        self._note_recorders()
+
+    def statistics(self) -> "Statistics":
+        """Entries of maps and mean lengths of loops as they are now, and the changes counted so far."""
+        return statistics_of(self.program.program, self._runtime, self._updates)
+
+    def costs(self) -> str:
+        """What was measured of every statement and map, as text; see `measured`. Raises DataError."""
+        return costs_of(self._runtime, self._measured, self.view_bytes())
+
+    def apply(self, changes: ChangeBatch) -> None:
+        """Applies changes in order, every view refreshed at every event.
+
+        `kinds` index `program.relations`. An event that deletes a row that is not there, or is beyond
+        `max_rows`, is left out whole and counted in `problems`, unless its changes are CHECKED. An insert
+        into `clock` is a tick, and a message of its own.
+        Raises ExactnessError when a value does not fit 128 bits, which ends the engine's use.
+        """
+        if self._applying:
+            self._queue.extend(partial(self._apply_queued, m) for m in messages(changes))
+            return
+        if self._replacements:
+            self._advance_replacements()
+        for part in self._rows.clock.cut(changes):
+            if isinstance(part, int):
+                self._try_tick(part)
+            elif self._rows.checked is None or self._rows.checked.trusts(part):
+                self._run(part)
+            else:
+                # Callbacks may queue changes after any message; rows are checked as they are applied.
+                for message in [part] if self._quiet else messages(part):
+                    self._run(self._admitted(message))
+
+    def __getitem__(self, view: str) -> LiveView:
+        """The live rows of a view: a read-only mapping of key tuples to rows. Raises DataError."""
+        try:
+            return self._views[view]
+        except KeyError:
+            raise missing_view(view, self._views) from None
+
+    def frame(self, view: str) -> "pl.DataFrame":
+        """The rows of a view now, by its ORDER BY; without aggregates a row stands as often as it occurs.
+
+        DECIMAL columns are Decimal(38, scale), INTEGER Int64 or, where the bounds of the column need it,
+        Int128; TIMESTAMP Datetime("ns") in UTC, DOUBLE Float64, TEXT String. Raises DataError.
+        """
+        from orderbook.engine.runtime.view_frame import view_frame
+
+        name = self[view].name
+        rows = (row for _, row in self._runtime.rows(name))
+        return view_frame(self[view].layout.result, rows, self.dictionary, self.program.order(name))
+
+    def subscribe(
+        self,
+        view: str,
+        callback: Callable[[ViewEvent], object],
+        when: str | None = None,
+        on: Granularity = "message",
+        fire: Fire = "edge",
+    ) -> Subscription:
+        """Calls `callback` with a ViewEvent for rows of a view that change.
+
+        when: a condition as in WHERE over the view's columns, such as "bid_vwap > 1.01 * ask_vwap"; NULL
+            does not hold. Without one every row always holds, and a row that goes is a change too.
+        on: look at the view after every "message" or every "event".
+        fire: on the "edge", when the condition comes to hold of a row (without a condition, at every
+            change), or at every "change" of a row while it holds.
+
+        Rows as they are when the subscription begins are the first look: a condition that holds already
+        does not fire. Of rows that change at once, it is called in the order of their keys.
+        Raises SqlError that names the condition, DataError for another bad argument.
+        """
+        self[view]
+        for name, value, allowed in (("on", on, get_args(Granularity)), ("fire", fire, get_args(Fire))):
+            if value not in allowed:
+                raise DataError(f"subscribe: {name}={value!r}; give one of {', '.join(allowed)}")
+        watch = watch_of(self.program, view, when, on == "message", fire == "edge")
+        subscription = Subscription(self[view].layout, watch, callback, when, self._cancel)
+        self._after_message(partial(self._subscribers.begin, subscription))
+        return subscription
+
+    def warm_up(self) -> None:
+        """Compiles what changes, lists of rows and later subscriptions without a condition run through.
+
+        All of it is else compiled when it is first needed. Raises DataError inside a message.
+        """
+        self._between_messages("nothing can be compiled ahead")
+        warm_up(self._runtime, self.program, [s.watch for s in self._subscribers])
+        self._subscribers.look(self._runtime)
+
+    def save(self, program: CompiledProgram | None = None) -> EngineState:
+        """A copy of all that is held, for `load` of another engine.
+
+        program: that engine's, where it has fewer views than were added to this one. Raises DataError inside
+        a message, OtherProgram where a view of that program is not here.
+        """
+        self._between_messages("an engine cannot be saved")
+        at = self._sequence, self._stamp, self._switch
+        state = saved_state(self.program, self._runtime, self._rows, at, self.problems)
+        return state if program is None else state_for(state, self.program, program)
+
+    def load(self, state: EngineState) -> None:
+        """Becomes as the engine was that was saved, on any backend; subscriptions look at its rows first.
+
+        Raises DataError, and changes nothing, inside a message, for a state of another program, or one
+        without rows that this engine is to keep.
+        """
+        self._between_messages("an engine cannot be loaded")
+        if self._replacements:
+            raise DataError("a state cannot be loaded while views are added or dropped; wait for that first")
+        restore_state(state, self.program, self._runtime, self._rows, self.problems)
+        self._sequence, self._stamp, self._switch = state.sequence, state.stamp, state.switch
+        self._subscribers.look(self._runtime)
+        self._settle()
+
+    def carried_over(self, state: EngineState, layout: Layout, others: Mapping[str, FedRows]) -> CarriedOver:
+        """A state of another program as one to `load` here; see `carried_over`. Raises NotCarriedOver."""
+        program, keeps = self.program, self.keeps_rows
+        return carried_over(
+            state, layout, program, lambda: self.start(program, self._statistics), keeps, others
+        )
+
+    def _between_messages(self, refused: str) -> None:
+        if not self.between_messages:
+            raise DataError(f"{refused} inside a message; do it after its last event")
+
+    def map_sizes(self) -> dict[str, int]:
+        """Entries of every map of the program, by name."""
+        return self._runtime.map_sizes()
+
+    def memory_bytes(self) -> int:
+        """Bytes held by the program's maps and their indexes."""
+        return self._runtime.memory_bytes()
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the rows of all relations are kept."""
+        return self._rows.kept is not None
+
+    @property
+    def between_messages(self) -> bool:
+        """Whether no message is open, so that views are as of the end of one."""
+        return not (self._applying or self._message_open)
+
+    @property
+    def reads_clock(self) -> bool:
+        """Whether a tick can change anything: a view reads NOW(), or rows expire."""
+        expiring = self._rows.clock.retention.relations
+        return bool(expiring) or any(t.relation == CLOCK for t in self.program.program.triggers)
+
+    def view_bytes(self) -> dict[str, int]:
+        """Bytes of every view's maps; a map that several views read is shared among them evenly."""
+        return shared_by_views(self.program.program, self._runtime.map_bytes())
+
+    def rows_of(self, relation: str) -> Rows:
+        """The rows of a relation, int64[n, width], and how often each stands. Raises DataError."""
+        return self.rows_source(relation)()
+
+    def rows_source(self, relation: str) -> Callable[[], Rows]:
+        """What gives the rows of a relation at any moment. Raises DataError where they are not kept."""
+        return self._rows.rows_source(relation, self.program.program, self._runtime)
+
+    def copy_rows(self, relations: Iterable[str]) -> RelationsCopy:
+        """A copy of the rows of relations that is to be made in pieces. Raises DataError."""
+        sources = {name: self.rows_source(name) for name in relations}
+        return self._rows.copy(sources, self.program.relations)
+
+    def _show(self, program: CompiledProgram) -> None:
+        """Makes a program's views and relations those that users see."""
+        self.program = program
+        self._relations = {r.name: (i, r) for i, r in enumerate(program.relations)}
+        self._views = live_views(program, self._runtime, self._views)
+
+    def _note_recorders(self) -> None:
+        """Who is told of every change that has been applied."""
+        others = (self._updates, self._replacements.first)
+        self._recorders = (*self._rows.recorders(), *(r for r in others if r is not None))
+
+    def _try_tick(self, now: int) -> None:
+        """A tick of a stream: one that goes back is refused and counted."""
+        try:
+            batches = list(self._rows.clock.tick(now))
+        except DataError as error:
+            self.problems.add("tick refused", f"after event {self._sequence}", str(error))
+            return
+        for batch in batches:
+            self._apply_admitted(batch) if self._applying else self._run(self._admitted(batch))
+
+    def _encoded(self, relation: str, delete: int, row: Mapping[str, Any]) -> tuple[int, list[int]]:
+        if relation == CLOCK:
+            raise DataError("the engine alone changes clock; call tick(now) instead")
+        if relation not in self._relations:
+            raise DataError(f"no stream or table {relation!r}; the program has {', '.join(self._relations)}")
+        index, declared = self._relations[relation]
+        return 2 * index + delete, encode_row(declared, row, self.dictionary)
+
+    def _apply_event(self, changes: list[tuple[int, list[int]]]) -> None:
+        batch = event_batch(changes)
+        if self._applying:
+            self._queue.append(partial(self._apply_queued, batch))
+            return
+        if self._replacements:
+            self._advance_replacements()
+        if self._rows.checked is not None:
+            _, refusals = self._rows.checked.admit(batch)
+            if refusals:
+                raise DataError(refusals[0].detail)
+        self._run(batch)
+
+    def _admitted(self, changes: ChangeBatch) -> ChangeBatch:
+        return self._rows.admitted(changes, self.problems, f"after event {self._sequence}")
+
+    def _run(self, batch: ChangeBatch) -> None:
+        count = len(batch.flags)
+        if self._quiet and not self._queue:
+            self._runtime.apply(batch, 0)
+            self._advance(batch, 0, count)
+            return
+        self._applying = True
+        try:
+            if not self._message_open:
+                self._drain()
+            done = 0
+            while done < count:
+                part = to_message_end(batch, done) if self._queue else batch
+                done = self._step(part, done)
+                if self._queue and not self._message_open:
+                    self._drain()
+        finally:
+            self._applying = False
+            self._settle()
+
+    def _step(self, batch: ChangeBatch, start: int) -> int:
+        """Applies changes up to the next firings and delivers them; returns where to go on."""
+        self._subscribers.watch(self._runtime)
+        done = self._runtime.apply(batch, start)
+        self._advance(batch, start, done)
+        self._deliver(self._subscribers.ordered(self._runtime.firings()))
+        return done
+
+    def _deliver(self, firings: Iterable[Firing]) -> None:
+        """Calls back for what fired at the last change."""
+        for firing in firings:
+            if failed := self._subscribers.deliver(firing, self.version):
+                self._queue.append(partial(self._subscribers.end, failed))
+
+    def _advance(self, batch: ChangeBatch, start: int, end: int) -> None:
+        """Counts the events of batch[start:end], tells recorders, and notes whether a message is open."""
+        flags = batch.flags
+        if end == start + 1:
+            last = flags.item(start)
+            self._sequence += (last & _ENDS) != 0
+        elif end > start:
+            last = flags.item(end - 1)
+            self._sequence += int(np.count_nonzero(flags[start:end] & _ENDS))
+        else:
+            return
+        self._message_open = not last & END_OF_MESSAGE
+        for recorder in self._recorders:
+            recorder.record(part_of(batch, start, end))
+
+    def _drain(self) -> None:
+        """Does what is queued, in order; a queued change that leaves its message open ends the turn."""
+        while self._queue and not self._message_open:
+            self._queue.popleft()()
+
+    def _apply_queued(self, message: ChangeBatch) -> None:
+        for part in self._rows.clock.cut(message):
+            if isinstance(part, int):
+                self._try_tick(part)
+            else:
+                self._apply_admitted(part)
+
+    def _apply_admitted(self, message: ChangeBatch) -> None:
+        admitted = self._admitted(message)
+        done = 0
+        while done < len(admitted):
+            done = self._step(admitted, done)
+
+    def _after_message(self, action: Callable[[], None]) -> None:
+        if self._applying or self._message_open:
+            self._queue.append(action)
+        else:
+            action()
+        self._settle()
+
+    def _cancel(self, subscription: Subscription) -> None:
+        self._after_message(partial(self._subscribers.end, subscription))
+
+    def _settle(self) -> None:
+        self._quiet = not (self._subscribers or self._queue)

@@ -1,0 +1,188 @@
+"""What every runtime offers the engine: the interpreter and the numba executor are two of them.
+
+Watches and their firings, rows, and recordings of the rows that change.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from orderbook.core.changes import ChangeBatch, Word
+from orderbook.engine.runtime.map_entries import Entries, MapRows, Match
+from orderbook.views.calculus import Scalar
+
+if TYPE_CHECKING:
+    from orderbook.engine.runtime.numba_runtime import ViewCopy
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A compiled subscription.
+
+    `condition` is a scalar over the view's columns, as `bind_condition` gives it, not 0 where it holds
+    (None: always). `per_message` looks at the view at the end of each message, else of each event. `edge`
+    fires when the condition becomes true of a row (without a condition, when the row changes), else
+    at every change of the row while it holds.
+    """
+
+    view: str
+    condition: Scalar | None
+    per_message: bool
+    edge: bool
+
+
+class Row(Protocol):
+    """A view's row: how often it stands (1 when grouped), and its columns. It never changes."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def columns(self) -> tuple[Word, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRow:
+    """A Row whose columns are there."""
+
+    count: int
+    columns: tuple[Word, ...]
+
+
+class Firing(Protocol):
+    """One firing of a watch: the row's key, what it was (at the last look) and is; None: no row."""
+
+    @property
+    def watch(self) -> int: ...
+
+    @property
+    def key(self) -> tuple[Word, ...]: ...
+
+    @property
+    def old(self) -> Row | None: ...
+
+    @property
+    def new(self) -> Row | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFiring:
+    """A Firing whose parts are there."""
+
+    watch: int
+    key: tuple[Word, ...]
+    old: Row | None
+    new: Row | None
+
+
+class Runtime(Protocol):
+    """Runs one program. Not thread-safe: one thread owns it."""
+
+    def watch(self, watches: Sequence[Watch]) -> None:
+        """Replaces the watches; takes effect with the next change. Rows as they are now are a first look."""
+
+    def apply(self, batch: ChangeBatch, start: int) -> int:
+        """Applies changes from index `start` on, in order.
+
+        Returns the index after the last change applied: the batch's length, or earlier, right after
+        the event or message at which watches fired. `kinds` index `program.relations`.
+
+        Raises ExactnessError when a value does not fit 128 bits.
+        """
+
+    def firings(self) -> Sequence[Firing]:
+        """The firings at which `apply` stopped, by watch; empty if none."""
+
+    def record(self, recordings: "Sequence[Recording]") -> "Recorder":
+        """What applies changes from now on, and records these views instead of watching.
+
+        Rows as they are now are a first look. The recorder ends with the next call of `watch` or `record`.
+        """
+
+    def row(self, view: str, key: tuple[Word, ...]) -> Row | None:
+        """One row of a view as of the last change; None where there is none."""
+
+    def rows(self, view: str) -> Iterator[tuple[tuple[Word, ...], Row]]:
+        """All rows of a view as of the last change, in any order."""
+
+    def row_words(self, view: str) -> np.ndarray:
+        """All rows of a view, in any order: int64[n, words of the key and of the row]; see RowFormat."""
+
+    def copy_view(self, view: str) -> "ViewCopy | None":
+        """A copy of all rows of a view, to be made in pieces; None where `row_words` is as good."""
+
+    def map_sizes(self) -> dict[str, int]:
+        """Entries of every map, by name."""
+
+    def memory_bytes(self) -> int:
+        """Bytes held by all maps and their indexes."""
+
+    def map_bytes(self) -> dict[str, int]:
+        """Bytes held for every map, by name; maps that share a structure share its bytes evenly."""
+
+    def entries(self, name: str) -> Entries:
+        """A copy of the entries of a map, as of the last change."""
+
+    def copied(self) -> tuple[MapRows, ...]:
+        """A copy of the entries of all maps, as of the last change."""
+
+    def restore(self, maps: Sequence[MapRows], codes: np.ndarray | None) -> None:
+        """Replaces the entries of all maps by those that a runtime of the same program copied.
+
+        `codes` gives for each dictionary code in the copy what it is now, None where all are the same.
+        Rows of views follow, watches do not look.
+        """
+
+    def adopt(self, other: "Runtime", matches: Mapping[str, Match]) -> None:
+        """Replaces the entries of maps by those of another runtime, which is of no more use afterwards.
+
+        `matches` gives for each map, by name, which it is there.
+        """
+
+    def close(self) -> None:
+        """Gives back what the runtime holds; it is of no more use afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A view whose changed rows are recorded: at the end of each message, or of each event."""
+
+    view: str
+    per_message: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """n changes of rows of one view, in the order of the changes that made them.
+
+    changes: int64[n], the index of the last change that the look took in. keys: int64[n, k], encoded as in
+    a ChangeBatch. old, new: int64[n, w], the row at the look before and now as `RowFormat` lays it out: how
+    often it stands (0: no row), then for each column whether it is there and its value, an int64 or the
+    bits of a double; of 128 bits the low and the high word. A row that stays as it was is not recorded.
+    """
+
+    changes: np.ndarray
+    keys: np.ndarray
+    old: np.ndarray
+    new: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+
+class Recorder(Protocol):
+    """Applies changes to one runtime, whose watches it has taken the place of, and gives what they did."""
+
+    def apply(self, batch: ChangeBatch) -> tuple[Records, ...]:
+        """Applies a batch; the Records of every recording, in their order. Raises as Runtime.apply does."""
+
+    def rows(self, view: str) -> tuple[np.ndarray, np.ndarray]:
+        """Keys and rows of a view now, laid out as in Records, in any order."""
+
+    def pending(self) -> tuple[Records, ...]:
+        """What would be recorded if a message ended here; `changes` mean nothing."""
+
+    def restore(self, pending: Sequence[Records]) -> None:
+        """Makes rows differ from the last look as `pending` says: `old` is how that look saw them."""

@@ -1,0 +1,218 @@
+"""Entries of maps and rows of relations as arrays: how they go to another runtime, and into a checkpoint.
+
+Which maps of two programs hold the same is found by their canonical definitions, whatever they are
+called. Rows of a relation stand with how often each occurs, in arrays that outlive what they were copied
+from.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from orderbook.core.changes import NULL_CODE
+from orderbook.core.files import ArrayRows
+from orderbook.views.calculus import ZERO, relations
+from orderbook.views.m3 import MapDeclaration, Program
+from orderbook.views.names import canonical
+from orderbook.views.types import Kind, Relation, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The map `name` of another program; `places` gives for each own key its place among that map's."""
+
+    name: str
+    places: tuple[int, ...]
+
+
+def matching(old: Program, new: Program, by_hand: Collection[str] = ()) -> dict[str, Match]:
+    """For every map of `new` that `old` has too, by name: which it is there.
+
+    `by_hand` are maps of both that hold what their statements make of them, whatever their definitions.
+    """
+    known: dict[object, tuple[str, tuple[int, ...]]] = {}
+    for declaration in old.maps:
+        if declaration.name not in by_hand:
+            form, places = definition_form(declaration)
+            known.setdefault(form, (declaration.name, places))
+    found = {}
+    for declaration in new.maps:
+        if declaration.name in by_hand:
+            found[declaration.name] = Match(declaration.name, tuple(range(len(declaration.keys))))
+            continue
+        form, places = definition_form(declaration)
+        if form in known:
+            name, old_places = known.pop(form)
+            by_own = dict(zip(places, old_places, strict=True))
+            found[declaration.name] = Match(name, tuple(by_own[i] for i in range(len(places))))
+    return found
+
+
+def definition_form(declaration: MapDeclaration) -> tuple[object, tuple[int, ...]]:
+    """What a map holds, the same for equal maps, and where its canonical keys are among its own."""
+    kind = declaration.type.kind
+    if declaration.definition == ZERO:
+        # Only the name says what it holds.
+        return (kind, declaration.name, declaration.key_types), tuple(range(len(declaration.keys)))
+    form, places = canonical(declaration.keys, declaration.definition)
+    return (kind, form), places
+
+
+def relations_to_fill(program: Program, matches: Mapping[str, Match]) -> frozenset[str]:
+    """The relations that the maps without a match are made of."""
+    return frozenset(name for m in program.maps if m.name not in matches for name in relations(m.definition))
+
+
+# Rows are read in parts of this many, so that nothing is held twice.
+PART = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """`n` entries of a map, each key once.
+
+    keys: int64[n, k], encoded as in a ChangeBatch.
+    words: int64[n, m], m >= 2: an exact value as two's complement in words of 64 bits, the lowest first;
+        a double as the bits of m doubles whose exact sum it is, the largest first.
+    """
+
+    keys: np.ndarray
+    words: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def with_keys(self, places: Sequence[int]) -> "Entries":
+        """The entries with key column `places[i]` as column i."""
+        return Entries(np.ascontiguousarray(self.keys[:, list(places)]), self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class MapColumn:
+    """Where a map's words are in the rows of a MapRows: `count` columns from `at` on, of doubles or not."""
+
+    name: str
+    at: int
+    count: int
+    double: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MapRows:
+    """The entries of maps that have their keys in common, a row for each key.
+
+    rows: int64[n, width], here or in a file; other columns than those named below mean nothing.
+    keys: for each key the column it is in, encoded as in Entries.
+    maps: the maps' words as in Entries, but a single one is an int64. A map whose words are all 0 in a row
+        has no entry there.
+    """
+
+    rows: ArrayRows
+    keys: tuple[int, ...]
+    maps: tuple[MapColumn, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def entries(self, column: MapColumn, rows: np.ndarray) -> Entries:
+        """The entries of one of the maps in some of the rows, copied."""
+        words = np.empty((len(rows), max(2, column.count)), np.int64)
+        words[:, : column.count] = rows[:, column.at : column.at + column.count]
+        if column.count == 1:
+            words[:, 1] = words[:, 0] >> 63
+        there = (words.view(np.float64) if column.double else words).any(axis=1)
+        return Entries(np.ascontiguousarray(rows[there][:, list(self.keys)]), words[there])
+
+    def parts(self, codes: np.ndarray | None, types: Sequence[Type]) -> Iterator[dict[str, Entries]]:
+        """Every map's entries in parts of `parts_of`, TEXT keys recoded; `types` are those of the keys."""
+        texts = [i for i, kind in enumerate(types) if kind.kind is Kind.TEXT]
+        for rows in parts_of(self.rows):
+            found = {c.name: self.entries(c, rows) for c in self.maps}
+            for entries in found.values():
+                recode(entries.keys, texts, codes)
+            yield found
+
+
+def parts_of(rows: ArrayRows) -> Iterator[np.ndarray]:
+    """All rows in parts."""
+    for start in range(0, len(rows), PART):
+        yield rows[start : start + PART]
+
+
+def recode(rows: np.ndarray, columns: Sequence[int], codes: np.ndarray | None) -> None:
+    """Replaces dictionary codes in columns of int64[n, width] by `codes[code]`; None: all stay."""
+    if codes is None:
+        return
+    for column in columns:
+        there = rows[:, column] != NULL_CODE
+        rows[there, column] = codes[rows[there, column]]
+
+
+def exact_words(values: Sequence[int]) -> np.ndarray:
+    """Exact values as words, as many as the largest needs."""
+    count = max([2, *(v.bit_length() // 64 + 1 for v in values)])
+    data = b"".join(v.to_bytes(8 * count, "little", signed=True) for v in values)
+    return np.frombuffer(data, np.int64).reshape(len(values), count)
+
+
+def exact_values(words: np.ndarray) -> list[int]:
+    """The values of `exact_words`."""
+    size = 8 * words.shape[1]
+    data = np.ascontiguousarray(words).tobytes()
+    return [int.from_bytes(data[at : at + size], "little", signed=True) for at in range(0, len(data), size)]
+
+
+def double_words(values: Sequence[Fraction]) -> np.ndarray:
+    """Sums of doubles as the doubles that add up to them, exactly."""
+    parts = [_parts(value) for value in values]
+    found = np.zeros((len(parts), max([2, *map(len, parts)])))
+    for row, own in enumerate(parts):
+        found[row, : len(own)] = own
+    return found.view(np.int64)
+
+
+def _parts(value: Fraction) -> list[float]:
+    parts = []
+    while value:
+        nearest = float(value)
+        parts.append(nearest)
+        value -= Fraction(nearest)
+        if nearest == 0.0:
+            break
+    return parts
+
+
+def double_values(words: np.ndarray) -> list[Fraction]:
+    """The values of `double_words`."""
+    return [
+        sum(map(Fraction, row), Fraction(0)) for row in np.ascontiguousarray(words).view(np.float64).tolist()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """A multiset of rows.
+
+    relation: its index in `program.relations`. rows: int64[n, width], encoded as in a ChangeBatch. counts:
+    int64[n]. checked: whether the relation is fed with checked changes only.
+    """
+
+    relation: int
+    rows: ArrayRows
+    counts: ArrayRows
+    checked: bool = False
+
+    def parts(self, relation: Relation, codes: np.ndarray | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Rows and counts in parts, TEXT columns recoded (see `recode`)."""
+        texts = text_columns(relation)
+        for part, counts in zip(parts_of(self.rows), parts_of(self.counts), strict=True):
+            rows = part.copy()
+            recode(rows, texts, codes)
+            yield rows, counts
+
+
+def text_columns(relation: Relation) -> list[int]:
+    """The places of a relation's TEXT columns."""
+    return [i for i, column in enumerate(relation.columns) if column.type.kind is Kind.TEXT]

@@ -1,0 +1,220 @@
+"""What the compiled code of one runtime works on in raw memory that Python owns.
+
+The texts and patterns of a program: dictionary codes, and tables of what a LIKE matches. For watched and
+recorded views: rows as they were, keys touched, watches, recordings.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NamedTuple
+
+from orderbook.core.changes import Dictionary
+from orderbook.core.generated_code import publish_text
+from orderbook.engine.generate.state_layout import (
+    ACTIVE,
+    CACHE,
+    COUNT,
+    DIRTY,
+    FIRED_WORDS,
+    GROUP,
+    KEYS_AT,
+    KEYS_OF,
+    LIST,
+    LOOK_COUNT,
+    LOOK_WORDS,
+    LOOKS,
+    RECORDS,
+    ROW,
+    ROW_AT,
+    WATCHES,
+    Layout,
+    row_words,
+)
+from orderbook.engine.generate.support import free
+from orderbook.engine.generate.view_diff import keys_module, watched_module
+from orderbook.engine.maps.memory import address_of, callable_at
+from orderbook.engine.maps.shapes import hashed
+from orderbook.engine.plan.steps import Plan
+from orderbook.views.scalars.evaluate import Pattern
+
+
+class Block:
+    """Zeroed words of raw memory, given back with the object."""
+
+    __slots__ = ("__weakref__", "address", "words")
+
+    def __init__(self, words: int):
+        self.words = (ctypes.c_int64 * words)()
+        self.address = ctypes.addressof(self.words)
+
+    def __getitem__(self, place: int) -> int:
+        return self.words[place]
+
+    def __setitem__(self, place: int, word: int) -> None:
+        self.words[place] = word
+
+
+class TextConstants:
+    """A block with a word for each constant: the code of a text, or the address of a pattern's table.
+
+    `places` numbers the words; whoever generates code adds to it and calls `store` before it runs.
+    """
+
+    def __init__(self, dictionary: Dictionary) -> None:
+        self.places: dict[str | Pattern, int] = {}
+        self._dictionary = dictionary
+        self._tables: dict[Pattern, PatternTable] = {}
+        self._known = 0
+        self._words = (ctypes.c_int64 * 1)()
+
+    def store(self) -> int:
+        """Lays out a block of all constants; its address."""
+        self._words = (ctypes.c_int64 * max(1, len(self.places)))()
+        for constant, place in self.places.items():
+            if isinstance(constant, Pattern):
+                self._tables.setdefault(constant, PatternTable(constant))
+            else:
+                self._words[place] = self._dictionary.encode(constant)
+        self._extend()
+        return ctypes.addressof(self._words)
+
+    def follow(self) -> None:
+        """Takes in the strings that are new in the dictionary; call it before code meets their codes."""
+        if self._tables and len(self._dictionary) != self._known:
+            self._extend()
+
+    def _extend(self) -> None:
+        for pattern, table in self._tables.items():
+            table.extend(self._dictionary)
+            self._words[self.places[pattern]] = table.address
+        self._known = len(self._dictionary)
+
+
+class PatternTable:
+    """One pattern's table: a word that counts the codes it knows, then a bit for each of them.
+
+    `address` is where compiled code reads it; it changes as the table grows.
+    """
+
+    def __init__(self, pattern: Pattern) -> None:
+        self._pattern = pattern
+        self._reserve(2)
+
+    def extend(self, dictionary: Dictionary) -> None:
+        """Adds the strings that are new in the dictionary."""
+        size = len(dictionary)
+        needed = 1 + (size + 63) // 64
+        if needed > len(self._words):
+            old = self._words
+            self._reserve(max(needed, 2 * len(old)))
+            ctypes.memmove(self._words, old, ctypes.sizeof(old))
+        words = self._words
+        for code in range(words[0], size):
+            if self._pattern.matches(dictionary.decode(code)):
+                words[1 + (code >> 6)] |= 1 << (code & 63)
+        words[0] = size
+
+    def _reserve(self, words: int) -> None:
+        self._words = (ctypes.c_uint64 * words)()
+        self.address = ctypes.addressof(self._words)
+
+
+class Watching(NamedTuple):
+    """A watch of a look: its number, where its condition is (0: always), whether only its edge fires."""
+
+    number: int
+    condition: int
+    edge: bool
+
+
+class NumbaViewDiffs:
+    """The looks of a runtime, by view and granularity; `state` and `layout` are the program's."""
+
+    def __init__(self, plan: Plan, layout: Layout, state: Block, program: ModuleType) -> None:
+        self._plan, self._layout, self._state, self._program = plan, layout, state, program
+        # Stores of rows as they were, and what else is held for the looks there are.
+        self._caches: list[tuple[ModuleType, int]] = []
+        self._blocks: list[Block] = []
+        self._lists: list[Block] = []
+        # What the driver looks at: where it lies in the state, whether at messages alone, the function.
+        self._looking: list[tuple[int, int, int]] = []
+
+    def watch(self, view: int, per_message: bool, watches: Sequence[Watching]) -> None:
+        """Adds a look that fires watches."""
+        result = self._plan.results[view]
+        groups = [watches[first : first + GROUP] for first in range(0, len(watches), GROUP)]
+        at = self._open(view, per_message, row_words(result) + len(groups))
+        self._state[at + ROW_AT] = address_of(self._program, f"row_{view}")
+        self._state[at + WATCHES] = self._table([word for group in groups for word in _words(group)])
+        source = watched_module(len(result.result.keys), row_words(result), len(groups))
+        look = publish_text("watched", source)
+        self._looking.append((at, int(per_message), address_of(look, "look")))
+
+    def begin(self) -> None:
+        """Rows as they are now are the first look of all that were added."""
+        self._state[LOOKS] = self._table([word for one in self._looking for word in one])
+        self._state[LOOK_COUNT] = len(self._looking)
+        for at, _, look in self._looking:
+            callable_at(look)(self._state.address, at, 1)
+        self._state[DIRTY] = 0
+
+    def record(self, view: int, per_message: bool) -> Block:
+        """Adds a look that records; the list to which it does: address, words used and capacity."""
+        at = self._open(view, per_message, row_words(self._plan.results[view]))
+        self._lists.append(Block(3))
+        self._state[at + RECORDS] = self._lists[-1].address
+        return self._lists[-1]
+
+    def close(self) -> None:
+        """Ends all looks, also of views that are being copied."""
+        for shape, handle in self._caches:
+            shape.destroy(handle)
+        for at in range(self._layout.looks, self._layout.words, LOOK_WORDS):
+            free(self._state[at + LIST])
+            for word in range(LOOK_WORDS):
+                self._state[at + word] = 0
+        for block in self._lists:
+            free(block[0])
+        for own in (self._caches, self._lists, self._blocks, self._looking):
+            own.clear()
+        self._state[LOOKS] = self._state[LOOK_COUNT] = 0
+        self._state[DIRTY] = self._state[FIRED_WORDS] = 0
+
+    def _open(self, view: int, per_message: bool, words: int) -> int:
+        """Where a look lies in the state that keeps so many words of a row, and has seen none."""
+        at, state = self._layout.look(view, per_message), self._state
+        result = self._plan.results[view].result
+        if result.keys:
+            assert result.multiplicity is not None
+            held = self._plan.entries_of(result.multiplicity)
+            shape = hashed(len(result.keys), "i" * words, ())
+            state[at + CACHE] = shape.create()
+            self._caches.append((shape, state[at + CACHE]))
+            source = keys_module(len(held.key_types), held.layout, held.slices)
+            state[at + KEYS_AT] = address_of(publish_text("keys", source), "keys")
+            state[at + KEYS_OF] = self._layout.handles[held.name]
+        else:
+            state[at + CACHE] = self._block(words).address
+        state[at + ROW] = self._block(words).address
+        state[at + COUNT] = -1
+        state[at + ACTIVE] = 1
+        return at
+
+    def _table(self, words: Sequence[int]) -> int:
+        """The address of these words."""
+        block = self._block(len(words))
+        for place, word in enumerate(words):
+            block[place] = word
+        return block.address
+
+    def _block(self, words: int) -> Block:
+        self._blocks.append(Block(words))
+        return self._blocks[-1]
+
+
+def _words(group: Sequence[Watching]) -> list[int]:
+    """The words of a group of watches."""
+    edges = sum(1 << bit for bit, one in enumerate(group) if one.edge)
+    always = sum(1 << bit for bit, one in enumerate(group) if not one.condition)
+    return [len(group), edges, always, *(word for one in group for word in (one.number, one.condition))]

@@ -1,0 +1,582 @@
+"""The numba executor: a Runtime whose triggers are generated, compiled code over raw memory.
+
+Its recorder: compiled code writes what it saw of recorded views to lists in memory, which become arrays
+here.
+
+Its copy of the rows of a view that has many, made in pieces while they change: triggers note the keys of
+rows that change, as they do for a watch, at a granularity at which nobody watches the view. Those rows
+are computed anew at the end.
+"""
+
+import ctypes
+import struct
+import time
+import weakref
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import Protocol
+
+import numpy as np
+
+from orderbook.core.changes import ChangeBatch, Dictionary, Word
+from orderbook.core.generated_code import publish_text
+from orderbook.engine.generate.driver import Recorded, driver_module, record_module
+from orderbook.engine.generate.measured import MeasuredWrites, numbered, read_cycles
+from orderbook.engine.generate.numbering import Numbering
+from orderbook.engine.generate.program import Writes, program_module
+from orderbook.engine.generate.state_layout import (
+    ACTIVE,
+    COUNT,
+    ERROR,
+    FAILED,
+    FIRED,
+    FIRED_CAPACITY,
+    FIRED_WORDS,
+    INFINITE,
+    LIST,
+    LOOK_WORDS,
+    MEASURES,
+    TEXTS,
+    WIDE_KEY,
+    layout_for,
+    row_words,
+)
+from orderbook.engine.generate.support import free
+from orderbook.engine.generate.view_diff import condition_module
+from orderbook.engine.maps.memory import address_of, callable_at
+from orderbook.engine.maps.shapes import hashed
+from orderbook.engine.plan.planner import plan
+from orderbook.engine.plan.statistics import Statistics
+from orderbook.engine.plan.steps import Directory, ResultPlan, Store
+from orderbook.engine.runtime.interface import Firing, Recording, Records, Row, Runtime, Watch
+from orderbook.engine.runtime.kept_rows import apart_from, row_module
+from orderbook.engine.runtime.map_entries import Entries, MapRows, Match
+from orderbook.engine.runtime.numba_memory import Block, NumbaViewDiffs, TextConstants, Watching
+from orderbook.engine.runtime.row_format import (
+    RecordFormat,
+    RowFormat,
+    UnpackedFiring,
+    UnpackedRow,
+    infinite_error,
+    overflow_error,
+    unpacker,
+    wide_key_error,
+    word_of,
+)
+from orderbook.engine.runtime.store_entries import (
+    StoreCopy,
+    add_entries,
+    copy_module,
+    counted,
+    entries_of,
+    fill_store,
+    is_moved,
+    keys_of,
+    rows_of_store,
+    same_directory,
+)
+from orderbook.views.calculus import Scalar
+from orderbook.views.m3 import Program
+
+_Words = ctypes.Array[ctypes.c_int64]
+_ADDRESS, _USED = 0, 1
+
+
+class NumbaRecorder:
+    """See Recorder. `lists` are address, words used and capacity of what each recording has noted."""
+
+    def __init__(self, runtime: "NumbaRuntime", recordings: Sequence[Recording], lists: Sequence[_Words]):
+        self._runtime = runtime
+        results = runtime.plan.program.result
+        self._lists = lists
+        self._recordings = tuple(recordings)
+        self._forms = [RowFormat(results(r.view)) for r in recordings]
+
+    def apply(self, batch: ChangeBatch) -> tuple[Records, ...]:
+        """See Recorder."""
+        try:
+            self._runtime.apply(batch)
+        except BaseException:
+            self._taken()
+            raise
+        return self._taken()
+
+    def rows(self, view: str) -> tuple[np.ndarray, np.ndarray]:
+        """See Recorder."""
+        form = RowFormat(self._runtime.plan.program.result(view))
+        words = self._runtime.row_words(view)
+        return words[:, : form.key_count], words[:, form.key_count :]
+
+    def pending(self) -> tuple[Records, ...]:
+        """See Recorder."""
+        self._runtime.look()
+        found = self._taken()
+        self.restore(found)
+        return found
+
+    def restore(self, pending: Sequence[Records]) -> None:
+        """See Recorder."""
+        runtime = self._runtime
+        for recording, records in zip(self._recordings, pending, strict=True):
+            if len(records):
+                rows = np.ascontiguousarray(np.hstack([records.keys, records.old]))
+                runtime.unlook(recording.view, recording.per_message, rows)
+
+    def _taken(self) -> tuple[Records, ...]:
+        """What was noted since it was last taken."""
+        return tuple(_records(held, form) for held, form in zip(self._lists, self._forms, strict=True))
+
+
+def _records(held: _Words, form: RowFormat) -> Records:
+    keys, size = form.key_count, 1 + form.key_count + 2 * form.words
+    noted = np.empty((0, size), np.int64)
+    if held[_USED]:
+        words = (ctypes.c_int64 * held[_USED]).from_address(held[_ADDRESS])
+        noted = np.ctypeslib.as_array(words).reshape(-1, size).copy()
+        held[_USED] = 0
+    old, new = 1 + keys, 1 + keys + form.words
+    return Records(noted[:, 0], noted[:, 1:old], noted[:, old:new], noted[:, new:])
+
+
+ROWS = '''\
+"""Rows of a view by their keys."""
+
+from {program} import row_{view}
+from orderbook.core.jit import jit
+
+
+@jit(error_model='numpy', nogil=True)
+def rows_at(S, keys, out, address):
+    """Writes keys and rows to int64 out[n, words], which begins at `address`; how many there are."""
+    row = 0
+    for i in range(len(keys)):
+        for j in range({count}):
+            out[row, j] = keys[i, j]
+        own = address + 8 * row * out.shape[1]
+        if row_{view}(S, own, own + 8 * {count}) != 0:
+            row += 1
+    return row
+'''
+
+
+class MutableMemory(Protocol):
+    """Words of raw memory."""
+
+    def __getitem__(self, place: int, /) -> int: ...
+
+    def __setitem__(self, place: int, word: int, /) -> None: ...
+
+
+# A view of fewer rows is copied at once, in a few ms.
+FEWEST = 10_000
+# Slabs of entries whose rows are computed in one piece: some thousands, in one or two ms.
+_SLABS = 2
+
+
+class ViewCopy:
+    """A copy of a view's rows, as of the moment of `finish`; on the engine's thread unless said otherwise."""
+
+    def __init__(
+        self,
+        runtime: "NumbaRuntime",
+        result: ResultPlan,
+        view: int,
+        handle: int,
+        state: MutableMemory,
+        places: Sequence[int],
+    ) -> None:
+        """handle: of the store whose entries are the rows. state, places: where the view's looks lie."""
+        self._runtime, self._looks, self._name = runtime, runtime.looks, result.result.name
+        self._keys = len(result.result.keys)
+        self._words = self._keys + row_words(result)
+        self._handle, self._state, self._places = handle, state, places
+        self._at: int | None = None
+        program = runtime.module.__name__
+        text = ROWS.format(program=program, view=view, count=self._keys)
+        self._module: ModuleType = publish_text("view", text)
+        # Modules are made in one thread; others only call them.
+        self._shape = hashed(self._keys, "i", ())
+        row_module(self._keys)
+        copy_module()
+        self._store: StoreCopy | None = None
+        self._parts: list[np.ndarray] = []
+        # Keys that have changed, and their rows at the end.
+        self._changed = np.empty((0, self._keys), np.int64)
+        self._now = np.empty((0, self._words), np.int64)
+
+    def prepare(self) -> None:
+        """Compiles what the copy runs; in any thread, before `begin`."""
+        empty = self._shape.create()
+        StoreCopy(empty, self._keys, _SLABS).piece()
+        self._shape.destroy(empty)
+        nothing = np.empty((0, self._keys), np.int64)
+        self._rows(nothing)
+        apart_from([np.empty((0, self._words), np.int64)], nothing)
+
+    def begin(self) -> bool:
+        """From now on changed rows are noted; False where both of the view's looks are taken."""
+        for place in self._places:
+            if not self._state[place + ACTIVE]:
+                self._at = place
+                self._state[place + COUNT] = 0
+                self._state[place + ACTIVE] = 1
+                self._store = StoreCopy(self._handle, self._keys, _SLABS)
+                return True
+        return False
+
+    @property
+    def stale(self) -> bool:
+        """Whether what it copies from is there no more, or watched otherwise: only a new copy helps."""
+        return self._runtime.looks is not self._looks
+
+    def piece(self) -> bool:
+        """Copies a piece, between two changes; whether it was the last."""
+        assert self._store is not None
+        done = self._store.piece()
+        self._parts += [self._rows(keys) for keys in self._store.parts]
+        self._store.parts.clear()
+        return done
+
+    def finish(self) -> None:
+        """Between two changes, after the last piece: the rows are those of now."""
+        assert self._at is not None
+        count = self._state[self._at + COUNT]
+        if count < 0:
+            # Any row may have changed.
+            self._parts = [self._runtime.row_words(self._name)]
+        elif count:
+            words = (ctypes.c_int64 * (count * self._keys)).from_address(self._state[self._at + LIST])
+            self._changed = np.unique(np.array(words, np.int64).reshape(count, self._keys), axis=0)
+            self._now = self._rows(self._changed)
+        self.end()
+
+    def end(self) -> None:
+        """Notes nothing more."""
+        if self._at is not None and not self.stale:
+            free(self._state[self._at + LIST])
+            for word in range(LOOK_WORDS):
+                self._state[self._at + word] = 0
+        self._at = None
+
+    def rows(self) -> np.ndarray:
+        """After `finish`, in any thread: int64[n, words of the key and of the row]."""
+        return np.concatenate([self._now, *apart_from(self._parts, self._changed)])
+
+    def _rows(self, keys: np.ndarray) -> np.ndarray:
+        out = np.empty((len(keys), self._words), np.int64)
+        keys = np.ascontiguousarray(keys)
+        count = self._module.rows_at(self._runtime.address, keys, out, out.ctypes.data)
+        return out[:count]
+
+
+class NumbaRuntime:
+    """Runs a program as compiled code. One thread owns it; the loop releases the GIL.
+
+    `dictionary` encodes text constants; `measured` counts and times every statement, see `measures`.
+    Generated modules and machine code are kept in the cache folder (see maps/cache.py), so that a second
+    start compiles nothing.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        dictionary: Dictionary,
+        statistics: Statistics | None = None,
+        measured: bool = False,
+    ):
+        self.plan = plan(program) if statistics is None else plan(program, statistics)
+        self._layout = layout_for(self.plan)
+        self._maps = tuple(m.name for m in program.maps)
+        self._texts = TextConstants(dictionary)
+        self._numbering = Numbering(self._texts.places)
+        self._numbered = self._numbering.plan(self.plan)
+        source = program_module(self._numbered, MeasuredWrites if measured else Writes)
+        self.module = publish_text("program", source)
+        self._shapes: dict[str, ModuleType] = {
+            own.name: getattr(self.module, numbered.name)
+            for own, numbered in zip(self.plan.stores, self._numbered.stores, strict=True)
+        }
+        self._state = Block(self._layout.words)
+        self.address = self._state.address
+        self._measures = Block(2 * len(numbered(self.plan)) if measured else 0)
+        self._state[MEASURES] = self._measures.address
+        self._started = read_cycles(), time.perf_counter_ns()
+        self._results = {r.result.name: i for i, r in enumerate(self.plan.results)}
+        self._formats = [RowFormat(r.result) for r in self.plan.results]
+        self._fired = False
+        self._buffer_at = 0
+        self._buffer: ctypes.Array[ctypes.c_int64] = (ctypes.c_int64 * 0)()
+        self._buffers = [Block(len(r.result.keys) + row_words(r)) for r in self.plan.results]
+        for s in self.plan.stores:
+            self._state[self._layout.handles[s.name]] = self._shape(s).create()
+        # What is left to destroy, by store; a store that another runtime adopts is taken out.
+        self._owned = {s.name: (self._shape(s).destroy, self._handle(s)) for s in self.plan.stores}
+        self._finalizer = weakref.finalize(self, _close, self._owned)
+        self._rows = [callable_at(address_of(self.module, f"row_{i}")) for i in range(len(self._formats))]
+        self._driver = publish_text("driver", driver_module(self._numbered, self.module.__name__))
+        self._recording: ModuleType | None = None
+        self._looks = NumbaViewDiffs(self.plan, self._layout, self._state, self.module)
+        # Addresses of conditions, by view.
+        self._conditions: dict[tuple[str, Scalar], int] = {}
+        # Another object for every set of watches, None once it is closed.
+        self.looks: object | None = None
+        self.watch(())
+        if self.plan.initial:
+            self.module.initialise(self._state.address)
+
+    def watch(self, watches: Sequence[Watch]) -> None:
+        """Replaces the watches; compiles conditions, and looks at rows of a form, that are new."""
+        self._end_looks()
+        self._records = [RecordFormat(self._formats[self._results[w.view]]) for w in watches]
+        grouped: dict[tuple[int, bool], list[Watching]] = {}
+        for number, watch in enumerate(watches):
+            own = Watching(number, self._condition(watch), watch.edge)
+            grouped.setdefault((self._results[watch.view], watch.per_message), []).append(own)
+        self._state[TEXTS] = self._texts.store()
+        for (view, per_message), own_watches in grouped.items():
+            self._looks.watch(view, per_message, own_watches)
+        self._looks.begin()
+        self._run = self._driver.run
+
+    def _condition(self, watch: Watch) -> int:
+        """Where the function of a watch's condition is; 0 where it has none."""
+        if watch.condition is None:
+            return 0
+        known = watch.view, watch.condition
+        if known not in self._conditions:
+            result = self.plan.program.result(watch.view)
+            condition = self._numbering.condition(result, watch.condition)
+            source = condition_module(self._numbered, self._results[watch.view], condition)
+            self._conditions[known] = address_of(publish_text("condition", source), "holds")
+        return self._conditions[known]
+
+    def record(self, recordings: Sequence[Recording]) -> NumbaRecorder:
+        """See Runtime."""
+        self._end_looks()
+        recorded = [Recorded(self._results[r.view], r.per_message) for r in recordings]
+        source = record_module(self._numbered, self.module.__name__, recorded)
+        self._recording = publish_text("record", source)
+        self._state[TEXTS] = self._texts.store()
+        lists = [self._looks.record(one.view, one.per_message) for one in recorded]
+        self._recording.look(self.address, True, -1)
+        self._run = self._recording.run
+        return NumbaRecorder(self, recordings, [block.words for block in lists])
+
+    def look(self) -> None:
+        """Records what became of rows of views at the end of messages, as if one ended here."""
+        assert self._recording is not None
+        self._recording.look(self.address, True, 0)
+
+    def unlook(self, view: str, per_message: bool, rows: np.ndarray) -> None:
+        """Makes int64[n, words of the key and of the row] those that the last look at a recorded view saw."""
+        unlook = getattr(self._recording, f"unlook{Recorded(self._results[view], per_message).tag}")
+        unlook(self.address, rows.ctypes.data, len(rows))
+
+    def _end_looks(self) -> None:
+        self._looks.close()
+        self._fired, self.looks = False, object()
+
+    def apply(self, batch: ChangeBatch, start: int = 0) -> int:
+        """Applies changes from `start` on; see Runtime."""
+        self._texts.follow()
+        stop = self._run(self.address, batch.kinds, batch.flags, batch.values, start, len(batch.kinds))
+        if stop >= 0:
+            self._fired = False
+            return stop
+        if stop == FAILED:
+            self._overflow()
+        self._fired = True
+        return ~stop
+
+    def firings(self) -> Sequence[Firing]:
+        """The firings at which `apply` stopped."""
+        if not self._fired:
+            return ()
+        state = self._state.words
+        used, address = state[FIRED_WORDS], state[FIRED]
+        if address != self._buffer_at:
+            # Wrapped again only when it has moved.
+            self._buffer_at = address
+            self._buffer = (ctypes.c_int64 * state[FIRED_CAPACITY]).from_address(address)
+        buffer, records = self._buffer, self._records
+        record = records[0] if len(records) == 1 else records[buffer[0]]
+        values = record.unpack(buffer, 0)
+        if record.size == used:
+            return (UnpackedFiring(values[0], values, record),)
+        found = []
+        at = 0
+        while at < used:
+            record = records[buffer[at]]
+            values = record.unpack(buffer, 8 * at)
+            found.append(UnpackedFiring(values[0], values, record))
+            at += record.size
+        found.sort(key=lambda f: f.watch)
+        return found
+
+    def row(self, view: str, key: tuple[Word, ...]) -> Row | None:
+        """One row of a view; None where there is none."""
+        number = self._results[view]
+        form, block = self._formats[number], self._buffers[number]
+        for i, (word, own) in enumerate(zip(key, self.plan.results[number].result.keys, strict=True)):
+            block[i] = word_of(word, own.type)
+        row = block.address + 8 * form.key_count
+        there = self._rows[number](self._state.address, block.address, row)
+        if self._state[ERROR]:
+            self._overflow()
+        if not there:
+            return None
+        return UnpackedRow(unpacker(form.row)(block.words, 8 * form.key_count), form.columns)
+
+    def rows(self, view: str) -> Iterator[tuple[tuple[Word, ...], Row]]:
+        """All rows of a view, in any order."""
+        form = self._formats[self._results[view]]
+        for values in struct.iter_unpack("<" + form.key + form.row, self.row_words(view).tobytes()):
+            yield (
+                form.decoded_key(values[: form.key_count]),
+                UnpackedRow(values[form.key_count :], form.columns),
+            )
+
+    def row_words(self, view: str) -> np.ndarray:
+        """All rows of a view, in any order: int64[n, words of the key and of the row]; see RowFormat."""
+        number = self._results[view]
+        form, multiplicity = self._formats[number], self.plan.results[number].result.multiplicity
+        count = 1
+        if multiplicity is not None:
+            held = self.plan.entries_of(multiplicity)
+            count = self._shape(held).size(self._handle(held))
+        out = np.empty((count, form.key_count + form.words), np.int64)
+        written = getattr(self.module, f"rows_{number}")(self._state.address, out.ctypes.data, count)
+        if self._state[ERROR]:
+            self._overflow()
+        return out[:written]
+
+    def copy_view(self, view: str) -> ViewCopy | None:
+        """See Runtime."""
+        number = self._results[view]
+        name = self.plan.results[number].result.multiplicity
+        held = None if name is None else self.plan.entries_of(name)
+        if held is None or not held.key_types or self._shape(held).size(self._handle(held)) < FEWEST:
+            return None
+        looks = tuple(self._layout.look(number, per_message) for per_message in (False, True))
+        return ViewCopy(self, self.plan.results[number], number, self._handle(held), self._state, looks)
+
+    def map_sizes(self) -> dict[str, int]:
+        """Entries of every map's store; maps that share one are counted together."""
+        sizes: dict[str, int] = {}
+        for s in self.plan.stores:
+            for name in s.maps:
+                sizes[name] = self._shape(s).size(self._handle(s))
+        return sizes
+
+    def memory_bytes(self) -> int:
+        """Bytes held by all stores."""
+        return sum(self._shape(s).memory_bytes(self._handle(s)) for s in self.plan.stores)
+
+    def map_bytes(self) -> dict[str, int]:
+        """Bytes of every map's stores; maps that share one share its bytes evenly."""
+        held = dict.fromkeys((m.name for m in self.plan.program.maps), 0)
+        for s in self.plan.stores:
+            share, rest = divmod(self._shape(s).memory_bytes(self._handle(s)), len(s.maps))
+            for place, name in enumerate(s.maps):
+                held[name] += share + (place < rest)
+        for directory in self.plan.directories:
+            held[directory.source] += held.pop(directory.name)
+        return held
+
+    def measures(self) -> list[tuple[int, float]]:
+        """How often each statement of the plan's triggers ran, and for how many ns altogether."""
+        cycles, elapsed = read_cycles() - self._started[0], time.perf_counter_ns() - self._started[1]
+        words = list(self._measures.words)
+        return [(n, c * elapsed / max(cycles, 1)) for n, c in zip(words[::2], words[1::2], strict=True)]
+
+    def entries(self, name: str) -> Entries:
+        """A copy of the entries of a map."""
+        held = self.plan.stores_of(name)[0]
+        return entries_of(self._shape(held), self._handle(held), held, name)
+
+    def copied(self) -> tuple[MapRows, ...]:
+        """A copy of the entries of all maps of the program; what the plan adds is made of them."""
+        stores = {s.name: s for s in (self.plan.stores_of(name)[0] for name in self._maps)}
+        return tuple(rows_of_store(self._shape(s), self._handle(s), s) for s in stores.values())
+
+    def restore(self, maps: Sequence[MapRows], codes: np.ndarray | None) -> None:
+        """Replaces the entries of all maps, in every store that holds them."""
+        self._texts.follow()
+        for s in self.plan.stores:
+            self._shape(s).clear(self._handle(s))
+        # A store's entry is there while an exact map of it holds something, so those come first.
+        for rows in sorted(maps, key=lambda r: all(c.double for c in r.maps)):
+            first = rows.maps[0].name
+            stores = {s.name: s for c in rows.maps for s in self.plan.stores_of(c.name)}
+            for part in rows.parts(codes, self.plan.program.map(first).key_types):
+                for s in stores.values():
+                    add_entries(self._shape(s), self._handle(s), s, part)
+        self._count_keys(self.plan.directories)
+
+    def adopt(self, other: Runtime, matches: Mapping[str, Match]) -> None:
+        """Takes over the stores that are as this plan has them, and the entries of other maps."""
+        assert isinstance(other, NumbaRuntime)
+        stale = [d for d in self.plan.directories if self._shares(d, matches)]
+        alike = {d.name: same_directory(d, other.plan.directories, matches) for d in stale}
+        matches = {**matches, **{name: match for name, match in alike.items() if match is not None}}
+        moved, filled = [], []
+        for s in self.plan.stores:
+            own = [o for o in other.plan.stores if is_moved(s, o, matches)]
+            if own:
+                moved.append((s, own[0]))
+            elif not matches.keys().isdisjoint(s.maps):
+                filled.append(s)
+        named = {n: matches[n] for s in filled for n in s.maps if n in matches}
+        entries = {n: other.entries(m.name).with_keys(m.places) for n, m in named.items()}
+        self._fill(filled, entries)
+        for s, theirs in moved:
+            if theirs.name in other._owned:
+                destroy, handle = self._owned[s.name]
+                destroy(handle)
+                self._owned[s.name] = other._owned.pop(theirs.name)
+                self._state[self._layout.handles[s.name]] = self._owned[s.name][1]
+        self._count_keys([d for d in stale if d.name not in matches])
+
+    def _shares(self, directory: Directory, maps: Collection[str]) -> bool:
+        """Whether one of these maps is among those whose entries the directory counts."""
+        return any(name in maps for name in self.plan.stores_of(directory.source)[0].maps)
+
+    def _count_keys(self, directories: Sequence[Directory]) -> None:
+        for directory in directories:
+            held = self.plan.stores_of(directory.source)[0]
+            keys = keys_of(self._shape(held), self._handle(held), held)
+            entries = {directory.name: counted(keys, directory.positions)}
+            self._fill(self.plan.stores_of(directory.name), entries)
+
+    def close(self) -> None:
+        """Destroys the stores that nobody adopted, and what watches hold."""
+        self._end_looks()
+        self.looks = None
+        free(self._state[FIRED])
+        self._state[FIRED] = self._state[FIRED_CAPACITY] = 0
+        self._finalizer()
+
+    def _fill(self, stores: Sequence[Store], maps: Mapping[str, Entries]) -> None:
+        """Fills stores anew; maps of theirs that are not given keep what they hold."""
+        kept = {n for s in stores for n in s.maps if n not in maps}
+        whole = {**maps, **{n: self.entries(n) for n in kept}}
+        for s in stores:
+            fill_store(self._shape(s), self._handle(s), s, whole)
+
+    def _overflow(self) -> None:
+        """Raises what the state notes: a value beyond 128 bits, a key beyond 64, or a double beyond all."""
+        noted = self._state[ERROR]
+        self._state[ERROR] = 0
+        errors = {INFINITE: infinite_error, WIDE_KEY: wide_key_error}
+        raise errors.get(noted, overflow_error)(self.plan.program)
+
+    def _shape(self, held: Store) -> ModuleType:
+        return self._shapes[held.name]
+
+    def _handle(self, held: Store) -> int:
+        return self._state[self._layout.handles[held.name]]
+
+
+def _close(stores: Mapping[str, tuple[Callable[[int], object], int]]) -> None:
+    for destroy, handle in stores.values():
+        destroy(handle)

@@ -1,0 +1,499 @@
+"""Views that come and go while an engine runs: a changed program is compiled, filled and swapped in.
+
+In the background compiling is done by another process, loading what that has made and filling by a
+thread, while the engine applies events. Only short steps are the engine's own, between messages: to copy
+the rows that new maps are filled from, piece by piece, to apply what was applied since, and to move the
+maps that both programs have. Replacements are done in their order. Work of other threads goes on beside
+an engine that must not wait: the interpreter is handed over sooner (`yielding`).
+"""
+
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Protocol, cast
+
+import numpy as np
+
+from orderbook.core.changes import ChangeBatch
+from orderbook.core.errors import DataError, Problems
+from orderbook.core.processors import step_aside
+from orderbook.engine.plan.statistics import Statistics
+from orderbook.engine.runtime.compile_process import (
+    BindRequest,
+    CompileRequest,
+    Setting,
+    Watched,
+    WorkLimits,
+    bound_elsewhere,
+    compiled_elsewhere,
+)
+from orderbook.engine.runtime.held_rows import HeldRows, RelationsCopy, Rows, hand_over, inserts
+from orderbook.engine.runtime.interface import Runtime, Watch
+from orderbook.engine.runtime.live_view import LiveView
+from orderbook.engine.runtime.map_entries import Match
+from orderbook.engine.runtime.program_start import rehearse, start_runtime, warm_up
+from orderbook.engine.runtime.subscriptions import Subscribers, rebound
+from orderbook.views.compilation import AddViews, DropView, Sql, compile_source
+from orderbook.views.program import CompiledProgram, ProgramSource
+from orderbook.views.types import Parameter
+
+if TYPE_CHECKING:
+    from orderbook.engine.runtime.engine import Engine
+
+# Seconds after which a thread gives up the interpreter where another one waits for it. Python's own 5 ms are
+# as much as a run needs for a hundred messages, and it waits whenever compiled code has let others go on.
+_SECONDS = 2e-4
+
+_lock = Lock()
+# Those inside, and what was set before the first of them.
+_inside = [0, 0.0]
+
+
+@contextmanager
+def yielding() -> Iterator[None]:
+    """While anybody is inside, every thread of the process gives up the interpreter after 0.2 ms."""
+    with _lock:
+        if not _inside[0]:
+            _inside[1] = sys.getswitchinterval()
+            sys.setswitchinterval(_SECONDS)
+        _inside[0] += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside[0] -= 1
+            if not _inside[0]:
+                sys.setswitchinterval(_inside[1])
+
+
+# How often what was applied meanwhile is caught up in the thread; the engine does the rest itself.
+_ROUNDS = 6
+
+Amend = Callable[[ProgramSource], ProgramSource]
+
+
+class Host(Protocol):
+    """What a replacement asks of its engine."""
+
+    program: CompiledProgram
+
+    @property
+    def compiles(self) -> bool:
+        """Whether its runtimes are compiled code."""
+
+    def setting(self, statistics: Statistics | None) -> Setting:
+        """How a program that is planned by these statistics is compiled for it."""
+
+    def start(self, program: CompiledProgram, statistics: Statistics | None) -> Runtime:
+        """A runtime for a program, with empty maps."""
+
+    def watches(self, program: CompiledProgram) -> Sequence[Watch]:
+        """The watches of all subscriptions as the program has them."""
+
+    def copy_rows(self, relations: Sequence[str]) -> RelationsCopy:
+        """A copy of the rows of relations, to be made. Raises DataError where they are not kept."""
+
+    def finish(self, replacement: "Replacement") -> None:
+        """Waits for a replacement; raises what is in its `error`."""
+
+    def become(
+        self,
+        program: CompiledProgram,
+        runtime: Runtime,
+        matches: Mapping[str, Match],
+        statistics: Statistics | None,
+    ) -> None:
+        """Goes on with this program, the maps of `matches` taken from the runtime so far."""
+
+
+class Replacement:
+    """A handle of `Engine.add_view`, `drop_view` and `replan`.
+
+    `done` is whether the engine runs the new program, or never will; then `error` says why, None where
+    it does. What is wrong with SQL is known within milliseconds, also while others are under way.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        amend: Amend,
+        statistics: Statistics | None,
+        background: bool,
+        after: "Replacement | None" = None,
+        limits: WorkLimits | None = None,
+    ) -> None:
+        """after: the one before it, where that is not done. limits: of SQL that others have written."""
+        self.done = False
+        self.error: Exception | None = None
+        self.background = background
+        self._host, self._amend, self._statistics = host, amend, statistics
+        self._limits = limits if background else None
+        self._thread: Thread | None = None
+        self._filling = False
+        self._log: deque[ChangeBatch] = deque()
+        self._program = self._old = host.program
+        self._runtime: Runtime | None = None
+        self._matches: dict[str, Match] = {}
+        self._needed: frozenset[str] = frozenset()
+        self._copy: RelationsCopy | None = None
+        # What the engine will have, as far as is known, once this one is done; of which program it was made.
+        self._expected, self._checked = host.program.source, Event()
+        self._checked_for = host.program if background and after is None else None
+        self._next: Callable[[], None] = self._begin
+        if background:
+            self._work(lambda: self._check(after), self._begin)
+
+    @property
+    def ready(self) -> bool:
+        """Whether `advance` would do something."""
+        return not self.done and (self._thread is None or not self._thread.is_alive())
+
+    def advance(self) -> None:
+        """The next step, on the engine's thread and between messages. What fails is in `error`."""
+        if not self.ready:
+            return
+        try:
+            if self.error is None:
+                self._thread = None
+                self._next()
+        except Exception as error:
+            self.error = error
+        if self.error is not None and self.ready:
+            self._finish()
+
+    def wait(self) -> None:
+        """Blocks until the engine runs the new program. On the engine's thread, outside of callbacks.
+
+        Raises what is in `error`.
+        """
+        self._host.finish(self)
+
+    def settle(self) -> None:
+        """Blocks until `ready`."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def record(self, batch: ChangeBatch) -> None:
+        """Notes what the engine has applied since the rows were handed over."""
+        if self._filling:
+            self._log.append(ChangeBatch(batch.kinds.copy(), batch.flags.copy(), batch.values.copy()))
+
+    def _work(self, step: Callable[[], None], then: Callable[[], None]) -> None:
+        """Does a long step, in a thread when in the background; `then` is next."""
+        self._next = then
+        if not self.background:
+            step()
+            return
+
+        def guarded() -> None:
+            step_aside()
+            try:
+                with yielding():
+                    step()
+            except Exception as error:
+                self.error = error
+
+        self._thread = Thread(target=guarded, name="orderbook replacement", daemon=True)
+        self._thread.start()
+
+    def _check(self, after: "Replacement | None") -> None:
+        """Finds what is wrong before those before it are done; what they come to is checked once more."""
+        try:
+            if after is not None:
+                after._checked.wait()
+                self._expected = after._expected
+            self._expected = self._amended(self._expected)
+        finally:
+            self._checked.set()
+
+    def _amended(self, source: ProgramSource) -> ProgramSource:
+        if self._limits is None:
+            return self._amend(source)
+        return bound_elsewhere(BindRequest(source, self._amend), self._limits)
+
+    def _begin(self) -> None:
+        self._old = self._host.program
+        setting = self._host.setting(self._statistics)
+        self._work(lambda: self._build(setting), self._hand_over)
+
+    def _build(self, setting: Setting) -> None:
+        """The program and a runtime whose code is compiled."""
+        old = self._old
+        source = self._expected if self._checked_for is old else self._amended(old.source)
+        if source.catalog.relations[: len(old.relations)] != old.relations:
+            raise DataError("the new program declares the relations of the running one otherwise")
+        compiles = self.background and self._host.compiles
+        if compiles or self._limits is not None:
+            cost = None if self._limits is None else self._limits.cost
+            request = CompileRequest(old.source, source, setting, cost)
+            self._program = compiled_elsewhere(request, old.dictionary, self._limits)
+        else:
+            self._program = compile_source(source, old.dictionary)
+        self._matches, self._needed = hand_over(old, self._program, setting.known)
+        watches = self._host.watches(self._program)
+        if compiles:
+            by = {id(old): setting.before, id(self._program): self._statistics}
+            rehearse(lambda p: self._host.start(p, by[id(p)]), old, self._program, self._matches, watches)
+        self._runtime = self._host.start(self._program, self._statistics)
+        warm_up(self._runtime, self._program, watches)
+
+    def _hand_over(self) -> None:
+        """Takes the rows that new maps are filled from, as they are when the last piece is copied."""
+        if not self._needed:
+            self._swap()
+            return
+        if self._copy is None:
+            self._copy = self._host.copy_rows(sorted(self._needed))
+        copy = self._copy
+        while not copy.piece():
+            if self.background:
+                return
+        self._copy, self._filling = None, self.background
+        self._work(lambda: self._fill(copy.rows()), self._swap)
+
+    def _fill(self, rows: Mapping[str, Rows]) -> None:
+        for batch in inserts(rows, self._program.program):
+            self._apply(batch)
+        for _ in range(_ROUNDS if self.background else 0):
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Applies what the engine has applied since the last time."""
+        batches = [self._log.popleft() for _ in range(len(self._log))]
+        if batches:
+            self._apply(_joined(batches))
+
+    def _swap(self) -> None:
+        self._catch_up()
+        assert self._runtime is not None
+        self._host.become(self._program, self._runtime, self._matches, self._statistics)
+        self._finish()
+
+    def _apply(self, batch: ChangeBatch) -> None:
+        """Applies changes to the new runtime; those of relations not handed over reach no new map."""
+        assert self._runtime is not None
+        kinds = self._program.kinds_of(
+            [r.name if r.name in self._needed else "" for r in self._program.relations]
+        )
+        self._runtime.apply(ChangeBatch(kinds[batch.kinds], batch.flags, batch.values), 0)
+
+    def _finish(self) -> None:
+        self.done = True
+        self._filling = False
+        self._log.clear()
+        self._copy = None
+        if self.error is not None and self._runtime is not None:
+            self._runtime.close()
+        self._runtime = None
+
+
+def _joined(batches: Sequence[ChangeBatch]) -> ChangeBatch:
+    """Batches as one, their rows as wide as the widest."""
+    width = max(batch.values.shape[1] for batch in batches)
+    values = np.zeros((sum(map(len, batches)), width), np.int64)
+    at = 0
+    for batch in batches:
+        values[at : at + len(batch), : batch.values.shape[1]] = batch.values
+        at += len(batch)
+    kinds = np.concatenate([batch.kinds for batch in batches])
+    return ChangeBatch(kinds, np.concatenate([batch.flags for batch in batches]), values)
+
+
+class Replacements:
+    """Replacements of one engine: each begins when those before it are done.
+
+    `stepped` is called after each step of one.
+    """
+
+    def __init__(self, stepped: Callable[[Replacement], None]) -> None:
+        self._waiting: deque[Replacement] = deque()
+        self._stepped = stepped
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def first(self) -> Replacement | None:
+        """The one under way."""
+        return self._waiting[0] if self._waiting else None
+
+    @property
+    def last(self) -> Replacement | None:
+        """The one that the next comes after."""
+        return self._waiting[-1] if self._waiting else None
+
+    def append(self, replacement: Replacement) -> None:
+        self._waiting.append(replacement)
+
+    def advance(self) -> None:
+        """The steps that can be done now; in the background one of them, so that messages come between."""
+        while self._waiting and self._waiting[0].ready:
+            first = self._waiting[0]
+            first.advance()
+            if first.done:
+                self._waiting.popleft()
+            self._stepped(first)
+            if first.background and not first.done:
+                break
+        for later in [one for one in list(self._waiting)[1:] if one.error is not None]:
+            later.advance()
+            if later.done:
+                self._waiting.remove(later)
+                self._stepped(later)
+
+    def finish(self, last: Replacement) -> None:
+        """Waits until `last` is done; raises what is in its `error`."""
+        while not last.done:
+            self._waiting[0].settle()
+            self.advance()
+        if last.error is not None:
+            raise last.error
+
+
+class ProgramChanges:
+    """A part of `Engine`; everything is called on the engine's thread, between messages or in a callback."""
+
+    program: CompiledProgram
+    problems: Problems
+    _backend: str
+    _statistics: "Statistics | None"
+    _measured: bool
+    _runtime: Runtime
+    _rows: HeldRows
+    _replacements: Replacements
+    _subscribers: Subscribers
+    _views: dict[str, LiveView]
+    _queue: deque[Callable[[], object]]
+    _applying: bool
+    _message_open: bool
+
+    def add_view(
+        self,
+        sql: Sql,
+        params: Mapping[str, Parameter] | None = None,
+        *,
+        name: str | None = None,
+        background: bool = False,
+        limits: WorkLimits | None = None,
+    ) -> Replacement:
+        """Adds the views that `sql` declares to the running program; with a `name`, its one SELECT.
+
+        They share the maps that are there; others are filled from the rows of the relations they read:
+        those that `check_rows` keeps of unchecked changes, or of all with `keep_rows`. In the background
+        a process of its own compiles, the engine goes on meanwhile, and the views are there after a later
+        message. Called in a callback, they are there after the message at hand.
+
+        limits: of a process of its own that also binds the SQL, where that is not to be trusted; in the
+        background only.
+
+        Raises SqlError as `compile` does, DataError where rows are not kept; what fails in the background
+        or after a callback is in the handle's `error`, and in `problems`: SQL that is wrong after some
+        milliseconds, CompileError where the process that compiles ends early.
+        """
+        return self._replace(AddViews.of(sql, params, name), background, limits=limits)
+
+    def drop_view(
+        self, view: str, *, background: bool = False, limits: WorkLimits | None = None
+    ) -> Replacement:
+        """Takes a view out of the running program, with the maps that no other view reads.
+
+        Its subscriptions end: `on_error` is called with ViewDropped. Raises DataError for a view that is
+        not there or that another view reads; otherwise like `add_view`.
+        """
+        if not self._replacements:
+            # Else it may be on its way.
+            cast("Engine", self)[view]
+        return self._replace(DropView(view), background, limits=limits)
+
+    def replan(self, statistics: "Statistics", *, background: bool = False) -> Replacement:
+        """Plans the program again by what was measured, and moves the maps to the new plan's stores."""
+        return self._replace(lambda source: source, background, statistics)
+
+    def finish(self, replacement: Replacement) -> None:
+        """Waits for a replacement and those before it; raises what keeps it from taking place."""
+        cast("Engine", self)._between_messages("a view cannot be waited for")
+        self._replacements.finish(replacement)
+
+    @property
+    def compiles(self) -> bool:
+        """Whether its runtimes are compiled code."""
+        return self._backend == "numba"
+
+    def setting(self, statistics: "Statistics | None") -> Setting:
+        """How a program that is planned by these statistics is compiled for this engine."""
+        known = frozenset(r.name for r in self.program.relations if self._knows(r.name))
+        subscribed = (Watched(s.view, s.when, s.watch.per_message, s.watch.edge) for s in self._subscribers)
+        own = tuple(subscribed)
+        return Setting(self._statistics, statistics, self._measured, known, own, self.compiles)
+
+    def start(self, program: CompiledProgram, statistics: "Statistics | None") -> Runtime:
+        """A runtime for a program, as this engine's own."""
+        words = program.dictionary
+        return start_runtime(program.program, words, self._backend, statistics, self._measured)
+
+    def watches(self, program: CompiledProgram) -> Sequence[Watch]:
+        """The watches of all subscriptions to views of the program, as it has them."""
+        there = {r.name for r in program.program.results}
+        return [rebound(program, s) for s in self._subscribers if s.view in there]
+
+    def become(
+        self,
+        program: CompiledProgram,
+        runtime: Runtime,
+        matches: Mapping[str, Match],
+        statistics: "Statistics | None",
+    ) -> None:
+        """Goes on with a program that begins with the same relations; see Replacement."""
+        engine, before = cast("Engine", self), self._runtime
+        self._runtime, self._statistics = runtime, statistics
+        runtime.adopt(before, matches)
+        engine._show(program)
+        before.close()
+        self._rows.extend(program.relations)
+        self._subscribers.follow(program, self._views)
+        engine._note_recorders()
+        engine._settle()
+
+    def _replace(
+        self,
+        amend: Amend,
+        background: bool,
+        statistics: "Statistics | None" = None,
+        limits: WorkLimits | None = None,
+    ) -> Replacement:
+        engine = cast("Engine", self)
+        if self._applying and not background:
+            amend(self.program.source)
+        after, planned_by = self._replacements.last, statistics or self._statistics
+        replacement = Replacement(engine, amend, planned_by, background, after, limits)
+        self._replacements.append(replacement)
+        engine._note_recorders()
+        if self._applying or self._message_open:
+            self._queue.append(self._advance_replacements)
+        elif background:
+            self._advance_replacements()
+        else:
+            self.finish(replacement)
+        engine._settle()
+        return replacement
+
+    def _knows(self, relation: str) -> bool:
+        try:
+            cast("Engine", self).rows_source(relation)
+        except DataError:
+            return False
+        return True
+
+    def _advance_replacements(self) -> None:
+        if not self._message_open:
+            self._replacements.advance()
+
+    def _replaced(self, replacement: Replacement) -> None:
+        """A replacement has gone a step further."""
+        engine = cast("Engine", self)
+        if replacement.done and replacement.error is not None:
+            where = f"after event {engine._sequence}"
+            self.problems.add("program change failed", where, str(replacement.error))
+        engine._note_recorders()

@@ -1,0 +1,268 @@
+"""The entries of the numba executor's stores: copied out of one, and put into another.
+
+What a store holds is written by a small module generated for its shape, through the store's own `add`, so
+that every index of it is kept. Hashed stores are copied out block by block as they lie in memory, which
+is many times quicker than a scan. A scan is in the order of hashes: entries put into another store in
+that order fill one corner of its directory after the other, whose segments then grow instead of
+splitting; in the order of memory they do not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from types import ModuleType
+
+import numpy as np
+
+from orderbook.core.changes import NULL_CODE
+from orderbook.core.generated_code import publish_text
+from orderbook.engine.generate.expressions import ZERO
+from orderbook.engine.maps.store_layout import WORDS, columns, width
+from orderbook.engine.plan.steps import Directory, Store
+from orderbook.engine.runtime.map_entries import Entries, MapColumn, MapRows, Match
+from orderbook.views.types import Kind
+
+COPY = '''\
+"""Copies the entries of a hashed store."""
+
+import numpy as np
+from orderbook.engine.maps.store_layout import (
+    BLOCK_BYTES, CAPACITY, ENTRY_POOL, FREE, FRESH, LIVE, NEXT, SLAB, SLAB_COUNT, SLAB_HEADER_BYTES
+)
+from orderbook.engine.maps.memory import load
+from orderbook.core.jit import jit
+
+
+@jit(nogil=True)
+def slab_count(H):
+    """How many slabs hold the store's entries."""
+    return load(H + 8 * ENTRY_POOL, SLAB_COUNT)
+
+
+@jit(nogil=True)
+def slabs(H, out):
+    """The address of each slab, and how many entries it holds, to int64 out[slabs, 2]."""
+    slab = load(H + 8 * ENTRY_POOL, SLAB)
+    for row in range(len(out)):
+        out[row, 0] = slab
+        out[row, 1] = load(slab, LIVE)
+        slab = load(slab, NEXT)
+
+
+@jit(nogil=True)
+def copy(H, addresses, out):
+    """Copies the entries of these slabs to int64 out[n, words], the first `words` of each."""
+    pool = H + 8 * ENTRY_POOL
+    size = load(pool, BLOCK_BYTES)
+    free = np.zeros(load(pool, CAPACITY), np.bool_)
+    row = 0
+    for address in addresses:
+        slab = int(address)
+        first = slab + SLAB_HEADER_BYTES
+        count = (load(slab, FRESH) - first) // size
+        free[:] = False
+        block = load(slab, FREE)
+        while block != 0:
+            free[(block - first) // size] = True
+            block = load(block, 0)
+        for number in range(count):
+            if not free[number]:
+                for word in range(out.shape[1]):
+                    out[row, word] = load(first + size * number, word)
+                row += 1
+'''
+# Slabs copied in one piece: 64 KB each, together about a millisecond.
+_PIECE = 24
+
+
+def copied(shape: ModuleType, handle: int, words: int) -> np.ndarray:
+    """The first words of every entry of a hashed store that has keys: int64[n, words]."""
+    return _copied(handle, _slabs(handle), words)
+
+
+class StoreCopy:
+    """A copy of a hashed store that has keys, made in pieces while the store changes.
+
+    parts: int64[n, words] each, of the pieces so far. Entries that are in the store from the beginning to
+    the end are in them once; entries that came or went meanwhile may be there as they were at any time.
+    """
+
+    def __init__(self, handle: int, words: int, slabs: int | None = None) -> None:
+        """slabs: how many are copied in a piece, where not so many as take a millisecond."""
+        self.parts: list[np.ndarray] = []
+        self._handle, self._words, self._slabs = handle, words, slabs or _PIECE
+        self._left = _slabs(handle)[:, 0]
+
+    def piece(self) -> bool:
+        """Copies a piece; whether it was the last."""
+        now, self._left = self._left[: self._slabs], self._left[self._slabs :]
+        # A slab may have gone since, with all that was in it.
+        there = _slabs(self._handle)
+        there = there[np.isin(there[:, 0], now)]
+        if len(there):
+            self.parts.append(_copied(self._handle, there, self._words))
+        return not len(self._left)
+
+
+def _slabs(handle: int) -> np.ndarray:
+    """Address and entries of each slab: int64[slabs, 2]."""
+    out = np.empty((copy_module().slab_count(handle), 2), np.int64)
+    copy_module().slabs(handle, out)
+    return out
+
+
+def _copied(handle: int, slabs: np.ndarray, words: int) -> np.ndarray:
+    out = np.empty((int(slabs[:, 1].sum()), words), np.int64)
+    copy_module().copy(handle, np.ascontiguousarray(slabs[:, 0]), out)
+    return out
+
+
+@cache
+def copy_module() -> ModuleType:
+    """The compiled functions that copy."""
+    return publish_text("copy", COPY)
+
+
+HEAD = '''\
+"""Adds entries of one column to a store."""
+
+from orderbook.engine.maps.wide_numbers import wide, words_to_wide
+from orderbook.core.jit import jit
+from {shape} import add
+
+
+'''
+
+
+def key_order(store: Store) -> tuple[int, ...]:
+    """The places of a map's keys in the order that the store's functions take them."""
+    return tuple(range(len(store.key_types))) if store.ordered is None else (*store.prefix, store.ordered)
+
+
+def entries_of(shape: ModuleType, handle: int, store: Store, name: str) -> Entries:
+    """The entries of one of the maps of a store."""
+    held = rows_of_store(shape, handle, store)
+    assert isinstance(held.rows, np.ndarray)
+    return held.entries(held.maps[store.maps.index(name)], held.rows)
+
+
+def rows_of_store(shape: ModuleType, handle: int, store: Store) -> MapRows:
+    """The entries of all maps of a store, as it holds them."""
+    rows, keys = _exported(shape, handle, store), key_order(store)
+    if store.ordered is not None:
+        rows[:, len(keys) - 1] = _tree_words(rows[:, len(keys) - 1], store)
+    maps = [
+        MapColumn(name, len(keys) + column.offset, WORDS[column.kind], column.kind == "d")
+        for name, column in zip(store.maps, columns(store.layout), strict=False)
+    ]
+    return MapRows(rows, tuple(keys.index(i) for i in range(len(keys))), tuple(maps))
+
+
+def keys_of(shape: ModuleType, handle: int, store: Store) -> np.ndarray:
+    """The keys of all entries of a store, int64[n, k]."""
+    held = rows_of_store(shape, handle, store)
+    return held.rows[:][:, list(held.keys)]
+
+
+def _exported(shape: ModuleType, handle: int, store: Store) -> np.ndarray:
+    words = len(store.key_types) + width(store.layout)
+    if store.ordered is None and store.key_types:
+        return copied(shape, handle, words)
+    out = np.empty((shape.size(handle), words), np.int64)
+    shape.export(handle, out)
+    return out
+
+
+def _tree_words(words: np.ndarray, store: Store) -> np.ndarray:
+    """The words of a tree's ordered key from those of the key, or back; see generate/order.py."""
+    assert store.ordered is not None
+    if store.key_types[store.ordered].kind is not Kind.DOUBLE:
+        return words
+    return np.where((words >= 0) | (words == NULL_CODE), words, words ^ np.int64(2**63 - 1))
+
+
+def counted(keys: np.ndarray, positions: Sequence[int]) -> Entries:
+    """How many of the keys agree in the columns at `positions`, for each binding of those."""
+    parts = np.ascontiguousarray(keys[:, list(positions)])
+    if not positions:
+        found, counts = parts[:1], np.array([len(parts)][: len(parts)])
+    else:
+        found, counts = np.unique(parts, axis=0, return_counts=True)
+    words = np.zeros((len(found), 2), np.int64)
+    words[:, 0] = counts
+    return Entries(found, words)
+
+
+def fill_store(shape: ModuleType, handle: int, store: Store, maps: Mapping[str, Entries]) -> None:
+    """Replaces what a store holds by the entries of its maps; those not given are empty."""
+    shape.clear(handle)
+    add_entries(shape, handle, store, maps)
+
+
+def add_entries(shape: ModuleType, handle: int, store: Store, maps: Mapping[str, Entries]) -> None:
+    """Adds entries to those of a store's maps, which have none at these keys."""
+    module = _fill_module(shape.__name__, len(store.key_types), store.layout, len(store.maps))
+    order = list(key_order(store))
+    # An entry is there while an exact column holds something, so those come first.
+    for column in sorted(columns(store.layout)[: len(store.maps)], key=lambda c: c.kind == "d"):
+        entries = maps.get(store.maps[column.number])
+        if entries is None or not len(entries):
+            continue
+        keys = np.ascontiguousarray(entries.keys[:, order])
+        if store.ordered is not None:
+            keys[:, -1] = _tree_words(keys[:, -1], store)
+        words = np.ascontiguousarray(entries.words)
+        values = words.view(np.float64) if column.kind == "d" else words
+        getattr(module, f"fill_{column.number}")(handle, keys, values)
+
+
+def is_moved(own: Store, other: Store, matches: Mapping[str, Match]) -> bool:
+    """Whether another program's store holds just what this one is to hold, in the same form."""
+    if len(own.maps) != len(other.maps):
+        return False
+    same = tuple(range(len(own.key_types)))
+    alike = all(
+        (match := matches.get(name)) is not None and match.name == theirs and match.places == same
+        for name, theirs in zip(own.maps, other.maps, strict=True)
+    )
+    return alike and replace(own, name="", maps=(), key_types=()) == replace(
+        other, name="", maps=(), key_types=()
+    )
+
+
+def same_directory(own: Directory, others: Sequence[Directory], matches: Mapping[str, Match]) -> Match | None:
+    """The directory of another plan that counts the same entries by the same keys in the same order."""
+    source = matches.get(own.source)
+    if source is None:
+        return None
+    positions = tuple(source.places[p] for p in own.positions)
+    alike = [o.name for o in others if (o.source, o.positions) == (source.name, positions)]
+    return Match(alike[0], tuple(range(len(positions)))) if alike else None
+
+
+def _fill_module(shape: str, keys: int, layout: str, maps: int) -> ModuleType:
+    """The module that fills stores of a shape, one function for the column of each of the maps."""
+    lines = [HEAD.format(shape=shape)]
+    deltas = [ZERO[kind] for kind in layout]
+
+    def add(column: int, value: str, presence: str) -> str:
+        """The call that adds to one column; doubles alone have one more, which says that they are there."""
+        own = [*deltas[:maps], *([presence] if len(deltas) > maps else [])]
+        own[column] = value
+        return f"add({', '.join(['H', *(f'int(keys[row, {i}])' for i in range(keys)), *own])})"
+
+    for column in columns(layout)[:maps]:
+        lines += ["@jit()", f"def fill_{column.number}(H, keys, words):"]
+        lines += [f'    """Adds entries of column {column.number}."""', "    for row in range(len(keys)):"]
+        if column.kind == "d":
+            # One part after the other: their sum stays exact.
+            lines.append(f"        {add(column.number, 'words[row, 0]', '1')}")
+            lines.append("        for part in range(1, words.shape[1]):")
+            lines.append("            if words[row, part] != 0.0:")
+            lines.append(f"                {add(column.number, 'words[row, part]', '0')}")
+        else:
+            low, high = (f"words[row, {part}]" for part in (0, 1))
+            value = f"int({low})" if column.kind == "i" else f"words_to_wide({low}, {high})"
+            lines.append(f"        {add(column.number, value, '0')}")
+        lines += ["", ""]
+    return publish_text("fill", "\n".join(lines))

@@ -1,0 +1,1 @@
+"""Files of market data and of changes, read by format."""

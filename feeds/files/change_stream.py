@@ -1,0 +1,163 @@
+"""Change streams: newline-delimited JSON of rows that are inserted into and deleted from relations.
+
+    {"stream": "bids", "op": "+", "row": {"ts": 1, "symbol": "AMZN", "price": 223.95}, "last": true}
+
+`last` ends a message and is true when absent; `time` is when it happened, ns since 1970 UTC, where the row
+does not say it as `ts`. What the rows must hold is up to the program that reads them; here they are
+well-formed JSON with scalar values, and numbers are exact.
+"""
+
+import gzip
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+import msgspec
+import zstandard
+
+from orderbook.core.errors import DataError, Problems, SourceError
+from orderbook.feeds.byte_stream import Lines, shown
+from orderbook.feeds.source import Source
+from orderbook.feeds.storage import Place
+
+DEFAULT_CHANGES = 4_096
+
+Value = int | Decimal | str | bool | None
+
+
+class RelationChange(NamedTuple):
+    """One inserted ("+") or deleted ("-") row, from line `line` (1-based; 0 where there is none).
+
+    `time` is when it happened, ns since 1970 UTC, where that stands outside of the row.
+    """
+
+    line: int
+    stream: str
+    op: Literal["+", "-"]
+    row: Mapping[str, Value]
+    last: bool = True
+    time: int | None = None
+
+    @property
+    def stated_time(self) -> int | None:
+        """`time`, else the row's `ts` where that is an integer."""
+        stated = self.row.get("ts") if self.time is None else self.time
+        return stated if isinstance(stated, int) else None
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    stream: str
+    op: Literal["+", "-"]
+    row: dict[str, Any]
+    last: bool = True
+    time: int | None = None
+
+
+class _WrittenLine(msgspec.Struct, omit_defaults=True):
+    stream: str
+    op: str
+    row: Mapping[str, Value]
+    last: bool = True
+    time: int | None = None
+
+
+class ChangeStreamSource:
+    """The changes of a file, in lists of at most `batch_size`.
+
+    Numbers with a point or an exponent are Decimals, others ints. A malformed line is counted with its
+    number and left out; blank lines are ignored. Raises SourceError when the file is missing, and when
+    it is truncated, after everything before the cut.
+    """
+
+    def __init__(self, path: Place, batch_size: int = DEFAULT_CHANGES):
+        self.name = f"changes:{path}"
+        self.problems = Problems()
+        self.counts: Counter[str] = Counter()
+        self._lines = Lines(path)
+        self._batch_size = batch_size
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the file's bytes read."""
+        return self._lines.progress
+
+    def __iter__(self) -> Iterator[list[RelationChange]]:
+        self.problems.clear()
+        decoder = msgspec.json.Decoder(_Line, float_hook=Decimal)
+        batch: list[RelationChange] = []
+        for line in self._lines:
+            if not line.strip():
+                continue
+            try:
+                change = decoder.decode(line)
+                _check_scalars(change.row)
+                _whole_time(change.row)
+            except (msgspec.DecodeError, ValueError) as error:
+                self._lines.malformed(self.problems, "malformed change", f"{error}: {shown(line)}")
+                continue
+            place = self._lines.number
+            batch.append(
+                RelationChange(place, change.stream, change.op, change.row, change.last, change.time)
+            )
+            if len(batch) == self._batch_size:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+        self._lines.raise_if_cut()
+
+
+def write_changes(path: Path, changes: Iterable[RelationChange]) -> int:
+    """Write a change stream, compressed where the name ends in .zst or .gz; returns how many changes.
+
+    Decimals are written as JSON numbers, digit for digit. Raises DataError for a number that JSON does
+    not have (NaN, infinity), SourceError when the file cannot be written.
+    """
+    encoder = msgspec.json.Encoder(decimal_format="number")
+    count = 0
+    try:
+        with _created(path) as write:
+            for change in changes:
+                for name, value in change.row.items():
+                    if isinstance(value, Decimal) and not value.is_finite():
+                        raise DataError(f"{change.stream}.{name}: {value} is not a finite number")
+                line = _WrittenLine(change.stream, change.op, change.row, change.last, change.time)
+                write(encoder.encode(line) + b"\n")
+                count += 1
+    except OSError as error:
+        raise SourceError(f"{path}: cannot write: {error.strerror}; choose another place") from error
+    return count
+
+
+@contextmanager
+def _created(path: Path) -> Iterator[Callable[[bytes], object]]:
+    """The `write` of a new file, compressed by the name's ending."""
+    if path.suffix == ".zst":
+        with zstandard.open(path, "wb") as compressed:
+            yield compressed.write
+    elif path.suffix == ".gz":
+        with gzip.open(path, "wb") as zipped:
+            yield zipped.write
+    else:
+        with path.open("wb") as plain:
+            yield plain.write
+
+
+def _whole_time(row: dict[str, Any]) -> None:
+    """Make `ts` the integer that it is, where it is written as 1.7e18 or 1.0."""
+    time = row.get("ts")
+    if isinstance(time, Decimal) and abs(time) < 2**63 and time == int(time):
+        row["ts"] = int(time)
+
+
+def _check_scalars(row: Mapping[str, object]) -> None:
+    for name, value in row.items():
+        if isinstance(value, dict | list):
+            raise ValueError(f"column {name!r} is neither a number, a string, a boolean nor null")
+
+
+class ChangeSource(Source[list[RelationChange]], Protocol):
+    """A source of changes of a program's relations."""

@@ -1,0 +1,1 @@
+"""Live connections: sessions, sockets and requests; and the simulated exchange on loopback."""

@@ -1,0 +1,138 @@
+"""HTTP GET for snapshots and reference data, awaitable and cancellable.
+
+`exchange_instruments` asks for the instruments of an exchange's products, as it states them.
+"""
+
+import asyncio
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from http.client import HTTPResponse, IncompleteRead
+from typing import Any
+from urllib.parse import urlsplit
+
+from orderbook.core.errors import KEPT_TEXT, SourceError
+from orderbook.feeds.exchanges.exchange import Exchange
+from orderbook.market.instruments import Instrument
+
+LARGEST_ANSWER = 1 << 26
+# So many times as long as one wait on the network an answer may take altogether.
+PATIENCE = 6
+_PIECE = 1 << 16
+_TOO_MANY = (418, 429)
+_HEADERS = {"User-Agent": "orderbook", "Accept": "application/json"}
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the host is this machine, which no proxy can reach."""
+    return urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
+
+
+class RefusedRequest(SourceError):
+    """The exchange asks to wait `retry_after` seconds, because of too many requests."""
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+async def http_get(url: str, timeout: float = 10.0) -> bytes:
+    """The body of the answer: `timeout` seconds for each wait on the network, PATIENCE times that for all.
+
+    Servers of https must prove who they are, and may not redirect to http. Raises SourceError where there is
+    no whole answer or its status is not 2xx, RefusedRequest for 418 and 429.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[bytes] = loop.create_future()
+
+    def settle(body: bytes | SourceError) -> None:
+        if answer.done():
+            return
+        if isinstance(body, SourceError):
+            answer.set_exception(body)
+        else:
+            answer.set_result(body)
+
+    def run() -> None:
+        body = _get(url, timeout)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, body)
+
+    # A daemon thread, because an executor's would hold up the end of the program until its timeout.
+    threading.Thread(target=run, name="http-get", daemon=True).start()
+    try:
+        async with asyncio.timeout(PATIENCE * timeout):
+            return await answer
+    except TimeoutError:
+        raise SourceError(f"GET {url}: no whole answer within {PATIENCE * timeout:g} s") from None
+
+
+class _StaysEncrypted(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        if req.type == "https" and urlsplit(newurl).scheme != "https":
+            raise urllib.error.HTTPError(newurl, code, "a redirection away from https", headers, fp)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _opener(url: str) -> urllib.request.OpenerDirector:
+    if is_loopback(url):
+        return urllib.request.build_opener(_StaysEncrypted(), urllib.request.ProxyHandler({}))
+    return urllib.request.build_opener(_StaysEncrypted())
+
+
+def _get(url: str, timeout: float) -> bytes | SourceError:
+    try:
+        request = urllib.request.Request(url, headers=_HEADERS)
+        with _opener(url).open(request, timeout=timeout) as response:
+            body = _read(response, time.monotonic() + PATIENCE * timeout)
+    except urllib.error.HTTPError as error:
+        message = f"GET {url}: {error.code} {error.reason}: {error.read(200).decode(errors='replace')}"
+        if error.code in _TOO_MANY:
+            return RefusedRequest(message, _seconds(error.headers.get("Retry-After")))
+        return SourceError(message)
+    except Exception as error:
+        return SourceError(f"GET {url}: {type(error).__name__}: {error}")
+    if len(body) > LARGEST_ANSWER:
+        return SourceError(f"GET {url}: the answer is longer than {LARGEST_ANSWER} bytes")
+    return body
+
+
+def _read(response: HTTPResponse, deadline: float) -> bytes:
+    """The body, or its beginning where that is longer than LARGEST_ANSWER."""
+    body = bytearray()
+    while len(body) <= LARGEST_ANSWER and (piece := response.read1(_PIECE)):
+        body += piece
+        if time.monotonic() > deadline:
+            raise TimeoutError("the answer takes too long")
+    if len(body) <= LARGEST_ANSWER and response.length:
+        raise IncompleteRead(bytes(body), response.length)
+    return bytes(body)
+
+
+def _seconds(text: str | None) -> float:
+    """What a Retry-After header asks for; a minute where it says nothing that can be read."""
+    return float(text) if text is not None and text.isdecimal() else 60.0
+
+
+async def exchange_instruments(
+    kind: type[Exchange], products: Sequence[str], rest_url: str | None = None
+) -> list[Instrument]:
+    """The instruments of products, named as the exchange does, in their order.
+
+    Raises SourceError for a product that the exchange does not have, or where it does not answer.
+    """
+    urls = kind.instrument_urls(products, rest_url or kind.rest_url)
+    return instruments_of(kind, products, await asyncio.gather(*map(http_get, urls)))
+
+
+def instruments_of(
+    kind: type[Exchange], products: Sequence[str], bodies: Sequence[bytes]
+) -> list[Instrument]:
+    """What the answers of `instrument_urls` say, whatever that is; raises as `exchange_instruments` does."""
+    try:
+        return kind.instruments(products, bodies)
+    except (ValueError, ArithmeticError, RecursionError) as error:
+        problem = str(error)[:KEPT_TEXT]
+        raise SourceError(f"{kind.venue}: its reference data cannot be used: {problem}") from error

@@ -1,0 +1,247 @@
+"""The project's own record of normalised events: Parquet files that hold EVENT, field by field.
+
+The schema's metadata hold the format's version and the instruments, so that a file stands alone.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from decimal import InvalidOperation
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from orderbook.core.errors import DataError, Problems, SourceError
+from orderbook.core.files import ParquetFile
+from orderbook.feeds.byte_stream import Blocks
+from orderbook.feeds.event_writer import DEFAULT_BATCH_SIZE
+from orderbook.feeds.recording.raw_log import InstrumentText
+from orderbook.feeds.storage import Place, open_parquet
+from orderbook.market.events import EVENT, Action, Flag, Side
+from orderbook.market.instruments import Instrument, Instruments
+
+# Version 1 has no units of prices and volumes: they are tick and lot.
+FORMAT_VERSION, _READ_VERSIONS = 2, (1, 2)
+ROW_GROUP_SIZE = 1 << 17
+_METADATA_KEY = b"orderbook.record"
+_FIELDS = EVENT.names or ()
+_TYPES = {name: pa.from_numpy_dtype(EVENT[name]) for name in _FIELDS}
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+class _Metadata(msgspec.Struct):
+    version: int
+    instruments: list[InstrumentText]
+
+
+class RecordWriter:
+    """Writes EVENT batches to a Parquet file, in row groups, compressed with zstd.
+
+    The file appears under `path` when the writer is closed; until then its name ends in `.partial`. Use
+    it as a context manager: an error inside it keeps what was written. Where the disk refuses, OutputError is
+    raised and there is no file.
+    """
+
+    def __init__(self, path: Path, instruments: Instruments, row_group_size: int = ROW_GROUP_SIZE):
+        self.path = path
+        self._row_group_size = row_group_size
+        self._waiting: list[np.ndarray] = []
+        self._waiting_rows = 0
+        self._schema = _schema(instruments)
+        self._file = ParquetFile(path, self._schema)
+
+    def write(self, events: np.ndarray) -> None:
+        """Append EVENT[n]; the array may be reused afterwards."""
+        self._waiting.append(events.copy())
+        self._waiting_rows += len(events)
+        if self._waiting_rows >= self._row_group_size:
+            self._flush()
+
+    def close(self) -> None:
+        """Write what is waiting and give the file its name."""
+        self._flush()
+        self._file.close()
+
+    def __enter__(self) -> "RecordWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _flush(self) -> None:
+        if not self._waiting_rows:
+            return
+        events = np.concatenate(self._waiting)
+        self._waiting, self._waiting_rows = [], 0
+        columns = [pa.array(np.ascontiguousarray(events[name])) for name in _FIELDS]
+        self._file.write(pa.Table.from_arrays(columns, schema=self._schema))
+
+
+class RecordSource:
+    """Events of one or more record files, one file after the other, as they were written.
+
+    Instruments are those of all files; each file's indexes are translated. Batches hold about
+    `batch_size` events, and end at the end of a message unless one message alone is longer.
+
+    Raises SourceError when a file is missing, incomplete, or not a record.
+    """
+
+    def __init__(self, paths: Sequence[Place], batch_size: int = DEFAULT_BATCH_SIZE):
+        self.name = "record:" + ",".join(map(str, paths))
+        self.problems = Problems()
+        self.counts: Counter[str] = Counter()
+        self._paths = tuple(paths)
+        self._batch_size = batch_size
+        self._rows_read = 0
+        self._rows = 0
+        instruments: dict[Instrument, int] = {}
+        self._indexes: list[np.ndarray] = []
+        self._named: list[Sequence[Instrument]] = []
+        for path in self._paths:
+            named, metadata = read_footer(path)
+            self._rows += metadata.num_rows
+            own = [instruments.setdefault(one, len(instruments)) for one in named]
+            self._indexes.append(np.array(own, np.int32))
+            self._named.append(named)
+        try:
+            self.instruments = Instruments(instruments)
+        except DataError as error:
+            raise SourceError(f"{self.name}: ticks or lots differ: {error}; read the files apart") from error
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the events read."""
+        return self._rows_read / self._rows if self._rows else 1.0
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        self._rows_read = 0
+        waiting = np.empty(0, EVENT)
+        known = Instruments(self.instruments)
+        for path, indexes, named in zip(self._paths, self._indexes, self._named, strict=True):
+            begun = False
+            for events in self._events(path, indexes):
+                self._rows_read += len(events)
+                if not begun and len(events):
+                    begun, events = True, _with_changes(events, known, named)
+                for event in events[events["action"] == Action.INSTRUMENT]:
+                    known.change(int(event["instrument"]), int(event["price"]), int(event["volume"]))
+                events = np.concatenate([waiting, events]) if len(waiting) else events
+                ends = np.flatnonzero(events["flags"] & int(Flag.LAST))
+                whole = int(ends[-1]) + 1 if len(ends) else 0
+                if not whole and len(events) >= self._batch_size:
+                    whole = len(events)
+                if whole:
+                    yield events[:whole]
+                waiting = events[whole:].copy()
+        if len(waiting):
+            yield waiting
+
+    def _events(self, path: Place, indexes: np.ndarray) -> Iterator[np.ndarray]:
+        with _open(path) as file:
+            try:
+                # One row group after the other, as what a store gives of them is held until the next.
+                for batch in chain.from_iterable(
+                    file.iter_batches(self._batch_size, [group]) for group in range(file.num_row_groups)
+                ):
+                    events = np.empty(len(batch), EVENT)
+                    for name in _FIELDS:
+                        events[name] = batch.column(name).to_numpy(zero_copy_only=False)
+                    events["instrument"] = indexes[events["instrument"]]
+                    yield events
+            except (pa.ArrowException, OSError, IndexError) as error:
+                raise SourceError(
+                    f"{path}: corrupt after event {self._rows_read}: {_first_line(error)}; "
+                    "everything before it was read; get the file again"
+                ) from error
+
+
+def _with_changes(events: np.ndarray, known: Instruments, named: Sequence[Instrument]) -> np.ndarray:
+    """The first events of a file, after those of ticks and lots that are other ones than before it."""
+    changed = []
+    for one in named:
+        index = known.index(one.venue, one.symbol)
+        if (known[index].tick, known[index].lot) != (one.tick, one.lot):
+            changed.append((index, one.tick_units, one.lot_units))
+    told = np.zeros(len(changed), EVENT)
+    for name in ("exchange_time", "receive_time"):
+        told[name] = events[0][name]
+    told["action"], told["side"], told["flags"] = Action.INSTRUMENT, Side.NONE, Flag.LAST
+    for row, (index, tick, lot) in zip(told, changed, strict=True):
+        row["instrument"], row["price"], row["volume"] = index, tick, lot
+    return np.concatenate([told, events]) if changed else events
+
+
+def read_footer(path: Place) -> tuple[list[Instrument], pq.FileMetaData]:
+    """The instruments of a record file, and its Parquet metadata. Raises SourceError as RecordSource does."""
+    with _open(path) as file:
+        return _instruments(path, file), file.metadata
+
+
+def times_of(metadata: pq.FileMetaData) -> tuple[int, int]:
+    """The times of a record's earliest and latest event, ns, by the footer; (0, 0) where it has none."""
+    names = metadata.schema.names
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    for name in ("receive_time", "exchange_time"):
+        statistics = [group.column(names.index(name)).statistics for group in groups]
+        bounds = [s for s in statistics if s is not None and s.has_min_max]
+        lows, highs = [s.min for s in bounds if s.max], [s.max for s in bounds if s.max]
+        if lows:
+            return min(lows), max(highs)
+    return 0, 0
+
+
+def is_record(schema: pa.Schema) -> bool:
+    """Whether a Parquet file with this schema is a record of events."""
+    return all(name in schema.names and schema.field(name).type == _TYPES[name] for name in _FIELDS)
+
+
+def _open(path: Place) -> pq.ParquetFile:
+    try:
+        file = open_parquet(path)
+    except (OSError, pa.ArrowException) as error:
+        if path.exists() and not path.is_dir():
+            # It says where a file was compressed as a whole.
+            next(iter(Blocks(path)), None)
+        raise SourceError(
+            f"{path}: cannot read as a Parquet record: {_first_line(error)}; check that it is there and whole"
+        ) from error
+    if not is_record(file.schema_arrow):
+        file.close()
+        raise SourceError(f"{path}: Parquet, but not a record of events; write records with RecordWriter")
+    return file
+
+
+def _schema(instruments: Instruments) -> pa.Schema:
+    texts = [InstrumentText.of(one) for one in instruments]
+    metadata = {_METADATA_KEY: msgspec.json.encode(_Metadata(FORMAT_VERSION, texts))}
+    fields = [pa.field(name, _TYPES[name], nullable=False) for name in _FIELDS]
+    return pa.schema(fields, metadata)
+
+
+def _instruments(path: Place, file: pq.ParquetFile) -> list[Instrument]:
+    stored = (file.schema_arrow.metadata or {}).get(_METADATA_KEY, b"")
+    try:
+        # Of another version, all else may be otherwise.
+        version = msgspec.json.decode(stored, type=_Version).version
+        if version not in _READ_VERSIONS:
+            raise SourceError(
+                f"{path}: record version {version}, this program reads {FORMAT_VERSION}; read it with the "
+                "version of the program that wrote it, or record again"
+            )
+        metadata = msgspec.json.decode(stored, type=_Metadata)
+        return [text.instrument for text in metadata.instruments]
+    except (msgspec.DecodeError, InvalidOperation, DataError) as error:
+        raise SourceError(f"{path}: the record's metadata are broken ({error}); write it anew") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".")

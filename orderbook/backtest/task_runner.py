@@ -1,0 +1,247 @@
+"""What tasks do: read sources and run what needs no travelling, or run one partition of a later stage."""
+
+import pickle
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+from orderbook.backtest.plan import Layout, layout_of
+from orderbook.backtest.reading import read_slices
+from orderbook.backtest.relation_rows import RelationRows
+from orderbook.backtest.shuffle import NOWHERE, RESULT, Fills, Sender, filled, taken_in
+from orderbook.backtest.sources import SourceSpec
+from orderbook.backtest.strategy_run import StrategyRun, signals_of
+from orderbook.backtest.tasks import CHANGES, SYMBOLS, JobSettings, ReadTask, TaskResult
+from orderbook.core.errors import Problems, SourceError
+from orderbook.engine.distribution.blocks import Block, Sent
+from orderbook.engine.distribution.stage_runner import StageRunner
+from orderbook.feeds.source import WatchedSource
+from orderbook.jobs.folder import HistoryWriters, OrderWriters, PartitionStatistics
+from orderbook.market.instruments import Instruments
+from orderbook.run.findings import engine_findings
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.execution.wake_conditions import WakeConditions
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.strategy import load_strategy
+
+# Told how many events have been read.
+Report = Callable[[int], None]
+
+
+def read_task(settings: JobSettings, task: ReadTask, report: Report = lambda _: None) -> Iterator[Sent]:
+    """Rows for later stages, and at the end the task's TaskResult. Raises OrderbookError."""
+    start = time.monotonic()
+    layout = layout_of(settings)
+    instruments = Instruments(task.instruments)
+    histories = {number: _histories(layout, number) for number in task.stages}
+    strategies = _Strategies(settings, task, instruments) if task.strategies or task.combinations else None
+    sender = Sender(layout, 0, layout.program.dictionary) if task.sends else None
+    if sender is not None:
+        yield from sender.starts()
+    fills = Fills(layout, task.number)
+    events, changes, problems, errors = 0, 0, list[str](), list[SourceError]()
+    opened, refused = list[WatchedSource](), Problems()
+    resolution = settings.resolution if task.clock else 0
+    for sources, own in _groups(task, task.name == SYMBOLS and strategies is None):
+        rows = RelationRows(layout.program, own, resolution=resolution, books=task.books)
+        fills.begin()
+        runs = [_StageRun(layout, number, task.number, histories[number]) for number in task.stages]
+        for part in read_slices(sources, own, errors, 0 if task.books else resolution, opened):
+            if strategies is not None:
+                strategies.run.apply(part)
+            if runs or sender is not None:
+                blocks = rows.blocks(part)
+                for run in runs:
+                    made = run.apply_relations(blocks, part.until)
+                    if sender is not None:
+                        yield from sender.add(made)
+                if sender is not None:
+                    sent = [block for block in blocks if block.source in task.sends]
+                    yield from sender.add(sent)
+                    yield from fills.note(sent, part.until)
+            # Each event counts once: those of books in the tasks that have their symbols.
+            changes += sum(map(len, part.changes))
+            events += (0 if task.name == CHANGES else len(part.events)) + sum(map(len, part.changes))
+            report(events)
+        for run in runs:
+            run.close()
+        problems += rows.problems.report()
+        refused.extend(rows.problems)
+        if sender is not None:
+            # Rows of a block are in the order of versions, and other sources begin anew.
+            yield from sender.close()
+    files = {name: tuple(own) for writers in histories.values() for name, own in writers.close().items()}
+    made_rows = sum(writers.rows for writers in histories.values())
+    statistics = PartitionStatistics(task.name, task.number, events, made_rows, time.monotonic() - start)
+    ended = tuple(map(str, errors))
+    found = [finding for source in opened for finding in source.findings()]
+    problems += [f"{source.name}: {line}" for source in opened for line in source.problems.report()]
+    found += engine_findings(refused, Problems() if strategies is None else strategies.problems, changes)
+    result = TaskResult(
+        statistics, files, problems=tuple(dict.fromkeys(problems)), errors=ended, findings=tuple(found)
+    )
+    yield _told(task.number, result if strategies is None else strategies.finished(result))
+
+
+def _groups(task: ReadTask, apart: bool) -> list[tuple[Sequence[tuple[int, SourceSpec]], Instruments]]:
+    """The task's sources with their instruments; `apart`: those that share no symbol, one after the other.
+
+    Stages that run where sources are read are cut by symbol, so that nothing needs their common order.
+    """
+    if not apart:
+        return [(task.sources, Instruments(task.instruments))]
+    groups: list[tuple[set[str], list[tuple[int, SourceSpec]]]] = []
+    own = set(task.instruments)
+    for place, spec in task.sources:
+        symbols = {one.symbol for one in spec.instruments if one in own}
+        joined = [group for group in groups if not group[0].isdisjoint(symbols)]
+        groups = [group for group in groups if group[0].isdisjoint(symbols)]
+        sources = [source for group in joined for source in group[1]]
+        groups.append((symbols.union(*(group[0] for group in joined)), [*sources, (place, spec)]))
+    return [
+        (sources, Instruments(one for one in task.instruments if one.symbol in symbols))
+        for symbols, sources in groups
+    ]
+
+
+def stage_task(settings: JobSettings, level: int, partition: int, sent: Iterable[Sent]) -> Iterator[Sent]:
+    """Runs the stages of a level over what was sent to a partition; passes on what is for later levels.
+
+    What was sent comes by stage and first version. Gives rows for later stages, and at the end a TaskResult.
+    """
+    layout = layout_of(settings)
+    words = layout.program.dictionary
+    for number, group in groupby(sent, key=lambda one: one.stage):
+        if layout.levels.get(number) != level or number < 0:
+            yield from group
+            continue
+        start, events = time.monotonic(), 0
+        piece = partition % layout.pieces(layout.stages[number])
+        writers = _histories(layout, number, piece)
+        run, sender = _StageRun(layout, number, partition, writers, piece), Sender(layout, level, words)
+        if piece:
+            before, group = filled(group, words)
+            run.fill(before)
+        for blocks, until in taken_in(group, words):
+            events += sum(map(len, blocks))
+            yield from sender.add(run.apply(blocks, until))
+        yield from sender.close()
+        run.close()
+        files = {name: tuple(own) for name, own in writers.close().items()}
+        seconds = time.monotonic() - start
+        statistics = PartitionStatistics(f"stage {number}", partition, events, writers.rows, seconds)
+        yield _told(partition, TaskResult(statistics, files))
+
+
+def _told(partition: int, result: TaskResult) -> Sent:
+    """A result on its way to the driver, before all stages, so that later tasks pass it on first."""
+    return Sent(partition, -1, RESULT, NOWHERE, NOWHERE, 0, pickle.dumps(result))
+
+
+def compile_stages(settings: JobSettings) -> None:
+    """Compile what tasks of this machine run, once for all of them, into the folder of compiled programs."""
+    layout = layout_of(settings)
+    words = layout.program.dictionary
+    for stage in layout.distribution.stages:
+        runner = StageRunner(layout.recorded(stage), words, settings.backend, settings.granularity)
+        runner.apply([], None)
+        runner.close()
+    if layout.cut_stages:
+        Fills(layout, 0).compile()
+
+
+def compile_common(settings: JobSettings, tasks: Iterable[ReadTask]) -> None:
+    """Compile what several tasks of a sweep run, once for all, into the folder of compiled programs."""
+    programs = {one.program.hash: one.program for one in settings.combinations}
+    own = [task for task in tasks if task.combinations]
+    runs = Counter(settings.combinations[task.combinations[0]].program.hash for task in own)
+    for program in (programs[name] for name, count in runs.items() if count > 1):
+        instruments = own[0].instruments
+        Pipeline(GatedEngine(program.compiled(), settings.backend), Instruments(instruments)).warm_up()
+        WakeConditions(Instruments(instruments)).warm_up()
+
+
+def _histories(layout: Layout, number: int, piece: int = 0) -> HistoryWriters:
+    """The files of a stage's views."""
+    stage = layout.recorded(layout.stages[number], piece)
+    keys = {view.name: [key.name for key in view.keys] for view in layout.program.views}
+    results = [stage.program.result(name) for name in stage.views]
+    return HistoryWriters(Path(layout.settings.folder), results, keys, layout.program.dictionary)
+
+
+class _StageRun:
+    """One partition of a stage, or a piece of its history, whose views' history goes into given files."""
+
+    def __init__(
+        self, layout: Layout, number: int, partition: int, histories: HistoryWriters, piece: int = 0
+    ) -> None:
+        settings, words = layout.settings, layout.program.dictionary
+        self._stage = stage = layout.recorded(layout.stages[number], piece)
+        self._partition = partition
+        self._router = layout.router(stage, words)
+        self._runner = StageRunner(stage, words, settings.backend, settings.granularity)
+        self._histories = histories
+
+    def fill(self, blocks: Sequence[Block]) -> None:
+        """Begin with rows of the stage's streams that were there before."""
+        self._runner.fill(blocks)
+
+    def apply_relations(self, blocks: Sequence[Block], until: int | None) -> list[Block]:
+        """Apply rows of relations, all of which are this partition's."""
+        routed = [
+            part
+            for entry in self._stage.inputs
+            for block in blocks
+            if block.source == entry.source
+            for partition, part in self._router.route(block, entry)
+            if partition == self._partition
+        ]
+        return self.apply(routed, until)
+
+    def apply(self, blocks: Sequence[Block], until: int | None) -> list[Block]:
+        """Apply rows of the stage's streams, write histories; what became of the outputs."""
+        result = self._runner.apply(blocks, until)
+        self._histories.write(result.history)
+        return [block for block in result.outputs.values() if len(block)]
+
+    def close(self) -> None:
+        """Give back what the stage holds."""
+        self._runner.close()
+
+
+class _Strategies:
+    """The strategies of a task, and the files of their orders and fills."""
+
+    def __init__(self, settings: JobSettings, task: ReadTask, instruments: Instruments) -> None:
+        combinations = [settings.combinations[place] for place in task.combinations]
+        seen = combinations[0].program if combinations else settings.strategy_program
+        assert seen is not None
+        program = seen.compiled()
+        chosen = [load_strategy(*settings.strategies[place]) for place in task.strategies]
+        chosen += [definition for one in combinations for definition in one.definitions()]
+        self.writers = OrderWriters(Path(settings.folder))
+        self.run = StrategyRun(
+            program, instruments, chosen, self.writers, settings.backend, settings.resolution,
+            settings.trading, signals_of(chosen, program) if task.samples else None,
+        )  # fmt: skip
+
+    @property
+    def problems(self) -> Problems:
+        """Those of the engine that strategies see."""
+        return self.run.pipeline.engine.problems
+
+    def finished(self, result: TaskResult) -> TaskResult:
+        """A result with what became of the strategies."""
+        summaries = self.run.finish()
+        files = self.writers.close()
+        tables = {name: tuple(files[name]) for name in ("market", "signals")}
+        return replace(
+            result,
+            orders=tuple(files["orders"]),
+            fills=tuple(files["fills"]),
+            tables=tables,
+            summaries=summaries,
+        )

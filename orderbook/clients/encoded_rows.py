@@ -1,0 +1,88 @@
+"""Encoded rows of views and relations, and the tables that any process makes of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from orderbook.core.changes import NULL_CODE, Dictionary
+from orderbook.core.errors import DataError
+from orderbook.engine.runtime.row_format import RowFormat
+from orderbook.views.encoding.arrow import MOST_DIGITS, arrow_type, column_array
+from orderbook.views.m3 import Result
+from orderbook.views.types import Kind, Relation, Type
+
+# Rows int64[n, columns], and how often each stands, int64[n].
+Rows = tuple[np.ndarray, np.ndarray]
+_TIMESTAMP = pa.timestamp("ns")
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRows:
+    """Encoded rows of views and relations by name, which any process can have; see `Snapshot`.
+
+    views: how rows are read, and int64[n, words of the key and of the row]. relations: the declaration, and
+    rows int64[n, columns] with how often each stands, int64[n].
+    """
+
+    views: Mapping[str, tuple[Result, np.ndarray]]
+    relations: Mapping[str, tuple[Relation, Rows]]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows."""
+        views = sum(rows.nbytes for _, rows in self.views.values())
+        return views + sum(rows.nbytes + counts.nbytes for _, (rows, counts) in self.relations.values())
+
+    def tables(self, words: Dictionary) -> dict[str, pa.Table]:
+        """See `Snapshot.tables`."""
+        views = {name: view_table(result, rows, words) for name, (result, rows) in self.views.items()}
+        return views | {
+            name: relation_table(one, rows, words) for name, (one, rows) in self.relations.items()
+        }
+
+
+def view_table(result: Result, rows: np.ndarray, words: Dictionary) -> pa.Table:
+    """Rows of a view as a table, from words laid out as `RowFormat` says."""
+    form = RowFormat(result)
+    own = rows[:, form.key_count :]
+    if len(own) and own[:, 0].max() > 1:
+        own = np.repeat(own, own[:, 0], axis=0)
+    arrays = []
+    for column, (at, wide) in zip(result.columns, form.columns, strict=True):
+        values = np.ascontiguousarray(own[:, at + 1])
+        high = np.ascontiguousarray(own[:, at + 2]) if wide else None
+        what = f"{result.name}.{column.name}"
+        type_ = table_type(column.type, what)
+        arrays.append(column_array(what, type_, column.type, words, values, own[:, at] != 0, high))
+    return pa.table(arrays, names=[column.name for column in result.columns])
+
+
+def relation_table(relation: Relation, rows: Rows, words: Dictionary) -> pa.Table:
+    """Rows of a relation as a table, each as often as it stands."""
+    values, counts = rows
+    own = np.repeat(values, np.maximum(counts, 0), axis=0)
+    arrays = []
+    for place, column in enumerate(relation.columns):
+        codes = np.ascontiguousarray(own[:, place])
+        what = f"{relation.name}.{column.name}"
+        type_ = table_type(column.type, what)
+        arrays.append(column_array(what, type_, column.type, words, codes, codes != NULL_CODE))
+    return pa.table(arrays, names=[column.name for column in relation.columns])
+
+
+def table_schema(of: Result | Relation) -> pa.Schema:
+    """The columns of a view or relation as tables have them.
+
+    DECIMAL is decimal128(38, scale), INTEGER int64 or, beyond its range, decimal128(38, 0); TIMESTAMP
+    is timestamp("ns"), in UTC. Raises DataError for a column of more than 38 decimal places.
+    """
+    return pa.schema([(c.name, table_type(c.type, f"{of.name}.{c.name}")) for c in of.columns])
+
+
+def table_type(kind: Type, what: str) -> pa.DataType:
+    """The Arrow type of a column named `what`; see `table_schema`."""
+    if kind.kind is Kind.DECIMAL and kind.scale > MOST_DIGITS:
+        raise DataError(f"{what} has more than {MOST_DIGITS} decimal places; read it with engine[…]")
+    return _TIMESTAMP if kind.kind is Kind.TIMESTAMP else arrow_type(kind, what)

@@ -1,0 +1,337 @@
+"""The tables of a configuration for feeds, and for how a run is watched and computed.
+
+The tables of a configuration that say how a run is watched, and where Spark runs.
+
+A run has metrics and logs. `monitor` says where the page and the websocket are served, and its alerts;
+`spark` where Spark runs, and what it is given.
+
+The tables of feeds in a configuration, and the text that each can be written as.
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import asdict
+from glob import has_magic
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from orderbook.core.errors import UserError
+from orderbook.core.options import Duration, File, Products, Real, Section, Size, Text, matching
+from orderbook.core.units import nanoseconds, size_of
+from orderbook.feeds.database_table import TableOptions, table_options
+from orderbook.feeds.exchanges.exchange import EXCHANGES
+from orderbook.feeds.source_kinds import unknown_kind
+from orderbook.feeds.storage import split_options
+
+
+class SimulatedFeed(Section):
+    """The simulated exchange and its client.
+
+    `events_per_second` counts order-book messages of all products; `imbalance` in [0, 1] is how
+    hard one side presses, in episodes; `levels` are price levels a side.
+    """
+
+    kind: Literal["simulated"]
+    products: Products = ("BTC-USD", "ETH-USD", "SOL-USD")
+    seed: Annotated[int, Field(ge=0)] = 1
+    events_per_second: Annotated[Real, Field(gt=0)] = 2000.0
+    imbalance: Annotated[Real, Field(ge=0, le=1)] = 0.3
+    levels: Annotated[int, Field(ge=1)] = 200
+
+
+class ExchangeFeed(Section):
+    """Products of an exchange, as it names them; `url` and `rest_url` None are the exchange's own.
+
+    `depth` is the number of price levels a side, where the exchange offers several.
+    """
+
+    kind: Literal[EXCHANGES]  # type: ignore[valid-type]
+    products: Products
+    url: Annotated[str, matching(r"wss?://.+", "a ws(s) address")] | None = None
+    rest_url: Annotated[str, matching(r"https?://.+", "an http(s) address")] | None = None
+    depth: Annotated[int, Field(ge=1)] | None = None
+
+
+class FileFeed(Section):
+    """A recorded source, a file or a glob of files: `path` read as `format`, or as what it holds if None."""
+
+    kind: Literal["file"]
+    path: File
+    format: Text | None = None
+
+    @property
+    def source(self) -> str:
+        """The source as the command line writes it: FORMAT:FILE or FILE."""
+        return f"{self.format}:{self.path}" if self.format else str(self.path)
+
+
+class CaptureFeed(Section):
+    """A recording of raw frames played as a live feed, `speed` times as fast (0: as fast as it is taken).
+
+    `exchange` and `products` are needed where a recording of another program does not tell them.
+    """
+
+    kind: Literal["capture"]
+    path: File
+    exchange: Text | None = None
+    products: Annotated[tuple[Text, ...], Field(strict=False)] = ()
+    speed: Annotated[Real, Field(ge=0)] = 1.0
+
+
+class TableFeed(Section):
+    """A table of a database, read again every `interval_seconds`; the other keys are TableOptions'."""
+
+    kind: Literal["table"]
+    url: Text
+    table: Text
+    relation: str = ""
+    mode: Literal["poll", "log"] = "poll"
+    interval_seconds: Annotated[Real, Field(gt=0)] = 1.0
+    key: Annotated[tuple[Text, ...], Field(strict=False)] = ()
+    columns: Annotated[tuple[Text, ...], Field(strict=False)] = ()
+    sequence: Text = "sequence"
+    op: Text = "op"
+    transaction: str = ""
+    after: str = ""
+
+    @property
+    def table_options(self) -> TableOptions:
+        """What a reader of the table is given."""
+        return TableOptions(**self.model_dump(exclude={"kind", "interval_seconds"}))
+
+
+LiveKind = SimulatedFeed | ExchangeFeed | CaptureFeed | TableFeed
+Feed = LiveKind | FileFeed
+# Exchanges whose name is also that of a kind of files.
+_FILES = ("binance", "bybit")
+FEEDS: dict[str, type[Section]] = {
+    "simulated": SimulatedFeed,
+    "file": FileFeed,
+    "capture": CaptureFeed,
+    "table": TableFeed,
+    **dict.fromkeys(EXCHANGES, ExchangeFeed),
+}
+
+
+def feed_table(value: object) -> object:
+    """`kraken:XBT/USD,ETH/USD`, `simulated`, `capture:PATH`, `table:URL#TABLE`, `FORMAT:FILE`, `FILE`.
+
+    A feed's text as its table.
+    """
+    if not isinstance(value, str):
+        return value
+    kind, colon, rest = value.partition(":")
+    if kind == "simulated" or (kind in EXCHANGES and not (kind in _FILES and _is_path(rest))):
+        return {"kind": kind, "products": rest.split(",")} if colon else {"kind": kind}
+    if kind == "capture" and colon:
+        return _capture_table(rest)
+    if kind == "table" and colon:
+        return {"kind": kind, **asdict(table_options(rest))}
+    if (why := unknown_kind(value, FEEDS)) is not None:
+        raise PydanticCustomError("feed", "{why}", {"why": why})
+    if colon:
+        return {"kind": "file", "format": kind, "path": rest}
+    return {"kind": "file", "path": value}
+
+
+def _is_path(text: str) -> bool:
+    """Whether what stands after an exchange's name is a file, and not its products."""
+    # Products have neither slashes nor dots, but for the .P of Bybit's perpetuals.
+    products = text.split(",")
+    dotted = any("." in product.removesuffix(".P") for product in products)
+    return dotted or "/" in text or has_magic(text) or Path(text).exists()
+
+
+def _capture_table(text: str) -> dict[str, object]:
+    path, options = split_options(text, ("exchange", "products", "speed"))
+    table: dict[str, object] = {"kind": "capture", "path": path, **options}
+    if "products" in options:
+        table["products"] = options["products"].split(",")
+    if "speed" in options:
+        try:
+            table["speed"] = float(options["speed"])
+        except ValueError:
+            raise UserError(f"capture:{text}: the speed must be a number, such as 1 or 0.5") from None
+    return table
+
+
+Token = Annotated[str, matching(r"[!-~]*", "visible ASCII characters without spaces"), Field(repr=False)]
+
+
+class MetricsOptions(Section):
+    """The metrics endpoint: `port` 0 is none. A `host` that is not loopback needs a `token`."""
+
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    host: Text = "127.0.0.1"
+    token: Token = ""
+
+    @field_validator("token")
+    @classmethod
+    def _needed(cls, token: str, info: ValidationInfo) -> str:
+        if info.data.get("port"):
+            check_token(token, "metrics", info.data.get("host", ""))
+        return token
+
+
+class LoggingOptions(Section):
+    """What is logged, from `level` on, and where: to `file` (None: standard error)."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json"] = "text"
+    file: File | None = None
+
+
+def check_token(token: str, section: str, host: str) -> None:
+    """Raises where others can reach what a section of the configuration serves, and there is no token."""
+    if not token and not is_loopback_host(host):
+        raise PydanticCustomError("token", f"a token, because {section}.host is not loopback")
+
+
+def is_loopback_host(host: str) -> bool:
+    """Whether a server on this host can be reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+_ORIGIN = r"(https?://[A-Za-z0-9.-]+(:\d{1,5})?)?"
+
+
+# Less, and a process has no room beside what it needs for itself.
+_LEAST_MEMORY = 384 * 10**6
+
+
+def _memory(text: str) -> str:
+    if size_of(text) < _LEAST_MEMORY:
+        raise PydanticCustomError("memory", 'a size of at least "384 MB"')
+    return text
+
+
+_MEMORY = Annotated[Size, AfterValidator(_memory)]
+
+
+class QueryOptions(Section):
+    """What SQL of clients may take, ad hoc and for a continuous query or a view; beyond that it is refused.
+
+    `time_limit` and `memory` are those of a query and of each of the two processes that run them, `rows` and
+    `answer` the size of an answer. `compile_time_limit` and `compile_memory` are those of a process that
+    binds and compiles; `views` is how many continuous queries of SQL there are.
+    """
+
+    time_limit: Duration = "10s"
+    memory: _MEMORY = "512 MB"
+    rows: Annotated[int, Field(ge=1)] = 1_000_000
+    answer: Size = "2 MB"
+    compile_time_limit: Duration = "60s"
+    compile_memory: _MEMORY = "1 GB"
+    views: Annotated[int, Field(ge=0)] = 8
+
+    @property
+    def seconds(self) -> float:
+        """`time_limit`."""
+        return nanoseconds(self.time_limit) / 1e9
+
+    @property
+    def memory_bytes(self) -> int:
+        """`memory`."""
+        return size_of(self.memory)
+
+    @property
+    def answer_bytes(self) -> int:
+        """`answer`."""
+        return size_of(self.answer)
+
+    @property
+    def compile_seconds(self) -> float:
+        """`compile_time_limit`."""
+        return nanoseconds(self.compile_time_limit) / 1e9
+
+    @property
+    def compile_memory_bytes(self) -> int:
+        """`compile_memory`."""
+        return size_of(self.compile_memory)
+
+
+class AlertRule(Section):
+    """Alerts when a condition over a view's columns comes to hold of a row."""
+
+    name: Text
+    view: Text
+    when: Text
+
+
+class MonitorOptions(Section):
+    """The monitor of `orderbook run`. A `host` that is not loopback, and an `origin`, need a `token`.
+
+    `port`: where it is taken, the next free one. `token`: what clients must give to change anything; without
+    one nobody can. `origin`: where a proxy serves the page, "" for none.
+    """
+
+    enabled: bool = True
+    port: Annotated[int, Field(ge=0, le=65535)] = 8799
+    host: Text = "127.0.0.1"
+    origin: Annotated[str, matching(_ORIGIN, 'an origin such as "https://desk.example"')] = ""
+    token: Token = ""
+    alerts: Annotated[tuple[AlertRule, ...], Field(strict=False)] = ()
+
+    @field_validator("token")
+    @classmethod
+    def _needed(cls, token: str, info: ValidationInfo) -> str:
+        if info.data.get("enabled"):
+            check_token(token, "monitor", info.data.get("host", ""))
+            if info.data.get("origin") and not token:
+                raise PydanticCustomError("token", "a token, because monitor.origin lets others in")
+        return token
+
+
+_MASTER = r"local(\[.*\])?|local-cluster\[.*\]|(spark|sc|k8s)://.+|yarn"
+
+
+def _flat(value: Any, prefix: str = "") -> Any:
+    """TOML's dotted keys are nested tables; Spark's properties are flat names."""
+    if not isinstance(value, Mapping):
+        return value
+    flat: dict[str, Any] = {}
+    for key, inner in value.items():
+        nested = _flat(inner, f"{prefix}{key}.")
+        flat.update(nested if isinstance(nested, Mapping) else {prefix + key: nested})
+    return flat
+
+
+def _text(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int) else value
+
+
+def _named(properties: dict[str, str]) -> dict[str, str]:
+    if all(name.startswith("spark.") for name in properties):
+        return properties
+    raise PydanticCustomError("property", 'properties whose names begin with "spark."')
+
+
+Properties = Annotated[
+    dict[str, Annotated[str, BeforeValidator(_text)]], BeforeValidator(_flat), AfterValidator(_named)
+]
+
+
+class SparkOptions(Section):
+    """Where Spark runs: `master` is "local[N]", "local-cluster[…]", "spark://…", "yarn", "k8s://…" or "sc://…".
+
+    `memory` is the JVM's heap on this machine, `folder` where temporary files go (None: the system's), `log`
+    the file of Spark's messages (None: one that goes with the process), `java` the home of a Java 17 to 25
+    (None: one that is found), `python` the interpreter on a cluster's machines (None: `python3` there, and
+    this one on this machine). `properties` are handed to Spark as they are, over everything else.
+    """
+
+    master: Annotated[
+        str, matching(_MASTER, '"local[N]", "local-cluster[…]", "spark://…", "yarn", "k8s://…" or "sc://…"')
+    ] = "local[*]"
+    memory: Size = "2 GB"
+    folder: File | None = None
+    log: File | None = None
+    java: File | None = None
+    python: Text | None = None
+    properties: Annotated[Properties, Field(strict=False)] = Field(default_factory=dict)

@@ -1,0 +1,255 @@
+"""Modules made of generated text: what such a text may be, and where its code is kept.
+
+A module is made of the text that its caller has, never of a file: the folder keeps its bytecode, in entries
+that name the hash of the text and are verified (see code_cache.py), and beside them the text itself, for
+people. The folder is in `$ORDERBOOK_CACHE` or `~/.cache/orderbook`, one for each state of the map library and
+version of numba and Python; an edit of the library can therefore never meet stale machine code.
+
+Generated modules are written of numbers and of parts that stand in our source (engine/generate/numbering.py).
+`check_source` is the last thing that stands between a text and its being run: it looks at the syntax tree of
+the whole, before it is written to the cache folder. It holds functions over names that it binds itself,
+imports from this project alone, and no strings but layouts and docstrings.
+"""
+
+import ast
+import hashlib
+import linecache
+import marshal
+import os
+import platform
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import CodeType, ModuleType
+
+import llvmlite
+import numba
+
+import orderbook
+from orderbook.core.code_cache import CacheFolder, Entry, cache_folder
+
+_STATEMENTS = (
+    ast.Module, ast.FunctionDef, ast.ImportFrom, ast.Import, ast.Assign, ast.AugAssign, ast.Expr, ast.Return,
+    ast.If, ast.For, ast.While, ast.Break, ast.Continue, ast.Pass,
+)  # fmt: skip
+_EXPRESSIONS = (
+    ast.Name, ast.Attribute, ast.Constant, ast.Call, ast.keyword, ast.Subscript, ast.Slice, ast.Tuple,
+    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.expr_context, ast.operator, ast.unaryop,
+    ast.boolop, ast.cmpop, ast.arguments, ast.arg, ast.alias,
+)  # fmt: skip
+_KINDS = (*_STATEMENTS, *_EXPRESSIONS)
+_BUILTINS = frozenset(("abs", "bool", "float", "int", "len", "max", "min", "range"))
+_DECORATORS = frozenset(("exported", "jit", "primitive"))
+_IMPORTED = re.compile(r"orderbook(\.[a-z][a-z0-9_]*)+|orderbook_[a-zA-Z0-9_]+")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}|_[a-z]{0,63}")
+_STRING = re.compile(r"[iwWd]*|numpy")
+_DOCSTRING = re.compile(r"[ -~\n]*")
+
+
+def check_source(text: str) -> None:
+    """Raises ValueError, which says where, for source that no generator of ours writes."""
+    if not text.isascii():
+        raise ValueError("generated source has letters that are not ASCII at line 1; it is not run")
+    _Checked(ast.parse(text))
+
+
+class _Checked:
+    """One module's tree; names of the module are not those of a function's variables."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.module = _BUILTINS | set(_bound(tree.body))
+        docstrings = {id(d) for d in _docstrings(tree)}
+        for node in ast.walk(tree):
+            self._node(node, docstrings)
+        for statement in tree.body:
+            if isinstance(statement, ast.FunctionDef):
+                self._function(statement)
+            else:
+                self._known(statement, self.module)
+
+    def _node(self, node: ast.AST, docstrings: set[int]) -> None:
+        if not isinstance(node, _KINDS):
+            raise _error("a form that generated code does not have", node)
+        match node:
+            case ast.Constant(str() as value):
+                allowed = _DOCSTRING if id(node) in docstrings else _STRING
+                if not allowed.fullmatch(value):
+                    raise _error("a string", node)
+            case ast.Constant(value) if not isinstance(value, int | float):
+                raise _error("a constant", node)
+            case ast.ImportFrom(str() as module, level=0) if _IMPORTED.fullmatch(module):
+                pass
+            case ast.Import([ast.alias("numpy", "np")]) | ast.alias("numpy", "np"):
+                pass
+            case ast.Import() | ast.ImportFrom():
+                raise _error("an import", node)
+            case ast.Attribute(_, name) | ast.Name(name) | ast.arg(name) | ast.alias(name, None):
+                if not _NAME.fullmatch(name):
+                    raise _error("a name", node)
+            case ast.FunctionDef(name):
+                if not _NAME.fullmatch(name):
+                    raise _error("a name", node)
+            case ast.alias():
+                raise _error("an import", node)
+            case ast.Call(ast.Name() | ast.Attribute(ast.Name() | ast.Attribute())):
+                pass
+            case ast.Call():
+                raise _error("a call", node)
+
+    def _function(self, function: ast.FunctionDef) -> None:
+        for decorator in function.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if not (isinstance(called, ast.Name) and called.id in _DECORATORS):
+                raise _error("a decorator", decorator)
+        own = set(_bound(function.body)) | {a.arg for a in function.args.args}
+        shadowed = own & self.module
+        if shadowed:
+            raise _error(f"a variable that is called as something of the module, {min(shadowed)},", function)
+        for statement in function.body:
+            self._known(statement, self.module | own)
+
+    def _known(self, statement: ast.stmt, names: set[str] | frozenset[str]) -> None:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and node.id not in names:
+                raise _error(f"the unknown name {node.id}", node)
+            if isinstance(node, ast.FunctionDef):
+                raise _error("a function inside of something", node)
+
+
+def _bound(statements: list[ast.stmt]) -> Iterator[str]:
+    """The names that statements bind."""
+    for statement in statements:
+        if isinstance(statement, ast.FunctionDef):
+            yield statement.name
+            continue
+        for node in ast.walk(statement):
+            match node:
+                case ast.Name(name, ast.Store()):
+                    yield name
+                case ast.alias(name, own):
+                    yield own or name
+
+
+def _docstrings(tree: ast.Module) -> Iterator[ast.expr]:
+    for owner in (tree, *tree.body):
+        if isinstance(owner, ast.Module | ast.FunctionDef) and owner.body:
+            match owner.body[0]:
+                case ast.Expr(ast.Constant(str()) as said):
+                    yield said
+
+
+def _error(what: str, node: ast.AST) -> ValueError:
+    return ValueError(f"generated source has {what} at line {getattr(node, 'lineno', 1)}; it is not run")
+
+
+# What generated code calls: an edit there makes compiled code stale.
+SOURCES = (
+    "core/code_cache.py",
+    "core/generated_code.py",
+    "core/jit.py",
+    "engine/generate/support.py",
+    "engine/maps/**/*.py",
+    "views/scalars/*.py",
+)
+
+
+# Of the texts of published modules, by path.
+_digests: dict[str, str] = {}
+# A module is there before it is whole. The modules that it needs are published in the midst of it.
+_publishing = threading.RLock()
+
+
+@cache
+def library_hash() -> str:
+    """16 hex digits over the source that generated code calls, and the versions that compile it."""
+    digest = hashlib.sha256(
+        f"{numba.__version__} {llvmlite.__version__} {platform.python_version()}".encode()
+    )
+    root = Path(orderbook.__file__).parent
+    for path in sorted(p for source in SOURCES for p in root.glob(source)):
+        digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def code_folder() -> CacheFolder:
+    """The folder of code for this state of the library."""
+    return cache_folder(f"maps-{library_hash()}")
+
+
+def publish(name: str, text: str) -> ModuleType:
+    """The module of source `text`, whose code is in the cache from then on.
+
+    `name` must be unique for the text given the library's hash. Safe with several processes at once, since
+    each writes its own temporary file and renames it, and with several threads, which wait for each other.
+    """
+    with _publishing:
+        return _published(name, text)
+
+
+def publish_text(kind: str, text: str) -> ModuleType:
+    """The module of source `text`, named by its kind and its hash; see `publish`."""
+    return publish(f"{kind}_{hashlib.sha256(text.encode()).hexdigest()[:16]}", text)
+
+
+def source_digest(path: str) -> str | None:
+    """64 hex digits over the source of a published module, or of a file as it is now; None: there is none."""
+    if path in _digests:
+        return _digests[path]
+    try:
+        status = os.stat(path)
+        return _file_digest(path, status.st_mtime_ns, status.st_size)
+    except OSError:
+        return None
+
+
+@cache
+def _file_digest(path: str, *_: int) -> str:
+    return _hash(Path(path).read_bytes())
+
+
+def _published(name: str, text: str) -> ModuleType:
+    full_name = f"orderbook_{name}_{library_hash()}"
+    if full_name in sys.modules:
+        return sys.modules[full_name]
+    digest, folder = _hash(text.encode()), code_folder()
+    shown = Entry(full_name, digest, "py").file
+    path = str(folder.path / shown)
+    folder.keep_text(shown, text)
+    # Tracebacks show what runs, whatever the file holds.
+    linecache.cache[path] = len(text), None, text.splitlines(keepends=True), path
+    _digests[path] = digest
+    module = ModuleType(full_name)
+    module.__file__ = path
+    code = _code(folder, full_name, digest, text, path)
+    sys.modules[full_name] = module
+    try:
+        exec(code, vars(module))
+    except BaseException:
+        del sys.modules[full_name]
+        raise
+    return module
+
+
+def _code(folder: CacheFolder, name: str, digest: str, text: str, path: str) -> CodeType:
+    """Compiling takes a second for 2 MB of text, reading it 10 ms."""
+    entry = Entry(name, f"{digest} {path} {sys.implementation.cache_tag} {sys.flags.optimize}", "code")
+    kept = folder.read(entry)
+    if kept is not None:
+        try:
+            code = marshal.loads(kept)
+            if isinstance(code, CodeType):
+                return code
+        except (ValueError, EOFError, TypeError):
+            pass
+        folder.spoilt(entry.file, "holds no code")
+    check_source(text)
+    made = compile(text, path, "exec", dont_inherit=True)
+    folder.write(entry, marshal.dumps(made))
+    return made
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

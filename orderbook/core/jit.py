@@ -1,0 +1,190 @@
+"""How this project's functions are compiled, and how their machine code is kept.
+
+numba's own cache trusts what lies in its folder: it unpickles it, and runs the code in it. Here machine code
+is kept in the folder of generated modules, in entries that are verified before they are unpickled
+(code_cache.py), and what cannot be read, written or used costs only that the function is compiled. An entry
+depends on the text of the function's file and, other than numba's, on all that is compiled into it from
+elsewhere: functions it calls, constants.
+"""
+
+import hashlib
+import pickle
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from operator import itemgetter
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.core import config
+from numba.core.caching import Cache
+from numba.core.ccallback import CFunc
+from numba.core.compiler import CompileResult
+from numba.core.dispatcher import Dispatcher
+from numba.core.serialize import dumps
+
+from orderbook.core.code_cache import Entry
+from orderbook.core.generated_code import code_folder, source_digest
+
+# The digest of a function's file as it was when the function was made.
+_imported: dict[FunctionType, str | None] = {}
+_CONSTANTS = (bool, int, float, complex, str, bytes, np.generic, np.dtype, types.Type, type(None))
+
+
+def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """numba's `njit`, cached on disk, with less to compile.
+
+    There is no wrapper for C, which nothing calls, and a call with a constant compiles what any other
+    integer does, where numba makes a function of its own for each constant.
+    """
+    compiled = njit(no_cfunc_wrapper=True, **options)
+
+    def decorated(function: Callable[..., Any]) -> Any:
+        dispatcher = compiled(function)
+        if not config.DISABLE_JIT:
+            dispatcher._cache = MachineCode(dispatcher.py_func)
+            dispatcher.get_call_template = _without_literals(dispatcher.get_call_template)
+        return dispatcher
+
+    return decorated
+
+
+def c_function(function: Any, prototype: Any) -> CFunc:
+    """A function compiled for C, cached as those of `jit`; division follows numpy: nothing is raised."""
+    made = CFunc(
+        function, (prototype.args, prototype.return_type), locals={}, options={"error_model": "numpy"}
+    )
+    made._cache = MachineCode(function)  # type: ignore[attr-defined]
+    made.compile()
+    return made
+
+
+class MachineCode(Cache):
+    """The machine code of one function, by signature and processor: an entry of the cache folder."""
+
+    def __init__(self, function: FunctionType) -> None:
+        # numba's `_index_key` reads the name.
+        self._py_func = function
+        # The file may be replaced while the process runs.
+        _imported[function] = source_digest(function.__code__.co_filename)
+        self.enable()
+
+    @property
+    def cache_path(self) -> str:
+        """The folder that holds it."""
+        return str(code_folder().path)
+
+    def load_overload(self, signature: Any, target_context: Any) -> CompileResult | None:
+        """What was compiled for a signature; None where it was not, or cannot be used any more."""
+        target_context.refresh()
+        if (entry := self._entry()) is None:
+            return None
+        reduced = self._kept(entry).get(self._index_key(signature, target_context.codegen()))
+        if reduced is None:
+            return None
+        try:
+            return CompileResult._rebuild(target_context, *pickle.loads(reduced))
+        except Exception as error:  # by whichever of its parts: pickled classes, LLVM, the dynamic linker
+            code_folder().spoilt(entry.file, f"cannot be used ({type(error).__name__}: {error})")
+            return None
+
+    def save_overload(self, signature: Any, result: CompileResult) -> None:
+        """Keep what was compiled, beside what is kept for other signatures."""
+        entry = self._entry()
+        fixed = not result.library.has_dynamic_globals and all(one.can_cache for one in result.lifted)
+        if entry is None or not fixed:
+            return
+        kept = self._kept(entry) | {self._index_key(signature, result.codegen): dumps(result._reduce())}
+        code_folder().write(entry, dumps(kept))
+
+    def flush(self) -> None:
+        """Forget what is kept: numba compiles anew."""
+        if (entry := self._entry()) is not None:
+            code_folder().write(entry, dumps({}))
+
+    def _entry(self) -> Entry | None:
+        digest = dependence(self._py_func)
+        if not self._enabled or digest is None:
+            return None
+        function = self._py_func
+        line = function.__code__.co_firstlineno
+        return Entry(f"{function.__module__}.{function.__qualname__}-{line}", digest, "nbc")
+
+    def _kept(self, entry: Entry) -> dict[Any, bytes]:
+        if (data := code_folder().read(entry)) is None:
+            return {}
+        try:
+            return dict(pickle.loads(data))
+        except Exception as error:
+            code_folder().spoilt(entry.file, f"cannot be read ({type(error).__name__}: {error})")
+            return {}
+
+
+def dependence(function: FunctionType) -> str | None:
+    """64 hex digits over what the machine code of a function is made of; None where its text is not known.
+
+    That is the text of its file, values of globals and closures that are constants, and the same of all
+    compiled functions that are reached from it.
+    """
+    reached, found = {function}, [function]
+    own = []
+    while found:
+        one = found.pop()
+        text, constants, called = _made_of(one)
+        if text is None:
+            return None
+        own.append(f"{text} {one.__module__}.{one.__qualname__} {constants}")
+        found += called - reached
+        reached |= called
+    said = "\n".join((sys.implementation.cache_tag, *sorted(own)))
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+@cache
+def _made_of(function: FunctionType) -> tuple[str | None, str, frozenset[FunctionType]]:
+    """The digest of its file, the constants that it names, and the compiled functions that it names."""
+    constants, called = [], set()
+    for name, value in sorted(_named(function), key=itemgetter(0)):
+        if isinstance(value, Dispatcher):
+            called.add(value.py_func)
+        elif (text := _text(value)) is not None:
+            constants.append(f"{name}={text}")
+    text = _imported[function] if function in _imported else source_digest(function.__code__.co_filename)
+    return text, "\n".join(constants), frozenset(called)
+
+
+def _named(function: FunctionType) -> Iterator[tuple[str, object]]:
+    space, names = function.__globals__, _names(function.__code__)
+    for name in names & space.keys():
+        value = space[name]
+        yield name, value
+        if isinstance(value, ModuleType):
+            yield from ((f"{name}.{own}", getattr(value, own)) for own in names if hasattr(value, own))
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield name, cell.cell_contents
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _text(value: object) -> str | None:
+    """A value that is compiled in, as text that another process writes alike; None: it is none."""
+    if isinstance(value, tuple):
+        return f"({', '.join(str(_text(item)) for item in value)})"
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
+    return f"{type(value).__name__} {value!r}" if isinstance(value, _CONSTANTS) else None
+
+
+def _without_literals(template: Callable[..., Any]) -> Callable[..., Any]:
+    def call_template(arguments: Sequence[types.Type], named: Mapping[str, types.Type]) -> Any:
+        return template(
+            tuple(types.unliteral(a) for a in arguments),
+            {name: types.unliteral(a) for name, a in named.items()},
+        )
+
+    return call_template

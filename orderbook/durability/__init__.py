@@ -1,0 +1,1 @@
+"""Runs that survive a crash: their log, their checkpoints, and what they were before."""

@@ -1,0 +1,1 @@
+"""The market: instruments, events, and order books in compiled code."""

@@ -1,0 +1,167 @@
+"""Block memory for compiled books: blocks of a few sizes, cut from chunks that never move.
+
+Growing a flat array copies it, a pause one can see at millions of orders; a new chunk copies
+nothing. Compiled code addresses blocks by integer address and cannot ask for chunks itself: it runs
+an event only while the chunk in use has `RESERVE` bytes left, and else returns to Python for one.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import carray, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.numpy_support import from_dtype
+
+from orderbook.core.jit import jit
+
+# A numba record in compiled code: fields are attributes, and it is passed by reference.
+Record = Any
+
+ROW_BYTES = 40
+SEGMENT_CLASSES = 7
+SMALLEST_SEGMENT = 16
+LARGEST_SEGMENT = SMALLEST_SEGMENT << (SEGMENT_CLASSES - 1)
+LEVELS_OF_BLOCK = 64
+# Size classes: segments of the order table with a header row, the block of a ladder, then 2^k words.
+LADDER_BLOCK = SEGMENT_CLASSES
+WORDS = LADDER_BLOCK + 1
+LARGEST_WORDS = 32
+SIZES = np.array(
+    [((SMALLEST_SEGMENT << k) + 1) * ROW_BYTES for k in range(SEGMENT_CLASSES)]
+    + [16 + LEVELS_OF_BLOCK * 24]
+    + [8 << k for k in range(LARGEST_WORDS + 1)],
+    np.int64,
+)
+# Blocks start at multiples of this, so the low bits of an address are free for a tag.
+ALIGNMENT = 16
+
+# Words of the pool: next free address, end of the chunk, bytes one event may need, then free lists.
+BUMP, END, RESERVE, FREE = 0, 1, 2, 3
+POOL_WORDS = FREE + len(SIZES)
+_SMALLEST_RESERVE = 3 * int(SIZES[SEGMENT_CLASSES - 1]) + 8 * int(SIZES[LADDER_BLOCK])
+_FIRST_CHUNK = 1 << 20
+# Larger arrays get huge pages, and the first touch of each would clear 2 MB at once.
+_CHUNK = 7 << 19
+
+
+def record_at(dtype: np.dtype) -> Callable[[int], Any]:
+    """A compiled function that takes an address and gives the record of `dtype` stored there."""
+    record = from_dtype(dtype)
+
+    @intrinsic
+    def at(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(record))
+
+        return record(types.int64), generate
+
+    return at
+
+
+@intrinsic
+def load(typing_context: Any, address: Any) -> Any:
+    """The int64 stored at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(builder.inttoptr(arguments[0], ir.IntType(64).as_pointer()))
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def store(typing_context: Any, address: Any, value: Any) -> Any:
+    """Stores an int64 at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.store(arguments[1], builder.inttoptr(arguments[0], ir.IntType(64).as_pointer()))
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64), generate
+
+
+@intrinsic
+def _pointer(typing_context: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+
+    return types.CPointer(types.int64)(types.int64), generate
+
+
+@jit()
+def words_at(address: int, count: int) -> np.ndarray:
+    """The int64[count] stored at an address."""
+    return carray(_pointer(address), count)
+
+
+@intrinsic
+def move(typing_context: Any, source: Any, target: Any, words: Any) -> Any:
+    """Copies int64 words from one address to another; the ranges may overlap."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = ir.IntType(64).as_pointer()
+        source, target = (builder.inttoptr(address, word) for address in arguments[:2])
+        cgutils.raw_memmove(builder, target, source, arguments[2], 8, align=8)
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64, types.int64), generate
+
+
+@jit()
+def allocate(pool: int, size_class: int) -> int:
+    """The address of a block of a size class; its content is undefined."""
+    free = pool + 8 * (FREE + size_class)
+    address = load(free)
+    if address:
+        store(free, load(address))
+        return address
+    address = load(pool + 8 * BUMP)
+    store(pool + 8 * BUMP, (address + SIZES[size_class] + ALIGNMENT - 1) & -ALIGNMENT)
+    if size_class >= WORDS:
+        # An event doubles at most the directories of the order table and of both ladders.
+        reserve = _SMALLEST_RESERVE + 8 * SIZES[size_class]
+        store(pool + 8 * RESERVE, max(load(pool + 8 * RESERVE), reserve))
+    return address
+
+
+@jit()
+def release(pool: int, address: int, size_class: int) -> None:
+    """Gives a block back for later use."""
+    free = pool + 8 * (FREE + size_class)
+    store(address, load(free))
+    store(free, address)
+
+
+@jit()
+def has_reserve(pool: int) -> bool:
+    """Whether the chunk in use has room for any one event."""
+    return load(pool + 8 * END) - load(pool + 8 * BUMP) >= load(pool + 8 * RESERVE)
+
+
+class Memory:
+    """Owns the chunks; compiled code works on `pool`, int64[POOL_WORDS], by its address."""
+
+    __slots__ = ("_chunks", "nbytes", "pool")
+
+    def __init__(self) -> None:
+        self._chunks: list[np.ndarray] = []
+        self.nbytes = 0
+        self.pool = np.zeros(POOL_WORDS, np.int64)
+        self.pool[RESERVE] = _SMALLEST_RESERVE
+
+    def grow(self) -> None:
+        """Adds a chunk that holds the reserve; what is left of the last one becomes free segments."""
+        pool = self.pool
+        segment = SEGMENT_CLASSES - 1
+        bytes_of_segment = (int(SIZES[segment]) + ALIGNMENT - 1) & -ALIGNMENT
+        while pool[END] - pool[BUMP] >= bytes_of_segment:
+            release(pool.ctypes.data, int(pool[BUMP]), segment)
+            pool[BUMP] += bytes_of_segment
+        size = max(_CHUNK if self._chunks else _FIRST_CHUNK, 2 * int(pool[RESERVE]))
+        chunk = np.empty(size, np.uint8)
+        self._chunks.append(chunk)
+        self.nbytes += size
+        pool[BUMP] = (chunk.ctypes.data + ALIGNMENT - 1) & -ALIGNMENT
+        pool[END] = chunk.ctypes.data + size

@@ -1,0 +1,281 @@
+"""The compiled loop over a batch of events: dispatch, messages, and the crossed-book check."""
+
+import numpy as np
+
+from orderbook.core.jit import jit
+from orderbook.market import book_actions, ladder
+from orderbook.market import book_actions as book_l3
+from orderbook.market.block_memory import Record, has_reserve, load, store
+from orderbook.market.book_state import (
+    ASK,
+    BID,
+    NEVER,
+    NO_SIDE,
+    Problem,
+    book_of,
+    count,
+    emit_trade,
+    end_event,
+    end_message,
+    ladder_of,
+    note_crossing,
+    note_touch,
+    time_of,
+    valid_price,
+    valid_side,
+    valid_volume,
+)
+from orderbook.market.events import Action, BookState, Flag, StateReason
+
+_ADD = int(Action.ADD)
+_REDUCE = int(Action.REDUCE)
+_MODIFY = int(Action.MODIFY)
+_DELETE = int(Action.DELETE)
+_EXECUTE = int(Action.EXECUTE)
+_LEVEL = int(Action.LEVEL)
+_CLEAR = int(Action.CLEAR)
+_TRADE = int(Action.TRADE)
+_STATE = int(Action.STATE)
+_INSTRUMENT = int(Action.INSTRUMENT)
+_LAST = int(Flag.LAST)
+_VALID = int(BookState.VALID)
+_STALE = int(BookState.STALE)
+_FOR_CROSSED = int(StateReason.CROSSED)
+_LAST_STATE = int(BookState.STALE)
+
+_UNKNOWN_INSTRUMENT = int(Problem.UNKNOWN_INSTRUMENT)
+_BAD_ACTION = int(Problem.BAD_ACTION)
+_BAD_STATE = int(Problem.BAD_STATE)
+_CROSSED = int(Problem.CROSSED)
+
+# The most changes of an event that is not a CLEAR.
+CHANGES_OF_EVENT = 2
+
+_add = book_l3.add
+_reduce = book_l3.reduce
+_modify = book_l3.modify
+_delete = book_l3.delete
+_clear_orders = book_l3.clear_l3
+_level = book_actions.level
+_clear_levels = book_actions.clear_l2
+_best_key = ladder.best_key
+
+
+@jit()
+def _trade(context: Record, book: Record, event: Record) -> None:
+    if (
+        valid_side(context, book, event.side, NO_SIDE)
+        and valid_volume(context, book, event.volume, 1)
+        and valid_price(context, book, event.price)
+    ):
+        emit_trade(context, book, time_of(event), event.order_id, event.volume, event.price, event.side)
+
+
+@jit()
+def _clear(context: Record, book: Record, event: Record) -> None:
+    if not valid_side(context, book, event.side, NO_SIDE):
+        return
+    if book.orders:
+        _clear_orders(context, book, event.side)
+    else:
+        _clear_levels(context, book, event.side)
+
+
+@jit()
+def _touch(context: Record, book: Record) -> None:
+    """Lists a book among those that the open message has changed."""
+    if book.message != context.message:
+        book.message = context.message
+        store(context.touched + 8 * context.touched_count, book.instrument)
+        context.touched_count += 1
+
+
+@jit()
+def _set_state(context: Record, book: Record, event: Record) -> None:
+    if 0 <= event.volume <= _LAST_STATE:
+        book.state = event.volume
+        if context.crossed_limit:
+            book.crossed_since = 0
+            book.doubted = event.volume == _STALE and event.order_id == _FOR_CROSSED
+            _touch(context, book)
+    else:
+        count(context, book.instrument, _BAD_STATE)
+
+
+@jit()
+def _apply_event(context: Record, book: Record, event: Record) -> None:
+    action = event.action
+    if action == _ADD:
+        _add(context, book, event)
+    elif action == _REDUCE or action == _EXECUTE:
+        _reduce(context, book, event)
+    elif action == _DELETE:
+        _delete(context, book, event)
+    elif action == _LEVEL:
+        _level(context, book, event)
+    elif action == _MODIFY:
+        _modify(context, book, event)
+    elif action == _TRADE:
+        _trade(context, book, event)
+    elif action == _CLEAR:
+        _clear(context, book, event)
+    elif action == _STATE:
+        _set_state(context, book, event)
+    elif action == _INSTRUMENT:
+        # Prices and volumes are in units that stay.
+        return
+    else:
+        count(context, book.instrument, _BAD_ACTION)
+
+
+@jit()
+def _doubt(context: Record, place: int) -> None:
+    """Doubts the books that have been crossed for too long at the context's time, before an event."""
+    context.crossed_due = NEVER
+    for instrument in range(context.instruments):
+        book = book_of(context, instrument)
+        if book.crossed_since and not book.doubted:
+            end = book.crossed_since + context.crossed_limit
+            if context.time >= end:
+                book.doubted, book.state = 1, _STALE
+                note_crossing(context, book, place, 1)
+            elif end < context.crossed_due:
+                context.crossed_due = end
+
+
+@jit()
+def _begin_message(context: Record, event: Record, place: int) -> None:
+    """Time has come to that of a message, whose first event this is."""
+    context.between = 0
+    time = event.receive_time if event.receive_time else event.exchange_time
+    if time > context.time:
+        context.time = time
+    if context.time >= context.crossed_due:
+        _doubt(context, place)
+
+
+@jit()
+def _watch(context: Record, book: Record, crossed: bool, place: int) -> None:
+    """Whether a book that a message has changed is crossed, bid above ask, when the message has ended."""
+    if not crossed:
+        book.crossed_since = 0
+        if book.doubted:
+            book.doubted, book.state = 0, _VALID
+            note_crossing(context, book, place, 0)
+    elif book.state == _VALID and book.crossed_since == 0:
+        book.crossed_since = max(context.time, 1)
+        context.crossed_due = min(context.crossed_due, book.crossed_since + context.crossed_limit)
+
+
+@jit()
+def _look_at_touched(context: Record, event: int) -> None:
+    """Counts the valid books that a message, whose last event has this number, left crossed; writes touches
+    where they are asked for."""
+    for k in range(context.touched_count):
+        book = book_of(context, load(context.touched + 8 * k))
+        if context.touches:
+            note_touch(context, book, event)
+        bids, asks = ladder_of(context, book, BID), ladder_of(context, book, ASK)
+        both = bids.blocks and asks.blocks
+        if book.state == _VALID and both and _best_key(bids) >= -_best_key(asks):
+            count(context, book.instrument, _CROSSED)
+        if context.crossed_limit:
+            _watch(context, book, both and _best_key(bids) > -_best_key(asks), event + 1)
+
+
+@jit()
+def _has_room(context: Record, event: Record) -> bool:
+    """Whether the output can take whatever an event changes; sets `needed` to that."""
+    needed = CHANGES_OF_EVENT
+    if event.action == _CLEAR and 0 <= event.instrument < context.instruments:
+        book = book_of(context, np.int64(event.instrument))
+        needed = ladder_of(context, book, BID).rows + ladder_of(context, book, ASK).rows
+        if needed > context.scratch_room:
+            context.needed = needed
+            return False
+    context.needed = needed
+    return context.written + needed <= context.room
+
+
+@jit()
+def _direct(
+    context: Record,
+    written: int,
+    kinds: np.ndarray,
+    flags: np.ndarray,
+    values: np.ndarray,
+    scratch: np.ndarray,
+) -> None:
+    """Makes arrays the output, of which `written` changes are there already."""
+    context.kinds = kinds.ctypes.data
+    context.flags = flags.ctypes.data
+    context.values = values.ctypes.data
+    context.scratch = scratch.ctypes.data
+    context.room = len(kinds)
+    context.scratch_room = len(scratch)
+    context.written = written
+
+
+@jit()
+def _apply(events: np.ndarray, first: int, context: Record) -> int:
+    for e in range(first, len(events)):
+        event = events[e]
+        if context.crossed_limit and context.between:
+            _begin_message(context, event, e)
+        if not _has_room(context, event):
+            return e
+        if not has_reserve(context.pool):
+            context.needed = 0
+            return e
+        instrument = np.int64(event.instrument)
+        if 0 <= instrument < context.instruments:
+            book = book_of(context, instrument)
+            start = context.written
+            _apply_event(context, book, event)
+            if context.counts:
+                store(context.counts + 8 * e, context.written - start)
+            if context.written > start:
+                end_event(context, start)
+                if context.track:
+                    _touch(context, book)
+        else:
+            count(context, context.instruments, _UNKNOWN_INSTRUMENT)
+        if event.flags & _LAST:
+            _look_at_touched(context, e)
+            end_message(context)
+            context.between = 1
+    return len(events)
+
+
+@jit(nogil=True)
+def doubt_crossed(contexts: np.ndarray, time: int) -> None:
+    """It is a time, ns: books that have been crossed for too long are not trusted any more. `contexts` is
+    CONTEXT[1]."""
+    context = contexts[0]
+    context.time = max(context.time, time)
+    _doubt(context, 0)
+
+
+@jit(nogil=True)
+def apply_events(
+    events: np.ndarray,
+    first: int,
+    contexts: np.ndarray,
+    written: int,
+    kinds: np.ndarray,
+    flags: np.ndarray,
+    values: np.ndarray,
+    scratch: np.ndarray,
+) -> tuple[int, int, int]:
+    """Applies events[first:] in order; returns how many were, and how many changes are written and ready.
+
+    `contexts` is CONTEXT[1]; `kinds`, `flags` and `values` are the columns of the output, which holds
+    `written` changes already, and `scratch` is ROW[n]. Ready are the changes before the last event of
+    an open message. It stops before an event that may need more output than there is (context.needed
+    changes) or more memory (context.needed = 0); the caller makes room and calls again.
+    """
+    context = contexts[0]
+    _direct(context, written, kinds, flags, values, scratch)
+    applied = _apply(events, first, context)
+    ready = context.event_start if context.last_change >= 0 else context.written
+    return applied, context.written, ready

@@ -1,0 +1,414 @@
+"""Order books: batches of market events in, signed tuples of bids, asks and trades out.
+
+The state of all books is a value: what `Books.save` gives and `Books.load` takes. A book is there its rows,
+its state and its counts of problems. Orders of one price have no order among themselves in it: books keep
+none, for no relation shows it. Which order a CLEAR deletes rows in may therefore be another one after a load.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from orderbook.core.changes import END_OF_MESSAGE, ChangeBatch, Dictionary
+from orderbook.core.errors import DataError
+from orderbook.core.files import ArrayRows, Content, Stored
+from orderbook.market import ladder, order_table
+from orderbook.market.block_memory import Memory
+from orderbook.market.book_loop import CHANGES_OF_EVENT, apply_events, doubt_crossed
+from orderbook.market.book_state import ASK, BID, BOOK, CONTEXT, NEVER, PROBLEMS, WIDTH, Problem
+from orderbook.market.events import EVENT, Action, BookState, Side, plain
+from orderbook.market.instruments import Instruments
+from orderbook.market.order_table import ROW
+
+# What is saved of a book besides its rows; `orders`: 1 in an L3 book.
+SAVED_BOOK = np.dtype([(n, "<i8") for n in ("tick_scale", "lot_scale", "state", "orders", "rows")])
+_PART = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class BooksState:
+    """Books between two messages, in the order of their instruments.
+
+    names: (venue, symbol) of each. books: SAVED_BOOK[n]. rows: each book's, ROW[its rows], in no order; L2
+    levels have id 0. problems: int64[n + 1, PROBLEMS] by Problem, the last of no known instrument.
+    """
+
+    names: Sequence[tuple[str, str]]
+    books: np.ndarray
+    rows: Sequence[ArrayRows]
+    problems: np.ndarray
+
+    def places(self, instruments: Instruments) -> list[int]:
+        """Which instrument each saved book is of; others may have been added.
+
+        Raises DataError where one is missing or its tick or lot is another one.
+        """
+        known = {(i.venue, i.symbol): place for place, i in enumerate(instruments)}
+        found = []
+        for name, book in zip(self.names, self.books, strict=True):
+            if name not in known:
+                raise DataError(
+                    f"the saved books have {':'.join(name)}, which is no instrument of this run; "
+                    "configure it again, or replay the stream from its beginning"
+                )
+            own = instruments[known[name]]
+            for what, scale in (("tick", own.tick_scale), ("lot", own.lot_scale)):
+                if book[f"{what}_scale"] != scale:
+                    raise DataError(
+                        f"{own}: the {what} is {getattr(own, what)}, but the saved book is in units of "
+                        f"{int(book[f'{what}_scale'])}e-8; replay the stream from its beginning"
+                    )
+            found.append(known[name])
+        return found
+
+    def events(self, number: int, instrument: int) -> Iterator[np.ndarray]:
+        """Events (EVENT[n]) that make the rows of a saved book in an empty one; their message stays open."""
+        action = Action.ADD if self.books["orders"][number] else Action.LEVEL
+        rows = self.rows[number]
+        for start in range(0, len(rows), _PART):
+            part = rows[start : start + _PART]
+            events = np.zeros(len(part), EVENT)
+            events["exchange_time"], events["order_id"] = part["ts"], part["id"]
+            for name in ("price", "volume", "broker_id", "side"):
+                events[name] = part[name]
+            events["instrument"], events["action"] = instrument, action
+            yield events
+
+
+def sections_of(state: BooksState) -> dict[str, Content]:
+    """The state as sections of a checkpoint; arrays are not copied."""
+    return {
+        "names": msgspec.msgpack.encode(state.names),
+        "books": state.books,
+        "rows": [np.empty(0, ROW), *(rows[:] for rows in state.rows)],
+        "problems": state.problems,
+    }
+
+
+def state_of(sections: Mapping[str, Stored]) -> BooksState:
+    """The state whose sections these are; rows are read from the file when they are used.
+
+    Raises DataError for one that another version of this program wrote.
+    """
+    books, problems, rows = sections["books"][:], sections["problems"][:], sections["rows"]
+    if books.dtype != SAVED_BOOK or rows.dtype != ROW or problems.shape[1:] != (PROBLEMS,):
+        raise DataError("the saved books are of another version; replay the stream from its beginning")
+    ends = np.cumsum(books["rows"]).tolist()
+    parts = [rows.part(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+    names = msgspec.msgpack.decode(sections["names"].bytes(), type=list[tuple[str, str]])
+    return BooksState(names, books, parts, problems)
+
+
+# The relations behind ChangeBatch.kinds: kind 2 r inserts into RELATIONS[r], 2 r + 1 deletes.
+RELATIONS = ("bids", "asks", "trades")
+BIDS_INSERT, BIDS_DELETE, ASKS_INSERT, ASKS_DELETE, TRADES_INSERT = range(5)
+
+# Aggressor sides by Side, as the relation trades shows them.
+AGGRESSORS = ("buy", "sell", "")
+
+# What `levels` returns: price in ticks, volume in lots, number of orders (1 in an L2 book).
+DEPTH = np.dtype([("price", "i8"), ("volume", "i8"), ("orders", "i8")])
+
+
+class Books:
+    """The books of all instruments of a run, L3 or L2 as their events are.
+
+    Orders rest by (instrument, order_id). ADD, REDUCE, MODIFY, DELETE and EXECUTE make an L3 book,
+    LEVEL an L2 book; an instrument is one or the other while it has rows. A book starts SYNCING and
+    takes its state from STATE events; SNAPSHOT events count as any other. A row's ts is
+    exchange_time, or receive_time where that is 0.
+
+    With `track_crossed` the levels of L3 books are kept sorted, at a cost for every event; without
+    it crossed books are not counted, and `levels` and `best` scan an L3 book. With a `crossed_limit`
+    above 0 a VALID book whose best bid has been above the best ask for so many ns is STALE until that ends.
+    """
+
+    def __init__(
+        self,
+        instruments: Instruments,
+        dictionary: Dictionary,
+        *,
+        track_crossed: bool = True,
+        crossed_limit: int = 0,
+    ) -> None:
+        self._instruments = instruments
+        self._track = track_crossed
+        self._memory = Memory()
+        count = len(instruments)
+        self._books = _initial(instruments, dictionary)
+        self._ladders = np.zeros(2 * count, ladder.LADDER)
+        self._problems = np.zeros((count + 1, PROBLEMS), np.int64)
+        self._touched = np.zeros(count, np.int64)
+        self._aggressors = dictionary.encode_all(AGGRESSORS)
+        self._contexts = np.zeros(1, CONTEXT)
+        self._context = self._contexts[0]
+        for name, array in (
+            ("books", self._books),
+            ("ladders", self._ladders),
+            ("problems", self._problems),
+            ("pool", self._memory.pool),
+            ("touched", self._touched),
+            ("aggressors", self._aggressors),
+        ):
+            self._context[name] = array.ctypes.data
+        self._context["instruments"], self._context["track"] = count, track_crossed
+        self._context["message"], self._context["last_change"] = 1, -1
+        self._context["crossed_limit"], self._context["crossed_due"] = crossed_limit, NEVER
+        self._context["between"] = 1
+        self._held = _NOTHING
+
+    def apply(
+        self,
+        events: np.ndarray,
+        counts: np.ndarray | None = None,
+        touches: np.ndarray | None = None,
+        crossings: np.ndarray | None = None,
+    ) -> ChangeBatch:
+        """Applies events (EVENT[n]) in order and returns what changed, as rows of `RELATIONS`.
+
+        Every change is CHECKED. One market event is one event of the batch: a fill or resize deletes
+        the old row and inserts the new one. The last change of a message carries END_OF_MESSAGE, also
+        where events without changes follow it; a message without changes yields nothing. While a
+        message is open at the end of `events`, the changes of its last event are held back until the
+        next call shows whether they are its last (`flush` gives them out without waiting).
+
+        counts: int64[n] of zeros that becomes how many changes each event makes.
+        touches: TOUCH[n], where the touch of every book is written that a message has changed, with
+            `track_crossed`; `touches_written` says how many.
+        crossings: CROSSING[2 n + instruments], where with a `crossed_limit` is written which books are STALE
+            by it, and which are VALID again, before which event; `crossings_written` says how many.
+        Raises DataError when `events` is not a one-dimensional array of EVENT.
+        """
+        if events.dtype != EVENT or events.ndim != 1:
+            raise DataError(f"events must be a one-dimensional array of EVENT, not {events.dtype}")
+        events = plain(events)
+        written = len(self._held.kinds)
+        room = CHANGES_OF_EVENT * len(events)
+        self._context["counts"] = 0 if counts is None else counts.ctypes.data
+        self._context["touches"] = 0 if touches is None else touches.ctypes.data
+        self._context["crossings"] = 0 if crossings is None else crossings.ctypes.data
+        self._context["touches_written"] = self._context["crossings_written"] = 0
+        out = self._held.copy(0, written, room) if written else _Output.empty(room)
+        if written:
+            self._context["event_start"], self._context["last_change"] = 0, written - 1
+        applied, written, ready = apply_events(events, 0, self._contexts, written, *out)
+        while applied < len(events):
+            if needed := int(self._context["needed"]):
+                room = needed + CHANGES_OF_EVENT * (len(events) - applied)
+                out = out.copy(0, written, room, scratch=needed)
+            else:
+                self._memory.grow()
+            applied, written, ready = apply_events(events, applied, self._contexts, written, *out)
+        if written:
+            self._held = out.copy(ready, written) if ready < written else _NOTHING
+        return ChangeBatch(out.kinds[:ready], out.flags[:ready], out.values[:ready])
+
+    @property
+    def touches_written(self) -> int:
+        """How many touches the last `apply` has written."""
+        return int(self._context["touches_written"])
+
+    @property
+    def crossings_written(self) -> int:
+        """How many crossings the last `apply` has written."""
+        return int(self._context["crossings_written"])
+
+    @property
+    def crossed_due(self) -> int:
+        """The earliest time, ns, at which a book may have been crossed for too long; NEVER for none."""
+        return int(self._context["crossed_due"])
+
+    def doubt_crossed(self, time: int, crossings: np.ndarray) -> int:
+        """It is a time, ns, between messages: books that were crossed for too long are STALE, and written
+        to CROSSING[instruments]; returns how many."""
+        self._context["crossings"], self._context["crossings_written"] = crossings.ctypes.data, 0
+        doubt_crossed(self._contexts, time)
+        return self.crossings_written
+
+    def flush(self) -> ChangeBatch:
+        """Ends an open message, as at the end of a source, and returns the changes held back."""
+        held, self._held = self._held, _NOTHING
+        if len(held.kinds):
+            held.flags[-1] |= END_OF_MESSAGE
+        self._context["last_change"] = -1
+        self._context["touched_count"] = 0
+        self._context["message"] += 1
+        self._context["between"] = 1
+        return ChangeBatch(held.kinds, held.flags, held.values)
+
+    def save(self) -> BooksState:
+        """A copy of all books. Raises DataError while a message is open; `flush` ends it."""
+        self._between_messages("saved")
+        saved = np.zeros(len(self._books), SAVED_BOOK)
+        for name in ("tick_scale", "lot_scale", "state"):
+            saved[name] = self._books[name]
+        saved["orders"] = self._books["orders"] > 0
+        saved["rows"] = self._ladders["rows"].reshape(-1, 2).sum(axis=1)
+        names = [(i.venue, i.symbol) for i in self._instruments]
+        rows = [self.resting(index) for index in range(len(saved))]
+        return BooksState(names, saved, rows, self._problems.copy())
+
+    def load(self, state: BooksState) -> None:
+        """Becomes as the books were that were saved; what relations hold is not told to anyone.
+
+        Instruments are found by venue and symbol; those that were not saved are as at the start. Raises
+        DataError, and changes nothing, while a message is open, and for a state that does not fit.
+        """
+        self._between_messages("loaded")
+        places = state.places(self._instruments)
+        clear = np.zeros(len(self._books), EVENT)
+        clear["instrument"], clear["action"], clear["side"] = range(len(clear)), Action.CLEAR, Side.NONE
+        self.apply(clear)
+        self._books["state"] = BookState.SYNCING
+        for number, instrument in enumerate(places):
+            for events in state.events(number, instrument):
+                self.apply(events)
+            self._books["state"][instrument] = state.books["state"][number]
+        self.flush()
+        self._problems[:] = 0
+        self._problems[[*places, -1]] = state.problems
+
+    def _between_messages(self, done: str) -> None:
+        if len(self._held.kinds) or self._context["last_change"] >= 0:
+            raise DataError(f"books cannot be {done} inside a message; do it after its last event")
+
+    def state(self, instrument: int) -> BookState:
+        """The state of a book."""
+        return BookState(int(self._book(instrument)["state"]))
+
+    def problems(self, instrument: int | None = None) -> dict[str, int]:
+        """How many events had each problem, by its lower-case name; of one instrument or of all."""
+        table = self._problems
+        counts = table.sum(axis=0) if instrument is None else table[self._checked(instrument)]
+        return {problem.name.lower(): int(counts[problem]) for problem in Problem if counts[problem]}
+
+    def levels(self, instrument: int, side: Side, depth: int) -> np.ndarray:
+        """The best levels of a side, best first: DEPTH[at most `depth`]."""
+        book = self._book(instrument)
+        if book["orders"] and not self._track:
+            return _levels_of(self.resting(instrument), side, depth)
+        found = np.zeros(depth, ladder.KEYED_LEVEL)
+        levels = self._ladders[2 * instrument + side]
+        found = found[: ladder.copy_best(levels, found)]
+        out = np.empty(len(found), DEPTH)
+        out["price"] = found["key"] if side == BID else -found["key"]
+        out["volume"] = found["volume"]
+        out["orders"] = found["extra"] if book["orders"] else 1
+        return out
+
+    def counts_orders(self, instrument: int) -> bool:
+        """Whether a book is L3, with orders in it now."""
+        return bool(self._book(instrument)["orders"])
+
+    def best(self, instrument: int) -> tuple[int | None, int | None]:
+        """The best bid and the best ask in ticks, None where a side is empty."""
+        if self._book(instrument)["orders"] and not self._track:
+            bids, asks = (self.levels(instrument, side, 1)["price"].tolist() for side in (Side.BID, Side.ASK))
+            return (bids[0] if bids else None, asks[0] if asks else None)
+        bid, ask = ladder.best_keys(self._ladders[2 * instrument], self._ladders[2 * instrument + 1])
+        return (None if bid == ladder.NO_KEY else bid, None if ask == ladder.NO_KEY else -ask)
+
+    def at(self, instrument: int, side: Side, price: int) -> np.ndarray:
+        """The orders, or the level with id 0, that rest at a price in ticks: order_table.ROW[n], in no
+        order."""
+        book, levels = self._book(instrument), self._ladders[2 * instrument + side]
+        volume, count = ladder.level_of(levels, price if side == BID else -price)
+        if book["orders"]:
+            out = np.zeros(count if self._track else int(levels["rows"]), order_table.ROW)
+            return out[: order_table.copy_at(book, int(side), price, out.ctypes.data, len(out))]
+        out = np.zeros(1 if volume else 0, order_table.ROW)
+        out["price"], out["volume"], out["ts"], out["side"] = price, volume, count, side
+        return out
+
+    def resting(self, instrument: int) -> np.ndarray:
+        """All orders, or levels with id 0, that rest: order_table.ROW[n], in no order."""
+        book = self._book(instrument)
+        out = np.zeros(sum(self.rows(instrument)), order_table.ROW)
+        if book["orders"]:
+            order_table.copy_rows(book, out.ctypes.data)
+            return out
+        start = 0
+        for side in (BID, ASK):
+            rows = self.rows(instrument)[side]
+            levels = np.zeros(rows, ladder.KEYED_LEVEL)
+            ladder.copy_best(self._ladders[2 * instrument + side], levels)
+            part = out[start : start + rows]
+            part["price"] = levels["key"] if side == BID else -levels["key"]
+            part["volume"], part["ts"], part["side"] = levels["volume"], levels["extra"], side
+            start += rows
+        return out
+
+    def rows(self, instrument: int) -> tuple[int, int]:
+        """How many rows rest on the bid side and on the ask side."""
+        first = 2 * self._checked(instrument)
+        bids, asks = self._ladders["rows"][first : first + 2].tolist()
+        return bids, asks
+
+    def memory_bytes(self) -> int:
+        """Bytes held for resting orders and levels, including what is kept for reuse."""
+        return self._memory.nbytes + self._books.nbytes + self._ladders.nbytes
+
+    def _book(self, instrument: int) -> np.void:
+        return self._books[self._checked(instrument)]
+
+    def _checked(self, instrument: int) -> int:
+        if not 0 <= instrument < len(self._instruments):
+            raise DataError(f"no instrument {instrument}; there are {len(self._instruments)}")
+        return instrument
+
+
+_NO_SCRATCH = np.empty(0, order_table.ROW)
+
+
+class _Output(NamedTuple):
+    """The columns of a ChangeBatch, and the scratch that a CLEAR moves orders through."""
+
+    kinds: np.ndarray
+    flags: np.ndarray
+    values: np.ndarray
+    scratch: np.ndarray
+
+    @classmethod
+    def empty(cls, size: int, scratch: int = 0) -> "_Output":
+        return cls(
+            np.empty(size, np.int16),
+            np.empty(size, np.uint8),
+            np.empty((size, WIDTH), np.int64),
+            np.empty(scratch, order_table.ROW) if scratch else _NO_SCRATCH,
+        )
+
+    def copy(self, start: int, end: int, room: int = 0, scratch: int = 0) -> "_Output":
+        """The changes start … end - 1, with room for more after them."""
+        new = self.empty(end - start + room, scratch)
+        new.kinds[: end - start] = self.kinds[start:end]
+        new.flags[: end - start] = self.flags[start:end]
+        new.values[: end - start] = self.values[start:end]
+        return new
+
+
+_NOTHING = _Output.empty(0)
+
+
+def _initial(instruments: Instruments, dictionary: Dictionary) -> np.ndarray:
+    books = np.zeros(len(instruments), BOOK)
+    for index, instrument in enumerate(instruments):
+        book = books[index]
+        book["instrument"] = index
+        book["venue"] = dictionary.encode(instrument.venue)
+        book["symbol"] = dictionary.encode(instrument.symbol)
+        book["tick_scale"], book["lot_scale"] = instrument.tick_scale, instrument.lot_scale
+        book["max_ticks"], book["max_lots"] = instrument.max_ticks, instrument.max_lots
+        book["state"] = BookState.SYNCING
+    return books
+
+
+def _levels_of(rows: np.ndarray, side: Side, depth: int) -> np.ndarray:
+    rows = rows[rows["side"] == side]
+    prices, inverse, orders = np.unique(rows["price"], return_inverse=True, return_counts=True)
+    out = np.empty(len(prices), DEPTH)
+    out["price"], out["orders"], out["volume"] = prices, orders, 0
+    np.add.at(out["volume"], inverse, rows["volume"])
+    return (out[::-1] if side == Side.BID else out)[:depth]

@@ -1,0 +1,153 @@
+"""Books that stay crossed: what a source's messages make of them, told as states in the same stream.
+
+Where the best bid is above the best ask of a book that is VALID, a message is missing: matching leaves no
+such book. (One that is locked, with both equal, is left alone: some venues show their prices rounded.) For a
+moment that is usual, since one message may bring a trade and the next what it took. A book that has been
+crossed for as long as a limit says, when the next message of its source comes, is not to be trusted: before
+that message it is STALE, and when a message has uncrossed it, VALID again. While a book is not VALID, as in a
+halt or an auction, nothing is counted. All times are those of messages, so that whoever reads the source
+finds the same.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import Problems
+from orderbook.market.book_state import CROSSING
+from orderbook.market.books import Books
+from orderbook.market.events import EVENT, Action, BookState, Flag, Side, StateReason
+from orderbook.market.instruments import Instruments
+
+if TYPE_CHECKING:
+    pass
+
+# ns that a book may be crossed, where nothing else is configured; 0: for ever.
+CROSSED_LIMIT = 5 * 10**9
+# Events that are looked at together at most, so that nothing waits for long.
+_MOST_WAITING = 2048
+_STATE, _LAST = int(Action.STATE), int(Flag.LAST)
+
+
+class CrossedBooks:
+    """Follows the books of a stream's events; limit: ns, above 0."""
+
+    def __init__(self, instruments: Instruments, limit: int) -> None:
+        self._books = Books(instruments, Dictionary(), crossed_limit=limit)
+        self._count = len(instruments)
+
+    @property
+    def due(self) -> int:
+        """The earliest time, ns, at which `expire` may have something to tell."""
+        return self._books.crossed_due
+
+    def follow(self, events: np.ndarray) -> np.ndarray:
+        """Applies EVENT[n]; which books cease to be trusted, or are again: CROSSING[m], in order."""
+        found = np.empty(2 * len(events) + self._count, CROSSING)
+        self._books.apply(events, crossings=found)
+        return found[: self._books.crossings_written]
+
+    def expire(self, time: int) -> list[int]:
+        """The instruments of books that have been crossed for too long at a time, ns, each once."""
+        found = np.empty(self._count, CROSSING)
+        return found[: self._books.doubt_crossed(time, found)]["instrument"].tolist()
+
+
+class CrossedFeed:
+    """Follows the books of a feed whose events are handed over bit by bit, and looked at in batches.
+
+    Whatever the batches are, a book expires with the first thing heard at or after its time: crossed books
+    are found by looking at least as often as one may expire.
+    """
+
+    def __init__(self, instruments: Instruments, limit: int) -> None:
+        self.limit = limit
+        # When `expire` is to be called at the latest, ns.
+        self.due = 0
+        self._instruments = instruments
+        self._books: CrossedBooks | None = None
+        self._waiting: list[np.ndarray] = []
+        self._count = 0
+
+    def note(self, events: np.ndarray) -> None:
+        """EVENT[n], whole messages, that came now."""
+        if len(events):
+            self._waiting.append(events)
+            self._count += len(events)
+            if self._count >= _MOST_WAITING:
+                self._follow()
+
+    def expire(self, time: int) -> list[int]:
+        """The instruments of books that have been crossed for too long at a time, ns, when all were noted."""
+        self._follow()
+        found = [] if self._books is None else self._books.expire(time)
+        self.due = time + self.limit if self._books is None else min(self._books.due, time + self.limit)
+        return found
+
+    def _follow(self) -> None:
+        if self._waiting:
+            self._books = self._books or CrossedBooks(self._instruments, self.limit)
+            self._books.follow(np.concatenate(self._waiting))
+            self.due = min(self.due, self._books.due)
+            self._waiting, self._count = [], 0
+
+
+class CrossedWatch:
+    """Puts the states of books that stay crossed into their stream, batch by batch; counts in `problems`."""
+
+    def __init__(self, instruments: Instruments, limit: int, problems: Problems) -> None:
+        self._instruments, self._limit, self._problems = instruments, limit, problems
+        self._books = CrossedBooks(instruments, limit)
+        # Of the message before, which the next batch may show to be told by the source itself.
+        self._waiting: list[np.ndarray] = []
+
+    def apply(self, events: np.ndarray) -> np.ndarray:
+        """The events with states between them; what comes after the last waits for the next batch.
+
+        An empty batch is the end.
+        """
+        waiting, self._waiting = self._waiting, []
+        inserted = [(0, state) for state in waiting if not _tells(events, 0, state)]
+        for crossing in self._books.follow(events) if len(events) else ():
+            place, state = int(crossing["place"]), self._state(events, crossing)
+            if place == len(events):
+                self._waiting.append(state)
+            elif not _tells(events, place, state):
+                inserted.append((place, state))
+        for _, state in inserted:
+            self._count(state)
+        if not inserted:
+            return events
+        states = np.concatenate([state for _, state in inserted])
+        return np.insert(events, [place for place, _ in inserted], states)
+
+    def _state(self, events: np.ndarray, crossing: np.void) -> np.ndarray:
+        """The state as an event, a message of its own."""
+        crossed = bool(crossing["crossed"])
+        cause = events[int(crossing["place"]) - (not crossed)]
+        state = np.zeros(1, EVENT)
+        state["receive_time"] = cause["receive_time"] or cause["exchange_time"]
+        state["instrument"], state["action"], state["side"] = crossing["instrument"], _STATE, Side.NONE
+        state["volume"] = BookState.STALE if crossed else BookState.VALID
+        state["order_id"] = StateReason.CROSSED if crossed else StateReason.SYNCHRONISED
+        state["flags"] = _LAST
+        return state
+
+    def _count(self, state: np.ndarray) -> None:
+        if state["volume"][0] == BookState.STALE:
+            one = self._instruments[int(state["instrument"][0])]
+            detail = f"for {self._limit / 1e9:g} s at {int(state['receive_time'][0])}"
+            self._problems.add("crossed", str(one), detail)
+
+
+def _tells(events: np.ndarray, place: int, state: np.ndarray) -> bool:
+    """Whether the message at a place is what the source itself has for a state."""
+    if place >= len(events):
+        return False
+    own, wanted = events[place], state[0]
+    if own["action"] != _STATE or own["instrument"] != wanted["instrument"]:
+        return False
+    if wanted["order_id"] == StateReason.CROSSED:
+        return bool(own["order_id"] == StateReason.CROSSED)
+    return bool(own["volume"] == wanted["volume"])

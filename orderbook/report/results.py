@@ -1,0 +1,395 @@
+"""What a backtest came to, from what its job's folder holds: accounts, statistics, and the table of a sweep.
+
+What a strategy's account was worth at every moment, from its fills and the market's samples; the numbers of a
+strategy as a whole, and of each instrument that it traded; and what was chosen of the parameters in each
+combination of a sweep, with what each strategy came to by it. `Report` has all that the page shows.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import e
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import polars as pl
+from rich.table import Table
+
+from orderbook.core.errors import UserError
+from orderbook.jobs.job import Job
+from orderbook.report.charts import number_text
+from orderbook.report.market import (
+    Instrument,
+    Mids,
+    horizons,
+    markouts,
+    mids_of,
+    order_times,
+    signals_compared,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """An instrument over `times` (ns, int64[n]): position, mid and worth (cash less fees, and the position at
+    the mid), float64[n] in the relation's units."""
+
+    times: np.ndarray
+    position: np.ndarray
+    mid: np.ndarray
+    worth: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A strategy's holdings and, over `times`, their sum: equity and drawdown (from its highest until then,
+    at most 0) in the quote currency."""
+
+    strategy: str
+    fills: pl.DataFrame
+    holdings: Mapping[Instrument, Holding]
+    times: np.ndarray
+    equity: np.ndarray
+    drawdown: np.ndarray
+
+
+def fills_of(fills: pl.DataFrame) -> pl.DataFrame:
+    """Fills as floats: time (ns), strategy, venue, symbol, order_id, change (below 0: sold), price, fee,
+    maker."""
+    sign = pl.when(pl.col("side") == "buy").then(1).otherwise(-1)
+    return fills.select(
+        pl.col("ts").dt.epoch("ns").alias("time"),
+        "strategy", "venue", "symbol", "partition_key", "order_id",
+        (pl.col("volume").cast(pl.Float64) * sign).alias("change"),
+        pl.col("price").cast(pl.Float64),
+        pl.col("fee").cast(pl.Float64),
+        (pl.col("liquidity") == "maker").alias("maker"),
+    )  # fmt: skip
+
+
+def account_of(strategy: str, fills: pl.DataFrame, mids: Mapping[Instrument, Mids]) -> Account:
+    """The account of a strategy; `fills` as of `fills_of`, its own or of all."""
+    own = fills.filter(pl.col("strategy") == strategy)
+    holdings: dict[Instrument, Holding] = {}
+    for (venue, symbol), of_one in own.group_by(["venue", "symbol"], maintain_order=True):
+        instrument = str(venue), str(symbol)
+        holdings[instrument] = _holding(of_one, mids.get(instrument))
+    seen = holdings.values() if holdings else mids.values()
+    times = np.unique(np.concatenate([np.empty(0, np.int64), *(one.times for one in seen)]))
+    equity = np.zeros(len(times))
+    for one in holdings.values():
+        equity += _as_of(one, times)
+    # An account begins with nothing, so that a first loss is one.
+    highest = np.maximum(np.maximum.accumulate(equity), 0) if len(equity) else equity
+    return Account(strategy, own, holdings, times, equity, equity - highest)
+
+
+def _holding(fills: pl.DataFrame, mids: Mids | None) -> Holding:
+    filled = fills["time"].to_numpy()
+    market = np.empty(0, np.int64) if mids is None else mids.times
+    times = np.union1d(market, filled)
+    done = np.searchsorted(filled, times, side="right")
+    change, price, fee = (fills[name].to_numpy() for name in ("change", "price", "fee"))
+    position, cash = (
+        np.concatenate([[0.0], np.cumsum(amounts)])[done] for amounts in (change, -change * price - fee)
+    )
+    # What rounding leaves of a position that was closed.
+    position[np.abs(position) < 1e-9] = 0
+    paid = np.concatenate([[np.nan], price])[done]
+    mid = paid if mids is None else mids.at(times)
+    mid = np.where(np.isnan(mid), paid, mid)
+    return Holding(times, position, mid, cash + np.where(position == 0, 0, position * np.nan_to_num(mid)))
+
+
+def _as_of(holding: Holding, times: np.ndarray) -> np.ndarray:
+    places = np.searchsorted(holding.times, times, side="right") - 1
+    return np.where(places >= 0, holding.worth[np.maximum(places, 0)], 0.0)
+
+
+_SECOND = 10**9
+_HOUR = 3_600 * _SECOND
+_DAY = 24 * _HOUR
+_YEAR = 365 * _DAY
+_STEPS = tuple(
+    step * _SECOND // 1_000
+    for step in (1, 10, 100, 1_000, 10_000, 60_000, 300_000, 1_800_000, 3_600_000, 14_400_000, 86_400_000)
+)
+# Changes of equity that a t-value is made of, at least; days that a Sharpe ratio is.
+_CHANGES = 30
+SHARPE_DAYS = 20
+_EULER = 0.5772156649
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What a strategy did with an instrument, or (venue and symbol None) with all.
+
+    profit: at the mid at the end, after `fees`; gross of them `profit + fees`. turnover: sum of prices times
+    volumes; all in the quote currency. trades: fills that closed something, of which `hits` (a share) earned
+    after their own fee, the oldest first. steadiness: of the changes of equity every `step` ns, their mean
+    over its standard error (a t-value); None where they are fewer than 30 or do not vary. sharpe: their mean
+    over their deviation, scaled to a year of 365 days; None under SHARPE_DAYS, whose year would be made up.
+    invested: share of the time with a position. margin: profit in basis points of the turnover.
+    """
+
+    strategy: str
+    venue: str | None
+    symbol: str | None
+    profit: float
+    fees: float
+    turnover: float
+    margin: float | None
+    max_drawdown: float
+    sharpe: float | None
+    steadiness: float | None
+    step: int | None
+    orders: int
+    refused: int
+    fills: int
+    maker: float | None
+    trades: int
+    hits: float | None
+    position: float
+    max_position: float
+    invested: float
+
+
+def statistics_of(account: Account, orders: pl.DataFrame) -> list[Statistics]:
+    """The strategy's numbers, then each instrument's; `orders` as a job has them at its end."""
+    own = orders.filter(pl.col("strategy") == account.strategy)
+    found = []
+    for (venue, symbol), one in sorted(account.holdings.items()):
+        fills = account.fills.filter((pl.col("venue") == venue) & (pl.col("symbol") == symbol))
+        placed = own.filter((pl.col("venue") == venue) & (pl.col("symbol") == symbol))
+        lost = one.worth - np.maximum(np.maximum.accumulate(one.worth), 0)
+        found.append(
+            _numbers(account.strategy, venue, symbol, one.times, one.worth, lost, fills, placed)
+            | {
+                "position": float(one.position[-1]),
+                "max_position": float(np.abs(one.position).max()),
+                "invested": _share(one.times, one.position != 0),
+            }
+        )
+    invested = np.zeros(len(account.times), bool)
+    for one in account.holdings.values():
+        places = np.searchsorted(one.times, account.times, side="right") - 1
+        invested |= np.where(places >= 0, one.position[np.maximum(places, 0)] != 0, False)
+    whole = _numbers(
+        account.strategy, None, None, account.times, account.equity, account.drawdown, account.fills, own
+    )
+    whole |= {
+        "trades": sum(one["trades"] for one in found),
+        "hits": _mean([one["hits"] for one in found], [one["trades"] for one in found]),
+        "position": sum(one["position"] for one in found),
+        "max_position": max((one["max_position"] for one in found), default=0.0),
+        "invested": _share(account.times, invested),
+    }
+    return [Statistics(**one) for one in (whole, *found)]
+
+
+def statistics_frame(statistics: list[Statistics]) -> pl.DataFrame:
+    """A row for each."""
+    kinds = {int: pl.Int64, float: pl.Float64, str: pl.String}
+    schema = {
+        name: next(polars for kind, polars in kinds.items() if kind.__name__ in str(annotation))
+        for name, annotation in Statistics.__annotations__.items()
+    }
+    return pl.DataFrame([asdict(one) for one in statistics], schema=schema)
+
+
+def _numbers(
+    strategy: str,
+    venue: str | None,
+    symbol: str | None,
+    times: np.ndarray,
+    equity: np.ndarray,
+    drawdown: np.ndarray,
+    fills: pl.DataFrame,
+    orders: pl.DataFrame,
+) -> dict[str, Any]:
+    turnover = float((fills["change"].abs() * fills["price"].abs()).sum())
+    profit = float(equity[-1]) if len(equity) else 0.0
+    closed = [] if venue is None else closed_profits(fills)
+    sharpe, steadiness, step = ratios(times, equity)
+    return {
+        "strategy": strategy, "venue": venue, "symbol": symbol, "profit": profit,
+        "fees": float(fills["fee"].sum()), "turnover": turnover,
+        "margin": 10_000 * profit / turnover if turnover else None,
+        "max_drawdown": -float(drawdown.min(initial=0.0)) + 0.0, "sharpe": sharpe,
+        "steadiness": steadiness, "step": step,
+        "orders": len(orders), "refused": int((orders["status"] == "refused").sum()), "fills": len(fills),
+        "maker": float(fills["maker"].mean()) if len(fills) else None,  # type: ignore[arg-type]
+        "trades": len(closed), "hits": float(np.mean([p > 0 for p in closed])) if closed else None,
+    }  # fmt: skip
+
+
+def closed_profits(fills: pl.DataFrame) -> list[float]:
+    """What each fill of an instrument that closed something earned by it, the oldest first, less its fee."""
+    held: deque[list[float]] = deque()
+    found = []
+    for change, price, fee in fills.select("change", "price", "fee").iter_rows():
+        left, earned = change, 0.0
+        while held and abs(left) > 1e-12 and (held[0][0] > 0) is not (left > 0):
+            closed = min(abs(held[0][0]), abs(left)) * (1 if held[0][0] > 0 else -1)
+            earned += closed * (price - held[0][1])
+            held[0][0], left = held[0][0] - closed, left + closed
+            if abs(held[0][0]) <= 1e-12:
+                held.popleft()
+        if left != change:
+            found.append(earned - fee)
+        if abs(left) > 1e-12:
+            held.append([left, price])
+    return found
+
+
+def ratios(times: np.ndarray, equity: np.ndarray) -> tuple[float | None, float | None, int | None]:
+    """`sharpe` and `steadiness` by the longest step that gives 30 changes of equity at least, and that step.
+
+    The standard error of a year's Sharpe ratio is 1 / sqrt(years), or more: 4.3 of 20 days. Source: Lo, "The
+    statistics of Sharpe ratios", Financial Analysts Journal 58 (2002).
+    """
+    span = int(times[-1] - times[0]) if len(times) else 0
+    step = max((step for step in _STEPS if span // step >= _CHANGES), default=None)
+    if step is None:
+        return None, None, None
+    grid = np.arange(times[0], times[-1] + 1, step)
+    changes = np.diff(equity[np.searchsorted(times, grid, side="right") - 1])
+    deviation = float(np.std(changes, ddof=1))
+    if deviation == 0:
+        return None, None, step
+    ratio = float(np.mean(changes)) / deviation
+    sharpe = ratio * (_YEAR / step) ** 0.5 if span >= SHARPE_DAYS * _DAY else None
+    return sharpe, ratio * len(changes) ** 0.5, step
+
+
+def best_by_luck(tried: int) -> float:
+    """The t-value that the best of so many is expected to have where none of them earns anything.
+
+    As of independent ones; combinations that trade alike make less of it. Source: Bailey, Lopez de Prado,
+    "The deflated Sharpe ratio", Journal of Portfolio Management 40 (2014), expected maximum.
+    """
+    if tried < 2:
+        return 0.0
+    normal = NormalDist().inv_cdf
+    return (1 - _EULER) * normal(1 - 1 / tried) + _EULER * normal(1 - 1 / (tried * e))
+
+
+def _share(times: np.ndarray, held: np.ndarray) -> float:
+    if len(times) < 2 or times[-1] == times[0]:
+        return 0.0
+    return float(np.diff(times)[held[:-1]].sum() / (times[-1] - times[0]))
+
+
+def _mean(values: list[float | None], weights: list[int]) -> float | None:
+    total = sum(weights)
+    return sum((v or 0) * w for v, w in zip(values, weights, strict=True)) / total if total else None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that a report shows; `statistics` of a strategy are its own, then those of each instrument.
+
+    `signals`, `spreads`: see `signals_compared`; `sampled` are the views' columns that have samples.
+    """
+
+    job: Job
+    strategies: tuple[str, ...]
+    mids: Mapping[Instrument, Mids]
+    accounts: Mapping[str, Account]
+    statistics: Mapping[str, list[Statistics]]
+    signals: pl.DataFrame
+    spreads: pl.DataFrame
+    sampled: tuple[str, ...]
+    markouts: pl.DataFrame
+    orders: pl.DataFrame
+
+
+def report_of(job: Job) -> Report:
+    """What a job's strategies came to, from what its folder holds. Raises UserError where none was run."""
+    if not job.manifest.strategies:
+        raise UserError(f"{job.folder}: no strategy was run; a report needs backtest --strategy MODULE:CLASS")
+    mids = mids_of(job.table("market"))
+    changes, fills = job.order_changes(), fills_of(job.fills())
+    orders = job.orders()
+    names = tuple(job.manifest.strategies)
+    accounts = {name: account_of(name, fills, mids) for name in names}
+    times, samples = horizons(mids), job.table("signals")
+    signals, spreads = signals_compared(samples, mids, times)
+    named = () if samples.is_empty() else samples.select("view", "column").unique().sort(pl.all()).rows()
+    return Report(
+        job, names, mids, accounts,
+        {name: statistics_of(account, orders) for name, account in accounts.items()},
+        signals, spreads, tuple(f"{view}.{column}" for view, column in named),
+        pl.concat([markouts(name, accounts[name].fills, mids, times) for name in names]),
+        order_times(changes),
+    )  # fmt: skip
+
+
+_SHOWN = 25
+_RESULTS = {
+    "profit": "profit", "fees": "fees", "fills": "fills", "trades": "trades", "hits": "hit rate",
+    "max_drawdown": "max drawdown", "sharpe": "Sharpe", "steadiness": "t-value", "margin": "margin, bps",
+}  # fmt: skip
+
+
+def combinations_of(report: Report) -> pl.DataFrame:
+    """A row for each combination and strategy, by number: `combination`, `class`, a column for each parameter
+    (a double where all values are numbers, else text) and the columns of `statistics`, of the whole
+    account."""
+    manifest = report.job.manifest
+    swept = manifest.swept
+    whole = [report.statistics[name][0] for name in report.strategies]
+    texts = {name: [manifest.strategies[s][name] for s in report.strategies] for name in swept}
+    numbers = [int(name.partition(":")[0]) for name in report.strategies]
+    classes = [name.partition(":")[2] for name in report.strategies]
+    results = statistics_frame(whole).drop("venue", "symbol")
+    chosen = [pl.Series("combination", numbers), pl.Series("class", classes)]
+    taken = results.columns
+    chosen += [_typed(f"set_{name}" if name in taken else name, own) for name, own in texts.items()]
+    return pl.DataFrame(chosen).hstack(results).sort("combination", "class")
+
+
+def combinations_table(report: Report) -> Table:
+    """The combinations as a table for a terminal, the most profitable first."""
+    heads, rows = combinations_rows(report)
+    table = Table(box=None, pad_edge=False)
+    for head in heads:
+        table.add_column(head, justify="right")
+    for row in rows[:_SHOWN]:
+        table.add_row(*row)
+    more = f"and {len(rows) - _SHOWN} more; " if len(rows) > _SHOWN else ""
+    table.caption = more + luck_text(len(rows)) if len(rows) > 1 else None
+    return table
+
+
+def luck_text(tried: int) -> str:
+    """What the best of so many combinations says of itself."""
+    return (
+        f"{tried:,} tried: the best of so many has a t-value of about {best_by_luck(tried):.1f} by luck alone"
+    )
+
+
+def combinations_rows(report: Report) -> tuple[Sequence[str], list[list[str]]]:
+    """The heads and cells of a table of the combinations, as texts, the most profitable first."""
+    several = len({name.partition(":")[2] for name in report.strategies}) > 1
+    swept = report.job.manifest.swept
+    heads = ["", *(["class"] if several else []), *swept, *_RESULTS.values()]
+    return heads, list(_rows(report, several))
+
+
+def _rows(report: Report, several: bool) -> Iterator[list[str]]:
+    manifest = report.job.manifest
+    for name in sorted(report.strategies, key=lambda name: -report.statistics[name][0].profit):
+        number, _, kind = name.partition(":")
+        numbers = asdict(report.statistics[name][0])
+        chosen = [manifest.strategies[name][parameter] for parameter in manifest.swept]
+        results = [number_text(numbers[result]) for result in _RESULTS]
+        yield [number, *([kind] if several else []), *chosen, *results]
+
+
+def _typed(name: str, texts: Sequence[str]) -> pl.Series:
+    try:
+        return pl.Series(name, [float(text) for text in texts])
+    except ValueError:
+        return pl.Series(name, texts)

@@ -1,0 +1,1 @@
+"""A run: from its configuration and feeds through books and views to strategies."""

@@ -1,0 +1,243 @@
+"""From a configuration to what runs: view files found, SQL compiled, parameters checked, engine made."""
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sqlglot import exp
+
+from orderbook.configuration.configuration import Configuration, packaged_views
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import ConfigurationError, SourceError, UserError
+from orderbook.engine.plan.statistics import read_statistics
+from orderbook.market.instruments import Instruments
+from orderbook.run.display import working
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.strategy import StrategyDefinition, load_strategy, parameters_named
+from orderbook.views.binding.parser import CreateRelation, CreateView, parse
+from orderbook.views.compilation import compile_views
+from orderbook.views.program import CompiledProgram
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """What a run is made of; `views` are those that were asked for by name."""
+
+    configuration: Configuration
+    files: tuple[Path, ...]
+    program: CompiledProgram
+    views: tuple[str, ...]
+    strategies: tuple[StrategyDefinition, ...]
+
+
+def assemble(configuration: Configuration) -> Assembly:
+    """Compile the views of `run.views` and those that `run.strategies` watch or read.
+
+    Raises ConfigurationError for a view, strategy or parameter that is not there, SqlError with file,
+    line and column.
+    """
+    use_cache(configuration)
+    strategies = tuple(_strategy(configuration, name) for name in configuration.run.strategies)
+    others: list[tuple[str, StrategyDefinition]] = []
+    for name in configuration.other_strategies:
+        with suppress(ConfigurationError):
+            others.append((name, load_strategy(name)))
+    for name, other in others:
+        configuration.check_strategy_parameters(name, other.refusal_of)
+    declared = {file: declared_views(file) for file in map(configuration.view_file, configuration.run.views)}
+    shown = tuple(
+        dict.fromkeys(name for file, names in declared.items() for name in shown_views(file, names))
+    )
+    for strategy in strategies:
+        for view in strategy.views:
+            if not any(view in names for names in declared.values()):
+                file = _view_of_strategy(configuration, strategy.name, view)
+                declared[file] = declared_views(file)
+    files = with_read(configuration, declared)
+    program = compile_views(files, configuration.parameters, Dictionary(), configuration.engine.materialize)
+    used = parameters_of(view.sql for view in program.catalog.views)
+    used.update(*(parameters_named(strategy.kind) for strategy in strategies))
+    configuration.check_parameters(used, lambda: _parameters_elsewhere(configuration))
+    return Assembly(configuration, tuple(files), program, shown, strategies)
+
+
+def _strategy(configuration: Configuration, name: str) -> StrategyDefinition:
+    configuration.check_strategy_parameters(name, load_strategy(name).refusal_of)
+    return load_strategy(name, configuration.strategy_parameters(name))
+
+
+def _parameters_elsewhere(configuration: Configuration) -> set[str]:
+    """The parameters of all views and strategies that a run of this configuration could have."""
+    found: set[str] = set()
+    files = [configuration.view_file(name) for name in configuration.views_of_file]
+    for file in dict.fromkeys([*files, *view_files(configuration)]):
+        with suppress(UserError):
+            found |= _parameters_in(_trees(file))
+    for name in configuration.other_strategies:
+        with suppress(ConfigurationError):
+            found |= parameters_named(load_strategy(name).kind)
+    return found
+
+
+def use_cache(configuration: Configuration) -> None:
+    """Keep compiled programs where the configuration says; before anything is compiled."""
+    if configuration.engine.cache is not None:
+        os.environ["ORDERBOOK_CACHE"] = str(configuration.engine.cache)
+
+
+def parameters_of(texts: Iterable[str]) -> set[str]:
+    """The names that SQL texts write as :name."""
+    return _parameters_in(statement.tree for sql in texts for statement in parse(None, sql))
+
+
+def _parameters_in(trees: Iterable[exp.Expr]) -> set[str]:
+    return {str(node.this) for tree in trees for node in tree.find_all(exp.Placeholder)}
+
+
+def declared_views(file: Path) -> tuple[str, ...]:
+    """The names of the views that a file declares. Raises SqlError, SourceError where it cannot be read."""
+    views = (tree for tree in _trees(file) if not isinstance(tree, CreateRelation))
+    return tuple(tree.this.name.lower() if isinstance(tree, CreateView) else _name(file) for tree in views)
+
+
+def with_read(configuration: Configuration, files: Iterable[Path]) -> list[Path]:
+    """Files, and those on the search path with views that are read and that none of them declares.
+
+    A name that no file declares is left to the compiler, which says where it stands. Raises as
+    `declared_views`.
+    """
+    found = list(files)
+    there = {name for file in found for name in declared_views(file)}
+    # It grows meanwhile: what is read may read others.
+    for file in found:
+        for name in _names_read(file):
+            if name not in there and (other := _file_that_declares(configuration, name)) is not None:
+                there.update(declared_views(other))
+                found.append(other)
+    return found
+
+
+def _trees(file: Path) -> list[exp.Expr]:
+    try:
+        sql = file.read_text("utf-8")
+    except OSError as error:
+        raise SourceError(f"{file}: cannot read: {error.strerror}; check the path") from None
+    except UnicodeDecodeError:
+        raise SourceError(f"{file}: not a text in UTF-8; save it as UTF-8") from None
+    return [statement.tree for statement in parse(str(file), sql)]
+
+
+def _names_read(file: Path) -> list[str]:
+    """What the queries of a file read and it does not declare, in the order of the text."""
+    trees = _trees(file)
+    own = {tree.this.name.lower() for tree in trees if isinstance(tree, CreateRelation | CreateView)}
+    own |= {cte.alias.lower() for tree in trees for cte in tree.find_all(exp.CTE)}
+    read = (table.name.lower() for tree in trees for table in tree.find_all(exp.Table))
+    return [name for name in dict.fromkeys(read) if name not in own]
+
+
+def view_files(configuration: Configuration) -> list[Path]:
+    """The files of the run's views, then all others on the search path."""
+    found = [configuration.view_file(name) for name in configuration.run.views]
+    for path in (*configuration.views.paths, packaged_views()):
+        found += sorted(path.glob("*.sql")) if path.is_dir() else [path]
+    return [file for file in dict.fromkeys(found) if file != packaged_views() / "schema.sql"]
+
+
+def shown_views(file: Path, declared: Sequence[str]) -> Sequence[str]:
+    """The views that a file is there for: the one named as the file, else all it declares."""
+    return [_name(file)] if _name(file) in declared else declared
+
+
+def _name(file: Path) -> str:
+    """What a SELECT without a name is called in a file."""
+    return re.sub(r"\W", "_", file.stem.lower())
+
+
+def _view_of_strategy(configuration: Configuration, strategy: str, view: str) -> Path:
+    try:
+        return _file_of_view(configuration, view)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"strategy {strategy} looks at view {view!r}: {error}") from None
+
+
+def _file_that_declares(configuration: Configuration, view: str) -> Path | None:
+    try:
+        file = _file_of_view(configuration, view)
+    except ConfigurationError:
+        return None
+    return file if view in declared_views(file) else None
+
+
+def _file_of_view(configuration: Configuration, view: str) -> Path:
+    """The file on the search path that is there for a view: one that is named itself, or is named as it."""
+    for file in filter(Path.is_file, configuration.views.paths):
+        if view in declared_views(file):
+            return file
+    return configuration.view_file(view)
+
+
+def assembled(
+    configuration: Configuration, instruments: Instruments, measured: bool = False
+) -> tuple[Assembly, Pipeline]:
+    """The program compiled to M3, its engine and books, its strategies subscribed."""
+    assembly, engine = started(configuration, measured)
+    return assembly, piped(configuration, assembly, engine, instruments)
+
+
+def started(
+    configuration: Configuration, measured: bool = False, kind: type[GatedEngine] = GatedEngine
+) -> tuple[Assembly, GatedEngine]:
+    """The program compiled to M3, and its engine, of this kind."""
+    with working("compiling views"):
+        assembly = assemble(configuration)
+        if not assembly.views:
+            seen = dict.fromkeys(view for strategy in assembly.strategies for view in strategy.views)
+            assembly = replace(assembly, views=tuple(seen))
+        engine = engine_of(configuration, assembly, measured, kind)
+        if engine.budgeted is not None:
+            print(engine.budgeted, file=sys.stderr)
+        return assembly, engine
+
+
+def engine_of(
+    configuration: Configuration,
+    assembly: Assembly,
+    measured: bool = False,
+    kind: type[GatedEngine] = GatedEngine,
+) -> GatedEngine:
+    """An engine of this kind for the program."""
+    options = configuration.engine
+    return kind(
+        assembly.program,
+        configuration.run.backend,
+        keep_rows=options.keep_rows,
+        statistics=read_statistics(options.statistics) if options.statistics else None,
+        memory_budget=options.memory_budget,
+        measured=measured,
+    )
+
+
+def piped(
+    configuration: Configuration, assembly: Assembly, engine: GatedEngine, instruments: Instruments
+) -> Pipeline:
+    """The books before an engine, and the strategies subscribed to it."""
+    with working("compiling views"):
+        return Pipeline(
+            engine,
+            instruments,
+            assembly.strategies,
+            configuration.clock.nanoseconds,
+            configuration.trading,
+        )
+
+
+def warm_up(pipeline: Pipeline) -> None:
+    """Compile what an event runs through; after the last subscription."""
+    with working("compiling triggers"):
+        pipeline.warm_up()

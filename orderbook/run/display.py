@@ -1,0 +1,180 @@
+"""What the program shows while it works: progress, values, and what strategies do."""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from orderbook.core.errors import visible
+
+# Seconds between two plain lines of values; notes of one kind that are shown a second.
+PLAIN_INTERVAL = 1.0
+NOTES_A_SECOND = 3
+_REFRESHES_A_SECOND = 4
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[float, str], None]]:
+    """A bar on standard error where that is a terminal: called with the fraction done and a text."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn(what),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[text]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=1.0, text="")
+        yield lambda fraction, text: progress.update(task, completed=fraction, text=visible(text))
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Says on standard error what is being done, and how long it took where that can be felt."""
+    console = Console(stderr=True)
+    start = time.monotonic()
+    with console.status(what):
+        yield
+    seconds = time.monotonic() - start
+    if seconds > 0.5:
+        print(f"{what}: {seconds:.1f} s", file=sys.stderr)
+
+
+class Display(Protocol):
+    """Shows a run."""
+
+    def say(self, line: str) -> None:
+        """Show a line."""
+
+    def note(self, kind: str, line: Callable[[], str]) -> None:
+        """Show a line about one of many ("callbacks", "orders"), or count it where too many come."""
+
+    def refresh(self, status: str, rows: list[tuple[str, str]]) -> None:
+        """Show the state now: one line, and (view and key, values) of some rows."""
+
+    def close(self) -> None: ...
+
+
+def open_display() -> Display:
+    """A live display on a terminal, else plain lines."""
+    console = Console()
+    return LiveDisplay(console) if console.is_terminal else PlainDisplay()
+
+
+class _Notes:
+    """Lets NOTES_A_SECOND lines of each kind pass a second, and counts the others."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._shown: Counter[str] = Counter()
+        self._left_out: Counter[str] = Counter()
+
+    def passing(self, kind: str, line: Callable[[], str]) -> list[str]:
+        """What to show now that this line has come."""
+        lines = []
+        if (second := int(time.monotonic())) != self._second:
+            self._second = second
+            self._shown.clear()
+            lines = self.rest()
+        if self._shown[kind] < NOTES_A_SECOND:
+            self._shown[kind] += 1
+            return [*lines, line()]
+        self._left_out[kind] += 1
+        return lines
+
+    def rest(self) -> list[str]:
+        """A line for each kind of which some were counted since the last."""
+        lines = [f"  … and {count:,} more {kind}" for kind, count in self._left_out.items()]
+        self._left_out.clear()
+        return lines
+
+
+class PlainDisplay:
+    """Lines on standard output."""
+
+    def __init__(self) -> None:
+        self._notes = _Notes()
+        self._next = time.monotonic() + PLAIN_INTERVAL
+
+    def say(self, line: str) -> None:
+        """See Display."""
+        print(visible(line), flush=True)
+
+    def note(self, kind: str, line: Callable[[], str]) -> None:
+        """See Display."""
+        for shown in self._notes.passing(kind, line):
+            self.say(shown)
+
+    def refresh(self, status: str, rows: list[tuple[str, str]]) -> None:
+        """Print a line, once a PLAIN_INTERVAL."""
+        if time.monotonic() < self._next:
+            return
+        self._next = max(self._next + PLAIN_INTERVAL, time.monotonic())
+        self.say(f"{status}  {'; '.join(f'{name} {values}' for name, values in rows)}".rstrip())
+
+    def close(self) -> None:
+        """Print what was counted."""
+        for line in self._notes.rest():
+            self.say(line)
+
+
+class QuietDisplay:
+    """Lines on standard output, without values and notes."""
+
+    def say(self, line: str) -> None:
+        """See Display."""
+        print(visible(line), flush=True)
+
+    def note(self, kind: str, line: Callable[[], str]) -> None:
+        """Nothing is shown."""
+
+    def refresh(self, status: str, rows: list[tuple[str, str]]) -> None:
+        """Nothing is shown."""
+
+    def close(self) -> None:
+        """See Display."""
+
+
+class LiveDisplay:
+    """A table that is redrawn in place, with lines passing above it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._notes = _Notes()
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._live.start()
+        self._next = 0.0
+
+    def say(self, line: str) -> None:
+        """See Display."""
+        self._console.print(Text(visible(line)))
+
+    def note(self, kind: str, line: Callable[[], str]) -> None:
+        """See Display."""
+        for shown in self._notes.passing(kind, line):
+            self.say(shown)
+
+    def refresh(self, status: str, rows: list[tuple[str, str]]) -> None:
+        """Redraw, at most _REFRESHES_A_SECOND times a second."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + 1 / _REFRESHES_A_SECOND
+        table = Table(show_header=False, box=None)
+        for name, values in rows:
+            table.add_row(Text(visible(name)), Text(visible(values)))
+        self._live.update(Group(Text(visible(status), style="bold"), table), refresh=True)
+
+    def close(self) -> None:
+        """Take the table away."""
+        self._live.stop()
+        for line in self._notes.rest():
+            self.say(line)

@@ -1,0 +1,190 @@
+"""Functions on Spark's workers: the project that they import, the batches they make, and their errors.
+
+The project's packages are sent as an artefact to clusters whose machines do not have the project.
+DataFrames have the columns of an Arrow schema, and workers make batches of their batches. Errors of workers
+are brought to the driver as the errors they were.
+
+This module imports little: Spark makes a process for each stateful operator only to ask for the shape of
+its state, and that imports it.
+"""
+
+import base64
+import importlib.util
+import os
+import pickle
+import re
+import sys
+import traceback
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from orderbook.core.errors import OrderbookError, UserError
+from orderbook.spark import arrival, java
+
+_MARK = re.compile(r"orderbook-error:([A-Za-z0-9+/=]+):")
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b")
+
+
+class WorkerError(OrderbookError):
+    """A worker failed by a mistake that is not the user's, or ended; `details` has its traceback."""
+
+    def __init__(self, message: str, details: str = ""):
+        super().__init__(message)
+        self.details = details
+        if details:
+            self.add_note(details)
+
+
+class _Transported(Exception):
+    """An error on its way from a worker, as text that survives Java."""
+
+
+@contextmanager
+def transporting(what: str) -> Iterator[None]:
+    """In a worker: errors leave as text from which `arriving` makes them again; `what` names the task."""
+    try:
+        yield
+    except OrderbookError as error:
+        raise _Transported(_packed(error)) from None
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        message = f"{what} failed: {said} ({place.filename}:{place.lineno})"
+        raise _Transported(_packed(WorkerError(message, traceback.format_exc()))) from None
+
+
+@contextmanager
+def arriving() -> Iterator[None]:
+    """At the driver, around what runs a job: raises a worker's error as it was, others as one line.
+
+    Raises OrderbookError (the worker's), or WorkerError where a worker ended or Spark itself failed.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise worker_error(error) from None
+
+
+def worker_error(error: BaseException) -> OrderbookError:
+    """The error that made a job or a streaming query fail."""
+    text = str(error)
+    found = _MARK.search(text)
+    if found:
+        return pickle.loads(base64.b64decode(found[1]))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if "Python worker exited" in text or "ExecutorLostFailure" in text:
+        return WorkerError("a worker of Spark ended while it worked; it may have been short of memory", text)
+    raised = [line for line in lines if _RAISED.match(line)]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    first = next(reversed(raised or causes or lines[:1]), repr(error))
+    return WorkerError(f"Spark failed: {first}", text)
+
+
+def _packed(error: OrderbookError) -> str:
+    try:
+        pickled = pickle.dumps(error)
+        pickle.loads(pickled)
+    except Exception:  # an error with a constructor or values that pickle cannot bring back
+        pickled = pickle.dumps(WorkerError(str(error)))
+    return f"orderbook-error:{base64.b64encode(pickled).decode()}: {error}"
+
+
+PACKAGES = ("orderbook",)
+_ARCHIVE = "orderbook.archive"  # the session's setting that names its artefact
+_STAMP = (1980, 1, 1, 0, 0, 0)
+
+
+def ship(session: SparkSession, modules: Sequence[str] = ()) -> str:
+    """Send the project, and modules of others, to the workers of a session; gives the archive's name.
+
+    Functions that go through `for_workers` then import from it. Raises UserError for an unknown module.
+    """
+    files = {name: path for package in (*PACKAGES, *modules) for name, path in _files(package)}
+    archive = java.temporary_folder() / f"orderbook-{arrival.digest_of(files)}.zip"
+    if not archive.exists():
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
+            for name, path in sorted(files.items()):
+                # Equal contents make equal archives, whatever the times of the files.
+                zipped.writestr(zipfile.ZipInfo(name, _STAMP), path.read_bytes())
+    session.addArtifacts(str(archive), pyfile=True)
+    session.conf.set(_ARCHIVE, archive.name)
+    return archive.name
+
+
+class Shipped:
+    """A function that imports its project from the session's archive when it is unpickled in a worker."""
+
+    def __init__(self, function: Callable[..., Any], archive: str):
+        self._function, self._archive = function, archive
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, bytes]]:
+        cloudpickle.register_pickle_by_value(arrival)
+        return arrival.arrive, (self._archive, cloudpickle.dumps(self._function))
+
+
+def archive_of(session: SparkSession) -> str:
+    """The name of the archive that a session was sent; empty: workers have the project."""
+    try:
+        return session.conf.get(_ARCHIVE, None) or ""
+    except PySparkException:
+        return ""
+
+
+def for_workers(session: SparkSession, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` as the workers of this session can import it."""
+    archive = archive_of(session)
+    if not archive:
+        return function
+    shipped = Shipped(function, archive)
+    return lambda *arguments: shipped(*arguments)  # type: ignore[operator]
+
+
+def _files(module: str) -> Iterator[tuple[str, Path]]:
+    """The files of a package, or of the module itself, with their names in the archive."""
+    top = module.partition(".")[0]
+    found = importlib.util.find_spec(top)
+    if found is None or found.origin is None:
+        raise UserError(f"no module is named {module!r}; it was looked for in {', '.join(sys.path)}")
+    path = Path(found.origin)
+    if found.submodule_search_locations is None:
+        yield path.name, path
+        return
+    # Path.rglob goes through no link, which our packages are in a checkout.
+    for folder, _, files in os.walk(path.parent, followlinks=True):
+        for file in map(Path(folder).joinpath, files):
+            if "__pycache__" not in file.parts:
+                yield str(file.relative_to(path.parent.parent)), file
+
+
+_SQL_TYPES = {"int32": "int", "int64": "bigint", "string": "string", "binary": "binary"}
+
+
+def columns_of(schema: pa.Schema) -> str:
+    """A schema as Spark reads it."""
+    return ", ".join(f"`{field.name}` {_SQL_TYPES[str(field.type)]}" for field in schema)
+
+
+def map_in_workers(
+    frame: DataFrame,
+    function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: pa.Schema,
+) -> DataFrame:
+    """The batches, of a schema, that `function` makes of those of each partition.
+
+    The function is importable, or a functools.partial of one that is.
+    """
+    shipped = for_workers(frame.sparkSession, function)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return shipped(batches)
+
+    return frame.mapInArrow(run, columns_of(schema))

@@ -1,0 +1,325 @@
+"""A strategy's account: its orders and fills, its positions, and what became of it at the end of a run.
+
+Orders and fills are as strategies and the relations `orders` and `fills` see them. Positions, cash, fees and
+profit are kept by instrument, in exact integers. A checkpoint has orders and positions by the indexes that
+instruments have in the run that wrote it.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Context, Decimal
+from typing import Any, Literal
+
+import msgspec
+
+from orderbook.market.instruments import SCALE, Instruments
+
+OrderSide = Literal["buy", "sell"]
+Liquidity = Literal["maker", "taker"]
+OrderStatus = Literal["sent", "resting", "filled", "cancelled", "refused"]
+
+
+class Order(msgspec.Struct, frozen=True):
+    """An order as it stands: a row of the relation `orders`, whose key is (strategy, id).
+
+    ts: ns of its last change, by the event clock. id: the strategy's own count, from 1. venue: "" where
+    none was found. volume, price, filled: in the relation's units; volume is 0 and price None where what
+    was asked for is not one (the reason quotes it); price is None for a market order. status: "sent" while
+    the exchange has not answered. reason: why it was refused or cancelled, or could not be modified.
+    """
+
+    ts: int
+    strategy: str
+    id: int
+    venue: str
+    symbol: str
+    side: OrderSide
+    volume: Decimal
+    price: Decimal | None
+    filled: Decimal
+    status: OrderStatus
+    reason: str | None = None
+
+
+class Fill(msgspec.Struct, frozen=True):
+    """An execution of an order: a row of the relation `fills`. Units are those of `Order`.
+
+    fee: in the quote currency, below 0 a rebate. liquidity: "maker" where the order rested, else "taker".
+    """
+
+    ts: int
+    strategy: str
+    order_id: int
+    venue: str
+    symbol: str
+    side: OrderSide
+    volume: Decimal
+    price: Decimal
+    fee: Decimal = Decimal(0)
+    liquidity: Liquidity = "taker"
+
+
+class OrderUpdate(msgspec.Struct, frozen=True):
+    """One change of an order: as it was (None: new), as it is, and the fills that changed it."""
+
+    old: Order | None
+    new: Order
+    fills: tuple[Fill, ...] = ()
+
+
+ORDER_COLUMNS = Order.__struct_fields__
+FILL_COLUMNS = Fill.__struct_fields__
+
+
+def row_of(value: Order | Fill) -> dict[str, Any]:
+    """The row of a relation that an order or a fill is."""
+    return msgspec.structs.asdict(value)
+
+
+# More digits than a product of two DECIMAL(18, 8) and a count of executions need.
+EXACT = Context(prec=76)
+
+
+class Execution(msgspec.Struct, frozen=True):
+    """What was traded of an instrument: lots (below 0: sold) at a price in ticks, and its fee in 1e-8."""
+
+    instrument: int
+    lots: int
+    ticks: int
+    fee: int
+
+
+class SavedHolding(msgspec.Struct, frozen=True):
+    """A holding in a checkpoint; see Holding."""
+
+    lots: int
+    cash: int
+    realised: int
+    fees: int
+    entries: list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class Holding:
+    """What is held of an instrument: lots, below 0 when short.
+
+    cash and realised profit are in ticks times lots, before fees; fees in 1e-8 of the quote currency.
+    entries: (lots, ticks) of what was bought or sold to hold it, the oldest first, which leaves first.
+    """
+
+    lots: int = 0
+    cash: int = 0
+    realised: int = 0
+    fees: int = 0
+    entries: deque[tuple[int, int]] = field(default_factory=deque)
+
+    def trade(self, lots: int, ticks: int, fee: int) -> None:
+        """Books an execution."""
+        self.lots += lots
+        self.cash -= lots * ticks
+        self.fees += fee
+        while lots and self.entries and (self.entries[0][0] > 0) is not (lots > 0):
+            held, price = self.entries[0]
+            closed = min(abs(held), abs(lots)) * (1 if held > 0 else -1)
+            self.realised += closed * (ticks - price)
+            lots += closed
+            if closed == held:
+                self.entries.popleft()
+            else:
+                self.entries[0] = (held - closed, price)
+        if lots:
+            self.entries.append((lots, ticks))
+
+
+class Ledger:
+    """The holdings of a strategy, as far as it has been told of its executions."""
+
+    def __init__(self, instruments: Instruments) -> None:
+        self._instruments = instruments
+        self._holdings: dict[int, Holding] = {}
+
+    def trade(self, execution: Execution) -> None:
+        """Books an execution."""
+        holding = self._holdings.setdefault(execution.instrument, Holding())
+        holding.trade(execution.lots, execution.ticks, execution.fee)
+
+    def __iter__(self) -> Iterator[tuple[int, Holding]]:
+        """(instrument, what is held of it) of all that were traded, by index."""
+        return iter(sorted(self._holdings.items()))
+
+    def held(self, instrument: int) -> int:
+        """Lots held of an instrument."""
+        holding = self._holdings.get(instrument)
+        return 0 if holding is None else holding.lots
+
+    def position(self, symbol: str) -> Decimal:
+        """Volume held of a symbol on all venues."""
+        own = ((self._instruments[index], one.lots) for index, one in self._holdings.items())
+        return sum((one.volume(lots) for one, lots in own if one.symbol == symbol), Decimal(0))
+
+    def cash(self, instrument: int) -> Decimal:
+        """Cash received and paid, in the quote currency, before fees."""
+        return self.amount(instrument, self._holdings[instrument].cash)
+
+    def realised(self, instrument: int) -> Decimal:
+        """Profit of what was closed, the oldest first, before fees."""
+        return self.amount(instrument, self._holdings[instrument].realised)
+
+    def fees(self, instrument: int) -> Decimal:
+        """Fees paid; below 0 when rebates are more."""
+        return fee_amount(self._holdings[instrument].fees)
+
+    def amount(self, instrument: int, value: int) -> Decimal:
+        """Ticks times lots of an instrument as an amount of its quote currency."""
+        one = self._instruments[instrument]
+        return EXACT.multiply(EXACT.multiply(Decimal(value), one.price_unit), one.volume_unit)
+
+    def save(self) -> dict[int, SavedHolding]:
+        """The holdings by instrument."""
+        return {
+            index: SavedHolding(one.lots, one.cash, one.realised, one.fees, list(one.entries))
+            for index, one in self._holdings.items()
+        }
+
+    def load(self, saved: dict[int, SavedHolding], indexes: Sequence[int]) -> None:
+        """Goes on from `save`; `indexes` are the instruments' in this run."""
+        for index, one in saved.items():
+            entries = deque((lots, ticks) for lots, ticks in one.entries)
+            self._holdings[indexes[index]] = Holding(one.lots, one.cash, one.realised, one.fees, entries)
+
+
+def fee_amount(units: int) -> Decimal:
+    """A fee in units of 1e-8 as an amount."""
+    return Decimal(units).scaleb(-SCALE)
+
+
+class SavedOrder(msgspec.Struct, frozen=True):
+    """An order in ticks and lots; see `working.Working`."""
+
+    order: Order
+    instrument: int
+    limit: int | None
+    left: int
+    ioc: bool
+    post_only: bool
+    ahead: dict[int, int] | None
+    front: int
+    level: int
+    traded: int
+    requeue: bool
+
+
+class SavedMessage(msgspec.Struct, frozen=True):
+    """A message to the exchange that has not arrived; see `under_way.Message`."""
+
+    arrival: int
+    kind: str
+    order_id: int
+    instrument: int
+    order: SavedOrder | None
+    lots: int | None
+    limit: int | None
+    reason: str | None
+
+
+class SavedReport(msgspec.Struct, frozen=True):
+    """What the strategy has not been told yet; see `under_way.Report`."""
+
+    due: int
+    order: Order
+    fills: list[Fill]
+    executions: list[Execution]
+
+
+class SavedAccount(msgspec.Struct, frozen=True):
+    """One strategy's side of the exchange, and its own.
+
+    `taken` are (instrument, side, price, lots), `executes` the instruments whose feeds tell executions of
+    orders, `known` the orders that are open as far as was told, with their instruments, `numbers` how many
+    messages were sent, `arrivals` by instrument the last arrival, `due` that of the last report, `sent` the
+    times of the orders of the last second, `worth` and `peak` the account's profit at the last look, and the
+    most of it, in the quote currency.
+    """
+
+    resting: list[SavedOrder]
+    taken: list[tuple[int, int, int, int]]
+    executes: list[int]
+    messages: list[SavedMessage]
+    reports: list[SavedReport]
+    known: list[tuple[int, Order]]
+    holdings: dict[int, SavedHolding]
+    numbers: int
+    arrivals: dict[int, int]
+    due: int
+    sent: list[int]
+    worth: str
+    peak: str
+
+
+@dataclass(frozen=True, slots=True)
+class PositionSummary:
+    """One instrument: volume held (negative: short), cash paid and received, both valued at `mark`.
+
+    mark: the mid price now; None, as is `profit`, where a side of the book is empty. fees: paid, below 0 when
+    rebates are more; cash is before fees, profit after them. realised: profit of what was closed, the oldest
+    first, before fees. All are in the quote currency.
+    """
+
+    venue: str
+    symbol: str
+    position: Decimal
+    cash: Decimal
+    mark: Decimal | None
+    profit: Decimal | None
+    fees: Decimal = Decimal(0)
+    realised: Decimal = Decimal(0)
+
+    @property
+    def unrealised(self) -> Decimal | None:
+        """Profit of what is held, at the mark; None where there is none."""
+        return None if self.profit is None else self.profit + self.fees - self.realised
+
+    def joined(self, other: "PositionSummary") -> "PositionSummary":
+        """Two positions in the instrument, valued at the one mark."""
+        profits = (self.profit, other.profit)
+        profit = None if None in profits else sum((p for p in profits if p is not None), Decimal(0))
+        position, cash = self.position + other.position, self.cash + other.cash
+        fees, realised = self.fees + other.fees, self.realised + other.realised
+        return replace(self, position=position, cash=cash, profit=profit, fees=fees, realised=realised)
+
+
+@dataclass(frozen=True, slots=True)
+class StrategySummary:
+    """One strategy. `orders` counts all it placed, `refused` those that were refused; `failure` says why
+    it was disabled, in a line, and is None where it was not."""
+
+    name: str
+    callbacks: int
+    orders: int
+    refused: int
+    fills: int
+    positions: tuple[PositionSummary, ...]
+    failure: str | None
+
+    @property
+    def profit(self) -> Decimal | None:
+        """Sum over positions; None where one cannot be valued."""
+        profits = [p.profit for p in self.positions]
+        return None if None in profits else sum((p for p in profits if p is not None), Decimal(0))
+
+    def joined(self, other: "StrategySummary") -> "StrategySummary":
+        """This and another instance of the strategy together; positions in one instrument are added up."""
+        positions = {(p.venue, p.symbol): p for p in self.positions}
+        for p in other.positions:
+            name = (p.venue, p.symbol)
+            positions[name] = positions[name].joined(p) if name in positions else p
+        return StrategySummary(
+            self.name,
+            self.callbacks + other.callbacks,
+            self.orders + other.orders,
+            self.refused + other.refused,
+            self.fills + other.fills,
+            tuple(positions.values()),
+            self.failure or other.failure,
+        )

@@ -1,0 +1,339 @@
+"""Queue position: where own orders stand at their price, and what market events fill of them.
+
+In an L3 book the orders ahead are known by id. They leave when they are executed or cancelled, or lose their
+place; when an order that is not ahead is executed at the price, that volume would have been ours. So
+positions are exact where the exchange serves the oldest order of a price first.
+
+In an L2 book the volume ahead is an estimate. At arrival it is all that is displayed. Trades at the price
+take it, then the order. What leaves the level without a trade was cancelled: "back" takes it to be behind the
+order until nothing else is left; "proportional" takes as much from ahead as the share of what is ahead. These
+are the risk-averse and nearly the probability model with f(x) = x of hftbacktest ("Order Fill", Queue
+Models), the latter after Rigtorp, "Estimating order queue position" (2013); in whole lots, rounded to stand
+further back.
+
+A feed of orders may tell a trade as executions of orders, as a print, or both. An instrument on which
+executions were seen fills own orders by them alone: prints repeat them, or are of hidden orders. Otherwise
+prints fill (Databento's feeds show what was executed as a print and a cancellation).
+
+Everything here is compiled, and reached by address as books are. Own orders of a side stand best price first,
+the older before the younger; a trade fills them in that order up to its volume. A trade beyond a price
+reaches the orders at it with all its volume. A key is a price, greater where it is better for who takes it.
+What messages change of the orders of an account can be copied, so that they can go back to an earlier
+message.
+"""
+
+import numpy as np
+
+from orderbook.core.jit import jit
+from orderbook.market.block_memory import Record, load, move, record_at, store
+from orderbook.market.events import Action, Side
+
+PLACE = np.dtype(
+    [
+        ("key", "i8"),
+        ("left", "i8"),  # lots still to be filled
+        ("hit", "i8"),  # lots that the message at hand has filled
+        ("front", "i8"),  # lots before it, as of the start of the message
+        ("level", "i8"),  # lots displayed at the price at the last look
+        ("traded", "i8"),  # lots of these that have traded since
+        ("requeue", "i8"),  # whether the book was lost, and the place with it
+        ("known", "i8"),  # whether orders ahead are known by id: in an L3 book
+        ("ahead", "i8"),  # address of int64[count, 2], their ids and lots
+        ("count", "i8"),
+        ("moved", "i8"),  # whether `front` is to be summed up again
+    ]
+)
+
+TAKEN = np.dtype(
+    [
+        ("bids", "i8"),  # address of int64[bids_count, 2], keys of levels and lots taken of them
+        ("asks", "i8"),
+        ("bids_count", "i8"),
+        ("asks_count", "i8"),
+    ]
+)
+
+BOARD = np.dtype(
+    [
+        ("bids", "i8"),  # address of int64[bids_count], addresses of the places of own orders to buy
+        ("asks", "i8"),
+        ("bids_count", "i8"),
+        ("asks_count", "i8"),
+        ("executes", "i8"),  # whether executions of orders were seen
+        ("proportional", "i8"),  # the lot in the book's units where queues are so; 0: "back"
+        ("taken", "i8"),  # address of TAKEN, what is taken of displayed volume
+        ("hit", "i8"),  # whether the message at hand has filled an order
+        ("lost", "i8"),  # whether an order has lost its place
+    ]
+)
+
+_EXECUTE, _TRADE, _LEVEL, _CLEAR = (
+    int(action) for action in (Action.EXECUTE, Action.TRADE, Action.LEVEL, Action.CLEAR)
+)
+_REDUCE, _DELETE, _MODIFY = (int(action) for action in (Action.REDUCE, Action.DELETE, Action.MODIFY))
+_BID, _ASK, _NONE = int(Side.BID), int(Side.ASK), int(Side.NONE)
+_MOST = 2**63 - 1
+# The key of the best level where there is none.
+NO_BID = -(2**63)
+
+board_at = record_at(BOARD)
+taken_at = record_at(TAKEN)
+_place_at = record_at(PLACE)
+
+
+@jit()
+def _place(side: int, number: int) -> Record:
+    return _place_at(load(side + 8 * number))
+
+
+@jit()
+def _fill(place: Record, lots: int) -> int:
+    """Fills up to so many lots by the message at hand; how many."""
+    filled = min(lots, place.left - place.hit)
+    place.hit += filled
+    return filled
+
+
+@jit()
+def _begin(side: int, count: int) -> None:
+    """A message begins: what it prints meets what was ahead before it."""
+    for number in range(count):
+        place = _place(side, number)
+        if place.known and place.moved:
+            front = 0
+            for other in range(place.count):
+                front += load(place.ahead + 16 * other + 8)
+            place.front, place.moved = front, 0
+
+
+@jit()
+def _standing(place: Record, order_id: int) -> int:
+    """The address of an order's entry among those ahead, 0 where it is not."""
+    for number in range(place.count):
+        entry = place.ahead + 16 * number
+        if load(entry) == order_id:
+            return entry
+    return 0
+
+
+@jit()
+def _left_ahead(place: Record, entry: int, lots: int) -> None:
+    """So many lots of an order ahead stand there now."""
+    place.moved = 1
+    if lots > 0:
+        store(entry + 8, lots)
+        return
+    place.count -= 1
+    last = place.ahead + 16 * place.count
+    store(entry, load(last))
+    store(entry + 8, load(last + 8))
+
+
+@jit()
+def _executed(side: int, count: int, order_id: int, key: int, lots: int) -> None:
+    """Lots of a resting order of the market were executed at a price, which may be another than its own."""
+    left = lots
+    for number in range(count):
+        place = _place(side, number)
+        # A book that is being rebuilt fills nothing.
+        if place.requeue:
+            continue
+        entry = _standing(place, order_id)
+        if entry:
+            _left_ahead(place, entry, load(entry + 8) - lots)
+        elif place.key >= key:
+            left -= _fill(place, left)
+
+
+@jit()
+def _printed(side: int, count: int, key: int, lots: int, at_price: bool) -> None:
+    """Lots traded at a price; `at_price`: with this side resting, so that orders at the price are reached."""
+    left, passed = lots, 0
+    for number in range(count):
+        place = _place(side, number)
+        if place.requeue:
+            continue
+        if place.key > key:
+            left -= _fill(place, left)
+        elif place.key == key and at_price:
+            step = min(left, max(0, place.front - passed))
+            left, passed = left - step, passed + step
+            left -= _fill(place, left)
+    for number in range(count):
+        place = _place(side, number)
+        if place.key == key and at_price and not place.requeue:
+            place.front -= min(place.front, passed)
+            place.traded += lots
+            place.moved = 1
+
+
+@jit()
+def _left(side: int, count: int, action: int, order_id: int, key: int, lots: int) -> None:
+    """An order of the market was deleted, reduced by lots, or has a new price and volume; it keeps its place
+    if only volume goes."""
+    for number in range(count):
+        place = _place(side, number)
+        entry = _standing(place, order_id)
+        if entry:
+            before, now = load(entry + 8), 0
+            if action == _REDUCE:
+                now = before - lots
+            elif action == _MODIFY and key == place.key and lots <= before:
+                now = lots
+            _left_ahead(place, entry, now)
+
+
+@jit()
+def _displayed(side: int, count: int, key: int, lots: int, proportional: int) -> None:
+    """A level of an L2 book now has this volume."""
+    for number in range(count):
+        place = _place(side, number)
+        if place.key != key or place.requeue:
+            continue
+        if not place.known:
+            standing = place.level - place.traded
+            cancelled = standing - lots
+            if proportional and cancelled > 0:
+                share = _share(cancelled, place.front, standing)
+                place.front -= min(place.front, share - share % proportional)
+            place.front = min(place.front, lots)
+        place.level, place.traded = lots, 0
+
+
+@jit()
+def _share(part: int, of: int, whole: int) -> int:
+    """part * of // whole, for numbers from 0 to 2^62, part at most the whole, which is above 0."""
+    if of <= _MOST // part:
+        return part * of // whole
+    quotient, rest = 0, 0
+    for bit in range(62, -1, -1):
+        quotient, rest = 2 * quotient + 2 * rest // whole, 2 * rest % whole
+        if part >> bit & 1:
+            rest += of % whole
+            quotient, rest = quotient + of // whole + rest // whole, rest % whole
+    return quotient
+
+
+@jit()
+def _lose(side: int, count: int) -> None:
+    for number in range(count):
+        _place(side, number).requeue = 1
+
+
+@jit()
+def _hit(side: int, count: int) -> bool:
+    found = False
+    for number in range(count):
+        found |= _place(side, number).hit > 0
+    return found
+
+
+@jit()
+def _happened(board: Record, event: Record) -> None:
+    """Lets an event act on the orders of a board."""
+    action, side, price, lots = event.action, event.side, event.price, event.volume
+    bids, asks, buys, sells = board.bids, board.asks, board.bids_count, board.asks_count
+    own, count, key = (bids, buys, price) if side == _BID else (asks, sells, -price)
+    if action == _TRADE:
+        if not board.executes and lots > 0:
+            _printed(bids, buys, price, lots, side != _BID)
+            _printed(asks, sells, -price, lots, side != _ASK)
+    elif action == _EXECUTE:
+        if side < _NONE and lots > 0:
+            _executed(own, count, event.order_id, key, lots)
+    elif action == _LEVEL:
+        # What the book refuses changes nothing.
+        if side < _NONE and lots >= 0:
+            _displayed(own, count, key, lots, board.proportional)
+    elif action == _CLEAR:
+        board.lost = 1
+        if side == _BID or side == _NONE:
+            _lose(bids, buys)
+        if side == _ASK or side == _NONE:
+            _lose(asks, sells)
+    elif action == _DELETE or ((action == _REDUCE or action == _MODIFY) and lots > 0):
+        _left(bids, buys, action, event.order_id, price, lots)
+        _left(asks, sells, action, event.order_id, -price, lots)
+
+
+@jit()
+def follow(board: Record, events: np.ndarray, first: int, end: int, instrument: int) -> bool:
+    """Lets those of events[first:end], a message, that are of an instrument act on the orders of a board;
+    whether one is filled."""
+    if board.bids_count + board.asks_count == 0:
+        return False
+    _begin(board.bids, board.bids_count)
+    _begin(board.asks, board.asks_count)
+    for number in range(first, end):
+        event = events[number]
+        if event.instrument == instrument and event.action == _EXECUTE:
+            board.executes = 1
+    for number in range(first, end):
+        event = events[number]
+        if event.instrument == instrument:
+            _happened(board, event)
+    board.hit = _hit(board.bids, board.bids_count) or _hit(board.asks, board.asks_count)
+    return bool(board.hit)
+
+
+@jit()
+def kept(taken: int, count: int, best: int, volume: int) -> int:
+    """Forgets what was taken of levels, int64[count, 2], where the market has moved on: by the key and the
+    volume of the best level at the end of a message. How many levels are left."""
+    left = 0
+    for number in range(count):
+        key, lots = load(taken + 16 * number), load(taken + 16 * number + 8)
+        if key <= best:
+            store(taken + 16 * left, key)
+            store(taken + 16 * left + 8, min(lots, volume) if key == best else lots)
+            left += 1
+    return left
+
+
+@jit()
+def refresh(taken: Record, bid: int, bid_volume: int, ask: int, ask_volume: int) -> None:
+    """Forgets what was taken on either side; see `kept`. `ask` is a price."""
+    taken.bids_count = kept(taken.bids, taken.bids_count, bid, bid_volume)
+    taken.asks_count = kept(taken.asks, taken.asks_count, -ask, ask_volume)
+
+
+_BOARD_WORDS, _PLACE_WORDS, _TAKEN_WORDS = (dtype.itemsize // 8 for dtype in (BOARD, PLACE, TAKEN))
+
+
+@jit()
+def _copied(address: int, words: int, buffer: int, back: bool) -> int:
+    """Copies words to a buffer, or back; where it goes on. Without one, at 0 or below, it counts bytes."""
+    if buffer <= 0:
+        return buffer - 8 * words
+    if back:
+        move(buffer, address, words)
+    else:
+        move(address, buffer, words)
+    return buffer + 8 * words
+
+
+@jit()
+def _copied_side(side: int, count: int, buffer: int, back: bool) -> int:
+    for number in range(count):
+        address = load(side + 8 * number)
+        buffer = _copied(address, _PLACE_WORDS, buffer, back)
+        place = _place_at(address)
+        buffer = _copied(place.ahead, 2 * place.count, buffer, back)
+    return buffer
+
+
+@jit()
+def copied_board(address: int, buffer: int, back: bool) -> int:
+    """Copies what messages change of a board to a buffer, or back from it; where the buffer goes on.
+
+    With 0 it counts: the bytes that it needs, below 0. Between a copy and the way back nothing else may have
+    been done to the board.
+    """
+    buffer = _copied(address, _BOARD_WORDS, buffer, back)
+    board = board_at(address)
+    buffer = _copied_side(board.bids, board.bids_count, buffer, back)
+    buffer = _copied_side(board.asks, board.asks_count, buffer, back)
+    buffer = _copied(board.taken, _TAKEN_WORDS, buffer, back)
+    taken = taken_at(board.taken)
+    buffer = _copied(taken.bids, 2 * taken.bids_count, buffer, back)
+    return _copied(taken.asks, 2 * taken.asks_count, buffer, back)

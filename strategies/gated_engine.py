@@ -1,0 +1,395 @@
+"""The engine of a run: callbacks fire only while the books behind their row are valid.
+
+Callbacks that wait for their books are kept by checkpoints. Conditions of subscriptions are evaluated on a
+row that has been read.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from orderbook.core.changes import ChangeBatch, Word, to_message_end
+from orderbook.core.files import packed, unpacked
+from orderbook.engine.runtime.engine import Engine
+from orderbook.engine.runtime.held_rows import Rows, not_kept
+from orderbook.engine.runtime.interface import Firing, Runtime
+from orderbook.engine.runtime.interpreter import scalar_value
+from orderbook.engine.runtime.live_view import Key, ViewLayout, ViewRow, words_of
+from orderbook.engine.runtime.map_entries import Match
+from orderbook.engine.runtime.subscriptions import Fire, Granularity, Subscription, ViewEvent
+from orderbook.market.books import RELATIONS, Books
+from orderbook.market.events import BookState
+from orderbook.market.instruments import Instruments
+from orderbook.views.calculus import Scalar, Var
+from orderbook.views.compilation import bind_condition
+from orderbook.views.m3 import column_there
+from orderbook.views.program import CompiledProgram
+
+if TYPE_CHECKING:
+    from orderbook.engine.plan.statistics import Statistics
+
+
+class RowCondition:
+    """A condition of `Engine.subscribe` on rows of a view, bound once for each program."""
+
+    def __init__(self, view: str, when: str) -> None:
+        self._view, self._when = view, when
+        self._program: CompiledProgram | None = None
+        self._condition: Scalar | None = None
+
+    def holds(self, program: CompiledProgram, row: ViewRow) -> bool:
+        """As the program at hand has the view, which may change as views come and go."""
+        if program is not self._program:
+            self._condition = bind_condition(program.program, self._view, self._when, program.parameters)
+            self._program = program
+        return condition_holds(program, self._condition, row)
+
+
+def condition_holds(program: CompiledProgram, condition: Scalar | None, row: ViewRow) -> bool:
+    """Whether a condition that is bound, as `Watch` has it (None: always), holds of a row of its view."""
+    held = words_of(row)
+    if condition is None or held is None:
+        return True
+    environment: dict[Var, Word] = {}
+    for name, word in zip(row, held.columns, strict=True):
+        value, there = _variables(name)
+        environment[value], environment[there] = word, int(word is not None)
+    return bool(scalar_value(condition, environment, program.dictionary))
+
+
+@lru_cache(1 << 12)
+def _variables(column: str) -> tuple[Var, Var]:
+    """What stands for a column in a condition, and for whether it is not NULL."""
+    return Var(column), column_there(column)
+
+
+# Whose a subscription is, its view, condition, granularity and firing, and which of several such it is.
+Identity = tuple[str, str, str | None, str, str, int]
+
+
+class HeldEvent(msgspec.Struct, frozen=True):
+    """The first event that was held of a row, of a subscription; `key` and `old` are packed."""
+
+    subscription: Identity
+    view: str
+    key: bytes
+    old: bytes | None
+    version: tuple[int, int, int]
+
+
+def save_row(row: ViewRow | None) -> bytes | None:
+    """A view's row: its values and multiplicity."""
+    return None if row is None else packed((row, row.multiplicity))
+
+
+def load_row(data: bytes | None, layout: ViewLayout) -> ViewRow | None:
+    """The row of `save_row`; raises ValueError where the view has no such row any more."""
+    return None if data is None else layout.row_of(*unpacked(data))
+
+
+_Behind = tuple[str | None, str | None]
+# Keys of equal names are told apart by a number: symbol, symbol_2.
+_KEY = re.compile(r"(symbol|venue)(_\d+)?")
+
+
+_Callback = Callable[[Any], object]
+
+
+class GatedEngine(Engine):
+    """Holds back what happens to a row while a book behind it is syncing or stale.
+
+    The books behind a row are those of the venues and symbols among its keys; without a key `venue` all
+    venues count, without a key `symbol` all symbols. What was held of a row is delivered by
+    `books_changed` as one event, from the row as it was to the row now, unless the condition does not
+    hold any more or nothing has changed. Without books (`watch_books` was not called) nothing is held.
+
+    `on_program` is called when views have been added or dropped.
+    `on_callback` is called with each event before its callback, `on_order` with the row of each order that a
+    strategy places and of each change of it, `on_fill` with the row of each fill.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.on_callback: Callable[[ViewEvent], object] = _ignore
+        self.on_order: Callable[[Mapping[str, Any]], object] = _ignore
+        self.on_fill: Callable[[Mapping[str, Any]], object] = _ignore
+        # While `apply_to_call` applies: who is told how far it is, how far, whether a callback was called.
+        self._reached: Callable[[int], object] = _ignore
+        self._done, self._called = 0, False
+        self._books: Books | None = None
+        self._instruments = Instruments(())
+        self._behind: dict[_Behind, list[int]] = {}
+        self._held: dict[tuple[int, object], tuple[_Gated, ViewEvent]] = {}
+        # By what a checkpoint names them.
+        self._gates: dict[Identity, _Gated] = {}
+        # Of several changes of a row only the last is told, when `books_changed` is called.
+        self.conflating = False
+        self.on_program: Callable[[], object] = _ignore
+        self._key_places, self._read = _key_places(self.program), _read(self.program)
+        # Without it no view will be added, and what strategies insert that none reads goes nowhere.
+        self.grows = True
+
+    def watch_books(self, books: Books, instruments: Instruments) -> None:
+        """From now on callbacks wait for these books."""
+        self._books, self._instruments = books, instruments
+        self._behind.clear()
+
+    def subscribe(
+        self,
+        view: str,
+        callback: _Callback,
+        when: str | None = None,
+        on: Granularity = "message",
+        fire: Fire = "edge",
+        ignores: Callable[[Key], bool] | None = None,
+        owner: str = "",
+    ) -> Subscription:
+        """See `Engine.subscribe`; of rows that `ignores` says so of, by their keys, nothing is told.
+
+        owner: whose subscription it is, by which a checkpoint tells it from others of the view.
+        """
+        gated = _Gated(self, callback, ignores=ignores)
+        gated.subscription = super().subscribe(view, gated, when, on, fire)
+        number = sum(one[:5] == (owner, view, when, on, fire) for one in self._gates)
+        gated.identity = owner, view, when, on, fire, number
+        self._gates[gated.identity] = gated
+        return gated.subscription
+
+    def follow(
+        self, view: str, callback: _Callback, when: str | None, on: Granularity, fire: Fire
+    ) -> Subscription:
+        """See `ClientInterface.follow`; it waits for its books like every other, unseen by `on_callback`."""
+        gated = _Gated(self, callback, noted=False)
+        gated.subscription = super().subscribe(view, gated, when, on, fire)
+        return gated.subscription
+
+    def apply_to_call(self, changes: ChangeBatch, start: int, reached: Callable[[int], object]) -> int:
+        """Applies changes from `start` to the end of the next message in which a callback is called, or to
+        their end; where to go on.
+
+        changes: of books, whole messages. `reached` is called with how many are applied, before callbacks.
+        """
+        self._applying, self._called = True, False
+        try:
+            self._drain()
+            self._reached = reached
+            done = start
+            while done < len(changes) and not self._called:
+                done = self._step(changes, done)
+                while self._message_open and done < len(changes):
+                    done = self._step(to_message_end(changes, done), done)
+            self._reached = _ignore
+            self._drain()
+        finally:
+            self._applying, self._reached = False, _ignore
+            self._settle()
+        return done
+
+    def become_due(self) -> None:
+        """Go on with another program, if one is ready: between two messages."""
+        if self._replacements:
+            self._advance_replacements()
+
+    def _advance(self, batch: ChangeBatch, start: int, end: int) -> None:
+        super()._advance(batch, start, end)
+        self._done = end
+
+    def _deliver(self, firings: Iterable[Firing]) -> None:
+        wanted = [firing for firing in firings if not self._ignored(firing)]
+        if wanted:
+            self._called = True
+            self._reached(self._done)
+            super()._deliver(wanted)
+
+    def _ignored(self, firing: Firing) -> bool:
+        """Whether the callback of a firing has said that it would do nothing."""
+        subscription = self._subscribers.watched(firing)
+        callback = subscription.callback
+        if not isinstance(callback, _Gated) or callback.ignores is None:
+            return False
+        return callback.ignores(subscription.layout.key(firing.key))
+
+    def watch_rows(self, view: str, callback: _Callback) -> Subscription:
+        """Calls back after every message with each row of a view that it changed, valid books or not."""
+        return super().subscribe(view, callback)
+
+    def insert(self, relation: str, row: Mapping[str, Any]) -> None:
+        """See `Engine.insert`."""
+        if self._keeps(relation):
+            super().insert(relation, row)
+        if relation == "orders":
+            self.on_order(row)
+        elif relation == "fills":
+            self.on_fill(row)
+
+    def update(self, relation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        """See `Engine.update`."""
+        if self._keeps(relation):
+            super().update(relation, old, new)
+        if relation == "orders":
+            self.on_order(new)
+
+    def _keeps(self, relation: str) -> bool:
+        """Whether a view reads a relation, or one that does may come."""
+        return self.grows or self.keeps_rows or relation in self._read
+
+    def rows_source(self, relation: str) -> Callable[[], Rows]:
+        """See `Engine.rows_source`; what books give out and no view reads is not kept unless asked for."""
+        kept = relation in self._read or self.keeps_rows
+        if self._books is not None and relation in RELATIONS and not kept:
+            raise not_kept(relation)
+        return super().rows_source(relation)
+
+    def become(
+        self,
+        program: CompiledProgram,
+        runtime: Runtime,
+        matches: Mapping[str, Match],
+        statistics: "Statistics | None",
+    ) -> None:
+        """See `Engine.become`."""
+        super().become(program, runtime, matches, statistics)
+        self._key_places, self._read = _key_places(program), _read(program)
+        self.on_program()
+
+    def valid(self, event: ViewEvent) -> bool:
+        """Whether all books behind the event's row are valid."""
+        books = self._books
+        return books is None or all(
+            books.state(instrument) is BookState.VALID
+            for behind in self._keys(event)
+            for instrument in self._instruments_behind(behind)
+        )
+
+    def hold(self, gated: "_Gated", event: ViewEvent) -> None:
+        """Keep what happened to a row for `books_changed`."""
+        self._held.setdefault((id(gated), event.key), (gated, event))
+
+    def save_held(self) -> list[HeldEvent]:
+        """What is held, for a checkpoint."""
+        return [
+            HeldEvent(gated.identity, first.view, packed(first.key), save_row(first.old), first.version)
+            for gated, first in self._held.values()
+            if gated.identity is not None and gated.subscription.active
+        ]
+
+    def load_held(self, saved: Sequence[HeldEvent], views: Collection[str] | None = None) -> int:
+        """Goes on from `save_held`; how much of it was of subscriptions that this engine has not.
+
+        views: those whose rows mean what they meant then; None: all.
+        """
+        lost = 0
+        for one in saved:
+            gated = self._gates.get(one.subscription)
+            try:
+                if gated is None or (views is not None and one.view not in views):
+                    raise KeyError(one.subscription)
+                layout, key = gated.subscription.layout, tuple(unpacked(one.key))
+                first = ViewEvent.between(layout, key, load_row(one.old, layout), None, one.version)
+            except (KeyError, ValueError):
+                lost += 1
+            else:
+                self._held[id(gated), key] = (gated, first)
+        return lost
+
+    def books_changed(self) -> None:
+        """Deliver what was held of rows whose books are valid now."""
+        for place, (gated, first) in list(self._held.items()):
+            if not gated.subscription.active:
+                del self._held[place]
+            elif self.valid(first):
+                del self._held[place]
+                key, new = first.key, self[first.view].get(first.key)
+                layout = gated.subscription.layout
+                gated.deliver(ViewEvent.between(layout, key, first.old, new, self.version))
+
+    def failed(self, subscription: Subscription, error: Exception) -> None:
+        """Handle what a callback raised as `Engine` does."""
+        subscription.cancel()
+        self.problems.add("callback raised", subscription.view, f"{type(error).__name__}: {error}")
+        self._on_error(subscription, error)
+
+    def _keys(self, event: ViewEvent) -> set[_Behind]:
+        """The (venue, symbol) pairs of the row's keys; None stands for all."""
+        found: dict[str, list[Any]] = {"venue": [], "symbol": []}
+        for name, place in self._key_places[event.view]:
+            found[name].append(event.key[place])
+        return {(venue, symbol) for venue in found["venue"] or [None] for symbol in found["symbol"] or [None]}
+
+    def _instruments_behind(self, behind: _Behind) -> list[int]:
+        if behind not in self._behind:
+            venue, symbol = behind
+            self._behind[behind] = [
+                index
+                for index, one in enumerate(self._instruments)
+                if venue in (None, one.venue) and symbol in (None, one.symbol)
+            ]
+        return self._behind[behind]
+
+
+class _Gated:
+    """A callback that waits for its row's books."""
+
+    __slots__ = ("_callback", "_engine", "_noted", "identity", "ignores", "subscription")
+
+    subscription: Subscription
+    identity: Identity | None
+
+    def __init__(
+        self,
+        engine: GatedEngine,
+        callback: _Callback,
+        noted: bool = True,
+        ignores: Callable[[Key], bool] | None = None,
+    ) -> None:
+        self.ignores = ignores
+        self.identity = None
+        self._engine = engine
+        self._callback = callback
+        self._noted = noted
+
+    def __call__(self, event: ViewEvent) -> None:
+        if self._engine.valid(event) and not self._engine.conflating:
+            self._call(event)
+        else:
+            self._engine.hold(self, event)
+
+    def _call(self, event: ViewEvent) -> None:
+        if self._noted:
+            self._engine.on_callback(event)
+        self._callback(event)
+
+    def deliver(self, event: ViewEvent) -> None:
+        """Call back outside of the engine's own loop, if there still is something to tell."""
+        if not self.subscription.active or not self._tells(event):
+            return
+        try:
+            self._call(event)
+        except Exception as error:
+            self._engine.failed(self.subscription, error)
+
+    def _tells(self, event: ViewEvent) -> bool:
+        condition, new = self.subscription.watch.condition, event.new
+        if self.subscription.when is None:
+            return event.old != new
+        return new is not None and condition_holds(self._engine.program, condition, new)
+
+
+def _key_places(program: CompiledProgram) -> dict[str, list[tuple[str, int]]]:
+    """For each view the keys that name a venue or symbol, and their places."""
+    return {
+        view.name: [(match[1], i) for i, key in enumerate(view.keys) if (match := _KEY.fullmatch(key.name))]
+        for view in program.views
+    }
+
+
+def _read(program: CompiledProgram) -> set[str]:
+    """The relations that views read."""
+    return {trigger.relation for trigger in program.program.triggers}
+
+
+def _ignore(*_: object) -> None:
+    """Nobody watches."""

@@ -1,0 +1,246 @@
+"""Aggregates: their arguments, FILTER, ORDER BY in them, and the types of their results.
+
+NULL is skipped, as in SQL; FILTER makes the argument NULL elsewhere. FIRST and LAST in an order are
+ARG_MIN and ARG_MAX by it. Items of ORDER BY are bound alike in aggregates, in windows and of LIMIT.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from orderbook.views.binding import typed_nodes
+from orderbook.views.binding import typed_nodes as typing_rules
+from orderbook.views.binding.bound import Aggregate, Cast, Expression, OrderItem
+from orderbook.views.binding.scope import Binder, Handler, Scope, refusal
+from orderbook.views.types import DOUBLE, Kind, Type
+
+
+def order_items(binder: Binder, order: exp.Order, scope: Scope) -> tuple[OrderItem, ...]:
+    """The items of an ORDER BY, bound in the scope as it is; NULL is last unless NULLS FIRST says so."""
+    return tuple(order_item(binder, item, scope) for item in order.expressions)
+
+
+def order_item(binder: Binder, node: exp.Expr, scope: Scope) -> OrderItem:
+    """One item; raises SqlError for a TEXT, which has no order."""
+    ordered = node if isinstance(node, exp.Ordered) else exp.Ordered(this=node)
+    if ordered.args.get("with_fill"):
+        raise refusal(binder, "ORDER BY WITH FILL", "", node)
+    value = binder.value(ordered.this, scope)
+    if value.type.kind is Kind.TEXT:
+        instead = "TEXT has no order here; order by a number that stands for it"
+        raise refusal(binder, "ORDER BY of TEXT", instead, node)
+    return OrderItem(value, bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first")))
+
+
+# Where aggregates of the query at hand may stand.
+CLAUSES = ("SELECT", "HAVING", "QUALIFY", "ORDER BY")
+_NAMES: dict[type[exp.Expr], str] = {
+    exp.Sum: "sum",
+    exp.Count: "count",
+    exp.Avg: "avg",
+    exp.Min: "min",
+    exp.Max: "max",
+    exp.Variance: "var_samp",
+    exp.VariancePop: "var_pop",
+    exp.Stddev: "stddev_samp",
+    exp.StddevSamp: "stddev_samp",
+    exp.StddevPop: "stddev_pop",
+    exp.LogicalAnd: "min",
+    exp.LogicalOr: "max",
+    exp.ArgMin: "arg_min",
+    exp.ArgMax: "arg_max",
+    exp.First: "arg_min",
+    exp.FirstValue: "arg_min",
+    exp.Last: "arg_max",
+    exp.LastValue: "arg_max",
+}
+_ORDERED = (exp.First, exp.FirstValue, exp.Last, exp.LastValue)
+_BOOLEAN_ONLY = (exp.LogicalAnd, exp.LogicalOr)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of an aggregate as it is written: its bound name, its node, and the condition of FILTER."""
+
+    name: str
+    node: exp.Func
+    condition: exp.Expr | None
+
+    @property
+    def shown(self) -> str:
+        return (
+            self.name.upper()
+            if isinstance(self.node, exp.Sum | exp.Count | exp.Avg)
+            else self.node.sql_name()
+        )
+
+
+def call_of(node: exp.Expr) -> Call | None:
+    """The aggregate that a node calls, with or without FILTER; None for another node."""
+    if isinstance(node, exp.Filter):
+        inner = call_of(node.this)
+        return inner and Call(inner.name, inner.node, node.expression.this)
+    name = _NAMES.get(type(node))
+    return Call(name, node, None) if name and isinstance(node, exp.Func) else None
+
+
+def _aggregate(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
+    call = call_of(node)
+    if call is None:
+        raise refusal(binder, f"FILTER on {node.this.sql_name()}", "FILTER is for aggregates", node)
+    if scope.in_aggregate:
+        raise refusal(binder, f"nested aggregate {call.shown}", "aggregate a derived table", node)
+    if scope.clause not in CLAUSES:
+        instead = "write a scalar subquery (SELECT ... FROM ...)"
+        raise refusal(binder, f"aggregate {call.shown} in {scope.clause}", instead, node)
+    scope.aggregated = True
+    with scope.aggregate(call.shown, node):
+        if call.name in ("arg_min", "arg_max"):
+            return _of_first(binder, call, scope)
+        value, distinct = argument(binder, call, scope)
+    return _typed(call.name, value, distinct, scope)
+
+
+def aggregates_rows(tree: exp.Select) -> bool:
+    """Whether a query has aggregates of its own, which a window function is not."""
+    clauses = (tree.args.get(k) for k in ("qualify", "order"))
+    nodes = [*tree.expressions, *(tree.args.get("windows") or ()), *(c for c in clauses if c)]
+    return any(
+        isinstance(n, exp.Func) and call_of(n) is not None and not _of_window(n)
+        for node in nodes
+        for n in node.walk(prune=lambda n: isinstance(n, exp.Query))
+    )
+
+
+def _of_window(node: exp.Expr) -> bool:
+    parent = node.parent
+    while isinstance(parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+        node, parent = parent, parent.parent
+    return isinstance(parent, exp.Window) and parent.this is node
+
+
+def argument(binder: Binder, call: Call, scope: Scope) -> tuple[Expression | None, bool]:
+    """The argument of an aggregate (None: COUNT(*)), NULL where FILTER is not true, and DISTINCT."""
+    node, given = call.node, call.node.this
+    if isinstance(given, exp.Star) and call.name == "count" and not any(given.args.values()):
+        return _filtered(binder, None, call.condition, scope), False
+    distinct = isinstance(given, exp.Distinct)
+    if distinct:
+        if given.args.get("on") or len(given.expressions) != 1:
+            instead = "GROUP BY the columns in a derived table, then count its rows"
+            raise refusal(binder, f"{call.shown}(DISTINCT) of several columns", instead, node)
+        (given,) = given.expressions
+    if isinstance(given, exp.Order):
+        raise refusal(binder, f"ORDER BY in {call.shown}", "its result does not depend on the order", node)
+    if given is None or isinstance(given, exp.Star) or node.expressions:
+        raise binder.text.error(f"{call.shown} takes one argument", node)
+    value = binder.value(given, scope)
+    if isinstance(node, _BOOLEAN_ONLY) and value.type.kind is not Kind.BOOLEAN:
+        raise typing_rules.TypingError(
+            f"{call.shown} of {value.type.kind.value} is not supported; it takes BOOLEAN"
+        )
+    return _filtered(binder, value, call.condition, scope), distinct
+
+
+def _filtered(
+    binder: Binder, value: Expression | None, condition: exp.Expr | None, scope: Scope
+) -> Expression | None:
+    if condition is None:
+        return value
+    return typed_nodes.case([(binder.condition(condition, scope), value or typing_rules.number(1))], None)
+
+
+def _typed(name: str, value: Expression | None, distinct: bool, scope: Scope) -> Aggregate:
+    """The aggregate with its type; of no rows, which only a query without GROUP BY has, it is NULL."""
+    if name == "count":
+        return Aggregate(name, value, _count_type(value, distinct, scope), False, distinct)
+    assert value is not None
+    kind = result_type(name, value.type, scope.rows)
+    nullable = value.nullable or not scope.grouped or name in ("var_samp", "stddev_samp", "avg")
+    return Aggregate(name, value, kind, nullable, distinct and name not in ("min", "max"))
+
+
+def _count_type(value: Expression | None, distinct: bool, scope: Scope) -> Type:
+    most = scope.rows
+    if distinct and value is not None and value.type.exact:
+        most = min(most, value.type.high - value.type.low + 1)
+    return Type(Kind.INTEGER, 0, 0, most)
+
+
+def result_type(name: str, argument: Type, rows: int) -> Type:
+    """The type of an aggregate over at most `rows` rows; raises TypingError for kinds it does not take."""
+    if name == "count":
+        return Type(Kind.INTEGER, 0, 0, rows)
+    if name == "sum":
+        return typing_rules.summed(argument, rows)
+    if name in ("min", "max"):
+        if argument.kind is Kind.TEXT:
+            raise typing_rules.TypingError(
+                f"{name.upper()} of TEXT is not supported; TEXT has no order, GROUP BY it instead"
+            )
+        return argument
+    if not argument.numeric:
+        kind = argument.kind.value
+        raise typing_rules.TypingError(f"{name.upper()} of {kind} is not supported; it takes numbers")
+    return DOUBLE
+
+
+def _of_first(binder: Binder, call: Call, scope: Scope) -> Aggregate:
+    """ARG_MIN(value, by), FIRST(value ORDER BY ...) and their counterparts."""
+    node = call.node
+    if isinstance(node, _ORDERED):
+        name, value, by = _first_in_order(binder, call, scope)
+    else:
+        if node.args.get("count") or node.expression is None:
+            raise binder.text.error(f"{call.shown} takes two arguments", node)
+        name, value = call.name, binder.value(node.this, scope)
+        by = (binder.value(node.expression, scope),)
+    for expression in (value, *by):
+        if expression.type.kind is Kind.TEXT:
+            instead = "TEXT has no order; select the row in a derived table with LIMIT 1"
+            raise refusal(binder, f"{call.shown} of or by TEXT", instead, node)
+    nullable = value.nullable or any(b.nullable for b in by) or not scope.grouped
+    result = _filtered(binder, value, call.condition, scope)
+    assert result is not None
+    return Aggregate(name, result, value.type, nullable or call.condition is not None, by=by)
+
+
+def _first_in_order(
+    binder: Binder, call: Call, scope: Scope
+) -> tuple[str, Expression, tuple[Expression, ...]]:
+    """FIRST as ARG_MIN by its order, or as ARG_MAX where all of it descends."""
+    ordered = call.node.this
+    if not isinstance(ordered, exp.Order):
+        raise refusal(
+            binder, f"{call.shown} without ORDER BY", f"write {call.shown}(x ORDER BY y)", call.node
+        )
+    value = binder.value(ordered.this, scope)
+    items = order_items(binder, ordered, scope)
+    if value.nullable or any(i.expression.nullable for i in items):
+        instead = "write ARG_MIN(x, y) or ARG_MAX(x, y), which skip NULL"
+        raise refusal(binder, f"{call.shown} over values that may be NULL", instead, call.node)
+    name, by = in_order(call.name, items)
+    return name, value, by
+
+
+def in_order(name: str, items: Sequence[OrderItem]) -> tuple[str, tuple[Expression, ...]]:
+    """arg_min or arg_max in an order, as one of the two by expressions that all ascend."""
+    if not all(i.descending for i in items):
+        return name, tuple(map(_ascending, items))
+    opposite = "arg_max" if name == "arg_min" else "arg_min"
+    return opposite, tuple(i.expression for i in items)
+
+
+def _ascending(item: OrderItem) -> Expression:
+    if not item.descending:
+        return item.expression
+    if item.expression.type.numeric:
+        return typed_nodes.negative(item.expression)
+    if item.expression.type.kind is Kind.BOOLEAN:
+        return typed_nodes.negation(item.expression)
+    kind = replace(item.expression.type, kind=Kind.INTEGER)
+    return typed_nodes.negative(Cast(item.expression, kind, item.expression.nullable))
+
+
+HANDLERS: dict[type[exp.Expr], Handler] = dict.fromkeys((*_NAMES, exp.Filter), _aggregate)

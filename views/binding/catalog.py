@@ -1,0 +1,327 @@
+"""From SQL texts to a catalog of declared relations and bound, typed views.
+
+CREATE STREAM and CREATE TABLE become relations; CHECK ranges narrow the columns' intervals.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import cache
+from importlib import resources
+from pathlib import PurePath
+from typing import Any
+
+from sqlglot import exp
+
+from orderbook.views import types
+from orderbook.views.binding.bound import Catalog, View
+from orderbook.views.binding.grouping import ViewDefinition
+from orderbook.views.binding.parser import TYPES, CreateRelation, CreateView, SqlText, Statement, parse
+from orderbook.views.binding.queries import QueryBinder
+from orderbook.views.binding.scope import identifier, nearest
+from orderbook.views.binding.typed_nodes import interval_of
+from orderbook.views.types import CLOCK, Column, Kind, Parameter, Relation, Type
+
+MAX_PRECISION = 18
+_SMALLINT = Type(Kind.INTEGER, 0, -(2**15), 2**15 - 1)
+_TYPES = {
+    exp.DType.SMALLINT: _SMALLINT,
+    exp.DType.INT: types.INTEGER,
+    exp.DType.BIGINT: types.BIGINT,
+    exp.DType.DOUBLE: types.DOUBLE,
+    exp.DType.FLOAT: types.DOUBLE,
+    exp.DType.BOOLEAN: types.BOOLEAN,
+    exp.DType.TEXT: types.TEXT,
+    exp.DType.VARCHAR: types.TEXT,
+    exp.DType.TIMESTAMP: types.TIMESTAMP,
+}
+_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GT,
+    exp.GT: exp.LT,
+    exp.LTE: exp.GTE,
+    exp.GTE: exp.LTE,
+    exp.EQ: exp.EQ,
+}
+_CHECK_FORM = "CHECK takes a range of one column, as in price >= 0 or price BETWEEN 0 AND 1000"
+
+
+def declare(statement: Statement) -> Relation:
+    """The relation that a CREATE STREAM or CREATE TABLE declares; raises SqlError with the position."""
+    tree, text = statement.tree, statement.text
+    assert isinstance(tree, CreateRelation)
+    columns = _columns(tree, text)
+    for check in tree.find_all(exp.CheckColumnConstraint):
+        _narrow(check.this, columns, text)
+    primary_key = _primary_key(tree, columns, text)
+    retain, retain_by = _retention(tree, columns, text)
+    source, max_rows = tree.args.get("source"), tree.args.get("max_rows")
+    return Relation(
+        identifier(tree.this, text),
+        tuple(columns.values()),
+        int(max_rows.name) if max_rows else types.DEFAULT_MAX_ROWS,
+        source.name if source else None,
+        tree.args["static"],
+        primary_key,
+        retain,
+        retain_by,
+    )
+
+
+def _columns(tree: CreateRelation, text: SqlText) -> dict[str, Column]:
+    columns: dict[str, Column] = {}
+    for definition in tree.expressions:
+        if not isinstance(definition, exp.ColumnDef):
+            continue
+        name = identifier(definition.this, text)
+        if name in columns:
+            raise text.error(f"column {name} is declared twice", definition)
+        not_null = any(isinstance(c, exp.NotNullColumnConstraint) for c in definition.args["constraints"])
+        columns[name] = Column(name, _type(definition.args["kind"], text), not not_null)
+    if not columns:
+        raise text.error("a relation needs at least one column", tree)
+    return columns
+
+
+def _primary_key(tree: CreateRelation, columns: dict[str, Column], text: SqlText) -> tuple[str, ...]:
+    """The columns of the primary key, which become NOT NULL; none without one."""
+    keys = list(tree.find_all(exp.PrimaryKey, exp.PrimaryKeyColumnConstraint, bfs=False))
+    if not keys:
+        return ()
+    if len(keys) > 1:
+        raise text.error("a relation has one PRIMARY KEY; list its columns in one", keys[1])
+    named = keys[0].expressions if isinstance(keys[0], exp.PrimaryKey) else [_parent(keys[0]).this]
+    names = [identifier(n, text) for n in named]
+    for name, node in zip(names, named, strict=True):
+        columns[name] = replace(_column(name, columns, node, text), nullable=False)
+    return tuple(dict.fromkeys(names))
+
+
+def _parent(constraint: exp.Expr) -> exp.Expr:
+    assert constraint.parent is not None
+    return constraint.parent
+
+
+def _retention(
+    tree: CreateRelation, columns: dict[str, Column], text: SqlText
+) -> tuple[int | None, str | None]:
+    """For how many ns rows stay, and the column that this counts from: the one named, or `ts`."""
+    node, by = tree.args.get("retain"), tree.args.get("retain_by")
+    if node is None:
+        return None, None
+    if tree.args["static"]:
+        raise text.error("RETAIN is for a stream; rows of a TABLE stay until they are deleted", node)
+    unit = node.args.get("unit")
+    span = interval_of(f"{node.this.name} {unit.name}" if unit else node.this.name) if node.this else None
+    if span is None or span[1] or span[0] <= 0:
+        message = "RETAIN takes an INTERVAL above 0 of days or less, as in RETAIN INTERVAL '1 hour'"
+        raise text.error(message, node)
+    if by is None and "ts" not in columns:
+        message = "RETAIN needs a TIMESTAMP column ts, or another one: RETAIN INTERVAL '1 hour' ON column"
+        raise text.error(message, node)
+    name = identifier(by, text) if by else "ts"
+    kind = _column(name, columns, by or node, text).type.kind
+    if kind is not Kind.TIMESTAMP:
+        raise text.error(f"RETAIN counts from a TIMESTAMP column; {name} is {kind.value}", by or node)
+    return span[0], name
+
+
+def _column(name: str, columns: dict[str, Column], node: exp.Expr, text: SqlText) -> Column:
+    column = columns.get(name)
+    if column is None:
+        raise text.error(f"unknown column {name}{nearest(name, columns)}", node)
+    return column
+
+
+def _type(node: exp.DataType, text: SqlText) -> Type:
+    if node.this is exp.DType.DECIMAL:
+        return _decimal(node, text)
+    kind = _TYPES.get(node.this)
+    takes_length = node.this is exp.DType.VARCHAR
+    if kind is None or node.args.get("nested") or (node.expressions and not takes_length):
+        raise text.error(f"type {node.sql()} is not supported; the types are {TYPES}", node)
+    return kind
+
+
+def _decimal(node: exp.DataType, text: SqlText) -> Type:
+    parameters = [e.name for e in node.expressions]
+    if not parameters:
+        raise text.error("DECIMAL needs a precision and a scale, as in DECIMAL(18, 8)", node)
+    precision, scale = (int(p) if p.isdigit() else -1 for p in (*parameters, "0")[:2])
+    if not 1 <= precision <= MAX_PRECISION or not 0 <= scale <= precision or len(parameters) > 2:
+        message = f"{node.sql()} is not supported; DECIMAL(p, s) has 1 <= p <= {MAX_PRECISION}, 0 <= s <= p"
+        raise text.error(message, node)
+    return types.decimal(precision, scale)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """`column op value`, op one of the sqlglot comparison classes."""
+
+    column: exp.Column
+    op: type[exp.Expr]
+    value: Decimal
+
+
+def _narrow(node: exp.Expr, columns: dict[str, Column], text: SqlText) -> None:
+    bounds = _bounds(node, text)
+    if len({b.column.name.lower() for b in bounds}) > 1:
+        raise text.error(f"a CHECK over several columns is not supported; {_CHECK_FORM}", node)
+    for bound in bounds:
+        name = identifier(bound.column.this, text)
+        column = _column(name, columns, bound.column, text)
+        if column.type.kind not in (Kind.INTEGER, Kind.DECIMAL):
+            kind = column.type.kind.value
+            raise text.error(f"CHECK on a {kind} column is not supported; it takes INTEGER and DECIMAL", node)
+        narrowed = _narrowed(column.type, bound)
+        if narrowed.low > narrowed.high:
+            raise text.error(f"CHECK leaves no value for column {name}", node)
+        columns[name] = replace(column, type=narrowed)
+
+
+def _narrowed(kind: Type, bound: _Bound) -> Type:
+    """The scaled integers of `kind` on the right side of the bound."""
+    numerator, denominator = bound.value.as_integer_ratio()
+    numerator *= 10**kind.scale
+    floor, ceiling = numerator // denominator, -(-numerator // denominator)
+    low, high = kind.low, kind.high
+    if bound.op in (exp.GTE, exp.EQ):
+        low = max(low, ceiling)
+    if bound.op in (exp.LTE, exp.EQ):
+        high = min(high, floor)
+    if bound.op is exp.GT:
+        low = max(low, floor + 1)
+    if bound.op is exp.LT:
+        high = min(high, ceiling - 1)
+    return replace(kind, low=low, high=high)
+
+
+def _bounds(node: exp.Expr, text: SqlText) -> list[_Bound]:
+    match node:
+        case exp.Paren():
+            return _bounds(node.this, text)
+        case exp.And():
+            return [b for part in node.flatten() for b in _bounds(part, text)]
+        case exp.Between(this=exp.Column()) if not node.args.get("symmetric"):
+            low, high = (_number(node.args[k], text) for k in ("low", "high"))
+            return [_Bound(node.this, exp.GTE, low), _Bound(node.this, exp.LTE, high)]
+        case exp.Expr(this=exp.Column()) if type(node) in _MIRRORED:
+            return [_Bound(node.this, type(node), _number(node.expression, text))]
+        case exp.Expr(expression=exp.Column()) if type(node) in _MIRRORED:
+            return [_Bound(node.expression, _MIRRORED[type(node)], _number(node.this, text))]
+    raise text.error(f"this CHECK is not supported; {_CHECK_FORM}", node)
+
+
+def _number(node: Any, text: SqlText) -> Decimal:
+    if isinstance(node, exp.Paren):
+        return _number(node.this, text)
+    if isinstance(node, exp.Neg):
+        return _number(node.this, text).copy_negate()
+    if isinstance(node, exp.Literal) and not node.is_string and node.name.replace(".", "", 1).isdigit():
+        return Decimal(node.name)
+    raise text.error(f"a number is needed here; {_CHECK_FORM}", node)
+
+
+def bind(
+    texts: Sequence[tuple[str | None, str]], parameters: Mapping[str, Parameter] | None = None
+) -> Catalog:
+    """The relations and views that SQL texts declare, with names resolved and types known.
+
+    texts: (file name or None, SQL) each: CREATE STREAM, CREATE TABLE and CREATE VIEW, and at most one
+        SELECT without a name, which is a view named as its file (`view` without a file).
+    parameters: what `:name` stands for; a float is taken as the decimal its repr shows.
+
+    The streams of `views/schema.sql` come first unless the texts declare a relation of the same name.
+    Views come after the views they read. Raises SqlError with file, line and column.
+    """
+    binder = _CatalogBinder(dict(parameters or {}))
+    for file, sql in texts:
+        binder.read(file, sql)
+    return binder.catalog()
+
+
+@dataclass(slots=True)
+class _CatalogBinder:
+    parameters: Mapping[str, Parameter]
+    declared: dict[str, Relation] = field(default_factory=dict)
+    views: dict[str, ViewDefinition] = field(default_factory=dict)
+    relations: dict[str, Relation] = field(default_factory=dict)
+    bound: dict[str, View] = field(default_factory=dict)
+    path: list[str] = field(default_factory=list)
+
+    def read(self, file: str | None, sql: str) -> None:
+        """Declares what one text says."""
+        unnamed = False
+        for statement in parse(file, sql):
+            tree = statement.tree
+            if isinstance(tree, CreateRelation):
+                relation = declare(statement)
+                if relation.name == CLOCK:
+                    message = "clock is the engine's own relation of one row; name the relation otherwise"
+                    raise statement.text.error(message, tree.this)
+                self._check_new(relation.name, statement.text, tree.this)
+                self.declared[relation.name] = relation
+                continue
+            if not isinstance(tree, CreateView):
+                if unnamed:
+                    message = "a second SELECT without a name; write CREATE VIEW name AS SELECT ..."
+                    raise statement.text.error(message, tree)
+                unnamed = True
+            view = _definition(statement)
+            self._check_new(view.name, view.text, view.named_at)
+            self.views[view.name] = view
+
+    def catalog(self) -> Catalog:
+        """Binds every view, after the views it reads."""
+        predeclared = (r for r in _schema() if r.name not in self.declared)
+        self.relations = {r.name: r for r in (*predeclared, *self.declared.values())}
+        for view in self.views.values():
+            if view.name in self.relations:
+                message = f"{view.name} is the name of a stream or table; name the view otherwise"
+                raise view.text.error(message, view.named_at)
+        for view in self.views.values():
+            self._bind(view)
+        return Catalog(tuple(self.relations.values()), tuple(self.bound.values()))
+
+    def _check_new(self, name: str, text: SqlText, at: exp.Expr) -> None:
+        if name in self.declared or name in self.views:
+            raise text.error(f"{name} is declared twice", at)
+
+    def _bind(self, view: ViewDefinition) -> None:
+        if view.name in self.bound:
+            return
+        self.path.append(view.name)
+        try:
+            query = QueryBinder(view.text, self.parameters, self._lookup).query(view.tree, None)
+        except RecursionError:
+            message = f"view {view.name} is nested too deeply; split it into views"
+            raise view.text.error(message, view.tree) from None
+        self.path.pop()
+        self.bound[view.name] = View(view.name, query.select, view.sql, query.order, view.materialize)
+
+    def _lookup(self, name: str, text: SqlText, node: exp.Expr) -> Relation | ViewDefinition:
+        if name in self.relations:
+            return self.relations[name]
+        view = self.views.get(name)
+        if view is None:
+            raise text.error(f"unknown relation {name}{nearest(name, (*self.relations, *self.views))}", node)
+        if name in self.path:
+            cycle = " -> ".join([*self.path[self.path.index(name) :], name])
+            raise text.error(f"views read each other in a cycle: {cycle}", node)
+        self._bind(view)
+        return view
+
+
+def _definition(statement: Statement) -> ViewDefinition:
+    tree, text = statement.tree, statement.text
+    if isinstance(tree, CreateView):
+        name, materialize = identifier(tree.this, text), tree.args.get("materialize")
+        return ViewDefinition(name, tree.expression, text, statement.sql, tree.this, materialize)
+    stem = PurePath(text.file).stem.lower() if text.file else "view"
+    return ViewDefinition(re.sub(r"\W", "_", stem), tree, text, statement.sql, tree)
+
+
+@cache
+def _schema() -> tuple[Relation, ...]:
+    sql = resources.files("orderbook.views").joinpath("schema.sql").read_text(encoding="utf-8")
+    return tuple(declare(statement) for statement in parse("schema.sql", sql))

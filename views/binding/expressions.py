@@ -1,0 +1,462 @@
+"""Scalar expressions and conditions, from syntax trees to bound ones.
+
+Subqueries as values: scalar ones, and EXISTS, IN, ANY and ALL as comparisons of counts. `x IN q` is true
+where a row of q equals x. Otherwise it is NULL where some row might: x is NULL and q has rows, or q has a
+NULL. That is `count(equal) > 0 OR (count(perhaps equal) > 0 AND NULL)`, whose three values come from SQL's
+own OR and AND. `x op ALL q` is `NOT (x opposite ANY q)`.
+
+Predicates are the comparisons they stand for; with them CASE and its short forms. A subject is bound once for
+each comparison, so that the sources of a subquery in it stay unique.
+
+Calls of scalar functions, by sqlglot's nodes and by name, go to those of `functions.py` and `times.py`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlglot import exp
+
+from orderbook.views.binding import aggregates, functions, literals_and_casts, times, typed_nodes, windows
+from orderbook.views.binding import literals_and_casts as literals
+from orderbook.views.binding import scope as refuse
+from orderbook.views.binding import typed_nodes as typing_rules
+from orderbook.views.binding.bound import (
+    Aggregate,
+    ColumnRef,
+    Expression,
+    Literal,
+    Output,
+    ScalarSubquery,
+    Select,
+    Source,
+    most_rows,
+)
+from orderbook.views.binding.parser import SqlText
+from orderbook.views.binding.scope import Binder, Handler, Scope, arguments, identifier, refusal
+from orderbook.views.binding.typed_nodes import (
+    case,
+    comparison,
+    count_of,
+    is_null,
+    is_true,
+    logical,
+    negation,
+)
+from orderbook.views.calculus import NEGATED
+from orderbook.views.types import BOOLEAN, Kind
+
+
+def _scalar(binder: Binder, node: exp.Subquery, scope: Scope) -> Expression:
+    query = _bound(binder, node, scope)
+    if len(query.outputs) != 1:
+        raise _not_one_value(binder, f"this one has {len(query.outputs)} columns", node)
+    value = query.outputs[0].expression
+    single = query.aggregated and not query.group_by
+    if single and query.having is None and query.top is None:
+        return ScalarSubquery(query, value.type, value.nullable)
+    if not single and not _at_most_one(query):
+        raise _not_one_value(binder, _reason(query), node)
+    return _only_row(binder, query, node)
+
+
+def _reason(query: Select) -> str:
+    if query.group_by:
+        return "with GROUP BY it may have none or many rows; move the grouping into WHERE"
+    return "without an aggregate it may have none or many rows; write SUM(...) or AVG(...)"
+
+
+def _not_one_value(binder: Binder, problem: str, node: exp.Expr) -> Exception:
+    return binder.text.error(f"a scalar subquery must give exactly one value: {problem}", node)
+
+
+def _at_most_one(query: Select) -> bool:
+    return query.top is not None and not query.top.partition_by and query.top.limit <= 1
+
+
+def _only_row(binder: Binder, query: Select, node: exp.Expr) -> Expression:
+    """The greatest value of a query of at most one row, NULL where it has none."""
+    (output,) = query.outputs
+    kind = output.expression.type
+    if kind.kind is Kind.TEXT:
+        instead = "select it in a derived table and join on its key"
+        raise refusal(binder, "scalar subquery with LIMIT or HAVING of TEXT", instead, node)
+    id = binder.unique("subquery", node)
+    column = ColumnRef(id, output.name, kind, output.expression.nullable)
+    greatest = Aggregate("max", column, kind, nullable=True)
+    outer = Select((Source(id, query),), None, (), (Output("max", greatest),), True)
+    return ScalarSubquery(outer, kind, nullable=True)
+
+
+def _exists(binder: Binder, node: exp.Exists, scope: Scope) -> Expression:
+    rows = _Rows(binder, node.this, scope)
+    return rows.some(())
+
+
+def in_subquery(binder: Binder, subject: exp.Expr, query: exp.Expr, scope: Scope) -> Expression:
+    """`subject IN (query)`; a row value is compared with as many columns."""
+    parts = subject.expressions if isinstance(subject, exp.Tuple) else [subject]
+    return _any(binder, "=", parts, query, scope)
+
+
+def quantified_comparison(binder: Binder, op: str, node: exp.Expr, scope: Scope) -> Expression | None:
+    """`x op ANY (query)` or `x op ALL (query)`, op one of the comparisons; None for another node."""
+    quantifier = node.expression
+    if not isinstance(quantifier, exp.Any | exp.All):
+        return None
+    query = quantifier.this
+    while isinstance(query, exp.Paren):
+        query = query.this
+    name = "ANY" if isinstance(quantifier, exp.Any) else "ALL"
+    if not isinstance(query, exp.Query):
+        raise refusal(binder, f"{name} of a list", "write a comparison for each, with OR or AND", quantifier)
+    if isinstance(quantifier, exp.Any):
+        return _any(binder, op, [node.this], query, scope)
+    return negation(_any(binder, NEGATED[op], [node.this], query, scope))
+
+
+def _any(binder: Binder, op: str, parts: Sequence[exp.Expr], query: exp.Expr, scope: Scope) -> Expression:
+    rows = _Rows(binder, query, scope, len(parts))
+    equal = [comparison(op, binder.value(p, scope), c) for p, c in zip(parts, rows.columns, strict=True)]
+    found = rows.some(equal)
+    if not any(e.nullable for e in equal):
+        return found
+    rows = _Rows(binder, query, scope, len(parts))
+    perhaps = rows.some(
+        [_perhaps(binder, op, p, c, scope, len(parts) == 1) for p, c in zip(parts, rows.columns, strict=True)]
+    )
+    return logical("OR", [found, logical("AND", [perhaps, typed_nodes.UNKNOWN])])
+
+
+def _perhaps(
+    binder: Binder, op: str, part: exp.Expr, column: Expression, scope: Scope, alone: bool
+) -> Expression:
+    """That a part does not differ for sure; equality of the only part is decided before."""
+    value = binder.value(part, scope)
+    equal = comparison(op, value, column)
+    nulls = [test for operand in (equal.left, equal.right) if (test := is_null(operand)) != typed_nodes.FALSE]
+    return logical("OR", nulls if alone else [*nulls, equal])
+
+
+class _Rows:
+    """The rows of a subquery, bound once more as a derived table to count some of them."""
+
+    def __init__(self, binder: Binder, node: exp.Expr, scope: Scope, columns: int | None = None) -> None:
+        query = _bound(binder, node, scope)
+        if columns is not None and len(query.outputs) != columns:
+            compared = "1 is compared" if columns == 1 else f"{columns} are compared"
+            message = f"this subquery has {len(query.outputs)} columns where {compared}"
+            raise binder.text.error(message, node)
+        self.source = Source(binder.unique("subquery", node), query)
+        self.columns = tuple(
+            ColumnRef(self.source.id, o.name, o.expression.type, o.expression.nullable) for o in query.outputs
+        )
+        self.most = most_rows(query)
+
+    def some(self, conditions: Sequence[Expression]) -> Expression:
+        """That there is a row for which all conditions are true."""
+        return count_of((self.source,), conditions, self.most, ">")
+
+
+def _bound(binder: Binder, node: exp.Expr, scope: Scope) -> Select:
+    if scope.clause == "GROUP BY":
+        instead = "compute it as a column of a derived table and group by that"
+        raise refusal(binder, "subquery in GROUP BY", instead, node)
+    return binder.bind_query(node, scope)
+
+
+SUBQUERY_HANDLERS: dict[type[exp.Expr], Handler] = {exp.Subquery: _scalar, exp.Exists: _exists}
+
+
+def compared(binder: Binder, op: str, left: exp.Expr, right: exp.Expr, scope: Scope) -> Expression:
+    """`left op right`; row values are equal where all their parts are."""
+    if op == "=" and isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple):
+        if len(left.expressions) != len(right.expressions):
+            raise binder.text.error("these row values have different numbers of parts", right)
+        pairs = zip(left.expressions, right.expressions, strict=True)
+        return logical("AND", [compared(binder, op, a, b, scope) for a, b in pairs])
+    return comparison(op, binder.value(left, scope), binder.value(right, scope))
+
+
+def _between(binder: Binder, node: exp.Between, scope: Scope) -> Expression:
+    low, high = node.args["low"], node.args["high"]
+    either = [(low, high), (high, low)] if node.args.get("symmetric") else [(low, high)]
+    ranges = [
+        logical("AND", [compared(binder, op, node.this, b, scope) for op, b in ((">=", a), ("<=", z))])
+        for a, z in either
+    ]
+    return logical("OR", ranges)
+
+
+def _in(binder: Binder, node: exp.In, scope: Scope) -> Expression:
+    listed = node.expressions
+    query = node.args.get("query")
+    if query is None and len(listed) == 1 and isinstance(listed[0], exp.Query):
+        query = listed[0]
+    if query is not None:
+        return in_subquery(binder, node.this, query, scope)
+    if not listed:
+        raise refusal(binder, "IN of an array", "list the values", node)
+    return logical("OR", [compared(binder, "=", node.this, e, scope) for e in listed])
+
+
+def _is(binder: Binder, node: exp.Is, scope: Scope) -> Expression:
+    match node.expression:
+        case exp.Null():
+            return is_null(binder.value(node.this, scope))
+        case exp.Boolean(this=truth):
+            condition = binder.condition(node.this, scope)
+            return is_true(condition if truth else negation(condition))
+    raise refusal(binder, f"IS {node.expression.sql()}", "IS takes NULL, TRUE and FALSE", node)
+
+
+def _not_distinct(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
+    """Equal, or both NULL; never NULL itself."""
+    equal = compared(binder, "=", node.this, node.expression, scope)
+    if not equal.nullable:
+        return equal
+    nulls = [is_null(binder.value(n, scope)) for n in (node.this, node.expression)]
+    known = [negation(is_null(binder.value(n, scope))) for n in (node.this, node.expression)]
+    known = [k for k in known if k != typed_nodes.TRUE]
+    same = logical("AND", [equal, *known])
+    if typed_nodes.FALSE not in nulls:
+        same = logical("OR", [same, logical("AND", nulls)])
+    return replace(same, nullable=False)
+
+
+def _distinct(binder: Binder, node: exp.NullSafeNEQ, scope: Scope) -> Expression:
+    return negation(_not_distinct(binder, node, scope))
+
+
+def _like(binder: Binder, node: exp.Like | exp.ILike, scope: Scope) -> Expression:
+    name = "ilike" if isinstance(node, exp.ILike) else "like"
+    if isinstance(node.expression, exp.Any | exp.All):
+        raise refusal(binder, f"{name.upper()} ANY", f"write {name.upper()} for each pattern, with OR", node)
+    args = [binder.value(n, scope) for n in (node.this, node.expression)]
+    match = functions.call(name, args)
+    return negation(match) if node.args.get("negate") else match
+
+
+def _escape(binder: Binder, node: exp.Escape, scope: Scope) -> Expression:
+    """ESCAPE changes nothing in a pattern that does not escape."""
+    pattern, character = node.this.expression, node.expression
+    if not all(isinstance(n, exp.Literal) and n.is_string for n in (pattern, character)) or (
+        character.name in pattern.name
+    ):
+        raise refusal(
+            binder, "ESCAPE", "% and _ always stand for any text; compare with = for all of it", node
+        )
+    return binder.value(node.this, scope)
+
+
+def _case(binder: Binder, node: exp.Case, scope: Scope) -> Expression:
+    branches = []
+    for branch in node.args["ifs"]:
+        if node.this is None:
+            condition = binder.condition(branch.this, scope)
+        else:
+            condition = compared(binder, "=", node.this, branch.this, scope)
+        branches.append((condition, binder.value(branch.args["true"], scope)))
+    default = node.args.get("default")
+    return case(branches, binder.value(default, scope) if default else None)
+
+
+def _if(binder: Binder, node: exp.If, scope: Scope) -> Expression:
+    condition = binder.condition(node.this, scope)
+    value, other = node.args["true"], node.args.get("false")
+    branch = (condition, binder.value(value, scope))
+    return case([branch], binder.value(other, scope) if other else None)
+
+
+def _nullif(binder: Binder, node: exp.Nullif, scope: Scope) -> Expression:
+    equal = compared(binder, "=", node.this, node.expression, scope)
+    value = binder.value(node.this, scope)
+    return case([(equal, Literal(None, value.type, nullable=True))], value)
+
+
+def _nvl2(binder: Binder, node: exp.Nvl2, scope: Scope) -> Expression:
+    given = negation(is_null(binder.value(node.this, scope)))
+    there, absent = binder.value(node.args["true"], scope), node.args.get("false")
+    return case([(given, there)], binder.value(absent, scope) if absent else None)
+
+
+def _not(binder: Binder, node: exp.Not, scope: Scope) -> Expression:
+    return negation(binder.condition(node.this, scope))
+
+
+def _connected(binder: Binder, node: exp.And | exp.Or, scope: Scope) -> Expression:
+    op = "AND" if isinstance(node, exp.And) else "OR"
+    return logical(op, [binder.condition(n, scope) for n in node.flatten()])
+
+
+def _coalesce(binder: Binder, node: exp.Coalesce, scope: Scope) -> Expression:
+    return typed_nodes.coalesce([binder.value(n, scope) for n in (node.this, *node.expressions)])
+
+
+PREDICATE_HANDLERS: dict[type[exp.Expr], Handler] = {
+    exp.And: _connected,
+    exp.Or: _connected,
+    exp.Not: _not,
+    exp.Between: _between,
+    exp.In: _in,
+    exp.Is: _is,
+    exp.NullSafeEQ: _not_distinct,
+    exp.NullSafeNEQ: _distinct,
+    exp.Like: _like,
+    exp.ILike: _like,
+    exp.Escape: _escape,
+    exp.Case: _case,
+    exp.If: _if,
+    exp.Nullif: _nullif,
+    exp.Nvl2: _nvl2,
+    exp.Coalesce: _coalesce,
+}
+
+
+_NODES: dict[type[exp.Expr], str] = {
+    exp.Abs: "abs",
+    exp.Sign: "sign",
+    exp.Floor: "floor",
+    exp.Ceil: "ceil",
+    exp.Trunc: "trunc",
+    exp.Round: "round",
+    exp.Sqrt: "sqrt",
+    exp.Ln: "ln",
+    exp.Log: "log",
+    exp.Exp: "exp",
+    exp.Pow: "power",
+    exp.Least: "least",
+    exp.Greatest: "greatest",
+    exp.Mod: "mod",
+    exp.IntDiv: "div",
+    exp.StartsWith: "starts_with",
+    exp.EndsWith: "ends_with",
+    exp.Contains: "contains",
+}
+_ARGUMENTS = ("this", "expression", "decimals")
+_NAMED = {"starts_with": "starts_with", "prefix": "starts_with", "ends_with": "ends_with",
+          "suffix": "ends_with", "contains": "contains"}  # fmt: skip
+
+
+def call_function(binder: Binder, name: str, args: Sequence[Expression], node: exp.Expr) -> Expression:
+    """The function of bound arguments; raises SqlError for a wrong number of them."""
+    function = functions.FUNCTIONS[name]
+    arguments(binder, name, node, len(args), function.least, function.most)
+    return functions.call(name, args)
+
+
+def _function(binder: Binder, node: exp.Func, scope: Scope) -> Expression:
+    name = _NODES[type(node)]
+    given = [n for key in _ARGUMENTS if (n := node.args.get(key)) is not None]
+    given += node.expressions
+    if any(v and k not in (*_ARGUMENTS, "expressions", "ignore_nulls") for k, v in node.args.items()):
+        raise binder.text.error(
+            refuse.refusal_text(f"this form of {name.upper()}", "leave the options out"), node
+        )
+    return call_function(binder, name, [binder.value(n, scope) for n in given], node)
+
+
+def _anonymous(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+    name = node.name.lower()
+    handler: Handler | None = times.NAMED.get(name)
+    if handler:
+        return handler(binder, node, scope)
+    if name not in _NAMED:
+        raise binder.text.error(refuse.refused_construct(node), node)
+    return call_function(binder, _NAMED[name], [binder.value(n, scope) for n in node.expressions], node)
+
+
+CALL_HANDLERS: dict[type[exp.Expr], Handler] = {**dict.fromkeys(_NODES, _function), exp.Anonymous: _anonymous}
+
+
+_ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
+_COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+
+
+@dataclass(slots=True)
+class ExpressionBinder:
+    """Binds the expressions of one view; see `Binder` for what it is given."""
+
+    text: SqlText
+    parameters: Mapping[str, Any]
+    bind_query: Callable[[exp.Expr, Scope], Select]
+    unique: Callable[[str, exp.Expr], str]
+    lookup: Callable[[str, SqlText, exp.Expr], Any]
+
+    def value(self, node: exp.Expr, scope: Scope) -> Expression:
+        """A value of any type."""
+        before = scope.mark()
+        handler = _HANDLERS.get(type(node))
+        if handler is None:
+            raise self.text.error(refuse.refused_construct(node), node)
+        try:
+            result = handler(self, node, scope)
+        except typing_rules.TypingError as error:
+            raise self.text.error(str(error), node) from None
+        return scope.settle(before, result)
+
+    def condition(self, node: exp.Expr, scope: Scope) -> Expression:
+        """A value of type BOOLEAN."""
+        (result,) = typing_rules.adopt([self.value(node, scope)], BOOLEAN)
+        if result.type.kind is not Kind.BOOLEAN:
+            kind = result.type.kind.value
+            raise self.text.error(f"a condition is needed here, not a value of type {kind}", node)
+        return result
+
+
+def _parenthesised(binder: Binder, node: exp.Paren, scope: Scope) -> Expression:
+    return binder.value(node.this, scope)
+
+
+def _column(binder: Binder, node: exp.Column, scope: Scope) -> Expression:
+    if node.args.get("db"):
+        raise binder.text.error("a name of three parts is not supported; write alias.column", node)
+    if isinstance(node.this, exp.Star):
+        raise binder.text.error("* stands for columns only as an item of SELECT or in COUNT(*)", node)
+    qualifier = node.args.get("table")
+    return scope.resolve(
+        identifier(qualifier, binder.text) if qualifier else None, identifier(node.this, binder.text), node
+    )
+
+
+def _arithmetic(binder: Binder, node: exp.Binary, scope: Scope) -> Expression:
+    left, right = binder.value(node.this, scope), binder.value(node.expression, scope)
+    return typed_nodes.arithmetic(_ARITHMETIC[type(node)], left, right)
+
+
+def _division(binder: Binder, node: exp.Div, scope: Scope) -> Expression:
+    """Real division, but where the dialect says that integers are divided without a fraction."""
+    left, right = binder.value(node.this, scope), binder.value(node.expression, scope)
+    if node.args.get("typed") and left.type.kind is right.type.kind is Kind.INTEGER:
+        return call_function(binder, "div", [left, right], node)
+    return typed_nodes.arithmetic("/", left, right)
+
+
+def _comparison(binder: Binder, node: exp.Binary, scope: Scope) -> Expression:
+    op = _COMPARISONS[type(node)]
+    quantified = quantified_comparison(binder, op, node, scope)
+    return quantified or compared(binder, op, node.this, node.expression, scope)
+
+
+_HANDLERS: dict[type[exp.Expr], Handler] = {
+    exp.Paren: _parenthesised,
+    exp.Column: _column,
+    exp.Div: _division,
+    **dict.fromkeys(_ARITHMETIC, _arithmetic),
+    **dict.fromkeys(_COMPARISONS, _comparison),
+    **literals.LITERAL_HANDLERS,
+    **PREDICATE_HANDLERS,
+    **literals_and_casts.CAST_HANDLERS,
+    **times.HANDLERS,
+    **CALL_HANDLERS,
+    **aggregates.HANDLERS,
+    **SUBQUERY_HANDLERS,
+    **windows.HANDLERS,
+}

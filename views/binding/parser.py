@@ -1,0 +1,421 @@
+"""SQL text to syntax trees: sqlglot's grammar, declarations of our own, a position on every node.
+
+The grammar of CREATE STREAM, CREATE TABLE and CREATE VIEW is ours, and positions are put on the nodes of any
+tree. Names are resolved later by `scope.py`, not by sqlglot's `qualify`, which renames nodes and so loses
+their positions, and reports its own errors without any.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+from sqlglot import exp, tokens
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
+from sqlglot.parser import Parser
+from sqlglot.tokens import Token, TokenType
+
+from orderbook.core.changes import HALF_CHARACTER
+from orderbook.core.errors import SqlError
+
+TYPES = "SMALLINT, INTEGER, BIGINT, DECIMAL(p, s), DOUBLE, BOOLEAN, TEXT, TIMESTAMP"
+MATERIALIZE = ("none", "first", "full")
+START = "start"
+_RELATION_OPTIONS = "SOURCE '...', RETAIN INTERVAL '...' or WITH (max_rows = N)"
+_COLUMN_TAKES = "a column takes NOT NULL, PRIMARY KEY and CHECK (...)"
+_Parsed = TypeVar("_Parsed")
+
+
+class CreateRelation(exp.Expression):
+    """CREATE STREAM or CREATE TABLE: `this` the name, columns, checks and keys, options.
+
+    `expressions` are ColumnDefs, CheckColumnConstraints and PrimaryKeys; `retain` is an Interval,
+    `retain_by` the Identifier of the column that RETAIN counts from.
+    """
+
+    arg_types: ClassVar = {
+        "this": True,
+        "expressions": True,
+        "static": True,
+        "source": False,
+        "max_rows": False,
+        "retain": False,
+        "retain_by": False,
+    }
+
+
+class CreateView(exp.Expression):
+    """CREATE VIEW: `this` the name, `expression` the query, `materialize` a word of MATERIALIZE or None."""
+
+    arg_types: ClassVar = {"this": True, "expression": True, "materialize": False}
+
+
+class PlacedError(ParseError):
+    """A parse error that keeps the offset of the token it is about."""
+
+    def __init__(self, description: str, offset: int) -> None:
+        super().__init__(description, [{"description": description}])
+        self.description, self.offset = description, offset
+
+
+def start_at(token: Any, node: Any) -> Any:
+    """The node, with the offset of the token as its start unless it has one."""
+    if isinstance(node, exp.Expr) and token:
+        node.meta.setdefault(START, token.start)
+    return node
+
+
+def shown(text: str, limit: int = 40) -> str:
+    """The text in one line of at most `limit` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 3] + "..."
+
+
+class DeclarationParser(Parser):
+    """sqlglot's parser with CREATE as we declare things, and nothing else of CREATE."""
+
+    def raise_error(self, message: str, token: Any = None) -> NoReturn:
+        """Raises sqlglot's message, in our words, at the token or the one that is next."""
+        at = token or self._curr or self._prev
+        if not token and not self._curr:
+            raise PlacedError("syntax error: the statement ends too early", at.end + 1)
+        missing = re.match(r"Required keyword: '(\w+)' missing for <class '.*?(\w+)'>", message)
+        wanted = re.match(r"Expect(?:ing|ed) (\W|table name)", message)
+        if missing:
+            message = f"incomplete {missing[2].upper()}"
+        elif wanted:
+            message = f"expected {wanted[1]}, not {shown(at.text)!r}"
+        elif message.startswith("Invalid expression") or "<" in message:
+            message = f"unexpected {shown(at.text)!r}"
+        raise PlacedError(f"syntax error: {shown(message, 120)}", at.start)
+
+    def refuse(self, message: str) -> NoReturn:
+        """Raises the message at the token that is next."""
+        raise PlacedError(message, self._curr.start)
+
+    def marked(self, parse: Callable[[], _Parsed]) -> _Parsed:
+        """What `parse` returns, with its start."""
+        start = self._curr
+        return start_at(start, parse())
+
+    def _parse_create(self) -> Any:
+        start = self._prev
+        if self._match(TokenType.VIEW):
+            return start_at(start, self._parse_create_view())
+        if not self._match_set((TokenType.STREAM, TokenType.TABLE)):
+            self.refuse("after CREATE write STREAM, TABLE or VIEW")
+        return start_at(start, self._parse_create_relation(self._prev.token_type is TokenType.TABLE))
+
+    def _parse_match_recognize(self) -> Any:
+        if self._curr and self._curr.token_type is TokenType.MATCH_RECOGNIZE:
+            self.refuse(
+                "MATCH_RECOGNIZE is not supported; compare a row with those before it by LAG, LEAD or a join"
+            )
+        return None
+
+    def _parse_name(self, what: str) -> Any:
+        if not self._curr or self._curr.token_type is TokenType.STRING:
+            self.raise_error(f"expected the name of a {what}")
+        return self._parse_id_var() or self.raise_error(f"expected the name of a {what}")
+
+    def _parse_create_view(self) -> Any:
+        name = self._parse_name("view")
+        materialize = None
+        if self._match(TokenType.WITH):
+            materialize = self._parse_wrapped(self._parse_materialize)
+        if not self._match(TokenType.ALIAS):
+            self.raise_error("expected AS and a SELECT after the view's name")
+        query = self._parse_ddl_select() or self.raise_error("expected a SELECT after AS")
+        return self.expression(CreateView(this=name, expression=query, materialize=materialize))
+
+    def _parse_materialize(self) -> str:
+        if not self._match_text_seq("MATERIALIZE"):
+            self.refuse(f"unknown option {self._curr.text!r} of a view; the only one is materialize")
+        if not self._match(TokenType.EQ):
+            self.raise_error("expected = and how much to materialize")
+        word = self._curr.text.lower() if self._curr else ""
+        if word not in MATERIALIZE:
+            self.raise_error(f"materialize is one of {', '.join(map(repr, MATERIALIZE))}")
+        self._advance()
+        return word
+
+    def _parse_create_relation(self, static: bool) -> Any:
+        name = self._parse_name("table" if static else "stream")
+        if self._curr and self._curr.token_type is TokenType.ALIAS:
+            self.refuse("CREATE TABLE AS is not supported; write CREATE VIEW name AS SELECT ...")
+        if self._curr and self._curr.token_type is not TokenType.L_PAREN:
+            self.raise_error(f"expected ( and columns after the name, not {shown(self._curr.text)!r}")
+        items = self._parse_wrapped_csv(self._parse_declared)
+        options: dict[str, Any] = {}
+        while self._curr:
+            if "source" not in options and self._match_text_seq("SOURCE"):
+                options["source"] = self._parse_string() or self.raise_error("expected a string after SOURCE")
+            elif self._match(TokenType.WITH):
+                self._parse_wrapped_csv(lambda: self._parse_option(options))
+            elif "retain" not in options and self._match_text_seq("RETAIN"):
+                self._parse_retain(options)
+            else:
+                self.raise_error(f"unexpected {self._curr.text!r}; expected {_RELATION_OPTIONS}")
+        return self.expression(CreateRelation(this=name, expressions=items, static=static, **options))
+
+    def _parse_option(self, options: dict[str, Any]) -> None:
+        name = self._curr.text.lower() if self._curr else ""
+        if name not in ("max_rows", "retain"):
+            shown = self._curr.text if self._curr else ""
+            self.refuse(f"unknown option {shown!r}; there are max_rows and retain")
+        if name in options:
+            self.refuse(f"{name} is given twice")
+        self._advance()
+        if not self._match(TokenType.EQ):
+            self.raise_error(f"expected = and the value of {name}")
+        if name == "max_rows":
+            options[name] = self._parse_max_rows()
+        else:
+            self._parse_retain(options)
+
+    def _parse_max_rows(self) -> Any:
+        number = self._parse_number()
+        if number is None or not number.name.isdigit() or not 0 < int(number.name[:20]) < 2**63:
+            at = self._prev if number else self._curr
+            self.raise_error("max_rows is a whole number above 0 and below 2**63", at)
+        return number
+
+    def _parse_retain(self, options: dict[str, Any]) -> None:
+        interval = self.marked(self._parse_interval)
+        if not isinstance(interval, exp.Interval):
+            self.raise_error("expected INTERVAL '...' after RETAIN")
+        options["retain"] = interval
+        if self._match(TokenType.ON):
+            options["retain_by"] = self._parse_name("column")
+
+    def _parse_declared(self) -> Any:
+        """One column with its constraints, or a CHECK or PRIMARY KEY of the whole relation."""
+        start = self._curr
+        if self._is_check():
+            return start_at(start, self._parse_check())
+        if self._match(TokenType.PRIMARY_KEY):
+            columns = self._parse_wrapped_csv(lambda: self._parse_name("column"))
+            return start_at(start, self.expression(exp.PrimaryKey(expressions=columns)))
+        name = self._parse_name("column")
+        kind = self.marked(lambda: self._parse_types(schema=True, allow_identifiers=False))
+        if kind is None:
+            self.refuse(f"column {name.name} needs one of the types {TYPES}")
+        constraints: list[Any] = []
+        while self._curr and self._curr.token_type not in (TokenType.COMMA, TokenType.R_PAREN):
+            constraints.append(self._parse_constraint())
+        return start_at(start, self.expression(exp.ColumnDef(this=name, kind=kind, constraints=constraints)))
+
+    def _parse_constraint(self) -> Any:
+        if self._is_check():
+            return self.marked(self._parse_check)
+        start = self._curr
+        if self._match_pair(TokenType.NOT, TokenType.NULL):
+            return exp.NotNullColumnConstraint()
+        if not self._match(TokenType.PRIMARY_KEY):
+            self.refuse(f"{self._curr.text.upper()} is not supported here; {_COLUMN_TAKES}")
+        return start_at(start, exp.PrimaryKeyColumnConstraint())
+
+    def _is_check(self) -> bool:
+        following = self._next
+        return bool(
+            self._curr.text.upper() == "CHECK" and following and following.token_type is TokenType.L_PAREN
+        )
+
+    def _parse_check(self) -> Any:
+        self._advance()
+        return self.expression(exp.CheckColumnConstraint(this=self._parse_wrapped(self._parse_disjunction)))
+
+
+# The parser recurses about twenty frames a parenthesis, every stage a few frames a level of the tree.
+MAX_PARENTHESES = 32
+MAX_DEPTH = 120
+_STATEMENTS = "CREATE STREAM, CREATE TABLE, CREATE VIEW or SELECT"
+_OF_ROWS = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY", "VALUES")
+
+
+@dataclass(frozen=True, slots=True)
+class SqlText:
+    """One SQL text and the file it came from (None for text given in code)."""
+
+    file: str | None
+    sql: str
+
+    def error(self, message: str, at: "exp.Expr | Token | int") -> SqlError:
+        """A SqlError at a node, a token or an offset into the text."""
+        offset = at if isinstance(at, int) else at.start if isinstance(at, Token) else position(at)
+        before = self.sql[:offset]
+        line = before.count("\n") + 1
+        return SqlError(message, line, offset - (before.rfind("\n") + 1) + 1, self.file)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement: its tree, the text it stands in, and its own SQL."""
+
+    tree: exp.Expr
+    text: SqlText
+    sql: str
+
+
+def position(node: exp.Expr) -> int:
+    """The offset of a node's first character, or of the nearest ancestor's that has one."""
+    current: Any = node
+    while current is not None:
+        if START in current.meta:
+            return int(current.meta[START])
+        starts = [n.meta[START] for n in current.walk() if START in n.meta]
+        if starts:
+            return int(min(starts))
+        current = current.parent
+    return 0
+
+
+def _modifier(parse: Callable[[Any], tuple[str, Any]], parser: Any) -> tuple[str, Any]:
+    """Parses a clause that follows FROM, and marks where its keyword stands."""
+    start = parser._curr
+    key, node = parse(parser)
+    return key, start_at(start, node)
+
+
+class _Parser(DeclarationParser):
+    """sqlglot's parser; nodes keep where they start."""
+
+    QUERY_MODIFIER_PARSERS: ClassVar = {
+        token: partial(_modifier, parse) for token, parse in Parser.QUERY_MODIFIER_PARSERS.items()
+    }
+
+    def _parse_unary(self) -> Any:
+        return self.marked(super()._parse_unary)
+
+    def _parse_select(self, *args: Any, **options: Any) -> Any:
+        return self.marked(lambda: super(_Parser, self)._parse_select(*args, **options))
+
+    def _parse_table(self, *args: Any, **options: Any) -> Any:
+        return self.marked(lambda: super(_Parser, self)._parse_table(*args, **options))
+
+    def _parse_join(self, *args: Any, **options: Any) -> Any:
+        return self.marked(lambda: super(_Parser, self)._parse_join(*args, **options))
+
+    def _parse_with(self, *args: Any, **options: Any) -> Any:
+        return self.marked(lambda: super(_Parser, self)._parse_with(*args, **options))
+
+    def _parse_cube_or_rollup(self, *args: Any, **options: Any) -> Any:
+        return self.marked(lambda: super(_Parser, self)._parse_cube_or_rollup(*args, **options))
+
+    def _parse_grouping_sets(self, *args: Any, **options: Any) -> Any:
+        return self.marked(lambda: super(_Parser, self)._parse_grouping_sets(*args, **options))
+
+    def _parse_table_sample(self, *args: Any, **options: Any) -> Any:
+        return self.marked(lambda: super(_Parser, self)._parse_table_sample(*args, **options))
+
+    def parse_set_operation(self, *args: Any, **options: Any) -> Any:
+        return self.marked(lambda: super(_Parser, self).parse_set_operation(*args, **options))
+
+
+class Sql(Dialect):
+    """The project's SQL: sqlglot's default dialect with STREAM, and NULL after every value."""
+
+    NULL_ORDERING = "nulls_are_last"
+
+    class Tokenizer(tokens.Tokenizer):
+        KEYWORDS: ClassVar = {
+            **tokens.Tokenizer.KEYWORDS,
+            "STREAM": TokenType.STREAM,
+            "//": TokenType.DIV,
+            "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
+        }
+
+    Parser = _Parser
+
+
+def parse(file: str | None, sql: str) -> Iterator[Statement]:
+    """The statements of one text; raises SqlError at the first that is not of our SQL."""
+    text = SqlText(file, sql)
+    dialect = Sql()
+    half = HALF_CHARACTER.search(sql)
+    if half:
+        raise text.error("this is not text: it holds half of a character", half.start())
+    try:
+        every = dialect.tokenize(sql)
+    except TokenError as error:
+        raise _token_error(text, error) from None
+    for chunk in _chunks(every):
+        yield _statement(dialect, text, chunk)
+
+
+def _statement(dialect: Dialect, text: SqlText, chunk: list[Token]) -> Statement:
+    _check_nesting(text, chunk)
+    first = chunk[0]
+    if first.token_type not in (TokenType.CREATE, TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN):
+        instead = "; rows come from sources, not from SQL" if first.text.upper() in _OF_ROWS else ""
+        raise text.error(f"expected {_STATEMENTS}, not {shown(first.text)}{instead}", first)
+    parser = dialect.parser(error_level=ErrorLevel.IMMEDIATE)
+    try:
+        tree = parser.parse(chunk, text.sql)[0]
+    except ParseError as error:
+        placed = error if isinstance(error, PlacedError) else PlacedError("syntax error", first.start)
+        raise text.error(placed.description, placed.offset) from None
+    except RecursionError:
+        raise text.error("the statement is nested too deeply; split it into views", first) from None
+    if tree is None:
+        raise text.error(f"expected {_STATEMENTS}", first)
+    _check_depth(text, tree)
+    return Statement(tree, text, text.sql[first.start : chunk[-1].end + 1])
+
+
+def _chunks(every: list[Token]) -> Iterator[list[Token]]:
+    chunk: list[Token] = []
+    for token in every:
+        if token.token_type is not TokenType.SEMICOLON:
+            chunk.append(token)
+        elif chunk:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _check_nesting(text: SqlText, chunk: list[Token]) -> None:
+    depth = 0
+    for token in chunk:
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth > MAX_PARENTHESES:
+            message = f"parentheses are nested more than {MAX_PARENTHESES} deep; split the query into views"
+            raise text.error(message, token)
+
+
+def _check_depth(text: SqlText, tree: exp.Expr) -> None:
+    level = [tree]
+    for _ in range(MAX_DEPTH):
+        level = [child for node in level for child in _children(node)]
+        if not level:
+            return
+    raise text.error(f"the expression is nested more than {MAX_DEPTH} deep; split it into views", level[0])
+
+
+def _children(node: exp.Expr) -> list[Any]:
+    """Operands of AND and OR chains count as one level however many they are."""
+    if isinstance(node, exp.And | exp.Or):
+        return list(node.flatten(unnest=False))
+    return list(node.iter_expressions())
+
+
+def _token_error(text: SqlText, error: TokenError) -> SqlError:
+    start = error.end or 0
+    opened = _unclosed(text.sql)
+    if opened is None:
+        return text.error("syntax error: unreadable text", min(start, len(text.sql)))
+    offset, what = opened
+    return text.error(f"syntax error: {what} is not closed", offset)
+
+
+def _unclosed(sql: str) -> tuple[int, str] | None:
+    """The offset of the string, quoted name or comment that never ends."""
+    names = {"'": "a string", '"': "a quoted name", "/*": "a comment"}
+    pattern = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/|(?P<open>'|"|/\*)""", re.DOTALL)
+    for match in pattern.finditer(sql):
+        if match["open"]:
+            return match.start(), names[match["open"]]
+    return None

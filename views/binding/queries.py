@@ -1,0 +1,483 @@
+"""Queries, from syntax trees to bound ones: FROM, WHERE, GROUP BY, the outputs, then the final clauses.
+
+With windows over groups the aggregation becomes a derived table, and the windows read its rows. UNION,
+INTERSECT and EXCEPT combine bound queries.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlglot import exp
+
+from orderbook.views.binding import scope as refuse
+from orderbook.views.binding.aggregates import aggregates_rows
+from orderbook.views.binding.bound import (
+    Aggregate,
+    Cast,
+    ColumnRef,
+    Expression,
+    Literal,
+    Output,
+    ScalarSubquery,
+    Select,
+    Source,
+    UnionAll,
+    Window,
+    has,
+    rewritten,
+)
+from orderbook.views.binding.expressions import ExpressionBinder
+from orderbook.views.binding.final_clauses import (
+    CLAUSES,
+    Final,
+    FinalBinder,
+    Finisher,
+    Limited,
+    by_source,
+    conjuncts,
+    hidden_limits,
+    is_row_number,
+    limited,
+    whole_number,
+    with_implied_in_sources,
+)
+from orderbook.views.binding.from_clause import JoinBinder, SourceBinder, derived_item
+from orderbook.views.binding.grouping import (
+    BoundQuery,
+    Groups,
+    Lookup,
+    Named,
+    NamedOutput,
+    Queries,
+    RowLimits,
+    bind_groups,
+    default_name,
+    define,
+    distinct_names,
+    grouping_sets,
+    outputs_of,
+    resolve_grouping,
+    with_aliases,
+    with_hidden,
+)
+from orderbook.views.binding.parser import SqlText
+from orderbook.views.binding.scope import MAX_SOURCES, MergedColumn, Scope, identifier
+from orderbook.views.binding.typed_nodes import (
+    TypingError,
+    adopt,
+    comparison,
+    is_null_literal,
+    logical,
+    number,
+    union,
+)
+from orderbook.views.names import UniqueNames
+from orderbook.views.types import Kind, Relation, ShownBy, Type
+
+
+def over_groups(
+    select: Select, hidden: Iterable[Expression], unique: Callable[[], str]
+) -> tuple[Select, tuple[Expression, ...]]:
+    """An aggregated query with windows as a query over its groups, and the hidden expressions over them.
+
+    Its columns are the grouping expressions, aggregates and subqueries that the outputs are built from.
+    `unique` names the source.
+    """
+    id = unique()
+    columns: dict[Expression, Output] = {g: Output(f"group_{n}", g) for n, g in enumerate(select.group_by, 1)}
+
+    def read(node: Any) -> Any:
+        if isinstance(node, Output) or not (node in columns or isinstance(node, Aggregate | ScalarSubquery)):
+            return None
+        column = columns.setdefault(node, Output(f"column_{len(columns) + 1}", node))
+        return ColumnRef(id, column.name, node.type, node.nullable)
+
+    outputs, others = rewritten(select.outputs, read), rewritten(tuple(hidden), read)
+    inner = replace(select, outputs=tuple(columns.values()))
+    return Select((Source(id, inner),), None, (), outputs, False), others
+
+
+_MODIFIERS = {"with_", "order", "limit", "offset"}
+_TAKEN = {"this", "expression", "distinct", *_MODIFIERS}
+
+
+def set_operands(tree: exp.SetOperation) -> list[exp.Expr]:
+    """The operands of a UNION ALL from left to right, through those it starts with; else both."""
+    left = tree.this
+    alike = all(isinstance(t, exp.Union) and not t.args.get("distinct") for t in (tree, left))
+    if alike and not any(left.args.get(k) for k in _MODIFIERS):
+        return [*set_operands(left), tree.expression]
+    return [left, tree.expression]
+
+
+def combined(queries: Queries, tree: exp.SetOperation, parts: Sequence[BoundQuery]) -> BoundQuery:
+    """The set operation of bound operands, without its ORDER BY and LIMIT."""
+    refuse.refuse_other_clauses(queries.text, tree, _TAKEN)
+    name = tree.key.upper()
+    counts = [len(p.select.outputs) for p in parts]
+    if len(set(counts)) > 1:
+        other = next(c for c in counts if c != counts[0])
+        message = f"the sides of {name} have {counts[0]} and {other} columns"
+        raise queries.text.error(message, tree)
+    if isinstance(tree, exp.Union):
+        return _union(queries, tree, parts)
+    if not tree.args.get("distinct"):
+        instead = f"{name} without ALL gives each row once"
+        raise queries.text.error(refuse.refusal_text(f"{name} ALL", instead), tree)
+    return _matched(queries, tree, parts, ">" if isinstance(tree, exp.Intersect) else "=")
+
+
+def _union(queries: Queries, tree: exp.SetOperation, parts: Sequence[BoundQuery]) -> BoundQuery:
+    select = _all_rows(queries, tree, [p.select for p in parts])
+    if tree.args.get("distinct"):
+        groups = tuple(o.expression for o in select.outputs)
+        select = replace(select, group_by=groups, aggregated=True)
+    return BoundQuery(select, parts[0].ambiguous, sum(p.rows for p in parts))
+
+
+def _all_rows(queries: Queries, tree: exp.SetOperation, branches: Sequence[Select]) -> Select:
+    try:
+        return union_all(queries, branches, tree)
+    except TypingError as error:
+        raise queries.text.error(str(error), tree) from None
+
+
+def union_all(queries: Queries, branches: Sequence[Select], node: exp.Expr) -> Select:
+    """A query of the rows of all branches; raises TypingError when their types do not mix."""
+    name = node.key.upper() if isinstance(node, exp.SetOperation) else "GROUPING SETS"
+    columns = [_column(name, [b.outputs[i] for b in branches]) for i in range(len(branches[0].outputs))]
+    typed = tuple(replace(b, outputs=tuple(column[i] for column in columns)) for i, b in enumerate(branches))
+    id = queries.unique("union", node)
+    outputs = [
+        replace(o, expression=replace(o.expression, nullable=any(c.expression.nullable for c in column)))
+        for o, column in zip(outputs_of(id, typed[0].outputs), columns, strict=True)
+    ]
+    return Select((Source(id, UnionAll(typed)),), None, (), tuple(outputs), False)
+
+
+def _column(name: str, outputs: Sequence[Output]) -> list[Output]:
+    """One column of every branch, of one type, named as in the first."""
+    given = [o.expression for o in outputs]
+    known = [e.type for e in given if not is_null_literal(e)]
+    kind = union(name, known) if known else given[0].type
+    return [Output(outputs[0].name, _cast(e, kind)) for e in adopt(given, kind)]
+
+
+def _cast(expression: Expression, kind: Type) -> Expression:
+    if expression.type == kind:
+        return expression
+    if isinstance(expression, Literal) and (expression.type.kind, expression.type.scale) == (
+        kind.kind,
+        kind.scale,
+    ):
+        return replace(expression, type=kind)
+    return Cast(expression, kind, expression.nullable)
+
+
+def _matched(queries: Queries, tree: exp.SetOperation, parts: Sequence[BoundQuery], op: str) -> BoundQuery:
+    """Each row of the left once, if the right has `op` 0 of it: groups of the rows of both sides.
+
+    A mark says which side a row is from; GROUP BY takes NULLs for equal, as set operations do.
+    """
+    mark, nothing = number(1), Literal(None, number(1).type, nullable=True)
+    left, right = parts
+    marked = [with_hidden(left.select, (mark, nothing)), with_hidden(right.select, (nothing, mark))]
+    rows = _all_rows(queries, tree, marked)
+    *outputs, mine, theirs = rows.outputs
+    counted = Type(Kind.INTEGER, 0, 0, left.rows + right.rows)
+    counts = [Aggregate("count", mark.expression, counted, nullable=False) for mark in (mine, theirs)]
+    having = logical("AND", [comparison(o, c, number(0)) for o, c in zip((">", op), counts, strict=True)])
+    groups = tuple(o.expression for o in outputs)
+    select = replace(rows, group_by=groups, outputs=tuple(outputs), aggregated=True, having=having)
+    return BoundQuery(select, left.ambiguous, left.rows)
+
+
+_SELECT_ARGS = {"expressions", "from_", "joins", "where", "group", "having", "windows", "with_", *CLAUSES}
+_NO_LIMITS: RowLimits = {}
+_DERIVE = "put the aggregation in a derived table"
+
+
+@dataclass(frozen=True, slots=True)
+class CommonTable:
+    """A query of WITH; it is bound anew for every use, in the scope and with the names of where it stands."""
+
+    tree: exp.Expr
+    columns: tuple[exp.Expr, ...]
+    binder: "QueryBinder"
+    parent: Scope | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """A SELECT for one grouping set, before its final clauses."""
+
+    select: Select
+    hidden: tuple[Expression, ...]
+    final: Final
+    ambiguous: frozenset[str]
+    rows: int
+
+
+@dataclass(slots=True)
+class QueryBinder:
+    """Binds the queries of one text for one view; `names` is shared by all that the view inlines.
+
+    `lookup` gives the relation or view of a name, or raises SqlError at the node that names it. `tables`
+    are the common table expressions in scope.
+    """
+
+    text: SqlText
+    parameters: Mapping[str, Any]
+    lookup: Lookup
+    names: UniqueNames = field(default_factory=UniqueNames)
+    tables: Mapping[str, CommonTable] = field(default_factory=dict)
+
+    @property
+    def expressions(self) -> ExpressionBinder:
+        """The binder of the expressions of queries that see what this one sees."""
+        return ExpressionBinder(
+            self.text, self.parameters, lambda n, s: self.query(n, s).select, self.unique, self.lookup
+        )
+
+    def query(self, tree: exp.Expr, parent: Scope | None, limits: RowLimits = _NO_LIMITS) -> BoundQuery:
+        """Binds a query, in parentheses or not, in the scope of the query it stands in.
+
+        limits: limits on row numbers among the outputs, which the query may apply (`BoundQuery.limited`).
+        """
+        if with_ := tree.args.get("with_"):
+            return self._with(with_, parent)._query(tree, parent, limits)
+        return self._query(tree, parent, limits)
+
+    def named(self, name: str, node: exp.Expr, limits: RowLimits) -> Named:
+        """What a name in FROM stands for: a common table expression, a relation or a view."""
+        if table := self.tables.get(name):
+            applied = _NO_LIMITS if table.columns else limits
+            return Named(_renamed(table, table.binder.query(table.tree, table.parent, applied)))
+        found = self.lookup(name, self.text, node)
+        if isinstance(found, Relation):
+            return Named(found)
+        inner = QueryBinder(found.text, self.parameters, self.lookup, self.names)
+        return Named(inner.query(found.tree, None, limits), found.name)
+
+    def unique(self, alias: str, node: exp.Expr) -> str:
+        """An identifier for a source that no other of the view has."""
+        if len(self.names.taken) >= MAX_SOURCES:
+            message = f"the view reads more than {MAX_SOURCES} relations with the views it reads"
+            raise self.text.error(message, node)
+        return self.names.new(alias)
+
+    def _with(self, clause: exp.With, parent: Scope | None) -> "QueryBinder":
+        """The binder that sees the common table expressions too; each sees those before it."""
+        if clause.recursive:
+            raise self.text.error(refuse.refused_clause("with_", clause), clause)
+        binder = self
+        names: set[str] = set()
+        for table in clause.expressions:
+            refuse.refuse_other_clauses(self.text, table, {"this", "alias", "materialized"})
+            alias = table.args["alias"]
+            name = identifier(alias.this, self.text)
+            if name in names:
+                raise self.text.error(f"WITH defines {name} twice", alias)
+            names.add(name)
+            defined = CommonTable(table.this, tuple(alias.args.get("columns") or ()), binder, parent)
+            binder = replace(binder, tables={**binder.tables, name: defined})
+        return binder
+
+    def _query(self, tree: exp.Expr, parent: Scope | None, limits: RowLimits) -> BoundQuery:
+        match tree:
+            case exp.Select():
+                return self._select(tree, parent, limits)
+            case exp.Subquery(this=exp.Query()):
+                refuse.refuse_other_clauses(self.text, tree, {"this", "alias", "with_", *CLAUSES})
+                alone = not any(tree.args.get(k) for k in CLAUSES)
+                inner = self.query(tree.this, parent, limits if alone else _NO_LIMITS)
+                return self._finish_whole(tree, inner, parent)
+            case exp.SetOperation():
+                parts = [self.query(t, parent) for t in set_operands(tree)]
+                return self._finish_whole(tree, combined(self, tree, parts), parent)
+        raise self.text.error(refuse.refused_construct(tree), tree)
+
+    def _finish_whole(self, tree: exp.Expr, query: BoundQuery, parent: Scope | None) -> BoundQuery:
+        """ORDER BY and LIMIT of a set operation or of a query in parentheses: over its outputs."""
+        if not any(tree.args.get(k) for k in CLAUSES - {"distinct"}):
+            return query
+        id = self.unique("derived", tree)
+        scope = Scope(self.text, parent, [derived_item("derived", id, query)])
+        outputs = outputs_of(id, query.select.outputs)
+        select = Select((Source(id, query.select),), None, (), outputs, False)
+        binder = FinalBinder(self, tree, scope, outputs)
+        final = binder.final(None, query.rows <= 1)
+        branch = _Branch(select, tuple(binder.hidden), final, query.ambiguous, query.rows)
+        return self._finished(branch, tree)
+
+    def _select(self, tree: exp.Select, parent: Scope | None, limits: RowLimits) -> BoundQuery:
+        refuse.refuse_other_clauses(self.text, tree, _SELECT_ARGS)
+        if not tree.expressions:
+            raise self.text.error("SELECT needs at least one column", tree)
+        count = len(grouping_sets(tree, self.text))
+        if count > 1:
+            branch = self._grouped(tree, parent, limits, count)
+        else:
+            branch = self._branch(tree, parent, limits)
+        row_number = self._limited_output(tree, limits)
+        name = identifier(row_number.conjunct.args["alias"], self.text) if row_number else None
+        return replace(self._finished(branch, tree), limited=name)
+
+    def _limited_output(self, tree: exp.Select, limits: RowLimits) -> Limited | None:
+        """The output that is a row number and limited by the query around; its alias is the conjunct."""
+        if not limits or any(tree.args.get(k) for k in ("distinct", "qualify", "limit")):
+            return None
+        for output in tree.expressions:
+            if isinstance(output, exp.Alias) and is_row_number(output.this) and len(tree.expressions) > 1:
+                limit = limits.get(output.alias.lower())
+                if limit:
+                    return Limited(output, output.this, limit)
+        return None
+
+    def _limited_qualify(self, tree: exp.Select) -> Limited | None:
+        qualify = tree.args.get("qualify")
+        found = limited(qualify.this, lambda n: whole_number(self, n)) if qualify else None
+        return found if found and is_row_number(found.subject) else None
+
+    def _grouped(self, tree: exp.Select, parent: Scope | None, limits: RowLimits, count: int) -> _Branch:
+        """All grouping sets of a query: one branch of a UNION ALL each."""
+        branches = [self._branch(tree.copy(), parent, limits, chosen) for chosen in range(count)]
+        first = branches[0]
+        extended = [with_hidden(b.select, b.hidden) for b in branches]
+        try:
+            select = union_all(self, extended, tree)
+        except TypingError as error:
+            raise self.text.error(str(error), tree) from None
+        shown = len(first.select.outputs)
+        hidden = tuple(o.expression for o in select.outputs[shown:])
+        select = replace(select, outputs=select.outputs[:shown])
+        return replace(first, select=select, hidden=hidden, rows=sum(b.rows for b in branches))
+
+    def _branch(self, tree: exp.Select, parent: Scope | None, limits: RowLimits, chosen: int = 0) -> _Branch:
+        """The query for one of its grouping sets."""
+        row_number = self._limited_output(tree, limits) or self._limited_qualify(tree)
+        sets = grouping_sets(tree, self.text)
+        scope = Scope(self.text, parent)
+        sources, conditions = self._rows(tree, scope)
+        groups = bind_groups(self, tree, scope, sets, chosen) if sets else Groups((), frozenset())
+        if next(tree.find_all(exp.Grouping), None):
+            resolve_grouping(self, tree, scope, groups)
+        scope.grouped, scope.absent = frozenset(groups.present), groups.absent
+        scope.aggregated = bool(sets) or bool(tree.args.get("having")) or aggregates_rows(tree)
+        scope.sources, scope.where = sources, logical("AND", conditions) if conditions else None
+        scope.loose.clear()
+        scope.clause = "SELECT"
+        left_out = row_number.conjunct if row_number else None
+        items = [e for e in tree.expressions if e is not left_out]
+        known: dict[str, exp.Expr] = {}
+        named = []
+        for item in items:
+            named += self._outputs(item, known, scope)
+            define(known, item, scope)
+        outputs, ambiguous = distinct_names(named, self.text)
+        having = self._having(tree, known, scope)
+        binder = FinalBinder(self, tree, scope, outputs, known)
+        final = binder.final(row_number, scope.aggregated and not groups.present)
+        if scope.aggregated and scope.loose:
+            name, node = scope.loose[0]
+            message = f"{name} is neither in GROUP BY nor in an aggregate; add it to GROUP BY or aggregate it"
+            raise self.text.error(message, node)
+        select = Select(sources, scope.where, groups.present, outputs, scope.aggregated, having)
+        hidden = tuple(binder.hidden)
+        if scope.aggregated and any(has(e, Window) for e in (*(o.expression for o in outputs), *hidden)):
+            if len(sets) > 1:
+                message = refuse.refusal_text("window function over GROUPING SETS", _DERIVE)
+                raise self.text.error(message, tree.args["group"])
+            select, hidden = over_groups(select, hidden, lambda: self.unique("derived", tree))
+        rows = 1 if scope.aggregated and not groups.present else scope.rows
+        return _Branch(select, hidden, final, ambiguous, rows)
+
+    def _rows(self, tree: exp.Select, scope: Scope) -> tuple[tuple[Any, ...], list[Expression]]:
+        """FROM and WHERE. A limit on a row number that a source applied is gone from WHERE."""
+        found = hidden_limits(tree, lambda n: whole_number(self, n))
+        binder = SourceBinder(self, by_source(found))
+        sources, conditions = JoinBinder(self, scope, binder).from_clause(tree)
+        where = tree.args.get("where")
+        if where:
+            scope.clause = "WHERE"
+            applied = {name for _, name in binder.limited}
+            done = [f.conjunct for f in found if f.subject.name.lower() in applied]
+            remaining = [c for c in conjuncts(where.this) if all(c is not d for d in done)]
+            parts = remaining if done else [where.this]
+            conditions += [self.expressions.condition(c, scope) for c in parts]
+        return with_implied_in_sources(sources, conditions)
+
+    def _having(self, tree: exp.Select, known: Mapping[str, exp.Expr], scope: Scope) -> Expression | None:
+        having = tree.args.get("having")
+        if not having:
+            return None
+        scope.clause = "HAVING"
+        return self.expressions.condition(with_aliases(having.this, known, scope), scope)
+
+    def _finished(self, branch: _Branch, tree: exp.Expr) -> BoundQuery:
+        final, outputs = branch.final, branch.select.outputs
+        finisher = Finisher(branch.select, branch.hidden, lambda: self.unique("derived", tree))
+        select = finisher.finish(final)
+        rows = min(branch.rows, final.limit.limit) if final.limit else branch.rows
+        order = []
+        for key in final.order:
+            if key.slot is None or key.slot >= len(outputs):
+                break
+            order.append(ShownBy(outputs[key.slot].name, key.descending, key.nulls_first))
+        return BoundQuery(select, branch.ambiguous, max(rows, 1), tuple(order))
+
+    def _outputs(self, node: exp.Expr, known: Mapping[str, exp.Expr], scope: Scope) -> list[NamedOutput]:
+        """The outputs that an item of SELECT stands for; `known` are those before it."""
+        star = node.this if isinstance(node, exp.Column) else node
+        if isinstance(star, exp.Star):
+            return self._star(node, star, scope)
+        if isinstance(node, exp.Alias):
+            name = identifier(node.args["alias"], self.text)
+            value = self.expressions.value(with_aliases(node.this, known, scope), scope)
+            return [NamedOutput(Output(name, value), True, node.args["alias"])]
+        value = self.expressions.value(with_aliases(node, known, scope), scope)
+        return [NamedOutput(Output(_name(node, value), value), False, node)]
+
+    def _star(self, node: exp.Expr, star: exp.Star, scope: Scope) -> list[NamedOutput]:
+        if any(star.args.values()):
+            message = refuse.refusal_text("* with EXCEPT, REPLACE or RENAME", "name the columns")
+            raise self.text.error(message, node)
+        values: list[tuple[str, Expression]] = []
+        if isinstance(node, exp.Column):
+            qualifier = node.args["table"]
+            item = scope.item(identifier(qualifier, self.text), qualifier)
+            values = [(c.name, scope.reference(item, c, node)) for c in item.columns]
+        elif not scope.items:
+            raise self.text.error("SELECT * needs a FROM", node)
+        else:
+            for index, column in scope.visible(0, len(scope.items)):
+                if isinstance(column, MergedColumn):
+                    values.append((column.name, scope.merged_value(column, node)))
+                else:
+                    values.append((column.name, scope.reference(scope.items[index], column, node)))
+        return [NamedOutput(Output(n, scope.settle(scope.mark(), v)), False, node) for n, v in values]
+
+
+def _name(node: exp.Expr, value: Expression) -> str:
+    """The name of an output without AS; a column's own where it was merged or renamed."""
+    if isinstance(node, exp.Column) and node.name.isidentifier():
+        return node.name.lower()
+    return default_name(value)
+
+
+def _renamed(table: CommonTable, query: BoundQuery) -> BoundQuery:
+    """The query with the column names of `WITH name(x, y)`."""
+    outputs, names = query.select.outputs, table.columns
+    if not names:
+        return query
+    text = table.binder.text
+    if len(names) > len(outputs):
+        message = f"the query has {len(outputs)} columns, but WITH names {len(names)}"
+        raise text.error(message, names[len(outputs)])
+    given = [identifier(n, text) for n in names] + [o.name for o in outputs[len(names) :]]
+    for index, name in enumerate(given):
+        if name in given[:index]:
+            raise text.error(f"column {name} stands twice in WITH", names[min(index, len(names) - 1)])
+    named = tuple(replace(o, name=n) for o, n in zip(outputs, given, strict=True))
+    return replace(query, select=replace(query.select, outputs=named), ambiguous=frozenset())

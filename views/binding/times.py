@@ -1,0 +1,251 @@
+"""Functions of time: parts of a timestamp, truncation to calendar units and buckets, NOW()."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+from sqlglot import exp
+
+from orderbook.views.binding import functions, typed_nodes
+from orderbook.views.binding.bound import (
+    Aggregate,
+    Cast,
+    ColumnRef,
+    Expression,
+    Function,
+    Literal,
+    Output,
+    ScalarSubquery,
+    Select,
+    Source,
+)
+from orderbook.views.binding.literals_and_casts import span
+from orderbook.views.binding.scope import Binder, Handler, Scope, arguments, refusal
+from orderbook.views.binding.typed_nodes import SECOND, arithmetic
+from orderbook.views.types import TEXT, TIMESTAMP, Kind, Relation, Type
+
+CLOCK = "clock"
+_DAY = 86_400 * SECOND
+# The parts of a timestamp and the range of each, within the years of 64-bit ns.
+_PARTS = {
+    "year": (1677, 2262),
+    "isoyear": (1677, 2262),
+    "quarter": (1, 4),
+    "month": (1, 12),
+    "week": (1, 53),
+    "day": (1, 31),
+    "doy": (1, 366),
+    "dow": (0, 6),
+    "isodow": (1, 7),
+    "hour": (0, 23),
+    "minute": (0, 59),
+    "second": (0, 59),
+    "millisecond": (0, 59_999),
+    "microsecond": (0, 59_999_999),
+    "nanosecond": (0, 59_999_999_999),
+}
+_OTHER_NAMES = {
+    "years": "year", "months": "month", "mon": "month", "days": "day", "dayofmonth": "day", "weeks": "week",
+    "weekofyear": "week", "quarters": "quarter", "hours": "hour", "minutes": "minute", "min": "minute",
+    "seconds": "second", "sec": "second", "milliseconds": "millisecond", "ms": "millisecond",
+    "microseconds": "microsecond", "us": "microsecond", "nanoseconds": "nanosecond", "ns": "nanosecond",
+    "dayofweek": "dow", "weekday": "dow", "dayofyear": "doy", "dayofweekiso": "isodow",
+}  # fmt: skip
+# The parts that are functions of their own, of no node in sqlglot.
+_NAMED_PARTS = ("weekday", "isoyear", "yearweek", "millisecond", "microsecond", "nanosecond", "epoch")
+# The longest that each unit lasts, in ns.
+_TRUNCATED = {
+    "microsecond": 1_000,
+    "millisecond": 1_000_000,
+    "second": SECOND,
+    "minute": 60 * SECOND,
+    "hour": 3_600 * SECOND,
+    "day": _DAY,
+    "week": 7 * _DAY,
+    "month": 31 * _DAY,
+    "quarter": 92 * _DAY,
+    "year": 366 * _DAY,
+}
+_MONTH_BUCKETS = {1: "month", 3: "quarter", 12: "year"}
+_EPOCHS = {"epoch_ms": Decimal("0.000001"), "epoch_us": Decimal("0.001")}
+
+
+def _moment(binder: Binder, name: str, node: exp.Expr, scope: Scope) -> Expression:
+    (value,) = typed_nodes.adopt([binder.value(node, scope)], TIMESTAMP)
+    if value.type.kind is not Kind.TIMESTAMP:
+        kind = value.type.kind.value
+        raise typed_nodes.TypingError(f"{name.upper()} of {kind} is not supported; it takes a TIMESTAMP")
+    return value
+
+
+def _part(binder: Binder, name: str, of: exp.Expr, node: exp.Expr, scope: Scope) -> Expression:
+    """A part by one of its names; `epoch` is the seconds since 1970, a DOUBLE."""
+    name = name.lower()
+    part = _OTHER_NAMES.get(name, name)
+    if part == "yearweek":
+        year, week = (_part(binder, p, of, node, scope) for p in ("isoyear", "week"))
+        return arithmetic("+", arithmetic("*", year, typed_nodes.number(100)), week)
+    if part != "epoch" and part not in _PARTS:
+        instead = f"the parts are {', '.join(_PARTS)} and epoch"
+        raise refusal(binder, f"date part {name.upper()}", instead, node)
+    value = _moment(binder, name, of, scope)
+    if part == "epoch":
+        return arithmetic("/", _nanoseconds(value), typed_nodes.number(SECOND))
+    kind = Type(Kind.INTEGER, 0, *_PARTS[part])
+    return Function("date_part", (Literal(part, TEXT), value), kind, value.nullable)
+
+
+def _nanoseconds(value: Expression) -> Expression:
+    return Cast(value, replace(value.type, kind=Kind.INTEGER), value.nullable)
+
+
+def _extract(binder: Binder, node: exp.Extract, scope: Scope) -> Expression:
+    return _part(binder, node.this.name, node.expression, node, scope)
+
+
+def _named_part(name: str) -> Handler:
+    """The handler of a function that is called as the part it gives."""
+
+    def bind(binder: Binder, node: exp.Func, scope: Scope) -> Expression:
+        given = node.expressions if isinstance(node, exp.Anonymous) else [node.this]
+        arguments(binder, name, node, len(given), 1, 1)
+        return _part(binder, name, given[0], node, scope)
+
+    return bind
+
+
+def _date_part(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+    name, of = _constant_name(binder, node)
+    return _part(binder, name, of, node, scope)
+
+
+def _constant_name(binder: Binder, node: exp.Anonymous) -> tuple[str, exp.Expr]:
+    arguments(binder, node.name, node, len(node.expressions), 2, 2)
+    name, of = node.expressions
+    if not isinstance(name, exp.Literal) or not name.is_string:
+        raise refusal(
+            binder, f"{node.name.upper()} of a part that is not constant", "write it as 'day'", node
+        )
+    return name.name, of
+
+
+def _truncated(binder: Binder, unit: str, of: exp.Expr, node: exp.Expr, scope: Scope) -> Expression:
+    unit = _OTHER_NAMES.get(unit.lower(), unit.lower())
+    if unit not in _TRUNCATED:
+        raise refusal(binder, f"DATE_TRUNC to {unit.upper()}", f"the units are {', '.join(_TRUNCATED)}", node)
+    return _floored(
+        "date_trunc", Literal(unit, TEXT), _TRUNCATED[unit], _moment(binder, "DATE_TRUNC", of, scope)
+    )
+
+
+def _floored(name: str, unit: Literal, length: int, value: Expression) -> Expression:
+    """A function that goes back less than `length` ns."""
+    kind = replace(value.type, low=value.type.low - length + 1)
+    return Function(name, (unit, value), kind, value.nullable)
+
+
+def _date_trunc(binder: Binder, node: exp.DateTrunc | exp.TimestampTrunc, scope: Scope) -> Expression:
+    unit = node.args.get("unit")
+    if not isinstance(unit, exp.Literal | exp.Var) or node.args.get("zone"):
+        raise refusal(binder, "DATE_TRUNC of a unit that is not constant", "write it as 'day'", node)
+    return _truncated(binder, unit.name, node.this, node, scope)
+
+
+def _datetrunc(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+    unit, of = _constant_name(binder, node)
+    return _truncated(binder, unit, of, node, scope)
+
+
+def _time_bucket(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+    """Buckets of a fixed width, counted from 2000-01-03; those of 1, 3 and 12 months are the calendar's."""
+    if len(node.expressions) > 2:
+        raise refusal(
+            binder, "TIME_BUCKET with an offset or origin", "shift the timestamp before and after", node
+        )
+    arguments(binder, "time_bucket", node, len(node.expressions), 2, 2)
+    width, of = node.expressions
+    if isinstance(width, exp.Interval):
+        length, months = span(binder, width, scope)
+    else:
+        bound = binder.value(width, scope)
+        constant = bound.value if isinstance(bound, Literal) else None
+        length, months = constant if isinstance(constant, int) else 0, 0
+    if months and (length or months not in _MONTH_BUCKETS):
+        raise refusal(binder, "TIME_BUCKET of these months", "1, 3 and 12 months are maintained", node)
+    value = _moment(binder, "TIME_BUCKET", of, scope)
+    if months:
+        unit = _MONTH_BUCKETS[months]
+        return _floored("date_trunc", Literal(unit, TEXT), _TRUNCATED[unit], value)
+    if length <= 0:
+        raise binder.text.error("TIME_BUCKET takes a constant INTERVAL above 0", node)
+    return _floored("time_bucket", typed_nodes.number(length), length, value)
+
+
+def _epoch_floor(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+    """The whole milliseconds or microseconds since 1970."""
+    name = node.name.lower()
+    arguments(binder, name, node, len(node.expressions), 1, 1)
+    value = _nanoseconds(_moment(binder, name, node.expressions[0], scope))
+    return functions.call("floor", [arithmetic("*", value, typed_nodes.number(_EPOCHS[name]))])
+
+
+def _epoch_ns(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+    arguments(binder, "epoch_ns", node, len(node.expressions), 1, 1)
+    return _nanoseconds(_moment(binder, "EPOCH_NS", node.expressions[0], scope))
+
+
+def _from_nanoseconds(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+    arguments(binder, node.name, node, len(node.expressions), 1, 1)
+    value = binder.value(node.expressions[0], scope)
+    if value.type.kind is not Kind.INTEGER:
+        raise refusal(
+            binder, f"{node.name.upper()} of {value.type.kind.value}", "it takes an INTEGER of ns", node
+        )
+    return Cast(value, replace(value.type, kind=Kind.TIMESTAMP), value.nullable)
+
+
+def _now(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
+    """The last clock tick: the only row of `clock`."""
+    relation = binder.lookup(CLOCK, binder.text, node)
+    column = relation.column("now") if isinstance(relation, Relation) else None
+    if column is None or column.type.kind is not Kind.TIMESTAMP or relation.max_rows != 1:
+        raise refusal(
+            binder, "NOW() without the predeclared clock", f"name the relation {CLOCK} otherwise", node
+        )
+    id = binder.unique(CLOCK, node)
+    total = Aggregate("sum", ColumnRef(id, "now", column.type, False), TIMESTAMP, False)
+    query = Select((Source(id, relation),), None, (), (Output("now", total),), True)
+    return ScalarSubquery(query, TIMESTAMP, False)
+
+
+HANDLERS: dict[type[exp.Expr], Handler] = {
+    exp.Extract: _extract,
+    exp.DateTrunc: _date_trunc,
+    exp.TimestampTrunc: _date_trunc,
+    exp.CurrentTimestamp: _now,
+    exp.Year: _named_part("year"),
+    exp.Quarter: _named_part("quarter"),
+    exp.Month: _named_part("month"),
+    exp.Week: _named_part("week"),
+    exp.WeekOfYear: _named_part("week"),
+    exp.Day: _named_part("day"),
+    exp.DayOfMonth: _named_part("day"),
+    exp.DayOfWeek: _named_part("dow"),
+    exp.DayOfWeekIso: _named_part("isodow"),
+    exp.DayOfYear: _named_part("doy"),
+    exp.Hour: _named_part("hour"),
+    exp.Minute: _named_part("minute"),
+    exp.Second: _named_part("second"),
+}
+NAMED: dict[str, Handler] = {
+    "date_part": _date_part,
+    "datepart": _date_part,
+    "datetrunc": _datetrunc,
+    "date_trunc": _datetrunc,
+    "time_bucket": _time_bucket,
+    "epoch_ms": _epoch_floor,
+    "epoch_us": _epoch_floor,
+    "epoch_ns": _epoch_ns,
+    "make_timestamp_ns": _from_nanoseconds,
+    "now": _now,
+    **{name: _named_part(name) for name in _NAMED_PARTS},
+}

@@ -1,0 +1,414 @@
+"""The ring calculus: generalised multiset relations as polynomials (Koch, PODS 2010; DBToaster 2014).
+
+A polynomial is a sum of products of factors. A factor maps bindings of its variables to a
+multiplicity: a relation or map counts its rows or holds a value, a comparison is 0 or 1, a value is
+itself. A product joins by shared variables, left to right in meaning (a binding made by one factor
+is seen by all), and a polynomial is summed over every variable that its context does not name, so
+`Sum` needs no node of its own. `Lift` binds a variable to the value of a nested polynomial; `Exists`
+is 1 where the nested one is not 0; `Extreme` binds the least or greatest value for which it is not.
+
+All exact values are scaled integers; the scale of a result is known outside the calculus.
+
+A `Budget` bounds the work that compiling one view may take, so that every query ends in a program or a
+refusal. Work is counted in factors looked at, not in time, so that the same text always ends the same way.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Union
+
+# The largest view of the repository's tests takes a thirtieth.
+MOST_STEPS = 200_000
+
+
+class TooMuchWorkError(Exception):
+    """Compiling the view `view` takes more steps than it has."""
+
+    def __init__(self, view: str):
+        super().__init__(f"compiling view {view} takes more than {MOST_STEPS} steps")
+        self.view = view
+
+
+class Budget:
+    """The steps that are left for one view."""
+
+    def __init__(self, view: str, steps: int = MOST_STEPS):
+        self.view, self.left = view, steps
+
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        """Within, `spend` takes from this budget and raises TooMuchWorkError when it is used up."""
+        token = _at_hand.set(self)
+        try:
+            yield
+        finally:
+            _at_hand.reset(token)
+
+
+_at_hand: ContextVar[Budget | None] = ContextVar("budget at hand", default=None)
+
+
+def spend(steps: int) -> None:
+    """Counts steps of work against the budget at hand, if there is one."""
+    budget = _at_hand.get()
+    if budget is not None:
+        budget.left -= steps
+        if budget.left < 0:
+            raise TooMuchWorkError(budget.view)
+
+
+COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+NEGATED = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+# Functions whose value is 0 or 1.
+CONDITIONS = frozenset((*NEGATED, "and", "or", "not", "is_null", "like", "ilike", "is_finite"))
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A variable. Parameters of the event at hand have names that start with `@` until printed."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A constant: `int` (exact, scaled), `float` (a double), `str` (text), or None (NULL as a key)."""
+
+    value: int | float | str | None
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Const) and type(self.value) is type(other.value) and self.value == other.value
+        )
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self.value))
+
+
+class _Remembering:
+    """Nodes that hold much keep what they were once asked for."""
+
+    __slots__ = ("_hash", "_relations", "_size", "_variables")
+
+    _hash: int
+    _relations: frozenset[str]
+    _size: int
+    _variables: "frozenset[Var]"
+
+
+@dataclass(frozen=True, slots=True)
+class Apply(_Remembering):
+    """A value function of scalars.
+
+    `+ - * neg` on two exact or two double arguments; `/` on doubles; `double` converts (scaled
+    integer, scale), to a unit in the last place; comparisons, `and`, `or`, `not` on 0 and 1; `is_null` tests
+    a key for NULL; `if` (condition, then, else) evaluates both branches.
+
+    `abs`, `sign`, `least`, `greatest` take exact or double arguments alike. On exact ones: `floor_div`,
+    `ceil_div`, `trunc_div` and `round_div` (half away from zero) by a second argument, 0 where that is 0;
+    `mod` (the sign of the first). On doubles: `sqrt`, `ln`, `log10`, `exp`, `power`, `floor`, `ceil`,
+    `trunc`, `round` (x, digits; half away from zero), 0 outside their domain; `is_finite`. `exact` (double,
+    scale) is the scaled integer nearest to the value, as DuckDB casts it, 0 where 128 bits do not hold it.
+    `spread` (n, sum, sum of squares) is the double n * squares - sum * sum, of exact arguments without
+    rounding before the end. `like` and `ilike` (text, constant pattern). On ns since 1970 UTC:
+    `date_part` (constant name, ts) and `date_trunc` (constant name, ts) for the units of the calendar.
+    """
+
+    op: str
+    args: tuple["Scalar", ...]
+
+    def __hash__(self) -> int:
+        return _remembered_hash(self, (self.op, self.args))
+
+
+Scalar = Union[Var, Const, Apply]
+
+
+@dataclass(frozen=True, slots=True)
+class Rel:
+    """The rows of a stream or table: each argument is bound to, or must equal, a column."""
+
+    name: str
+    args: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MapRef:
+    """The entries of a map; an absent entry is 0."""
+
+    name: str
+    keys: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Val:
+    """The value of a scalar, as a multiplicity."""
+
+    scalar: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Cmp:
+    """1 where `left op right`, else 0."""
+
+    op: str
+    left: Scalar
+    right: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Lift:
+    """Binds `var` to the value of `body`, summed over the variables bound nowhere else.
+
+    A body that is one `Val` binds its scalar as it is, NULL included.
+    """
+
+    var: Var
+    body: "Poly"
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """Binds `group` to the groups of `body` whose sum is not 0; 1 for each."""
+
+    group: tuple[Var, ...]
+    body: "Poly"
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """Binds `var` to the least (or `greatest`) `value` for which `body` is not 0; 0 where there is none.
+
+    `value` is a variable that `body` binds and is local to it; `body` counts rows, so it is never
+    negative. The source of MIN, MAX and of the latest row before a moment.
+    """
+
+    var: Var
+    greatest: bool
+    value: Var
+    body: "Poly"
+
+
+def _remembered_hash(node: _Remembering, content: object) -> int:
+    try:
+        return node._hash
+    except AttributeError:
+        value = hash(content)
+        object.__setattr__(node, "_hash", value)
+        return value
+
+
+Factor = Union[Rel, MapRef, Val, Cmp, Lift, Exists, Extreme]
+Term = tuple[Factor, ...]
+# The factors that hold a polynomial of their own.
+NESTED = Lift | Exists | Extreme
+
+
+@dataclass(frozen=True, slots=True)
+class Poly(_Remembering):
+    """A sum of products of factors; no terms is 0, an empty term is 1."""
+
+    terms: tuple[Term, ...]
+
+    def __hash__(self) -> int:
+        return _remembered_hash(self, self.terms)
+
+    @property
+    def size(self) -> int:
+        """How many factors it has, at any depth, and one for each term."""
+        try:
+            return self._size
+        except AttributeError:
+            found = sum(map(term_size, self.terms))
+            object.__setattr__(self, "_size", found)
+            return found
+
+    def __add__(self, other: "Poly") -> "Poly":
+        return Poly(self.terms + other.terms)
+
+    def __mul__(self, other: "Poly") -> "Poly":
+        spend(len(self.terms) * len(other.terms))
+        return Poly(tuple(a + b for a in self.terms for b in other.terms))
+
+
+ZERO = Poly(())
+ONE = Poly(((),))
+MINUS_ONE = Val(Const(-1))
+
+
+def term_size(term: Term) -> int:
+    """How many factors a term has, at any depth, and one for itself."""
+    return 1 + len(term) + sum(f.body.size for f in term if isinstance(f, NESTED))
+
+
+def product(*factors: Factor) -> Poly:
+    """The polynomial of one term."""
+    return Poly((factors,))
+
+
+def scalar_variables(scalar: Scalar) -> Iterator[Var]:
+    """Every occurrence of a variable, left to right."""
+    if isinstance(scalar, Var):
+        yield scalar
+    elif isinstance(scalar, Apply):
+        for argument in scalar.args:
+            yield from scalar_variables(argument)
+
+
+def scalars_of(factor: Factor) -> tuple[Scalar, ...]:
+    """The scalars a factor holds itself, nested polynomials left out."""
+    match factor:
+        case Rel(_, args):
+            return args
+        case MapRef(_, keys):
+            return keys
+        case Val(scalar):
+            return (scalar,)
+        case Cmp(_, left, right):
+            return (left, right)
+        case Lift(var, _):
+            return (var,)
+        case Exists(group, _):
+            return group
+        case Extreme(var, _, value, _):
+            return (var, value)
+    raise TypeError(factor)
+
+
+def with_body(factor: "Lift | Exists | Extreme", body: Poly) -> Factor:
+    """The same factor over another polynomial."""
+    return factor if body is factor.body else replace(factor, body=body)
+
+
+def variables(node: Factor | Term | Poly) -> Iterator[Var]:
+    """Every occurrence of a variable in factors, terms and nested polynomials, left to right."""
+    if isinstance(node, Poly):
+        for term in node.terms:
+            yield from variables(term)
+    elif isinstance(node, tuple):
+        for factor in node:
+            yield from variables(factor)
+    else:
+        for scalar in scalars_of(node):
+            yield from scalar_variables(scalar)
+        if isinstance(node, NESTED):
+            yield from variables(node.body)
+
+
+def variable_set(node: Factor | Term | Poly) -> frozenset[Var]:
+    """The variables of factors, terms and nested polynomials."""
+    if isinstance(node, Poly):
+        try:
+            return node._variables
+        except AttributeError:
+            found = _union(map(variable_set, node.terms))
+            object.__setattr__(node, "_variables", found)
+            return found
+    if isinstance(node, tuple):
+        return _union(map(variable_set, node))
+    own = frozenset(v for s in scalars_of(node) for v in scalar_variables(s))
+    return own | variable_set(node.body) if isinstance(node, NESTED) else own
+
+
+def _union(sets: Iterable[frozenset[Var]]) -> frozenset[Var]:
+    return frozenset[Var]().union(*sets)
+
+
+def bound_by(factor: Factor) -> frozenset[Var]:
+    """The variables that evaluating the factor binds."""
+    match factor:
+        case Rel(_, scalars) | MapRef(_, scalars):
+            return frozenset(s for s in scalars if isinstance(s, Var))
+        case Lift(var, _):
+            return frozenset((var,))
+        case Exists(group, _):
+            return frozenset(group)
+        case Extreme(var, _, _, _):
+            return frozenset((var,))
+    return frozenset()
+
+
+def map_scalar(scalar: Scalar, change: Callable[[Scalar], Scalar]) -> Scalar:
+    """Rebuilds bottom-up, `change` applied to every node."""
+    if isinstance(scalar, Apply):
+        scalar = Apply(scalar.op, tuple(map_scalar(a, change) for a in scalar.args))
+    return change(scalar)
+
+
+def substitute_scalar(scalar: Scalar, by: Mapping[Var, Scalar]) -> Scalar:
+    return map_scalar(scalar, lambda s: by.get(s, s) if isinstance(s, Var) else s)
+
+
+def substitute_factor(factor: Factor, by: Mapping[Var, Scalar]) -> Factor:
+    """Replaces variables; a replaced variable that the factor binds must become a variable."""
+
+    def change(scalar: Scalar) -> Scalar:
+        return substitute_scalar(scalar, by)
+
+    match factor:
+        case Rel(name, args):
+            return Rel(name, tuple(map(change, args)))
+        case MapRef(name, keys):
+            return MapRef(name, tuple(map(change, keys)))
+        case Val(scalar):
+            return Val(change(scalar))
+        case Cmp(op, left, right):
+            return Cmp(op, change(left), change(right))
+        case Lift(var, body):
+            return Lift(_variable(change(var)), substitute(body, by))
+        case Exists(group, body):
+            return Exists(tuple(_variable(change(v)) for v in group), substitute(body, by))
+        case Extreme(var, greatest, value, body):
+            return Extreme(_variable(change(var)), greatest, _variable(change(value)), substitute(body, by))
+    raise TypeError(factor)
+
+
+def _variable(scalar: Scalar) -> Var:
+    if not isinstance(scalar, Var):
+        raise TypeError(f"a binding variable cannot become {scalar}")
+    return scalar
+
+
+def substitute_term(term: Term, by: Mapping[Var, Scalar]) -> Term:
+    return tuple(substitute_factor(f, by) for f in term)
+
+
+def substitute(poly: Poly, by: Mapping[Var, Scalar]) -> Poly:
+    return Poly(tuple(substitute_term(t, by) for t in poly.terms))
+
+
+def relations(node: Factor | Term | Poly) -> frozenset[str]:
+    """Names of all relations read, at any depth."""
+    if isinstance(node, Poly):
+        try:
+            return node._relations
+        except AttributeError:
+            found = frozenset(n for t in node.terms for n in relations(t))
+            object.__setattr__(node, "_relations", found)
+            return found
+    if isinstance(node, tuple):
+        return frozenset(n for f in node for n in relations(f))
+    if isinstance(node, Rel):
+        return frozenset((node.name,))
+    return relations(node.body) if isinstance(node, NESTED) else frozenset()
+
+
+def nested_relations(node: Term | Poly) -> frozenset[str]:
+    """Names of the relations read inside nested polynomials."""
+    if isinstance(node, Poly):
+        return frozenset(n for t in node.terms for n in nested_relations(t))
+    return frozenset(n for f in node if isinstance(f, NESTED) for n in relations(f))
+
+
+def maps_read(node: Factor | Term | Poly) -> frozenset[str]:
+    """Names of all maps read, at any depth."""
+    if isinstance(node, Poly):
+        return frozenset(n for t in node.terms for n in maps_read(t))
+    if isinstance(node, tuple):
+        return frozenset(n for f in node for n in maps_read(f))
+    if isinstance(node, MapRef):
+        return frozenset((node.name,))
+    return maps_read(node.body) if isinstance(node, NESTED) else frozenset()

@@ -1,1 +1,0 @@
-"""M3 as text: printed, parsed, checked, and linked to views in SQL."""

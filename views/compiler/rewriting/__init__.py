@@ -1,1 +1,0 @@
-"""Rewrites of the calculus: simplification rule by rule, names, canonical forms."""

@@ -1,0 +1,188 @@
+"""Two-valued conditions as scalars, built simplified, and their polynomials.
+
+SQL's three-valued logic is gone before this point: a condition here says that a predicate is true
+(or that it is false), with "is not NULL" as a condition of its own. Comparisons are solved and compared
+by the linear forms of their exact scalars (`linear_form`).
+"""
+
+from collections import Counter
+
+from orderbook.views.calculus import (
+    CONDITIONS,
+    MIRRORED,
+    NEGATED,
+    ONE,
+    ZERO,
+    Apply,
+    Cmp,
+    Const,
+    Poly,
+    Scalar,
+    Val,
+    Var,
+    product,
+    scalar_variables,
+)
+
+# A disjunction of more disjoint terms is evaluated row by row, since each would read maps of its own.
+MOST_TERMS = 8
+TRUE = Const(1)
+FALSE = Const(0)
+# NULL as a key of its own: groups of NULL, never equal in a comparison.
+NULL = Const(None)
+
+
+def both(left: Scalar, right: Scalar) -> Scalar:
+    if left == TRUE or left == right:
+        return right
+    if right == TRUE:
+        return left
+    return FALSE if FALSE in (left, right) else Apply("and", (left, right))
+
+
+def either(left: Scalar, right: Scalar) -> Scalar:
+    if left == FALSE or left == right:
+        return right
+    if right == FALSE:
+        return left
+    return TRUE if TRUE in (left, right) else Apply("or", (left, right))
+
+
+def negation(condition: Scalar) -> Scalar:
+    """The opposite condition, negations pushed down to comparisons."""
+    match condition:
+        case Const(value):
+            return FALSE if value else TRUE
+        case Apply("and", (left, right)):
+            return either(negation(left), negation(right))
+        case Apply("or", (left, right)):
+            return both(negation(left), negation(right))
+        case Apply("not", (inner,)):
+            return inner
+        case Apply(op, args) if op in NEGATED:
+            return Apply(NEGATED[op], args)
+    return Apply("not", (condition,))
+
+
+def comparison(op: str, left: Scalar, right: Scalar) -> Scalar:
+    """`left op right`; constants go right and decided comparisons become constants."""
+    if isinstance(left, Const) and isinstance(right, Const):
+        return TRUE if compare(op, left.value, right.value) else FALSE
+    if isinstance(left, Const):
+        return Apply(MIRRORED[op], (right, left))
+    return Apply(op, (left, right))
+
+
+def compare(op: str, left: object, right: object) -> bool:
+    """Evaluates a comparison on Python values; nothing is true of None."""
+    if left is None or right is None:
+        return False
+    return bool(
+        {
+            "=": lambda a, b: a == b,
+            "<>": lambda a, b: a != b,
+            "<": lambda a, b: a < b,
+            "<=": lambda a, b: a <= b,
+            ">": lambda a, b: a > b,
+            ">=": lambda a, b: a >= b,
+        }[op](left, right)
+    )
+
+
+def choose(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
+    if condition == TRUE or then == otherwise:
+        return then
+    return otherwise if condition == FALSE else Apply("if", (condition, then, otherwise))
+
+
+def choose_condition(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
+    """`choose` between two conditions, simplified where one is decided or both are one."""
+    if then == otherwise:
+        return then
+    if then in (TRUE, FALSE) or otherwise in (TRUE, FALSE):
+        return either(both(condition, then), both(negation(condition), otherwise))
+    return choose(condition, then, otherwise)
+
+
+def is_condition(scalar: Scalar) -> bool:
+    """Whether the scalar is 0 or 1 by its form."""
+    if isinstance(scalar, Const):
+        return scalar.value in (0, 1)
+    return isinstance(scalar, Apply) and scalar.op in CONDITIONS
+
+
+def truth(scalar: Scalar) -> Scalar:
+    """The condition that a BOOLEAN scalar is true."""
+    return scalar if is_condition(scalar) else comparison("<>", scalar, Const(0))
+
+
+def condition_poly(condition: Scalar) -> Poly:
+    """The polynomial that is 1 where the condition holds.
+
+    A disjunction becomes a sum of disjoint terms, `a + (not a) * b`, so that each comparison can be
+    answered by an index; where it concerns the columns of one source only, or would become more than
+    `MOST_TERMS`, it stays one factor.
+    """
+    match condition:
+        case Const(value):
+            return ONE if value else ZERO
+        case Apply("and", (left, right)):
+            return condition_poly(left) * condition_poly(right)
+        case Apply("or", (left, right)) if not _of_one_source(condition):
+            disjoint = _disjunction(left, right)
+            return product(Val(condition)) if disjoint is None else disjoint
+        case Apply(op, (left, right)) if op in NEGATED:
+            return product(Cmp(op, left, right))
+    return product(Val(condition))
+
+
+def _disjunction(left: Scalar, right: Scalar) -> Poly | None:
+    """`left or right` as a sum of disjoint terms; None where these are too many."""
+    first, second = condition_poly(left), condition_poly(right)
+    if len(first.terms) + len(second.terms) > MOST_TERMS:
+        return None
+    opposite = condition_poly(negation(left))
+    if len(first.terms) + len(opposite.terms) * len(second.terms) > MOST_TERMS:
+        return None
+    return first + opposite * second
+
+
+def _of_one_source(condition: Scalar) -> bool:
+    return (
+        len({v.name.partition(".")[0] if "." in v.name else v.name for v in scalar_variables(condition)}) == 1
+    )
+
+
+def is_null(scalar: Scalar) -> Scalar:
+    return Apply("is_null", (scalar,))
+
+
+def not_null(variable: Var) -> Scalar:
+    return Apply("not", (is_null(variable),))
+
+
+def linear_form(scalar: Scalar) -> tuple[dict[Var, int], int] | None:
+    """Coefficients and constant of an exact linear scalar; None where it is not one."""
+    match scalar:
+        case Var():
+            return {scalar: 1}, 0
+        case Const(value):
+            return ({}, value) if isinstance(value, int) else None
+        case Apply("+" | "-" as op, (left, right)):
+            a, b = linear_form(left), linear_form(right)
+            if a is None or b is None:
+                return None
+            sign = 1 if op == "+" else -1
+            form = Counter(a[0])
+            for v, c in b[0].items():
+                form[v] += sign * c
+            return {v: c for v, c in form.items() if c}, a[1] + sign * b[1]
+        case Apply("neg", (inner,)):
+            return linear_form(Apply("-", (Const(0), inner)))
+        case Apply("*", (left, right)):
+            a, b = linear_form(left), linear_form(right)
+            if a is None or b is None or (a[0] and b[0]):
+                return None
+            (terms, constant), factor = (a, b[1]) if not b[0] else (b, a[1])
+            return {v: c * factor for v, c in terms.items() if c * factor}, constant * factor
+    return None

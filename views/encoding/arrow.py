@@ -1,0 +1,83 @@
+"""Encoded columns as Arrow arrays, without a step for each value, and the Arrow types of view columns.
+
+The types are those that files of view rows have.
+"""
+
+import numpy as np
+import pyarrow as pa
+
+from orderbook.core.changes import Dictionary
+from orderbook.core.errors import DataError
+from orderbook.views.types import INT64_MAX, Kind, Type
+
+MOST_DIGITS = 38
+TIMESTAMP = pa.timestamp("ns", "UTC")
+
+
+def arrow_type(kind: Type, what: str) -> pa.DataType:
+    """DECIMAL as decimal128(38, scale), INTEGER as int64 or, beyond its range, decimal128(38, 0).
+
+    Raises DataError that names `what` for more decimal places than that.
+    """
+    if kind.kind is Kind.DECIMAL:
+        if kind.scale > MOST_DIGITS:
+            raise DataError(f"{what} has more than {MOST_DIGITS} decimal places; write .ndjson")
+        return pa.decimal128(MOST_DIGITS, kind.scale)
+    if kind.kind is Kind.INTEGER:
+        fits = max(-kind.low, kind.high) <= INT64_MAX
+        return pa.int64() if fits else pa.decimal128(MOST_DIGITS, 0)
+    return {
+        Kind.DOUBLE: pa.float64(),
+        Kind.BOOLEAN: pa.bool_(),
+        Kind.TEXT: pa.string(),
+        Kind.TIMESTAMP: TIMESTAMP,
+    }[kind.kind]
+
+
+def column_array(
+    name: str,
+    form: pa.DataType,
+    kind: Type,
+    words: Dictionary,
+    values: np.ndarray,
+    there: np.ndarray,
+    high: np.ndarray | None = None,
+) -> pa.Array:
+    """A column of a type as an array of `form`, which `arrow_type` gives; NULL where not `there`.
+
+    values, high: int64[n], contiguous, low and high words of the encoded values; there: bool[n].
+    Raises DataError that names the column for a decimal of more than 38 digits.
+    """
+    if kind.kind is Kind.TEXT:
+        return _texts(words, values, there)
+    if pa.types.is_decimal(form):
+        return _decimals(name, form, values, high, there)
+    if kind.kind is Kind.DOUBLE:
+        return pa.array(values.view(np.float64), form, mask=~there)
+    if kind.kind is Kind.BOOLEAN:
+        return pa.array(values != 0, form, mask=~there)
+    return pa.array(values, pa.int64(), mask=~there).cast(form)
+
+
+def _texts(words: Dictionary, codes: np.ndarray, there: np.ndarray) -> pa.Array:
+    found, places = np.unique(codes[there], return_inverse=True)
+    indices = np.zeros(len(codes), np.int32)
+    indices[there] = places
+    strings = pa.array(words.decode_all(found), pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=~there), strings).cast(pa.string())
+
+
+def _decimals(
+    name: str, form: pa.DataType, low: np.ndarray, high: np.ndarray | None, there: np.ndarray
+) -> pa.Array:
+    """128-bit integers, as low and high words, as decimals; a value of 64 bits has its sign as high word."""
+    words = np.empty((len(low), 2), np.int64)
+    words[:, 0], words[:, 1] = low, low >> 63 if high is None else high
+    words[~there] = 0
+    bits = pa.array(there).buffers()[1]
+    array = pa.Array.from_buffers(form, len(low), [bits, pa.py_buffer(words)])
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        raise DataError(f"{name}: a value has more than {form.precision} digits; none is kept") from None
+    return array

@@ -1,0 +1,198 @@
+"""Polars frames of changes, encoded column by column.
+
+Each column is encoded in bulk where it can be; the values that are left go through `encode_value`, which
+either takes a rarer form or says what is wrong, so that rows and frames obey the same rules.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary
+from orderbook.core.errors import DataError
+from orderbook.views.encoding.values import encode_value, pack
+from orderbook.views.types import Column, Kind, Relation, Type
+
+_CONTROL = ("stream", "op", "last")
+_DIGITS = r"^(-?[0-9]{1,20})(?:\.([0-9]{1,20}))?$"
+_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000}
+# Integers below are exact doubles, and no two decimals of so few digits share a double.
+_EXACT_DOUBLE = 2**53
+
+
+class _BadValueError(Exception):
+    """A value that its column does not take, and its place in the column."""
+
+    def __init__(self, row: int, reason: str):
+        super().__init__(reason)
+        self.row, self.reason = row, reason
+
+
+def encode_frame(frame: pl.DataFrame, relations: Sequence[Relation], dictionary: Dictionary) -> ChangeBatch:
+    """See `CompiledProgram.changes`."""
+    _check_columns(frame, relations)
+    streams = _codes_of(frame, "stream", [r.name for r in relations])
+    deletes = _codes_of(frame, "op", ["+", "-"])
+    flags = np.full(len(frame), END_OF_EVENT | END_OF_MESSAGE, np.uint8)
+    if "last" in frame.columns:
+        flags[~_last(frame)] = END_OF_EVENT
+    values = np.zeros((len(frame), max((len(r.columns) for r in relations), default=0)), np.int64)
+    problems: list[tuple[int, str]] = []
+    for index in np.unique(streams).tolist():
+        rows = np.flatnonzero(streams == index)
+        problems += _encode_stream(frame, rows, relations[index], dictionary, values)
+    if problems:
+        row, reason = min(problems)
+        raise DataError(f"row {row}, {reason}")
+    return ChangeBatch((2 * streams + deletes).astype(np.int16), flags, values)
+
+
+def _check_columns(frame: pl.DataFrame, relations: Sequence[Relation]) -> None:
+    for name in _CONTROL[:2]:
+        if name not in frame.columns:
+            raise DataError(f"a frame of changes needs a column {name!r}")
+    known = {c.name for r in relations for c in r.columns}
+    for name in frame.columns:
+        if name not in known and name not in _CONTROL:
+            raise DataError(f"no stream has a column {name!r}; leave it out of the frame")
+
+
+def _codes_of(frame: pl.DataFrame, name: str, known: list[str]) -> np.ndarray:
+    """Each row's place in `known`, int64[n]."""
+    texts = _texts(frame[name])
+    codes = texts.replace_strict(known, list(range(len(known))), default=None, return_dtype=pl.Int64)
+    bad = codes.is_null().arg_true()
+    if len(bad):
+        wrong = "no value" if texts[bad[0]] is None else repr(texts[bad[0]])
+        raise DataError(f"row {bad[0]}, {name}: {wrong}; give one of {', '.join(known)}")
+    return codes.to_numpy()
+
+
+def _last(frame: pl.DataFrame) -> np.ndarray:
+    last = frame["last"]
+    if last.dtype not in (pl.Boolean, pl.Null):
+        raise DataError(f"column 'last' is {last.dtype}; it holds booleans")
+    return last.cast(pl.Boolean).fill_null(value=True).to_numpy()
+
+
+def _encode_stream(
+    frame: pl.DataFrame, rows: np.ndarray, relation: Relation, dictionary: Dictionary, values: np.ndarray
+) -> list[tuple[int, str]]:
+    """Fills in the rows of one stream; returns the first problem of every column, with its row."""
+    part = frame if len(rows) == len(frame) else frame[rows]
+    problems: list[tuple[int, str]] = []
+    own = {c.name for c in relation.columns}
+    for name in frame.columns:
+        if name not in own and name not in _CONTROL:
+            foreign = part[name].is_not_null().arg_true()
+            if len(foreign):
+                reason = f"{name}: {relation.name} has no such column; leave it null"
+                problems.append((int(rows[foreign[0]]), reason))
+    for place, column in enumerate(relation.columns):
+        series = part[column.name] if column.name in frame.columns else pl.repeat(None, len(rows), eager=True)
+        try:
+            values[rows, place] = _encode_column(column, series, dictionary)
+        except _BadValueError as bad:
+            problems.append((int(rows[bad.row]), f"{relation.name}.{column.name}: {bad.reason}"))
+    return problems
+
+
+def _encode_column(column: Column, series: pl.Series, dictionary: Dictionary) -> np.ndarray:
+    """The codes of a column, int64[n]; raises _BadValueError at the first row that it does not take."""
+    bulk = _encode_bulk(column.type, series, dictionary)
+    codes = bulk.fill_null(NULL_CODE).to_numpy().copy()
+    left = bulk.is_null() & series.is_not_null() if column.nullable else bulk.is_null()
+    for row in left.arg_true().to_list():
+        try:
+            codes[row] = pack(encode_value(column, series[row], dictionary))
+        except ValueError as error:
+            raise _BadValueError(row, str(error)) from None
+    return codes
+
+
+def _encode_bulk(kind: Type, series: pl.Series, dictionary: Dictionary) -> pl.Series:
+    """Codes as Int64, null where a value is null or was not encoded."""
+    match kind.kind:
+        case Kind.TEXT:
+            return _dictionary_codes(series, dictionary)
+        case Kind.BOOLEAN if series.dtype == pl.Boolean:
+            return series.cast(pl.Int64)
+        case Kind.DOUBLE if series.dtype.is_numeric():
+            doubles = series.cast(pl.Float64)
+            # In numpy, since polars drops the addition that makes -0.0 the same key as 0.0.
+            bits = (doubles.fill_null(0.0).to_numpy() + 0.0).view(np.int64)
+            return _where(pl.Series(bits), doubles.is_finite())
+        case Kind.TIMESTAMP if isinstance(series.dtype, pl.Datetime):
+            return _scaled(kind, series.to_physical().cast(pl.Int128), _NS[series.dtype.time_unit])
+        case Kind.TIMESTAMP if series.dtype.is_integer():
+            return _scaled(kind, series.cast(pl.Int128), 1)
+        case Kind.INTEGER | Kind.DECIMAL:
+            return _exact_numbers(kind, series)
+    return _nothing(series)
+
+
+def _dictionary_codes(series: pl.Series, dictionary: Dictionary) -> pl.Series:
+    if not isinstance(series.dtype, pl.String | pl.Categorical | pl.Enum):
+        return _nothing(series)
+    texts = _texts(series)
+    distinct = texts.drop_nulls().unique(maintain_order=True)
+    codes = dictionary.encode_all(distinct.to_list())
+    return texts.replace_strict(distinct, codes, default=None, return_dtype=pl.Int64)
+
+
+def _exact_numbers(kind: Type, series: pl.Series) -> pl.Series:
+    factor = 10**kind.scale
+    if series.dtype.is_integer():
+        return _scaled(kind, series.cast(pl.Int128), factor)
+    if isinstance(series.dtype, pl.Decimal):
+        fewer = series.dtype.scale - kind.scale
+        whole = series.to_physical()
+        if fewer <= 0:
+            return _scaled(kind, whole, 10**-fewer)
+        divisor = pl.Series([10**fewer], dtype=pl.Int128)
+        return _scaled(kind, _where(whole, whole % divisor == 0) // divisor, 1)
+    if series.dtype.is_float():
+        return _from_floats(kind, series.cast(pl.Float64), factor)
+    if series.dtype == pl.String:
+        return _from_digits(kind, series)
+    return _nothing(series)
+
+
+def _from_floats(kind: Type, series: pl.Series, factor: int) -> pl.Series:
+    """The decimals of the declared scale that are the floats' reprs: dividing gives the very float."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        floats = series.fill_null(np.nan).to_numpy()
+        scaled = np.rint(floats * factor)
+        exact = (np.abs(scaled) < _EXACT_DOUBLE) & (scaled / factor == floats)
+    whole = pl.Series(np.where(exact, scaled, 0.0).astype(np.int64))
+    return _scaled(kind, _where(whole, pl.Series(exact)).cast(pl.Int128), 1)
+
+
+def _from_digits(kind: Type, series: pl.Series) -> pl.Series:
+    parts = series.str.extract_groups(_DIGITS).struct.unnest()
+    whole, fraction = (parts[name] for name in parts.columns)
+    fraction = fraction.fill_null("").str.strip_chars_end("0")
+    fraction = _where(fraction, fraction.str.len_bytes() <= kind.scale).str.pad_end(kind.scale, "0")
+    return _scaled(kind, (whole + fraction).cast(pl.Int128, strict=False), 1)
+
+
+def _scaled(kind: Type, whole: pl.Series, factor: int) -> pl.Series:
+    """Int128 times `factor` as Int64, null outside the declared range."""
+    low, high = -(-kind.low // factor), kind.high // factor
+    return _where(whole, (whole >= low) & (whole <= high)).cast(pl.Int64) * factor
+
+
+def _where(series: pl.Series, condition: pl.Series) -> pl.Series:
+    """The series, null where the condition does not hold."""
+    return pl.select(pl.when(condition).then(series)).to_series()
+
+
+def _texts(series: pl.Series) -> pl.Series:
+    if not isinstance(series.dtype, pl.String | pl.Categorical | pl.Enum | pl.Null):
+        raise DataError(f"column {series.name!r} is {series.dtype}; it holds strings")
+    return series.cast(pl.String)
+
+
+def _nothing(series: pl.Series) -> pl.Series:
+    return pl.repeat(None, len(series), dtype=pl.Int64, eager=True)

@@ -1,0 +1,281 @@
+"""M3: maps, the triggers that maintain them, and the views read from them (Cumulus, section 2); and its text.
+
+`m3_parse.parse` reads the text back to the same program. A condition on the rows of a view is a scalar over
+the view's columns, which `over_lets` puts over what the columns are read from.
+"""
+
+from dataclasses import dataclass
+
+from orderbook.views.calculus import (
+    Apply,
+    Cmp,
+    Const,
+    Exists,
+    Extreme,
+    Factor,
+    Lift,
+    MapRef,
+    Poly,
+    Rel,
+    Scalar,
+    Term,
+    Val,
+    Var,
+    substitute_scalar,
+)
+from orderbook.views.types import (
+    BIGINT,
+    BOOLEAN,
+    DEFAULT_MAX_ROWS,
+    INTEGER,
+    TEXT,
+    TIMESTAMP,
+    Column,
+    Kind,
+    Relation,
+    Type,
+    decimal,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MapDeclaration:
+    """A map from key values to one value; an absent entry is 0.
+
+    `definition` is what the map holds, as a polynomial over relations summed for each binding of
+    `keys` (documentation, and what a new view is filled from). A map of doubles names the map that
+    counts the same rows in `count`: its entry is gone when that count is 0, whatever rounding left.
+    """
+
+    name: str
+    keys: tuple[Var, ...]
+    key_types: tuple[Type, ...]
+    type: Type
+    definition: Poly
+    count: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`target[keys] op value`, for every binding of the variables the event does not bind.
+
+    `+=` reads the state before the event unless `after`; `:=` replaces all entries that agree with
+    the bound keys by the value, and reads the state after the event's other changes.
+    """
+
+    target: str
+    keys: tuple[Scalar, ...]
+    op: str
+    value: Poly
+    after: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """The statements for one inserted or deleted row of a relation, in an order that may be run."""
+
+    relation: str
+    insert: bool
+    parameters: tuple[Var, ...]
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultKey:
+    """A key of a view's rows; `type` has the scale its values are shown with."""
+
+    variable: Var
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class ResultColumn:
+    """A column of a view: a scalar over keys and lets where `valid` holds (not 0), else NULL."""
+
+    name: str
+    type: Type
+    scalar: Scalar
+    valid: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a view is read.
+
+    Rows are the entries of `multiplicity`, each standing for as many equal rows as its value (one
+    when `grouped`); without that map there is exactly one row. `lets` are bound in order, for each
+    row's keys, then the columns.
+    """
+
+    name: str
+    keys: tuple[ResultKey, ...]
+    multiplicity: str | None
+    grouped: bool
+    lets: tuple[tuple[Var, Poly], ...]
+    columns: tuple[ResultColumn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A whole program; `initial` statements run once on empty maps."""
+
+    relations: tuple[Relation, ...]
+    maps: tuple[MapDeclaration, ...]
+    initial: tuple[Statement, ...]
+    triggers: tuple[Trigger, ...]
+    results: tuple[Result, ...]
+
+    def map(self, name: str) -> MapDeclaration:
+        return next(m for m in self.maps if m.name == name)
+
+    def result(self, name: str) -> Result:
+        return next(r for r in self.results if r.name == name)
+
+    def relation(self, name: str) -> Relation:
+        return next(r for r in self.relations if r.name == name)
+
+
+INFIX = ("+", "-", "*", "/", "=", "<>", "<", "<=", ">", ">=", "and", "or")
+PLAIN = {"INTEGER": INTEGER, "BIGINT": BIGINT, "TEXT": TEXT, "TIMESTAMP": TIMESTAMP, "BOOLEAN": BOOLEAN}
+
+
+def program_text(program: Program) -> str:
+    """The whole program: streams, maps, initial statements, triggers, views."""
+    blocks = ["\n".join(relation_text(r) for r in program.relations)]
+    blocks.append("\n".join(map_text(m) for m in program.maps))
+    if program.initial:
+        blocks.append("INITIAL {\n" + _body(program.initial) + "}")
+    blocks += [trigger_text(t) for t in program.triggers]
+    blocks += [result_text(r) for r in program.results]
+    return "\n\n".join(b for b in blocks if b) + "\n"
+
+
+def relation_text(relation: Relation) -> str:
+    columns = ", ".join(_column(c) for c in relation.columns)
+    rows = "" if relation.max_rows == DEFAULT_MAX_ROWS else f" MAX {relation.max_rows}"
+    source = "" if relation.source is None else f" SOURCE {_quoted(relation.source)}"
+    key = f" PRIMARY KEY ({', '.join(relation.primary_key)})" if relation.primary_key else ""
+    retain = "" if relation.retain is None else f" RETAIN {relation.retain} BY {relation.retain_by}"
+    what = "TABLE" if relation.static else "STREAM"
+    return f"{what} {relation.name}({columns}){rows}{source}{key}{retain};"
+
+
+def _column(column: Column) -> str:
+    return f"{column.name} {type_text(column.type)}{' NULL' if column.nullable else ''}"
+
+
+def type_text(kind: Type) -> str:
+    """The type's SQL name, or its kind with the interval of its scaled integer where no name says it."""
+    if kind.kind is Kind.DOUBLE:
+        return kind.kind.value
+    for name, plain in PLAIN.items():
+        if plain == kind:
+            return name
+    precision = len(str(kind.high))
+    if kind == decimal(precision, kind.scale):
+        return f"DECIMAL({precision}, {kind.scale})"
+    return f"{kind.kind.value}{f'({kind.scale})' if kind.scale else ''}[{kind.low}..{kind.high}]"
+
+
+def map_text(declaration: MapDeclaration) -> str:
+    keys = ", ".join(
+        f"{k.name} {type_text(t)}" for k, t in zip(declaration.keys, declaration.key_types, strict=True)
+    )
+    count = f" COUNT {declaration.count}" if declaration.count else ""
+    head = f"MAP {declaration.name}[{keys}] {type_text(declaration.type)}{count}"
+    return f"{head} =\n  {poly_text(declaration.definition)};"
+
+
+def trigger_text(trigger: Trigger) -> str:
+    """One trigger, `ON + relation(parameters) { statements }`."""
+    parameters = ", ".join(p.name for p in trigger.parameters)
+    head = f"ON {'+' if trigger.insert else '-'} {trigger.relation}({parameters})"
+    return f"{head} {{\n{_body(trigger.statements)}}}"
+
+
+def _body(statements: tuple[Statement, ...]) -> str:
+    return "".join(f"  {statement_text(s)};\n" for s in statements)
+
+
+def statement_text(statement: Statement) -> str:
+    after = "after " if statement.after and statement.op == "+=" else ""
+    keys = ", ".join(scalar_text(k) for k in statement.keys)
+    return f"{after}{statement.target}[{keys}] {statement.op} {poly_text(statement.value)}"
+
+
+def result_text(result: Result) -> str:
+    """How a view is read: its keys, the map that counts its rows, lets, columns."""
+    keys = ", ".join(f"{k.variable.name} {type_text(k.type)} {k.name}" for k in result.keys)
+    head = f"VIEW {result.name}[{keys}]"
+    if result.multiplicity is not None:
+        head += f" {'GROUPS' if result.grouped else 'ROWS'} {result.multiplicity}"
+    lines = [f"  {v.name} = {poly_text(p)};\n" for v, p in result.lets]
+    for column in result.columns:
+        when = "" if column.valid == Const(1) else f" WHEN {scalar_text(column.valid)}"
+        lines.append(
+            f"  COLUMN {column.name} {type_text(column.type)} = {scalar_text(column.scalar)}{when};\n"
+        )
+    return head + " {\n" + "".join(lines) + "}"
+
+
+def poly_text(poly: Poly) -> str:
+    return " + ".join(term_text(t) for t in poly.terms) or "0"
+
+
+def term_text(term: Term) -> str:
+    return " * ".join(factor_text(f) for f in term) or "1"
+
+
+def factor_text(factor: Factor) -> str:
+    match factor:
+        case Rel(name, args):
+            return f"{name}({', '.join(map(scalar_text, args))})"
+        case MapRef(name, keys):
+            return f"{name}[{', '.join(map(scalar_text, keys))}]"
+        case Val(Var() | Const() as scalar):
+            return scalar_text(scalar)
+        case Val(scalar):
+            return f"[{scalar_text(scalar)}]"
+        case Cmp(op, left, right):
+            return f"{{{scalar_text(left)} {op} {scalar_text(right)}}}"
+        case Lift(var, body):
+            return f"({var.name} ^= {poly_text(body)})"
+        case Exists(group, body):
+            return f"EXISTS[{', '.join(v.name for v in group)}]({poly_text(body)})"
+        case Extreme(var, greatest, value, body):
+            return f"({var.name} ^= {'MAX' if greatest else 'MIN'}[{value.name}]({poly_text(body)}))"
+    raise TypeError(factor)
+
+
+def scalar_text(scalar: Scalar) -> str:
+    match scalar:
+        case Var(name):
+            return name
+        case Const(None):
+            return "null"
+        case Const(str() as value):
+            return _quoted(value)
+        case Const(value):
+            return repr(value)
+        case Apply(op, args) if op in INFIX:
+            return "(" + f" {op} ".join(map(scalar_text, args)) + ")"
+        case Apply(op, args):
+            return f"{op}({', '.join(map(scalar_text, args))})"
+    raise TypeError(scalar)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def column_there(column: str) -> Var:
+    """Whether a column is not NULL, 1 or 0."""
+    return Var(f"{column} is not NULL")
+
+
+def over_lets(result: Result, condition: Scalar) -> Scalar:
+    """A condition over the keys and lets that the columns are read from."""
+    columns = {Var(c.name): c.scalar for c in result.columns}
+    there = {column_there(c.name): c.valid for c in result.columns}
+    return substitute_scalar(condition, {**columns, **there})

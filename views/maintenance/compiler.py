@@ -1,0 +1,226 @@
+"""From views in the calculus to an M3 program: recursive delta compilation (DBToaster, CIDR 2011).
+
+Every map's definition is differentiated by every event it reads, what the change reads becomes maps
+in turn, until triggers read only maps and the event. Where a changed relation stands inside a nested
+aggregate the change has no simpler form; then the part it can reach is evaluated again from maps.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from orderbook.views.calculus import (
+    NESTED,
+    Budget,
+    Exists,
+    Extreme,
+    Factor,
+    Lift,
+    Poly,
+    Rel,
+    Scalar,
+    Term,
+    Val,
+    Var,
+    nested_relations,
+    product,
+    relations,
+    spend,
+    variable_set,
+    with_body,
+)
+from orderbook.views.intervals import Types
+from orderbook.views.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, Statement, Trigger
+from orderbook.views.maintenance.deltas import Domain, Piece, parameters, pieces, whole
+from orderbook.views.maintenance.materialisation_level import (
+    Materialization,
+    Upkeep,
+    both,
+    needed_columns,
+    over_base_maps,
+)
+from orderbook.views.maintenance.materialise import Materialiser, split_mixed
+from orderbook.views.maintenance.ordering import named, ordered_statement, ordered_triggers
+from orderbook.views.program import CalculusView
+from orderbook.views.simplify import simplify
+from orderbook.views.types import Relation
+
+
+@dataclass(slots=True)
+class Compiler:
+    """Compiles views one by one into one program that shares its maps.
+
+    `budgets` are what is left of those of views whose translation was counted, `levels` how much of views
+    is kept, `full` where a view is not there.
+    """
+
+    relations: Mapping[str, Relation]
+    types: Types
+    budgets: Mapping[str, Budget] = field(default_factory=dict)
+    levels: Mapping[str, Materialization] = field(default_factory=dict)
+
+    def program(self, views: Iterable[CalculusView]) -> Program:
+        """The M3 program that maintains all the views."""
+        materialiser = Materialiser(self.relations, self.types)
+        results = []
+        budgets: dict[str, Budget] = {}
+        for view in views:
+            budget = self.budgets.get(view.name) or Budget(view.name)
+            with budget.spending():
+                results.append(self._result(view, materialiser))
+            budgets = {m.name: budgets.get(m.name, budget) for m in materialiser.maps}
+        statements: dict[tuple[str, bool], list[Statement]] = {
+            (r, insert): [] for r in self.relations for insert in (True, False)
+        }
+        initial: list[Statement] = []
+        for declaration in materialiser.in_turn():
+            budget, upkeep = budgets[declaration.name], materialiser.upkeeps[declaration.name]
+            with budget.spending(), materialiser.keeping(upkeep):
+                initial += self._initial(declaration)
+                for name in sorted(relations(declaration.definition), key=list(self.relations).index):
+                    for insert in (True, False):
+                        statements[name, insert] += self._maintain(
+                            declaration, self.relations[name], insert, materialiser
+                        )
+            budgets = {m.name: budgets.get(m.name, budget) for m in materialiser.maps}
+        triggers = tuple(
+            Trigger(name, insert, parameters(self.relations[name]), _joined(body))
+            for (name, insert), body in statements.items()
+            if body
+        )
+        used = tuple(r for r in self.relations.values() if any(t.relation == r.name for t in triggers))
+        counts = {m.name: m.count for m in materialiser.maps}
+        ordered = ordered_triggers(triggers, counts)
+        return named(Program(used, tuple(materialiser.maps), tuple(initial), ordered, tuple(results)))
+
+    def _result(self, view: CalculusView, materialiser: Materialiser) -> Result:
+        keys = tuple(k.variable for k in view.keys)
+        bound = frozenset(keys)
+        upkeep = self._upkeep(view)
+        multiplicity = None
+        if view.multiplicity is not None:
+            body = simplify(view.multiplicity, keys)
+            with materialiser.keeping(upkeep):
+                multiplicity = materialiser.reference(keys, keys, body, f"{view.name}_count")
+            order = [keys.index(k) for k in multiplicity.keys]
+            keys = tuple(keys[i] for i in order)
+        by_variable = {k.variable: k for k in view.keys}
+        lets = []
+        for variable, poly in view.lets:
+            name = f"{view.name}_{variable.name.rpartition('_')[0]}"
+            with materialiser.keeping(upkeep):
+                lets.append((variable, self._let(name, simplify(poly, bound), bound, materialiser)))
+            bound |= {variable}
+        return Result(
+            view.name,
+            tuple(ResultKey(v, by_variable[v].name, by_variable[v].type) for v in keys),
+            multiplicity.name if multiplicity else None,
+            view.grouped,
+            tuple(
+                (v, ordered_statement(p, frozenset(keys) | {w for w, _ in lets[:i]}))
+                for i, (v, p) in enumerate(lets)
+            ),
+            tuple(ResultColumn(c.name, c.type, c.scalar, c.valid) for c in view.columns),
+        )
+
+    def _upkeep(self, view: CalculusView) -> Upkeep:
+        level = self.levels.get(view.name, Materialization.FULL)
+        if level is Materialization.FULL:
+            return Upkeep()
+        bound = frozenset(k.variable for k in view.keys)
+        columns = needed_columns(simplify(view.multiplicity, bound), bound) if view.multiplicity else {}
+        for variable, poly in view.lets:
+            columns = both(columns, needed_columns(simplify(poly, bound), bound))
+            bound |= {variable}
+        return Upkeep(level, columns)
+
+    def _let(self, name: str, poly: Poly, bound: frozenset[Var], materialiser: Materialiser) -> Poly:
+        if materialiser.upkeep.level is Materialization.NONE:
+            return over_base_maps(poly, bound, materialiser.upkeep.columns, materialiser)
+        return materialiser.poly(split_mixed(poly, bound, joined=True), bound, name=name, joined=True)
+
+    def _initial(self, declaration: MapDeclaration) -> list[Statement]:
+        """What the map holds before any event."""
+        value = simplify(_at_first(declaration.definition), declaration.keys)
+        if not value.terms:
+            return []
+        ordered = ordered_statement(value, frozenset())
+        return [Statement(declaration.name, declaration.keys, ":=", ordered, after=True)]
+
+    def _maintain(
+        self, declaration: MapDeclaration, relation: Relation, insert: bool, materialiser: Materialiser
+    ) -> list[Statement]:
+        spend(declaration.definition.size)
+        if materialiser.upkeep.level is Materialization.NONE:
+            return [self._statement(declaration, whole(declaration), relation, None, materialiser)]
+        nested = relation.name in nested_relations(declaration.definition)
+        apart = relation.name if nested else None
+        return [
+            self._statement(declaration, piece, relation, apart, materialiser)
+            for piece in pieces(declaration, relation, insert, self.relations)
+        ]
+
+    def _statement(
+        self,
+        declaration: MapDeclaration,
+        piece: Piece,
+        relation: Relation,
+        apart: str | None,
+        materialiser: Materialiser,
+    ) -> Statement:
+        event = frozenset(parameters(relation))
+        bound = event | frozenset(piece.given)
+        needed = frozenset(k for k in piece.keys if isinstance(k, Var)) - bound
+        value = self._over_maps(Poly(piece.terms), bound, needed, apart, materialiser)
+        keys = frozenset(k for k in piece.keys if isinstance(k, Var))
+        value = Poly(tuple(_given(t, piece.given, keys) + t for t in value.terms))
+        return Statement(declaration.name, piece.keys, piece.op, ordered_statement(value, event), piece.after)
+
+    def _over_maps(
+        self,
+        poly: Poly,
+        bound: frozenset[Var],
+        needed: frozenset[Var],
+        apart: str | None,
+        materialiser: Materialiser,
+        mixed: bool = False,
+    ) -> Poly:
+        """The polynomial over maps; `mixed` leaves sums of what the event and maps give as they are."""
+        upkeep = materialiser.upkeep
+        if upkeep.level is not Materialization.FULL:
+            return over_base_maps(poly, bound | needed, upkeep.columns, materialiser)
+        split = poly if mixed else split_mixed(poly, bound, needed)
+        return materialiser.poly(split, bound, needed, apart=apart)
+
+
+def _joined(statements: Iterable[Statement]) -> tuple[Statement, ...]:
+    """One statement for all changes of one entry: their values are added."""
+    values: dict[tuple[str, tuple[Scalar, ...], str, bool], Poly] = {}
+    for s in statements:
+        place = (s.target, s.keys, s.op, s.after)
+        values[place] = values[place] + s.value if place in values else s.value
+    return tuple(
+        Statement(target, keys, op, value, after) for (target, keys, op, after), value in values.items()
+    )
+
+
+def _given(term: Term, given: Domain, keys: frozenset[Var]) -> Term:
+    """Lifts that bind the given variables which the term or the target's keys use."""
+    used = variable_set(term) | keys
+    return tuple(Lift(v, product(Val(s))) for v, s in given.items() if v in used)
+
+
+def _at_first(poly: Poly) -> Poly:
+    """The polynomial while there are no rows, which then reads none."""
+    terms = (t for t in poly.terms if not any(_zero_at_first(f) for f in t))
+    return Poly(tuple(tuple(map(_factor_at_first, term)) for term in terms))
+
+
+def _factor_at_first(factor: Factor) -> Factor:
+    return with_body(factor, _at_first(factor.body)) if isinstance(factor, NESTED) else factor
+
+
+def _zero_at_first(factor: Factor) -> bool:
+    """Whether the factor is 0 while there are no rows."""
+    if isinstance(factor, Exists | Extreme):
+        return all(any(_zero_at_first(f) for f in t) for t in factor.body.terms)
+    return isinstance(factor, Rel)

@@ -1,0 +1,429 @@
+"""What an event changes: deltas of polynomials for one inserted or deleted row, and what the row can reach.
+
+What a changed row can reach are the bindings for which a nested aggregate may have another value. A `Domain`
+gives some variables a scalar of the event's parameters; the change reaches only bindings that agree with it.
+This is the domain extraction of the DBToaster papers (VLDB Journal 2014, section 5): through equal names, and
+through the equalities and lifts beside the changed relation.
+
+Where a changed row is, or was, the extreme are the only bindings whose extreme it can change. A row at value
+v is the greatest of a binding where its comparisons admit v and no row beyond v satisfies them. Rows beyond v
+are other rows, so that this says the same before the event as after it.
+
+Where the changed relation stands inside a nested aggregate the change has no simpler form, so what it can
+reach is evaluated again from maps: before the event with a minus, and after it. A `Piece` is one term of
+that, over relations still.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from itertools import combinations
+
+from orderbook.views.calculus import (
+    MINUS_ONE,
+    MIRRORED,
+    NESTED,
+    ONE,
+    ZERO,
+    Apply,
+    Cmp,
+    Const,
+    Exists,
+    Extreme,
+    Factor,
+    Lift,
+    Poly,
+    Rel,
+    Scalar,
+    Term,
+    Val,
+    Var,
+    nested_relations,
+    product,
+    relations,
+    scalar_variables,
+    spend,
+    substitute,
+    substitute_factor,
+    substitute_scalar,
+    variable_set,
+)
+from orderbook.views.conditions import linear_form
+from orderbook.views.m3 import MapDeclaration
+from orderbook.views.names import apart_from, used_outside
+from orderbook.views.simplify import simplify
+from orderbook.views.types import Relation
+
+
+def parameters(relation: Relation) -> tuple[Var, ...]:
+    """The event's parameters: one for each column, marked by `@` so that no other name is equal."""
+    return tuple(Var(f"@{c.name}") for c in relation.columns)
+
+
+def delta(poly: Poly, relation: Relation, insert: bool) -> Poly:
+    """The change of `poly` when one row is inserted or deleted; what is nested is taken as it was.
+
+    Leibniz's rule over all occurrences at once: a product of k occurrences has 2^k - 1 changes, and
+    a deletion's sign is that of the number of occurrences replaced (Koch 2010, section 4).
+    """
+    row = parameters(relation)
+    terms: list[Term] = []
+    for term in poly.terms:
+        places = [i for i, f in enumerate(term) if isinstance(f, Rel) and f.name == relation.name]
+        spend((1 << len(places)) * len(term))
+        for size in range(1, len(places) + 1):
+            for chosen in combinations(places, size):
+                factors: list[Factor] = [] if insert or size % 2 == 0 else [MINUS_ONE]
+                for i, factor in enumerate(term):
+                    if i in chosen:
+                        assert isinstance(factor, Rel)
+                        factors += [Cmp("=", a, p) for a, p in zip(factor.args, row, strict=True)]
+                    else:
+                        factors.append(factor)
+                terms.append(tuple(factors))
+    return Poly(tuple(terms))
+
+
+Domain = Mapping[Var, Scalar]
+# More domains than this are replaced by what they have in common.
+MOST_DOMAINS = 4
+
+
+def row_domains(term: Term, relation: Relation) -> list[Domain]:
+    """The bindings that the changed row itself can make, for every factor that reads it."""
+    row = parameters(relation)
+    return [
+        _closed({a: p for a, p in zip(f.args, row, strict=True) if isinstance(a, Var)}, term)
+        for f in term
+        if isinstance(f, Rel) and f.name == relation.name
+    ]
+
+
+def nested_domains(term: Term, relation: Relation, outer: frozenset[Var] = frozenset()) -> list[Domain]:
+    """The bindings for which a nested polynomial of the term may change: those of any of the domains.
+
+    An empty domain says that any binding may be affected; no domains, that none is.
+    """
+    outside = (outer | used_outside(term)) - _aggregates(term)
+    found: list[Domain] = []
+    for factor in term:
+        if isinstance(factor, NESTED):
+            for inner in factor.body.terms:
+                domains = row_domains(inner, relation) + nested_domains(inner, relation, outside)
+                found += [_only(_closed(d, inner), outside) for d in domains]
+    return distinct([_closed(d, term) for d in found])
+
+
+def distinct(domains: Iterable[Domain]) -> list[Domain]:
+    """Domains none of which lies within another, few of them."""
+    kept: list[Domain] = []
+    for domain in domains:
+        if not any(k.items() <= domain.items() for k in kept):
+            kept = [k for k in kept if not domain.items() <= k.items()] + [domain]
+    return kept if len(kept) <= MOST_DOMAINS else [common(kept)]
+
+
+def common(domains: Iterable[Domain]) -> Domain:
+    """What all domains agree on."""
+    first, *rest = domains
+    return {v: p for v, p in first.items() if all(d.get(v) == p for d in rest)}
+
+
+def outside_of(domain: Domain, sure: frozenset[Var]) -> Poly:
+    """1 for the bindings that do not agree with the domain; variables of `sure` are never NULL.
+
+    A sum of disjoint terms: the first variable that differs, and equality in those before it.
+    """
+    result, before = ZERO, ONE
+    differs: Cmp | Val
+    equals: Cmp | Val
+    for variable, scalar in domain.items():
+        if {variable, *scalar_variables(scalar)} <= sure:
+            differs, equals = Cmp("<>", variable, scalar), Cmp("=", variable, scalar)
+        else:
+            differs = Val(_differ(variable, scalar))
+            equals = Val(Apply("not", (differs.scalar,)))
+        result += before * product(differs)
+        before *= product(equals)
+    return result
+
+
+def _differ(left: Scalar, right: Scalar) -> Scalar:
+    nulls = (Apply("is_null", (left,)), Apply("is_null", (right,)))
+    return Apply("or", (Apply("<>", (left, right)), Apply("<>", nulls)))
+
+
+def _closed(domain: Domain, term: Term) -> Domain:
+    """The domain with all that follows from it by the equalities and lifts of the term."""
+    closed = dict(domain)
+    growing, never = True, _aggregates(term)
+    while growing:
+        growing = False
+        for variable, scalar in _equalities(term):
+            used = set(scalar_variables(scalar))
+            if variable not in closed and variable not in never and used and used <= set(closed):
+                closed[variable] = substitute_scalar(scalar, closed)
+                growing = True
+    return closed
+
+
+def _aggregates(term: Term) -> frozenset[Var]:
+    """The variables bound to what is aggregated: they follow a change and cannot limit it."""
+    return frozenset(
+        f.var for f in term if isinstance(f, Extreme) or (isinstance(f, Lift) and relations(f.body))
+    )
+
+
+def _equalities(term: Term) -> Iterator[tuple[Var, Scalar]]:
+    for factor in term:
+        match factor:
+            case Cmp("=", left, right):
+                if isinstance(left, Var):
+                    yield left, right
+                if isinstance(right, Var):
+                    yield right, left
+                yield from _at_distance(left, right)
+            case Lift(var, Poly((values,))) if values and all(isinstance(v, Val) for v in values):
+                scalars = [v.scalar for v in values if isinstance(v, Val)]
+                yield var, reduce(lambda a, b: Apply("*", (a, b)), scalars)
+
+
+def _at_distance(left: Scalar, right: Scalar) -> Iterator[tuple[Var, Scalar]]:
+    """Each of two variables by the other, where they differ by an integer; so they are exact."""
+    coefficients, constant = linear_form(Apply("-", (left, right))) or ({}, 0)
+    if constant and len(coefficients) == 2 and set(coefficients.values()) == {1, -1}:
+        more, less = sorted(coefficients, key=lambda v: -coefficients[v])
+        yield more, Apply("-", (less, Const(constant)))
+        yield less, Apply("+", (more, Const(constant)))
+
+
+def _only(domain: Domain, variables: frozenset[Var]) -> Domain:
+    return {v: p for v, p in domain.items() if v in variables}
+
+
+def extreme_limits(term: Term, relation: Relation) -> Term:
+    """Factors that hold for every binding that a changed row can reach; none where they are not known.
+
+    Known are they where all that reads the relation is one Extreme, and rows and groups whose value is
+    that extreme.
+    """
+    extremes = [f for f in term if isinstance(f, Extreme) and relation.name in relations(f)]
+    if len(extremes) != 1 or len(extremes[0].body.terms) != 1:
+        return ()
+    (extreme,) = extremes
+    (inner,) = extreme.body.terms
+    domains = [*row_domains(inner, relation), *nested_domains(inner, relation, frozenset({extreme.value}))]
+    if len(domains) != 1 or extreme.value not in domains[0]:
+        return ()
+    at = domains[0][extreme.value]
+    others = [d for f in term if f is not extreme for d in _own_domains(f, relation)]
+    same = {extreme.var, *_equal_to(extreme.var, term)}
+    if not all(any(d.get(v) == at for v in same) for d in others):
+        return ()
+    return _limits(term, extreme, inner, at)
+
+
+def _equal_to(variable: Var, term: Term) -> Iterator[Var]:
+    for factor in term:
+        match factor:
+            case Cmp("=", Var() as left, Var() as right) if variable in (left, right):
+                yield right if left == variable else left
+
+
+def _own_domains(factor: Factor, relation: Relation) -> Iterator[Domain]:
+    """What the changed row binds in a factor that reads its relation; nothing is known of sums."""
+    if isinstance(factor, Rel):
+        yield from row_domains((factor,), relation)
+    elif isinstance(factor, Exists):
+        for inner in factor.body.terms:
+            for domain in (*row_domains(inner, relation), *nested_domains(inner, relation)):
+                yield {v: s for v, s in domain.items() if v in factor.group}
+    elif isinstance(factor, NESTED) and relation.name in relations(factor):
+        yield {}
+
+
+def _limits(term: Term, extreme: Extreme, inner: Term, at: Scalar) -> Term:
+    """The row's value is admitted, and as many rows lie within the bounds as lie up to it."""
+    towards = "<" if extreme.greatest else ">"
+    outer = used_outside(term) | frozenset(scalar_variables(at))
+    around = [f for f in inner if isinstance(f, Cmp | Val) and variable_set(f) <= outer]
+    bounds = [f for f in inner if _bounds(f, extreme.value, towards)]
+    rest = tuple(f for f in inner if f not in around)
+    counted, taken = [], variable_set(term) | frozenset(scalar_variables(at))
+    up_to_it = Cmp(f"{towards}=", extreme.value, at)
+    for rows in (rest, (*(f for f in rest if f not in bounds), up_to_it)):
+        local = variable_set(rows) - outer
+        names = apart_from((*local, Var("rows")), taken)
+        taken |= frozenset(names.values())
+        body = substitute(Poly((rows,)), {v: n for v, n in names.items() if v in local})
+        counted.append(Lift(names[Var("rows")], body))
+    admitted = tuple(substitute_factor(f, {extreme.value: at}) for f in bounds)
+    within, up_to = counted
+    return (*around, *admitted, *counted, Cmp("<", Apply("-", (within.var, up_to.var)), Const(1)))
+
+
+def _bounds(factor: Factor, value: Var, towards: str) -> bool:
+    """Whether a factor sets a bound on the value on the side where the extreme is."""
+    match factor:
+        case Cmp(op, left, right) if left == value and value not in scalar_variables(right):
+            return op.startswith(towards)
+        case Cmp(op, left, right) if right == value and value not in scalar_variables(left):
+            return MIRRORED[op].startswith(towards)
+    return False
+
+
+# A pseudo-relation that carries a statement's target keys through simplification.
+TARGET = "$target"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Terms to add to a map's entries, or to assign to them.
+
+    `given` are variables that stand for scalars of the event's parameters.
+    """
+
+    keys: tuple[Scalar, ...]
+    terms: tuple[Term, ...]
+    op: str
+    after: bool
+    given: Domain
+
+
+def pieces(
+    declaration: MapDeclaration, relation: Relation, insert: bool, known: Mapping[str, Relation]
+) -> list[Piece]:
+    """What brings a map up to date after one row of `relation` was inserted or deleted."""
+    if relation.name in nested_relations(declaration.definition):
+        return _reevaluated(declaration, relation, insert, known)
+    return _direct(declaration, declaration.definition, relation, insert, [], frozenset())
+
+
+def whole(declaration: MapDeclaration) -> Piece:
+    """The map evaluated again, whatever has changed."""
+    return Piece(declaration.keys, declaration.definition.terms, ":=", True, {})
+
+
+def _reevaluated(
+    declaration: MapDeclaration, relation: Relation, insert: bool, known: Mapping[str, Relation]
+) -> list[Piece]:
+    """Keys that the event binds are assigned; a domain wider than the keys is taken out and put back.
+
+    Where nothing limits the reach the whole map is evaluated again; a term that has no rows of its own
+    is one binding, which nothing need limit.
+    """
+    keys = frozenset(declaration.keys)
+    reading = [t for t in declaration.definition.terms if relation.name in relations(t)]
+    nested = [nested_domains(t, relation, keys) for t in reading]
+    every = [d for t, found in zip(reading, nested, strict=True) for d in (*row_domains(t, relation), *found)]
+    shared = common(every)
+    beyond_keys = all(any(v not in keys for v in d) for d in every)
+    limited = all(
+        all(found) or not _has_rows(t) or extreme_limits(t, relation)
+        for t, found in zip(reading, nested, strict=True)
+    )
+    if not limited or (not beyond_keys and keys <= set(shared)):
+        return [_assignment(declaration, relation, shared if keys <= set(shared) else {})]
+    result = []
+    for term, domains in zip(reading, nested, strict=True):
+        sure = _never_null(term, known) | _sure_parameters(relation)
+        result += _again(declaration, term, relation, domains, sure)
+        result += _direct(declaration, Poly((term,)), relation, insert, domains, sure)
+    return result
+
+
+def _has_rows(term: Term) -> bool:
+    return any(isinstance(f, Rel | Exists) for f in term)
+
+
+def _assignment(declaration: MapDeclaration, relation: Relation, shared: Domain) -> Piece:
+    plain, given = _split(shared, declaration.definition.terms)
+    body = substitute(_marked(declaration.definition, declaration.keys), plain)
+    keep = frozenset(parameters(relation)) | frozenset(declaration.keys) | frozenset(given)
+    terms = tuple(_unmarked(t)[1] for t in simplify(body, keep).terms)
+    keys = tuple(substitute_scalar(k, shared) for k in declaration.keys)
+    return Piece(keys, terms, ":=", True, given)
+
+
+def _again(
+    declaration: MapDeclaration,
+    term: Term,
+    relation: Relation,
+    domains: list[Domain],
+    sure: frozenset[Var],
+) -> list[Piece]:
+    """The term over each domain, those before it left out: as it was taken away, as it is added."""
+    pieces = []
+    limits = Poly((extreme_limits(term, relation),))
+    for i, domain in enumerate(domains):
+        body = _marked(Poly((term,)), declaration.keys) * limits
+        for earlier in domains[:i]:
+            body *= outside_of(earlier, sure)
+        plain, given = _split(domain, (term,))
+        keep = frozenset(parameters(relation)) | frozenset(given)
+        for simple in simplify(substitute(body, plain), keep).terms:
+            keys, rest = _unmarked(simple)
+            pieces.append(Piece(keys, ((MINUS_ONE, *rest),), "+=", False, given))
+            pieces.append(Piece(keys, (rest,), "+=", True, given))
+    return pieces
+
+
+def _direct(
+    declaration: MapDeclaration,
+    poly: Poly,
+    relation: Relation,
+    insert: bool,
+    domains: list[Domain],
+    sure: frozenset[Var],
+) -> list[Piece]:
+    """The change by the row itself, for bindings that no domain reaches; nested polynomials stay."""
+    body = _marked(delta(poly, relation, insert), declaration.keys)
+    for domain in domains:
+        body *= outside_of(domain, sure)
+    simple = [_unmarked(t) for t in simplify(body, frozenset(parameters(relation))).terms]
+    return [Piece(keys, (rest,), "+=", False, {}) for keys, rest in simple]
+
+
+def _split(domain: Domain, terms: tuple[Term, ...]) -> tuple[dict[Var, Scalar], Domain]:
+    """What may be substituted, and what must stay a variable that is given its value."""
+    lifted = {v for t in terms for v in _lifted(t)}
+    plain: dict[Var, Scalar] = {v: s for v, s in domain.items() if isinstance(s, Var) and v not in lifted}
+    return plain, {v: s for v, s in domain.items() if v not in plain}
+
+
+def _lifted(term: Term) -> Iterator[Var]:
+    """The variables that lifts bind, at any depth."""
+    for factor in term:
+        if isinstance(factor, Lift):
+            yield factor.var
+        if isinstance(factor, NESTED):
+            for inner in factor.body.terms:
+                yield from _lifted(inner)
+
+
+def _never_null(term: Term, known: Mapping[str, Relation]) -> frozenset[Var]:
+    """The variables that a column which cannot be NULL binds."""
+    found: frozenset[Var] = frozenset()
+    for factor in term:
+        if isinstance(factor, Rel):
+            columns = zip(factor.args, known[factor.name].columns, strict=True)
+            found |= {a for a, c in columns if isinstance(a, Var) and not c.nullable}
+        elif isinstance(factor, Exists) and factor.body.terms:
+            inner = [_never_null(t, known) for t in factor.body.terms]
+            found |= frozenset(factor.group).intersection(*inner)
+    return found
+
+
+def _sure_parameters(relation: Relation) -> frozenset[Var]:
+    columns = zip(parameters(relation), relation.columns, strict=True)
+    return frozenset(p for p, c in columns if not c.nullable)
+
+
+def _marked(poly: Poly, keys: tuple[Scalar, ...]) -> Poly:
+    return poly * Poly(((Rel(TARGET, keys),),))
+
+
+def _unmarked(term: Term) -> tuple[tuple[Scalar, ...], Term]:
+    """The target's keys and the rest of a marked term."""
+    marker = next(f for f in term if isinstance(f, Rel) and f.name == TARGET)
+    return marker.args, tuple(f for f in term if f is not marker)

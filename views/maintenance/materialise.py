@@ -1,0 +1,498 @@
+"""Materialisation: which parts of an expression become maps, shared by what they hold.
+
+Factors of a term are joined into components by the variables they share; a component of relations
+becomes one map, keyed by what the rest of the term and the event need of it. A factor that mentions
+a value known only at run time (an event's parameter) stays outside unless a relation of the component
+binds that value by equality, for a map can be keyed only by values it holds. So every map is finite,
+and inequalities with parameters stay outside as range lookups.
+
+Groups that are compared by an aggregate are kept in a map with its value among the keys.
+`EXISTS[g](Q) * (v ^= S)` beside a comparison of v with another value would be a loop over all groups.
+Where a change reaches one group only, a map keyed by g and v costs one entry taken out and one put in,
+and an index over v answers the comparison.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from orderbook.views.calculus import (
+    NESTED,
+    Apply,
+    Cmp,
+    Const,
+    Exists,
+    Extreme,
+    Factor,
+    Lift,
+    MapRef,
+    Poly,
+    Rel,
+    Scalar,
+    Term,
+    Val,
+    Var,
+    bound_by,
+    relations,
+    substitute,
+    substitute_term,
+    variable_set,
+    with_body,
+)
+from orderbook.views.intervals import Types, row_types, scalar_type, sum_type
+from orderbook.views.m3 import MapDeclaration
+from orderbook.views.maintenance.deltas import nested_domains
+from orderbook.views.maintenance.materialisation_level import Upkeep, is_base_map
+from orderbook.views.names import Canonical, apart_from, bound_in, canonical, used_outside
+from orderbook.views.simplify import simplify
+from orderbook.views.types import INT64_MAX, Kind, Relation, Type, unscaled
+
+
+def ranked_groups(
+    term: Term, bound: frozenset[Var], types: dict[Var, Type], known: Mapping[str, Relation]
+) -> Term:
+    """An Exists with the lifts that its groups are compared by; () where the term has none.
+
+    `bound` is known from outside; `types` gets the types of the lifts' variables.
+    """
+    for exists in term:
+        if isinstance(exists, Exists) and frozenset(exists.group) - bound:
+            lifts = tuple(_compared(term, exists, bound, types, known))
+            if lifts:
+                return (exists, *lifts)
+    return ()
+
+
+def _compared(
+    term: Term, exists: Exists, bound: frozenset[Var], types: dict[Var, Type], known: Mapping[str, Relation]
+) -> Iterator[Lift]:
+    around = bound | bound_in(term)
+    for lift in term:
+        if not isinstance(lift, Lift) or lift.var in bound or not relations(lift):
+            continue
+        if not (variable_set(exists) | variable_set(lift.body)) & around <= frozenset(exists.group):
+            continue
+        if not _is_compared(lift.var, term, around - {*exists.group, lift.var}):
+            continue
+        kind = sum_type(lift.body, Types({**types, **row_types(lift.body, known)}), known)
+        one_word = kind.exact and max(-kind.low, kind.high) <= INT64_MAX
+        if one_word and _reaches_one(exists, lift, bound, known):
+            types[lift.var] = kind
+            yield lift
+
+
+def _is_compared(value: Var, term: Term, others: frozenset[Var]) -> bool:
+    """Whether the value is compared with what neither it nor its group determines."""
+    for factor in term:
+        if isinstance(factor, Cmp) and _meets(factor, value, others):
+            return True
+        if isinstance(factor, NESTED) and any(
+            isinstance(f, Cmp) and _meets(f, value, variable_set(f) - {value})
+            for f in _at_any_depth(factor.body)
+        ):
+            return True
+    return False
+
+
+def _meets(comparison: Cmp, value: Var, others: frozenset[Var]) -> bool:
+    """Whether a comparison has the value on one side alone, and one of the others."""
+    alone = value in (comparison.left, comparison.right)
+    return alone and bool((variable_set(comparison) - {value}) & others)
+
+
+def _at_any_depth(body: Poly) -> Iterator[Factor]:
+    for term in body.terms:
+        for factor in term:
+            yield factor
+            if isinstance(factor, NESTED):
+                yield from _at_any_depth(factor.body)
+
+
+def _reaches_one(exists: Exists, lift: Lift, bound: frozenset[Var], known: Mapping[str, Relation]) -> bool:
+    """Whether every change of a row reaches one group at most."""
+    group = frozenset(exists.group) - bound
+    pair = (exists, lift)
+    return all(
+        group <= domain.keys()
+        for name in relations(pair)
+        for domain in nested_domains(pair, known[name], frozenset(exists.group))
+    )
+
+
+Bound = frozenset[Var]
+
+
+@dataclass(slots=True)
+class Materialiser:
+    """Collects the maps of a program; equal definitions share one map.
+
+    `upkeep` is of what is compiled now, `upkeeps` that of every map: the most that it is read for.
+    """
+
+    relations: Mapping[str, Relation]
+    types: dict[Var, Type]
+    maps: list[MapDeclaration] = field(default_factory=list)
+    upkeep: Upkeep = field(default_factory=Upkeep)
+    upkeeps: dict[str, Upkeep] = field(default_factory=dict)
+    _known: dict[Canonical, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    _names: set[str] = field(default_factory=set)
+
+    def reference(
+        self, keys: tuple[Scalar, ...], variables: tuple[Var, ...], body: Poly, name: str = "m"
+    ) -> MapRef:
+        """The map that holds `body` for each binding of `variables`, read at `keys`."""
+        form, places = canonical(variables, body)
+        if form not in self._known:
+            self._known[form] = (self._declare(name, tuple(variables[i] for i in places), body), places)
+        known = self._known[form][0]
+        upkeep = Upkeep() if is_base_map(body) else self.upkeep
+        if known not in self.upkeeps or self.upkeeps[known].level < upkeep.level:
+            self.upkeeps[known] = upkeep
+        return MapRef(known, tuple(keys[i] for i in places))
+
+    def in_turn(self) -> Iterator[MapDeclaration]:
+        """Every map, those declared meanwhile too; one of a lower level when nothing can raise it now."""
+        done: set[str] = set()
+        while len(done) < len(self.maps):
+            waiting = [m for m in self.maps if m.name not in done]
+            declaration = max(waiting, key=lambda m: self.upkeeps[m.name].level)
+            done.add(declaration.name)
+            yield declaration
+
+    @contextmanager
+    def keeping(self, upkeep: Upkeep) -> Iterator[None]:
+        """Within, maps are declared and read for what is kept so."""
+        before, self.upkeep = self.upkeep, upkeep
+        try:
+            yield
+        finally:
+            self.upkeep = before
+
+    def _declare(self, name: str, keys: tuple[Var, ...], body: Poly) -> str:
+        unique, number = (name, 1) if name != "m" else ("m1", 1)
+        while unique in self._names:
+            number += 1
+            unique = f"{name}{number}" if name == "m" else f"{name}_{number}"
+        self._names.add(unique)
+        types = Types({**self.types, **row_types(body, self.relations)})
+        key_types = tuple(types[k] for k in keys)
+        kind = sum_type(body, types, self.relations)
+        count = None
+        if not kind.exact:
+            count = self.reference(
+                keys, keys, self._counting(body), f"{name}_rows" if name != "m" else name
+            ).name
+        self.maps.append(MapDeclaration(unique, keys, key_types, kind, body, count))
+        return unique
+
+    def _counting(self, body: Poly) -> Poly:
+        """How many rows each sum of `body` has: its terms without their values."""
+        return Poly(tuple(tuple(f for f in t if not self._is_value(f)) for t in body.terms))
+
+    def _is_value(self, factor: Factor) -> bool:
+        return isinstance(factor, Val) and scalar_type(factor.scalar, self.types).kind is not Kind.BOOLEAN
+
+    def poly(
+        self,
+        poly: Poly,
+        bound: Bound,
+        needed: Bound = frozenset(),
+        name: str = "m",
+        apart: str | None = None,
+        joined: bool = False,
+    ) -> Poly:
+        """`poly` over maps. `bound` are known from outside, `needed` must be bound by the result.
+
+        With `apart`, lifts that read that relation are not put inside a map together with all that they
+        filter: the form that re-evaluation needs. With `joined`, relations that share a bound column
+        make one map, which is what a view reads; otherwise they are separate factors.
+        """
+        if apart is None:
+            whole = self._whole(poly, bound, needed, name, joined)
+            if whole is not None:
+                return whole
+        return Poly(tuple(self.term(t, bound, needed, apart, name, joined) for t in poly.terms))
+
+    def _whole(self, poly: Poly, bound: Bound, needed: Bound, name: str, joined: bool) -> Poly | None:
+        """One map for a polynomial of several terms, where each would be one map with equal keys."""
+        if len(poly.terms) < 2:
+            return None
+        key_sets = set()
+        for term in poly.terms:
+            components, outside = _components(term, bound, needed, None, joined)
+            if any(variable_set(f) for f in outside) or len(components) != 1:
+                return None
+            key_sets.add(frozenset(_keys(components[0], (), bound, needed)))
+        if len(key_sets) != 1:
+            return None
+        return Poly(((self._map(poly, tuple(sorted(key_sets.pop(), key=lambda v: v.name)), bound, name),),))
+
+    def term(
+        self, term: Term, bound: Bound, needed: Bound, apart: str | None, name: str, joined: bool
+    ) -> Term:
+        """A term over maps: each component of relations becomes one map."""
+        term = self._with_ranked_groups(term, bound, needed)
+        bound |= frozenset(v for f in term if isinstance(f, MapRef) for v in bound_by(f))
+        components, outside = _components(term, bound, needed, None, joined)
+        if len(components) < 2:
+            components, outside = _components(term, bound, needed, apart, joined)
+        factors: list[Factor] = []
+        for component in components:
+            keys = _keys(component, outside, bound, needed)
+            factors.append(self._map(Poly((component,)), keys, bound, name))
+        for factor in outside:
+            if isinstance(factor, NESTED):
+                others = bound_in(tuple(f for f in term if f is not factor))
+                factor = self._nested(factor, bound | others | used_outside(outside), bound)
+            factors.append(factor)
+        return tuple(factors)
+
+    def _with_ranked_groups(self, term: Term, bound: Bound, needed: Bound) -> Term:
+        """The term with groups that are compared by an aggregate read from a map of their own."""
+        while ranked := ranked_groups(term, bound, self.types, self.relations):
+            rest = tuple(f for f in term if not any(f is r for r in ranked))
+            keys = _keys(ranked, rest, bound, needed)
+            values = frozenset(f.var for f in ranked if isinstance(f, Lift)) - bound - needed
+            term = _looked_up((self._map(Poly((ranked,)), keys, bound, "m"), *rest), values)
+        return term
+
+    def _nested(self, factor: Lift | Exists | Extreme, around: Bound, bound: Bound) -> Factor:
+        """A factor over maps; `around` is what the rest of its term knows, `bound` what is known outside."""
+        match factor:
+            case Lift(var, body):
+                return Lift(var, self.poly(body, around - {var}))
+            case Extreme(_, _, value, body):
+                inside, keys = around - bound_by(factor), frozenset({value})
+                return with_body(factor, self.poly(split_mixed(body, inside, keys), inside, keys))
+            case Exists(group, _):
+                return with_body(factor, self._groups(factor, around - (frozenset(group) - bound), bound))
+
+    def _groups(self, exists: Exists, inner_bound: Bound, bound: Bound) -> Poly:
+        """The body of an Exists over maps: one map keyed by the groups, unless it refers outside."""
+        group = frozenset(exists.group)
+        if variable_set(exists.body) & (inner_bound - group):
+            return self.poly(exists.body, inner_bound, group)
+        return Poly(((self._map(exists.body, tuple(dict.fromkeys(exists.group)), bound, "m"),),))
+
+    def _map(self, body: Poly, keys: tuple[Var, ...], bound: Bound, name: str) -> MapRef:
+        """The map of `body`; values known from outside are keys named after the column they equal."""
+        renamed: dict[Var, Var] = {}
+        types = row_types(body, self.relations)
+        for term in body.terms:
+            for column, kind, key in _columns(term, self.relations):
+                if key in bound and key in keys and key not in renamed:
+                    taken = variable_set(body) | frozenset(renamed.values())
+                    renamed[key] = apart_from((column,), taken)[column]
+                    self.types[renamed[key]] = types.get(key, unscaled(kind))
+        variables = tuple(renamed.get(k, k) for k in keys)
+        return self.reference(keys, variables, substitute(body, renamed), name)
+
+
+def _looked_up(term: Term, values: Bound) -> Term:
+    """The term with keys of a map that must equal a variable replaced by it."""
+    for i, factor in enumerate(term):
+        match factor:
+            case Cmp("=", Var() as left, Var() as right) if (left in values) != (right in values):
+                old, new = (left, right) if left in values else (right, left)
+                return _looked_up(substitute_term(term[:i] + term[i + 1 :], {old: new}), values - {old})
+    return term
+
+
+def _columns(term: Iterable[Factor], known: Mapping[str, Relation]) -> Iterable[tuple[Var, Type, Var]]:
+    """The columns that variables stand for, nested ones last: (a name for it, type, variable)."""
+    for factor in term:
+        if isinstance(factor, Rel):
+            for column, argument in zip(known[factor.name].columns, factor.args, strict=True):
+                if isinstance(argument, Var):
+                    yield Var(f"{factor.name}~.{column.name}"), column.type, argument
+    for factor in term:
+        if isinstance(factor, NESTED):
+            for inner in factor.body.terms:
+                yield from _columns(inner, known)
+
+
+def _keys(
+    component: Iterable[Factor], outside: Iterable[Factor], bound: Bound, needed: Bound
+) -> tuple[Var, ...]:
+    """What of a component's variables the rest of the world uses, in order of appearance."""
+    visible: dict[Var, None] = {}
+    for factor in component:
+        for variable in sorted(variable_set(factor), key=lambda v: v.name):
+            visible[variable] = None
+    used = bound | needed | frozenset(v for f in outside for v in variable_set(f))
+    return tuple(v for v in visible if v in used)
+
+
+def _components(
+    term: Term, bound: Bound, needed: Bound, apart: str | None, joined: bool
+) -> tuple[list[Term], Term]:
+    """Splits a term into components that become maps and the factors that stay outside."""
+    outside = _forced_outside(term, needed, apart)
+    separate = _separators(term, bound, joined)
+    while True:
+        groups = _connected([f for i, f in enumerate(term) if i not in outside], term, separate)
+        wrong = _unanchored(groups, term, bound)
+        if not wrong:
+            break
+        outside |= wrong
+        outside |= _dependents(term, outside, needed)
+    components = [tuple(g) for g in groups if any(_binds_rows(f) for f in g)]
+    rest = tuple(f for f in term if not any(f in c for c in components))
+    return _guarded(components, rest)
+
+
+def _guarded(components: list[Term], outside: Term) -> tuple[list[Term], Term]:
+    """What says that a variable is not NULL goes where something is computed from it.
+
+    NULL is a word like others there, of which arithmetic makes nonsense, and not the same in every runtime.
+    """
+    rest: list[Factor] = []
+    for factor in outside:
+        guarded = _not_null(factor)
+        users = [i for i, c in enumerate(components) if any(_computes(f, guarded) for f in c)]
+        for i in users:
+            components[i] = (*components[i], factor)
+        if not users:
+            rest.append(factor)
+    return components, tuple(rest)
+
+
+def _not_null(factor: Factor) -> Var | None:
+    match factor:
+        case Val(Apply("not", (Apply("is_null", (Var() as variable,)),))):
+            return variable
+    return None
+
+
+def _computes(factor: Factor, variable: Var | None) -> bool:
+    return not isinstance(factor, Rel | MapRef) and variable in variable_set(factor)
+
+
+def _binds_rows(factor: Factor) -> bool:
+    return isinstance(factor, Rel | Exists)
+
+
+def _separators(term: Term, bound: Bound, joined: bool) -> Bound:
+    """The bound variables that do not connect the factors that share them."""
+    columns = frozenset(v for f in term for v in bound_by(f)) if joined else frozenset()
+    return bound - columns
+
+
+def _forced_outside(term: Term, needed: Bound, apart: str | None) -> set[int]:
+    """Maps, lifts to keep apart, lifts whose value the result needs, and all that uses such a value."""
+    outside: set[int] = set()
+    for i, factor in enumerate(term):
+        if isinstance(factor, NESTED) and apart is not None and apart in relations(factor):
+            outside.add(i)
+        if isinstance(factor, MapRef):
+            outside.add(i)
+        if isinstance(factor, Lift | Extreme) and factor.var in needed and relations(factor):
+            outside.add(i)
+    return outside | _dependents(term, outside, needed)
+
+
+def _dependents(term: Term, outside: set[int], needed: Bound) -> set[int]:
+    """Closes a set of outside factors: users of what only they bind, and lifts used outside."""
+    result = set(outside)
+    while True:
+        inside = {v for i, f in enumerate(term) if i not in result and _binds_rows(f) for v in bound_by(f)}
+        lifted = {v for i in result if isinstance(term[i], NESTED) for v in bound_by(term[i])} - inside
+        used = {v for i, f in enumerate(term) if i in result for v in variable_set(f)}
+        more = {
+            i
+            for i, f in enumerate(term)
+            if i not in result
+            and not isinstance(f, Rel)
+            and (
+                (variable_set(f) & lifted)
+                or (isinstance(f, Lift | Extreme) and f.var in (used | needed if relations(f) else used))
+            )
+        }
+        if not more:
+            return result
+        result |= more
+
+
+def _wanted(factor: Lift | Extreme, used: set[Var], needed: Bound) -> bool:
+    """Whether the factor's variable is used outside; one computed from a row's columns may be a key."""
+    return factor.var in used or (factor.var in needed and bool(relations(factor)))
+
+
+def _connected(factors: list[Factor], term: Term, separate: Bound) -> list[list[Factor]]:
+    """Groups factors that share a variable which is not one of `separate`."""
+    binders = frozenset(v for f in term for v in bound_by(f)) - separate
+    groups: list[tuple[set[Var], list[Factor]]] = []
+    for factor in factors:
+        joined: set[Var] = set((bound_by(factor) | variable_set(factor)) & binders)
+        members: list[Factor] = []
+        apart = []
+        for names, group in groups:
+            if names & joined:
+                joined |= names
+                members += group
+            else:
+                apart.append((names, group))
+        groups = [*apart, (joined, [*members, factor])]
+    order = {id(f): i for i, f in enumerate(term)}
+    return [sorted(g, key=lambda f: order[id(f)]) for _, g in groups]
+
+
+def _unanchored(groups: list[list[Factor]], term: Term, bound: Bound) -> set[int]:
+    """Factors that mention an outside value which no relation of their component binds."""
+    wrong: set[int] = set()
+    for group in groups:
+        anchored = frozenset(v for f in group if isinstance(f, Rel | NESTED) for v in bound_by(f)) & bound
+        for factor in group:
+            free = variable_set(factor) & bound
+            if not isinstance(factor, Rel) and not free <= anchored:
+                wrong |= {i for i, f in enumerate(term) if f is factor}
+        if not any(_binds_rows(f) for f in group):
+            wrong |= {i for i, f in enumerate(term) if any(f is g for g in group)}
+    return wrong
+
+
+def split_mixed(poly: Poly, bound: Bound, needed: Bound = frozenset(), joined: bool = False) -> Poly:
+    """Distributes a sum over its term where it mixes values from outside with a row's columns.
+
+    `[a.price - @price] * rest` becomes two terms, so that neither needs a map keyed by price.
+    """
+    done: list[Term] = []
+    pending = list(reversed(poly.terms))
+    while pending:
+        term = pending.pop()
+        separate = _separators(term, bound, joined)
+        for i, factor in enumerate(term):
+            if isinstance(factor, Val) and _mixed(factor, term, separate):
+                products = sum_of_products(factor.scalar)
+                if len(products) > 1:
+                    pending += [(*term[:i], *map(Val, p), *term[i + 1 :]) for p in reversed(products)]
+                    break
+        else:
+            done.append(term)
+    return simplify(Poly(tuple(done)), bound | needed)
+
+
+def sum_of_products(scalar: Scalar) -> list[tuple[Scalar, ...]]:
+    """The products whose sum is the scalar, sums multiplied out."""
+    match scalar:
+        case Apply("+", (left, right)):
+            return sum_of_products(left) + sum_of_products(right)
+        case Apply("-", (left, right)):
+            return sum_of_products(left) + sum_of_products(Apply("neg", (right,)))
+        case Apply("neg", (inner,)):
+            return [(Const(-1), *p) for p in sum_of_products(inner)]
+        case Apply("*", (left, right)):
+            return [(*a, *b) for a in sum_of_products(left) for b in sum_of_products(right)]
+    return [(scalar,)]
+
+
+def _mixed(factor: Val, term: Term, separate: Bound) -> bool:
+    """Whether a sum's variables come from outside and from rows, or from unconnected relations."""
+    used = variable_set(factor)
+    if len(used) < 2:
+        return False
+    if used & separate and used - separate:
+        return True
+    others: list[Factor] = [f for f in term if isinstance(f, Rel | NESTED)]
+    groups = _connected(others, term, separate)
+    return sum(1 for g in groups if used & frozenset(v for f in g for v in bound_by(f))) > 1

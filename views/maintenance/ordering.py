@@ -1,0 +1,190 @@
+"""Orders factors so that values flow left to right, and statements so that each reads the right state."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from orderbook.views.calculus import (
+    NESTED,
+    Cmp,
+    Const,
+    Exists,
+    Factor,
+    MapRef,
+    Poly,
+    Rel,
+    Term,
+    Val,
+    Var,
+    bound_by,
+    maps_read,
+    scalar_variables,
+    scalars_of,
+    substitute,
+    substitute_scalar,
+    variable_set,
+    variables,
+    with_body,
+)
+from orderbook.views.m3 import MapDeclaration, Program, Result, Statement, Trigger
+from orderbook.views.names import UniqueNames
+
+
+def ordered_statement(poly: Poly, bound: frozenset[Var]) -> Poly:
+    """Each term with its factors in an order in which every variable is bound before it is used."""
+    return Poly(tuple(ordered_term(t, bound) for t in poly.terms))
+
+
+def ordered_term(term: Term, bound: frozenset[Var]) -> Term:
+    """Raises ValueError where no order binds every variable."""
+    known = bound
+    binders = frozenset(v for f in term for v in bound_by(f)) | bound
+    pending = list(term)
+    result: list[Factor] = []
+    while pending:
+        ready = [f for f in pending if _needs(f, binders) <= known]
+        if not ready:
+            raise ValueError(f"unbound variables in {pending}")
+        factor = min(ready, key=lambda f: _rank(f, known))
+        pending.remove(factor)
+        result.append(_inner_ordered(factor, known))
+        known |= bound_by(factor)
+    return tuple(result)
+
+
+def _inner_ordered(factor: Factor, known: frozenset[Var]) -> Factor:
+    if not isinstance(factor, NESTED):
+        return factor
+    inside = known if isinstance(factor, Exists) else known - bound_by(factor)
+    return with_body(factor, ordered_statement(factor.body, inside))
+
+
+def _needs(factor: Factor, binders: frozenset[Var]) -> frozenset[Var]:
+    """The variables that must be bound before the factor can be evaluated."""
+    if isinstance(factor, NESTED):
+        return (variable_set(factor.body) & binders) - bound_by(factor)
+    if isinstance(factor, MapRef | Rel):
+        return frozenset()
+    return variable_set(factor)
+
+
+def _rank(factor: Factor, known: frozenset[Var]) -> tuple[int, int]:
+    """Coefficients, then filters, then exact look-ups, then loops (most bound first), then values."""
+    if isinstance(factor, Val):
+        return (0, 0) if isinstance(factor.scalar, Const) else (6, 0)
+    if isinstance(factor, Cmp):
+        return 1, 0
+    unbound = len(bound_by(factor) - known)
+    if isinstance(factor, MapRef | Rel | Exists):
+        keys = len(scalars_of(factor))
+    else:
+        return 3, 0
+    return (2, 0) if not unbound else (4, unbound * 100 - keys)
+
+
+def ordered_triggers(triggers: Iterable[Trigger], counts: Mapping[str, str | None]) -> tuple[Trigger, ...]:
+    """Statements that read the state before come before what they read is written, others after.
+
+    A map of doubles is written after the map that counts its rows, which `counts` names.
+    """
+    result = []
+    for trigger in triggers:
+        before = [s for s in trigger.statements if not s.after]
+        after = [s for s in trigger.statements if s.after]
+        ordered = _sorted(
+            before, lambda a, b: b.target in maps_read(a.value) or counts.get(b.target) == a.target
+        ) + _sorted(after, lambda a, b: a.target in maps_read(b.value) or counts.get(b.target) == a.target)
+        result.append(replace(trigger, statements=tuple(ordered)))
+    return tuple(result)
+
+
+def _sorted(
+    statements: Sequence[Statement], precedes: Callable[[Statement, Statement], bool]
+) -> list[Statement]:
+    """A stable topological order; raises ValueError naming the maps of a cycle."""
+    pending = list(statements)
+    result: list[Statement] = []
+    while pending:
+        free = next((s for s in pending if not any(o is not s and precedes(o, s) for o in pending)), None)
+        if free is None:
+            raise ValueError(
+                "maps depend on each other in a cycle: " + ", ".join(sorted({s.target for s in pending}))
+            )
+        pending.remove(free)
+        result.append(free)
+    return result
+
+
+def named(program: Program) -> Program:
+    """Gives variables the plain names of their columns, unique within a statement, map or view."""
+    return Program(
+        program.relations,
+        tuple(_named_map(m) for m in program.maps),
+        tuple(_named_statement(s, {}) for s in program.initial),
+        tuple(_named_trigger(t) for t in program.triggers),
+        tuple(_named_result(r) for r in program.results),
+    )
+
+
+def _short(variable: Var) -> str:
+    return variable.name.rpartition(".")[2].partition("~")[0].lstrip("@")
+
+
+def _names(variables: Iterable[Var], taken: dict[Var, Var]) -> dict[Var, Var]:
+    names = dict(taken)
+    unique = UniqueNames({v.name for v in names.values()})
+    for variable in variables:
+        if variable not in names:
+            names[variable] = Var(unique.new(_short(variable)))
+    return names
+
+
+def _ordered_variables(poly: Poly) -> list[Var]:
+    return list(dict.fromkeys(variables(poly)))
+
+
+def _rename(poly: Poly, names: dict[Var, Var]) -> Poly:
+    return substitute(poly, names)
+
+
+def _named_map(declaration: MapDeclaration) -> MapDeclaration:
+    names = _names([*declaration.keys, *_ordered_variables(declaration.definition)], {})
+    return replace(
+        declaration,
+        keys=tuple(names[k] for k in declaration.keys),
+        definition=_rename(declaration.definition, names),
+    )
+
+
+def _named_statement(statement: Statement, taken: dict[Var, Var]) -> Statement:
+    keys = [v for k in statement.keys for v in scalar_variables(k)]
+    names = _names([*keys, *_ordered_variables(statement.value)], taken)
+    return replace(
+        statement,
+        keys=tuple(substitute_scalar(k, names) for k in statement.keys),
+        value=_rename(statement.value, names),
+    )
+
+
+def _named_trigger(trigger: Trigger) -> Trigger:
+    names = _names(trigger.parameters, {})
+    return replace(
+        trigger,
+        parameters=tuple(names[p] for p in trigger.parameters),
+        statements=tuple(_named_statement(s, names) for s in trigger.statements),
+    )
+
+
+def _named_result(result: Result) -> Result:
+    names = _names([k.variable for k in result.keys], {})
+    names = _names([v for v, _ in result.lets], names)
+    inner = [v for _, p in result.lets for v in _ordered_variables(p)]
+    names = _names(inner, names)
+    return replace(
+        result,
+        keys=tuple(replace(k, variable=names[k.variable]) for k in result.keys),
+        lets=tuple((names[v], _rename(p, names)) for v, p in result.lets),
+        columns=tuple(
+            replace(c, scalar=substitute_scalar(c.scalar, names), valid=substitute_scalar(c.valid, names))
+            for c in result.columns
+        ),
+    )

@@ -1,0 +1,136 @@
+"""The compiled program: what SQL texts come to, every stage's value, and the edge that encodes data for it.
+
+A `ProgramSource` is what a program is compiled from, a `CompiledProgram` what `compilation.compile_source`
+makes of it. Nothing here needs the SQL parser: whoever runs a program imports this alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orderbook.core.changes import Dictionary
+from orderbook.views.binding.bound import Catalog
+from orderbook.views.calculus import Poly, Scalar, Var
+from orderbook.views.m3 import Program
+from orderbook.views.maintenance.materialisation_level import Levels, Materialization
+from orderbook.views.types import Parameter, Relation, ShownBy, Type
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from orderbook.core.changes import ChangeBatch
+
+
+@dataclass(frozen=True, slots=True)
+class ViewKey:
+    """A key of a view's rows, with its SQL type; a nullable one holds NULL as `conditions.NULL`."""
+
+    variable: Var
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class ViewColumn:
+    """A column of a view: a formula over the keys and lets, NULL where `valid` does not hold."""
+
+    name: str
+    type: Type
+    scalar: Scalar
+    valid: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class CalculusView:
+    """A view in the calculus.
+
+    `multiplicity` counts the rows of each key (a group exists while it has rows); an aggregated view
+    has every key once (`grouped`), or exactly one row when `multiplicity` is None. `lets` bind what
+    the columns read, each summed for the row's keys.
+    """
+
+    name: str
+    keys: tuple[ViewKey, ...]
+    multiplicity: Poly | None
+    grouped: bool
+    lets: tuple[tuple[Var, Poly], ...]
+    columns: tuple[ViewColumn, ...]
+
+
+# The file that SQL stands in, None for text given in code, and the SQL.
+SourceText = tuple[str | None, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSource:
+    """What a program is compiled from: texts and parameters, how much of views is kept, the bound catalog."""
+
+    texts: tuple[SourceText, ...]
+    parameters: Mapping[str, Parameter]
+    levels: Levels
+    catalog: Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledProgram:
+    """What SQL texts compile to: the bound catalog, its views in the calculus, and the M3 program.
+
+    `m3` is the program as text. `program.relations` are all declared relations in declared order, read
+    by a view or not, and `kinds` of a ChangeBatch index them. `dictionary` encodes the strings of all
+    engines, frames and books that share the program. `texts` are the SQL it was compiled from, `levels` how
+    much of its views is kept.
+    """
+
+    catalog: Catalog
+    views: tuple[CalculusView, ...]
+    program: Program
+    m3: str
+    parameters: Mapping[str, Parameter]
+    dictionary: Dictionary
+    texts: tuple[SourceText, ...] = ()
+    levels: Levels = field(default_factory=Levels)
+
+    def level(self, view: str) -> Materialization | None:
+        """How much of a view is kept; None for a view declared in M3, which says itself."""
+        return next((self.levels.of(v) for v in self.catalog.views if v.name == view), None)
+
+    def order(self, view: str) -> tuple[ShownBy, ...]:
+        """What the rows of a view are shown by: its ORDER BY, as far as it names outputs."""
+        return next((v.order for v in self.catalog.views if v.name == view), ())
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """All declared streams and tables, in order."""
+        return self.catalog.relations
+
+    @property
+    def source(self) -> ProgramSource:
+        """What it was compiled from."""
+        return ProgramSource(self.texts, dict(self.parameters), self.levels, self.catalog)
+
+    def changes(self, frame: "pl.DataFrame") -> "ChangeBatch":
+        """A polars frame of changes, checked and encoded for `Engine.apply`, in the order of its rows.
+
+        Columns: `stream`, `op` ("+" or "-"), optionally `last` (end of message; true when absent or
+        null), then the columns of all streams, null where not a stream's own. Every row is one event.
+        Exact columns take integers, decimals, and strings of digits; floats where the decimal that
+        their repr shows has no more places than the column. Timestamps are integers (ns since 1970
+        UTC) or datetimes (UTC unless they say otherwise).
+
+        Raises DataError that names the row (counted from 0), the column and the reason; then nothing
+        was encoded.
+        """
+        from orderbook.views.encoding.frames import encode_frame
+
+        return encode_frame(frame, self.relations, self.dictionary)
+
+    def kinds_of(self, relations: Sequence[str]) -> np.ndarray:
+        """Translates kinds that index another list of relations: int16[2 * n + 1], `table[kinds]`.
+
+        Relations that the program does not declare become -1, as does -1 itself.
+        """
+        index = {r.name: i for i, r in enumerate(self.relations)}
+        kinds = [2 * index[r] + delete if r in index else -1 for r in relations for delete in (0, 1)]
+        return np.array([*kinds, -1], np.int16)

@@ -1,0 +1,456 @@
+"""Rewrites the calculus to a fixpoint by rules, and adds up equal terms.
+
+Each rule takes a term and the variables that must stay (keys of the result) and gives the terms that
+replace it, or None where it does not apply. There are rules on constants (coefficients, decided comparisons,
+repeated conditions), on comparisons of one linear form with constants, rules that give two names of one
+value one name, and rules on factors that hold a polynomial of their own. `RULES` has them in the order
+they are tried.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from math import isfinite
+
+from orderbook.core.errors import ExactnessError
+from orderbook.views.calculus import (
+    CONDITIONS,
+    MIRRORED,
+    NEGATED,
+    NESTED,
+    ZERO,
+    Apply,
+    Cmp,
+    Const,
+    Exists,
+    Extreme,
+    Factor,
+    Lift,
+    MapRef,
+    Poly,
+    Rel,
+    Scalar,
+    Term,
+    Val,
+    Var,
+    bound_by,
+    map_scalar,
+    scalar_variables,
+    spend,
+    substitute,
+    substitute_scalar,
+    substitute_term,
+    term_size,
+    variable_set,
+    variables,
+    with_body,
+)
+from orderbook.views.conditions import compare, linear_form
+from orderbook.views.names import apart_from, bound_in, canonical, used_outside
+from orderbook.views.scalars.evaluate import evaluate
+
+
+def split_products(term: Term, keep: frozenset[Var]) -> list[Term] | None:
+    """[a * b] becomes a * b; constants gather in one leading coefficient; 0 removes the term."""
+    coefficient: int | float = 1
+    factors: list[Factor] = []
+    constants = 0
+    changed = False
+    for factor in term:
+        scalar = factor.scalar if isinstance(factor, Val) else None
+        if isinstance(scalar, Apply) and scalar.op in ("*", "neg"):
+            factors += [Val(a) for a in scalar.args] + ([Val(Const(-1))] if scalar.op == "neg" else [])
+            changed = True
+        elif isinstance(scalar, Const) and isinstance(scalar.value, int | float):
+            coefficient *= scalar.value
+            constants += 1
+        else:
+            factors.append(factor)
+    if coefficient == 0:
+        return []
+    expected = 0 if coefficient == 1 and isinstance(coefficient, int) else 1
+    if (
+        not changed
+        and constants == expected
+        and (not constants or (isinstance(term[0], Val) and isinstance(term[0].scalar, Const)))
+    ):
+        return None
+    return [((Val(Const(coefficient)),) if expected else ()) + tuple(factors)]
+
+
+def fold_constants(term: Term, keep: frozenset[Var]) -> list[Term] | None:
+    """Decided comparisons and functions of constants are evaluated."""
+    for i, factor in enumerate(term):
+        rest = term[:i] + term[i + 1 :]
+        if isinstance(factor, Cmp):
+            left, right = factor.left, factor.right
+            if isinstance(left, Const) and isinstance(right, Const):
+                return [rest] if compare(factor.op, left.value, right.value) else []
+            if left == right:
+                return [rest] if factor.op in ("=", "<=", ">=") else []
+        if isinstance(factor, Val) and isinstance(factor.scalar, Apply):
+            folded = map_scalar(factor.scalar, _fold)
+            if folded != factor.scalar:
+                return [(*term[:i], Val(folded), *term[i + 1 :])]
+    return None
+
+
+def _fold(scalar: Scalar) -> Scalar:
+    if not isinstance(scalar, Apply):
+        return scalar
+    if scalar.op in ("<>", "<", ">") and scalar.args[0] == scalar.args[1]:
+        return Const(0)
+    if scalar.op in ("and", "or"):
+        return _fold_connective(scalar.op, *scalar.args)
+    if scalar.op == "if" and isinstance(scalar.args[0], Const):
+        return scalar.args[1] if scalar.args[0].value else scalar.args[2]
+    if not all(isinstance(a, Const) for a in scalar.args):
+        return scalar
+    values = [a.value for a in scalar.args if isinstance(a, Const)]
+    if scalar.op in NEGATED:
+        return Const(int(compare(scalar.op, *values)))
+    if scalar.op == "is_null":
+        return Const(int(values[0] is None))
+    return scalar if None in values else _evaluated(scalar, values)
+
+
+def _evaluated(scalar: Apply, values: Sequence[object]) -> Scalar:
+    """The value of a function of constants, where it has one that a program can hold."""
+    try:
+        value = evaluate(scalar.op, values)
+    except (ExactnessError, KeyError):
+        return scalar
+    return Const(value) if isinstance(value, int) or isfinite(value) else scalar
+
+
+def _fold_connective(op: str, left: Scalar, right: Scalar) -> Scalar:
+    neutral, deciding = (Const(1), Const(0)) if op == "and" else (Const(0), Const(1))
+    if deciding in (left, right):
+        return deciding
+    if left == neutral or left == right:
+        return right
+    return left if right == neutral else Apply(op, (left, right))
+
+
+def decide_conditions(term: Term, keep: frozenset[Var]) -> list[Term] | None:
+    """(x ^= [constant]) * [c(x)] is (x ^= [constant]) * [c(constant)], where x has to stay."""
+    constants = {
+        f.var: f.body.terms[0][0].scalar
+        for f in term
+        if isinstance(f, Lift) and len(f.body.terms) == 1 and len(f.body.terms[0]) == 1
+        if isinstance(f.body.terms[0][0], Val) and isinstance(f.body.terms[0][0].scalar, Const)
+    }
+    for i, factor in enumerate(term):
+        scalar = factor.scalar if isinstance(factor, Val) else None
+        if (
+            isinstance(scalar, Apply)
+            and scalar.op in CONDITIONS
+            and constants.keys() & set(scalar_variables(scalar))
+        ):
+            return [(*term[:i], Val(substitute_scalar(scalar, constants)), *term[i + 1 :])]
+    return None
+
+
+def drop_repeated(term: Term, keep: frozenset[Var]) -> list[Term] | None:
+    """A condition that stands twice holds once: [c] * [c] is [c]."""
+    for i, factor in enumerate(term):
+        scalar = factor.scalar if isinstance(factor, Val) else None
+        if isinstance(scalar, Apply) and scalar.op in CONDITIONS and factor in term[:i]:
+            return [term[:i] + term[i + 1 :]]
+    return None
+
+
+Linear = tuple[tuple[tuple[str, int], ...], float, float]
+
+
+def drop_implied(term: Term, keep: frozenset[Var]) -> list[Term] | None:
+    """Of two bounds on one difference the tighter stays; contradicting ones remove the term."""
+    bounds = [(i, _bound_on(f)) for i, f in enumerate(term) if isinstance(f, Cmp)]
+    for at, (i, first) in enumerate(bounds):
+        for j, second in bounds[at + 1 :]:
+            if term[i] == term[j]:
+                return [term[:j] + term[j + 1 :]]
+            if first is None or second is None or first[0] != second[0]:
+                continue
+            (_, low_1, high_1), (_, low_2, high_2) = first, second
+            if max(low_1, low_2) > min(high_1, high_2):
+                return []
+            if low_1 <= low_2 and high_1 >= high_2:
+                return [term[:i] + term[i + 1 :]]
+            if low_2 <= low_1 and high_2 >= high_1:
+                return [term[:j] + term[j + 1 :]]
+    return None
+
+
+def _bound_on(factor: Cmp) -> Linear | None:
+    """The interval of a linear form over integers that the comparison allows; None if not linear."""
+    form, constant = linear_form(Apply("-", (factor.left, factor.right))) or (None, 0)
+    if not form or factor.op == "<>":
+        return None
+    op = factor.op
+    names = sorted((v.name, c) for v, c in form.items())
+    if names[0][1] < 0:
+        names, constant, op = [(n, -c) for n, c in names], -constant, MIRRORED[op]
+    low, high = float("-inf"), float("inf")
+    if op in ("=", ">=", ">"):
+        low = -constant + (op == ">")
+    if op in ("=", "<=", "<"):
+        high = -constant - (op == "<")
+    return tuple(names), low, high
+
+
+def unify_equalities(term: Term, keep: frozenset[Var]) -> list[Term] | None:
+    """{x = y} with an x that no aggregate binds becomes y everywhere in the term.
+
+    Not where y is an aggregate that depends on x, which would then depend on itself.
+    """
+    lifted = frozenset(f.var for f in term if isinstance(f, Lift | Extreme))
+    for i, factor in enumerate(term):
+        if not isinstance(factor, Cmp) or factor.op != "=":
+            continue
+        for old, new in ((factor.left, factor.right), (factor.right, factor.left)):
+            if not isinstance(old, Var) or old.name.startswith("@") or old in keep or old in lifted:
+                continue
+            if new in lifted and old in _inputs(new, term):
+                continue
+            if isinstance(new, Var) or (isinstance(new, Const) and old not in set(_binding(term))):
+                return [substitute_term(term[:i] + term[i + 1 :], {old: new})]
+    return None
+
+
+def _inputs(variable: Scalar, term: Term) -> frozenset[Var]:
+    """The variables that the aggregates which bind a variable depend on, through others too."""
+    found: frozenset[Var] = frozenset()
+    pending = {variable}
+    while pending:
+        bodies = [f.body for f in term if isinstance(f, Lift | Extreme) and f.var in pending]
+        more = frozenset[Var]().union(*map(variable_set, bodies)) - found
+        found |= more
+        pending = set(more)
+    return found
+
+
+def substitute_lifts(term: Term, keep: frozenset[Var]) -> list[Term] | None:
+    """(x ^= [s]) without relations becomes s wherever x is used."""
+    for i, factor in enumerate(term):
+        if not isinstance(factor, Lift) or factor.var in keep or len(factor.body.terms) != 1:
+            continue
+        values = [f.scalar for f in factor.body.terms[0] if isinstance(f, Val)]
+        if len(values) < len(factor.body.terms[0]):
+            continue
+        if any(isinstance(f, Rel | MapRef) and factor.var in bound_by(f) for f in term):
+            continue
+        scalar: Scalar = values[0] if values else Const(1)
+        for value in values[1:]:
+            scalar = Apply("*", (scalar, value))
+        rest = term[:i] + term[i + 1 :]
+        if isinstance(scalar, Var) or factor.var not in set(_binding(rest)):
+            return [substitute_term(rest, {factor.var: scalar})]
+    return None
+
+
+def _binding(term: Term) -> Iterator[Var]:
+    """The variables that stand, at any depth, where only a variable can."""
+    for factor in term:
+        if isinstance(factor, NESTED):
+            yield from factor.group if isinstance(factor, Exists) else (factor.var,)
+            if isinstance(factor, Extreme):
+                yield factor.value
+            yield from _binding_inside(factor.body)
+
+
+def _binding_inside(body: Poly) -> Iterator[Var]:
+    for term in body.terms:
+        yield from _binding(term)
+
+
+def drop_empty(term: Term, keep: frozenset[Var]) -> list[Term] | None:
+    """Groups and extremes of nothing are 0."""
+    return [] if any(isinstance(f, Exists | Extreme) and f.body == ZERO for f in term) else None
+
+
+def unlift(term: Term, keep: frozenset[Var]) -> list[Term] | None:
+    """(x ^= Q) * x, with x used nowhere else, becomes Q; an unused lift is 1."""
+    uses = Counter(v for f in term if not isinstance(f, Lift) for v in variables(f))
+    inner = Counter(v for f in term if isinstance(f, Lift) for v in variables(f.body))
+    for i, factor in enumerate(term):
+        if not isinstance(factor, Lift) or factor.var in keep or inner[factor.var]:
+            continue
+        if not uses[factor.var]:
+            return [term[:i] + term[i + 1 :]]
+        if uses[factor.var] == 1 and Val(factor.var) in term:
+            rest = tuple(f for f in term if f not in (factor, Val(factor.var)))
+            local = variable_set(factor.body) - used_outside(term, i) - keep
+            names = apart_from((v for v in local if not v.name.startswith("@")), variable_set(rest) | keep)
+            return [rest + inner_term for inner_term in substitute(factor.body, names).terms]
+    return None
+
+
+def share_extremes(term: Term, keep: frozenset[Var]) -> list[Term] | None:
+    """Two extremes of equal bodies are one, and their variables equal."""
+    extremes = [(i, f) for i, f in enumerate(term) if isinstance(f, Extreme)]
+    for at, (i, first) in enumerate(extremes):
+        for j, second in extremes[at + 1 :]:
+            if first.greatest != second.greatest or _form(term, i, first) != _form(term, j, second):
+                continue
+            without = term[:j] + term[j + 1 :]
+            if first.var == second.var:
+                return [without]
+            if second.var not in keep:
+                return [substitute_term(without, {second.var: first.var})]
+            if first.var not in keep:
+                return [substitute_term(term[:i] + term[i + 1 :], {first.var: second.var})]
+    return None
+
+
+def _form(term: Term, index: int, extreme: Extreme) -> object:
+    """What is equal for extremes that differ only in the names of their local variables."""
+    outer = _outer(term, index, extreme.body)
+    keys = (extreme.value, *outer)
+    form, places = canonical(keys, extreme.body)
+    return form, tuple(keys[i] if i else None for i in places)
+
+
+def _outer(term: Term, index: int, body: Poly) -> list[Var]:
+    return sorted(variable_set(body) & used_outside(term, index), key=lambda v: v.name)
+
+
+def certain_extremes(term: Term, keep: frozenset[Var]) -> list[Term] | None:
+    """The greatest value beside {n > 0}, n the rows it is taken from, is an Extreme of the term itself."""
+    held = [(i, e) for i, f in enumerate(term) if (e := _held_extreme(f)) is not None]
+    if not held:
+        return None
+    lifts = {f.var: (i, f.body) for i, f in enumerate(term) if isinstance(f, Lift)}
+    for i, factor in enumerate(term):
+        if not isinstance(factor, Cmp) or (factor.op, factor.right) != (">", Const(0)):
+            continue
+        at, body = lifts.get(factor.left, (0, ZERO))  # type: ignore[arg-type]
+        for j, certain in held:
+            if body.terms and _counted(term, at, body) == _counted(term, j, certain.body):
+                return [tuple(certain if k == j else f for k, f in enumerate(term) if k != i)]
+    return None
+
+
+def _held_extreme(factor: Factor) -> Extreme | None:
+    """The Extreme whose value, or 0, a lift holds, with the lift's variable."""
+    match factor:
+        case Lift(held, Poly(((Extreme(var, _, _, _) as extreme, Val(value)),))) if value == var:
+            return replace(extreme, var=held)
+    return None
+
+
+def _counted(term: Term, index: int, body: Poly) -> object:
+    """What is equal for polynomials of the same rows, whatever their local variables are called."""
+    outer = _outer(term, index, body)
+    form, places = canonical(outer, body)
+    return form, tuple(outer[i] for i in places)
+
+
+def drop_certain_counts(term: Term, keep: frozenset[Var]) -> list[Term] | None:
+    """(n ^= R(x, z)) * {n > 0} is 1 beside R(x, y): the row at hand is one of those counted."""
+    lifts = {f.var: f.body for f in term if isinstance(f, Lift)}
+    for i, factor in enumerate(term):
+        if not isinstance(factor, Cmp) or (factor.op, factor.right) != (">", Const(0)):
+            continue
+        body = lifts.get(factor.left)  # type: ignore[arg-type]
+        if body is not None and _counts_a_row_of(body, term, keep | bound_in(term) | used_outside(term)):
+            return [term[:i] + term[i + 1 :]]
+    return None
+
+
+def _counts_a_row_of(body: Poly, term: Term, outer: frozenset[Var]) -> bool:
+    if len(body.terms) != 1 or len(body.terms[0]) != 1:
+        return False
+    counted = body.terms[0][0]
+    return isinstance(counted, Rel) and any(
+        isinstance(f, Rel)
+        and f.name == counted.name
+        and all(
+            a == b or (isinstance(a, Var) and a not in outer)
+            for a, b in zip(counted.args, f.args, strict=True)
+        )
+        and len(set(counted.args)) == len(counted.args)
+        for f in term
+    )
+
+
+Rule = Callable[[Term, frozenset[Var]], list[Term] | None]
+
+# In the order they are tried.
+RULES: tuple[tuple[str, Rule], ...] = (
+    ("drop empty groups and extremes", drop_empty),
+    ("split products", split_products),
+    ("fold constants", fold_constants),
+    ("unify equalities", unify_equalities),
+    ("substitute lifts", substitute_lifts),
+    ("decide conditions", decide_conditions),
+    ("unlift", unlift),
+    ("share extremes", share_extremes),
+    ("certain extremes", certain_extremes),
+    ("drop certain counts", drop_certain_counts),
+    ("drop repeated conditions", drop_repeated),
+    ("drop implied comparisons", drop_implied),
+)
+
+
+def simplify(poly: Poly, keep: Iterable[Var] = ()) -> Poly:
+    """The simplified polynomial; variables of `keep` are neither renamed nor eliminated."""
+    return _simplified(poly, frozenset(keep), set())
+
+
+def _simplified(poly: Poly, kept: frozenset[Var], known: set[tuple[Poly, frozenset[Var]]]) -> Poly:
+    """`known` are polynomials that no rule applies to while those of their variables are kept."""
+    if (poly, kept & variable_set(poly)) in known:
+        return poly
+    done: list[Term] = []
+    pending = list(reversed(poly.terms))
+    while pending:
+        term = _inside(pending.pop(), kept, known)
+        spend(term_size(term))
+        for _, rule in RULES:
+            replaced = rule(term, kept)
+            if replaced is not None:
+                pending.extend(reversed(replaced))
+                break
+        else:
+            done.append(term)
+    result = _merged(done)
+    known.add((result, kept & variable_set(result)))
+    return result
+
+
+def _inside(term: Term, keep: frozenset[Var], known: set[tuple[Poly, frozenset[Var]]]) -> Term:
+    """Simplifies nested polynomials; what the term uses outside of them stays."""
+    result: list[Factor] = []
+    for i, factor in enumerate(term):
+        if isinstance(factor, NESTED):
+            outside = keep | bound_in(term[:i] + term[i + 1 :]) | used_outside(term, i)
+            if isinstance(factor, Exists):
+                outside |= frozenset(factor.group)
+            elif isinstance(factor, Extreme):
+                outside |= {factor.value}
+            factor = with_body(factor, _simplified(factor.body, outside, known))
+        result.append(factor)
+    return tuple(result)
+
+
+def _merged(terms: list[Term]) -> Poly:
+    """Adds the coefficients of terms with the same factors."""
+    sums: dict[frozenset[tuple[Factor, int]], list] = {}
+    for term in terms:
+        coefficient: int | float = 1
+        factors = term
+        match term:
+            case (Val(Const(int() | float() as value)), *others):
+                coefficient, factors = value, tuple(others)
+        entry = sums.setdefault(frozenset(Counter(factors).items()), [0, factors])
+        entry[0] += coefficient
+    return Poly(
+        tuple(
+            factors
+            if coefficient == 1 and isinstance(coefficient, int)
+            else (Val(Const(coefficient)), *factors)
+            for coefficient, factors in sums.values()
+            if coefficient != 0
+        )
+    )

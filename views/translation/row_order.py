@@ -1,0 +1,189 @@
+"""The order of rows: the rows that stand before another one, NULL where ORDER BY says.
+
+The first rows of an order follow from it: how often each row stands among them, by counting the rows
+before it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from orderbook.views.calculus import (
+    ZERO,
+    Apply,
+    Cmp,
+    Const,
+    Exists,
+    Factor,
+    Poly,
+    Rel,
+    Scalar,
+    Val,
+    Var,
+    bound_by,
+    product,
+    substitute,
+)
+from orderbook.views.conditions import TRUE, both, comparison, condition_poly, negation, not_null
+from orderbook.views.translation.values import Names, Value, keyed, own_variable, renamed
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """What rows are ordered by at one place: its value in the rows counted and in the row at hand."""
+
+    one: Value
+    other: Value
+    descending: bool = False
+    nulls_first: bool = False
+
+
+def before(rows: Poly, order: Sequence[Ordered]) -> Poly:
+    """Those of `rows` that stand before the row at hand; rows equal in everything do not."""
+    result = ZERO
+    for item, equal in _places(rows, order):
+        result += equal * _before(item, peers=False)
+    return result
+
+
+def up_to(rows: Poly, order: Sequence[Ordered]) -> Poly:
+    """Those of `rows` that stand before the row at hand or are its peers."""
+    if not order:
+        return rows
+    result = ZERO
+    for place, (item, equal) in enumerate(_places(rows, order), 1):
+        result += equal * _before(item, peers=place == len(order))
+    return result
+
+
+def _places(rows: Poly, order: Sequence[Ordered]) -> list[tuple[Ordered, Poly]]:
+    """For each place of the order, those of `rows` that are equal in all places before it."""
+    result = []
+    names: dict[Var, Scalar] = {}
+    for item in order:
+        item = Ordered(renamed(item.one, names), item.other, item.descending, item.nulls_first)
+        result.append((item, rows))
+        same = _shared(rows, item)
+        rows = substitute(rows, same) if same else rows * _same(item)
+        names |= same
+    return result
+
+
+def _before(item: Ordered, peers: bool) -> Poly:
+    """Whether the one stands before the other in this item alone, or is equal where `peers`.
+
+    NULLs stand together at one end; the two cases exclude each other.
+    """
+    one, other = item.one, item.other
+    op = (">" if item.descending else "<") + ("=" if peers else "")
+    present = both(both(one.valid, other.valid), comparison(op, one.scalar, other.scalar))
+    first, last = (one, other) if item.nulls_first else (other, one)
+    absent = both(negation(first.valid), TRUE if peers else last.valid)
+    return condition_poly(present) + condition_poly(absent)
+
+
+def _same(item: Ordered) -> Poly:
+    one, other = item.one, item.other
+    equal = both(both(one.valid, other.valid), comparison("=", one.scalar, other.scalar))
+    return condition_poly(equal) + condition_poly(both(negation(one.valid), negation(other.valid)))
+
+
+def _shared(rows: Poly, item: Ordered) -> Mapping[Var, Scalar]:
+    """The one's variable as the other's, where it is a column of the rows: so NULL equals NULL."""
+    columns = [{v for f in term if isinstance(f, Rel | Exists) for v in bound_by(f)} for term in rows.terms]
+    variable = own_variable(item.one, set.intersection(*columns) if columns else set())
+    other = item.other.scalar
+    if variable is None or not isinstance(other, Var) or item.other.valid not in (TRUE, not_null(other)):
+        return {}
+    return {variable: other}
+
+
+# A value that rows are ordered by, whether it descends, whether NULLs come first.
+OrderValue = tuple[Value, bool, bool]
+
+
+def first_rows(
+    names: Names,
+    rows: Poly,
+    columns: Mapping[str, Value],
+    partition: Sequence[Value],
+    order: Sequence[OrderValue],
+    limits: tuple[int, int],
+) -> tuple[Poly, dict[str, Value]]:
+    """The rows at places offset to offset + limit of each partition, and the columns in them.
+
+    `limits` are limit and offset. Rows equal in the order are taken by the columns, left to right,
+    NULL last; equal rows stand side by side.
+    """
+    lifts: list[Factor] = []
+    # The partition is compared by sharing its variables, for its NULLs are together.
+    parts = tuple(names.key("part", value, lifts) for value in partition)
+    order = _each_place_once(parts, [*order, *((value, False, False) for value in columns.values())])
+    identity = names.identity(rows)
+    if identity is not None and identity <= {*parts, *(value.scalar for value, _, _ in order)}:
+        rows = rows * product(*lifts)
+        place = _count_by_place(names, rows, parts, _decisive(identity, parts, order), None, limits)
+        return rows * place, dict(columns)
+    kept = {v: keyed(names.key("value", v, lifts), v) for v in (*columns.values(), *(o[0] for o in order))}
+    rows = rows * product(*lifts)
+    variables = (v.scalar for v in kept.values() if isinstance(v.scalar, Var))
+    count: list[Factor] = []
+    copies = names.lift("copies", rows, count)
+    distinct = product(Exists(tuple(dict.fromkeys((*parts, *variables))), rows), *count)
+    place = _count_by_place(
+        names, rows, parts, [(kept[v], descends, first) for v, descends, first in order], copies, limits
+    )
+    return distinct * place, {name: kept[value] for name, value in columns.items()}
+
+
+def _each_place_once(parts: Sequence[Var], order: Sequence[OrderValue]) -> list[OrderValue]:
+    """The order without what is equal in all rows of a partition or comes again."""
+    seen: set[Scalar] = set(parts)
+    result = []
+    for item in order:
+        scalar = item[0].scalar
+        if scalar not in seen and not isinstance(scalar, Const):
+            result.append(item)
+        seen.add(scalar)
+    return result
+
+
+def _decisive(
+    identity: frozenset[Var], parts: Sequence[Var], order: Sequence[OrderValue]
+) -> Sequence[OrderValue]:
+    """The first places of the order that tell all rows of a partition apart."""
+    for size in range(1, len(order)):
+        if identity <= {*parts, *(value.scalar for value, _, _ in order[:size])}:
+            return order[:size]
+    return order
+
+
+def _count_by_place(
+    names: Names,
+    rows: Poly,
+    parts: Sequence[Var],
+    order: Sequence[OrderValue],
+    copies: Var | None,
+    limits: tuple[int, int],
+) -> Poly:
+    """How many of the `copies` of a row (one where None) stand at the places that are taken."""
+    limit, offset = limits
+    others, renaming = names.copy(rows, frozenset(parts))
+    pairs = [Ordered(renamed(v, renaming), v, descends, first) for v, descends, first in order]
+    end = Const(limit + offset)
+    lifts: list[Factor] = []
+    conditions: list[Factor] = []
+    if len(pairs) > 1:
+        # Implied by the next, but a running sum along one order, which an index can cut.
+        ahead = names.lift("ahead", before(others, pairs[:1]), lifts)
+        conditions.append(Cmp("<", ahead, end))
+    place = names.lift("place", before(others, pairs), lifts)
+    conditions.append(Cmp("<", place, end))
+    if copies is None:
+        skipped = [Cmp(">=", place, Const(offset))] if offset else []
+        return product(*lifts, *conditions, *skipped)
+    if not offset:
+        taken = Apply("least", (copies, Apply("-", (end, place))))
+        return product(*lifts, *conditions, Val(taken))
+    last = Apply("+", (place, copies))
+    taken = Apply("-", (Apply("least", (last, end)), Apply("greatest", (place, Const(offset)))))
+    return product(*lifts, *conditions, Cmp(">", last, Const(offset)), Val(taken))

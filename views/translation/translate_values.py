@@ -1,0 +1,377 @@
+"""Expressions to scalars with conditions of validity; the factors they need are collected as lifts.
+
+Aggregates become lifts over the rows of a group, window functions lifts over the rows of the partition,
+renamed apart from the row at hand.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from orderbook.views.binding import bound
+from orderbook.views.calculus import (
+    Apply,
+    Cmp,
+    Const,
+    Exists,
+    Extreme,
+    Factor,
+    Lift,
+    Poly,
+    Scalar,
+    Val,
+    Var,
+    product,
+)
+from orderbook.views.conditions import (
+    NULL,
+    TRUE,
+    both,
+    choose,
+    choose_condition,
+    comparison,
+    condition_poly,
+    either,
+    negation,
+    truth,
+)
+from orderbook.views.intervals import exact, join, scalar_type
+from orderbook.views.translation.row_order import Ordered, before, up_to
+from orderbook.views.translation.values import (
+    Names,
+    Scope,
+    Value,
+    aligned,
+    arithmetic,
+    as_double,
+    binders,
+    cast,
+    coalesce,
+    converted,
+    function,
+    keyed,
+    literal,
+    renamed,
+)
+from orderbook.views.types import BOOLEAN, DOUBLE, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The rows that aggregates and windows read, of all groups of `keys`; `has_rows` says none is empty."""
+
+    rows: Poly
+    has_rows: bool
+    keys: tuple[Var, ...] = ()
+
+
+@dataclass(frozen=True)
+class GroupedScope(Mapping[str, Mapping[str, Value]]):
+    """The scope of an aggregated query's outputs: grouping expressions are named by their keys."""
+
+    scope: Scope
+    grouped: Mapping[bound.Expression, Value]
+
+    def __getitem__(self, source: str) -> Mapping[str, Value]:
+        columns = dict(self.scope[source])
+        for expression, value in self.grouped.items():
+            if isinstance(expression, bound.ColumnRef) and expression.source == source:
+                columns[expression.name] = value
+        return columns
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(self.scope)
+
+    def __len__(self) -> int:
+        return len(self.scope)
+
+
+@dataclass(slots=True)
+class ValueTranslator(Names):
+    """Translates expressions; what reads rows of its own is left to the layers above."""
+
+    def value(
+        self, expression: bound.Expression, scope: Scope, lifts: list[Factor], group: Group | None = None
+    ) -> Value:
+        """Translates an expression; factors it needs are appended to `lifts`."""
+        if isinstance(scope, GroupedScope) and expression in scope.grouped:
+            return scope.grouped[expression]
+        match expression:
+            case bound.ColumnRef(source, name):
+                return scope[source][name]
+            case bound.Literal(value, kind):
+                return literal(value, kind)
+            case bound.Arithmetic(op, left, right):
+                a = self.value(left, scope, lifts, group)
+                b = self.value(right, scope, lifts, group)
+                result = arithmetic(op, a, b)
+                return result if expression.type.numeric else replace(result, type=expression.type)
+            case bound.Coalesce(args):
+                return coalesce([self.value(a, scope, lifts, group) for a in args], expression.type)
+            case bound.Function(name, args):
+                return function(name, [self.value(a, scope, lifts, group) for a in args], expression.type)
+            case bound.Cast(argument):
+                given = self.value(argument, scope, lifts, group)
+                return converted(given, expression.type, scalar_type(given.scalar, self.types))
+            case bound.Case():
+                return self._case(expression, scope, lifts, group)
+            case bound.ScalarSubquery(query):
+                return self.subquery(query, scope, lifts)
+            case bound.Aggregate() | bound.Window():
+                if group is None:
+                    raise ValueError(f"{expression.function} outside of rows")
+                if isinstance(expression, bound.Window):
+                    return self.window(expression, scope, lifts, group)
+                return self.aggregate(expression, scope, lifts, group)
+            case bound.Comparison() | bound.Logical() | bound.IsNull():
+                true, false = self.condition(expression, scope, lifts, group)
+                return (
+                    Value(true, BOOLEAN, either(true, false)) if expression.nullable else Value(true, BOOLEAN)
+                )
+        raise TypeError(expression)
+
+    def condition(
+        self, expression: bound.Expression, scope: Scope, lifts: list[Factor], group: Group | None = None
+    ) -> tuple[Scalar, Scalar]:
+        """When the expression is true, and when it is false; NULL is neither."""
+        match expression:
+            case bound.Comparison(op, left, right):
+                a = self.value(left, scope, lifts, group)
+                b = self.value(right, scope, lifts, group)
+                valid = both(a.valid, b.valid)
+                compared = comparison(op, *aligned(a, b))
+                return both(valid, compared), both(valid, negation(compared))
+            case bound.Logical("NOT", (argument,)):
+                true, false = self.condition(argument, scope, lifts, group)
+                return false, true
+            case bound.Logical(op, args):
+                joined = [self.condition(a, scope, lifts, group) for a in args]
+                true, false = joined[0]
+                for next_true, next_false in joined[1:]:
+                    if op == "AND":
+                        true, false = both(true, next_true), either(false, next_false)
+                    else:
+                        true, false = either(true, next_true), both(false, next_false)
+                return true, false
+            case bound.IsNull(argument):
+                valid = self.value(argument, scope, lifts, group).valid
+                return negation(valid), valid
+        value = self.value(expression, scope, lifts, group)
+        holds = truth(value.scalar)
+        return both(value.valid, holds), both(value.valid, negation(holds))
+
+    def _case(self, case: bound.Case, scope: Scope, lifts: list[Factor], group: Group | None) -> Value:
+        result = cast(self.value(case.otherwise, scope, lifts, group), case.type)
+        for when, then in reversed(case.branches):
+            taken = self.condition(when, scope, lifts, group)[0]
+            value = cast(self.value(then, scope, lifts, group), case.type)
+            pick = choose_condition if case.type.kind is Kind.BOOLEAN else choose
+            result = Value(
+                pick(taken, value.scalar, result.scalar),
+                case.type,
+                choose_condition(taken, value.valid, result.valid),
+            )
+        return result
+
+    def subquery(self, query: bound.Select, scope: Scope, lifts: list[Factor]) -> Value:
+        """The value of a query of one row."""
+        raise NotImplementedError
+
+    def aggregate(self, aggregate: bound.Aggregate, scope: Scope, lifts: list[Factor], group: Group) -> Value:
+        """The value of an aggregate over the rows of the group at hand."""
+        raise NotImplementedError
+
+    def window(self, window: bound.Window, scope: Scope, lifts: list[Factor], group: Group) -> Value:
+        """The value of a window function for the row at hand."""
+        raise NotImplementedError
+
+
+_SPREADS = ("var_samp", "var_pop", "stddev_samp", "stddev_pop")
+
+
+@dataclass(slots=True)
+class AggregateTranslator(ValueTranslator):
+    """Translates aggregates: multiplicities apart from values, NULL where nothing was counted."""
+
+    def aggregate(self, aggregate: bound.Aggregate, scope: Scope, lifts: list[Factor], group: Group) -> Value:
+        if isinstance(scope, GroupedScope):
+            scope = scope.scope
+        if aggregate.argument is None:
+            return Value(self.lift("count", group.rows, lifts), aggregate.type)
+        inner: list[Factor] = []
+        argument = self.value(aggregate.argument, scope, inner)
+        by = [self.value(b, scope, inner) for b in aggregate.by]
+        rows = group.rows * product(*inner)
+        valid: Scalar = TRUE
+        for value in (argument, *by):
+            valid = both(valid, value.valid)
+        rows = rows * condition_poly(valid)
+        if aggregate.function in ("min", "max", "arg_min", "arg_max"):
+            chosen = self._chosen(aggregate, argument, by, rows, group, lifts)
+            if group.has_rows and valid == TRUE:
+                return Value(chosen, argument.type)
+            count = self.lift("count", rows, lifts)
+            return Value(chosen, argument.type, comparison(">", count, Const(0)), zero_if_null=True)
+        if aggregate.distinct:
+            rows, argument = self._distinct(argument, rows, group)
+        return self._sums(aggregate, argument, rows, group.has_rows and valid == TRUE, lifts)
+
+    def _sums(
+        self, aggregate: bound.Aggregate, argument: Value, rows: Poly, never_null: bool, lifts: list[Factor]
+    ) -> Value:
+        """Aggregates that are made of counts and sums."""
+        if aggregate.function == "count":
+            return Value(self.lift("count", rows, lifts), aggregate.type)
+        if aggregate.function in _SPREADS:
+            return self._spread(aggregate.function, argument, rows, never_null, lifts)
+        total = self.lift("sum", rows * product(Val(argument.scalar)), lifts)
+        if never_null and aggregate.function == "sum":
+            return Value(total, aggregate.type)
+        count = self.lift("count", rows, lifts)
+        valid = TRUE if never_null else comparison(">", count, Const(0))
+        if aggregate.function == "sum":
+            return Value(total, aggregate.type, valid, zero_if_null=True)
+        ratio = Apply("/", (as_double(Value(total, argument.type)), _double(count)))
+        return Value(ratio, DOUBLE, valid)
+
+    def _spread(
+        self, function: str, argument: Value, rows: Poly, never_null: bool, lifts: list[Factor]
+    ) -> Value:
+        """Variance and standard deviation, from the count, the sum and the sum of squares."""
+        x = argument.scalar
+        count = self.lift("count", rows, lifts)
+        total = self.lift("sum", rows * product(Val(x)), lifts)
+        squares = self.lift("squares", rows * product(Val(x), Val(x)), lifts)
+        if argument.type.exact:
+            spread: Scalar = Apply("spread", (count, total, squares))
+        else:
+            difference = Apply("-", (Apply("*", (_double(count), squares)), Apply("*", (total, total))))
+            # Rounding may take the difference of equal values below 0.
+            spread = Apply("greatest", (difference, Const(0.0)))
+        if argument.type.scale:
+            spread = Apply("/", (spread, Const(float(10 ** (2 * argument.type.scale)))))
+        least = 1 if function.endswith("_pop") else 2
+        pairs = Apply("*", (count, count if least == 1 else Apply("-", (count, Const(1)))))
+        variance = Apply("/", (spread, _double(pairs)))
+        scalar = Apply("sqrt", (variance,)) if function.startswith("stddev") else variance
+        certain = least == 1 and never_null
+        return Value(scalar, DOUBLE, TRUE if certain else comparison(">=", count, Const(least)))
+
+    def _distinct(self, argument: Value, rows: Poly, group: Group) -> tuple[Poly, Value]:
+        """The rows with every value of the argument once, and the argument in them."""
+        inner: list[Factor] = []
+        value = self._local(argument, rows, group, inner)
+        once = Exists((*group.keys, value), rows * product(*inner))
+        return product(once), replace(argument, scalar=value, valid=TRUE)
+
+    def _chosen(
+        self,
+        aggregate: bound.Aggregate,
+        argument: Value,
+        by: Sequence[Value],
+        rows: Poly,
+        group: Group,
+        lifts: list[Factor],
+    ) -> Var:
+        """The least or greatest argument, for arg_min and arg_max of the rows that come first."""
+        greatest = aggregate.function.endswith("max")
+        for value in by:
+            end = self._extreme("first", value, rows, greatest, group, lifts)
+            rows = rows * product(Cmp("=", value.scalar, end))
+        return self._extreme(aggregate.function, argument, rows, aggregate.function == "max", group, lifts)
+
+    def _extreme(
+        self, name: str, value: Value, rows: Poly, greatest: bool, group: Group, lifts: list[Factor]
+    ) -> Var:
+        """The variable that holds the least or greatest value, 0 where there is none."""
+        inner: list[Factor] = []
+        local = self._local(value, rows, group, inner)
+        kind = join(self.types[local], exact(0, 0)) if value.type.exact else DOUBLE
+        body = rows * product(*inner)
+        for factor in lifts:
+            match factor:
+                case Lift(var, Poly(((Extreme(_, same, other, again), Val(_)),))) if (same, other, again) == (
+                    greatest,
+                    local,
+                    body,
+                ):
+                    return var
+        found = self.fresh("extreme", kind)
+        held = self.fresh(name, kind)
+        lifts.append(Lift(held, product(Extreme(found, greatest, local, body), Val(found))))
+        return held
+
+    def _local(self, value: Value, rows: Poly, group: Group, inner: list[Factor]) -> Var:
+        """A variable that the rows bind to the value, and that is not a key of the group."""
+        scalar = value.scalar
+        if isinstance(scalar, Var) and scalar in binders(rows) and scalar not in group.keys:
+            return scalar
+        local = self.fresh("value", scalar_type(scalar, self.types))
+        inner.append(Lift(local, product(Val(choose(value.valid, scalar, NULL)))))
+        return local
+
+
+def _double(count: Scalar) -> Scalar:
+    return as_double(Value(count, exact(0, 0)))
+
+
+@dataclass(slots=True)
+class WindowTranslator(AggregateTranslator):
+    """Translates window functions.
+
+    The rows of the partition share the variables it is partitioned by with the row at hand, so that
+    NULLs form one partition; all their other variables are their own.
+    """
+
+    def window(self, window: bound.Window, scope: Scope, lifts: list[Factor], group: Group) -> Value:
+        rows = group.rows
+        inner: list[Factor] = []
+        keys = [self.key("part", self.value(p, scope, inner), inner) for p in window.partition_by]
+        order = [self.value(item.expression, scope, inner) for item in window.order_by]
+        lifts += [f for f in inner if f not in lifts]
+        others, names = self.copy(rows * product(*inner), frozenset(keys))
+        pairs = [
+            Ordered(renamed(value, names), value, item.descending, item.nulls_first)
+            for value, item in zip(order, window.order_by, strict=True)
+        ]
+        if window.function == "rank":
+            return self._rank(before(others, pairs), window, lifts)
+        if window.function == "row_number":
+            pairs += [Ordered(renamed(v, names), v) for v in self._columns(rows, scope)]
+            return self._rank(before(others, pairs), window, lifts)
+        if window.function == "dense_rank":
+            return self._rank(self._orders(others, tuple(keys), pairs), window, lifts)
+        copied = {source: _renamed_columns(columns, names) for source, columns in scope.items()}
+        frame = Group(up_to(others, pairs), True, tuple(keys))
+        aggregate = bound.Aggregate(window.function, window.argument, window.type, window.nullable)
+        return self.aggregate(aggregate, copied, lifts, frame)
+
+    def _rank(self, rows: Poly, window: bound.Window, lifts: list[Factor]) -> Value:
+        """1 and the rows that stand before."""
+        return Value(Apply("+", (self.lift("before", rows, lifts), Const(1))), window.type)
+
+    def _orders(self, others: Poly, keys: tuple[Var, ...], pairs: list[Ordered]) -> Poly:
+        """The distinct values of the order in the partition that stand before the row at hand."""
+        inner: list[Factor] = []
+        distinct = []
+        for pair in pairs:
+            variable = self.fresh("order", scalar_type(pair.one.scalar, self.types))
+            inner.append(Lift(variable, product(Val(choose(pair.one.valid, pair.one.scalar, NULL)))))
+            distinct.append(Ordered(keyed(variable, pair.one), pair.other, pair.descending, pair.nulls_first))
+        variables = tuple(p.one.scalar for p in distinct if isinstance(p.one.scalar, Var))
+        exists = Exists((*keys, *variables), others * product(*inner))
+        return before(product(exists), distinct)
+
+    def _columns(self, rows: Poly, scope: Scope) -> list[Value]:
+        """What tells rows apart: the columns of their identity, or all that they bind."""
+        identity = self.identity(rows)
+        found = binders(rows) if identity is None else identity
+        return [
+            value
+            for columns in scope.values()
+            for value in columns.values()
+            if isinstance(value.scalar, Var) and value.scalar in found
+        ]
+
+
+def _renamed_columns(columns: Mapping[str, Value], names: Mapping[Var, Scalar]) -> dict[str, Value]:
+    return {name: renamed(value, names) for name, value in columns.items()}
