@@ -82,7 +82,7 @@ class Done(_Message, frozen=True):
     time: str
 
 
-class ChangeMessage(_Message, frozen=True):
+class Change(_Message, frozen=True):
     """An order's size (self-trade prevention, or its owner's request) or price (request) changed.
 
     `new_price` comes with a request, `price` with self-trade prevention, neither for a market order.
@@ -133,7 +133,7 @@ class Error(_Message, frozen=True):
     reason: str = ""
 
 
-Sequenced = Received | Open | Match | Done | ChangeMessage | Activate
+Sequenced = Received | Open | Match | Done | Change | Activate
 Message = Sequenced | Heartbeat | Subscriptions | Error
 
 
@@ -194,7 +194,7 @@ class CoinbaseBook(JoinedBook[Sequenced]):
             Open: self._open,
             Match: self._match,
             Done: self._done,
-            ChangeMessage: self._change,
+            Change: self._change,
         }
 
     def apply(self, span: Span[Sequenced]) -> None:
@@ -241,7 +241,7 @@ class CoinbaseBook(JoinedBook[Sequenced]):
         if order_id in self._left:
             self._delete(message, order_id)
 
-    def _change(self, message: ChangeMessage) -> None:
+    def _change(self, message: Change) -> None:
         order_id = order_number(message.order_id)
         left = self._left.get(order_id)
         if left is None:
@@ -267,7 +267,7 @@ class CoinbaseBook(JoinedBook[Sequenced]):
             )
             self._left[order_id] = volume
 
-    def _delete(self, message: Done | ChangeMessage, order_id: int) -> None:
+    def _delete(self, message: Done | Change, order_id: int) -> None:
         volume = self._left.pop(order_id)
         self.book.add(Action.DELETE, _SIDES[message.side], order_id=order_id, volume=volume)
 
