@@ -71,9 +71,7 @@ def test_every_key_that_is_a_time_takes_decimals(key: str) -> None:
         load_configuration(None, {key: "2.5 parsecs"})
 
 
-@pytest.mark.parametrize(
-    "key", ["log.segment", "record.rotate", "orderbook.engine.runtime.measures", "spark.memory"]
-)
+@pytest.mark.parametrize("key", ["log.segment", "record.rotate", "engine.memory_budget", "spark.memory"])
 def test_every_key_that_is_a_size_takes_decimals(key: str) -> None:
     section, name = key.split(".")
     assert getattr(getattr(load_configuration(None, {key: "1.5 GB"}), section), name) == "1.5 GB"

@@ -24,7 +24,7 @@ TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
     """What a test configures ends with it."""
-    root, levels = logging.getLogger(), {n: logging.getLogger(n).level for n in ("", "orderbook", "feeds")}
+    root, levels = logging.getLogger(), {n: logging.getLogger(n).level for n in ("", "orderbook")}
     handlers = list(root.handlers)
     yield
     for handler in root.handlers:
@@ -91,14 +91,14 @@ def test_text_on_standard_error_is_the_message(capsys: pytest.CaptureFixture[str
 
 def test_what_is_let_through(tmp_path: Path) -> None:
     path = logged(tmp_path, level="info", format="json")
-    for name in ("orderbook.x", "feeds.x", "websockets.client"):
+    for name in ("orderbook.x", "orderbook.feeds.x", "websockets.client"):
         for level in ("debug", "info", "warning"):
             getattr(logging.getLogger(name), level)(f"{name} {level}")
     assert [entry["message"] for entry in entries(path)] == [
         "orderbook.x info",
         "orderbook.x warning",
-        "feeds.x info",
-        "feeds.x warning",
+        "orderbook.feeds.x info",
+        "orderbook.feeds.x warning",
         "websockets.client warning",
     ]
     path = logged(tmp_path, level="error", format="json")
@@ -145,7 +145,7 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_a_lost_book_is_logged_once_and_messages_are_not(caplog: pytest.LogCaptureFixture) -> None:
     session: Driven = driven()
-    with caplog.at_level(logging.INFO, "feeds"):
+    with caplog.at_level(logging.INFO, "orderbook.feeds"):
         session.frame(SNAPSHOT)
         session.frame(DELTA)
         assert messages(caplog) == []
@@ -159,7 +159,7 @@ def test_a_lost_book_is_logged_once_and_messages_are_not(caplog: pytest.LogCaptu
 
 def test_a_connections_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     session = driven()
-    with caplog.at_level(logging.INFO, "feeds"):
+    with caplog.at_level(logging.INFO, "orderbook.feeds"):
         session.session.disconnected("the connection was closed", session.time)
     (line,) = messages(caplog)
     assert re.fullmatch(r"bybit: the connection was closed; connecting again in \d\.\d s", line)
