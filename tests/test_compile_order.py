@@ -9,7 +9,7 @@ TESTS = Path(__file__).parent
 SCRIPT = """
 import hashlib
 from views_catalogue import CATALOGUE
-from orderbook.views.program import compile_views
+from orderbook.views.compilation import compile_views
 for entry in CATALOGUE[::2]:
     text = compile_views(entry.sql, entry.parameters).m3
     print(entry.name, hashlib.sha256(text.encode()).hexdigest())
