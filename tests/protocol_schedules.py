@@ -214,7 +214,7 @@ def _cost(simulations: list[Simulation], delay: int) -> Cost:
     committed = [c.committed[s] - t for c in counts for s, t in c.said.items() if s in c.committed]
     mean = (delay + 1) / 2
     return Cost(
-        sum(c.messages["Rows"] for c in counts) / said,
+        sum(c.messages["RowsMessage"] for c in counts) / said,
         sum(c.rows for c in counts) / said,
         sum(c.retracted for c in counts) / said,
         sum(settled) / len(settled) / mean,

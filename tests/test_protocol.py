@@ -26,7 +26,7 @@ def test_a_sample_of_schedules_ends_as_serial_execution() -> None:
     assert {s.split(": ")[1] for s in report.schedules} == set(MODES)
     # The sample contains what it is for.
     assert report.retracted > 100
-    assert {"Rows", "Marker", "EpochEnd", "EndRequest", "Committed", "Resend"} == set(report.messages)
+    assert {"RowsMessage", "Marker", "EpochEnd", "EndRequest", "Committed", "Resend"} == set(report.messages)
 
 
 def test_what_is_executed_again_while_a_correction_waits_is_sent() -> None:
