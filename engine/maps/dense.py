@@ -22,7 +22,7 @@ from orderbook.engine.maps.store_layout import (
 )
 from orderbook.engine.maps.wide_numbers import load_wide, store_wide, wide
 from orderbook.engine.maps.memory import calloc, high_bits, load, mix, release, store
-from orderbook.engine.maps.runtime import (
+from orderbook.engine.maps.hash_index import (
     index_bytes, index_clear, index_close, index_first, index_insert, index_next, index_open, index_remove,
 )
 from orderbook.core.jit import jit

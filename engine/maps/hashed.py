@@ -26,7 +26,7 @@ from orderbook.engine.maps.wide_numbers import checked_add, load_wide, store_wid
 from orderbook.engine.maps.memory import (
     calloc, high_bits, load, load_double, mix, release, store, store_double
 )
-from orderbook.engine.maps.runtime import (
+from orderbook.engine.maps.hash_index import (
     index_bytes, index_clear, index_close, index_first, index_insert, index_next, index_open, index_remove,
 )
 from orderbook.engine.maps.shapes import hashed

@@ -201,8 +201,7 @@ _PROTOTYPE = ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * _ARGUMENTS)
 def exported(function: Callable[..., int]) -> Any:
     """Compile `function` (all int64) once, register it with LLVM and return how jitted code calls it.
 
-    Division follows numpy: nothing is raised. The symbol holds the module's name, which holds the hash of the
-    library.
+    Division follows numpy: nothing is raised. The symbol holds the module's name.
     """
     if config.DISABLE_JIT:
         return function

@@ -19,10 +19,10 @@ from orderbook.engine.maps.wide_numbers import (
 from orderbook.engine.maps.memory import (
     calloc, gap, high_bits, load, load_double, mix, release, store, store_double,
 )
-from orderbook.engine.maps.runtime import (
+from orderbook.engine.maps.hash_index import (
     index_bytes, index_clear, index_close, index_first, index_insert, index_next, index_open, index_remove,
 )
-from orderbook.engine.maps.tree_nodes import (
+from orderbook.engine.maps.tree import (
     tree_bytes, tree_clear, tree_close, tree_erase, tree_make_room, tree_open, tree_range_double,
     tree_refresh,
 )

@@ -63,7 +63,7 @@ FULL_LOG = 9
 SEED = 0x243F6A8885A308D3
 
 # A tree node of fan-out F: its count, neighbours (leaves) and history, F keys, columns, then F children
-# (inner nodes). See library/tree.py.
+# (inner nodes). See tree.py.
 COUNT = 0
 LEFT = 1
 RIGHT = 2

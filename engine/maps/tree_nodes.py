@@ -1,10 +1,7 @@
-"""What modules of ordered stores do with tree nodes: vectors over a node's arrays, the tree's structure.
+"""Vectors over the arrays of tree nodes.
 
 Operations over a whole array of a node are LLVM vectors without branches. `width` is a literal in the calling
 source: the number of words in the array. LLVM splits such a vector into the registers the machine has.
-
-The structure of trees is compiled once for all shapes, see library/tree.py. It is published when generated
-code first imports this module, which that of ordered stores alone does.
 """
 
 from collections.abc import Callable
@@ -15,7 +12,6 @@ from numba import types
 from numba.core.errors import TypingError
 
 from orderbook.engine.maps.memory import WORD, _load, _store, pointer, primitive
-from orderbook.engine.maps.runtime import publish_library
 from orderbook.engine.maps.store_layout import GAP_ROOM
 from orderbook.engine.maps.wide_numbers import WIDE, Int128, _load_apart, word_of, wrapped
 
@@ -225,14 +221,3 @@ def raise_checked_after(typing_context, address, position, delta, width, shift, 
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, Int128, width, shift, types.int64), generate
-
-
-_tree = publish_library("tree")
-tree_open = _tree.tree_open
-tree_clear = _tree.tree_clear
-tree_close = _tree.tree_close
-tree_bytes = _tree.tree_bytes
-tree_make_room = _tree.tree_make_room
-tree_refresh = _tree.tree_refresh
-tree_erase = _tree.tree_erase
-tree_range_double = _tree.tree_range_double

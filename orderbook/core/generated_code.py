@@ -151,7 +151,7 @@ SOURCES = (
     "core/generated_code.py",
     "core/jit.py",
     "engine/generate/support.py",
-    "engine/maps/**/*.py",
+    "engine/maps/*.py",
     "views/scalars/*.py",
 )
 

@@ -17,11 +17,20 @@ under the same parent if both fill at most three quarters of one, an empty node 
 never has two adjacent children that could be one, and the height stays O(log n). Key c of an inner
 node is a lower bound of child c, and the first equals the node's own bound in its parent (the lowest
 integer along the left edge).
+
+It is compiled once for all shapes, when the module of an ordered store first imports it: nothing else does.
 """
 
 from orderbook.core.jit import jit
+from orderbook.engine.maps.hash_index import (
+    pool_bytes,
+    pool_clear,
+    pool_close,
+    pool_give,
+    pool_open,
+    pool_take,
+)
 from orderbook.engine.maps.memory import exported, load, load_double, memory_move, store, store_double
-from orderbook.engine.maps.runtime import pool_bytes, pool_clear, pool_close, pool_give, pool_open, pool_take
 from orderbook.engine.maps.store_layout import (
     COLUMN_KINDS,
     COLUMNS,

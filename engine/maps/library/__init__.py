@@ -1,1 +1,0 @@
-"""Sources of the map library that are published once for all shapes; see engine/maps/runtime.py."""
