@@ -16,7 +16,7 @@ from orderbook.views.m3_parse import parse
 
 def check(entry: PlanProgram, seed: int, length: int) -> int:
     """Compares both runtimes on one stream; how many times they were compared."""
-    program = parse(entry.text)
+    program = parse(entry.text)[0]
     expected, found = InterpreterRuntime(program), GeneratedRuntime(program)
     compared = 0
     for event in stream(entry, program, random.Random(f"{entry.name} {seed}"), length):  # type: ignore[arg-type]

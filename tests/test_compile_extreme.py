@@ -33,8 +33,8 @@ BEST = Extreme(M, True, V, product(Rel("r", (K, V))))
 def test_an_extreme_prints_and_reads_back() -> None:
     assert factor_text(BEST) == "(m ^= MAX[v](r(k, v)))"
     text = "STREAM r(k INTEGER, x INTEGER);\n\nMAP a[k INTEGER] BIGINT =\n  (m ^= MIN[v](r(k, v))) * m;\n"
-    assert program_text(parse(text)) == text
-    (term,) = parse(text).maps[0].definition.terms
+    assert program_text(parse(text)[0]) == text
+    (term,) = parse(text)[0].maps[0].definition.terms
     assert term == (Extreme(M, False, V, product(Rel("r", (K, V)))), Val(M))
 
 

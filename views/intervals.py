@@ -27,8 +27,7 @@ from orderbook.views.calculus import (
     variables,
 )
 from orderbook.views.scalars import calendar, integers
-from orderbook.views.scalars.integers import INT128_MAX
-from orderbook.views.types import BOOLEAN, DOUBLE, TEXT, Kind, Relation, Type, unscaled
+from orderbook.views.types import BOOLEAN, DOUBLE, INT128_MAX, TEXT, Kind, Relation, Type, unscaled
 
 Interval = tuple[int, int]
 

@@ -32,7 +32,7 @@ from orderbook.views.calculus import (
 )
 from orderbook.views.intervals import exact, scalar_type
 from orderbook.views.m3 import MapDeclaration, Program, Result, Statement, Trigger
-from orderbook.views.m3_parse import Places, parse_placed
+from orderbook.views.m3_parse import Places, parse
 from orderbook.views.maintenance.ordering import named, ordered_term, ordered_triggers
 from orderbook.views.names import apart_from
 from orderbook.views.program import CalculusView, ViewColumn, ViewKey
@@ -299,7 +299,7 @@ def is_m3(file: str | None, text: str) -> bool:
 
 def maps_by_hand(texts: Iterable[tuple[str | None, str]]) -> frozenset[str]:
     """Names of the maps that the M3 among the texts declares."""
-    parsed = [parse_placed(text, file)[0] for file, text in texts if is_m3(file, text)]
+    parsed = [parse(text, file)[0] for file, text in texts if is_m3(file, text)]
     return frozenset(m.name for program in parsed for m in program.maps)
 
 
@@ -311,7 +311,7 @@ def linked(program: Program, texts: Iterable[tuple[str | None, str]]) -> Program
     that depend on each other in a cycle.
     """
     for file, text in texts:
-        own, places = parse_placed(text, file)
+        own, places = parse(text, file)
         _check(program, own, places)
         program = named(_joined(program, own))
     return program

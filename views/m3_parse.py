@@ -53,13 +53,11 @@ class _Token:
     column: int
 
 
-def parse(text: str, file: str | None = None) -> Program:
-    """The program that `text` describes. Raises SqlError with the position of what it cannot read."""
-    return _Parser(_tokens(text, file), file).program()
+def parse(text: str, file: str | None = None) -> tuple[Program, "Places"]:
+    """The program that `text` describes, and where its maps, triggers, statements, views and reads stand.
 
-
-def parse_placed(text: str, file: str | None = None) -> tuple[Program, "Places"]:
-    """`parse`, and where maps, triggers, statements, views and reads stand."""
+    Raises SqlError with the position of what it cannot read.
+    """
     parser = _Parser(_tokens(text, file), file)
     return parser.program(), parser.places
 

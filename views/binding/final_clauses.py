@@ -37,6 +37,7 @@ from orderbook.views.binding.bound import (
 from orderbook.views.binding.grouping import Queries, RowLimit, outputs_of, with_aliases, with_hidden
 from orderbook.views.binding.scope import Scope, identifier
 from orderbook.views.binding.typed_nodes import FALSE, comparison, logical
+from orderbook.views.calculus import MIRRORED
 from orderbook.views.types import Kind
 
 # The whole number that an expression stands for, or None.
@@ -150,9 +151,6 @@ def _columns(tree: exp.Select) -> Iterator[exp.Column]:
     return (n for n in tree.walk(prune=apart) if isinstance(n, exp.Column))
 
 
-_MIRRORED = {">": "<", ">=": "<=", "=": "="}
-
-
 def with_implied(condition: Expression) -> Expression:
     """The condition and what its limits on ranks imply."""
     implied = [
@@ -198,8 +196,8 @@ def _limits(conditions: Iterable[Expression]) -> list[tuple[str, Expression, Lit
         if isinstance(condition, Comparison):
             if isinstance(condition.right, Literal) and condition.op in ("<", "<=", "="):
                 found.append((condition.op, condition.left, condition.right))
-            elif isinstance(condition.left, Literal) and condition.op in _MIRRORED:
-                found.append((_MIRRORED[condition.op], condition.right, condition.left))
+            elif isinstance(condition.left, Literal) and condition.op in (">", ">=", "="):
+                found.append((MIRRORED[condition.op], condition.right, condition.left))
     return found
 
 

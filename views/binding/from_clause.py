@@ -31,6 +31,7 @@ from orderbook.views.binding.grouping import BoundQuery, Queries, RowLimits
 from orderbook.views.binding.parser import SqlText, position
 from orderbook.views.binding.scope import FromItem, MergedColumn, Scope, identifier, nearest
 from orderbook.views.binding.typed_nodes import TypingError, comparison, count_of, logical
+from orderbook.views.calculus import MIRRORED
 from orderbook.views.types import Column, Relation
 
 
@@ -132,7 +133,6 @@ def _column_names(node: exp.Expr) -> list[exp.Expr]:
 
 
 _FORM = "ASOF JOIN takes equalities and one inequality, as in ON t.symbol = q.symbol AND t.ts >= q.ts"
-_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +170,14 @@ def asof_conditions(
 
 def _match(text: SqlText, join: exp.Join, right: str, on: list[Expression]) -> _Match:
     conjuncts = [c for e in on for c in (e.args if isinstance(e, Logical) and e.op == "AND" else (e,))]
-    inequalities = [c for c in conjuncts if isinstance(c, Comparison) and c.op in _MIRRORED]
+    inequalities = [c for c in conjuncts if isinstance(c, Comparison) and c.op not in ("=", "<>")]
     others = tuple(c for c in conjuncts if c not in inequalities)
     if len(inequalities) != 1 or not all(isinstance(c, Comparison) and c.op == "=" for c in others):
         raise text.error(_FORM, join)
     (inequality,) = inequalities
     value, op, theirs = inequality.left, inequality.op, inequality.right
     if _reads(value, right):
-        value, op, theirs = theirs, _MIRRORED[op], value
+        value, op, theirs = theirs, MIRRORED[op], value
     if _reads(value, right) or not _reads(theirs, right, alone=True):
         raise text.error(_FORM, join)
     return _Match(value, op, theirs, others)

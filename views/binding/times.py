@@ -21,9 +21,8 @@ from orderbook.views.binding.bound import (
 from orderbook.views.binding.literals_and_casts import span
 from orderbook.views.binding.scope import Binder, Handler, Scope, arguments, refusal
 from orderbook.views.binding.typed_nodes import SECOND, arithmetic
-from orderbook.views.types import TEXT, TIMESTAMP, Kind, Relation, Type
+from orderbook.views.types import CLOCK, TEXT, TIMESTAMP, Kind, Relation, Type
 
-CLOCK = "clock"
 _DAY = 86_400 * SECOND
 # The parts of a timestamp and the range of each, within the years of 64-bit ns.
 _PARTS = {

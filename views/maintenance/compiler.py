@@ -182,14 +182,12 @@ class Compiler:
         needed: frozenset[Var],
         apart: str | None,
         materialiser: Materialiser,
-        mixed: bool = False,
     ) -> Poly:
-        """The polynomial over maps; `mixed` leaves sums of what the event and maps give as they are."""
+        """The polynomial over maps."""
         upkeep = materialiser.upkeep
         if upkeep.level is not Materialization.FULL:
             return over_base_maps(poly, bound | needed, upkeep.columns, materialiser)
-        split = poly if mixed else split_mixed(poly, bound, needed)
-        return materialiser.poly(split, bound, needed, apart=apart)
+        return materialiser.poly(split_mixed(poly, bound, needed), bound, needed, apart=apart)
 
 
 def _joined(statements: Iterable[Statement]) -> tuple[Statement, ...]:

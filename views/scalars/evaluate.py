@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from orderbook.core.errors import ExactnessError
 from orderbook.views.scalars import calendar, integers, reals
+from orderbook.views.types import INT128_MAX
 
 
 class Pattern(NamedTuple):
@@ -77,7 +78,7 @@ def evaluate(op: str, args: Sequence[Any], decode: Callable[[int], str] | None =
     if function is None:
         raise ValueError(f"unknown function {op}")
     value = function(*args)
-    if isinstance(value, int) and not -integers.INT128_MAX - 1 <= value <= integers.INT128_MAX:
+    if isinstance(value, int) and not -INT128_MAX - 1 <= value <= INT128_MAX:
         raise ExactnessError(f"a value of {op} does not fit 128 bits")
     # What compiled code holds as -0.0 is NULL.
     return value + 0.0 if isinstance(value, float) else value

@@ -69,9 +69,6 @@ def mod(dividend: int, divisor: int) -> int:
 FUNCTIONS = (sign, least, greatest, floor_div, ceil_div, trunc_div, round_div, mod)
 
 
-INT128_MAX = 2**127 - 1
-
-
 def exact(value: float, scale: int) -> int:
     """The scaled integer nearest to a double, as DuckDB casts it; 0 where 128 bits do not hold it.
 
