@@ -1,29 +1,37 @@
-"""One stream out of several sources: messages in order of time, in bounded memory.
+"""Several sources as one, in the order of versions, in bounded memory.
 
-A message's time is its receive time, else its exchange time; that of a change, which has neither, is
-the one it states, else that of the change before (0 at the start, so that reference data come first).
-Times of one source never go back. Ties go by source, then by position.
+A message's time, the stamp of its version, is its receive time, else its exchange time; that of a change,
+which has neither, is the one it states, else that of the change before (0 at the start, so that reference
+data come first). Times of one source never go back. Its events are numbered from 1, before any are left out,
+so that a version does not depend on what else is read. Ties go by source, then by position.
 
+`Merger` gives the items of a run one after the other; `read_slices` all that lies before a stamp, with
+versions.
 Events of crossed books are told on the way (`SourceWithCrossedStates`); changes of a change stream become a
 batch for the engine by `encode_changes`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary
-from orderbook.core.errors import DataError, Problems, SourceError, suggestion
-from orderbook.feeds.files.change_stream import ChangeSource, RelationChange
+from orderbook.core.errors import DataError, Problems, SourceError, StoreError, suggestion
+from orderbook.engine.distribution.blocks import VERSION
+from orderbook.feeds.files.change_stream import ChangeSource, RelationChange, message_ends
 from orderbook.feeds.source import EventSource, WatchedSource, watched
 from orderbook.market.crossed_books import CROSSED_LIMIT, CrossedWatch
 from orderbook.market.events import EVENT, Flag
 from orderbook.market.instruments import Instrument, Instruments
 from orderbook.views.encoding.values import encode_row
 from orderbook.views.types import Relation
+
+_LAST = int(Flag.LAST)
+FIRST_STAMP = -(2**63)
 
 
 class SourceWithCrossedStates:
@@ -32,7 +40,7 @@ class SourceWithCrossedStates:
     limit: ns, above 0. States that the source itself has for that, as a record of a live feed, stay alone.
     """
 
-    def __init__(self, source: "EventSource", limit: int = CROSSED_LIMIT) -> None:
+    def __init__(self, source: EventSource, limit: int = CROSSED_LIMIT) -> None:
         self.source = source
         self._limit = limit
         self._found = Problems()
@@ -70,12 +78,9 @@ class SourceWithCrossedStates:
             yield last
 
 
-def with_crossed_states(source: "EventSource", limit: int) -> "EventSource":
+def with_crossed_states(source: EventSource, limit: int) -> EventSource:
     """The source, its crossed books told where there is a limit, and a book."""
     return SourceWithCrossedStates(source, limit) if limit and len(source.instruments) else source
-
-
-_LAST = int(Flag.LAST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +122,217 @@ def is_event_source(source: EventSource | ChangeSource | WatchedSource) -> TypeG
     return hasattr(source, "instruments")
 
 
+@dataclass(frozen=True, slots=True)
+class VersionedEvents:
+    """Events with their versions: EVENT[n] and VERSION[n], whole messages, the last of each with LAST."""
+
+    events: np.ndarray
+    versions: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def part(self, start: int, end: int) -> "VersionedEvents":
+        """Rows start … end - 1."""
+        return VersionedEvents(self.events[start:end], self.versions[start:end])
+
+    def firsts(self, step: int) -> "VersionedEvents":
+        """The first row in each step of so many ns, of rows in the order of their stamps."""
+        steps = self.versions["stamp"] // step
+        kept = np.flatnonzero(np.append(True, steps[1:] != steps[:-1])[: len(self)])
+        return VersionedEvents(self.events.take(kept), self.versions.take(kept))
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedChanges:
+    """Changes of one source with their versions, VERSION[n], whole messages."""
+
+    source: str
+    changes: Sequence[RelationChange]
+    versions: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    def part(self, start: int, end: int) -> "VersionedChanges":
+        """Changes start … end - 1."""
+        return VersionedChanges(self.source, self.changes[start:end], self.versions[start:end])
+
+
+def versions_of(stamps: np.ndarray, lengths: np.ndarray, place: int, before: int) -> np.ndarray:
+    """VERSION of the events of messages with these stamps and lengths, `before` events having gone before."""
+    count = int(lengths.sum())
+    versions = np.zeros(count, VERSION)
+    versions["stamp"], versions["switch"] = np.repeat(stamps, lengths), place
+    versions["sequence"] = np.arange(before + 1, before + 1 + count)
+    versions["last"] = np.repeat(before + np.cumsum(lengths), lengths)
+    return versions
+
+
+Versioned = VersionedEvents | VersionedChanges
+NOTHING = VersionedEvents(np.empty(0, EVENT), np.empty(0, VERSION))
+
+
+class _Cursor:
+    """A source's place in the merge.
+
+    indexes: int32[k], of the source's instruments in the run (None: it gives changes). whole: events of other
+    instruments stay, with index -1, as does a last message without an end; else they are left out, what is
+    left last of a message ends it, and a StoreError is raised. errors: get what the source raises, which ends
+    it there; None: it is raised. stamp: that of the last message read; what is read later is not before it.
+    step: see `read_slices`.
+    """
+
+    def __init__(
+        self,
+        place: int,
+        source: WatchedSource,
+        indexes: np.ndarray | None,
+        errors: list[SourceError] | None,
+        whole: bool = False,
+        step: int = 0,
+    ) -> None:
+        self.place, self.stamp, self.ended = place, FIRST_STAMP, False
+        self._source, self._errors, self._whole = source, errors, whole
+        self._count = self._time = 0
+        self._held: list[Versioned] = []
+        self._parts: Iterator[Versioned] = self._changes()
+        if indexes is not None:
+            self._parts = (part.firsts(step) if step else part for part in self._events(indexes))
+
+    @property
+    def holds(self) -> bool:
+        """Whether something was read and not taken."""
+        return bool(self._held)
+
+    def fill(self) -> None:
+        """Reads on."""
+        part = next(self._parts, None)
+        if part is None:
+            self.ended = True
+        elif len(part):
+            self._held.append(part)
+
+    def take(self, until: int | None) -> Versioned:
+        """What was read and has stamps before `until`."""
+        if not self._held:
+            return NOTHING
+        held = _joined(self._held)
+        count = len(held) if until is None else int(np.searchsorted(held.versions["stamp"], until))
+        self._held = [held.part(count, len(held))] if count < len(held) else []
+        return held.part(0, count)
+
+    def slices(self) -> Iterator["Slice"]:
+        """All that there is, as it is read: copied are only rows of the last stamp that is known yet."""
+        held: Versioned | None = None
+        for part in self._parts:
+            if held is not None:
+                same = int(np.searchsorted(part.versions["stamp"], held.versions["stamp"][-1], "right"))
+                held, part = _joined([held, part.part(0, same)]), part.part(same, len(part))
+            if not len(part):
+                continue
+            if held is not None:
+                yield _slice([held], int(part.versions["stamp"][0]))
+            last = int(part.versions["stamp"][-1])
+            count = int(np.searchsorted(part.versions["stamp"], last))
+            yield _slice([part.part(0, count)], last)
+            held = part.part(count, len(part))
+        yield _slice([] if held is None else [held], None)
+
+    def _batches(self) -> Iterator[Any]:
+        try:
+            yield from self._source
+        except SourceError as error:
+            # What a store does not give it may give another time, to another task: that is no end.
+            if self._errors is None or (isinstance(error, StoreError) and not self._whole):
+                raise
+            self._errors.append(error)
+
+    def _events(self, indexes: np.ndarray) -> Iterator[VersionedEvents]:
+        """Whole messages; what has no end yet waits for the next batch."""
+        waiting = np.empty(0, EVENT)
+        for batch in self._batches():
+            events = _indexed(batch, indexes)
+            events = np.concatenate([waiting, events]) if len(waiting) else events
+            ends = np.flatnonzero(events["flags"] & _LAST) + 1
+            end = int(ends[-1]) if len(ends) else 0
+            if end:
+                yield self._numbered(events[:end], ends)
+            waiting = events[end:]
+        if len(waiting):
+            if not self._whole:
+                waiting = waiting.copy()
+                waiting["flags"][-1] |= _LAST
+            yield self._numbered(waiting, np.array([len(waiting)]))
+
+    def _numbered(self, events: np.ndarray, ends: np.ndarray) -> VersionedEvents:
+        """Messages, which end before `ends`."""
+        starts = np.concatenate([[0], ends[:-1]])
+        received = events["receive_time"].take(starts)
+        times = np.where(received, received, events["exchange_time"].take(starts))
+        versions = self._versions(times, ends)
+        kept = np.flatnonzero(events["instrument"] >= 0)
+        if self._whole or len(kept) == len(events):
+            return VersionedEvents(events, versions)
+        events, versions = events.take(kept), versions.take(kept)
+        if len(events):
+            closes = np.append(versions["last"][1:] != versions["last"][:-1], True)
+            events["flags"] |= np.where(closes, _LAST, 0).astype(np.uint16)
+        return VersionedEvents(events, versions)
+
+    def _changes(self) -> Iterator[VersionedChanges]:
+        waiting: list[RelationChange] = []
+        for batch in self._batches():
+            waiting += batch
+            end = next((i for i in range(len(waiting), 0, -1) if waiting[i - 1].last), 0)
+            if end:
+                yield self._stated(waiting[:end])
+            waiting = waiting[end:]
+        if waiting:
+            yield self._stated(waiting)
+
+    def _stated(self, changes: Sequence[RelationChange]) -> VersionedChanges:
+        """Messages at the times that they state."""
+        ends, times = message_ends(changes), []
+        for start in [0, *ends[:-1]]:
+            stated = changes[start].stated_time
+            self._time = self._time if stated is None else stated
+            times.append(self._time)
+        versions = self._versions(np.array(times, np.int64), np.array(ends))
+        return VersionedChanges(self._source.name, changes, versions)
+
+    def _versions(self, times: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """VERSION of messages of these times, which end before `ends`."""
+        stamps = np.maximum.accumulate(np.maximum(times, self.stamp))
+        versions = versions_of(stamps, np.diff(ends, prepend=0), self.place, self._count)
+        self._count, self.stamp = self._count + len(versions), int(stamps[-1])
+        return versions
+
+
+def _indexed(events: np.ndarray, indexes: np.ndarray) -> np.ndarray:
+    """The events by `indexes` of their instruments, -1 for others; copied where that differs."""
+    own = events["instrument"]
+    known = (own >= 0) & (own < len(indexes))
+    found = np.where(known, indexes[np.where(known, own, 0)], -1) if len(indexes) else np.full(len(own), -1)
+    if (found == own).all():
+        return events
+    events = events.copy()
+    events["instrument"] = found
+    return events
+
+
+def _joined(parts: Sequence[Versioned]) -> Versioned:
+    """Parts of one source, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    versions = np.concatenate([part.versions for part in parts])
+    if isinstance(parts[0], VersionedChanges):
+        changes = [one for part in parts if isinstance(part, VersionedChanges) for one in part.changes]
+        return VersionedChanges(parts[0].source, changes, versions)
+    events = [part.events for part in parts if isinstance(part, VersionedEvents)]
+    return VersionedEvents(np.concatenate(events), versions)
+
+
 class Merger:
     """Iterates over the items of sources, EVENT arrays (of `instruments`) or ChangeItems, whole messages.
 
@@ -142,168 +358,144 @@ class Merger:
     def __iter__(self) -> Iterator[Item]:
         self.errors.clear()
         cursors = [
-            _Cursor(place, _items(source, self._indexes.get(place), self.errors))
+            _Cursor(place, source, self._indexes.get(place), self.errors, whole=True)
             for place, source in enumerate(self.sources)
         ]
         while True:
-            active = [cursor for cursor in cursors if cursor.fill()]
+            for cursor in cursors:
+                while not (cursor.holds or cursor.ended):
+                    cursor.fill()
+            active = [cursor for cursor in cursors if cursor.holds]
             if not active:
                 return
             # What comes later of a source is not before (its last time, its place).
-            horizon = min((int(cursor.times[-1]), cursor.place) for cursor in active)
-            yield from _in_order([part for cursor in active if (part := cursor.take(*horizon)).count])
+            stamp, last = min((cursor.stamp, cursor.place) for cursor in active)
+            parts = [cursor.take(stamp + (cursor.place <= last)) for cursor in active]
+            yield from _items([part for part in parts if len(part)])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Part:
-    """Messages of one source: `times` int64[n], and n + 1 `bounds` of them in the payload."""
-
-    payload: Item
-    times: np.ndarray
-    bounds: np.ndarray
-
-    @property
-    def count(self) -> int:
-        return len(self.times)
-
-    def slice(self, first: int, last: int) -> Item:
-        """Messages first … last - 1."""
-        start, end = int(self.bounds[first]), int(self.bounds[last])
-        if isinstance(self.payload, ChangeItem):
-            return ChangeItem(self.payload.source, self.payload.changes[start:end])
-        return self.payload[start:end]
-
-
-_NOTHING = _Part(np.empty(0, EVENT), np.empty(0, np.int64), np.zeros(1, np.int64))
-
-
-@dataclass(slots=True)
-class _Cursor:
-    """A source's place in the merge: messages read and not yet taken."""
-
-    place: int
-    items: Iterator[_Part]
-    part: _Part = field(default=_NOTHING)
-    latest: int = -(2**63)
-
-    @property
-    def times(self) -> np.ndarray:
-        return self.part.times
-
-    def fill(self) -> bool:
-        """Whether there are messages, after reading more where there were none."""
-        while not self.part.count:
-            part = next(self.items, None)
-            if part is None:
-                return False
-            times = np.maximum.accumulate(np.maximum(part.times, self.latest))
-            self.part = _Part(part.payload, times, part.bounds)
-            if part.count:
-                self.latest = int(times[-1])
-        return True
-
-    def take(self, time: int, place: int) -> _Part:
-        """The messages up to (time, place), which leave the cursor."""
-        part = self.part
-        count = int(np.searchsorted(part.times, time, side="right" if self.place <= place else "left"))
-        self.part = _Part(part.payload, part.times[count:], part.bounds[count:])
-        return _Part(part.payload, part.times[:count], part.bounds[: count + 1])
-
-
-def _in_order(parts: list[_Part]) -> Iterator[Item]:
-    """The messages of parts, which are in order of their sources, in order of time."""
+def _items(parts: Sequence[Versioned]) -> Iterator[Item]:
+    """The rows of parts, which are in order of their sources, in order of stamps."""
     if len(parts) == 1:
-        yield parts[0].slice(0, parts[0].count)
+        yield _item(parts[0])
         return
-    order = np.argsort(np.concatenate([part.times for part in parts]), kind="stable")
-    owner = np.repeat(np.arange(len(parts)), [part.count for part in parts])[order]
-    number = np.concatenate([np.arange(part.count) for part in parts])[order]
-    streams = np.array(
-        [place if isinstance(part.payload, ChangeItem) else -1 for place, part in enumerate(parts)]
+    order = np.argsort(np.concatenate([part.versions["stamp"] for part in parts]), kind="stable")
+    lengths = [len(part) for part in parts]
+    bases = np.cumsum([0, *lengths])
+    streams = np.array([n if isinstance(part, VersionedChanges) else -1 for n, part in enumerate(parts)])
+    stream = np.repeat(streams, lengths).take(order)
+    # Rows of changes hold places only.
+    events = np.concatenate(
+        [p.events if isinstance(p, VersionedEvents) else np.empty(len(p), EVENT) for p in parts]
     )
-    runs = np.flatnonzero(np.diff(streams[owner], prepend=-2, append=-2))
-    for first, last in zip(runs[:-1].tolist(), runs[1:].tolist(), strict=True):
-        part = parts[int(owner[first])]
-        if isinstance(part.payload, ChangeItem):
-            yield part.slice(int(number[first]), int(number[last - 1]) + 1)
+    runs = np.flatnonzero(np.diff(stream, prepend=-2, append=-2))
+    for first, end in pairwise(runs.tolist()):
+        place = int(stream[first])
+        if place < 0:
+            yield events.take(order[first:end])
         else:
-            yield _gathered(parts, owner[first:last], number[first:last])
+            start = int(order[first] - bases[place])
+            yield _item(parts[place].part(start, start + end - first))
 
 
-def _gathered(parts: list[_Part], owner: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """The events of messages, in the order given."""
-    base = np.cumsum(
-        [0, *(len(part.payload) if isinstance(part.payload, np.ndarray) else 0 for part in parts)]
-    )
-    starts = np.empty(len(owner), np.int64)
-    lengths = np.empty(len(owner), np.int64)
-    for place, part in enumerate(parts):
-        chosen = owner == place
-        messages = number[chosen]
-        starts[chosen] = base[place] + part.bounds[messages]
-        lengths[chosen] = part.bounds[messages + 1] - part.bounds[messages]
-    events = np.concatenate([part.payload for part in parts if isinstance(part.payload, np.ndarray)])
-    ends = np.cumsum(lengths)
-    return events[np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1])]
+def _item(part: Versioned) -> Item:
+    return part.events if isinstance(part, VersionedEvents) else ChangeItem(part.source, part.changes)
 
 
-def _items(source: WatchedSource, indexes: np.ndarray | None, errors: list[SourceError]) -> Iterator[_Part]:
-    batches = _until_failure(source, errors)
-    return _change_parts(source.name, batches) if indexes is None else _event_parts(batches, indexes)
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """All rows of a range of stamps: of events in the order of versions, of changes by source.
+
+    until: what follows has stamps of at least this; None: nothing follows.
+    """
+
+    events: VersionedEvents
+    changes: tuple[VersionedChanges, ...]
+    until: int | None
+
+    def stamps(self) -> np.ndarray:
+        """The stamps of all rows, int64[n], in no order."""
+        own = [self.events.versions, *(changes.versions for changes in self.changes)]
+        return np.concatenate([versions["stamp"] for versions in own])
+
+    def parted(self, stamp: int) -> tuple["Slice", "Slice"]:
+        """The rows before a stamp, and the others."""
+        end = int(np.searchsorted(self.events.versions["stamp"], stamp))
+        ends = [int(np.searchsorted(changes.versions["stamp"], stamp)) for changes in self.changes]
+        both = list(zip(self.changes, ends, strict=True))
+        first = Slice(self.events.part(0, end), tuple(c.part(0, at) for c, at in both if at), stamp)
+        rest = tuple(c.part(at, len(c)) for c, at in both if at < len(c))
+        return first, Slice(self.events.part(end, len(self.events)), rest, self.until)
 
 
-def _until_failure(source: Iterable[Any], errors: list[SourceError]) -> Iterator[Any]:
-    try:
-        yield from source
-    except SourceError as error:
-        errors.append(error)
+# Events of one source that are read at a time; less where many sources are open.
+BATCH, SMALLEST_BATCH, MOST_OPEN = 1 << 16, 1 << 12, 1 << 20
 
 
-def _event_parts(batches: Iterable[np.ndarray], indexes: np.ndarray) -> Iterator[_Part]:
-    """Whole messages; what has no end yet waits for the next batch."""
-    waiting = np.empty(0, EVENT)
-    for batch in batches:
-        events = np.concatenate([waiting, batch])
-        own = batch["instrument"]
-        known = (own >= 0) & (own < len(indexes))
-        events["instrument"][len(waiting) :] = np.where(known, indexes[np.where(known, own, 0)], -1)
-        ends = np.flatnonzero(events["flags"] & _LAST) + 1
-        whole = int(ends[-1]) if len(ends) else 0
-        yield _event_part(events[:whole], ends)
-        waiting = events[whole:]
-    if len(waiting):
-        yield _event_part(waiting, np.array([len(waiting)]))
+class SourceSpec(Protocol):
+    """What a source is opened by: see `orderbook.backtest.sources`."""
+
+    def open(self, batch_size: int | None = None) -> EventSource | ChangeSource: ...
 
 
-def _event_part(events: np.ndarray, ends: np.ndarray) -> _Part:
-    bounds = np.concatenate([[0], ends])
-    first = events[bounds[:-1]]
-    times = np.where(first["receive_time"], first["receive_time"], first["exchange_time"])
-    return _Part(events, times, bounds)
+def read_slices(
+    specs: Sequence[tuple[int, SourceSpec]],
+    instruments: Instruments,
+    errors: list[SourceError] | None = None,
+    step: int = 0,
+    opened: list[WatchedSource] | None = None,
+) -> Iterator[Slice]:
+    """All messages of sources, each given with its place, as events of `instruments`.
+
+    Events of other instruments count in the numbers of versions and are left out. A source that is damaged
+    ends there, with a SourceError in `errors`; raised is that of one which cannot be opened, and any where
+    there are no `errors`. step: above 0 where events are read for their times alone; of each source the first
+    in every step of so many ns is among those given. opened: is given the sources.
+    """
+    batch = max(SMALLEST_BATCH, min(BATCH, MOST_OPEN // max(1, len(specs))))
+    sources = [(place, watched(spec.open(batch))) for place, spec in specs]
+    if opened is not None:
+        opened += [source for _, source in sources]
+    names = {(one.venue, one.symbol): index for index, one in enumerate(instruments)}
+    cursors = []
+    for place, source in sources:
+        indexes = None
+        if is_event_source(source):
+            own = [names.get((one.venue, one.symbol), -1) for one in source.instruments]
+            indexes = np.array(own, np.int32)
+        cursors.append(_Cursor(place, source, indexes, errors, step=step))
+    if len(cursors) == 1:
+        yield from cursors[0].slices()
+        return
+    until: int | None = FIRST_STAMP
+    while True:
+        for cursor in cursors:
+            if cursor.stamp == until and not cursor.ended:
+                cursor.fill()
+        until = min((cursor.stamp for cursor in cursors if not cursor.ended), default=None)
+        part = _slice([cursor.take(until) for cursor in cursors], until)
+        if len(part.events) or part.changes or until is None:
+            yield part
+        if until is None:
+            return
 
 
-def _change_parts(name: str, batches: Iterable[Sequence[RelationChange]]) -> Iterator[_Part]:
-    waiting: list[RelationChange] = []
-    time = 0
-    for batch in batches:
-        changes = [*waiting, *batch]
-        ends = [i + 1 for i, change in enumerate(changes) if change.last]
-        whole = ends[-1] if ends else 0
-        part, time = _change_part(name, changes[:whole], ends, time)
-        yield part
-        waiting = changes[whole:]
-    if waiting:
-        yield _change_part(name, waiting, [len(waiting)], time)[0]
+def _slice(parts: Sequence[Versioned], until: int | None) -> Slice:
+    events = _merged([part for part in parts if isinstance(part, VersionedEvents) and len(part)])
+    return Slice(events, tuple(p for p in parts if isinstance(p, VersionedChanges) and len(p)), until)
 
 
-def _change_part(name: str, changes: list[RelationChange], ends: list[int], time: int) -> tuple[_Part, int]:
-    bounds = [0, *ends]
-    times = []
-    for start in bounds[:-1]:
-        stated = changes[start].stated_time
-        time = time if stated is None else stated
-        times.append(time)
-    return _Part(ChangeItem(name, changes), np.array(times, np.int64), np.array(bounds)), time
+def _merged(parts: Sequence[VersionedEvents]) -> VersionedEvents:
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return NOTHING
+    versions = np.concatenate([part.versions for part in parts])
+    # Parts are in order of their places, each in order of its numbers.
+    order = np.argsort(versions["stamp"], kind="stable")
+    events = np.concatenate([part.events for part in parts])
+    # `take` is many times as fast as indexing.
+    return VersionedEvents(events.take(order), versions.take(order))
 
 
 _ENDS = END_OF_EVENT | END_OF_MESSAGE

@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from session_support import Driven
 
-from orderbook.backtest.reading import read_slices
 from orderbook.backtest.sources import run_instruments, source_specs
 from orderbook.core.errors import Problems
 from orderbook.feeds.exchanges.exchange import ExchangeOptions
 from orderbook.feeds.exchanges.okx import Okx
 from orderbook.feeds.live.session import Session
-from orderbook.feeds.merge import Merger
+from orderbook.feeds.merge import Merger, read_slices
 from orderbook.feeds.recording.capture_files import CaptureHead
 from orderbook.feeds.recording.capture_replay import CaptureSessions
 from orderbook.feeds.recording.parquet_record import RecordSource, RecordWriter

@@ -18,14 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_book import PlainBook, messages
 
-from orderbook.backtest.reading import read_slices
 from orderbook.backtest.sources import run_instruments, source_specs
 from orderbook.configuration.options import feed_table
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import SourceError
 from orderbook.feeds.files.binance_capture import BinanceCaptureSource
 from orderbook.feeds.files.bybit_history import BybitHistorySource
-from orderbook.feeds.merge import Merger
+from orderbook.feeds.merge import Merger, read_slices
 from orderbook.feeds.source_kinds import Opened, open_source, open_sources
 from orderbook.market.books import Books
 from orderbook.market.events import Action, BookState, Side

@@ -17,11 +17,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from object_store import ObjectStore, object_store
 
-from orderbook.backtest.reading import read_slices
 from orderbook.backtest.sources import run_instruments, source_specs
 from orderbook.backtest.time_cuts import spans_of
 from orderbook.core.errors import SourceError, StoreError, UserError
 from orderbook.feeds.byte_stream import Blocks
+from orderbook.feeds.merge import read_slices
 from orderbook.feeds.recording.parquet_record import RecordSource, RecordWriter
 from orderbook.feeds.source_kinds import absolute, each_file, open_source
 from orderbook.feeds.storage import files_at, place

@@ -15,12 +15,12 @@ from streaming_support import (
     settings,
 )
 
-from orderbook.backtest.reading import read_slices
 from orderbook.backtest.sources import run_instruments, source_specs
 from orderbook.command_line import status_of
 from orderbook.core.errors import UserError
 from orderbook.durability.journal import IDENTITY, instruments_record, stamped_record
 from orderbook.engine.log.log import Log, SyncPolicy
+from orderbook.feeds.merge import read_slices
 from orderbook.jobs.folder import DatasetWriter
 from orderbook.jobs.job import open_job
 from orderbook.run.event_queue import Stamped

@@ -9,7 +9,7 @@ well-formed JSON with scalar values, and numbers are exact.
 
 import gzip
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -46,6 +46,12 @@ class RelationChange(NamedTuple):
         """`time`, else the row's `ts` where that is an integer."""
         stated = self.row.get("ts") if self.time is None else self.time
         return stated if isinstance(stated, int) else None
+
+
+def message_ends(changes: Sequence[RelationChange]) -> list[int]:
+    """Before which changes messages end; the last ends one, even where it does not say so."""
+    final = len(changes) - 1
+    return [i + 1 for i, change in enumerate(changes) if change.last or i == final]
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):

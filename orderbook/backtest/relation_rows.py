@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from orderbook.backtest.reading import Slice, VersionedChanges, VersionedEvents
 from orderbook.core.changes import CHECKED, END_OF_EVENT, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError, Problems
 from orderbook.engine.distribution.blocks import VERSION, Block
@@ -23,7 +22,7 @@ from orderbook.engine.runtime.clock import Clock, ExpiringRows
 from orderbook.engine.runtime.held_rows import BaseRows
 from orderbook.engine.runtime.map_entries import RowCounts
 from orderbook.feeds.files.change_stream import RelationChange
-from orderbook.feeds.merge import encode_changes
+from orderbook.feeds.merge import Slice, VersionedChanges, VersionedEvents, encode_changes
 from orderbook.market.book_relations import RELATION, BookRelations, BookStates, SavedState
 from orderbook.market.books import RELATIONS, Books, BooksState
 from orderbook.market.events import Action, Ticker

@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 from sqlglot import exp
 
-from orderbook.backtest.reading import Slice, VersionedChanges, VersionedEvents
 from orderbook.core.errors import ConfigurationError
 from orderbook.engine.runtime.engine import Engine
-from orderbook.feeds.merge import ChangeItem, Item
+from orderbook.feeds.merge import ChangeItem, Item, Slice, VersionedChanges, VersionedEvents
 from orderbook.jobs.folder import PARTITION_KEY, PLACE, VERSION_COLUMNS, OrderWriters
 from orderbook.market.books import Books
 from orderbook.market.events import BookState

@@ -9,7 +9,6 @@ from itertools import groupby
 from pathlib import Path
 
 from orderbook.backtest.plan import Layout, layout_of
-from orderbook.backtest.reading import read_slices
 from orderbook.backtest.relation_rows import RelationRows
 from orderbook.backtest.shuffle import NOWHERE, RESULT, Fills, Sender, filled, taken_in
 from orderbook.backtest.sources import SourceSpec
@@ -18,6 +17,7 @@ from orderbook.backtest.tasks import CHANGES, SYMBOLS, JobSettings, ReadTask, Ta
 from orderbook.core.errors import Problems, SourceError
 from orderbook.engine.distribution.blocks import Block, Sent
 from orderbook.engine.distribution.stage_runner import StageRunner
+from orderbook.feeds.merge import read_slices
 from orderbook.feeds.source import WatchedSource
 from orderbook.jobs.folder import HistoryWriters, OrderWriters, PartitionStatistics
 from orderbook.market.instruments import Instruments

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from orderbook.backtest.plan import SYMBOL, Layout, buckets_of, layout_of
-from orderbook.backtest.reading import Slice, read_slices
 from orderbook.backtest.relation_rows import RelationRows
 from orderbook.backtest.sources import SourceSpec, run_instruments
 from orderbook.backtest.tasks import Cuts, JobSettings
@@ -26,6 +25,7 @@ from orderbook.engine.distribution.stages import Stage, narrowed
 from orderbook.engine.plan.describe import Cost, trigger_cost
 from orderbook.engine.plan.planner import plan
 from orderbook.engine.plan.steps import Aggregate, Gather, Loop, Pipeline, Plan, steps_of
+from orderbook.feeds.merge import Slice, read_slices
 from orderbook.feeds.storage import open_parquet, place
 from orderbook.market.instruments import Instruments
 from orderbook.views.calculus import Var

@@ -12,7 +12,7 @@ import numpy as np
 from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
 from orderbook.core.errors import Problems
 from orderbook.core.latency import LatencyHistogram
-from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.files.change_stream import RelationChange, message_ends
 from orderbook.feeds.merge import ChangeItem, Item, TickItem, encode_changes
 from orderbook.market.book_relations import BookRelations, BookStates, SavedState
 from orderbook.market.books import Books
@@ -374,6 +374,5 @@ def _parts(events: np.ndarray, ends: np.ndarray, messages: int) -> Iterator[tupl
 
 
 def _change_messages(changes: Sequence[RelationChange]) -> Iterator[Sequence[RelationChange]]:
-    ends = [i + 1 for i, change in enumerate(changes) if change.last or i == len(changes) - 1]
-    for start, end in pairwise([0, *ends]):
+    for start, end in pairwise([0, *message_ends(changes)]):
         yield changes[start:end]

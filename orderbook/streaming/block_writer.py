@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from orderbook.backtest.reading import read_slices
 from orderbook.backtest.relation_rows import RelationRows
 from orderbook.backtest.sources import SourceSpec, run_instruments
 from orderbook.core.changes import Dictionary
@@ -27,6 +26,7 @@ from orderbook.engine.protocol.messages import (
     RowsMessage,
 )
 from orderbook.engine.protocol.switch import Switch, SwitchLinks, SwitchState
+from orderbook.feeds.merge import read_slices
 from orderbook.feeds.source import WatchedSource
 from orderbook.streaming.block_log import (
     FORMAT_VERSION,

@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from orderbook.backtest.reading import Slice, VersionedChanges, VersionedEvents, versions_of
 from orderbook.backtest.relation_rows import RelationRows, SavedClock, SavedRows
 from orderbook.core.errors import DataError, Problems, SourceError, UserError
 from orderbook.core.files import LOCK_NAME, OsFiles, replace_file
@@ -26,7 +25,8 @@ from orderbook.engine.log.log import LogReader
 from orderbook.engine.log.segments import LogError, Position, bases
 from orderbook.engine.runtime import engine_state
 from orderbook.engine.runtime.engine_state import EngineState, codes_of
-from orderbook.feeds.merge import ChangeItem, TickItem
+from orderbook.feeds.files.change_stream import message_ends
+from orderbook.feeds.merge import ChangeItem, Slice, TickItem, VersionedChanges, VersionedEvents, versions_of
 from orderbook.feeds.recording.raw_log import InstrumentText
 from orderbook.market import books as book_snapshot
 from orderbook.market.book_relations import SavedState
@@ -52,13 +52,12 @@ def slice_of(entries: Sequence[Stamped], counts: Counter[int]) -> Slice:
     for entry in entries:
         item = entry.item
         if isinstance(item, ChangeItem):
-            ends = [i + 1 for i, change in enumerate(item.changes) if change.last]
-            numbered = _numbered(entry, len(item.changes), ends, counts)
+            numbered = _numbered(entry, message_ends(item.changes), counts)
             changes.append(VersionedChanges(item.source, item.changes, numbered))
         elif isinstance(item, np.ndarray) and len(item):
             own = item.copy()
             own["flags"][-1] |= _LAST
-            numbered = _numbered(entry, len(own), np.flatnonzero(own["flags"] & _LAST) + 1, counts)
+            numbered = _numbered(entry, np.flatnonzero(own["flags"] & _LAST) + 1, counts)
             known = own["instrument"] >= 0
             events.append(own[known])
             versions.append(numbered[known])
@@ -67,17 +66,12 @@ def slice_of(entries: Sequence[Stamped], counts: Counter[int]) -> Slice:
     return Slice(VersionedEvents(whole, places), tuple(changes), entries[-1].stamp)
 
 
-def _numbered(
-    entry: Stamped, count: int, ends: Sequence[int] | np.ndarray, counts: Counter[int]
-) -> np.ndarray:
+def _numbered(entry: Stamped, ends: Sequence[int] | np.ndarray, counts: Counter[int]) -> np.ndarray:
     """VERSION of what came at once, whose messages end before `ends`."""
-    found = [*map(int, ends)]
-    if not found or found[-1] < count:
-        found.append(count)
-    lengths = np.diff(np.array(found), prepend=0)
-    stamps = np.full(len(found), entry.stamp, np.int64)
+    lengths = np.diff(np.array(ends, np.int64), prepend=0)
+    stamps = np.full(len(lengths), entry.stamp, np.int64)
     versions = versions_of(stamps, lengths, entry.switch, counts[entry.switch])
-    counts[entry.switch] += count
+    counts[entry.switch] += len(versions)
     return versions
 
 
