@@ -23,7 +23,6 @@ from orderbook.strategies.clock import RunnerClock, SavedClock
 from orderbook.strategies.execution.account import (
     OrderSide,
     OrderUpdate,
-    SavedAccount,
     StrategySummary,
     row_of,
 )
@@ -33,6 +32,7 @@ from orderbook.strategies.execution.client import (
     Number,
     OrderRequest,
     RequestKind,
+    SavedAccount,
     TimeInForce,
 )
 from orderbook.strategies.gated_engine import GatedEngine

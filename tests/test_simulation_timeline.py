@@ -18,7 +18,8 @@ from test_durable import crash_and_recover
 from orderbook.market.events import Action, Flag, Side
 from orderbook.market.synthetic_flow import generate, synthetic_instruments
 from orderbook.run.pipeline import Pace, Pipeline
-from orderbook.strategies.execution.account import Order, OrderUpdate, SavedAccount
+from orderbook.strategies.execution.account import Order, OrderUpdate
+from orderbook.strategies.execution.client import SavedAccount
 from orderbook.strategies.execution.venue_model import Delays, TradingOptions
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.strategy import Strategy, StrategyDefinition, on_timer, on_view

@@ -5,9 +5,8 @@ profit are kept by instrument, in exact integers. A checkpoint has orders and po
 instruments have in the run that wrote it.
 """
 
-from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from typing import Any, Literal
 
@@ -90,18 +89,7 @@ class Execution(msgspec.Struct, frozen=True):
     fee: int
 
 
-class SavedHolding(msgspec.Struct, frozen=True):
-    """A holding in a checkpoint; see Holding."""
-
-    lots: int
-    cash: int
-    realised: int
-    fees: int
-    entries: list[tuple[int, int]]
-
-
-@dataclass(slots=True)
-class Holding:
+class Holding(msgspec.Struct):
     """What is held of an instrument: lots, below 0 when short.
 
     cash and realised profit are in ticks times lots, before fees; fees in 1e-8 of the quote currency.
@@ -112,7 +100,7 @@ class Holding:
     cash: int = 0
     realised: int = 0
     fees: int = 0
-    entries: deque[tuple[int, int]] = field(default_factory=deque)
+    entries: list[tuple[int, int]] = []
 
     def trade(self, lots: int, ticks: int, fee: int) -> None:
         """Books an execution."""
@@ -125,7 +113,7 @@ class Holding:
             self.realised += closed * (ticks - price)
             lots += closed
             if closed == held:
-                self.entries.popleft()
+                del self.entries[0]
             else:
                 self.entries[0] = (held - closed, price)
         if lots:
@@ -175,86 +163,18 @@ class Ledger:
         one = self._instruments[instrument]
         return EXACT.multiply(EXACT.multiply(Decimal(value), one.price_unit), one.volume_unit)
 
-    def save(self) -> dict[int, SavedHolding]:
+    def save(self) -> dict[int, Holding]:
         """The holdings by instrument."""
-        return {
-            index: SavedHolding(one.lots, one.cash, one.realised, one.fees, list(one.entries))
-            for index, one in self._holdings.items()
-        }
+        return {index: msgspec.structs.replace(one, entries=[*one.entries]) for index, one in self}
 
-    def load(self, saved: dict[int, SavedHolding], indexes: Sequence[int]) -> None:
-        """Goes on from `save`; `indexes` are the instruments' in this run."""
-        for index, one in saved.items():
-            entries = deque((lots, ticks) for lots, ticks in one.entries)
-            self._holdings[indexes[index]] = Holding(one.lots, one.cash, one.realised, one.fees, entries)
+    def load(self, saved: Mapping[int, Holding], indexes: Sequence[int]) -> None:
+        """Goes on from `save`, which is of no more use; `indexes` are the instruments' in this run."""
+        self._holdings.update((indexes[index], one) for index, one in saved.items())
 
 
 def fee_amount(units: int) -> Decimal:
     """A fee in units of 1e-8 as an amount."""
     return Decimal(units).scaleb(-SCALE)
-
-
-class SavedOrder(msgspec.Struct, frozen=True):
-    """An order in ticks and lots; see `working.Working`."""
-
-    order: Order
-    instrument: int
-    limit: int | None
-    left: int
-    ioc: bool
-    post_only: bool
-    ahead: dict[int, int] | None
-    front: int
-    level: int
-    traded: int
-    requeue: bool
-
-
-class SavedMessage(msgspec.Struct, frozen=True):
-    """A message to the exchange that has not arrived; see `under_way.Message`."""
-
-    arrival: int
-    kind: str
-    order_id: int
-    instrument: int
-    order: SavedOrder | None
-    lots: int | None
-    limit: int | None
-    reason: str | None
-
-
-class SavedReport(msgspec.Struct, frozen=True):
-    """What the strategy has not been told yet; see `under_way.Report`."""
-
-    due: int
-    order: Order
-    fills: list[Fill]
-    executions: list[Execution]
-
-
-class SavedAccount(msgspec.Struct, frozen=True):
-    """One strategy's side of the exchange, and its own.
-
-    `taken` are (instrument, side, price, lots), `executes` the instruments whose feeds tell executions of
-    orders, `known` the orders that are open as far as was told, with their instruments, `numbers` how many
-    messages were sent, `arrivals` by instrument the last arrival, `due` that of the last report, `sent` the
-    times of the orders of the last second, `worth` and `peak` the account's profit at the last look, and the
-    most of it, in the quote currency.
-    """
-
-    resting: list[SavedOrder]
-    taken: list[tuple[int, int, int, int]]
-    executes: list[int]
-    messages: list[SavedMessage]
-    reports: list[SavedReport]
-    known: list[tuple[int, Order]]
-    holdings: dict[int, SavedHolding]
-    numbers: int
-    arrivals: dict[int, int]
-    due: int
-    sent: list[int]
-    worth: str
-    peak: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
 import numpy as np
 
 from orderbook.core.jit import jit
 from orderbook.market.events import BookState, Side, plain
-from orderbook.strategies.execution.account import Order, SavedOrder
+from orderbook.strategies.execution.account import Order
 from orderbook.strategies.execution.queue_position import BOARD, NO_BID, PLACE, TAKEN, follow, kept
 
 
@@ -203,11 +204,27 @@ def _sign(side: Side) -> int:
     return 1 if side is Side.BID else -1
 
 
+class SavedOrder(msgspec.Struct, frozen=True):
+    """An order that rests, in a checkpoint; see Working."""
+
+    order: Order
+    instrument: int
+    limit: int | None
+    left: int
+    ioc: bool
+    post_only: bool
+    ahead: dict[int, int] | None
+    front: int
+    level: int
+    traded: int
+    requeue: bool
+
+
 @dataclass(slots=True)
 class Working:
     """An order that is checked; `limit` None for a market order, `left` is still to be filled.
 
-    place: where it stands, once it rests.
+    standing: its place, once it rests.
     """
 
     order: Order
@@ -216,7 +233,13 @@ class Working:
     left: int
     ioc: bool = False
     post_only: bool = False
-    place: QueuePosition = field(init=False, repr=False, compare=False)
+    standing: QueuePosition | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def place(self) -> QueuePosition:
+        """Where an order that rests stands."""
+        assert self.standing is not None
+        return self.standing
 
     @property
     def side(self) -> Side:
@@ -231,12 +254,10 @@ class Working:
 
     def save(self) -> SavedOrder:
         """The order between two messages."""
-        place = getattr(self, "place", None)
-        ahead, places = (None, (0, 0, 0, 0)) if place is None else (place.ahead, place.numbers)
-        front, level, traded, requeue = places
+        front, level, traded, requeue = self.place.numbers
         return SavedOrder(
             self.order, self.instrument, self.limit, self.left, self.ioc, self.post_only,
-            ahead, front, level, traded, bool(requeue),
+            self.place.ahead, front, level, traded, bool(requeue),
         )  # fmt: skip
 
     @classmethod
@@ -244,7 +265,7 @@ class Working:
         """Goes on from `save`, with the index of its instrument in this run."""
         found = cls(saved.order, instrument, saved.limit, saved.left, saved.ioc, saved.post_only)
         if saved.limit is not None:
-            found.place = QueuePosition(found.key, found.left)
+            found.standing = QueuePosition(found.key, found.left)
             found.place.stand(saved.ahead, saved.front, saved.level, saved.traded)
             found.place.row["requeue"] = saved.requeue
         return found

@@ -5,6 +5,7 @@ What a strategy asks for is checked against the instruments, the same wherever o
 What strategies ask for, written ahead of its effect, so that a crash neither loses nor doubles it.
 """
 
+import dataclasses
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,17 +14,20 @@ from typing import Literal, Protocol
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from orderbook.core.errors import DataError
 from orderbook.market.instruments import SCALE, Instruments, fixed_point
 from orderbook.strategies.execution.account import (
+    Execution,
+    Fill,
+    Holding,
     Order,
     OrderSide,
     OrderUpdate,
     PositionSummary,
-    SavedAccount,
 )
-from orderbook.strategies.execution.account_orders import Working
+from orderbook.strategies.execution.account_orders import SavedOrder, Working
 from orderbook.strategies.execution.wake_conditions import WakeCondition
 
 RequestKind = Literal["order", "modify", "cancel", "failed", "unloaded"]
@@ -100,6 +104,66 @@ class OrderRequest:
     venue: str | None
     time_in_force: TimeInForce = "gtc"
     post_only: bool = False
+
+
+class OrderMessage(msgspec.Struct, frozen=True):
+    """What is on its way to the exchange: an order, or another volume (lots) or limit for one, or its end.
+
+    arrival: ns. reason: why the order is cancelled.
+    """
+
+    arrival: int
+    kind: Literal["order", "modify", "cancel"]
+    order_id: int
+    instrument: int
+    order: Working | None = None
+    lots: int | None = None
+    limit: int | None = None
+    reason: str | None = None
+
+    def load(self, indexes: Sequence[int]) -> "OrderMessage":
+        """The message as it was saved; `indexes` are the instruments' in this run."""
+        index, order = indexes[self.instrument], self.order
+        return replace(self, instrument=index, order=order and dataclasses.replace(order, instrument=index))
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What is on its way back, and when (ns) the strategy can know it."""
+
+    due: int
+    order: Order
+    fills: tuple[Fill, ...]
+    executions: tuple[Execution, ...]
+
+    def load(self, indexes: Sequence[int]) -> "Report":
+        """The report as it was saved; `indexes` are the instruments' in this run."""
+        own = (replace(one, instrument=indexes[one.instrument]) for one in self.executions)
+        return replace(self, executions=tuple(own))
+
+
+class SavedAccount(msgspec.Struct, frozen=True):
+    """One strategy's side of the exchange, and its own.
+
+    `taken` are (instrument, side, price, lots), `executes` the instruments whose feeds tell executions of
+    orders, `known` the orders that are open as far as was told, with their instruments, `numbers` how many
+    messages were sent, `arrivals` by instrument the last arrival, `due` that of the last report, `sent` the
+    times of the orders of the last second, `worth` and `peak` the account's profit at the last look, and the
+    most of it, in the quote currency.
+    """
+
+    resting: list[SavedOrder]
+    taken: list[tuple[int, int, int, int]]
+    executes: list[int]
+    messages: list[OrderMessage]
+    reports: list[Report]
+    known: list[tuple[int, Order]]
+    holdings: dict[int, Holding]
+    numbers: int
+    arrivals: dict[int, int]
+    due: int
+    sent: list[int]
+    worth: str
+    peak: str
 
 
 class ExecutionClient(Protocol):

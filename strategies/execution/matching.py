@@ -223,7 +223,7 @@ class Matching:
             if order.limit is None:
                 why = "no more volume is displayed"
             return change._replace(order=replace(change.order, status="cancelled", reason=why))
-        order.place = QueuePosition(order.key, order.left)
+        order.standing = QueuePosition(order.key, order.left)
         order.place.join(self._books, order)
         self.rest(order)
         return change

@@ -30,9 +30,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -41,18 +39,20 @@ from orderbook.market.events import Side
 from orderbook.market.instruments import Instruments
 from orderbook.strategies.execution.account import (
     EXACT,
-    Execution,
-    Fill,
     Ledger,
     Order,
     OrderUpdate,
     PositionSummary,
-    SavedAccount,
-    SavedMessage,
-    SavedReport,
 )
 from orderbook.strategies.execution.account_orders import MarketBooks, Working
-from orderbook.strategies.execution.client import Number, OrderRequest, Requests
+from orderbook.strategies.execution.client import (
+    Number,
+    OrderMessage,
+    OrderRequest,
+    Report,
+    Requests,
+    SavedAccount,
+)
 from orderbook.strategies.execution.matching import Matching, OrderOutcome
 from orderbook.strategies.execution.venue_model import Delays, RiskLimits, SimulationOptions
 from orderbook.strategies.execution.wake_conditions import LAST, WakeCondition
@@ -139,66 +139,6 @@ class Risk:
 
 def _text(value: Decimal) -> str:
     return f"{value.normalize():f}"
-
-
-class OrderMessage(msgspec.Struct, frozen=True):
-    """What is on its way to the exchange: an order, or another volume (lots) or limit for one, or its end.
-
-    arrival: ns. reason: why the order is cancelled.
-    """
-
-    arrival: int
-    kind: Literal["order", "modify", "cancel"]
-    order_id: int
-    instrument: int
-    order: Working | None = None
-    lots: int | None = None
-    limit: int | None = None
-    reason: str | None = None
-
-    def save(self) -> SavedMessage:
-        """The message between two messages of the market."""
-        order = None if self.order is None else self.order.save()
-        return SavedMessage(
-            self.arrival, self.kind, self.order_id, self.instrument, order, self.lots, self.limit, self.reason
-        )
-
-    @classmethod
-    def load(cls, saved: SavedMessage, indexes: Sequence[int]) -> "OrderMessage":
-        """Goes on from `save`; `indexes` are the instruments' in this run."""
-        index = indexes[saved.instrument]
-        order = None if saved.order is None else Working.load(saved.order, index)
-        return cls(
-            saved.arrival,
-            saved.kind,
-            saved.order_id,
-            index,
-            order,
-            saved.lots,
-            saved.limit,
-            saved.reason,  # type: ignore[arg-type]
-        )
-
-
-class Report(msgspec.Struct, frozen=True):
-    """What is on its way back, and when (ns) the strategy can know it."""
-
-    due: int
-    order: Order
-    fills: Sequence[Fill]
-    executions: Sequence[Execution]
-
-    def save(self) -> SavedReport:
-        """The report between two messages of the market."""
-        return SavedReport(self.due, self.order, list(self.fills), list(self.executions))
-
-    @classmethod
-    def load(cls, saved: SavedReport, indexes: Sequence[int]) -> "Report":
-        """Goes on from `save`; `indexes` are the instruments' in this run."""
-        executions = [
-            Execution(indexes[one.instrument], one.lots, one.ticks, one.fee) for one in saved.executions
-        ]
-        return cls(saved.due, saved.order, saved.fills, executions)
 
 
 class PaperClient:
@@ -388,8 +328,8 @@ class PaperClient:
             [] if matching is None else [order.save() for order in matching.orders()],
             [] if matching is None else matching.displayed.save(),
             [] if matching is None else sorted(matching.executes),
-            [message.save() for own in self._messages.values() for message in own],
-            [report.save() for report in self._reports],
+            [message for own in self._messages.values() for message in own],
+            list(self._reports),
             list(self._known.values()),
             self._ledger.save(),
             self._numbers,
@@ -408,9 +348,9 @@ class PaperClient:
             self._matching.displayed.load([(indexes[index], *rest) for index, *rest in saved.taken])
             self._matching.executes = {indexes[index] for index in saved.executes}
         for message in saved.messages:
-            own = OrderMessage.load(message, indexes)
+            own = message.load(indexes)
             self._messages.setdefault(own.instrument, deque()).append(own)
-        self._reports.extend(Report.load(report, indexes) for report in saved.reports)
+        self._reports.extend(report.load(indexes) for report in saved.reports)
         self._known = {row.id: (indexes[index], row) for index, row in saved.known}
         self._ledger.load(saved.holdings, indexes)
         self._numbers, self._due = saved.numbers, saved.due
