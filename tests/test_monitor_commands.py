@@ -21,9 +21,8 @@ from websockets.sync.client import ClientConnection, connect
 from orderbook.commands import top
 from orderbook.commands.top import screen
 from orderbook.configuration.configuration import load_configuration
-from orderbook.monitor import question_process
-from orderbook.monitor.log_questions import CostQuestion, EventQuestion
-from orderbook.monitor.question_process import Question
+from orderbook.monitor import questions
+from orderbook.monitor.questions import CostQuestion, EventQuestion, Question
 
 SMALL = """
 [run]
@@ -90,13 +89,13 @@ def test_why_of_an_alert_is_what_the_log_says(
     assert told["text"] == orderbook("why", "totals", "--at", at, "--config", config).out
     assert f"totals at {at}" in told["text"]
     assert "row of totals changed" in told["text"]
-    monkeypatch.setattr(question_process, "give_way", lambda _: None)
+    monkeypatch.setattr(questions, "give_way", lambda _: None)
 
     def here(question: Question) -> tuple[int, str]:
         asking = io.TextIOWrapper(io.BytesIO(pickle.dumps(question)))
-        monkeypatch.setattr(question_process.sys, "stdin", asking)
+        monkeypatch.setattr(questions.sys, "stdin", asking)
         capsys.readouterr()
-        return question_process.main(), capsys.readouterr().out
+        return questions.main(), capsys.readouterr().out
 
     configuration = load_configuration(config)
     status, text = here(EventQuestion(configuration, "totals", (7, 0, 1)))

@@ -9,7 +9,6 @@ from orderbook.core.errors import DataError, OrderbookError
 from orderbook.engine.runtime.program_replacement import Replacement
 from orderbook.monitor.alerts import Alerts
 from orderbook.monitor.continuous_queries import Replacing, is_followed, work_limits
-from orderbook.monitor.log_questions import CostQuestion, EventQuestion
 from orderbook.monitor.messages import (
     AddView,
     Answer,
@@ -27,7 +26,7 @@ from orderbook.monitor.messages import (
 )
 from orderbook.monitor.publisher import Mailbox
 from orderbook.monitor.query_pool import FairQueue, QueryPool
-from orderbook.monitor.question_process import ExplainQuestion, answer_of
+from orderbook.monitor.questions import CostQuestion, EventQuestion, ExplainQuestion, answer_of
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.views.program import CompiledProgram
 
