@@ -115,6 +115,12 @@ class Result:
     lets: tuple[tuple[Var, Poly], ...]
     columns: tuple[ResultColumn, ...]
 
+    @property
+    def shown_keys(self) -> list[str]:
+        """The keys of rows, those of expressions by the columns that show them."""
+        shown = {column.scalar: column.name for column in reversed(self.columns)}
+        return [shown.get(key.variable, key.name) for key in self.keys]
+
 
 @dataclass(frozen=True, slots=True)
 class Program:

@@ -38,7 +38,6 @@ from orderbook.monitor.view_topic import (
     differences,
     first_rows,
     row_values,
-    shown_keys,
 )
 from orderbook.strategies.gated_engine import GatedEngine
 
@@ -136,7 +135,7 @@ class Followed:
         message: dict[str, Any] = {
             "type": "snapshot",
             "version": wire_version(version),
-            "keys": list(shown_keys(view)),
+            "keys": view.layout.result.shown_keys,
             "columns": columns_of(view),
             "rows": [row_values(row, columns) for row in rows],
         }

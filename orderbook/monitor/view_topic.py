@@ -196,7 +196,7 @@ class ViewTopic:
                 "type": "view",
                 "view": view.name,
                 "version": wire_version(engine.version),
-                "keys": list(shown_keys(view)),
+                "keys": view.layout.result.shown_keys,
                 "columns": columns_of(view),
                 "rows": rows,
                 "count": reader.count(words),
@@ -206,9 +206,3 @@ class ViewTopic:
 
     def close(self) -> None:
         """See TopicSource."""
-
-
-def shown_keys(view: LiveView) -> Sequence[str]:
-    """The columns that show a view's keys."""
-    shown = {column.scalar: column.name for column in reversed(view.layout.result.columns)}
-    return [shown.get(key.variable, key.name) for key in view.layout.result.keys]

@@ -11,7 +11,7 @@ from orderbook.engine.plan.statistics import Statistics, plan_bytes
 from orderbook.engine.plan.steps import Plan
 from orderbook.views.binding.bound_print import bound_text
 from orderbook.views.calculus import ZERO, Const, Exists, Lift, Poly, maps_read
-from orderbook.views.m3 import Program, Result, factor_text, program_text, scalar_text, statement_text
+from orderbook.views.m3 import Program, factor_text, program_text, scalar_text, statement_text
 from orderbook.views.program import CalculusView, CompiledProgram
 
 
@@ -26,12 +26,6 @@ def explain(
     return overview(compiled, view, statistics) if stage is None else STAGES[stage](compiled, view)
 
 
-def _shown_keys(result: Result) -> Iterator[str]:
-    """The keys of a view's rows, those of expressions by the columns that show them."""
-    shown = {column.scalar: column.name for column in reversed(result.columns)}
-    return (shown.get(key.variable, key.name) for key in result.keys)
-
-
 def overview(compiled: CompiledProgram, view: str, statistics: Statistics | None = None) -> str:
     """Columns, maps and triggers of a view, with the cost class of every statement."""
     program = part_of(compiled.program, view)
@@ -39,7 +33,7 @@ def overview(compiled: CompiledProgram, view: str, statistics: Statistics | None
     lines = [f"view {view}", ""]
     for column in program.result(view).columns:
         lines.append(f"  {column.name} {column.type}{'' if column.valid == Const(1) else ' or NULL'}")
-    keys = ", ".join(_shown_keys(program.result(view)))
+    keys = ", ".join(program.result(view).shown_keys)
     lines += [f"  one row for each {keys}" if keys else "  one row"]
     level = compiled.level(view)
     kept = "" if level is None else f" (materialize = {level})"
