@@ -416,9 +416,20 @@ def generate(
     ] = 0.0,
 ) -> None:
     """Write a synthetic order flow, every order of it, to a Parquet record."""
-    from orderbook.commands.record import generate as command
+    from orderbook.feeds.recording.parquet_record import RecordWriter
+    from orderbook.market import synthetic_flow
+    from orderbook.run.display import progress_bar
 
-    command(out, events, symbols, levels, seed, imbalance)
+    if out.suffix != ".parquet":
+        raise UserError(f"--out {out}: a record is Parquet, its name must end in .parquet")
+    batches = synthetic_flow.generate(events, symbols, levels, seed, imbalance=imbalance)
+    instruments, done = synthetic_flow.synthetic_instruments(symbols), 0
+    with progress_bar("generating") as bar, RecordWriter(out, instruments) as writer:
+        for batch in batches:
+            writer.write(batch)
+            done += len(batch)
+            bar(done / events, f"{done:,} events")
+    print(f"{out}: {done:,} events of {symbols:,} symbols, {out.stat().st_size:,} bytes")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,7 +1,4 @@
-"""`orderbook record`: live feeds to files, raw frames and normalised events, without views.
-
-`orderbook generate` writes such a file of a synthetic order flow, as a Parquet record.
-"""
+"""`orderbook record`: live feeds to files, raw frames and normalised events, without views."""
 
 import asyncio
 import time
@@ -13,11 +10,8 @@ from orderbook.core.errors import SourceError, UserError, visible, visible_lines
 from orderbook.core.run_clock import RunClock
 from orderbook.core.units import size_text
 from orderbook.feeds.merge import Item
-from orderbook.feeds.recording.parquet_record import RecordWriter
-from orderbook.market.synthetic_flow import generate as generated
-from orderbook.market.synthetic_flow import synthetic_instruments
 from orderbook.operations.summary import feed_lines
-from orderbook.run.display import Display, open_display, progress_bar
+from orderbook.run.display import Display, open_display
 from orderbook.run.feed_runs import FeedRun, LiveFeedRun, Recordings, open_runs, recorded
 from orderbook.run.findings import distinct
 
@@ -113,17 +107,3 @@ async def _nothing(item: Item) -> None:
     """What is decoded goes to the record alone."""
     # A feed whose frames never end must not keep the display waiting.
     await asyncio.sleep(0)
-
-
-def generate(out: Path, events: int, symbols: int, levels: int, seed: int, imbalance: float) -> None:
-    """Write `events` market events to `out`. Raises UserError for arguments out of range."""
-    if out.suffix != ".parquet":
-        raise UserError(f"--out {out}: a record is Parquet, its name must end in .parquet")
-    batches = generated(events, symbols, levels, seed, imbalance=imbalance)
-    done = 0
-    with progress_bar("generating") as bar, RecordWriter(out, synthetic_instruments(symbols)) as writer:
-        for batch in batches:
-            writer.write(batch)
-            done += len(batch)
-            bar(done / events, f"{done:,} events")
-    print(f"{out}: {done:,} events of {symbols:,} symbols, {out.stat().st_size:,} bytes")
