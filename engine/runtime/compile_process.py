@@ -16,16 +16,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from pathlib import Path
 from threading import BoundedSemaphore
 from types import MappingProxyType
 from typing import Any
 
-import orderbook
 from orderbook.core.changes import Dictionary
 from orderbook.core.code_cache import Entry
 from orderbook.core.errors import CompileError, DataError, OrderbookError
-from orderbook.core.generated_code import code_folder, library_hash
+from orderbook.core.generated_code import PACKAGE, code_folder, library_hash
 from orderbook.core.processors import end_with_parent, give_way, limit_memory, limit_seconds, step_aside
 from orderbook.core.units import size_text
 from orderbook.engine.plan.describe import Cost, statement_cost
@@ -161,10 +159,9 @@ def project_hash() -> str:
     """64 hex digits over the project's source, and the versions of what reads SQL and runs it."""
     versions = (library_hash(), platform.python_version(), version("sqlglot"))
     digest = hashlib.sha256(repr(versions).encode())
-    root = Path(orderbook.__file__).parent
     # `**` goes through no link, which the packages are in a checkout.
-    for path in sorted({p for package in _PACKAGES for p in (root / package).glob("**/*.py")}):
-        digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    for path in sorted({p for package in _PACKAGES for p in (PACKAGE / package).glob("**/*.py")}):
+        digest.update(str(path.relative_to(PACKAGE)).encode() + path.read_bytes())
     return digest.hexdigest()
 
 
@@ -212,7 +209,7 @@ def _answer(request: CompileRequest | BindRequest, limits: WorkLimits | None = N
 def _told(request: CompileRequest | BindRequest, limits: WorkLimits | None) -> bytes | Exception:
     # Its own folder is not looked in for modules.
     command = [sys.executable, "-P", "-m", "orderbook.engine.runtime.compile_process"]
-    path = os.pathsep.join(p for p in (str(Path(orderbook.__file__).parents[1]), *sys.path) if p)
+    path = os.pathsep.join(p for p in (str(PACKAGE.parent), *sys.path) if p)
     pipe = subprocess.PIPE
     environment = {**os.environ, "PYTHONPATH": path}
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as process:

@@ -28,8 +28,10 @@ from types import CodeType, ModuleType
 import llvmlite
 import numba
 
-import orderbook
 from orderbook.core.code_cache import CacheFolder, Entry, cache_folder
+
+# The folder of `orderbook`, in a checkout with links to the other packages.
+PACKAGE = Path(__file__).parents[1]
 
 _STATEMENTS = (
     ast.Module, ast.FunctionDef, ast.ImportFrom, ast.Import, ast.Assign, ast.AugAssign, ast.Expr, ast.Return,
@@ -168,9 +170,8 @@ def library_hash() -> str:
     digest = hashlib.sha256(
         f"{numba.__version__} {llvmlite.__version__} {platform.python_version()}".encode()
     )
-    root = Path(orderbook.__file__).parent
-    for path in sorted(p for source in SOURCES for p in root.glob(source)):
-        digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    for path in sorted(p for source in SOURCES for p in PACKAGE.glob(source)):
+        digest.update(str(path.relative_to(PACKAGE)).encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
