@@ -12,11 +12,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from orderbook.clients.client_engine import ClientEngine
     from orderbook.core.changes import Dictionary as Dictionary
     from orderbook.core.errors import DataError as DataError
     from orderbook.core.errors import OrderbookError as OrderbookError
     from orderbook.core.errors import SqlError as SqlError
-    from orderbook.engine.runtime.engine import Engine as Engine
     from orderbook.engine.runtime.live_view import LiveView as LiveView
     from orderbook.engine.runtime.live_view import ViewRow as ViewRow
     from orderbook.engine.runtime.subscriptions import Subscription as Subscription
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from orderbook.views.compilation import compile_views
     from orderbook.views.program import CompiledProgram as CompiledProgram
 
+    Engine = ClientEngine
     compile = compile_views
 
 _PLACES = {
@@ -40,7 +41,7 @@ _PLACES = {
     "CompiledProgram": ("orderbook.views.program", "CompiledProgram"),
     "DataError": ("orderbook.core.errors", "DataError"),
     "Dictionary": ("orderbook.core.changes", "Dictionary"),
-    "Engine": ("orderbook.engine.runtime.engine", "Engine"),
+    "Engine": ("orderbook.clients.client_engine", "ClientEngine"),
     "Fill": ("orderbook.strategies.execution.account", "Fill"),
     "LiveView": ("orderbook.engine.runtime.live_view", "LiveView"),
     "Order": ("orderbook.strategies.execution.account", "Order"),

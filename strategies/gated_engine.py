@@ -161,7 +161,7 @@ class GatedEngine(Engine):
     def follow(
         self, view: str, callback: _Callback, when: str | None, on: Granularity, fire: Fire
     ) -> Subscription:
-        """See `ClientInterface.follow`; it waits for its books like every other, unseen by `on_callback`."""
+        """See `Engine.follow`; it waits for its books like every other, unseen by `on_callback`."""
         gated = _Gated(self, callback, noted=False)
         gated.subscription = super().subscribe(view, gated, when, on, fire)
         return gated.subscription

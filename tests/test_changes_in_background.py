@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import examples
 
+from orderbook.clients.client_engine import ClientEngine as Engine
 from orderbook.clients.queries import snapshot_between
 from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary
 from orderbook.core.code_cache import CacheFolder
@@ -25,7 +26,6 @@ from orderbook.core.errors import CompileError, DataError, SqlError
 from orderbook.engine.runtime import compile_process, program_replacement, store_entries
 from orderbook.engine.runtime import compile_process as compile_request
 from orderbook.engine.runtime.compile_process import CompileRequest, Setting
-from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.kept_rows import KeptRows
 from orderbook.engine.runtime.program_replacement import yielding
 from orderbook.views.compilation import AddViews, compile_source, compile_views

@@ -13,8 +13,8 @@ import ibis
 import pytest
 from ibis import _
 
+from orderbook.clients.client_engine import ClientEngine as Engine
 from orderbook.core.errors import DataError, SqlError
-from orderbook.engine.runtime.engine import Engine
 from orderbook.views.compilation import compile_views, ibis_text, is_ibis
 
 CUBES = """

@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orderbook.clients.streams import EventStream, StreamOverflow
+from orderbook.clients.client_engine import ClientEngine as Engine
+from orderbook.clients.streams import EventStream, StreamOverflow, event_stream, next_event
 from orderbook.core.errors import DataError, SqlError
-from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.subscriptions import ViewDropped
 from orderbook.market.books import Books
 from orderbook.market.events import EVENT, Action, BookState, Flag, Side
@@ -313,7 +313,15 @@ def test_clients_of_a_gated_engine_wait_for_books_and_leave_no_trace_in_checkpoi
     row |= {"volume": 1, "price": 1}
 
     async def main() -> None:
-        stream, future = engine.events("n"), engine.next("n")
+        options = {
+            "on": "message",
+            "fire": "edge",
+            "buffer": 1024,
+            "overflow": "raise",
+            "other_thread": False,
+        }
+        stream = event_stream(engine, ("n",), None, **options)
+        future = next_event(engine, "n", None, None, "message", False)
         engine.insert("bids", row)
         await asyncio.sleep(0)
         assert not future.done() and engine.save_held() == []

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import examples
 
+from orderbook.clients.client_engine import ClientEngine as Engine
 from orderbook.clients.duckdb_queries import Running, run
 from orderbook.clients.queries import snapshot
 from orderbook.clients.query_plan import Queryable, QueryPlanner
 from orderbook.core.errors import DataError, SqlError
-from orderbook.engine.runtime.engine import Engine
 from orderbook.views.compilation import compile_views
 from orderbook.views.program import CompiledProgram
 

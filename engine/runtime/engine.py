@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from orderbook.clients.client_engine import ClientInterface
 from orderbook.core.changes import (
     END_OF_EVENT,
     END_OF_MESSAGE,
@@ -57,7 +56,7 @@ _INSERT, _DELETE = 0, 1
 _ENDS = END_OF_EVENT | END_OF_MESSAGE
 
 
-class Engine(ClientInterface, ProgramChanges):
+class Engine(ProgramChanges):
     """Keeps the views of a program fresh at every event. One thread owns an engine.
 
     backend: "numba", or "interpreter", the slow reference.
@@ -249,6 +248,16 @@ class Engine(ClientInterface, ProgramChanges):
         subscription = Subscription(self[view].layout, watch, callback, when, self._cancel)
         self._after_message(partial(self._subscribers.begin, subscription))
         return subscription
+
+    def follow(
+        self, view: str, callback: Callable[[Any], object], when: str | None, on: Granularity, fire: Fire
+    ) -> Subscription:
+        """A subscription of a client, which no checkpoint knows of; see `subscribe`."""
+        return self.subscribe(view, callback, when, on, fire)
+
+    def post(self, action: Callable[[], object]) -> None:
+        """From any thread: does `action` on the engine's, after the message at hand or before the next."""
+        self._queue.append(action)
 
     def warm_up(self) -> None:
         """Compiles what changes, lists of rows and later subscriptions without a condition run through.

@@ -3,29 +3,25 @@
 A query may be given as SQL or as an Ibis expression.
 """
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from orderbook.engine.runtime.subscriptions import Fire, Granularity, Subscription, ViewEvent
+from orderbook.engine.runtime.engine import Engine
+from orderbook.engine.runtime.subscriptions import Fire, Granularity, ViewEvent
 from orderbook.views.compilation import Question
 
 if TYPE_CHECKING:
     import asyncio
-    from collections import deque
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     import polars as pl
 
     from orderbook.clients.cubes import Cube
     from orderbook.clients.query_plan import QueryPlan
     from orderbook.clients.streams import EventStream, Overflow
-    from orderbook.engine.runtime.engine import Engine
 
 
-class ClientInterface:
-    """A part of `Engine`; everything is called on the engine's thread, unless it says otherwise."""
-
-    # What is to be done when no message is open, in order; others may append in any thread.
-    _queue: "deque[Callable[[], object]]"
+class ClientEngine(Engine):
+    """`orderbook.Engine`: everything is called on the engine's thread, unless it says otherwise."""
 
     def events(
         self,
@@ -48,7 +44,7 @@ class ClientInterface:
         from orderbook.clients.streams import event_stream
 
         options = {"on": on, "fire": fire, "buffer": buffer, "overflow": overflow}
-        return event_stream(cast("Engine", self), views, when, other_thread=other_thread, **options)
+        return event_stream(self, views, when, other_thread=other_thread, **options)
 
     def next(
         self,
@@ -68,17 +64,7 @@ class ClientInterface:
         """
         from orderbook.clients.streams import next_event
 
-        return next_event(cast("Engine", self), view, where, timeout, on, other_thread)
-
-    def post(self, action: "Callable[[], object]") -> None:
-        """From any thread: does `action` on the engine's, after the message at hand or before the next."""
-        self._queue.append(action)
-
-    def follow(
-        self, view: str, callback: "Callable[[Any], object]", when: str | None, on: Granularity, fire: Fire
-    ) -> Subscription:
-        """A subscription of a client, which no checkpoint knows of; see `subscribe`."""
-        return cast("Engine", self).subscribe(view, callback, when, on, fire)
+        return next_event(self, view, where, timeout, on, other_thread)
 
     def query(self, sql: Question) -> "pl.DataFrame":
         """What a SELECT of DuckDB's SQL gives over the views and relations as the last event left them.
@@ -89,7 +75,7 @@ class ClientInterface:
         """
         from orderbook.clients.queries import query
 
-        return query(cast("Engine", self), sql)
+        return query(self, sql)
 
     def cube(self, view: str) -> "Cube":
         """The groups of a view with GROUPING SETS, ROLLUP or CUBE, by all its dimensions at first.
@@ -100,7 +86,7 @@ class ClientInterface:
         """
         from orderbook.clients.cubes import cube
 
-        return cube(cast("Engine", self), view)
+        return cube(self, view)
 
     async def query_async(self, sql: Question) -> "pl.DataFrame":
         """`query` of which the engine's thread, that of the running loop, only copies the rows.
@@ -109,10 +95,10 @@ class ClientInterface:
         """
         from orderbook.clients.queries import answer_async
 
-        return (await answer_async(cast("Engine", self), sql))[0]
+        return (await answer_async(self, sql))[0]
 
     def query_plan(self, sql: Question) -> "QueryPlan":
         """Of which views and relations `query` answers; `str` of it explains. Raises SqlError."""
         from orderbook.clients.queries import planned
 
-        return planned(cast("Engine", self).program, sql)
+        return planned(self.program, sql)

@@ -139,7 +139,7 @@ class Cube(Mapping[Key, ViewRow]):
 
 
 def cube(engine: "Engine", view: str) -> Cube:
-    """See `ClientInterface.cube`."""
+    """See `ClientEngine.cube`."""
     engine[view]
     bound = next((v for v in engine.program.catalog.views if v.name == view), None)
     if bound is None:

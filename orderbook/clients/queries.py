@@ -170,13 +170,13 @@ def _check_kept(engine: "Engine", relation: str) -> None:
 
 
 def query(engine: "Engine", sql: Question) -> pl.DataFrame:
-    """See `ClientInterface.query`."""
+    """See `ClientEngine.query`."""
     plan = planned(engine.program, sql)
     return answered(plan, snapshot(engine, plan.reads))
 
 
 async def answer_async(engine: "Engine", sql: Question) -> tuple[pl.DataFrame, Version]:
-    """The answer of `ClientInterface.query_async`, and the version that it is of."""
+    """The answer of `ClientEngine.query_async`, and the version that it is of."""
     running = Running()
     with yielding():
         plan = await asyncio.to_thread(planned, engine.program, sql)

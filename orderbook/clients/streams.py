@@ -129,7 +129,7 @@ class StreamOverflow(DataError):
 
 
 class EventStream(AsyncIterator[ViewEvent]):
-    """The events of views in the order in which they happened; see `ClientInterface.events`.
+    """The events of views in the order in which they happened; see `ClientEngine.events`.
 
     One task iterates. `dropped` counts the events that nobody will see. The stream ends when it is closed,
     and when the last of its views was dropped; what it holds is given out first. Without a reference to it,
@@ -287,7 +287,7 @@ class EventStream(AsyncIterator[ViewEvent]):
 def event_stream(
     engine: "Engine", views: tuple[str, ...], when: str | Mapping[str, str] | None, **options: Any
 ) -> EventStream:
-    """See `ClientInterface.events`."""
+    """See `ClientEngine.events`."""
     stream = EventStream(engine, **options)
     try:
         for view in views:
@@ -323,7 +323,7 @@ def next_event(
     on: Granularity,
     other_thread: bool,
 ) -> "asyncio.Future[ViewEvent]":
-    """See `ClientInterface.next`."""
+    """See `ClientEngine.next`."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[ViewEvent] = loop.create_future()
     waker = Waker(loop)
