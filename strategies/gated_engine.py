@@ -191,7 +191,7 @@ class GatedEngine(Engine):
     def become_due(self) -> None:
         """Go on with another program, if one is ready: between two messages."""
         if self._replacements:
-            self._advance_replacements()
+            self._replacements.advance()
 
     def _advance(self, batch: ChangeBatch, start: int, end: int) -> None:
         super()._advance(batch, start, end)

@@ -1,7 +1,7 @@
 """The engine: applies changes to a compiled program and tells subscribers what became of its views."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -17,13 +17,15 @@ from orderbook.core.changes import (
     to_message_end,
 )
 from orderbook.core.errors import DataError, Problems
+from orderbook.engine.runtime.compile_process import Setting, Watched, WorkLimits
 from orderbook.engine.runtime.engine_state import EngineState, Layout
 from orderbook.engine.runtime.held_rows import HeldRows, RelationsCopy, Rows
-from orderbook.engine.runtime.interface import Firing
+from orderbook.engine.runtime.interface import Firing, Runtime, Watch
 from orderbook.engine.runtime.live_view import LiveView, live_views, missing_view
+from orderbook.engine.runtime.map_entries import Match
 from orderbook.engine.runtime.measures import UpdateCounter, costs_of, shared_by_views, statistics_of
-from orderbook.engine.runtime.program_replacement import ProgramChanges, Replacements
-from orderbook.engine.runtime.program_start import Backend, warm_up
+from orderbook.engine.runtime.program_replacement import Amend, Replacement, Replacements
+from orderbook.engine.runtime.program_start import Backend, start_runtime, warm_up
 from orderbook.engine.runtime.state_transfer import (
     CarriedOver,
     FedRows,
@@ -40,11 +42,13 @@ from orderbook.engine.runtime.subscriptions import (
     Version,
     ViewEvent,
     log_failure,
+    rebound,
     watch_of,
 )
+from orderbook.views.compilation import AddViews, DropView, Sql
 from orderbook.views.encoding.values import encode_row, event_batch
 from orderbook.views.program import CompiledProgram
-from orderbook.views.types import CLOCK
+from orderbook.views.types import CLOCK, Parameter
 
 if TYPE_CHECKING:
     import polars as pl
@@ -56,7 +60,7 @@ _INSERT, _DELETE = 0, 1
 _ENDS = END_OF_EVENT | END_OF_MESSAGE
 
 
-class Engine(ProgramChanges):
+class Engine:
     """Keeps the views of a program fresh at every event. One thread owns an engine.
 
     backend: "numba", or "interpreter", the slow reference.
@@ -99,7 +103,7 @@ class Engine(ProgramChanges):
         self._views: dict[str, LiveView] = {}
         self._show(program)
         self._rows = HeldRows(program.relations, program.dictionary, check_rows, keep_rows)
-        self._replacements = Replacements(self._replaced)
+        self._replacements = Replacements(self)
         self._on_error = on_error
         self._subscribers = Subscribers(self.problems, lambda *failed: self._on_error(*failed))
         self._queue: deque[Callable[[], object]] = deque()
@@ -161,7 +165,7 @@ class Engine(ProgramChanges):
             self._queue.append(partial(self._try_tick, now))
             return
         if self._replacements:
-            self._advance_replacements()
+            self._replacements.advance()
         for batch in self._rows.clock.tick(now):
             self._run(self._admitted(batch))
 
@@ -190,7 +194,7 @@ class Engine(ProgramChanges):
             self._queue.extend(partial(self._apply_queued, m) for m in messages(changes))
             return
         if self._replacements:
-            self._advance_replacements()
+            self._replacements.advance()
         for part in self._rows.clock.cut(changes):
             if isinstance(part, int):
                 self._try_tick(part)
@@ -259,6 +263,93 @@ class Engine(ProgramChanges):
         """From any thread: does `action` on the engine's, after the message at hand or before the next."""
         self._queue.append(action)
 
+    def add_view(
+        self,
+        sql: Sql,
+        params: Mapping[str, Parameter] | None = None,
+        *,
+        name: str | None = None,
+        background: bool = False,
+        limits: WorkLimits | None = None,
+    ) -> Replacement:
+        """Adds the views that `sql` declares to the running program; with a `name`, its one SELECT.
+
+        They share the maps that are there; others are filled from the rows of the relations they read:
+        those that `check_rows` keeps of unchecked changes, or of all with `keep_rows`. In the background
+        a process of its own compiles, the engine goes on meanwhile, and the views are there after a later
+        message. Called in a callback, they are there after the message at hand.
+
+        limits: of a process of its own that also binds the SQL, where that is not to be trusted; in the
+        background only.
+
+        Raises SqlError as `compile` does, DataError where rows are not kept; what fails in the background
+        or after a callback is in the handle's `error`, and in `problems`: SQL that is wrong after some
+        milliseconds, CompileError where the process that compiles ends early.
+        """
+        return self._replace(AddViews.of(sql, params, name), None, background, limits)
+
+    def drop_view(
+        self, view: str, *, background: bool = False, limits: WorkLimits | None = None
+    ) -> Replacement:
+        """Takes a view out of the running program, with the maps that no other view reads.
+
+        Its subscriptions end: `on_error` is called with ViewDropped. Raises DataError for a view that is
+        not there or that another view reads; otherwise like `add_view`.
+        """
+        if not self._replacements:
+            # Else it may be on its way.
+            self[view]
+        return self._replace(DropView(view), None, background, limits)
+
+    def replan(self, statistics: "Statistics", *, background: bool = False) -> Replacement:
+        """Plans the program again by what was measured, and moves the maps to the new plan's stores."""
+        return self._replace(lambda source: source, statistics, background)
+
+    def finish(self, replacement: Replacement) -> None:
+        """Waits for a replacement and those before it; raises what keeps it from taking place."""
+        self._between_messages("a view cannot be waited for")
+        self._replacements.finish(replacement)
+
+    @property
+    def compiles(self) -> bool:
+        """Whether its runtimes are compiled code."""
+        return self._backend == "numba"
+
+    def setting(self, statistics: "Statistics | None") -> Setting:
+        """How a program that is planned by these statistics is compiled for this engine."""
+        known = frozenset(r.name for r in self.program.relations if self._knows(r.name))
+        subscribed = (Watched(s.view, s.when, s.watch.per_message, s.watch.edge) for s in self._subscribers)
+        own = tuple(subscribed)
+        return Setting(self._statistics, statistics, self._measured, known, own, self.compiles)
+
+    def start(self, program: CompiledProgram, statistics: "Statistics | None") -> Runtime:
+        """A runtime for a program, as this engine's own."""
+        words = program.dictionary
+        return start_runtime(program.program, words, self._backend, statistics, self._measured)
+
+    def watches(self, program: CompiledProgram) -> Sequence[Watch]:
+        """The watches of all subscriptions to views of the program, as it has them."""
+        there = {r.name for r in program.program.results}
+        return [rebound(program, s) for s in self._subscribers if s.view in there]
+
+    def become(
+        self,
+        program: CompiledProgram,
+        runtime: Runtime,
+        matches: Mapping[str, Match],
+        statistics: "Statistics | None",
+    ) -> None:
+        """Goes on with a program that begins with the same relations; see Replacement."""
+        before = self._runtime
+        self._runtime, self._statistics = runtime, statistics
+        runtime.adopt(before, matches)
+        self._show(program)
+        before.close()
+        self._rows.extend(program.relations)
+        self._subscribers.follow(program, self._views)
+        self._note_recorders()
+        self._settle()
+
     def warm_up(self) -> None:
         """Compiles what changes, lists of rows and later subscriptions without a condition run through.
 
@@ -317,6 +408,21 @@ class Engine(ProgramChanges):
         """Whether the rows of all relations are kept."""
         return self._rows.kept is not None
 
+    def replacements_changed(self) -> None:
+        """The replacement under way is another, or has gone a step further."""
+        self._note_recorders()
+        self._settle()
+
+    @property
+    def applying(self) -> bool:
+        """Whether changes are being applied."""
+        return self._applying
+
+    @property
+    def message_open(self) -> bool:
+        """Whether the last event was not the last of its message."""
+        return self._message_open
+
     @property
     def between_messages(self) -> bool:
         """Whether no message is open, so that views are as of the end of one."""
@@ -344,6 +450,22 @@ class Engine(ProgramChanges):
         """A copy of the rows of relations that is to be made in pieces. Raises DataError."""
         sources = {name: self.rows_source(name) for name in relations}
         return self._rows.copy(sources, self.program.relations)
+
+    def _replace(
+        self,
+        amend: Amend,
+        statistics: "Statistics | None",
+        background: bool,
+        limits: WorkLimits | None = None,
+    ) -> Replacement:
+        return self._replacements.replace(amend, statistics or self._statistics, background, limits)
+
+    def _knows(self, relation: str) -> bool:
+        try:
+            self.rows_source(relation)
+        except DataError:
+            return False
+        return True
 
     def _show(self, program: CompiledProgram) -> None:
         """Makes a program's views and relations those that users see."""
@@ -380,7 +502,7 @@ class Engine(ProgramChanges):
             self._queue.append(partial(self._apply_queued, batch))
             return
         if self._replacements:
-            self._advance_replacements()
+            self._replacements.advance()
         if self._rows.checked is not None:
             _, refusals = self._rows.checked.admit(batch)
             if refusals:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol
 
 import numpy as np
 
@@ -24,23 +24,17 @@ from orderbook.engine.runtime.compile_process import (
     BindRequest,
     CompileRequest,
     Setting,
-    Watched,
     WorkLimits,
     bound_elsewhere,
     compiled_elsewhere,
 )
-from orderbook.engine.runtime.held_rows import HeldRows, RelationsCopy, Rows, hand_over, inserts
+from orderbook.engine.runtime.held_rows import RelationsCopy, Rows, hand_over, inserts
 from orderbook.engine.runtime.interface import Runtime, Watch
-from orderbook.engine.runtime.live_view import LiveView
 from orderbook.engine.runtime.map_entries import Match
-from orderbook.engine.runtime.program_start import rehearse, start_runtime, warm_up
-from orderbook.engine.runtime.subscriptions import Subscribers, rebound
-from orderbook.views.compilation import AddViews, DropView, Sql, compile_source
+from orderbook.engine.runtime.program_start import rehearse, warm_up
+from orderbook.engine.runtime.subscriptions import Version
+from orderbook.views.compilation import compile_source
 from orderbook.views.program import CompiledProgram, ProgramSource
-from orderbook.views.types import Parameter
-
-if TYPE_CHECKING:
-    from orderbook.engine.runtime.engine import Engine
 
 # Seconds after which a thread gives up the interpreter where another one waits for it. Python's own 5 ms are
 # as much as a run needs for a hundred messages, and it waits whenever compiled code has let others go on.
@@ -75,9 +69,22 @@ Amend = Callable[[ProgramSource], ProgramSource]
 
 
 class Host(Protocol):
-    """What a replacement asks of its engine."""
+    """What replacements ask of their engine."""
 
     program: CompiledProgram
+    problems: Problems
+
+    @property
+    def version(self) -> Version:
+        """That of the event applied last."""
+
+    @property
+    def applying(self) -> bool:
+        """Whether changes are being applied, so that a callback may have asked."""
+
+    @property
+    def message_open(self) -> bool:
+        """Whether the last event was not the last of its message."""
 
     @property
     def compiles(self) -> bool:
@@ -106,6 +113,12 @@ class Host(Protocol):
         statistics: Statistics | None,
     ) -> None:
         """Goes on with this program, the maps of `matches` taken from the runtime so far."""
+
+    def post(self, action: Callable[[], object]) -> None:
+        """Does `action` after the message at hand."""
+
+    def replacements_changed(self) -> None:
+        """Another replacement is the first, or the first has gone a step further."""
 
 
 class Replacement:
@@ -302,14 +315,11 @@ def _joined(batches: Sequence[ChangeBatch]) -> ChangeBatch:
 
 
 class Replacements:
-    """Replacements of one engine: each begins when those before it are done.
+    """Replacements of one engine: each begins when those before it are done."""
 
-    `stepped` is called after each step of one.
-    """
-
-    def __init__(self, stepped: Callable[[Replacement], None]) -> None:
+    def __init__(self, host: Host) -> None:
+        self._host = host
         self._waiting: deque[Replacement] = deque()
-        self._stepped = stepped
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -319,16 +329,33 @@ class Replacements:
         """The one under way."""
         return self._waiting[0] if self._waiting else None
 
-    @property
-    def last(self) -> Replacement | None:
-        """The one that the next comes after."""
-        return self._waiting[-1] if self._waiting else None
+    def replace(
+        self, amend: Amend, statistics: Statistics | None, background: bool, limits: WorkLimits | None = None
+    ) -> Replacement:
+        """Begins one; it takes place at once, in the background, or after the message at hand.
 
-    def append(self, replacement: Replacement) -> None:
+        statistics: what the new program is planned by. Raises what is wrong with it where that is known.
+        """
+        host = self._host
+        if host.applying and not background:
+            amend(host.program.source)
+        after = self._waiting[-1] if self._waiting else None
+        replacement = Replacement(host, amend, statistics, background, after, limits)
         self._waiting.append(replacement)
+        host.replacements_changed()
+        if host.applying or host.message_open:
+            host.post(self.advance)
+        elif background:
+            self.advance()
+        else:
+            self.finish(replacement)
+        host.replacements_changed()
+        return replacement
 
     def advance(self) -> None:
         """The steps that can be done now; in the background one of them, so that messages come between."""
+        if self._host.message_open:
+            return
         while self._waiting and self._waiting[0].ready:
             first = self._waiting[0]
             first.advance()
@@ -351,149 +378,8 @@ class Replacements:
         if last.error is not None:
             raise last.error
 
-
-class ProgramChanges:
-    """A part of `Engine`; everything is called on the engine's thread, between messages or in a callback."""
-
-    program: CompiledProgram
-    problems: Problems
-    _backend: str
-    _statistics: "Statistics | None"
-    _measured: bool
-    _runtime: Runtime
-    _rows: HeldRows
-    _replacements: Replacements
-    _subscribers: Subscribers
-    _views: dict[str, LiveView]
-    _queue: deque[Callable[[], object]]
-    _applying: bool
-    _message_open: bool
-
-    def add_view(
-        self,
-        sql: Sql,
-        params: Mapping[str, Parameter] | None = None,
-        *,
-        name: str | None = None,
-        background: bool = False,
-        limits: WorkLimits | None = None,
-    ) -> Replacement:
-        """Adds the views that `sql` declares to the running program; with a `name`, its one SELECT.
-
-        They share the maps that are there; others are filled from the rows of the relations they read:
-        those that `check_rows` keeps of unchecked changes, or of all with `keep_rows`. In the background
-        a process of its own compiles, the engine goes on meanwhile, and the views are there after a later
-        message. Called in a callback, they are there after the message at hand.
-
-        limits: of a process of its own that also binds the SQL, where that is not to be trusted; in the
-        background only.
-
-        Raises SqlError as `compile` does, DataError where rows are not kept; what fails in the background
-        or after a callback is in the handle's `error`, and in `problems`: SQL that is wrong after some
-        milliseconds, CompileError where the process that compiles ends early.
-        """
-        return self._replace(AddViews.of(sql, params, name), background, limits=limits)
-
-    def drop_view(
-        self, view: str, *, background: bool = False, limits: WorkLimits | None = None
-    ) -> Replacement:
-        """Takes a view out of the running program, with the maps that no other view reads.
-
-        Its subscriptions end: `on_error` is called with ViewDropped. Raises DataError for a view that is
-        not there or that another view reads; otherwise like `add_view`.
-        """
-        if not self._replacements:
-            # Else it may be on its way.
-            cast("Engine", self)[view]
-        return self._replace(DropView(view), background, limits=limits)
-
-    def replan(self, statistics: "Statistics", *, background: bool = False) -> Replacement:
-        """Plans the program again by what was measured, and moves the maps to the new plan's stores."""
-        return self._replace(lambda source: source, background, statistics)
-
-    def finish(self, replacement: Replacement) -> None:
-        """Waits for a replacement and those before it; raises what keeps it from taking place."""
-        cast("Engine", self)._between_messages("a view cannot be waited for")
-        self._replacements.finish(replacement)
-
-    @property
-    def compiles(self) -> bool:
-        """Whether its runtimes are compiled code."""
-        return self._backend == "numba"
-
-    def setting(self, statistics: "Statistics | None") -> Setting:
-        """How a program that is planned by these statistics is compiled for this engine."""
-        known = frozenset(r.name for r in self.program.relations if self._knows(r.name))
-        subscribed = (Watched(s.view, s.when, s.watch.per_message, s.watch.edge) for s in self._subscribers)
-        own = tuple(subscribed)
-        return Setting(self._statistics, statistics, self._measured, known, own, self.compiles)
-
-    def start(self, program: CompiledProgram, statistics: "Statistics | None") -> Runtime:
-        """A runtime for a program, as this engine's own."""
-        words = program.dictionary
-        return start_runtime(program.program, words, self._backend, statistics, self._measured)
-
-    def watches(self, program: CompiledProgram) -> Sequence[Watch]:
-        """The watches of all subscriptions to views of the program, as it has them."""
-        there = {r.name for r in program.program.results}
-        return [rebound(program, s) for s in self._subscribers if s.view in there]
-
-    def become(
-        self,
-        program: CompiledProgram,
-        runtime: Runtime,
-        matches: Mapping[str, Match],
-        statistics: "Statistics | None",
-    ) -> None:
-        """Goes on with a program that begins with the same relations; see Replacement."""
-        engine, before = cast("Engine", self), self._runtime
-        self._runtime, self._statistics = runtime, statistics
-        runtime.adopt(before, matches)
-        engine._show(program)
-        before.close()
-        self._rows.extend(program.relations)
-        self._subscribers.follow(program, self._views)
-        engine._note_recorders()
-        engine._settle()
-
-    def _replace(
-        self,
-        amend: Amend,
-        background: bool,
-        statistics: "Statistics | None" = None,
-        limits: WorkLimits | None = None,
-    ) -> Replacement:
-        engine = cast("Engine", self)
-        if self._applying and not background:
-            amend(self.program.source)
-        after, planned_by = self._replacements.last, statistics or self._statistics
-        replacement = Replacement(engine, amend, planned_by, background, after, limits)
-        self._replacements.append(replacement)
-        engine._note_recorders()
-        if self._applying or self._message_open:
-            self._queue.append(self._advance_replacements)
-        elif background:
-            self._advance_replacements()
-        else:
-            self.finish(replacement)
-        engine._settle()
-        return replacement
-
-    def _knows(self, relation: str) -> bool:
-        try:
-            cast("Engine", self).rows_source(relation)
-        except DataError:
-            return False
-        return True
-
-    def _advance_replacements(self) -> None:
-        if not self._message_open:
-            self._replacements.advance()
-
-    def _replaced(self, replacement: Replacement) -> None:
-        """A replacement has gone a step further."""
-        engine = cast("Engine", self)
+    def _stepped(self, replacement: Replacement) -> None:
         if replacement.done and replacement.error is not None:
-            where = f"after event {engine._sequence}"
-            self.problems.add("program change failed", where, str(replacement.error))
-        engine._note_recorders()
+            where = f"after event {self._host.version[2]}"
+            self._host.problems.add("program change failed", where, str(replacement.error))
+        self._host.replacements_changed()
