@@ -20,8 +20,8 @@ from orderbook.feeds.byte_stream import Lines
 from orderbook.feeds.exchanges.exchange import ExchangeOptions, exchange
 from orderbook.feeds.files.binance_capture import BinanceCaptureSource
 from orderbook.feeds.live.session import Session
+from orderbook.feeds.raw_log import Line
 from orderbook.feeds.recording.capture_files import CaptureHead, read_head
-from orderbook.feeds.recording.raw_log import Line
 from orderbook.market.books import Books
 from orderbook.market.instruments import Instruments
 from orderbook.run.assembly import assembled, warm_up

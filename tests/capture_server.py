@@ -17,9 +17,9 @@ from websockets.http11 import Request, Response
 
 from orderbook.core.errors import SourceError
 from orderbook.feeds.exchanges.exchange import exchange
+from orderbook.feeds.raw_log import Line
 from orderbook.feeds.recording.capture_files import CaptureHead, RecordedLines, read_head
 from orderbook.feeds.recording.capture_replay import CaptureSessions
-from orderbook.feeds.recording.raw_log import Line
 
 HOST = "127.0.0.1"
 # Seconds that a client may take to ask for a snapshot that it needs, and to take the answer.

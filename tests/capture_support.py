@@ -19,8 +19,8 @@ from orderbook.core.errors import SourceError
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions
 from orderbook.feeds.files.binance_capture import BinanceCaptureSource
 from orderbook.feeds.live.live_feed import LiveFeed
+from orderbook.feeds.raw_log import InstrumentText, Line
 from orderbook.feeds.recording.capture_replay import CaptureSource
-from orderbook.feeds.recording.raw_log import InstrumentText, Line
 from orderbook.feeds.source import FeedStatistics
 from orderbook.market.instruments import Instrument
 
@@ -115,7 +115,7 @@ def kraken_recording(path: Path, venue: str, start: int, bid: int, seed: int, me
 
 
 class _Confirming:
-    """Tells a server what the client's session has taken; see orderbook.feeds.recording.raw_log.RawLog."""
+    """Tells a server what the client's session has taken; see orderbook.feeds.raw_log.RawLog."""
 
     def __init__(self, server: CaptureServer) -> None:
         self._server = server

@@ -15,8 +15,8 @@ from orderbook.feeds.exchanges.coinbase import Coinbase
 from orderbook.feeds.exchanges.exchange import Exchange
 from orderbook.feeds.exchanges.okx import Okx
 from orderbook.feeds.files.binance_capture import BinanceCaptureSource
+from orderbook.feeds.raw_log import InstrumentText
 from orderbook.feeds.recording.parquet_record import RecordWriter, read_footer
-from orderbook.feeds.recording.raw_log import InstrumentText
 from orderbook.market.books import Books
 from orderbook.market.events import BookState
 from orderbook.market.instruments import Instrument, Instruments, contract_type

@@ -18,10 +18,10 @@ from orderbook.feeds.exchanges.exchange import ExchangeOptions
 from orderbook.feeds.exchanges.okx import Okx
 from orderbook.feeds.live.session import Session
 from orderbook.feeds.merge import Merger, read_slices
+from orderbook.feeds.raw_log import InstrumentText, Line
 from orderbook.feeds.recording.capture_files import CaptureHead
 from orderbook.feeds.recording.capture_replay import CaptureSessions
 from orderbook.feeds.recording.parquet_record import RecordSource, RecordWriter
-from orderbook.feeds.recording.raw_log import InstrumentText, Line
 from orderbook.market.crossed_books import CrossedWatch
 from orderbook.market.events import EVENT, Action, BookState, Flag, Side, StateReason
 from orderbook.market.instruments import Instrument, Instruments

@@ -27,10 +27,10 @@ from orderbook.feeds.files.binance_capture import BinanceCaptureSource
 from orderbook.feeds.files.tardis import TardisSource
 from orderbook.feeds.live import live_feed
 from orderbook.feeds.merge import Merger
+from orderbook.feeds.raw_log import InstrumentText, Line
 from orderbook.feeds.recording.capture_files import CaptureHead
 from orderbook.feeds.recording.capture_replay import CaptureSessions
 from orderbook.feeds.recording.parquet_record import RecordSource, RecordWriter
-from orderbook.feeds.recording.raw_log import InstrumentText, Line
 from orderbook.market.books import Books
 from orderbook.market.events import EVENT, Action, BookState, Side
 from orderbook.market.instruments import Instrument, Instruments

@@ -25,11 +25,11 @@ from orderbook.core.errors import SourceError
 from orderbook.feeds.exchanges.exchange import ExchangeOptions
 from orderbook.feeds.live.live_feed import LiveFeed
 from orderbook.feeds.live.simulated_exchange import Simulated, SimulatedExchange, simulated_instruments
+from orderbook.feeds.raw_log import Line
 from orderbook.feeds.recording import raw_recorder
 from orderbook.feeds.recording.capture_files import RecordedLines, read_head
 from orderbook.feeds.recording.capture_replay import CaptureSource
 from orderbook.feeds.recording.parquet_record import RecordSource
-from orderbook.feeds.recording.raw_log import Line
 from orderbook.feeds.recording.raw_recorder import RawFile, RawRecorder, Rotation
 from orderbook.market.events import EVENT, Action, BookState, StateReason
 from orderbook.market.instruments import Instrument

@@ -27,7 +27,7 @@ from orderbook.core.errors import DataError, SourceError
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions
 from orderbook.feeds.live.http_requests import RefusedRequest, exchange_instruments, http_get, is_loopback
 from orderbook.feeds.live.session import Connect, Disconnect, Get, Send, Session
-from orderbook.feeds.recording.raw_log import InstrumentText, RawLog
+from orderbook.feeds.raw_log import InstrumentText, RawLog
 from orderbook.feeds.source import FeedStatistics
 from orderbook.market.instruments import Instrument, Instruments
 

@@ -21,7 +21,7 @@ from orderbook.core.errors import KEPT_TEXT, DataError
 from orderbook.feeds.event_writer import EventWriter
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions
 from orderbook.feeds.exchanges.feed_book import FeedBook
-from orderbook.feeds.recording.raw_log import InstrumentText
+from orderbook.feeds.raw_log import InstrumentText
 from orderbook.feeds.source import FeedStatistics
 from orderbook.market.crossed_books import CrossedFeed
 from orderbook.market.events import BookState, StateReason

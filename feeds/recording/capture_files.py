@@ -28,7 +28,7 @@ import msgspec
 from orderbook.core.errors import Problems, SourceError
 from orderbook.feeds.byte_stream import Lines, first_line, shown
 from orderbook.feeds.exchanges.exchange import EXCHANGES, exchange
-from orderbook.feeds.recording.raw_log import FORMAT, Line
+from orderbook.feeds.raw_log import FORMAT, Line
 from orderbook.feeds.storage import Place, files_at
 from orderbook.feeds.text_values import scaled
 from orderbook.market.instruments import Instrument

@@ -17,8 +17,8 @@ from orderbook.core.errors import DataError, Problems, SourceError
 from orderbook.feeds.event_writer import DEFAULT_BATCH_SIZE
 from orderbook.feeds.exchanges.exchange import ExchangeOptions, exchange
 from orderbook.feeds.live.session import Session
+from orderbook.feeds.raw_log import InstrumentText, Line
 from orderbook.feeds.recording.capture_files import CaptureHead, RecordedLines, read_head
-from orderbook.feeds.recording.raw_log import InstrumentText, Line
 from orderbook.feeds.source import FeedStatistics
 from orderbook.feeds.storage import Place, place, split_options
 from orderbook.market.events import EVENT, StateReason

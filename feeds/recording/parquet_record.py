@@ -19,7 +19,7 @@ from orderbook.core.errors import DataError, Problems, SourceError
 from orderbook.core.files import ParquetFile
 from orderbook.feeds.byte_stream import Blocks
 from orderbook.feeds.event_writer import DEFAULT_BATCH_SIZE
-from orderbook.feeds.recording.raw_log import InstrumentText
+from orderbook.feeds.raw_log import InstrumentText
 from orderbook.feeds.storage import Place, open_parquet
 from orderbook.market.events import EVENT, Action, Flag, Side
 from orderbook.market.instruments import Instrument, Instruments

@@ -22,8 +22,8 @@ import pyarrow as pa
 import zstandard
 
 from orderbook.core.errors import OrderbookError, SourceError
+from orderbook.feeds.raw_log import FORMAT, InstrumentText, Line, with_payload
 from orderbook.feeds.recording.parquet_record import RecordWriter
-from orderbook.feeds.recording.raw_log import FORMAT, InstrumentText, Line, with_payload
 from orderbook.market.crossed_books import CROSSED_LIMIT
 from orderbook.market.events import Action
 from orderbook.market.instruments import Instrument, Instruments
@@ -341,7 +341,7 @@ class RawRecorder:
 
 
 class ConnectionLog:
-    """One connection's part in a recording; see orderbook.feeds.recording.raw_log.RawLog."""
+    """One connection's part in a recording; see orderbook.feeds.raw_log.RawLog."""
 
     def __init__(self, recorder: RawRecorder, conn: str) -> None:
         self._recorder = recorder

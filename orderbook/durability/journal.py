@@ -22,7 +22,7 @@ from orderbook.engine.log.log import LogReader
 from orderbook.engine.log.segments import Record
 from orderbook.feeds.files.change_stream import RelationChange
 from orderbook.feeds.merge import ChangeItem, TickItem
-from orderbook.feeds.recording.raw_log import InstrumentText
+from orderbook.feeds.raw_log import InstrumentText
 from orderbook.feeds.source import Finding, SourceWatch
 from orderbook.market.events import EVENT
 from orderbook.market.instruments import Instrument, Instruments

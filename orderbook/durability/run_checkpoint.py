@@ -22,7 +22,7 @@ from orderbook.engine.runtime import engine_state
 from orderbook.engine.runtime.engine_state import Layout, layout_of, program_hash
 from orderbook.engine.runtime.held_rows import Rows
 from orderbook.engine.runtime.state_transfer import CarriedOver, FedRows, NotCarriedOver
-from orderbook.feeds.recording.raw_log import InstrumentText
+from orderbook.feeds.raw_log import InstrumentText
 from orderbook.market import books as book_snapshot
 from orderbook.market.book_relations import RELATION, BookRelations, SavedState, row_of
 from orderbook.market.books import RELATIONS, Books, BooksState
