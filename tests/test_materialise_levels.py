@@ -15,7 +15,7 @@ from views_catalogue import CATALOGUE, Entry
 import orderbook
 from orderbook.core.errors import UserError
 from orderbook.views.calculus import maps_read
-from orderbook.views.maintenance.materialisation_level import Materialization, is_base_map
+from orderbook.views.materialization import Materialization, is_base_map
 
 SAMPLE = CATALOGUE[::9]
 LOWER = ("first", "none")

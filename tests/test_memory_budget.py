@@ -12,7 +12,7 @@ from orderbook.core.errors import UserError
 from orderbook.core.units import size_of, size_text
 from orderbook.engine.plan.statistics import Statistics
 from orderbook.engine.runtime.measures import within_budget
-from orderbook.views.maintenance.materialisation_level import Materialization
+from orderbook.views.materialization import Materialization
 
 # `pairs` has a row for nearly every a and c, from few rows of r and s.
 SQL = """

@@ -29,7 +29,7 @@ from orderbook.views.conditions import TRUE
 from orderbook.views.m3 import Program, Result, column_there, program_text
 from orderbook.views.m3_link import is_m3, linked, view_of
 from orderbook.views.maintenance.compiler import Compiler
-from orderbook.views.maintenance.materialisation_level import Levels, Materialization, level_of
+from orderbook.views.materialization import Levels, Materialization, level_of
 from orderbook.views.names import UniqueNames
 from orderbook.views.program import CalculusView, CompiledProgram, ProgramSource, SourceText
 from orderbook.views.translation.translate import Translator

@@ -14,7 +14,7 @@ from orderbook.core.changes import Dictionary
 from orderbook.views.binding.bound import Catalog
 from orderbook.views.calculus import Poly, Scalar, Var
 from orderbook.views.m3 import Program
-from orderbook.views.maintenance.materialisation_level import Levels, Materialization
+from orderbook.views.materialization import Levels, Materialization
 from orderbook.views.types import Parameter, Relation, ShownBy, Type
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from orderbook.views.calculus import maps_read, relations
 from orderbook.views.compilation import compile_texts
 from orderbook.views.m3 import Program, scalar_text
 from orderbook.views.m3_link import is_m3
-from orderbook.views.maintenance.materialisation_level import Levels, Materialization
+from orderbook.views.materialization import Levels, Materialization
 from orderbook.views.program import CompiledProgram
 
 

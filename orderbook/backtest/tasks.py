@@ -23,7 +23,7 @@ from orderbook.strategies.execution.account import StrategySummary
 from orderbook.strategies.execution.venue_model import TradingOptions
 from orderbook.strategies.strategy import StrategyDefinition, load_strategy
 from orderbook.views.compilation import compile_texts
-from orderbook.views.maintenance.materialisation_level import Levels
+from orderbook.views.materialization import Levels
 from orderbook.views.program import CompiledProgram
 
 _compiled: dict[bytes, CompiledProgram] = {}

@@ -274,7 +274,7 @@ class View:
     """A named view: its bound query and the SQL text it came from.
 
     `order` is what its rows are shown by. `materialize` is how much of it is kept where its SQL says so:
-    `full`, `first` or `none`, see materialisation_level.py.
+    `full`, `first` or `none`, see materialization.py.
     """
 
     name: str

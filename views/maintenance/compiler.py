@@ -31,15 +31,15 @@ from orderbook.views.calculus import (
 from orderbook.views.intervals import Types
 from orderbook.views.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, Statement, Trigger
 from orderbook.views.maintenance.deltas import Domain, Piece, parameters, pieces, whole
-from orderbook.views.maintenance.materialisation_level import (
+from orderbook.views.maintenance.materialise import Materialiser, split_mixed
+from orderbook.views.maintenance.ordering import named, ordered_statement, ordered_triggers
+from orderbook.views.materialization import (
     Materialization,
     Upkeep,
     both,
     needed_columns,
     over_base_maps,
 )
-from orderbook.views.maintenance.materialise import Materialiser, split_mixed
-from orderbook.views.maintenance.ordering import named, ordered_statement, ordered_triggers
 from orderbook.views.program import CalculusView
 from orderbook.views.simplify import simplify
 from orderbook.views.types import Relation

@@ -42,7 +42,7 @@ from orderbook.views.calculus import (
 from orderbook.views.intervals import Types, row_types, scalar_type, sum_type
 from orderbook.views.m3 import MapDeclaration
 from orderbook.views.maintenance.deltas import nested_domains
-from orderbook.views.maintenance.materialisation_level import Upkeep, is_base_map
+from orderbook.views.materialization import Upkeep, is_base_map
 from orderbook.views.names import Canonical, apart_from, bound_in, canonical, used_outside
 from orderbook.views.simplify import simplify
 from orderbook.views.types import INT64_MAX, Kind, Relation, Type, unscaled
