@@ -180,17 +180,17 @@ def test_a_query_beside_changes_sees_all_relations_at_one_moment(
 
 def test_views_of_many_rows_are_copied_in_pieces_at_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     from orderbook.engine.runtime import numba_runtime
-    from orderbook.engine.runtime import numba_runtime as view_copy
+    from orderbook.engine.runtime.numba_runtime import NumbaViewCopy
 
     monkeypatch.setattr(store_entries, "_PIECE", 1)
     monkeypatch.setattr(numba_runtime, "FEWEST", 1000)
-    pieces, piece = [], view_copy.ViewCopy.piece
+    pieces, piece = [], NumbaViewCopy.piece
 
-    def counted(copy: view_copy.ViewCopy) -> bool:
+    def counted(copy: NumbaViewCopy) -> bool:
         pieces.append(copy)
         return piece(copy)
 
-    monkeypatch.setattr(view_copy.ViewCopy, "piece", counted)
+    monkeypatch.setattr(NumbaViewCopy, "piece", counted)
     engine = engine_of(compile_views(STREAMS + PRICES, dictionary=WORDS), "numba")
     engine.apply(quotes(0, 15_000))
     random = Random(1)

@@ -5,16 +5,13 @@ Watches and their firings, rows, and recordings of the rows that change.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from orderbook.core.changes import ChangeBatch, Word
 from orderbook.engine.runtime.map_entries import Entries, MapRows, Match
 from orderbook.views.calculus import Scalar
-
-if TYPE_CHECKING:
-    from orderbook.engine.runtime.numba_runtime import ViewCopy
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +74,32 @@ class PlainFiring:
     new: Row | None
 
 
+class ViewCopy(Protocol):
+    """A copy of a view's rows, as of the moment of `finish`; on the engine's thread unless said otherwise."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether what it copies from is there no more, or watched otherwise: only a new copy helps."""
+
+    def prepare(self) -> None:
+        """Compiles what the copy runs; in any thread, before `begin`."""
+
+    def begin(self) -> bool:
+        """From now on changed rows are noted; False where all places to note them are taken."""
+
+    def piece(self) -> bool:
+        """Copies a piece, between two changes; whether it was the last."""
+
+    def finish(self) -> None:
+        """Between two changes, after the last piece: the rows are those of now."""
+
+    def end(self) -> None:
+        """Notes nothing more."""
+
+    def rows(self) -> np.ndarray:
+        """After `finish`, in any thread: int64[n, words of the key and of the row]."""
+
+
 class Runtime(Protocol):
     """Runs one program. Not thread-safe: one thread owns it."""
 
@@ -110,7 +133,7 @@ class Runtime(Protocol):
     def row_words(self, view: str) -> np.ndarray:
         """All rows of a view, in any order: int64[n, words of the key and of the row]; see RowFormat."""
 
-    def copy_view(self, view: str) -> "ViewCopy | None":
+    def copy_view(self, view: str) -> ViewCopy | None:
         """A copy of all rows of a view, to be made in pieces; None where `row_words` is as good."""
 
     def map_sizes(self) -> dict[str, int]:

@@ -2,20 +2,17 @@
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from orderbook.core.changes import Dictionary, Word
 from orderbook.core.errors import DataError
-from orderbook.engine.runtime.interface import PlainRow, Row, Runtime
+from orderbook.engine.runtime.interface import PlainRow, Row, Runtime, ViewCopy
 from orderbook.views.encoding.values import Value, decoder, encode_value
 from orderbook.views.m3 import Result
 from orderbook.views.program import CompiledProgram
 from orderbook.views.types import Column, Kind, ShownBy, Type
-
-if TYPE_CHECKING:
-    from orderbook.engine.runtime.numba_runtime import ViewCopy
 
 Key = tuple[Value, ...]
 
@@ -202,7 +199,7 @@ class LiveView(Mapping[Key, ViewRow]):
         """All rows encoded, in any order: int64[n, words of the key and of the row]; see RowFormat."""
         return self._runtime.row_words(self.name)
 
-    def copy(self) -> "ViewCopy | None":
+    def copy(self) -> ViewCopy | None:
         """A copy of all rows, to be made in pieces; None where `row_words` is as good."""
         return self._runtime.copy_view(self.name)
 

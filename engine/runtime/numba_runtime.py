@@ -173,8 +173,8 @@ FEWEST = 10_000
 _SLABS = 2
 
 
-class ViewCopy:
-    """A copy of a view's rows, as of the moment of `finish`; on the engine's thread unless said otherwise."""
+class NumbaViewCopy:
+    """A ViewCopy of the rows that a store's entries are."""
 
     def __init__(
         self,
@@ -205,7 +205,6 @@ class ViewCopy:
         self._now = np.empty((0, self._words), np.int64)
 
     def prepare(self) -> None:
-        """Compiles what the copy runs; in any thread, before `begin`."""
         empty = self._shape.create()
         StoreCopy(empty, self._keys, _SLABS).piece()
         self._shape.destroy(empty)
@@ -214,7 +213,6 @@ class ViewCopy:
         apart_from([np.empty((0, self._words), np.int64)], nothing)
 
     def begin(self) -> bool:
-        """From now on changed rows are noted; False where both of the view's looks are taken."""
         for place in self._places:
             if not self._state[place + ACTIVE]:
                 self._at = place
@@ -226,11 +224,9 @@ class ViewCopy:
 
     @property
     def stale(self) -> bool:
-        """Whether what it copies from is there no more, or watched otherwise: only a new copy helps."""
         return self._runtime.looks is not self._looks
 
     def piece(self) -> bool:
-        """Copies a piece, between two changes; whether it was the last."""
         assert self._store is not None
         done = self._store.piece()
         self._parts += [self._rows(keys) for keys in self._store.parts]
@@ -238,7 +234,6 @@ class ViewCopy:
         return done
 
     def finish(self) -> None:
-        """Between two changes, after the last piece: the rows are those of now."""
         assert self._at is not None
         count = self._state[self._at + COUNT]
         if count < 0:
@@ -251,7 +246,6 @@ class ViewCopy:
         self.end()
 
     def end(self) -> None:
-        """Notes nothing more."""
         if self._at is not None and not self.stale:
             free(self._state[self._at + LIST])
             for word in range(LOOK_WORDS):
@@ -259,7 +253,6 @@ class ViewCopy:
         self._at = None
 
     def rows(self) -> np.ndarray:
-        """After `finish`, in any thread: int64[n, words of the key and of the row]."""
         return np.concatenate([self._now, *apart_from(self._parts, self._changed)])
 
     def _rows(self, keys: np.ndarray) -> np.ndarray:
@@ -450,7 +443,7 @@ class NumbaRuntime:
             self._overflow()
         return out[:written]
 
-    def copy_view(self, view: str) -> ViewCopy | None:
+    def copy_view(self, view: str) -> NumbaViewCopy | None:
         """See Runtime."""
         number = self._results[view]
         name = self.plan.results[number].result.multiplicity
@@ -458,7 +451,7 @@ class NumbaRuntime:
         if held is None or not held.key_types or self._shape(held).size(self._handle(held)) < FEWEST:
             return None
         looks = tuple(self._layout.look(number, per_message) for per_message in (False, True))
-        return ViewCopy(self, self.plan.results[number], number, self._handle(held), self._state, looks)
+        return NumbaViewCopy(self, self.plan.results[number], number, self._handle(held), self._state, looks)
 
     def map_sizes(self) -> dict[str, int]:
         """Entries of every map's store; maps that share one are counted together."""

@@ -20,7 +20,7 @@ from orderbook.clients.query_plan import Queryable, QueryPlan, QueryPlanner
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import DataError
 from orderbook.engine.runtime.held_rows import RelationsCopy
-from orderbook.engine.runtime.numba_runtime import ViewCopy
+from orderbook.engine.runtime.interface import ViewCopy
 from orderbook.engine.runtime.program_replacement import yielding
 from orderbook.engine.runtime.subscriptions import Version
 from orderbook.views.compilation import Question, question_text
