@@ -3,7 +3,7 @@
 import numpy as np
 from simulated_venue import BookRows
 
-from orderbook.feeds.exchanges.feed_book import FeedBook
+from orderbook.feeds.exchanges.exchange import FeedBook
 from orderbook.market.events import Action, BookState
 
 

@@ -12,7 +12,7 @@ from simulated_venue import Dialect
 
 from orderbook.feeds.exchanges.books import CheckedBook, JoinedBook, SnapshotJoin, StreamBook
 from orderbook.feeds.exchanges.coinbase_full import CoinbaseBook
-from orderbook.feeds.exchanges.feed_book import FeedBook
+from orderbook.feeds.exchanges.exchange import FeedBook
 from orderbook.feeds.exchanges.kraken import Kraken
 from orderbook.feeds.live.session import Session
 

@@ -17,7 +17,7 @@ from session_support import Driven, instrument, plain_crc32
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import SourceError
 from orderbook.feeds.exchanges import kraken
-from orderbook.feeds.exchanges.kraken_v1 import KrakenV1
+from orderbook.feeds.exchanges.kraken import KrakenV1
 from orderbook.feeds.live.session import Connect
 from orderbook.feeds.recording.capture_replay import CaptureSource
 from orderbook.market.books import Books

@@ -16,8 +16,7 @@ from session_support import instrument
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import DataError, OrderbookError
 from orderbook.feeds.event_writer import EventWriter
-from orderbook.feeds.exchanges.exchange import EXCHANGES, ExchangeOptions, exchange
-from orderbook.feeds.exchanges.feed_book import FeedBook
+from orderbook.feeds.exchanges.exchange import EXCHANGES, ExchangeOptions, FeedBook, exchange
 from orderbook.feeds.live import session as session_module
 from orderbook.feeds.live.http_requests import instruments_of
 from orderbook.feeds.live.session import Connect, Disconnect, Get, Send, Session

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from orderbook.core.errors import DataError
 from orderbook.feeds.event_writer import EventWriter
-from orderbook.feeds.exchanges.feed_book import FeedBook
+from orderbook.feeds.exchanges.exchange import FeedBook
 from orderbook.feeds.source import FeedStatistics
 from orderbook.feeds.text_values import WireNumbers
 from orderbook.market.events import Side

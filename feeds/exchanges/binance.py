@@ -36,8 +36,7 @@ import msgspec
 
 from orderbook.core.errors import ConfigurationError, SourceError
 from orderbook.feeds.exchanges.books import JoinedBook, JoinRule, Span
-from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, Link
-from orderbook.feeds.exchanges.feed_book import FeedBook
+from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
 from orderbook.market.events import Side
 from orderbook.market.instruments import ContractType, Instrument
 

@@ -39,8 +39,7 @@ from orderbook.feeds.exchanges.books import (
     ConnectionSequence,
     bitfinex_checksum,
 )
-from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, Link
-from orderbook.feeds.exchanges.feed_book import FeedBook
+from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
 from orderbook.market.events import Action, BookState, Side, StateReason
 from orderbook.market.instruments import Instrument
 

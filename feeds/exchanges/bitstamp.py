@@ -32,8 +32,7 @@ import msgspec
 
 from orderbook.core.errors import DataError, SourceError
 from orderbook.feeds.exchanges.books import JoinedBook, JoinRule, Message, Span
-from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, Link
-from orderbook.feeds.exchanges.feed_book import FeedBook
+from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
 from orderbook.market.events import Action, Side, StateReason
 from orderbook.market.instruments import Instrument
 

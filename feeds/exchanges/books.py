@@ -31,8 +31,7 @@ from zlib import crc32
 import msgspec
 
 from orderbook.core.errors import DataError
-from orderbook.feeds.exchanges.exchange import Link
-from orderbook.feeds.exchanges.feed_book import FeedBook, WireLevels
+from orderbook.feeds.exchanges.exchange import FeedBook, Link, WireLevels
 from orderbook.market.events import Action, BookState, Side, StateReason
 
 Message = TypeVar("Message")

@@ -33,8 +33,7 @@ import msgspec
 
 from orderbook.core.errors import ConfigurationError, SourceError
 from orderbook.feeds.exchanges.books import LATE_IN_A_ROW, StreamBook
-from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, Link
-from orderbook.feeds.exchanges.feed_book import FeedBook
+from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
 from orderbook.market.events import Side, StateReason
 from orderbook.market.instruments import Instrument
 

@@ -26,8 +26,7 @@ import msgspec
 
 from orderbook.core.errors import DataError, SourceError
 from orderbook.feeds.exchanges.books import JoinedBook, JoinRule, Span, reset_all
-from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, Link
-from orderbook.feeds.exchanges.feed_book import FeedBook
+from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
 from orderbook.feeds.text_values import IsoClock
 from orderbook.market.events import Action, Side
 from orderbook.market.instruments import Instrument

@@ -16,11 +16,11 @@ from math import inf
 
 import msgspec
 import numpy as np
+from orderbook.feeds.exchanges.feed_book import FeedBook
 
 from orderbook.core.errors import KEPT_TEXT, DataError
 from orderbook.feeds.event_writer import EventWriter
-from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions
-from orderbook.feeds.exchanges.feed_book import FeedBook
+from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook
 from orderbook.feeds.raw_log import InstrumentText
 from orderbook.feeds.source import FeedStatistics
 from orderbook.market.crossed_books import CrossedFeed
