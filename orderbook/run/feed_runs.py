@@ -9,11 +9,11 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from orderbook.configuration.configuration import RecordOptions
 from orderbook.core.errors import Problems, SourceError, UserError
 from orderbook.core.latency import SignedLatencyHistogram
 from orderbook.core.units import size_text
-from orderbook.durability.journal import LoggedRun
 from orderbook.feeds.database_table import TableSource
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, exchange
 from orderbook.feeds.files.change_stream import ChangeSource
@@ -46,7 +45,6 @@ from orderbook.feeds.source import (
     FeedStatistics,
     Finding,
     SourceWatch,
-    WatchedSource,
     input_findings,
     watched,
 )
@@ -370,7 +368,22 @@ def _live_report(
     return FeedReport(watch.name, counts, problems, statistics, delay, (*watch.findings(), *own))
 
 
-def source_report(source: WatchedSource | LoggedRun) -> FeedReport:
+class CountedSource(Protocol):
+    """A source that has been read in part or whole, and what was counted and found in it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def counts(self) -> Mapping[str, int]: ...
+
+    @property
+    def problems(self) -> Problems: ...
+
+    def findings(self) -> Iterable[Finding]: ...
+
+
+def source_report(source: CountedSource) -> FeedReport:
     """What a source has counted so far."""
     found = tuple(source.findings())
     return FeedReport(source.name, Counter(source.counts), source.problems, findings=found)

@@ -5,14 +5,15 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import SourceError
 from orderbook.core.run_clock import EpochRing
-from orderbook.durability.durable_run import DurableRun
 from orderbook.engine.checkpoint import CheckpointError
+from orderbook.engine.log.log import Log
 from orderbook.feeds.merge import ChangeItem, Item, TickItem
 from orderbook.market.events import EVENT, Action, BookState, Flag, StateReason
 from orderbook.run.event_queue import EventQueue, HybridClock, Stamped, events_in
@@ -60,6 +61,38 @@ class RunReport:
     clock_ahead: int = 0
 
 
+class RunLog(Protocol):
+    """What keeps a run durable: it logs what is accepted, and writes checkpoints."""
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def clock(self) -> HybridClock: ...
+
+    @property
+    def epoch(self) -> int:
+        """The number of the last epoch that is committed."""
+
+    def start(self) -> None:
+        """Tells the strategies that events will come, as far as they have not been told."""
+
+    def stop(self) -> None:
+        """Tells the strategies that no more will come."""
+
+    def accept(self, items: Sequence[Stamped], /) -> None:
+        """Logs what has been received. Raises LogError."""
+
+    def apply(self, item: Stamped, /) -> None:
+        """Applies what was accepted, in its order."""
+
+    def end_epoch(self, number: int, stamp: int) -> None:
+        """Logs that everything below a stamp is committed."""
+
+    def checkpoint(self) -> bool:
+        """Writes a checkpoint, between two items; whether it did. Raises CheckpointError."""
+
+
 class LiveRun:
     """Follows feeds until they end, are told to, or fail. `errors` has what ended feeds.
 
@@ -71,7 +104,7 @@ class LiveRun:
         self,
         configuration: Configuration,
         pipeline: Pipeline,
-        durable: DurableRun | None,
+        durable: RunLog | None,
         runs: Sequence[FeedRun],
     ) -> None:
         self.errors: list[Exception] = []
@@ -190,7 +223,7 @@ class LiveRun:
             self.clock.time.ahead,
         )
 
-    def _checkpoint(self, durable: DurableRun) -> None:
+    def _checkpoint(self, durable: RunLog) -> None:
         start = time.monotonic()
         try:
             written = durable.checkpoint()
