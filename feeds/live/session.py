@@ -16,7 +16,6 @@ from math import inf
 
 import msgspec
 import numpy as np
-from orderbook.feeds.exchanges.feed_book import FeedBook
 
 from orderbook.core.errors import KEPT_TEXT, DataError
 from orderbook.feeds.event_writer import EventWriter
