@@ -173,7 +173,7 @@ Versioned = VersionedEvents | VersionedChanges
 NOTHING = VersionedEvents(np.empty(0, EVENT), np.empty(0, VERSION))
 
 
-class _Cursor:
+class Cursor:
     """A source's place in the merge.
 
     indexes: int32[k], of the source's instruments in the run (None: it gives changes). whole: events of other
@@ -200,11 +200,6 @@ class _Cursor:
         if indexes is not None:
             self._parts = (part.firsts(step) if step else part for part in self._events(indexes))
 
-    @property
-    def holds(self) -> bool:
-        """Whether something was read and not taken."""
-        return bool(self._held)
-
     def fill(self) -> None:
         """Reads on."""
         part = next(self._parts, None)
@@ -212,6 +207,12 @@ class _Cursor:
             self.ended = True
         elif len(part):
             self._held.append(part)
+
+    def ready(self) -> bool:
+        """Whether something was read and not taken, after reading on where nothing was."""
+        while not (self._held or self.ended):
+            self.fill()
+        return bool(self._held)
 
     def take(self, until: int | None) -> Versioned:
         """What was read and has stamps before `until`."""
@@ -358,14 +359,11 @@ class Merger:
     def __iter__(self) -> Iterator[Item]:
         self.errors.clear()
         cursors = [
-            _Cursor(place, source, self._indexes.get(place), self.errors, whole=True)
+            Cursor(place, source, self._indexes.get(place), self.errors, whole=True)
             for place, source in enumerate(self.sources)
         ]
         while True:
-            for cursor in cursors:
-                while not (cursor.holds or cursor.ended):
-                    cursor.fill()
-            active = [cursor for cursor in cursors if cursor.holds]
+            active = [cursor for cursor in cursors if cursor.ready()]
             if not active:
                 return
             # What comes later of a source is not before (its last time, its place).
@@ -463,7 +461,7 @@ def read_slices(
         if is_event_source(source):
             own = [names.get((one.venue, one.symbol), -1) for one in source.instruments]
             indexes = np.array(own, np.int32)
-        cursors.append(_Cursor(place, source, indexes, errors, step=step))
+        cursors.append(Cursor(place, source, indexes, errors, step=step))
     if len(cursors) == 1:
         yield from cursors[0].slices()
         return
@@ -481,19 +479,18 @@ def read_slices(
 
 
 def _slice(parts: Sequence[Versioned], until: int | None) -> Slice:
-    events = _merged([part for part in parts if isinstance(part, VersionedEvents) and len(part)])
-    return Slice(events, tuple(p for p in parts if isinstance(p, VersionedChanges) and len(p)), until)
+    changes = tuple(part for part in parts if isinstance(part, VersionedChanges) and len(part))
+    return Slice(merged(parts), changes, until)
 
 
-def _merged(parts: Sequence[VersionedEvents]) -> VersionedEvents:
-    if len(parts) == 1:
-        return parts[0]
-    if not parts:
-        return NOTHING
-    versions = np.concatenate([part.versions for part in parts])
-    # Parts are in order of their places, each in order of its numbers.
+def merged(parts: Sequence[Versioned]) -> VersionedEvents:
+    """The events of parts, which are in order of their sources, in order of stamps."""
+    found = [part for part in parts if isinstance(part, VersionedEvents) and len(part)]
+    if len(found) < 2:
+        return found[0] if found else NOTHING
+    versions = np.concatenate([part.versions for part in found])
     order = np.argsort(versions["stamp"], kind="stable")
-    events = np.concatenate([part.events for part in parts])
+    events = np.concatenate([part.events for part in found])
     # `take` is many times as fast as indexing.
     return VersionedEvents(events.take(order), versions.take(order))
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from orderbook.core.errors import DataError, SourceError
 from orderbook.feeds import byte_stream
-from orderbook.feeds.files import tardis_file
+from orderbook.feeds.files import tardis
 from orderbook.feeds.files.tardis import TardisSource, open_tardis
 from orderbook.feeds.files.tardis_decoder import NOTHING, Kind, Status, name_hash, read_rows
 from orderbook.feeds.source_kinds import open_source, open_sources
@@ -129,7 +129,7 @@ def books_of(source: TardisSource) -> list[tuple[int, str, Book]]:
 
 def small_blocks(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """So that messages lie across their ends."""
-    monkeypatch.setattr(tardis_file, "BLOCK_BYTES", size)
+    monkeypatch.setattr(tardis, "BLOCK_BYTES", size)
     monkeypatch.setattr(byte_stream, "CHUNK_BYTES", 64)
 
 
@@ -317,7 +317,7 @@ def test_wrong_rows_are_counted_and_left_out(tmp_path: Path, row: str, reason: s
 def test_finer_rows_than_the_first_are_wrong_unless_all_are_scanned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tardis_file, "HEAD_ROWS", 2)
+    monkeypatch.setattr(tardis, "HEAD_ROWS", 2)
     small_blocks(monkeypatch, 60)
     rows = [f"x,A,1,{i},true,bid,10.{i},1" for i in range(6)]
     path = write(tmp_path / "x.csv", L2, [*rows, "x,A,1,7,false,bid,10.25,1", "x,A,1,8,false,bid,10,0.5"])

@@ -23,7 +23,7 @@ import numpy as np
 
 from orderbook.core.errors import Problems, SourceError
 from orderbook.feeds.byte_stream import Lines, shown
-from orderbook.feeds.event_writer import DEFAULT_BATCH_SIZE, MessageWriter
+from orderbook.feeds.event_writer import DEFAULT_BATCH_SIZE, EventWriter
 from orderbook.feeds.storage import Place
 from orderbook.feeds.text_values import scaled, whole
 from orderbook.market.events import Action, BookState, Flag, Side, StateReason
@@ -34,6 +34,25 @@ REMEMBERED_LEVELS = 1 << 14
 
 Levels = dict[int, int]
 Orders = dict[int, int]
+
+
+class MessageWriter(EventWriter):
+    """Packs the events of one instrument; `begin` gives a message's time (ns) and sequence."""
+
+    __slots__ = ("_sequence", "_time")
+
+    def begin(self, time: int, sequence: int) -> None:
+        """A message begins."""
+        self._time, self._sequence = time, sequence
+
+    def add(
+        self, action: Action, side: Side, order_id: int = 0, price: int = 0, volume: int = 0, flags: int = 0
+    ) -> None:
+        """Add one event of the message; price in ticks, volume in lots."""
+        self.append(
+            0, action, side, exchange_time=self._time, receive_time=self._time, sequence=self._sequence,
+            order_id=order_id, price=price, volume=volume, flags=flags,
+        )  # fmt: skip
 
 
 class VisibleBook:
@@ -76,7 +95,7 @@ class VisibleBook:
             gone = resting if leaves else part
             cancelled = Action.DELETE if leaves else Action.REDUCE
             written = action if action is Action.EXECUTE else cancelled
-            self._writer.append(written, side, taken_id, price, gone)
+            self._writer.add(written, side, taken_id, price, gone)
             volume -= part
             view.totals[price] -= gone
             if leaves:
@@ -139,7 +158,7 @@ class VisibleBook:
         if existing is not None and existing in orders:
             orders[existing] += missing
             view.totals[price] += missing
-            self._writer.append(Action.MODIFY, side, existing, price, orders[existing], Flag.SNAPSHOT)
+            self._writer.add(Action.MODIFY, side, existing, price, orders[existing], Flag.SNAPSHOT)
             return
         self._last_synthetic -= 1
         view.synthetic[price] = self._last_synthetic
@@ -149,13 +168,13 @@ class VisibleBook:
         orders[order_id] = volume
         totals = self._sides[side].totals
         totals[price] = totals.get(price, 0) + volume
-        self._writer.append(Action.ADD, side, order_id, price, volume, flags)
+        self._writer.add(Action.ADD, side, order_id, price, volume, flags)
 
     def _remove_level(self, side: Side, price: int) -> Orders:
         view = self._sides[side]
         orders = view.orders[price]
         for order_id, volume in orders.items():
-            self._writer.append(Action.DELETE, side, order_id, price, volume, Flag.SNAPSHOT)
+            self._writer.add(Action.DELETE, side, order_id, price, volume, Flag.SNAPSHOT)
         view.totals[price] = 0
         view.orders[price] = {}
         view.drop_empty(price)
@@ -328,10 +347,10 @@ class _Replay:
                     self._counts["times rounded"] += 1
             self._time = self._midnight + time
         finally:
-            self._writer.begin(self._time, self._time, self._row)
+            self._writer.begin(self._time, self._row)
             if self._anew:
                 self._anew = False
-                self._writer.append(Action.CLEAR, Side.NONE, flags=Flag.SNAPSHOT)
+                self._writer.add(Action.CLEAR, Side.NONE, flags=Flag.SNAPSHOT)
         self._apply(*numbers)
 
     def lose(self, line: bytes) -> None:
@@ -349,11 +368,11 @@ class _Replay:
         state = BookState.STALE if self.lost else self._trading
         if state is not self._told:
             self._tell(state)
-        self._writer.end()
+        self._writer.end_unit()
 
     def _tell(self, state: BookState) -> None:
         reason = StateReason.MALFORMED if self.lost else StateReason.NONE
-        self._writer.append(Action.STATE, Side.NONE, order_id=reason, volume=state)
+        self._writer.add(Action.STATE, Side.NONE, order_id=reason, volume=state)
         self._told = state
 
     def _apply(self, kind: int, order_id: int, size: int, price: int, direction: int) -> None:
@@ -361,20 +380,20 @@ class _Replay:
         aggressor = Side.ASK if side is Side.BID else Side.BID
         if kind == _ADD:
             if self._book is None:
-                self._writer.append(Action.ADD, side, order_id, price, size)
+                self._writer.add(Action.ADD, side, order_id, price, size)
             else:
                 self._book.add(side, order_id, price, size)
         elif kind in _TAKING:
             action = _TAKING[kind]
             if self._book is None:
-                self._writer.append(action, side, order_id, price, size)
+                self._writer.add(action, side, order_id, price, size)
             else:
                 self._book.take(action, side, order_id, price, size)
         elif kind not in _TRADES:
             self._trading = BookState.VALID if price == _TRADING_RESUMES else BookState.STALE
             self._tell(BookState.STALE if self.lost else self._trading)
         if kind in _TRADES:
-            self._writer.append(Action.TRADE, Side.NONE if kind == _CROSS else aggressor, 0, price, size)
+            self._writer.add(Action.TRADE, Side.NONE if kind == _CROSS else aggressor, 0, price, size)
 
 
 def _book_lines(path: Place) -> Lines | None:

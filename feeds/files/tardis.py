@@ -3,29 +3,424 @@
 Source: Tardis.dev documentation, "Downloadable CSV files" and "Order books": rows with one
 local_timestamp are one message of the exchange; amounts are absolute, 0 removes a level; where a row is of
 a snapshot and the one before was not, the book begins anew; updates before a file's first snapshot belong
-to no book. Times are µs since 1970 UTC.
+to no book. Times are µs since 1970 UTC. What a file holds is known by its header and first rows; its events
+are made block by block.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
-from orderbook.core.errors import DataError, Problems, SourceError, StoreError
-from orderbook.feeds.files.tardis_file import (
-    FileHead,
-    Name,
-    Steps,
-    TardisFile,
-    decimal_step,
-    read_head,
-    symbol_of,
-    venue_of,
+from orderbook.core.errors import KEPT_EXAMPLES, DataError, Problems, SourceError
+from orderbook.feeds.byte_stream import MAXIMUM_LINE_BYTES, Blocks, shown
+from orderbook.feeds.files import tardis_decoder
+from orderbook.feeds.files.tardis_decoder import (
+    NOTHING,
+    ROW_REASONS,
+    Kind,
+    close_message,
+    name_hash,
+    new_message,
+    read_rows,
+    room,
+    snapshot_events,
+    update_events,
 )
+from orderbook.feeds.merge import Cursor, merged
 from orderbook.feeds.storage import Place, files_at, place, split_options
 from orderbook.market.events import EVENT
-from orderbook.market.instruments import FINEST, Instrument, Instruments
+from orderbook.market.instruments import FINEST, FIXED_POINT, SCALE, Instrument, Instruments, normalise_symbol
+
+_NAMES = ("exchange", "symbol", "timestamp", "local_timestamp")
+_UPDATES = ("is_snapshot", "side", "price", "amount")
+_TRADES = ("id", "side", "price", "amount")
+_QUOTES = ("bid_price", "bid_amount", "ask_price", "ask_amount")
+_KINDS = {
+    "exchange": Kind.NAME,
+    "symbol": Kind.NAME,
+    "timestamp": Kind.TIME,
+    "local_timestamp": Kind.TIME,
+    "is_snapshot": Kind.FLAG,
+    "side": Kind.SIDE,
+    "id": Kind.ID,
+    "price": Kind.NUMBER,
+    "amount": Kind.NUMBER,
+}
+_LEVEL = re.compile(r"(asks|bids)\[(\d+)\]\.(price|amount)")
+_KNOWN = "incremental_book_L2, trades, book_snapshot_5, book_snapshot_25, quotes and book_ticker"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where a data type's columns are.
+
+    `kinds` has a Kind for each column. `times` are timestamp and local_timestamp. Updates and trades have
+    `updates`: times, is_snapshot or id, side, price, amount. Snapshots of `depth` levels have `levels`: for
+    bids and asks, for each level, price and amount.
+    """
+
+    data_type: str
+    kinds: tuple[int, ...]
+    times: tuple[int, int]
+    exchange: int
+    symbol: int
+    trades: bool = False
+    updates: tuple[int, ...] = ()
+    depth: int = 0
+    levels: tuple[tuple[tuple[int, int], ...], ...] = ()
+
+    @property
+    def numbers(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The columns of prices, and of amounts."""
+        if not self.depth:
+            return (self.updates[4],), (self.updates[5],)
+        levels = [level for side in self.levels for level in side]
+        return tuple(price for price, _ in levels), tuple(amount for _, amount in levels)
+
+    def name(self, line: str) -> tuple[str, str]:
+        """Exchange and symbol of a row."""
+        fields = line.split(",")
+        return fields[self.exchange], fields[self.symbol]
+
+
+def layout_of(path: Place, header: Sequence[str]) -> Layout:
+    """The layout of the file at `path` by the columns of its first line.
+
+    Raises SourceError for a data type that is not read.
+    """
+    place = {name: i for i, name in enumerate(header)}
+    if not all(name in place for name in _NAMES) or place["symbol"] < place["exchange"]:
+        raise SourceError(
+            f"{path}: its first line has no columns {', '.join(_NAMES)}; read are Tardis's {_KNOWN}"
+        )
+    times = (place["timestamp"], place["local_timestamp"])
+    names = (place["exchange"], place["symbol"])
+    levels = _levels(place)
+    if levels:
+        depth = len(levels[0])
+        data_type = "quotes" if depth == 1 else f"book_snapshot_{depth}"
+        used = {column for side in levels for level in side for column in level}
+        kinds = tuple(int(Kind.NUMBER if i in used else _kind(name, _NAMES)) for i, name in enumerate(header))
+        return Layout(data_type, kinds, times, *names, depth=depth, levels=levels)
+    for data_type, columns in (("incremental_book_L2", _UPDATES), ("trades", _TRADES)):
+        if all(name in place for name in columns) and "liquidations" not in path.name:
+            kinds = tuple(int(_kind(name, (*_NAMES, *columns))) for name in header)
+            updates = (*times, *(place[name] for name in columns))
+            return Layout(data_type, kinds, times, *names, data_type == "trades", updates)
+    raise SourceError(f"{path}: of a data type that is not read; read are Tardis's {_KNOWN}")
+
+
+def venue_of(exchange: str) -> str:
+    """The venue of an exchange as Tardis names it: `binance_futures` for `binance-futures`."""
+    return re.sub(r"^okex\b", "okx", exchange.lower()).replace("-", "_")
+
+
+def symbol_of(exchange: str, symbol: str) -> str:
+    """The normalised symbol."""
+    return normalise_symbol(venue_of(exchange), symbol)
+
+
+def _kind(name: str, wanted: Sequence[str]) -> Kind:
+    return _KINDS[name] if name in wanted else Kind.SKIPPED
+
+
+def _levels(place: dict[str, int]) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """For bids and asks the columns of price and amount, level by level; () where they are incomplete."""
+    if all(name in place for name in _QUOTES):
+        bid_price, bid_amount, ask_price, ask_amount = (place[name] for name in _QUOTES)
+        return (((bid_price, bid_amount),), ((ask_price, ask_amount),))
+    depth = 1 + max((int(found[2]) for name in place if (found := _LEVEL.fullmatch(name))), default=-1)
+    try:
+        return (
+            tuple(
+                tuple((place[f"{side}[{k}].price"], place[f"{side}[{k}].amount"]) for k in range(depth))
+                for side in ("bids", "asks")
+            )
+            if depth
+            else ()
+        )
+    except KeyError:
+        return ()
+
+
+# Rows that are searched for symbols and decimal places; a file of several symbols is searched whole.
+HEAD_ROWS = 20_000
+BLOCK_BYTES = 1 << 20
+_REASONS = {int(status): reason for status, reason in ROW_REASONS.items()} | tardis_decoder.BOOK_REASONS
+
+Name = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Steps:
+    """The coarsest tick and lot, times 10^8, that every number seen is a multiple of; at most 1."""
+
+    tick: int = FIXED_POINT
+    lot: int = FIXED_POINT
+
+    def take(self, prices: np.ndarray, amounts: np.ndarray) -> None:
+        """See more numbers, times 10^8."""
+        self.tick = _step(prices, self.tick)
+        self.lot = _step(amounts, self.lot)
+
+
+def _step(numbers: np.ndarray, step: int) -> int:
+    while step > 1 and np.any(numbers % step):
+        step //= 10
+    return step
+
+
+@dataclass(frozen=True, slots=True)
+class FileHead:
+    """What a file holds: exchange and symbol of its instruments, when it begins (µs), and how many bytes."""
+
+    path: Place
+    layout: Layout
+    names: Mapping[Name, Steps]
+    begin: int
+    size: int
+
+
+@dataclass(slots=True, eq=False)
+class _Rows:
+    """Rows of a block, as `read_rows` leaves them."""
+
+    values: np.ndarray
+    hashes: np.ndarray
+    status: np.ndarray
+    starts: np.ndarray
+    lines: np.ndarray
+
+
+def read_head(path: Place, whole: bool) -> FileHead:
+    """Look at the first HEAD_ROWS rows, or at all of them.
+
+    Raises SourceError when the file is missing or empty, or its header is of no kind known.
+    """
+    blocks = LineBlocks(path)
+    layout: Layout | None = None
+    known: dict[int, Name] = {}
+    names: dict[Name, Steps] = {}
+    begin, count = NOTHING, 0
+    for block in blocks:
+        if layout is None:
+            layout, block = _header(path, block)
+        rows, _ = _read(block, layout)
+        good = rows.status == 0
+        if begin == NOTHING and good.any():
+            begin = int(rows.values[np.argmax(good), layout.times[1]])
+        _, firsts = np.unique(rows.hashes[good], return_index=True)
+        for value in rows.hashes[good][np.sort(firsts)].tolist():
+            chosen = good & (rows.hashes == value)
+            if value not in known:
+                line = _line(block, int(rows.starts[np.argmax(chosen)])).decode("utf-8", "replace")
+                known[value] = layout.name(line)
+            steps = names.setdefault(known[value], Steps())
+            prices, amounts = (rows.values[chosen][:, list(places)] for places in layout.numbers)
+            steps.take(*(n[n != NOTHING] for n in (prices, amounts)))
+        count += len(rows.status)
+        if count >= HEAD_ROWS and not whole and len(names) == 1:
+            break
+    if layout is None:
+        raise SourceError(f"{path}: empty or cut before its first line ends; get the file again")
+    return FileHead(path, layout, names, begin, blocks.size)
+
+
+class LineBlocks:
+    """A file's whole lines in blocks of about 1 MB; `cut` says after the last why the file ended early.
+
+    A last line without its end is not given: nothing tells whether its last number is whole.
+    """
+
+    def __init__(self, path: Place):
+        self.cut: str | None = None
+        self._blocks = Blocks(path)
+        self.size = self._blocks.size
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the file's bytes read."""
+        return self._blocks.progress
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.cut = None
+        pieces: list[bytes] = []
+        size = 0
+        for piece in self._blocks:
+            pieces.append(piece)
+            size += len(piece)
+            if size < BLOCK_BYTES:
+                continue
+            data = b"".join(pieces)
+            end = data.rfind(b"\n") + 1
+            if end:
+                yield data[:end]
+            elif size > MAXIMUM_LINE_BYTES:
+                self.cut = f"a line is longer than {MAXIMUM_LINE_BYTES} bytes"
+                return
+            pieces, size = [data[end:]], len(data) - end
+        data = b"".join(pieces)
+        end = data.rfind(b"\n") + 1
+        if end:
+            yield data[:end]
+        self.cut = self._blocks.cut
+        if data[end:].strip() and self.cut is None:
+            self.cut = "the last line has no end"
+
+
+@dataclass(slots=True, eq=False)
+class TardisFile:
+    """The events of a file whose instruments have `indexes` and `steps`, int64[n, 2]: tick, lot in 1e-8.
+
+    told: instruments whose books a file before this one told.
+
+    Iteration gives EVENT arrays of whole messages and counts what it leaves out; where the file is cut it
+    gives the rows before the cut, the last message as far as it goes, and then raises SourceError.
+    """
+
+    head: FileHead
+    indexes: Mapping[Name, int]
+    steps: np.ndarray
+    problems: Problems
+    counts: Counter[str]
+    told: Collection[int] = ()
+    _blocks: LineBlocks = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._blocks = LineBlocks(self.head.path)
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the file's bytes read."""
+        return self._blocks.progress
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        layout = self.head.layout
+        hashes, places = self._table()
+        message = new_message()
+        books = np.zeros((len(self.steps), tardis_decoder.WORDS), np.uint8)
+        books[list(self.told), tardis_decoder.TOLD] = 1
+        levels = np.zeros((len(self.steps), 2, 2, max(layout.depth, 1)), np.int64)
+        waiting = np.empty(0, EVENT)
+        line = 0
+        for block in self._blocks:
+            if not line:
+                _, block = _header(self.head.path, block)
+                line = 1
+            rows, lines = _read(block, layout)
+            found = np.minimum(np.searchsorted(hashes, rows.hashes), len(hashes) - 1)
+            unknown = hashes[found] != rows.hashes
+            rows.status[unknown & (rows.status == 0)] = tardis_decoder.UNKNOWN
+            events = room(len(rows.status), len(waiting), layout.depth, len(books))
+            events[: len(waiting)] = waiting
+            message[tardis_decoder.CLOSED] = 0
+            own = np.where(unknown, np.int32(-1), places[found])
+            count = self._events(rows, own, levels, books, message, events, len(waiting))
+            self._count(rows, block, line)
+            line += lines
+            closed = int(message[tardis_decoder.CLOSED])
+            waiting = events[closed:count].copy()
+            if closed:
+                yield events[:closed]
+        if len(waiting):
+            if self._blocks.cut is not None:
+                # Half a snapshot makes no book.
+                books[:, tardis_decoder.PENDING] = 0
+            events = room(0, len(waiting), 0, 0)
+            events[: len(waiting)] = waiting
+            message[tardis_decoder.CLOSED] = 0
+            yield events[: close_message(events, len(waiting), message, books)]
+        if self._blocks.cut is not None:
+            raise SourceError(
+                f"{self.head.path}: truncated after line {line}: {self._blocks.cut}; "
+                "everything before it was read; get the whole file again"
+            )
+
+    def _table(self) -> tuple[np.ndarray, np.ndarray]:
+        """Sorted hashes of names, uint64[n], and their instruments, int32[n]."""
+        table = {name_hash([part.encode() for part in name]): self.indexes[name] for name in self.head.names}
+        # Without any instrument no row is good either.
+        ordered = sorted(table.items()) or [(0, 0)]
+        return (
+            np.array([key for key, _ in ordered], np.uint64),
+            np.array([index for _, index in ordered], np.int32),
+        )
+
+    def _events(
+        self,
+        rows: _Rows,
+        instruments: np.ndarray,
+        levels: np.ndarray,
+        books: np.ndarray,
+        message: np.ndarray,
+        events: np.ndarray,
+        count: int,
+    ) -> int:
+        layout = self.head.layout
+        common = (rows.values, rows.status, instruments, self.steps)
+        if layout.depth:
+            times, places = np.array(layout.times), np.array(layout.levels)
+            return snapshot_events(*common, times, places, levels, books, message, events, count)
+        columns = np.array(layout.updates)
+        return update_events(*common, columns, layout.trades, books, message, events, count)
+
+    def _count(self, rows: _Rows, block: bytes, line: int) -> None:
+        """Count what was left out of a block that `line` lines came before."""
+        codes = np.bincount(rows.status, minlength=256)
+        self.counts["rows"] += len(rows.status)
+        if codes[tardis_decoder.EARLY]:
+            self.counts["rows before the first snapshot"] += int(codes[tardis_decoder.EARLY])
+        for code in np.flatnonzero(codes[1 : tardis_decoder.EARLY]) + 1:
+            places = np.flatnonzero(rows.status == code)
+            kind = _REASONS[int(code)]
+            for row in places[:KEPT_EXAMPLES].tolist():
+                where = f"{self.head.path.name}:{line + int(rows.lines[row]) + 1}"
+                self.problems.add(kind, where, shown(_line(block, int(rows.starts[row]))))
+            self.problems.counts[kind] += len(places[KEPT_EXAMPLES:])
+
+
+def _header(path: Place, block: bytes) -> tuple[Layout, bytes]:
+    """The layout that the first line says, and the other lines."""
+    line, _, rest = block.partition(b"\n")
+    return layout_of(path, line.decode("utf-8", "replace").rstrip("\r").split(",")), rest
+
+
+def _read(block: bytes, layout: Layout) -> tuple[_Rows, int]:
+    """Rows of whole lines, and how many lines there were."""
+    most = block.count(b"\n")
+    rows = _Rows(
+        np.empty((most, len(layout.kinds)), np.int64),
+        np.empty(most, np.uint64),
+        np.empty(most, np.uint8),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+    )
+    count, lines = read_rows(
+        np.frombuffer(block, np.uint8),
+        np.array(layout.kinds, np.int8),
+        rows.values,
+        rows.hashes,
+        rows.status,
+        rows.starts,
+        rows.lines,
+    )
+    return _Rows(
+        rows.values[:count], rows.hashes[:count], rows.status[:count], rows.starts[:count], rows.lines[:count]
+    ), lines
+
+
+def _line(block: bytes, start: int) -> bytes:
+    return block[start : block.index(b"\n", start)]
+
+
+def decimal_step(step: int) -> Decimal:
+    """A tick or lot that is given times 10^8."""
+    return Decimal(step).scaleb(-SCALE).normalize() + 0
+
 
 _OPTIONS = ("tick", "lot", "scan")
 
@@ -87,11 +482,19 @@ class TardisSource:
             if not head.layout.trades:
                 told |= {self._indexes[name] for name in head.names}
         errors: list[SourceError] = []
-        cursors = [
-            _Cursor(file, head.begin * 1000, errors)
-            for file, head in zip(self._files, self._heads, strict=True)
-        ]
-        yield from _merged(cursors)
+        own = np.arange(len(self.instruments), dtype=np.int32)
+        waiting = deque(Cursor(place, file, own, errors) for place, file in enumerate(self._files))
+        active: list[Cursor] = []
+        while True:
+            active = [cursor for cursor in active if cursor.ready()]
+            horizon = min((cursor.stamp for cursor in active), default=None)
+            # A file that has not begun is not read.
+            if waiting and (horizon is None or self._heads[waiting[0].place].begin * 1000 <= horizon):
+                active.append(waiting.popleft())
+            elif horizon is None:
+                break
+            else:
+                yield merged([cursor.take(horizon + 1) for cursor in active]).events
         if errors:
             raise SourceError("; ".join(map(str, errors)))
 
@@ -161,64 +564,3 @@ def _instruments(
     except DataError as error:
         raise SourceError(f"{name}: {error}") from error
     return {instrument: i for i, instrument in enumerate(steps)}, instruments
-
-
-class _Cursor:
-    """A file's place in the merge: events that were read and not yet taken, and their keys.
-
-    A key is the message's receive time, never before an earlier one of the file.
-    """
-
-    def __init__(self, file: TardisFile, begin: int, errors: list[SourceError]):
-        self.begin = begin
-        self.keys = np.empty(0, np.int64)
-        self._events = np.empty(0, EVENT)
-        self._latest = -(2**63)
-        self._batches = _until_error(file, errors)
-
-    def fill(self) -> bool:
-        """Whether there are events, after reading more where there were none."""
-        while not len(self.keys):
-            events = next(self._batches, None)
-            if events is None:
-                return False
-            self._events = events
-            self.keys = np.maximum.accumulate(np.maximum(events["receive_time"], self._latest))
-            self._latest = int(self.keys[-1])
-        return True
-
-    def take(self, key: int) -> tuple[np.ndarray, np.ndarray]:
-        """The events up to `key`, and their keys; they leave the cursor."""
-        count = int(np.searchsorted(self.keys, key, side="right"))
-        events, keys = self._events[:count], self.keys[:count]
-        self._events, self.keys = self._events[count:], self.keys[count:]
-        return events, keys
-
-
-def _until_error(file: TardisFile, errors: list[SourceError]) -> Iterator[np.ndarray]:
-    try:
-        yield from file
-    except StoreError:
-        raise
-    except SourceError as error:
-        errors.append(error)
-
-
-def _merged(cursors: Sequence[_Cursor]) -> Iterator[np.ndarray]:
-    """The events of files in order of their begin; one that has not begun is not read."""
-    waiting = list(cursors)
-    active: list[_Cursor] = []
-    while True:
-        active = [cursor for cursor in active if cursor.fill()]
-        horizon = min((int(cursor.keys[-1]) for cursor in active), default=None)
-        if waiting and (horizon is None or waiting[0].begin <= horizon):
-            active.append(waiting.pop(0))
-            continue
-        if horizon is None:
-            return
-        parts = [part for cursor in active if len((part := cursor.take(horizon))[1])]
-        if len(parts) == 1:
-            yield parts[0][0]
-        else:
-            order = np.argsort(np.concatenate([keys for _, keys in parts]), kind="stable")
-            yield np.concatenate([events for events, _ in parts])[order]

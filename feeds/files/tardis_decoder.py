@@ -268,8 +268,6 @@ _LEVEL, _CLEAR, _TRADE, _STATE = (int(a) for a in (Action.LEVEL, Action.CLEAR, A
 _LAST, _SNAPSHOT, _NONE = int(Flag.LAST), int(Flag.SNAPSHOT), int(Side.NONE)
 _VALID, _SYNCHRONISED = int(BookState.VALID), int(StateReason.SYNCHRONISED)
 _STALE, _MALFORMED, _GAP = int(BookState.STALE), int(StateReason.MALFORMED), int(StateReason.GAP)
-_BAD_NUMBER, _BAD_SIDE = int(Status.NUMBER), int(Status.SIDE)
-_BAD_COLUMNS, _BAD_TIME = int(Status.COLUMNS), int(Status.TIME)
 
 
 def new_message() -> np.ndarray:
@@ -346,14 +344,14 @@ def _lose(
 @jit(nogil=True)
 def _time_of(status: int, time: int, message: np.ndarray) -> int:
     """When a row that cannot be used was, in ns: with its time unread, with the row before."""
-    return message[TIME] if status in (_BAD_COLUMNS, _BAD_TIME) else time * 1000
+    return message[TIME] if status in (_COLUMNS, _TIME) else time * 1000
 
 
 @jit(nogil=True)
 def _fault(price: int, amount: int, tick: int, lot: int) -> int:
     """What is wrong with a price and an amount, both times 10^8; off tick or lot they are kept."""
     if price == NOTHING or amount == NOTHING:
-        return _BAD_NUMBER
+        return _NUMBER
     if amount < 0:
         return NEGATIVE
     if price % tick:
@@ -393,7 +391,7 @@ def update_events(
         side = values[row, columns[3]]
         wrong = _fault(price, amount, steps[instrument, 0], steps[instrument, 1])
         if not trades and side == _NONE:
-            wrong = _BAD_SIDE
+            wrong = _SIDE
         if wrong and wrong != TICK and wrong != LOT:
             status[row] = wrong
             if not trades:
