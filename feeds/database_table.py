@@ -27,7 +27,7 @@ from uuid import UUID
 import duckdb
 
 from orderbook.core.errors import Problems, SourceError
-from orderbook.feeds.files.change_stream import DEFAULT_CHANGES, RelationChange
+from orderbook.feeds.change_stream import DEFAULT_CHANGES, RelationChange
 from orderbook.feeds.storage import split_options
 
 FETCH_ROWS = 4_096

@@ -22,7 +22,7 @@ import numpy as np
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError, Problems, SourceError, StoreError, suggestion
 from orderbook.engine.distribution.blocks import VERSION
-from orderbook.feeds.files.change_stream import ChangeSource, RelationChange, message_ends
+from orderbook.feeds.change_stream import ChangeSource, RelationChange, message_ends
 from orderbook.feeds.source import EventSource, WatchedSource, watched
 from orderbook.market.crossed_books import CROSSED_LIMIT, CrossedWatch
 from orderbook.market.events import EVENT, Flag

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from orderbook.core.errors import SourceError, nearest
 from orderbook.feeds.byte_stream import Blocks, Lines, refuse_utf16
+from orderbook.feeds.change_stream import ChangeSource, ChangeStreamSource
 from orderbook.feeds.database_table import TableSource, table_options
 from orderbook.feeds.exchanges.exchange import EXCHANGES
 from orderbook.feeds.files.binance_capture import BinanceCaptureSource, NoDepthError
 from orderbook.feeds.files.bybit_history import OPTIONS as BYBIT_OPTIONS
 from orderbook.feeds.files.bybit_history import BybitHistorySource, is_bybit_trades
-from orderbook.feeds.files.change_stream import ChangeSource, ChangeStreamSource
 from orderbook.feeds.files.databento import DatabentoSource, is_dbn, open_dbn
 from orderbook.feeds.files.itch import ItchSource
 from orderbook.feeds.files.itch_format import is_itch

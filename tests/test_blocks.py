@@ -17,7 +17,7 @@ from orderbook.engine.distribution.blocks import VERSION, Block, decode_blocks, 
 from orderbook.engine.distribution.stage_runner import Granularity, StreamMerger, in_order
 from orderbook.engine.distribution.stages import Axis, Input, Phase, Router, StableHash, Stage
 from orderbook.engine.runtime.engine import Engine
-from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.change_stream import RelationChange
 from orderbook.market.book_relations import BookRelations
 from orderbook.market.books import Books
 from orderbook.market.events import EVENT, Action, Flag

@@ -18,7 +18,7 @@ from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE
 from orderbook.core.errors import Problems, SourceError, UserError
 from orderbook.core.latency import LatencyHistogram, latency_text
 from orderbook.engine.runtime.subscriptions import ViewEvent
-from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.merge import Merger, encode_changes
 from orderbook.market.book_relations import BookRelations
 from orderbook.market.books import Books

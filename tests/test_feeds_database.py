@@ -20,8 +20,8 @@ from orderbook.configuration.configuration import load_configuration
 from orderbook.configuration.options import TableFeed
 from orderbook.core.errors import Problems, SourceError
 from orderbook.feeds import database_table
+from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.database_table import TableOptions, TableReader, TableSource, table_options
-from orderbook.feeds.files.change_stream import RelationChange
 from orderbook.feeds.merge import ChangeItem, Item
 from orderbook.feeds.source_kinds import open_source
 from orderbook.market.instruments import Instruments

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orderbook.core.errors import DataError, SourceError
-from orderbook.feeds.files.change_stream import ChangeStreamSource, RelationChange, write_changes
+from orderbook.feeds.change_stream import ChangeStreamSource, RelationChange, write_changes
 
 numbers = st.decimals(allow_nan=False, allow_infinity=False)
 values = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.text(max_size=5) | numbers

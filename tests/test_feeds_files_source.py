@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from orderbook.core.errors import SourceError
 from orderbook.feeds.byte_stream import Lines
+from orderbook.feeds.change_stream import ChangeStreamSource
 from orderbook.feeds.files.binance_capture import BinanceCaptureSource
-from orderbook.feeds.files.change_stream import ChangeStreamSource
 from orderbook.feeds.files.lobster import LobsterSource
 from orderbook.feeds.recording.parquet_record import RecordSource, RecordWriter
 from orderbook.feeds.source_kinds import each_file, open_source, open_sources

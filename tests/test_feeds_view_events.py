@@ -13,7 +13,7 @@ from command_line_support import NO_STRATEGIES, Program, orderbook, write
 
 from orderbook.core.errors import SourceError
 from orderbook.engine.runtime.subscriptions import ViewEvent
-from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.files.view_events import ViewEventSource, open_view_events
 from orderbook.feeds.merge import ChangeItem
 from orderbook.feeds.recording.parquet_record import RecordSource, RecordWriter

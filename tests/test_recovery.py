@@ -19,7 +19,7 @@ from orderbook.durability.durable_run import DurableRun, checkpoints_of, open_pa
 from orderbook.engine.checkpoint import CheckpointError, checkpoints
 from orderbook.engine.log.log import Log, SyncPolicy
 from orderbook.engine.log.segments import LogError, Position, Record
-from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.merge import ChangeItem
 from orderbook.market.instruments import Instruments
 from orderbook.run.event_queue import Stamped

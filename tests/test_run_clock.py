@@ -20,7 +20,7 @@ from orderbook.core.run_clock import LIMITS, RunClock
 from orderbook.core.units import length_text
 from orderbook.durability.journal import Completed
 from orderbook.engine.log.segments import LogError
-from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.merge import ChangeItem, TickItem
 from orderbook.market.events import EVENT
 from orderbook.market.instruments import Instruments

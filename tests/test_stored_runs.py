@@ -17,7 +17,7 @@ from test_recovery import SCORES, STREAM, feed, session, sql_of
 from orderbook.durability import journal
 from orderbook.durability.durable_run import checkpoints_of
 from orderbook.engine.checkpoint import FORMAT
-from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.merge import ChangeItem
 
 FIXTURES = Path(__file__).with_name("fixtures") / "runs"

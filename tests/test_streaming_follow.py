@@ -25,7 +25,7 @@ from orderbook.durability.journal import (
 )
 from orderbook.engine.log.log import Log, SyncPolicy
 from orderbook.engine.log.segments import Record
-from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.merge import ChangeItem, TickItem
 from orderbook.run.event_queue import Stamped
 from orderbook.streaming import block_log, log_follower

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orderbook.configuration.configuration import load_configuration
 from orderbook.core.errors import ConfigurationError, DataError
-from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.merge import ChangeItem, Merger, TickItem
 from orderbook.feeds.source_kinds import open_source
 from orderbook.market.events import EVENT, Flag, Ticker

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from orderbook.core.errors import Problems, SourceError
 from orderbook.feeds.byte_stream import Lines, first_line, shown
-from orderbook.feeds.files.change_stream import DEFAULT_CHANGES, RelationChange
+from orderbook.feeds.change_stream import DEFAULT_CHANGES, RelationChange
 from orderbook.feeds.storage import Place, open_parquet, place, split_options
 
 VIEWS_METADATA = b"orderbook.views"

@@ -21,7 +21,7 @@ from orderbook.engine.distribution.stage_runner import differs, in_order
 from orderbook.engine.runtime.clock import Clock, ExpiringRows
 from orderbook.engine.runtime.held_rows import BaseRows
 from orderbook.engine.runtime.map_entries import RowCounts
-from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.merge import Slice, VersionedChanges, VersionedEvents, encode_changes
 from orderbook.market.book_relations import RELATION, BookRelations, BookStates, SavedState
 from orderbook.market.books import RELATIONS, Books, BooksState

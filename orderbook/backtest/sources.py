@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from orderbook.core.errors import DataError, SourceError
+from orderbook.feeds.change_stream import ChangeSource
 from orderbook.feeds.files.binance_capture import NoDepthError
-from orderbook.feeds.files.change_stream import ChangeSource
 from orderbook.feeds.files.lobster import LobsterSource
 from orderbook.feeds.merge import is_event_source, with_crossed_states
 from orderbook.feeds.recording.parquet_record import RecordSource, read_footer, times_of

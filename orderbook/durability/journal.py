@@ -20,7 +20,7 @@ from orderbook.core.errors import DataError, Problems, SourceError
 from orderbook.core.files import packed, unpacked
 from orderbook.engine.log.log import LogReader
 from orderbook.engine.log.segments import Record
-from orderbook.feeds.files.change_stream import RelationChange
+from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.merge import ChangeItem, TickItem
 from orderbook.feeds.raw_log import InstrumentText
 from orderbook.feeds.source import Finding, SourceWatch

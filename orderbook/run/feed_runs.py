@@ -22,9 +22,9 @@ from orderbook.configuration.configuration import RecordOptions
 from orderbook.core.errors import Problems, SourceError, UserError
 from orderbook.core.latency import SignedLatencyHistogram
 from orderbook.core.units import size_text
+from orderbook.feeds.change_stream import ChangeSource
 from orderbook.feeds.database_table import TableSource
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, exchange
-from orderbook.feeds.files.change_stream import ChangeSource
 from orderbook.feeds.live.http_requests import exchange_instruments
 from orderbook.feeds.live.live_feed import LiveFeed
 from orderbook.feeds.live.session import Backoff

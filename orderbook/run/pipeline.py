@@ -12,7 +12,7 @@ import numpy as np
 from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
 from orderbook.core.errors import Problems
 from orderbook.core.latency import LatencyHistogram
-from orderbook.feeds.files.change_stream import RelationChange, message_ends
+from orderbook.feeds.change_stream import RelationChange, message_ends
 from orderbook.feeds.merge import ChangeItem, Item, TickItem, encode_changes
 from orderbook.market.book_relations import BookRelations, BookStates, SavedState
 from orderbook.market.books import Books
