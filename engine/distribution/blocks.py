@@ -79,6 +79,18 @@ def rows_between(block: Block, start: int, end: int) -> Block:
     return Block(block.source, block.versions[rows], block.deletes[rows], block.values[rows])
 
 
+def parted(blocks: Iterable[Block], stamp: int) -> tuple[list[Block], list[Block]]:
+    """The rows of ordered blocks before a stamp, and the others; nothing is copied, and no block is empty."""
+    before, others = [], []
+    for block in blocks:
+        count = int(np.searchsorted(block.versions["stamp"], stamp))
+        if count:
+            before.append(rows_between(block, 0, count))
+        if count < len(block):
+            others.append(rows_between(block, count, len(block)))
+    return before, others
+
+
 def joined(blocks: Sequence[Block]) -> Block:
     """The rows of one or more blocks of one source, one block after the other."""
     filled = [block for block in blocks if len(block)] or list(blocks[:1])

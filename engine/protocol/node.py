@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from orderbook.engine.distribution.blocks import Block
+from orderbook.engine.distribution.blocks import Block, parted
 from orderbook.engine.protocol.execution import Execution, Sending, versions_of
 from orderbook.engine.protocol.messages import (
     BEGINNING,
@@ -39,7 +39,7 @@ from orderbook.engine.protocol.messages import (
     Tentative,
 )
 from orderbook.engine.protocol.node_logs import Channel, Numbered, ReceiveLog, SendLog
-from orderbook.engine.protocol.versioned_rows import END, Runs, block, matrix, place, versions
+from orderbook.engine.protocol.versioned_rows import END, Runs, block, versions
 
 Key = tuple[Address, int]
 
@@ -293,10 +293,13 @@ class Node:
         """A message without the rows that have stamps below `end`, and one with them, given out as dead."""
         if all(b.versions["stamp"][0] >= end for b in message.blocks):
             return message, None
-        bound = (end, -1, -1)
-        late = _part(message, BEGINNING, bound)
-        self._out.append(DeadLetter(self.links.address, message.sender, late.asserted))
-        return _part(message, bound, END), late
+        late, asserted = parted(message.asserted, end)
+        undone, retracted = parted(message.retracted, end)
+        self._out.append(DeadLetter(self.links.address, message.sender, tuple(late)))
+        return (
+            replace(message, asserted=tuple(asserted), retracted=tuple(retracted)),
+            replace(message, asserted=tuple(late), retracted=tuple(undone)),
+        )
 
     # Executing, sending.
 
@@ -371,18 +374,3 @@ class Node:
             self._requested = self.epoch + 1
             holder = Address(SWITCHES, self.epoch % self.links.switches)
             self._out.append(EndRequest(self.links.address, holder, self._requested))
-
-
-def _part(message: RowsMessage, first: Moment, end: Moment) -> RowsMessage:
-    """A message with only its rows from `first` to before `end`."""
-
-    def between(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-        found = []
-        for whole in blocks:
-            rows = matrix(whole)
-            low, high = place(rows, first), place(rows, end)
-            if low < high:
-                found.append(whole if high - low == len(rows) else block(whole.source, rows[low:high]))
-        return tuple(found)
-
-    return replace(message, asserted=between(message.asserted), retracted=between(message.retracted))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from orderbook.core.run_clock import Epoch
-from orderbook.engine.distribution.blocks import VERSION, Block, taken
+from orderbook.engine.distribution.blocks import VERSION, Block, parted
 from orderbook.engine.protocol.messages import (
     SPECULATIVE,
     SWITCHES,
@@ -110,7 +110,9 @@ class Switch:
 
         Rows with stamps below what was promised are given out as dead, and sent nowhere.
         """
-        blocks, out = self._timely([b for b in blocks if len(b)])
+        late, blocks = parted(blocks, self.promised)
+        own = self.links.address
+        out: list[Message | Output] = [DeadLetter(own, own, tuple(late))] if late else []
         if blocks:
             self.promised = max(int(b.versions["stamp"][-1]) for b in blocks)
             out += self._dispatch(blocks)
@@ -155,15 +157,6 @@ class Switch:
         self.sent.numbers = dict(zip(self.links.receivers, state.numbers, strict=True))
         self.promised, self._sequence, self._dispatches = state.promised, state.sequence, state.dispatches
         self._ends, self._marked, self._asked = dict(state.ends), state.marked, state.asked
-
-    def _timely(self, blocks: Sequence[Block]) -> tuple[list[Block], list[Message | Output]]:
-        late = [b.versions["stamp"] < self.promised for b in blocks]
-        if not any(which.any() for which in late):
-            return list(blocks), []
-        both = list(zip(blocks, late, strict=True))
-        dead = tuple(taken(b, np.flatnonzero(which)) for b, which in both if which.any())
-        kept = [taken(b, np.flatnonzero(~which)) for b, which in both if not which.all()]
-        return kept, [DeadLetter(self.links.address, self.links.address, dead)]
 
     def _dispatch(self, blocks: Sequence[Block]) -> list[Message | Output]:
         parts: dict[Address, list[Block]] = {}

@@ -22,8 +22,8 @@ from orderbook.engine.distribution.blocks import (
     decode_blocks,
     encode_blocks,
     joined,
+    parted,
     row_version,
-    rows_between,
 )
 from orderbook.engine.distribution.stages import Input, Router, Stage
 
@@ -99,22 +99,10 @@ def taken_in(sent: Iterable[Sent], words: Dictionary) -> Iterator[tuple[list[Blo
             continue
         until = one.first[0]
         if held and any(int(block.versions["stamp"][0]) < until for block in held):
-            ready, held = _cut(held, until)
+            ready, held = parted(held, until)
             yield ready, until
         held += decode_blocks(one.bytes, words)
     yield held, None
-
-
-def _cut(blocks: list[Block], until: int) -> tuple[list[Block], list[Block]]:
-    """Rows before a stamp, and the others."""
-    before, after = [], []
-    for block in blocks:
-        count = int(np.searchsorted(block.versions["stamp"], until))
-        if count:
-            before.append(rows_between(block, 0, count))
-        if count < len(block):
-            after.append(rows_between(block, count, len(block)))
-    return before, after
 
 
 # The name of rows that are there when a piece begins.
@@ -150,10 +138,9 @@ class Fills:
         for stamp in self._layout.settings.cuts.stamps[self._piece - 1 :]:
             if until is not None and until < stamp:
                 break
-            ends = [int(np.searchsorted(block.versions["stamp"], stamp)) for block in blocks]
-            for block, end in zip(blocks, ends, strict=True):
-                self._net.add(rows_between(block, 0, end))
-            blocks = [rows_between(b, end, len(b)) for b, end in zip(blocks, ends, strict=True)]
+            before, blocks = parted(blocks, stamp)
+            for block in before:
+                self._net.add(block)
             yield from self._sent(self._net.blocks(self._switch, self._rows))
             self._piece += 1
         for block in blocks:

@@ -13,7 +13,7 @@ from orderbook.backtest.relation_rows import RelationRows
 from orderbook.backtest.sources import SourceSpec, run_instruments
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import Problems, SourceError
-from orderbook.engine.distribution.blocks import Block, joined, rows_between, taken
+from orderbook.engine.distribution.blocks import Block, joined, parted, taken
 from orderbook.engine.protocol.messages import (
     SWITCHES,
     Address,
@@ -241,17 +241,10 @@ class BlockCutter:
         stamps = np.concatenate([found.versions["stamp"] for found in blocks])
         if until is not None:
             stamps = stamps[stamps < until]
-        starts = [0] * len(blocks)
         for number in np.unique(stamps // span).tolist():
-            bound, inside = (number + 1) * span, []
-            for place, found in enumerate(blocks):
-                end = int(np.searchsorted(found.versions["stamp"], bound))
-                if starts[place] < end:
-                    inside.append(rows_between(found, starts[place], end))
-                starts[place] = end
+            inside, blocks = parted(blocks, (number + 1) * span)
             yield max(int(found.versions["stamp"][-1]) for found in inside), inside
-        rest = [rows_between(f, start, len(f)) for f, start in zip(blocks, starts, strict=True)]
-        self.held = [found for found in rest if len(found)]
+        self.held = list(blocks)
 
     def _owned(self, blocks: Sequence[Block]) -> Iterator[tuple[int, list[Block]]]:
         """The rows that each switch sends."""
