@@ -15,7 +15,7 @@ from orderbook.core.changes import NULL_CODE, Dictionary
 from orderbook.core.errors import DataError, Problems
 from orderbook.engine.distribution.blocks import VERSION, Block, decode_blocks, encode_blocks, text_columns
 from orderbook.engine.distribution.stage_runner import Granularity, StreamMerger, in_order
-from orderbook.engine.distribution.stages import Axis, Input, Phase, Router, StableHash, Stage
+from orderbook.engine.distribution.stages import Axis, Input, Phase, Router, StableHash
 from orderbook.engine.runtime.engine import Engine
 from orderbook.feeds.change_stream import RelationChange
 from orderbook.market.book_relations import BookRelations
@@ -156,7 +156,7 @@ def test_rows_of_a_part_come_by_phase_and_deletes_first(places: list[int]) -> No
     program = orderbook.compile(SQL).program
     phases = {"asks": Phase.BEFORE, "trades": Phase.CHANGES, "bids": Phase.AFTER}
     inputs = tuple(Input(name, name, phase, (), ()) for name, phase in phases.items())
-    merger = StreamMerger(Stage(1, (), program, inputs, (), ()))
+    merger = StreamMerger(program.relations, {i.stream: i.phase for i in inputs})
     names = [r.name for r in program.relations]
     wanted = [(name, delete) for name in phases for delete in (True, False)]
     sent = [

@@ -19,8 +19,8 @@ from orderbook.engine.runtime.live_view import Key, ViewLayout, ViewRow
 from orderbook.engine.runtime.map_entries import MapRows
 from orderbook.engine.runtime.program_start import start_runtime
 from orderbook.engine.runtime.row_format import RowFormat, UnpackedRow, one_word, recoded, unpacker
-from orderbook.views.m3 import Program, Result
-from orderbook.views.types import Kind
+from orderbook.views.m3 import Result
+from orderbook.views.types import Kind, Relation
 
 # When a look is taken: (stamp, switch, sequence), see `Granularity`.
 LOOK = np.dtype([("stamp", "<i8"), ("switch", "<i8"), ("sequence", "<i8")])
@@ -70,6 +70,9 @@ class Granularity:
         return self.unit != "end" and int(version["stamp"]) < until
 
 
+EVENT, MESSAGE, END = Granularity("event"), Granularity("message"), Granularity("end")
+
+
 @dataclass(frozen=True, slots=True)
 class History:
     """n history rows of one view, in the order of their looks.
@@ -98,6 +101,7 @@ class History:
             yield version, key, layout.row(row) if row.count else None
 
 
+_NO_VERSION = np.empty(0, VERSION)
 _FIELDS = RowVersion._fields
 _WORD_BITS = 63
 
@@ -115,23 +119,26 @@ class Changes:
 
 
 class StreamMerger:
-    """Merges blocks whose sources are streams of a stage's program, see `routing.route`."""
+    """Merges blocks whose sources are `relations`, such as the streams of a stage, see `Router.route`.
 
-    def __init__(self, stage: Stage):
-        program: Program = stage.program
-        self._streams = {r.name: (i, len(r.columns)) for i, r in enumerate(program.relations)}
-        self._phases: Mapping[str, Phase] = {i.stream: i.phase for i in stage.inputs}
-        self._width = max((len(r.columns) for r in program.relations), default=0)
+    phases: see Input; CHANGES where there is none.
+    """
+
+    def __init__(self, relations: Sequence[Relation], phases: Mapping[str, Phase]):
+        self._streams = {r.name: (i, len(r.columns)) for i, r in enumerate(relations)}
+        self._phases = phases
+        self._width = max((len(r.columns) for r in relations), default=0)
         # What decides the order within a part: phase, then deletes before inserts, then the stream.
         self._delete_bit = 1 << len(self._streams).bit_length()
 
-    def merged(self, blocks: Sequence[Block], ahead: np.ndarray) -> Changes:
+    def merged(self, blocks: Sequence[Block], ahead: np.ndarray | None = None) -> Changes:
         """The rows of all blocks by version, phase, and deletes before inserts; blocks come in any order.
 
-        ahead: VERSION[k], before all of these, of changes that are skipped.
+        ahead: VERSION[k], before all of these, of changes that are skipped (None: of none).
         Raises DataError for a block that is of no stream, or of another width.
         """
         blocks = [block for block in blocks if len(block)]
+        ahead = _NO_VERSION if ahead is None else ahead
         start = len(ahead)
         count = start + sum(map(len, blocks))
         versions, kinds = np.empty(count, VERSION), np.empty(count, np.int16)
@@ -217,9 +224,6 @@ def batch_of(changes: Changes, granularity: Granularity, ends: bool) -> ChangeBa
     return ChangeBatch(changes.kinds, flags, changes.values)
 
 
-_MESSAGE = Granularity("message")
-
-
 @dataclass(frozen=True, slots=True)
 class StageResult:
     """What a stage made of some blocks: by name, the changed rows of outputs and the history of views."""
@@ -251,24 +255,24 @@ class StageRunner:
     """
 
     def __init__(
-        self, stage: Stage, words: Dictionary, backend: str = "numba", granularity: Granularity = _MESSAGE
+        self, stage: Stage, words: Dictionary, backend: str = "numba", granularity: Granularity = MESSAGE
     ):
         self.stage, self.granularity = stage, granularity
         self._runtime = start_runtime(stage.program, words, backend)
-        self._merger = StreamMerger(stage)
+        self._merger = StreamMerger(stage.program.relations, {i.stream: i.phase for i in stage.inputs})
         self._shapes = [_OutputRows(o, stage.program.result(o.view)) for o in stage.outputs]
         looks = [] if granularity.unit == "end" else [Recording(v, True) for v in stage.views]
         outputs = [Recording(o.view, False) for o in stage.outputs]
         self._recordings = list(dict.fromkeys([*outputs, *looks]))
         self._opened = False
-        self._latest = np.empty(0, VERSION)
+        self._latest = _NO_VERSION
         self._closed = True
         self._recorder: Recorder = self._runtime.record(self._recordings)
 
     def apply(self, blocks: Sequence[Block], until: int | None = None) -> StageResult:
         """Applies the rows of blocks, in the order of their versions, whatever order the blocks come in.
 
-        The source of a block is a stream of the stage, see `routing.route`. Rows of one version must come in
+        The source of a block is a stream of the stage, see `Router.route`. Rows of one version must come in
         one call, later versions in later calls. `until`: what comes in later calls has stamps of at least
         `until` (None: nothing comes any more). A message or interval that is not over by that, nor by a row
         of a later one, is looked at in a later call, so that it may be cut between calls anywhere.
@@ -282,7 +286,7 @@ class StageRunner:
         self._opened = True
         # What ends the open unit comes before all else.
         ending = not self._closed and self._over(first, until)
-        changes = self._merger.merged(blocks, self._latest if ending else _NO_VERSION)
+        changes = self._merger.merged(blocks, self._latest if ending else None)
         if len(changes):
             self._latest = changes.versions[-1:].copy()
             self._closed = self.granularity.over(self._latest[0], until)
@@ -295,7 +299,7 @@ class StageRunner:
         It comes first, at most once. Sources are as in `apply`; versions, which say nothing but which rows
         of several streams are one, come before all others. Raises ExactnessError as `apply` does.
         """
-        batch = batch_of(self._merger.merged(blocks, _NO_VERSION), Granularity("end"), ends=True)
+        batch = batch_of(self._merger.merged(blocks), END, ends=True)
         self._recorder.apply(batch)
         self._opened = True
 
@@ -378,9 +382,6 @@ class StageRunner:
     def close(self) -> None:
         """Gives back what the runtime holds."""
         self._runtime.close()
-
-
-_NO_VERSION = np.empty(0, VERSION)
 
 
 def _joined(first: History, second: History) -> History:

@@ -17,7 +17,7 @@ import numpy as np
 from orderbook.core.changes import CHECKED, END_OF_EVENT, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError, Problems
 from orderbook.engine.distribution.blocks import VERSION, Block
-from orderbook.engine.distribution.stage_runner import differs, in_order
+from orderbook.engine.distribution.stage_runner import EVENT, StreamMerger, differs
 from orderbook.engine.runtime.clock import Clock, ExpiringRows
 from orderbook.engine.runtime.held_rows import BaseRows
 from orderbook.engine.runtime.map_entries import RowCounts
@@ -86,9 +86,8 @@ class RowAdmission:
         by_books: Collection[str] = (),
     ):
         self._declared, self._problems = tuple(declared), problems
-        self._places = {relation.name: i for i, relation in enumerate(declared)}
-        self._width = max((len(relation.columns) for relation in declared), default=0)
-        self._by_books = tuple(by_books)
+        self._merger = StreamMerger(declared, {})
+        self._by_books = [i for i, relation in enumerate(declared) if relation.name in by_books]
         self._rows = BaseRows(declared, words)
         self._trust_books()
 
@@ -102,8 +101,8 @@ class RowAdmission:
         self._trust_books()
 
     def _trust_books(self) -> None:
-        for name in self._by_books:
-            kinds = np.array([2 * self._places[name]], np.int16)
+        for place in self._by_books:
+            kinds = np.array([2 * place], np.int16)
             self._rows.trusts(ChangeBatch(kinds, np.array([CHECKED], np.uint8), _NO_VALUES))
 
     def admit(self, blocks: Sequence[Block]) -> list[Block]:
@@ -111,27 +110,16 @@ class RowAdmission:
 
         Later calls have later versions.
         """
-        count = sum(map(len, blocks))
-        if not count:
+        changes = self._merger.merged(blocks)
+        if not len(changes):
             return []
-        versions = np.concatenate([block.versions for block in blocks])
-        kinds, values = np.empty(count, np.int16), np.zeros((count, self._width), np.int64)
-        start = 0
-        for block in blocks:
-            end = start + len(block)
-            kinds[start:end] = 2 * self._places[block.source] + block.deletes
-            values[start:end, : block.values.shape[1]] = block.values
-            start = end
-        order = in_order(versions, 1 - (kinds & 1))
-        if order is not None:
-            versions, kinds, values = versions.take(order), kinds.take(order), values.take(order, 0)
-        flags = np.zeros(count, np.uint8)
-        flags[:-1][differs([versions[name] for name in ("stamp", "switch", "sequence")])] = END_OF_EVENT
+        flags = np.zeros(len(changes), np.uint8)
+        flags[:-1][differs(EVENT.units(changes.versions))] = END_OF_EVENT
         flags[-1] = END_OF_EVENT
-        admitted, refusals = self._rows.admit(ChangeBatch(kinds, flags, values))
+        admitted, refusals = self._rows.admit(ChangeBatch(changes.kinds, flags, changes.values))
         for refusal in refusals:
             self._problems.add(refusal.kind, "changes of rows", refusal.detail)
-        return blocks_of(admitted, versions, self._declared)
+        return blocks_of(admitted, changes.versions, self._declared)
 
 
 _NO_VALUES = np.zeros((1, 1), np.int64)
