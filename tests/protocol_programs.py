@@ -1,9 +1,9 @@
 """SQL programs as stages, for simulated clusters; what they must give is what the undivided program gives."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 
 from protocol_simulation import Histories, gathered
 
@@ -15,7 +15,7 @@ from orderbook.engine.distribution.stage_runner import StageRunner
 from orderbook.engine.distribution.stages import Distribution, Input, Phase, Stage
 from orderbook.engine.protocol.messages import OperatorFactory
 from orderbook.engine.protocol.switch import RowChange
-from orderbook.engine.protocol.topology import Running, block_of, stage_factories
+from orderbook.engine.protocol.topology import Running, StageOperator, block_of
 from orderbook.engine.protocol.versioned_rows import block
 from orderbook.views.m3 import Program
 
@@ -67,12 +67,9 @@ class SqlProgram:
     backend: str = "interpreter"
     any_order: bool = False
 
-    @cached_property
-    def _factories(self) -> Callable[[int], OperatorFactory]:
-        return stage_factories(self.distribution, Running(self.words, self.backend))
-
     def factory(self, stage: int) -> OperatorFactory:
-        return self._factories(stage)
+        running = Running(self.words, self.backend)
+        return lambda saved: StageOperator(self.distribution.stages[stage], running, saved)
 
     def row(self, choose: random.Random) -> RowChange:
         relation = choose.choice([r for r in self.whole.relations if r.name in _read(self.whole)])

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from protocol_simulation import Faults, Histories, Restart, Setting, Simulation, Step, difference_of
+from protocol_simulation import MODES, Faults, Histories, Restart, Setting, Simulation, Step, difference_of
 from toy_stages import READS, TOYS
 
 from orderbook.core.changes import Dictionary
 from orderbook.engine.distribution.blocks import Block
 from orderbook.engine.distribution.stages import Distribution
-from orderbook.engine.protocol.messages import MODES, Address, Mode, OperatorFactory
+from orderbook.engine.protocol.messages import Address, Mode, OperatorFactory
 from orderbook.engine.protocol.node import Node
 from orderbook.engine.protocol.switch import Event, RowChange
 

@@ -31,7 +31,7 @@ from orderbook.engine.protocol.messages import (
     Tentative,
 )
 from orderbook.engine.protocol.node import Node, SavedNode, Settings
-from orderbook.engine.protocol.switch import Event, Switch
+from orderbook.engine.protocol.switch import Event, Switch, SwitchLinks
 from orderbook.engine.protocol.topology import Wiring
 from orderbook.engine.protocol.versioned_rows import FIXED, block, matrix, net
 
@@ -223,6 +223,17 @@ class Restart:
     node: Address
 
 
+SERIAL, PIPELINED, BYPASS = Mode(barriers=True), Mode(tick=1), Mode(notices=True)
+MODES = {
+    "serial": SERIAL,
+    "pipelined": PIPELINED,
+    "bypass": BYPASS,
+    "speculative": SPECULATIVE,
+    "buffered": Mode(buffer=4),
+    "unsuppressed": Mode(suppress=False),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What is simulated. length: of epochs, ns. log_limit, resends: see Settings."""
@@ -251,6 +262,11 @@ class Counts:
     committed: dict[int, int] = field(default_factory=dict)
 
 
+def _switch_links(wiring: Wiring, number: int) -> SwitchLinks:
+    receivers = tuple(n for n in wiring.nodes() if wiring.hears_switches(n.stage))
+    return SwitchLinks(number, wiring.switches, receivers, {n: wiring.receivers(n) for n in wiring.nodes()})
+
+
 class Simulation:
     """Runs steps until nothing is on its way. `trace`: a line for every message taken, if asked for."""
 
@@ -269,7 +285,11 @@ class Simulation:
         self.nodes = {address: self._node(address) for address in self.wiring.nodes()}
         self.switches = [
             Switch(
-                self.wiring.switch_links(n), self.wiring.route, setting.length, setting.mode, setting.resends
+                _switch_links(self.wiring, n),
+                self.wiring.route,
+                setting.length,
+                setting.mode,
+                setting.resends,
             )
             for n in range(setting.switches)
         ]

@@ -10,10 +10,10 @@ from protocol_mutations import MUTATIONS, without
 from protocol_programs import SQL, sql_program
 from protocol_runner import run_many
 from protocol_schedules import run, schedule
-from protocol_simulation import Step
+from protocol_simulation import MODES, Step
 from toy_stages import TOYS
 
-from orderbook.engine.protocol.messages import MODES, Message, OperatorFactory, Output, Route
+from orderbook.engine.protocol.messages import Message, OperatorFactory, Output, Route
 from orderbook.engine.protocol.node import Links, Node
 
 SAMPLE = 250

@@ -5,18 +5,11 @@ from dataclasses import replace
 import pytest
 from protocol_cluster import Cluster, delete, insert, retracting, switch
 from protocol_schedules import compare
+from protocol_simulation import BYPASS, PIPELINED, SERIAL
 from toy_stages import READS, SQUARES, Maps
 
 from orderbook.core.errors import ExactnessError
-from orderbook.engine.protocol.messages import (
-    BYPASS,
-    PIPELINED,
-    SERIAL,
-    Address,
-    EndRequest,
-    Marker,
-    RowsMessage,
-)
+from orderbook.engine.protocol.messages import Address, EndRequest, Marker, RowsMessage
 
 LEVELS, READER, FINAL = Address(0, 0), Address(1, 0), Address(2, 0)
 

@@ -226,18 +226,4 @@ class Mode:
     suppress: bool = True
 
 
-SERIAL = Mode(barriers=True)
-PIPELINED = Mode(tick=1)
-BYPASS = Mode(notices=True)
 SPECULATIVE = Mode()
-BUFFERED = Mode(buffer=4)
-UNSUPPRESSED = Mode(suppress=False)
-
-MODES = {
-    "serial": SERIAL,
-    "pipelined": PIPELINED,
-    "bypass": BYPASS,
-    "speculative": SPECULATIVE,
-    "buffered": BUFFERED,
-    "unsuppressed": UNSUPPRESSED,
-}

@@ -1,24 +1,17 @@
-"""The nodes of a distribution: its stages as operators, and how they hang together: who sends what to whom.
-
-A StoredOperator's state is bytes, which any process can go on from.
-"""
+"""The nodes of a distribution: its stages as operators, and who of them sends what to whom."""
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from orderbook.core.changes import Dictionary
 from orderbook.engine.distribution.blocks import VERSION, Block
-from orderbook.engine.distribution.stage_runner import Granularity, History, StageRunner
+from orderbook.engine.distribution.stage_runner import MESSAGE, Granularity, History, StageRunner
 from orderbook.engine.distribution.stages import Distribution, Input, Phase, Router, Stage
-from orderbook.engine.protocol.messages import SPECULATIVE, SWITCHES, Address, Mode, OperatorFactory, Produced
+from orderbook.engine.protocol.messages import SPECULATIVE, SWITCHES, Address, Mode, Produced
 from orderbook.engine.protocol.node import Links
-from orderbook.engine.protocol.switch import SwitchLinks
-
-_MESSAGE = Granularity("message")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +20,18 @@ class Running:
 
     words: Dictionary
     backend: str = "numba"
-    granularity: Granularity = _MESSAGE
+    granularity: Granularity = MESSAGE
 
 
 class StageOperator:
-    """A StageRunner as an Operator. saved: what `save` gave; codes in it are of the same dictionary."""
+    """A StageRunner as an Operator. saved: bytes that `save` gave in any process, None for a fresh one."""
 
-    def __init__(self, stage: Stage, running: Running, saved: Any = None):
+    def __init__(self, stage: Stage, running: Running, saved: bytes | None = None):
         self._runner = StageRunner(stage, running.words, running.backend, running.granularity)
+        self._words = running.words
         if saved is not None:
-            self._runner.restore(saved)
+            state, texts = pickle.loads(saved)
+            self._runner.restore(state, running.words.encode_all(texts))
 
     def apply(self, blocks: Sequence[Block], until: int) -> Produced:
         """See Operator."""
@@ -54,18 +49,9 @@ class StageOperator:
         """See Operator."""
         return self._runner.size()
 
-    def save(self) -> Any:
-        """A StageState."""
-        return self._runner.copy()
-
-
-def stage_factories(distribution: Distribution, running: Running) -> Callable[[int], OperatorFactory]:
-    """For the place of a stage in a distribution, what makes its operators."""
-
-    def factory(place: int) -> OperatorFactory:
-        return lambda saved: StageOperator(distribution.stages[place], running, saved)
-
-    return factory
+    def save(self) -> bytes:
+        """The state with the texts of its codes."""
+        return pickle.dumps((self._runner.copy(), self._words.strings()), pickle.HIGHEST_PROTOCOL)
 
 
 def block_of(history: History) -> Block:
@@ -75,21 +61,6 @@ def block_of(history: History) -> Block:
     versions["sequence"] = versions["last"] = history.looks["sequence"]
     values = np.hstack((history.keys, history.rows))
     return Block(history.view, versions, history.rows[:, 0] == 0, values)
-
-
-class StoredOperator(StageOperator):
-    """See StageOperator; `save` gives the state with the texts of its codes."""
-
-    def __init__(self, stage: Stage, running: Running, saved: bytes | None = None) -> None:
-        super().__init__(stage, running)
-        self._words = running.words
-        if saved is not None:
-            state, texts = pickle.loads(saved)
-            self._runner.restore(state, running.words.encode_all(texts))
-
-    def save(self) -> Any:
-        """Bytes."""
-        return pickle.dumps((self._runner.copy(), self._words.strings()), pickle.HIGHEST_PROTOCOL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +114,7 @@ class Wiring:
         """The place of a node. Its stage is an index into the distribution's stages."""
         stages = self._sources[node.stage]
         senders = [n for stage in sorted(stages) if stage != SWITCHES for n in self._nodes(stage)]
-        if self._hears_switches(node.stage):
+        if self.hears_switches(node.stage):
             senders += [Address(SWITCHES, number) for number in range(self.switches)]
         return Links(node, tuple(senders), self.receivers(node), self.switches, self._depth(node.stage))
 
@@ -152,12 +123,7 @@ class Wiring:
         readers = [place for place, sources in enumerate(self._sources) if node.stage in sources]
         return tuple(n for place in readers for n in self._nodes(place))
 
-    def switch_links(self, number: int) -> SwitchLinks:
-        """The place of a switch."""
-        receivers = tuple(n for n in self.nodes() if self._hears_switches(n.stage))
-        return SwitchLinks(number, self.switches, receivers, {n: self.receivers(n) for n in self.nodes()})
-
-    def _hears_switches(self, stage: int) -> bool:
+    def hears_switches(self, stage: int) -> bool:
         """Stages that read relations do, and with notices all, and one that reads nothing, to end epochs."""
         sources = self._sources[stage]
         return SWITCHES in sources or self._mode.notices or not sources

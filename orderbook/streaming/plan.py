@@ -12,7 +12,7 @@ from orderbook.engine.distribution.blocks import text_columns
 from orderbook.engine.distribution.stages import Stage
 from orderbook.engine.protocol.messages import SWITCHES, Address, OperatorFactory
 from orderbook.engine.protocol.node import Links
-from orderbook.engine.protocol.topology import Running, StoredOperator, Wiring
+from orderbook.engine.protocol.topology import Running, StageOperator, Wiring
 from orderbook.jobs.folder import HistoryTables
 from orderbook.views.types import Kind, Relation
 
@@ -122,7 +122,7 @@ class StreamPlan:
 
     def factory(self, stage: int) -> OperatorFactory:
         """Makes the operators of a stage; what they save are bytes that any process can read."""
-        return lambda saved: StoredOperator(self.stages[stage], self._running, saved)
+        return lambda saved: StageOperator(self.stages[stage], self._running, saved)
 
 
 _last: StreamPlan | None = None
