@@ -521,7 +521,7 @@ def _kind(text: str) -> type[Strategy]:
     near = suggestion(class_name, _strategies(module))
     if found is not None:
         raise ConfigurationError(
-            f"strategy {text!r}: {class_name} is no class derived from strategies.Strategy; {near}"
+            f"strategy {text!r}: {class_name} is no class derived from orderbook.Strategy; {near}"
         )
     raise ConfigurationError(f"strategy {text!r}: {module_name} has no class {class_name!r}; {near}")
 
