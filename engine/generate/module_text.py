@@ -232,20 +232,16 @@ def dense_shape(store: Store) -> str:
 HEAD = '''\
 """Generated from an M3 program: its stores, a function for every trigger, and the rows of its views."""
 
-from orderbook.engine.generate.support import last_at_most, last_below, ordered_word
-from orderbook.engine.generate.support import calendar, integers, reals
 from orderbook.engine.generate.support import (
-    bits_to_double, checked_finite, checked_word, clamp, double_bits, key_word, matches, push_key,
-    same_integer, wide_null, widened,
+    bits_to_double, calendar, checked_finite, checked_word, clamp, double_bits, integers, key_word,
+    last_at_most, last_below, matches, ordered_word, push_key, reals, same_integer, wide_null, widened,
 )
-from orderbook.engine.maps.wide_numbers import sum_doubles
 from orderbook.engine.maps.wide_numbers import (
-    checked_add, checked_multiply, checked_subtract, high_word, low_word, wide, wide_product, wide_to_double,
-    words_to_wide,
+    checked_add, checked_multiply, checked_subtract, high_word, low_word, sum_doubles, wide, wide_product,
+    wide_to_double, words_to_wide,
 )
-from orderbook.engine.maps.memory import load, load_double, store, store_double
+from orderbook.engine.maps.memory import exported, load, load_double, store, store_double
 from orderbook.engine.maps.dense import Domain
-from orderbook.engine.maps.memory import exported
 from orderbook.engine.maps.shapes import dense, hashed, ordered
 from orderbook.core.jit import jit
 '''

@@ -5,6 +5,7 @@ Of a cut there is the function that searches it, and its use as a bound or as a 
 
 from collections.abc import Iterable, Sequence
 
+from orderbook.core.changes import NULL_CODE
 from orderbook.engine.generate.expressions import STATE, ZERO, Code, as_wide, number, truth
 from orderbook.engine.generate.module_text import (
     CutText,
@@ -17,7 +18,6 @@ from orderbook.engine.generate.module_text import (
 )
 from orderbook.engine.maps.dense import dense_cut_imports, dense_cut_source
 from orderbook.engine.maps.ordered import cut_imports, cut_source
-from orderbook.engine.maps.store_layout import LOWEST as NULL_WORD
 from orderbook.engine.plan.steps import Cut, Extremum, Lookup, Range, RangeSum, Store
 from orderbook.engine.plan.stores import layout_of
 from orderbook.views.calculus import NEGATED, Apply, Cmp, Scalar, scalar_variables
@@ -159,7 +159,7 @@ def _bound_source(name: str, store: Store, cut: Cut, predicate: str, arguments: 
 
 
 # Below it there is no key, not even NULL.
-EVERY_LOW = f"({NULL_WORD})"
+EVERY_LOW = f"({NULL_CODE})"
 
 
 def lookup(emitter: Emitter, step: Lookup, names: Names) -> Code:

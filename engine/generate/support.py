@@ -35,9 +35,7 @@ from orderbook.engine.generate.state_layout import (
 from orderbook.engine.maps.memory import call, calloc, load, load_double, release, store, store_double
 from orderbook.engine.maps.wide_numbers import low_word, wide, words_to_wide
 from orderbook.views.scalars import calendar, integers, reals
-
-LOWEST = -(2**63) + 1
-HIGHEST = 2**63 - 1
+from orderbook.views.types import INT64_MAX
 
 
 @jit()
@@ -57,10 +55,10 @@ def bits_to_double(S, word):  # type: ignore[no-untyped-def]
 @jit()
 def clamp(value):  # type: ignore[no-untyped-def]
     """The int64 nearest to an Int128."""
-    if value > wide(HIGHEST):
-        return HIGHEST
-    if value < wide(LOWEST):
-        return LOWEST
+    if value > wide(INT64_MAX):
+        return INT64_MAX
+    if value < wide(-INT64_MAX):
+        return -INT64_MAX
     return low_word(value)
 
 
@@ -81,7 +79,7 @@ def key_word(value):  # type: ignore[no-untyped-def]
 @jit()
 def checked_word(value, S):  # type: ignore[no-untyped-def]
     """An Int128 as the word of a key; what 64 bits do not hold is noted in the state."""
-    if (value < wide(LOWEST) or value > wide(HIGHEST)) and value != wide_null():
+    if (value < wide(-INT64_MAX) or value > wide(INT64_MAX)) and value != wide_null():
         store(S, ERROR, WIDE_KEY)
     return key_word(value)
 
@@ -220,7 +218,7 @@ def ordered_word(word):  # type: ignore[no-untyped-def]
     """The 64 bits of a double as an integer in the order of doubles, or back; NULL stays below all."""
     if word >= 0 or word == NULL_CODE:
         return word
-    return word ^ HIGHEST
+    return word ^ INT64_MAX
 
 
 @jit()
@@ -230,7 +228,7 @@ def last_below(bound, divisor):  # type: ignore[no-untyped-def]
     if not float(low) / divisor < bound:
         low = NULL_CODE
     if float(high) / divisor < bound:
-        high = HIGHEST
+        high = INT64_MAX
     while low < high:
         middle = (low | high) - ((low ^ high) >> 1)
         if float(middle) / divisor < bound:
@@ -247,7 +245,7 @@ def last_at_most(bound, divisor):  # type: ignore[no-untyped-def]
     if not float(low) / divisor <= bound:
         low = NULL_CODE
     if float(high) / divisor <= bound:
-        high = HIGHEST
+        high = INT64_MAX
     while low < high:
         middle = (low | high) - ((low ^ high) >> 1)
         if float(middle) / divisor <= bound:
@@ -264,7 +262,7 @@ def _bracket(bound, divisor):  # type: ignore[no-untyped-def]
     width = abs(middle) * NEAR + 2.0
     low, high = middle - width, middle + width
     if not (low > -9.2e18 and high < 9.2e18):
-        return NULL_CODE, HIGHEST
+        return NULL_CODE, INT64_MAX
     return int(low), int(high)
 
 

@@ -18,11 +18,10 @@ from orderbook.engine.maps.store_layout import (
 HEAD = Template('''\
 """$title"""
 
-from orderbook.engine.maps.wide_numbers import add_double
 from orderbook.engine.maps.store_layout import (
     ADDRESS, ADDRESS_BITS, DIRECTORY, ERROR, SEED, SHIFT, SIZE, SLICES, SLOTS, TAG
 )
-from orderbook.engine.maps.wide_numbers import checked_add, load_wide, store_wide, wide
+from orderbook.engine.maps.wide_numbers import add_double, checked_add, load_wide, store_wide, wide
 from orderbook.engine.maps.memory import (
     calloc, high_bits, load, load_double, mix, release, store, store_double
 )

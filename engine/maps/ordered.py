@@ -287,9 +287,8 @@ def ordered_source(prefix_words: int, layout: str, fan_out: int = FAN_OUT) -> st
 
 
 IMPORTS = (
-    "from orderbook.engine.maps.wide_numbers import sum_doubles",
     "from orderbook.engine.maps.store_layout import COUNT, KEYS, LEFT, RIGHT",
-    "from orderbook.engine.maps.wide_numbers import load_apart, wide",
+    "from orderbook.engine.maps.wide_numbers import load_apart, sum_doubles, wide",
     "from orderbook.engine.maps.memory import load, load_double",
     "from orderbook.engine.maps.tree_nodes import count_at_most, count_below",
     "from orderbook.core.jit import jit",

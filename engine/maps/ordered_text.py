@@ -8,13 +8,12 @@ from string import Template
 HEAD = Template('''\
 """$title"""
 
-from orderbook.engine.maps.wide_numbers import sum_doubles
 from orderbook.engine.maps.store_layout import (
     ADDRESS, ADDRESS_BITS, AROUND, AROUND_KEY, COLUMN_KINDS, COUNT, DIRECTORY, ENTRIES, ERROR, HIGHEST,
     KEYS, LEFT, LOWEST, PATH, RIGHT, ROOT, SEED, SHIFT, SLOTS, SUM, TAG,
 )
 from orderbook.engine.maps.wide_numbers import (
-    checked_add, checked_subtract, high_word, load_apart, low_word, wide, wide_difference,
+    checked_add, checked_subtract, high_word, load_apart, low_word, sum_doubles, wide, wide_difference,
 )
 from orderbook.engine.maps.memory import (
     calloc, gap, high_bits, load, load_double, mix, release, store, store_double,

@@ -11,9 +11,9 @@ from llvmlite import ir
 from numba import types
 from numba.core.errors import TypingError
 
-from orderbook.engine.maps.memory import WORD, _load, _store, pointer, primitive
+from orderbook.engine.maps.memory import WORD, _load, _store, pointer, primitive, signed
 from orderbook.engine.maps.store_layout import GAP_ROOM
-from orderbook.engine.maps.wide_numbers import WIDE, Int128, _load_apart, word_of, wrapped
+from orderbook.engine.maps.wide_numbers import WIDE, Int128, _load_apart, wrapped
 
 
 def _literal(value: types.Type, what: str) -> int:
@@ -184,8 +184,8 @@ def _python_raise_wide(
         exact = _load_apart(address, i, width + GAP_ROOM) + int(delta)
         if error_address and exact != wrapped(exact):
             _store(error_address, 0, 1)
-        _store(address, i, word_of(exact))
-        _store(high, i, word_of(exact >> 64))
+        _store(address, i, signed(exact))
+        _store(high, i, signed(exact >> 64))
 
 
 @primitive(_python_raise_wide, prefer_literal=True)

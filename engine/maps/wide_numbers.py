@@ -24,7 +24,16 @@ from numba.core.typeconv import Conversion
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import box, models, overload, register_model
 
-from orderbook.engine.maps.memory import DOUBLE, MASK64, WORD, _load_double, _store_double, pointer, primitive
+from orderbook.engine.maps.memory import (
+    DOUBLE,
+    MASK64,
+    WORD,
+    _load_double,
+    _store_double,
+    pointer,
+    primitive,
+    signed,
+)
 from orderbook.engine.maps.memory import _load as load_word
 from orderbook.engine.maps.memory import _store as store_word
 from orderbook.views.scalars import integers
@@ -154,7 +163,7 @@ def words_to_wide(typing_context, low, high):
     return Int128(types.int64, types.int64), generate
 
 
-@primitive(lambda value: word_of(int(value)))
+@primitive(lambda value: signed(int(value)))
 def low_word(typing_context, value):
     """low_word(value) -> int64: the low 64 bits of an Int128, as they are."""
 
@@ -164,7 +173,7 @@ def low_word(typing_context, value):
     return types.int64(Int128), generate
 
 
-@primitive(lambda value: word_of(int(value) >> 64))
+@primitive(lambda value: signed(int(value) >> 64))
 def high_word(typing_context, value):
     """high_word(value) -> int64: the signed high 64 bits of an Int128."""
 
@@ -172,11 +181,6 @@ def high_word(typing_context, value):
         return _high(builder, arguments[0])
 
     return types.int64(Int128), generate
-
-
-def word_of(value: int) -> int:
-    value &= MASK64
-    return value - (1 << 64) if value >> 63 else value
 
 
 @primitive(lambda a, b: int(a) * int(b))
@@ -228,8 +232,8 @@ def load_wide(typing_context, address, index):
 
 
 def _store_wide(address: int, index: int, value: int) -> None:
-    store_word(address, index, word_of(int(value)))
-    store_word(address, index + 1, word_of(int(value) >> 64))
+    store_word(address, index, signed(int(value)))
+    store_word(address, index + 1, signed(int(value) >> 64))
 
 
 @primitive(_store_wide)
@@ -263,8 +267,8 @@ def load_apart(typing_context, address, index, distance):
 
 
 def _store_apart(address: int, index: int, distance: int, value: int) -> None:
-    store_word(address, index, word_of(int(value)))
-    store_word(address, index + distance, word_of(int(value) >> 64))
+    store_word(address, index, signed(int(value)))
+    store_word(address, index + distance, signed(int(value) >> 64))
 
 
 @primitive(_store_apart)
@@ -374,26 +378,6 @@ def checked_multiply(typing_context, a, b, error_address):
         return builder.select(negative, builder.neg(size), size)
 
     return Int128(Int128, Int128, types.int64), generate
-
-
-__all__ = [
-    "Int128",
-    "checked_add",
-    "checked_multiply",
-    "checked_subtract",
-    "high_word",
-    "load_apart",
-    "load_wide",
-    "low_word",
-    "store_apart",
-    "store_wide",
-    "wide",
-    "wide_difference",
-    "wide_product",
-    "wide_to_double",
-    "words_to_wide",
-    "wrapped",
-]
 
 
 VAST = ir.IntType(256)
