@@ -384,7 +384,8 @@ def test_a_failed_sync_cuts_back_to_what_is_durable(policy: str) -> None:
 APPENDER = """
 import sys
 from pathlib import Path
-from orderbook.engine.log import Log, Record, SyncPolicy
+from orderbook.engine.log.log import Log, SyncPolicy
+from orderbook.engine.log.segments import Record
 log = Log.open(Path(sys.argv[1]), b"program 1", policy=SyncPolicy.parse(sys.argv[2]), segment_bytes=20000)
 number = max((r.sequence for _, r in log.read()), default=-1) + 1
 print("open", flush=True)

@@ -153,8 +153,6 @@ def _split_pair(text: str, quotes: tuple[str, ...]) -> tuple[str, ...]:
     return (text,)
 
 
-__all__ = ["FINEST", "FIXED_POINT", "SCALE", "Instrument", "Instruments", "fixed_point", "normalise_symbol"]
-
 # Prices and volumes of the relations bids, asks and trades are DECIMAL(18, 8).
 SCALE = 8
 FIXED_POINT = 10**SCALE
