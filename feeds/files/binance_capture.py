@@ -5,22 +5,18 @@ snapshot. A capture is of one symbol, since a snapshot does not name its own. It
 collector begins a new one each day, and does not ask for another snapshot.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
-from orderbook.core.errors import DataError, Problems, SourceError
-from orderbook.feeds.byte_stream import LineProblems, Lines, OrderedLines, shown
-from orderbook.feeds.event_writer import DEFAULT_BATCH_SIZE
+from orderbook.core.errors import DataError, SourceError
+from orderbook.feeds.byte_stream import Lines, shown
 from orderbook.feeds.exchanges import binance
-from orderbook.feeds.exchanges.exchange import ExchangeOptions, exchange
 from orderbook.feeds.live.session import Session
-from orderbook.feeds.source import counted
+from orderbook.feeds.recording.capture_replay import ReplayedLines
 from orderbook.feeds.storage import Place
 from orderbook.feeds.text_values import decimal_places, scaled
 from orderbook.market.instruments import SCALE, Instrument, Instruments
@@ -38,8 +34,6 @@ INT64_MAX = 2**63 - 1
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, DataError, ValueError)
 # A snapshot begins with its id; a stream's message has its name there.
 _SNAPSHOT, _SNAPSHOT_HEAD = b'"lastUpdateId"', 40
-# Lines between two looks at how many events wait.
-_LINES_AT_ONCE = 64
 
 
 class NoDepthError(SourceError):
@@ -56,7 +50,7 @@ class BookTicker(NamedTuple):
     ask_volume: int
 
 
-class BinanceCaptureSource:
+class BinanceCaptureSource(ReplayedLines):
     """A capture's depth diffs as L2 events and its trades as TRADE events, by the decoder of the live feed.
 
     path: a file, or those of one capture in any order, which are one stream (`OrderedLines`): the book goes
@@ -76,42 +70,12 @@ class BinanceCaptureSource:
     different markets, and when one is truncated, after everything before the cut and all other files.
     """
 
-    def __init__(self, path: Place | Sequence[Place], batch_size: int = DEFAULT_BATCH_SIZE):
-        paths = list(path) if isinstance(path, Sequence) else [path]
-        self._lines = OrderedLines(paths, _time)
-        named = [str(lines.path) for lines in self._lines.files]
-        self.name = f"binance:{named[0]}" + (f" and {len(named) - 1} more" if named[1:] else "")
-        self.counts: Counter[str] = Counter()
-        self._batch_size = batch_size
-        self.problems = Problems()
+    changes = "diffs applied"
+
+    def __init__(self, path: Place | Sequence[Place]) -> None:
+        super().__init__("binance", list(path) if isinstance(path, Sequence) else [path], _time)
         self._instrument = _scan_heads([lines.path for lines in self._lines.files])
         self.instruments = Instruments([self._instrument])
-        self._now = 0
-
-    @property
-    def progress(self) -> float:
-        """Fraction of the file's bytes read."""
-        return self._lines.progress
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        self.problems.clear()
-        self.counts.clear()
-        self._now = 0
-        kind = exchange(self._instrument.venue)
-        options = ExchangeOptions(crossed_limit=0)
-        session = Session(kind, self.instruments, [0], options, lambda: self._now / 1e9, seed=0)
-        session.statistics.problems = LineProblems(self._lines, self.problems)
-        for number, line in enumerate(self._lines):
-            if line:
-                self._take(session, line)
-            if number % _LINES_AT_ONCE == 0 and session.waiting_events >= self._batch_size:
-                yield counted(session.take(), self.counts, "diffs applied")
-        if session.waiting_events:
-            yield counted(session.take(), self.counts, "diffs applied")
-        if not self.counts["snapshots applied"]:
-            detail = "its book was never valid: name the files before it, too, in which there is one"
-            self.problems.add("no snapshot", self.name, detail)
-        self._lines.raise_if_cut()
 
     def book_tickers(self) -> Iterator[BookTicker]:
         """Read the files once more for their bookTicker messages; malformed ones are left out."""
@@ -133,7 +97,8 @@ class BinanceCaptureSource:
                 continue
 
     def _take(self, session: Session, line: bytes) -> None:
-        """Hand a line to the session, which counts what is wrong with it."""
+        if not line:
+            return
         try:
             time, frame, exact = _split(line)
         except ValueError as error:

@@ -13,7 +13,6 @@ Trades are CSV, of derivatives or of spot. Source: public.bybit.com,
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -24,13 +23,11 @@ from uuid import UUID
 import msgspec
 import numpy as np
 
-from orderbook.core.errors import DataError, Problems, SourceError
-from orderbook.feeds.byte_stream import LineProblems, Lines, OrderedLines, shown
-from orderbook.feeds.event_writer import DEFAULT_BATCH_SIZE
+from orderbook.core.errors import DataError, SourceError
+from orderbook.feeds.byte_stream import Lines, shown
 from orderbook.feeds.exchanges import bybit
-from orderbook.feeds.exchanges.exchange import ExchangeOptions, exchange
 from orderbook.feeds.live.session import Session
-from orderbook.feeds.source import counted
+from orderbook.feeds.recording.capture_replay import ReplayedLines
 from orderbook.feeds.storage import Place
 from orderbook.feeds.text_values import decimal_places, scaled
 from orderbook.market.events import Action, Side
@@ -119,10 +116,9 @@ _CATEGORIES = ("spot", "linear", "inverse")
 _DERIVATIVE_DEPTH = 500
 _NAMED = re.compile(r"(?:\d{4}-\d\d-\d\d_)?(?P<symbol>[A-Z0-9]+?)(?:[-_]?\d{4}-\d\d(?:-\d\d)?)?[._].*")
 _TIME = re.compile(rb'"ts"\s*:\s*(\d{1,16})')
-_LINES_AT_ONCE = 64
 
 
-class BybitHistorySource:
+class BybitHistorySource(ReplayedLines):
     """The books (L2) and trades of one symbol, of files in any order, as one stream by time.
 
     Books go through the decoder of the live feed: `exchange_time` is the matching engine's, `receive_time`
@@ -139,53 +135,23 @@ class BybitHistorySource:
     when one is truncated, after everything else.
     """
 
-    def __init__(
-        self,
-        paths: Sequence[Place],
-        options: Mapping[str, str] | None = None,
-        batch_size: int = DEFAULT_BATCH_SIZE,
-    ) -> None:
-        self._lines = OrderedLines(paths, _time)
-        named = [str(lines.path) for lines in self._lines.files]
-        self.name = f"bybit:{named[0]}" + (f" and {len(named) - 1} more" if named[1:] else "")
-        self.problems = Problems()
-        self.counts: Counter[str] = Counter()
-        self._batch_size = batch_size
+    changes = "deltas applied"
+
+    def __init__(self, paths: Sequence[Place], options: Mapping[str, str] | None = None) -> None:
+        super().__init__("bybit", paths, _time)
         files = [lines.path for lines in self._lines.files]
-        self._instrument, self._books = _instrument(files, options or {})
+        self._instrument, self.tells_books = _instrument(files, options or {})
         self._symbol = self._instrument.native_symbol.removesuffix(".P")
         self.instruments = Instruments([self._instrument])
-        self._now = 0
         self._columns: dict[Lines, TradeColumns] = {}
 
-    @property
-    def progress(self) -> float:
-        """Fraction of the files' bytes read."""
-        return self._lines.progress
-
     def __iter__(self) -> Iterator[np.ndarray]:
-        self.problems.clear()
-        self.counts.clear()
         self._columns.clear()
-        self._now = 0
-        kind = exchange(VENUE)
-        # No snapshot can be asked for: a book that stays crossed is told of by who reads the source.
-        options = ExchangeOptions(crossed_limit=0)
-        session = Session(kind, self.instruments, [0], options, lambda: self._now / 1e9, seed=0)
-        session.statistics.problems = LineProblems(self._lines, self.problems)
-        for number, line in enumerate(self._lines):
-            if line.strip():
-                self._take(session, line)
-            if number % _LINES_AT_ONCE == 0 and session.waiting_events >= self._batch_size:
-                yield counted(session.take(), self.counts, "deltas applied")
-        if session.waiting_events:
-            yield counted(session.take(), self.counts, "deltas applied")
-        if self._books and not self.counts["snapshots applied"]:
-            detail = "its book was never valid: name the file before it, too, in which there is one"
-            self.problems.add("no snapshot", self.name, detail)
-        self._lines.raise_if_cut()
+        return super().__iter__()
 
     def _take(self, session: Session, line: bytes) -> None:
+        if not line.strip():
+            return
         time = _time(line)
         if time is not None:
             if not self._now:

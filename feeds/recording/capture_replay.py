@@ -6,20 +6,23 @@ their events, and `CapturePlayer` plays them as a live feed: frames come when th
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 
 from orderbook.core.errors import DataError, Problems, SourceError
+from orderbook.feeds.byte_stream import LineProblems, OrderedLines
 from orderbook.feeds.event_writer import DEFAULT_BATCH_SIZE
 from orderbook.feeds.exchanges.exchange import ExchangeOptions, exchange
 from orderbook.feeds.live.session import Session
 from orderbook.feeds.raw_log import InstrumentText, Line
 from orderbook.feeds.recording.capture_files import CaptureHead, RecordedLines, read_head
-from orderbook.feeds.source import FeedStatistics
+from orderbook.feeds.source import FeedStatistics, counted
 from orderbook.feeds.storage import Place, place, split_options
 from orderbook.market.events import EVENT, StateReason
 from orderbook.market.instruments import Instrument, Instruments
@@ -190,6 +193,63 @@ def book_address(url: str) -> tuple[str, list[str] | None]:
     return parts.path.strip("/"), parse_qs(parts.query).get("symbol")
 
 
+# Lines between two looks at how many events wait.
+_LINES_BETWEEN_LOOKS = 64
+
+
+class ReplayedLines(ABC):
+    """Files of one product, given in any order, whose lines go to a session of its exchange one by one.
+
+    changes: what `counts` calls messages that change the book. tells_books: whether there is a book at all.
+    """
+
+    changes: ClassVar[str]
+    tells_books = True
+    instruments: Instruments
+    _instrument: Instrument
+
+    def __init__(self, kind: str, paths: Sequence[Place], time: Callable[[bytes], int | None]) -> None:
+        self._lines = OrderedLines(paths, time)
+        self.name = _name(kind, [lines.path for lines in self._lines.files])
+        self.problems = Problems()
+        self.counts: Counter[str] = Counter()
+        # ns; 0 before the first line.
+        self._now = 0
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the files' bytes read."""
+        return self._lines.progress
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        self.problems.clear()
+        self.counts.clear()
+        self._now = 0
+        # No snapshot can be asked for: a book that stays crossed is told of by who reads the source.
+        options = ExchangeOptions(crossed_limit=0)
+        kind = exchange(self._instrument.venue)
+        session = Session(kind, self.instruments, [0], options, lambda: self._now / 1e9, seed=0)
+        session.statistics.problems = LineProblems(self._lines, self.problems)
+        for number, line in enumerate(self._lines):
+            self._take(session, line)
+            if number % _LINES_BETWEEN_LOOKS == 0 and session.waiting_events >= DEFAULT_BATCH_SIZE:
+                yield counted(session.take(), self.counts, self.changes)
+        if session.waiting_events:
+            yield counted(session.take(), self.counts, self.changes)
+        if self.tells_books and not self.counts["snapshots applied"]:
+            detail = "its book was never valid: name the files before it, too, in which there is one"
+            self.problems.add("no snapshot", self.name, detail)
+        self._lines.raise_if_cut()
+
+    @abstractmethod
+    def _take(self, session: Session, line: bytes) -> None:
+        """Hand a line to the session, which counts what is wrong with it."""
+
+
+def _name(kind: str, paths: Sequence[Place]) -> str:
+    return f"{kind}:{paths[0]}" + (f" and {len(paths) - 1} more" if paths[1:] else "")
+
+
 OPTIONS = ("exchange", "products")
 _COUNTED = ("frames", "gaps", "resyncs")
 
@@ -207,20 +267,15 @@ class CaptureSource:
     """
 
     def __init__(
-        self,
-        path: Place | Sequence[Place],
-        kind: str | None = None,
-        products: Sequence[str] = (),
-        batch_size: int = DEFAULT_BATCH_SIZE,
+        self, path: Place | Sequence[Place], kind: str | None = None, products: Sequence[str] = ()
     ) -> None:
         paths = list(path) if isinstance(path, Sequence) else [path]
-        self.name = f"capture:{paths[0]}" + (f" and {len(paths) - 1} more" if paths[1:] else "")
+        self.name = _name("capture", paths)
         self.counts: Counter[str] = Counter()
         self._head = read_head(paths, kind, products)
         self._sessions = CaptureSessions(self._head)
         self.instruments = self._sessions.instruments
         self._lines = RecordedLines(self._head)
-        self._batch_size = batch_size
         self._never_valid = Problems()
 
     @property
@@ -250,7 +305,7 @@ class CaptureSource:
         self._never_valid.clear()
         for line in self._lines:
             sessions.apply(line)
-            if sessions.waiting_events >= self._batch_size:
+            if sessions.waiting_events >= DEFAULT_BATCH_SIZE:
                 yield sessions.take()
         if sessions.waiting_events:
             yield sessions.take()
