@@ -153,10 +153,6 @@ _UNKNOWN_ORDER = int(Count.UNKNOWN_ORDER)
 _MALFORMED = int(Count.MALFORMED)
 _NOT_PRINTABLE = int(Count.NOT_PRINTABLE)
 _BUY, _SELL, _N = (ord(c) for c in "BSN")
-_row_at = order_table.row_at
-_find = order_table.find
-_insert = order_table.insert
-_remove = order_table.remove
 
 
 @jit()
@@ -173,9 +169,9 @@ def _enter(
     """An order joins its book."""
     emit(context, at, instrument, _ADD, side, order_id, price, volume, _LAST, broker_id)
     # Volume 0 marks free rows of the table. Books count such orders, and those entered twice.
-    address = _insert(context.pool, context, order_id) if volume else 0
+    address = order_table.insert(context.pool, context, order_id) if volume else 0
     if address:
-        row = _row_at(address)
+        row = order_table.row_at(address)
         row.id = order_id
         row.price = price
         row.volume = volume
@@ -205,7 +201,7 @@ def add(context: Record, at: int, instrument: int, broker_id: int) -> None:
 @jit()
 def _order(context: Record, at: int) -> int:
     """The address of the row of the message's order; 0, and counted, where it is in no book."""
-    address = _find(context, itch_format.number_8(at + itch_format.REFERENCE))
+    address = order_table.find(context, itch_format.number_8(at + itch_format.REFERENCE))
     if address == 0:
         count(context, _UNKNOWN_ORDER)
     return address
@@ -214,11 +210,11 @@ def _order(context: Record, at: int) -> int:
 @jit()
 def _take(context: Record, address: int, volume: int) -> None:
     """Takes volume from an order; it leaves the table with its last."""
-    row = _row_at(address)
+    row = order_table.row_at(address)
     if volume < row.volume:
         row.volume -= volume
     else:
-        _remove(context, address)
+        order_table.remove(context, address)
 
 
 @jit()
@@ -227,7 +223,7 @@ def execute(context: Record, at: int, instrument: int, other_price: bool) -> Non
     address = _order(context, at)
     if address == 0:
         return
-    row = _row_at(address)
+    row = order_table.row_at(address)
     volume = itch_format.number_4(at + itch_format.TAKEN)
     price = itch_format.number_4(at + itch_format.TRADE_PRICE) if other_price else row.price
     printed = not other_price or itch_format.number_1(at + itch_format.PRINTABLE) != _N
@@ -248,7 +244,7 @@ def cancel(context: Record, at: int, instrument: int) -> None:
     """Part of an order is cancelled."""
     address = _order(context, at)
     if address:
-        row = _row_at(address)
+        row = order_table.row_at(address)
         volume = itch_format.number_4(at + itch_format.TAKEN)
         emit(context, at, instrument, _REDUCE, row.side, row.id, row.price, volume, _LAST)
         _take(context, address, volume)
@@ -256,9 +252,9 @@ def cancel(context: Record, at: int, instrument: int) -> None:
 
 @jit()
 def _leave(context: Record, at: int, instrument: int, address: int, flags: int) -> None:
-    row = _row_at(address)
+    row = order_table.row_at(address)
     emit(context, at, instrument, _DELETE, row.side, row.id, row.price, row.volume, flags)
-    _remove(context, address)
+    order_table.remove(context, address)
 
 
 @jit()
@@ -275,7 +271,7 @@ def replace(context: Record, at: int, instrument: int) -> None:
     address = _order(context, at)
     if address == 0:
         return
-    row = _row_at(address)
+    row = order_table.row_at(address)
     side, broker_id = row.side, row.broker_id
     _leave(context, at, instrument, address, 0)
     _enter(

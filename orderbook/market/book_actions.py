@@ -25,11 +25,6 @@ from orderbook.market.book_state import (
 )
 
 _MIXED_DEPTH = int(Problem.MIXED_DEPTH)
-_level_at = ladder.level_at
-_find_level = ladder.find
-_insert_level = ladder.insert
-_remove_level = ladder.remove
-_best_key = ladder.best_key
 
 
 @jit()
@@ -38,7 +33,7 @@ def _emit_level(context: Record, book: Record, kind: int, ts: int, volume: int, 
 
 
 @jit()
-def level(context: Record, book: Record, event: Record) -> None:
+def apply_level(context: Record, book: Record, event: Record) -> None:
     """A level has a new volume; 0 removes it. The same volume again, or 0 for no level, changes nothing."""
     side = event.side
     if not (
@@ -53,19 +48,19 @@ def level(context: Record, book: Record, event: Record) -> None:
     levels = ladder_of(context, book, side)
     key = key_of(side, event.price)
     ts = time_of(event)
-    address = _find_level(levels, key)
+    address = ladder.find(levels, key)
     if address == 0:
         if event.volume:
-            _insert_level(context.pool, levels, key, event.volume, ts)
+            ladder.insert(context.pool, levels, key, event.volume, ts)
             levels.rows += 1
             _emit_level(context, book, 2 * side, ts, event.volume, event.price)
         return
-    resting = _level_at(address)
+    resting = ladder.level_at(address)
     if event.volume == resting.volume:
         return
     _emit_level(context, book, 2 * side + DELETE, resting.extra, resting.volume, event.price)
     if event.volume == 0:
-        _remove_level(context.pool, levels, key)
+        ladder.remove(context.pool, levels, key)
         levels.rows -= 1
         return
     resting.volume = event.volume
@@ -80,10 +75,10 @@ def clear_l2(context: Record, book: Record, side: int) -> None:
         if side == each or side == NO_SIDE:
             levels = ladder_of(context, book, each)
             while levels.levels:
-                key = _best_key(levels)
-                row = _level_at(_find_level(levels, key))
+                key = ladder.best_key(levels)
+                row = ladder.level_at(ladder.find(levels, key))
                 _emit_level(context, book, 2 * each + DELETE, row.extra, row.volume, key_of(each, key))
-                _remove_level(context.pool, levels, key)
+                ladder.remove(context.pool, levels, key)
             levels.rows = 0
 
 
@@ -91,15 +86,6 @@ _UNKNOWN_ORDER = int(Problem.UNKNOWN_ORDER)
 _DUPLICATE_ORDER = int(Problem.DUPLICATE_ORDER)
 _BEYOND_RESTING = int(Problem.BEYOND_RESTING)
 _ROW_BYTES = order_table.ROW.itemsize
-_row_at = order_table.row_at
-_find_row = order_table.find
-_insert_row = order_table.insert
-_remove_row = order_table.remove
-_clear_orders = order_table.clear
-_take_side = order_table.take_side
-_copy_rows = order_table.copy_rows
-_change_level = ladder.change
-_clear_levels = ladder.clear
 
 
 @jit()
@@ -109,7 +95,7 @@ def _emit_order(context: Record, book: Record, row: Record, kind: int) -> None:
 
 @jit()
 def _find_order(context: Record, book: Record, order_id: int) -> int:
-    address = _find_row(book, order_id)
+    address = order_table.find(book, order_id)
     if address == 0:
         count(context, book.instrument, _UNKNOWN_ORDER)
     return address
@@ -128,11 +114,11 @@ def add(context: Record, book: Record, event: Record) -> None:
     if book.orders == 0 and ladder_of(context, book, BID).rows + ladder_of(context, book, ASK).rows:
         count(context, book.instrument, _MIXED_DEPTH)
         return
-    address = _insert_row(context.pool, book, event.order_id)
+    address = order_table.insert(context.pool, book, event.order_id)
     if address == 0:
         count(context, book.instrument, _DUPLICATE_ORDER)
         return
-    row = _row_at(address)
+    row = order_table.row_at(address)
     row.id = event.order_id
     row.price = event.price
     row.volume = event.volume
@@ -143,23 +129,23 @@ def add(context: Record, book: Record, event: Record) -> None:
     levels = ladder_of(context, book, side)
     levels.rows += 1
     if context.track:
-        _change_level(context.pool, levels, key_of(side, event.price), event.volume, 1)
+        ladder.change(context.pool, levels, key_of(side, event.price), event.volume, 1)
     _emit_order(context, book, row, 2 * side)
 
 
 @jit()
 def _leave(context: Record, book: Record, address: int) -> None:
-    row = _row_at(address)
+    row = order_table.row_at(address)
     side = row.side
     _emit_order(context, book, row, 2 * side + DELETE)
     book.orders -= 1
     levels = ladder_of(context, book, side)
     levels.rows -= 1
     if context.track:
-        _change_level(context.pool, levels, key_of(side, row.price), -row.volume, -1)
-    _remove_row(book, address)
+        ladder.change(context.pool, levels, key_of(side, row.price), -row.volume, -1)
+    order_table.remove(book, address)
     if book.orders == 0 and book.depth > 0:
-        _clear_orders(context.pool, book)
+        order_table.clear(context.pool, book)
 
 
 @jit()
@@ -178,7 +164,7 @@ def reduce(context: Record, book: Record, event: Record) -> None:
     address = _find_order(context, book, event.order_id)
     if address == 0:
         return
-    row = _row_at(address)
+    row = order_table.row_at(address)
     if event.volume >= row.volume:
         if event.volume > row.volume:
             count(context, book.instrument, _BEYOND_RESTING)
@@ -190,7 +176,7 @@ def reduce(context: Record, book: Record, event: Record) -> None:
     row.ts = time_of(event)
     if context.track:
         levels = ladder_of(context, book, side)
-        _change_level(context.pool, levels, key_of(side, row.price), -event.volume, 0)
+        ladder.change(context.pool, levels, key_of(side, row.price), -event.volume, 0)
     _emit_order(context, book, row, 2 * side)
 
 
@@ -202,13 +188,13 @@ def modify(context: Record, book: Record, event: Record) -> None:
     address = _find_order(context, book, event.order_id)
     if address == 0:
         return
-    row = _row_at(address)
+    row = order_table.row_at(address)
     side = row.side
     _emit_order(context, book, row, 2 * side + DELETE)
     if context.track:
         levels = ladder_of(context, book, side)
-        _change_level(context.pool, levels, key_of(side, row.price), -row.volume, -1)
-        _change_level(context.pool, levels, key_of(side, event.price), event.volume, 1)
+        ladder.change(context.pool, levels, key_of(side, row.price), -row.volume, -1)
+        ladder.change(context.pool, levels, key_of(side, event.price), event.volume, 1)
     row.price = event.price
     row.volume = event.volume
     row.ts = time_of(event)
@@ -219,16 +205,16 @@ def modify(context: Record, book: Record, event: Record) -> None:
 def clear_l3(context: Record, book: Record, side: int) -> None:
     """Every order of a side, or of both, leaves. The output and its scratch have room for all."""
     if side == NO_SIDE:
-        taken = _copy_rows(book, context.scratch)
-        _clear_orders(context.pool, book)
+        taken = order_table.copy_rows(book, context.scratch)
+        order_table.clear(context.pool, book)
     else:
-        taken = _take_side(book, side, context.scratch)
+        taken = order_table.take_side(book, side, context.scratch)
     for k in range(taken):
-        row = _row_at(context.scratch + _ROW_BYTES * k)
+        row = order_table.row_at(context.scratch + _ROW_BYTES * k)
         _emit_order(context, book, row, 2 * row.side + DELETE)
     book.orders -= taken
     for each in range(BID, NO_SIDE):
         if side == each or side == NO_SIDE:
             levels = ladder_of(context, book, each)
             levels.rows = 0
-            _clear_levels(context.pool, levels)
+            ladder.clear(context.pool, levels)

@@ -4,7 +4,6 @@ import numpy as np
 
 from orderbook.core.jit import jit
 from orderbook.market import book_actions, ladder
-from orderbook.market import book_actions as book_l3
 from orderbook.market.block_memory import Record, has_reserve, load, store
 from orderbook.market.book_state import (
     ASK,
@@ -51,15 +50,6 @@ _CROSSED = int(Problem.CROSSED)
 # The most changes of an event that is not a CLEAR.
 CHANGES_OF_EVENT = 2
 
-_add = book_l3.add
-_reduce = book_l3.reduce
-_modify = book_l3.modify
-_delete = book_l3.delete
-_clear_orders = book_l3.clear_l3
-_level = book_actions.level
-_clear_levels = book_actions.clear_l2
-_best_key = ladder.best_key
-
 
 @jit()
 def _trade(context: Record, book: Record, event: Record) -> None:
@@ -76,9 +66,9 @@ def _clear(context: Record, book: Record, event: Record) -> None:
     if not valid_side(context, book, event.side, NO_SIDE):
         return
     if book.orders:
-        _clear_orders(context, book, event.side)
+        book_actions.clear_l3(context, book, event.side)
     else:
-        _clear_levels(context, book, event.side)
+        book_actions.clear_l2(context, book, event.side)
 
 
 @jit()
@@ -106,15 +96,15 @@ def _set_state(context: Record, book: Record, event: Record) -> None:
 def _apply_event(context: Record, book: Record, event: Record) -> None:
     action = event.action
     if action == _ADD:
-        _add(context, book, event)
+        book_actions.add(context, book, event)
     elif action == _REDUCE or action == _EXECUTE:
-        _reduce(context, book, event)
+        book_actions.reduce(context, book, event)
     elif action == _DELETE:
-        _delete(context, book, event)
+        book_actions.delete(context, book, event)
     elif action == _LEVEL:
-        _level(context, book, event)
+        book_actions.apply_level(context, book, event)
     elif action == _MODIFY:
-        _modify(context, book, event)
+        book_actions.modify(context, book, event)
     elif action == _TRADE:
         _trade(context, book, event)
     elif action == _CLEAR:
@@ -177,10 +167,10 @@ def _look_at_touched(context: Record, event: int) -> None:
             note_touch(context, book, event)
         bids, asks = ladder_of(context, book, BID), ladder_of(context, book, ASK)
         both = bids.blocks and asks.blocks
-        if book.state == _VALID and both and _best_key(bids) >= -_best_key(asks):
+        if book.state == _VALID and both and ladder.best_key(bids) >= -ladder.best_key(asks):
             count(context, book.instrument, _CROSSED)
         if context.crossed_limit:
-            _watch(context, book, both and _best_key(bids) > -_best_key(asks), event + 1)
+            _watch(context, book, both and ladder.best_key(bids) > -ladder.best_key(asks), event + 1)
 
 
 @jit()

@@ -9,8 +9,6 @@ halt or an auction, nothing is counted. All times are those of messages, so that
 finds the same.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from orderbook.core.changes import Dictionary
@@ -19,9 +17,6 @@ from orderbook.market.book_state import CROSSING
 from orderbook.market.books import Books
 from orderbook.market.events import EVENT, Action, BookState, Flag, Side, StateReason
 from orderbook.market.instruments import Instruments
-
-if TYPE_CHECKING:
-    pass
 
 # ns that a book may be crossed, where nothing else is configured; 0: for ever.
 CROSSED_LIMIT = 5 * 10**9
