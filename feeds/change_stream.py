@@ -7,18 +7,14 @@ does not say it as `ts`. What the rows must hold is up to the program that reads
 well-formed JSON with scalar values, and numbers are exact.
 """
 
-import gzip
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
-import zstandard
 
-from orderbook.core.errors import DataError, Problems, SourceError
+from orderbook.core.errors import Problems
 from orderbook.feeds.byte_stream import Lines, shown
 from orderbook.feeds.source import Source
 from orderbook.feeds.storage import Place
@@ -58,14 +54,6 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     stream: str
     op: Literal["+", "-"]
     row: dict[str, Any]
-    last: bool = True
-    time: int | None = None
-
-
-class _WrittenLine(msgspec.Struct, omit_defaults=True):
-    stream: str
-    op: str
-    row: Mapping[str, Value]
     last: bool = True
     time: int | None = None
 
@@ -114,42 +102,6 @@ class ChangeStreamSource:
         if batch:
             yield batch
         self._lines.raise_if_cut()
-
-
-def write_changes(path: Path, changes: Iterable[RelationChange]) -> int:
-    """Write a change stream, compressed where the name ends in .zst or .gz; returns how many changes.
-
-    Decimals are written as JSON numbers, digit for digit. Raises DataError for a number that JSON does
-    not have (NaN, infinity), SourceError when the file cannot be written.
-    """
-    encoder = msgspec.json.Encoder(decimal_format="number")
-    count = 0
-    try:
-        with _created(path) as write:
-            for change in changes:
-                for name, value in change.row.items():
-                    if isinstance(value, Decimal) and not value.is_finite():
-                        raise DataError(f"{change.stream}.{name}: {value} is not a finite number")
-                line = _WrittenLine(change.stream, change.op, change.row, change.last, change.time)
-                write(encoder.encode(line) + b"\n")
-                count += 1
-    except OSError as error:
-        raise SourceError(f"{path}: cannot write: {error.strerror}; choose another place") from error
-    return count
-
-
-@contextmanager
-def _created(path: Path) -> Iterator[Callable[[bytes], object]]:
-    """The `write` of a new file, compressed by the name's ending."""
-    if path.suffix == ".zst":
-        with zstandard.open(path, "wb") as compressed:
-            yield compressed.write
-    elif path.suffix == ".gz":
-        with gzip.open(path, "wb") as zipped:
-            yield zipped.write
-    else:
-        with path.open("wb") as plain:
-            yield plain.write
 
 
 def _whole_time(row: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from random import Random
 import numpy as np
 import pytest
 from binance_market import Market
+from book_tickers import book_tickers
 from capture_support import kraken_recording
 from command_line_support import Program, orderbook, write  # noqa: F401
 from hypothesis import given
@@ -180,7 +181,7 @@ def test_the_second_days_of_recorded_captures_go_on_from_the_first(shared_data: 
     second = shared_data / "hftbacktest_more" / "spot_btcusdt_20240809.gz"
     (source,) = open_sources([str(second), str(first)])
     assert isinstance(source, BinanceCaptureSource)
-    tickers = {ticker.update_id: ticker for ticker in source.book_tickers()}
+    tickers = {ticker.update_id: ticker for ticker in book_tickers(source)}
     books, compared = Books(source.instruments, Dictionary()), 0
     for events in messages(Merger([source])):  # type: ignore[arg-type]
         books.apply(events)

@@ -10,6 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 from binance_market import Market
+from book_tickers import book_tickers
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_book import PlainBook, messages
@@ -28,7 +29,7 @@ CAPTURES = ("spot_btcusdt_20240808.gz", "usdm_btcusdt_20240808.gz")
 def test_every_book_ticker_with_a_books_update_id_equals_that_book(name: str, shared_data: Path) -> None:
     source = open_source(f"binance:{shared_data / 'hftbacktest' / name}")
     assert isinstance(source, BinanceCaptureSource)
-    tickers = {ticker.update_id: ticker for ticker in source.book_tickers()}
+    tickers = {ticker.update_id: ticker for ticker in book_tickers(source)}
     book = PlainBook()
     books = Books(source.instruments, Dictionary())
     compared = 0

@@ -1,15 +1,20 @@
 """Change streams: exact numbers both ways, and bad lines named by number."""
 
+import gzip
 import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 
+import msgspec
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orderbook.core.errors import DataError, SourceError
-from orderbook.feeds.change_stream import ChangeStreamSource, RelationChange, write_changes
+from orderbook.feeds.change_stream import ChangeStreamSource, RelationChange, Value
 
 numbers = st.decimals(allow_nan=False, allow_infinity=False)
 values = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.text(max_size=5) | numbers
@@ -108,3 +113,47 @@ def test_a_rows_time_is_the_integer_that_it_is(tmp_path: Path, text: str) -> Non
     (change,) = read(ChangeStreamSource(path))
     assert change.stated_time == 17 * 10**17 and isinstance(change.row["ts"], int)
     assert isinstance(change.row["x"], Decimal)
+
+
+class _WrittenLine(msgspec.Struct, omit_defaults=True):
+    stream: str
+    op: str
+    row: Mapping[str, Value]
+    last: bool = True
+    time: int | None = None
+
+
+def write_changes(path: Path, changes: Iterable[RelationChange]) -> int:
+    """Write a change stream, compressed where the name ends in .zst or .gz; returns how many changes.
+
+    Decimals are written as JSON numbers, digit for digit. Raises DataError for a number that JSON does
+    not have (NaN, infinity), SourceError when the file cannot be written.
+    """
+    encoder = msgspec.json.Encoder(decimal_format="number")
+    count = 0
+    try:
+        with _created(path) as write:
+            for change in changes:
+                for name, value in change.row.items():
+                    if isinstance(value, Decimal) and not value.is_finite():
+                        raise DataError(f"{change.stream}.{name}: {value} is not a finite number")
+                line = _WrittenLine(change.stream, change.op, change.row, change.last, change.time)
+                write(encoder.encode(line) + b"\n")
+                count += 1
+    except OSError as error:
+        raise SourceError(f"{path}: cannot write: {error.strerror}; choose another place") from error
+    return count
+
+
+@contextmanager
+def _created(path: Path) -> Iterator[Callable[[bytes], object]]:
+    """The `write` of a new file, compressed by the name's ending."""
+    if path.suffix == ".zst":
+        with zstandard.open(path, "wb") as compressed:
+            yield compressed.write
+    elif path.suffix == ".gz":
+        with gzip.open(path, "wb") as zipped:
+            yield zipped.write
+    else:
+        with path.open("wb") as plain:
+            yield plain.write

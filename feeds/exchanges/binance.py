@@ -132,21 +132,6 @@ class AggregateTrade(msgspec.Struct, frozen=True, gc=False):
     X: str = "MARKET"
 
 
-class Ticker(msgspec.Struct, frozen=True, gc=False):
-    """The best bid and ask as of update id `u`.
-
-    {"u": 50093239212, "s": "BTCUSDT", "b": "61837.63000000", "B": "3.78826000",
-     "a": "61837.64000000", "A": "1.54698000"}
-    """
-
-    u: Identifier
-    s: str
-    b: str
-    B: str
-    a: str
-    A: str
-
-
 class PlacedDepth(msgspec.Struct, frozen=True, gc=False):
     """Of a depth diff that cannot be read, where it belongs."""
 
@@ -201,7 +186,6 @@ decode_snapshot = msgspec.json.Decoder(DepthSnapshot).decode
 decode_depth = msgspec.json.Decoder(Depth).decode
 decode_trade = msgspec.json.Decoder(Trade).decode
 decode_aggregate = msgspec.json.Decoder(AggregateTrade).decode
-decode_ticker = msgspec.json.Decoder(Ticker).decode
 decode_placed = msgspec.json.Decoder(Placed).decode
 decode_information = msgspec.json.Decoder(ExchangeInformation).decode
 

@@ -5,10 +5,9 @@ snapshot. A capture is of one symbol, since a snapshot does not name its own. It
 collector begins a new one each day, and does not ask for another snapshot.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import NamedTuple
 
 import msgspec
 
@@ -40,16 +39,6 @@ class NoDepthError(SourceError):
     """A file does not tell its market: it may still be a part of a capture."""
 
 
-class BookTicker(NamedTuple):
-    """The exchange's own best bid and ask as of an update id; in the instrument's units."""
-
-    update_id: int
-    bid_price: int
-    bid_volume: int
-    ask_price: int
-    ask_volume: int
-
-
 class BinanceCaptureSource(ReplayedLines):
     """A capture's depth diffs as L2 events and its trades as TRADE events, by the decoder of the live feed.
 
@@ -76,25 +65,6 @@ class BinanceCaptureSource(ReplayedLines):
         super().__init__("binance", list(path) if isinstance(path, Sequence) else [path], _time)
         self._instrument = _scan_heads([lines.path for lines in self._lines.files])
         self.instruments = Instruments([self._instrument])
-
-    def book_tickers(self) -> Iterator[BookTicker]:
-        """Read the files once more for their bookTicker messages; malformed ones are left out."""
-        instrument = self._instrument
-        for line in self._lines:
-            try:
-                frame = binance.decode_frame(_split(line)[1])
-                if not frame.stream.endswith("@bookTicker"):
-                    continue
-                ticker = binance.decode_ticker(frame.data)
-                yield BookTicker(
-                    ticker.u,
-                    instrument.ticks(ticker.b),
-                    instrument.lots(ticker.B),
-                    instrument.ticks(ticker.a),
-                    instrument.lots(ticker.A),
-                )
-            except _MALFORMED:
-                continue
 
     def _take(self, session: Session, line: bytes) -> None:
         if not line:
