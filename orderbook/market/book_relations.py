@@ -16,7 +16,6 @@ from orderbook.core.errors import Problems, UserError, nearest
 from orderbook.market.books import RELATIONS
 from orderbook.market.events import Action, BookState, StateReason
 from orderbook.market.instruments import Instrument, Instruments
-from orderbook.views.binding.catalog import bind
 from orderbook.views.encoding.values import describe_row
 from orderbook.views.m3 import Program
 from orderbook.views.program import CompiledProgram
@@ -51,6 +50,9 @@ class BookRelations:
     ) -> None:
         self._dictionary = dictionary
         self._problems = problems
+        # It parses SQL, which only a run with books needs.
+        from orderbook.views.binding.catalog import bind
+
         read = {trigger.relation for trigger in program.triggers}
         books = {relation.name: relation for relation in bind(()).relations}
         self._kinds = np.full(2 * len(RELATIONS) + 1, -1, np.int16)
