@@ -24,7 +24,6 @@ from orderbook.market.books import RELATIONS, Books
 from orderbook.market.events import BookState
 from orderbook.market.instruments import Instruments
 from orderbook.views.calculus import Scalar, Var
-from orderbook.views.compilation import bind_condition
 from orderbook.views.m3 import column_there
 from orderbook.views.program import CompiledProgram
 
@@ -43,7 +42,7 @@ class RowCondition:
     def holds(self, program: CompiledProgram, row: ViewRow) -> bool:
         """As the program at hand has the view, which may change as views come and go."""
         if program is not self._program:
-            self._condition = bind_condition(program.program, self._view, self._when, program.parameters)
+            self._condition = program.condition(self._view, self._when)
             self._program = program
         return condition_holds(program, self._condition, row)
 

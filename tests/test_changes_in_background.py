@@ -23,12 +23,12 @@ from orderbook.clients.queries import snapshot_between
 from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary
 from orderbook.core.code_cache import CacheFolder
 from orderbook.core.errors import CompileError, DataError, SqlError
-from orderbook.engine.runtime import compile_process, program_replacement, store_entries
+from orderbook.engine.runtime import compile_process, store_entries
 from orderbook.engine.runtime import compile_process as compile_request
 from orderbook.engine.runtime.compile_process import CompileRequest, Setting
 from orderbook.engine.runtime.kept_rows import KeptRows
 from orderbook.engine.runtime.program_replacement import yielding
-from orderbook.views.compilation import AddViews, compile_source, compile_views
+from orderbook.views.compilation import AddViews, SqlCompiler, compile_source, compile_views
 from orderbook.views.program import CompiledProgram
 
 STREAMS = """
@@ -260,12 +260,12 @@ def test_what_is_queued_is_checked_at_once_and_done_in_order(
 ) -> None:
     compiling, go = threading.Event(), threading.Event()
 
-    def slow(*arguments: Any) -> CompiledProgram:
+    def slow(_: SqlCompiler, *arguments: Any) -> CompiledProgram:
         compiling.set()
         assert go.wait(20)
         return compile_source(*arguments)
 
-    monkeypatch.setattr(program_replacement, "compile_source", slow)
+    monkeypatch.setattr(SqlCompiler, "compiled", slow)
     sql = ADDED.format(least=4)
     late, early = engine_of(program), engine_of(compile_views(STREAMS + sql, dictionary=WORDS))
     first = late.add_view(sql, background=True)

@@ -84,3 +84,14 @@ def test_public_names_are_there_and_lazy():
     root = Path(orderbook.__file__).parent.parent
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_program_runs_without_the_parser_of_sql():
+    code = """
+import sys
+import orderbook.clients.client_engine, orderbook.engine.runtime.compile_process
+import orderbook.market.book_relations, orderbook.strategies.gated_engine
+print([m for m in ("sqlglot", "orderbook.views.compilation") if m in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

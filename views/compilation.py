@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NoReturn, Protocol, TypeGuard, cast
+from typing import NoReturn, TypeGuard, cast
 
 from sqlglot import exp
 
@@ -31,17 +31,20 @@ from orderbook.views.m3_link import is_m3, linked, view_of
 from orderbook.views.maintenance.compiler import Compiler
 from orderbook.views.materialization import Levels, Materialization, level_of
 from orderbook.views.names import UniqueNames
-from orderbook.views.program import CalculusView, CompiledProgram, ProgramSource, SourceText
+from orderbook.views.program import (
+    Amend,
+    CalculusView,
+    CompiledProgram,
+    IbisExpression,
+    ProgramSource,
+    Question,
+    SourceText,
+    Sql,
+    Text,
+)
 from orderbook.views.translation.translate import Translator
 from orderbook.views.translation.values import Value
 from orderbook.views.types import Column, Parameter, Relation
-
-
-class IbisExpression(Protocol):
-    """An expression of ibis, as far as it is called here."""
-
-    def unbind(self) -> Any:
-        """The expression without the backend of its tables."""
 
 
 def is_ibis(query: object) -> TypeGuard[IbisExpression]:
@@ -58,9 +61,6 @@ def ibis_text(query: IbisExpression) -> str:
         raise SqlError(f"the ibis expression has no SQL: {' '.join(str(error).split())}") from None
 
 
-Question = str | IbisExpression
-
-
 def question_text(query: Question) -> str:
     """The SQL of a query. Raises SqlError where it is neither SQL nor an expression of ibis."""
     if isinstance(query, str):
@@ -68,10 +68,6 @@ def question_text(query: Question) -> str:
     if is_ibis(query):
         return ibis_text(query)
     raise SqlError(f"a query is SQL text or an ibis expression, not {type(query).__name__}")
-
-
-Text = str | Path | IbisExpression
-Sql = Text | Sequence[Text] | Mapping[str, str | IbisExpression]
 
 
 def compile_views(
@@ -110,7 +106,7 @@ def bound_source(
 ) -> ProgramSource:
     """Texts with their SQL bound, which is quick; M3 is read by `compile_source`. Raises SqlError."""
     catalog = bind([t for t in texts if not is_m3(*t)], params)
-    return ProgramSource(tuple(texts), dict(params), levels, catalog)
+    return ProgramSource(tuple(texts), dict(params), levels, catalog, SqlCompiler())
 
 
 def compile_source(source: ProgramSource, dictionary: Dictionary | None = None) -> CompiledProgram:
@@ -126,7 +122,9 @@ def compile_source(source: ProgramSource, dictionary: Dictionary | None = None) 
     views += tuple(view_of(r) for r in program.results[len(views) :])
     words = Dictionary() if dictionary is None else dictionary
     text, parameters = program_text(program), MappingProxyType(dict(source.parameters))
-    return CompiledProgram(catalog, views, program, text, parameters, words, source.texts, levels)
+    return CompiledProgram(
+        catalog, views, program, text, parameters, words, source.texts, levels, source.compiler
+    )
 
 
 def _compiled(
@@ -347,3 +345,22 @@ def _expression(source: SqlText) -> exp.Expr:
     if len(statements) > 1 or clauses or len(tree.expressions) != 1:
         raise source.error("write one condition, such as bid_vwap > ask_vwap", len(_BEFORE))
     return tree.expressions[0]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlCompiler:
+    """The ProgramCompiler."""
+
+    def compiled(self, source: ProgramSource, dictionary: Dictionary | None) -> CompiledProgram:
+        return compile_source(source, dictionary)
+
+    def condition(
+        self, program: Program, view: str, text: str, parameters: Mapping[str, Parameter]
+    ) -> Scalar:
+        return bind_condition(program, view, text, parameters)
+
+    def adding(self, sql: Sql, params: Mapping[str, Parameter] | None, name: str | None) -> Amend:
+        return AddViews.of(sql, params, name)
+
+    def dropping(self, view: str) -> Amend:
+        return DropView(view)

@@ -1,12 +1,14 @@
 """The compiled program: what SQL texts come to, every stage's value, and the edge that encodes data for it.
 
-A `ProgramSource` is what a program is compiled from, a `CompiledProgram` what `compilation.compile_source`
-makes of it. Nothing here needs the SQL parser: whoever runs a program imports this alone.
+A `ProgramSource` is what a program is compiled from, a `CompiledProgram` what its compiler makes of it.
+Nothing here needs the SQL parser: whoever runs a program imports this alone, and SQL that comes while it runs
+goes to the compiler that the program was made by.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -63,6 +65,39 @@ class CalculusView:
 SourceText = tuple[str | None, str]
 
 
+class IbisExpression(Protocol):
+    """An expression of ibis, as far as it is called here."""
+
+    def unbind(self) -> Any:
+        """The expression without the backend of its tables."""
+
+
+# A query; what declares views: SQL texts, paths of files, expressions of ibis, or these by name.
+Question = str | IbisExpression
+Text = str | Path | IbisExpression
+Sql = Text | Sequence[Text] | Mapping[str, str | IbisExpression]
+
+Amend = Callable[["ProgramSource"], "ProgramSource"]
+
+
+class ProgramCompiler(Protocol):
+    """What makes a program of SQL, and takes the SQL that comes while it runs; `compilation` has it."""
+
+    def compiled(self, source: "ProgramSource", dictionary: Dictionary | None) -> "CompiledProgram":
+        """The program of what has been bound. Raises SqlError."""
+
+    def condition(
+        self, program: Program, view: str, text: str, parameters: Mapping[str, Parameter]
+    ) -> Scalar:
+        """A condition as in WHERE over a view's columns: 1 where it holds. Raises SqlError."""
+
+    def adding(self, sql: Sql, params: Mapping[str, Parameter] | None, name: str | None) -> Amend:
+        """Adds the views that `sql` declares; with a `name`, its one SELECT. Raises SourceError."""
+
+    def dropping(self, view: str) -> Amend:
+        """Takes a view out."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProgramSource:
     """What a program is compiled from: texts and parameters, how much of views is kept, the bound catalog."""
@@ -71,6 +106,11 @@ class ProgramSource:
     parameters: Mapping[str, Parameter]
     levels: Levels
     catalog: Catalog
+    compiler: ProgramCompiler = field(repr=False, compare=False)
+
+    def compiled(self, dictionary: Dictionary | None = None) -> "CompiledProgram":
+        """The program. Raises SqlError for a view that is too large, and for wrong M3."""
+        return self.compiler.compiled(self, dictionary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +129,9 @@ class CompiledProgram:
     m3: str
     parameters: Mapping[str, Parameter]
     dictionary: Dictionary
-    texts: tuple[SourceText, ...] = ()
-    levels: Levels = field(default_factory=Levels)
+    texts: tuple[SourceText, ...]
+    levels: Levels
+    compiler: ProgramCompiler = field(repr=False, compare=False)
 
     def level(self, view: str) -> Materialization | None:
         """How much of a view is kept; None for a view declared in M3, which says itself."""
@@ -108,7 +149,11 @@ class CompiledProgram:
     @property
     def source(self) -> ProgramSource:
         """What it was compiled from."""
-        return ProgramSource(self.texts, dict(self.parameters), self.levels, self.catalog)
+        return ProgramSource(self.texts, dict(self.parameters), self.levels, self.catalog, self.compiler)
+
+    def condition(self, view: str, text: str) -> Scalar:
+        """A condition as in WHERE over a view's columns: 1 where it holds. Raises SqlError."""
+        return self.compiler.condition(self.program, view, text, self.parameters)
 
     def changes(self, frame: "pl.DataFrame") -> "ChangeBatch":
         """A polars frame of changes, checked and encoded for `Engine.apply`, in the order of its rows.

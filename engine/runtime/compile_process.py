@@ -11,7 +11,6 @@ import pickle
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -32,8 +31,7 @@ from orderbook.engine.plan.statistics import Statistics
 from orderbook.engine.runtime.held_rows import hand_over
 from orderbook.engine.runtime.program_start import rehearse, start_runtime
 from orderbook.engine.runtime.subscriptions import watch_of
-from orderbook.views.compilation import compile_source
-from orderbook.views.program import CompiledProgram, ProgramSource
+from orderbook.views.program import Amend, CompiledProgram, ProgramSource
 
 # The packages whose text makes a program of SQL, and code of a program.
 _PACKAGES = (".", "engine", "views")
@@ -68,7 +66,7 @@ class BindRequest:
     """A source that is to be amended."""
 
     source: ProgramSource
-    amend: Callable[[ProgramSource], ProgramSource]
+    amend: Amend
 
     def answer(self) -> bytes:
         """The amended source. Raises what binding raises."""
@@ -106,7 +104,7 @@ class CompileRequest:
         Raises SqlError, and DataError where rows that it needs are not there, before any code is compiled.
         """
         words, own = Dictionary(), self.setting
-        old, new = compile_source(self.old, words), compile_source(self.new, words)
+        old, new = self.old.compiled(words), self.new.compiled(words)
         matches, _ = hand_over(old, new, own.known)
         self._check_cost(old, new)
         if not own.compiles:
@@ -126,9 +124,9 @@ class CompileRequest:
         return new
 
     def answer(self) -> bytes:
-        """A program without its dictionary, which is the receiver's. Raises what `compiled` raises."""
+        """What the receiver does not have of the program. Raises what `compiled` raises."""
         p = self.compiled()
-        return pickle.dumps((p.catalog, p.views, p.program, p.m3, dict(p.parameters), p.texts, p.levels))
+        return pickle.dumps((p.catalog, p.views, p.program, p.m3))
 
     def _check_cost(self, old: CompiledProgram, new: CompiledProgram) -> None:
         """Raises DataError where keeping what is new takes longer for an event than it may."""
@@ -191,14 +189,14 @@ def compiled_elsewhere(
     known = folder.read(entry)
     if known is not None:
         try:
-            return _program(pickle.loads(known), dictionary)
+            return _program(pickle.loads(known), request.new, dictionary)
         except Exception as error:  # by whichever class is no longer what it was
             folder.spoilt(entry.file, f"cannot be used ({type(error).__name__}: {error})")
     answer = _answer(request, limits)
     if isinstance(answer, Exception):
         raise answer
     folder.write(entry, answer)
-    return _program(pickle.loads(answer), dictionary)
+    return _program(pickle.loads(answer), request.new, dictionary)
 
 
 def _answer(request: CompileRequest | BindRequest, limits: WorkLimits | None = None) -> bytes | Exception:
@@ -232,10 +230,11 @@ def _told(request: CompileRequest | BindRequest, limits: WorkLimits | None) -> b
     return found
 
 
-def _program(packed: tuple[Any, ...], dictionary: Dictionary) -> CompiledProgram:
-    catalog, views, program, m3, parameters, texts, levels = packed
+def _program(packed: tuple[Any, ...], source: ProgramSource, dictionary: Dictionary) -> CompiledProgram:
+    catalog, views, program, m3 = packed
+    parameters, texts = MappingProxyType(dict(source.parameters)), source.texts
     return CompiledProgram(
-        catalog, views, program, m3, MappingProxyType(parameters), dictionary, texts, levels
+        catalog, views, program, m3, parameters, dictionary, texts, source.levels, source.compiler
     )
 
 

@@ -24,7 +24,7 @@ from orderbook.engine.runtime.interface import Firing, Runtime, Watch
 from orderbook.engine.runtime.live_view import LiveView, live_views, missing_view
 from orderbook.engine.runtime.map_entries import Match
 from orderbook.engine.runtime.measures import UpdateCounter, costs_of, shared_by_views, statistics_of
-from orderbook.engine.runtime.program_replacement import Amend, Replacement, Replacements
+from orderbook.engine.runtime.program_replacement import Replacement, Replacements
 from orderbook.engine.runtime.program_start import Backend, start_runtime, warm_up
 from orderbook.engine.runtime.state_transfer import (
     CarriedOver,
@@ -45,9 +45,8 @@ from orderbook.engine.runtime.subscriptions import (
     rebound,
     watch_of,
 )
-from orderbook.views.compilation import AddViews, DropView, Sql
 from orderbook.views.encoding.values import encode_row, event_batch
-from orderbook.views.program import CompiledProgram
+from orderbook.views.program import Amend, CompiledProgram, Sql
 from orderbook.views.types import CLOCK, Parameter
 
 if TYPE_CHECKING:
@@ -286,7 +285,7 @@ class Engine:
         or after a callback is in the handle's `error`, and in `problems`: SQL that is wrong after some
         milliseconds, CompileError where the process that compiles ends early.
         """
-        return self._replace(AddViews.of(sql, params, name), None, background, limits)
+        return self._replace(self.program.compiler.adding(sql, params, name), None, background, limits)
 
     def drop_view(
         self, view: str, *, background: bool = False, limits: WorkLimits | None = None
@@ -299,7 +298,7 @@ class Engine:
         if not self._replacements:
             # Else it may be on its way.
             self[view]
-        return self._replace(DropView(view), None, background, limits)
+        return self._replace(self.program.compiler.dropping(view), None, background, limits)
 
     def replan(self, statistics: "Statistics", *, background: bool = False) -> Replacement:
         """Plans the program again by what was measured, and moves the maps to the new plan's stores."""

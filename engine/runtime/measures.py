@@ -15,7 +15,7 @@ needs: bytes, or time.
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import prod
 from typing import Protocol
@@ -32,7 +32,6 @@ from orderbook.engine.plan.steps import Plan
 from orderbook.engine.runtime.interface import Runtime
 from orderbook.engine.runtime.map_entries import definition_form, matching
 from orderbook.views.calculus import maps_read, relations
-from orderbook.views.compilation import compile_texts
 from orderbook.views.m3 import Program, scalar_text
 from orderbook.views.m3_link import is_m3
 from orderbook.views.materialization import Levels, Materialization
@@ -241,7 +240,7 @@ def _checked(program: CompiledProgram, statistics: Statistics | None) -> Statist
 
 def _at(program: CompiledProgram, chosen: Chosen) -> CompiledProgram:
     levels = Levels(program.levels.default, chosen)
-    return compile_texts(program.texts, program.parameters, program.dictionary, levels)
+    return replace(program.source, levels=levels).compiled(program.dictionary)
 
 
 def _rows(measured: Statistics, relation: str) -> int:

@@ -33,8 +33,7 @@ from orderbook.engine.runtime.interface import Runtime, Watch
 from orderbook.engine.runtime.map_entries import Match
 from orderbook.engine.runtime.program_start import rehearse, warm_up
 from orderbook.engine.runtime.subscriptions import Version
-from orderbook.views.compilation import compile_source
-from orderbook.views.program import CompiledProgram, ProgramSource
+from orderbook.views.program import Amend, CompiledProgram, ProgramSource
 
 # Seconds after which a thread gives up the interpreter where another one waits for it. Python's own 5 ms are
 # as much as a run needs for a hundred messages, and it waits whenever compiled code has let others go on.
@@ -64,8 +63,6 @@ def yielding() -> Iterator[None]:
 
 # How often what was applied meanwhile is caught up in the thread; the engine does the rest itself.
 _ROUNDS = 6
-
-Amend = Callable[[ProgramSource], ProgramSource]
 
 
 class Host(Protocol):
@@ -243,7 +240,7 @@ class Replacement:
             request = CompileRequest(old.source, source, setting, cost)
             self._program = compiled_elsewhere(request, old.dictionary, self._limits)
         else:
-            self._program = compile_source(source, old.dictionary)
+            self._program = source.compiled(old.dictionary)
         self._matches, self._needed = hand_over(old, self._program, setting.known)
         watches = self._host.watches(self._program)
         if compiles:

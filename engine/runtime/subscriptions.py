@@ -11,7 +11,6 @@ from typing import Literal
 from orderbook.core.errors import DataError, Problems
 from orderbook.engine.runtime.interface import Firing, PlainFiring, Runtime, Watch
 from orderbook.engine.runtime.live_view import Key, LiveView, ViewLayout, ViewRow, words_of
-from orderbook.views.compilation import bind_condition
 from orderbook.views.program import CompiledProgram
 
 # (stamp, switch, seq): seq counts the events applied, from 1, refused ones included; without switches the
@@ -121,7 +120,7 @@ def log_failure(subscription: Subscription, error: Exception) -> None:
 
 def watch_of(program: CompiledProgram, view: str, when: str | None, per_message: bool, edge: bool) -> Watch:
     """The watch of a view; `when` is a condition as in WHERE. Raises SqlError that names it."""
-    condition = None if when is None else bind_condition(program.program, view, when, program.parameters)
+    condition = None if when is None else program.condition(view, when)
     return Watch(view, condition, per_message, edge)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.subscriptions import Fire, Granularity, ViewEvent
-from orderbook.views.compilation import Question
+from orderbook.views.program import Question
 
 if TYPE_CHECKING:
     import asyncio

@@ -23,9 +23,9 @@ from orderbook.engine.runtime.held_rows import RelationsCopy
 from orderbook.engine.runtime.interface import ViewCopy
 from orderbook.engine.runtime.program_replacement import yielding
 from orderbook.engine.runtime.subscriptions import Version
-from orderbook.views.compilation import Question, question_text
+from orderbook.views.compilation import question_text
 from orderbook.views.m3 import Result
-from orderbook.views.program import CompiledProgram
+from orderbook.views.program import CompiledProgram, Question
 from orderbook.views.types import Relation
 
 if TYPE_CHECKING:
