@@ -22,7 +22,7 @@ Texts = Mapping[str, Sequence[int]]
 # Levels that are chained as operators: with more, states in files were quicker.
 CHAIN = 2
 # Of what is stored of nodes, see node_store.
-_STATES = 2
+_STATES = 3
 
 
 @dataclass(frozen=True, slots=True)
