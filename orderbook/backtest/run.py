@@ -28,20 +28,16 @@ from orderbook.backtest.plan import Plan, planned
 from orderbook.backtest.shuffle import RESULT
 from orderbook.backtest.sources import SourceSpec
 from orderbook.backtest.task_runner import compile_common, read_task, stage_task
-from orderbook.backtest.tasks import JobSettings, ReadTask, TaskResult, check_program, granularity_text
+from orderbook.backtest.tasks import JobSettings, ReadTask, TaskResult, begun_manifest, check_program
 from orderbook.backtest.time_cuts import with_cuts
 from orderbook.core.errors import OrderbookError, SourceError
 from orderbook.engine.distribution.blocks import Sent
 from orderbook.feeds.source import Finding
 from orderbook.jobs.folder import (
-    FORMAT_VERSION,
     DataFile,
     Manifest,
     create_folder,
-    fills_dataset,
-    history_of,
     market_dataset,
-    orders_dataset,
     remove_unlisted,
     signals_dataset,
     write_manifest,
@@ -300,7 +296,15 @@ def backtest(
     folder = Path(settings.folder)
     create_folder(folder)
     forget_progress(folder)
-    manifest = _begun(settings, specs, engine, strategies)
+    sweeps = settings.combinations
+    seen = sweeps[0].program if sweeps else settings.strategy_program
+    manifest = begun_manifest(
+        settings, engine, (spec.named for spec in specs),
+        tables={"market": market_dataset(), "signals": signals_dataset()} if strategies else {},
+        strategies=_parameters(settings, strategies),
+        swept=tuple(sweeps[0].values) if sweeps else (),
+        strategy_program=None if seen is None else seen.manifest(),
+    )  # fmt: skip
     write_manifest(folder, manifest)
     try:
         results = list(executor.run(settings, plan, report))
@@ -330,24 +334,6 @@ def _parameters(settings: JobSettings, strategies: Sequence[StrategyDefinition])
         for definition in one.definitions():
             found[definition.name] |= one.values
     return {name: {key: str(value) for key, value in own.items()} for name, own in found.items()}
-
-
-def _begun(
-    settings: JobSettings, specs: Sequence[SourceSpec], engine: str, strategies: Sequence[StrategyDefinition]
-) -> Manifest:
-    compiled = settings.program.compiled()
-    keys = {view.name: [key.name for key in view.keys] for view in compiled.views}
-    histories = {name: history_of(compiled.program.result(name), keys[name]) for name in settings.views}
-    sources = tuple(spec.named for spec in specs)
-    seen = settings.combinations[0].program if settings.combinations else settings.strategy_program
-    return Manifest(
-        FORMAT_VERSION, "running", engine, granularity_text(settings.granularity), settings.partitions,
-        sources, settings.program.manifest(), histories, orders_dataset(), fills_dataset(),
-        tables={"market": market_dataset(), "signals": signals_dataset()} if strategies else {},
-        strategies=_parameters(settings, strategies),
-        swept=tuple(settings.combinations[0].values) if settings.combinations else (),
-        strategy_program=None if seen is None else seen.manifest(),
-    )  # fmt: skip
 
 
 def _completed(manifest: Manifest, results: Sequence[TaskResult]) -> Manifest:

@@ -7,7 +7,7 @@ views are the same see one engine and one reading of the sources, each with an a
 strategy is called NUMBER:CLASS, by its combination.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -17,7 +17,16 @@ from orderbook.core.errors import DataError, UserError
 from orderbook.engine.distribution.stage_runner import Granularity
 from orderbook.engine.runtime.engine_state import program_hash
 from orderbook.feeds.source import Finding
-from orderbook.jobs.folder import DataFile, PartitionStatistics, ProgramText
+from orderbook.jobs.folder import (
+    FORMAT_VERSION,
+    DataFile,
+    Manifest,
+    PartitionStatistics,
+    ProgramText,
+    fills_dataset,
+    history_of,
+    orders_dataset,
+)
 from orderbook.market.instruments import Instrument
 from orderbook.strategies.execution.account import StrategySummary
 from orderbook.strategies.execution.venue_model import TradingOptions
@@ -198,7 +207,18 @@ def check_program(settings: JobSettings) -> None:
             raise UserError(f"a view reads {relation}: {why}; leave it out, or use `replay`")
 
 
-def granularity_text(granularity: Granularity) -> str:
+def begun_manifest(settings: JobSettings, engine: str, sources: Iterable[str], **more: Any) -> Manifest:
+    """The manifest of a job that runs and has no file yet; `more` are fields of its own."""
+    compiled = settings.program.compiled()
+    keys = {view.name: [key.name for key in view.keys] for view in compiled.views}
+    histories = {name: history_of(compiled.program.result(name), keys[name]) for name in settings.views}
+    return Manifest(
+        FORMAT_VERSION, "running", engine, _granularity_text(settings.granularity), settings.partitions,
+        tuple(sources), settings.program.manifest(), histories, orders_dataset(), fills_dataset(), **more,
+    )  # fmt: skip
+
+
+def _granularity_text(granularity: Granularity) -> str:
     """As the command line takes it."""
     if granularity.unit != "interval":
         return granularity.unit

@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet as pq
 
-from orderbook.backtest.tasks import JobSettings, check_program, granularity_text
+from orderbook.backtest.tasks import JobSettings, begun_manifest, check_program
 from orderbook.core.errors import SourceError, UserError
 from orderbook.engine.distribution.stage_runner import LOOK
 from orderbook.jobs.folder import (
-    FORMAT_VERSION,
     MANIFEST,
     VERSION_COLUMNS,
     DataFile,
@@ -31,9 +30,6 @@ from orderbook.jobs.folder import (
     TentativeFile,
     WaitingFile,
     create_folder,
-    fills_dataset,
-    history_of,
-    orders_dataset,
     read_manifest,
     remove_unlisted,
     write_manifest,
@@ -61,7 +57,8 @@ def start_stream(
     settings = StreamSettings(job, len(headers), chain, 0, log_limit)
     plan = plan_of(settings)
     check_relations(headers[0], plan.read)
-    folder, fresh = Path(job.folder), _begun(job, folders, plan.digest)
+    folder, begun = Path(job.folder), StreamProgress(plan.digest)
+    fresh = begun_manifest(job, "spark", map(str, folders), committed=(0, -1, -1), stream=begun)
     before = read_manifest(folder) if (folder / MANIFEST).is_file() else None
     if before is not None and before.stream is not None:
         manifest = _resumed(folder, before, fresh)
@@ -110,17 +107,6 @@ def ended(folder: Path, failure: str | None = None) -> None:
     """Says in the manifest that nothing runs any more."""
     status = "complete" if failure is None else "failed"
     write_manifest(folder, msgspec.structs.replace(read_manifest(folder), status=status, failure=failure))
-
-
-def _begun(job: JobSettings, folders: Sequence[Path], layout: str) -> Manifest:
-    compiled = job.program.compiled()
-    keys = {view.name: [key.name for key in view.keys] for view in compiled.views}
-    histories = {name: history_of(compiled.program.result(name), keys[name]) for name in job.views}
-    return Manifest(
-        FORMAT_VERSION, "running", "spark", granularity_text(job.granularity), job.partitions,
-        tuple(map(str, folders)), job.program.manifest(), histories, orders_dataset(), fills_dataset(),
-        committed=(0, -1, -1), stream=StreamProgress(layout),
-    )  # fmt: skip
 
 
 def _resumed(folder: Path, before: Manifest, fresh: Manifest) -> Manifest:
