@@ -6,8 +6,10 @@ import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from orderbook.configuration.configuration import Configuration, load_configuration
+from orderbook.core.errors import UserError
 from orderbook.feeds.source import Finding
 from orderbook.operations.logs import configure_logging
 from orderbook.run.findings import incomplete_lines, refuse_incomplete
@@ -43,6 +45,17 @@ def tell_incomplete(
     for error in failed:
         raise error
     refuse_incomplete(findings, configuration.run.allow_incomplete)
+
+
+def socket_address(url: str, token: str = "") -> str:
+    """The socket of a monitor that people see at http://HOST:PORT: /ws there. Raises UserError."""
+    start, separator, rest = url.partition("://")
+    rest = rest.rstrip("/")
+    if not separator or start not in ("http", "https", "ws", "wss") or not rest:
+        raise UserError(f"--url {url}: expected ws://HOST:PORT, or http:// of the monitor's page")
+    path = "" if "/" in rest else "/ws"
+    query = f"?token={quote(token, safe='')}" if token else ""
+    return f"{start.replace('http', 'ws')}://{rest}{path}{query}"
 
 
 @contextmanager

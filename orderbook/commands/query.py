@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from orderbook.clients.queries import answered, planned, snapshot
-from orderbook.commands.common import configured
+from orderbook.commands.common import configured, socket_address
 from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import SourceError, SqlError, UserError, suggestion, visible
 from orderbook.durability.past_states import LAST, log_folder, open_past_run
@@ -125,7 +125,7 @@ def remote_query(url: str, sql: str) -> pl.DataFrame:
     from websockets.sync.client import connect
 
     try:
-        with connect(_socket(url), open_timeout=_SECONDS, max_size=_MOST_BYTES) as socket:
+        with connect(socket_address(url), open_timeout=_SECONDS, max_size=_MOST_BYTES) as socket:
             socket.send(json.dumps({"id": 1, "op": "sql", "sql": sql}))
             while True:
                 answer = json.loads(socket.recv(timeout=_SECONDS))
@@ -136,16 +136,6 @@ def remote_query(url: str, sql: str) -> pl.DataFrame:
     if answer.get("type") != "table":
         raise SqlError(str(answer.get("error", "no table came")))
     return _frame(answer)
-
-
-def _socket(url: str) -> str:
-    """http://HOST:PORT is where people see a monitor; its socket is /ws there."""
-    start, separator, rest = url.partition("://")
-    if not separator or start not in ("http", "https", "ws", "wss"):
-        raise UserError(f"--url {url}: expected ws://HOST:PORT, or http:// of the monitor's page")
-    scheme = {"http": "ws", "https": "wss"}.get(start, start)
-    rest = rest.rstrip("/")
-    return f"{scheme}://{rest}" if "/" in rest else f"{scheme}://{rest}/ws"
 
 
 def _frame(answer: dict[str, Any]) -> pl.DataFrame:

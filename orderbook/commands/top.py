@@ -4,7 +4,6 @@ import asyncio
 import json
 from time import monotonic
 from typing import Any
-from urllib.parse import quote, urlsplit
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,8 +13,8 @@ from rich.text import Text
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
-from orderbook.commands.common import stopped_by_signals
-from orderbook.core.errors import SourceError, UserError, visible
+from orderbook.commands.common import socket_address, stopped_by_signals
+from orderbook.core.errors import SourceError, visible
 from orderbook.core.latency import latency_text
 from orderbook.core.units import size_text
 
@@ -28,12 +27,7 @@ _STYLES = {"valid": "green", "syncing": "yellow", "stale": "red", "ended": "red"
 
 def top(url: str, token: str) -> None:
     """Show until Ctrl-C or the run's end. Raises UserError for a URL that is none, SourceError."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise UserError(f"--url {url}: expected http://HOST:PORT/, as `orderbook run` prints it")
-    query = f"?token={quote(token, safe='')}" if token else ""
-    console = Console()
-    asyncio.run(_top(f"ws{parts.scheme[4:]}://{parts.netloc}/ws{query}", url, console))
+    asyncio.run(_top(socket_address(url, token), url, Console()))
 
 
 async def _top(address: str, url: str, console: Console) -> None:
