@@ -12,7 +12,8 @@ import pytest
 from packaging.requirements import Requirement
 from setuptools import find_packages
 
-PACKAGES = ("orderbook", "views", "engine", "feeds", "strategies")
+# Folders that install as packages within `orderbook`, through links there.
+LINKED = {"views", "engine", "feeds", "strategies"}
 # Folders with Python files that are run from a checkout and not installed.
 NOT_INSTALLED = {"tests", "benchmarks"}
 # Below /opt a Java may be installed on any machine.
@@ -79,14 +80,15 @@ def test_packages_are_all_listed(project: Path, pyproject: dict) -> None:
         for file in project.glob("[!.]*/**/*.py")
         if file.relative_to(project).parts[0] not in NOT_INSTALLED | {"build", "out"}
     }
-    assert set(found) == {".".join(folder.parts) for folder in folders}
-    assert set(PACKAGES) == {name for name in found if "." not in name}
+    within = (("orderbook", *f.parts) if f.parts[0] in LINKED else f.parts for f in folders)
+    assert set(found) == {".".join(parts) for parts in within}
+    assert {link.name for link in (project / "orderbook").iterdir() if link.is_symlink()} > LINKED
 
 
 def test_package_data_exists(project: Path, pyproject: dict) -> None:
     for package, patterns in pyproject["tool"]["setuptools"]["package-data"].items():
         for pattern in patterns:
-            assert list((project / package).glob(pattern)), f"{package}/{pattern}"
+            assert list((project / package.replace(".", "/")).glob(pattern)), f"{package}/{pattern}"
 
 
 def test_packages_import_from_any_folder(project: Path, tmp_path: Path) -> None:
@@ -94,7 +96,8 @@ def test_packages_import_from_any_folder(project: Path, tmp_path: Path) -> None:
         distribution("orderbook")
     except PackageNotFoundError:
         pytest.skip("the project is not installed")
-    code = f"import {', '.join(PACKAGES)}; print(orderbook.__file__)"
+    packages = ", ".join(f"orderbook.{name}" for name in sorted(LINKED))
+    code = f"import {packages}; print(orderbook.__file__)"
     output = subprocess.check_output([sys.executable, "-c", code], cwd=tmp_path, text=True)
     assert Path(output.strip()) == project / "orderbook" / "__init__.py"
 
