@@ -50,6 +50,7 @@ test-exhaustive: $(STAMP)
 
 lint: $(STAMP)
 	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
 	@report=$$($(BIN)/lint-imports --no-cache --no-logo) || { echo "$$report" >&2; exit 1; }
 	@$(BIN)/mypy --no-error-summary
 

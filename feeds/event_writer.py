@@ -154,7 +154,9 @@ class EventWriter:
         )
         text = "\n".join([*chain.from_iterable(levels), ""]).encode()
         records = np.empty((len(levels), WORDS), np.int64)
-        off = write_levels(np.frombuffer(text, np.uint8), scales, np.frombuffer(event, np.int64), records)
+        off: int = write_levels(
+            np.frombuffer(text, np.uint8), scales, np.frombuffer(event, np.int64), records
+        )
         if off >= 0:
             self._buffer += records.data
         return off

@@ -354,7 +354,8 @@ class Merger:
     @property
     def progress(self) -> float:
         """Mean of the sources' fractions read."""
-        return sum(source.progress for source in self.sources) / max(1, len(self.sources))
+        progress: float = sum(source.progress for source in self.sources)
+        return progress / max(1, len(self.sources))
 
     def __iter__(self) -> Iterator[Item]:
         self.errors.clear()

@@ -24,7 +24,7 @@ from pyarrow import parquet as pq
 from orderbook.core.errors import SourceError, StoreError, suggestion
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileInfo, FileSystem
+    from pyarrow.fs import FileSystem
 
 # A question mark is a wildcard too: options are what looks like them, at the end.
 OPTIONS = re.compile(r"(?P<path>.*)\?(?P<options>[a-z_]+=[^?]*)", re.DOTALL)
@@ -87,11 +87,11 @@ class StorePath:
 
     def exists(self) -> bool:
         """Whether a file or folder is there."""
-        return self._info().type.name != "NotFound"
+        return self._kind() != "NotFound"
 
     def is_dir(self) -> bool:
         """Whether it is a folder, that is the beginning of other keys."""
-        return self._info().type.name == "Directory"
+        return self._kind() == "Directory"
 
     def glob(self, pattern: str) -> Iterator["StorePath"]:
         """What is below the folder and matches; `**` is any number of folders. Hidden names are left out."""
@@ -130,10 +130,10 @@ class StorePath:
     def _child(self, name: str) -> "StorePath":
         return replace(self, key=f"{self.key}/{name}" if self.key else name)
 
-    def _info(self) -> "FileInfo":
+    def _kind(self) -> str:
         with _told(self):
             system, base = _system(self.root, self.options)
-            return system.get_file_info(base + self.key)
+            return str(system.get_file_info(base + self.key).type.name)
 
     def _children(self, recursive: bool = False) -> list[tuple["StorePath", bool]]:
         """What is in the folder, or anywhere below it, and whether that is a folder itself."""

@@ -59,10 +59,12 @@ class MicroPriceMaker(Strategy):
         tick = self.instrument(row.symbol, row.venue).tick
         share = -held * self.parameters["skew"]
         share += -self.parameters["half_spread"] if side == "buy" else self.parameters["half_spread"]
-        wanted = Decimal(repr(row.micro)) * (1 + share) / tick
+        wanted: Decimal = Decimal(repr(row.micro)) * (1 + share) / tick
+        bid: Decimal = row.bid
+        ask: Decimal = row.ask
         if side == "buy":
-            return min(wanted.to_integral_value(ROUND_FLOOR) * tick, row.ask - tick)
-        return max(wanted.to_integral_value(ROUND_CEILING) * tick, row.bid + tick)
+            return min(wanted.to_integral_value(ROUND_FLOOR) * tick, ask - tick)
+        return max(wanted.to_integral_value(ROUND_CEILING) * tick, bid + tick)
 
     def quote(self, venue: str, symbol: str, side: OrderSide, price: Decimal) -> None:
         """Has one order of a side at a price, unless the position is the most that it may be."""

@@ -344,7 +344,8 @@ def _expression(source: SqlText) -> exp.Expr:
     clauses = [key for key, value in tree.args.items() if value and key != "expressions"]
     if len(statements) > 1 or clauses or len(tree.expressions) != 1:
         raise source.error("write one condition, such as bid_vwap > ask_vwap", len(_BEFORE))
-    return tree.expressions[0]
+    expression: exp.Expr = tree.expressions[0]
+    return expression
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,7 +174,7 @@ def _column(column: Column) -> str:
 def type_text(kind: Type) -> str:
     """The type's SQL name, or its kind with the interval of its scaled integer where no name says it."""
     if kind.kind is Kind.DOUBLE:
-        return kind.kind.value
+        return str(kind.kind.value)
     for name, plain in PLAIN.items():
         if plain == kind:
             return name

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import isfinite
+from typing import Any
 
 from orderbook.core.errors import ExactnessError
 from orderbook.views.calculus import (
@@ -436,7 +437,7 @@ def _inside(term: Term, keep: frozenset[Var], known: set[tuple[Poly, frozenset[V
 
 def _merged(terms: list[Term]) -> Poly:
     """Adds the coefficients of terms with the same factors."""
-    sums: dict[frozenset[tuple[Factor, int]], list] = {}
+    sums: dict[frozenset[tuple[Factor, int]], list[Any]] = {}
     for term in terms:
         coefficient: int | float = 1
         factors = term

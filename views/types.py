@@ -53,7 +53,7 @@ class Type:
     def __str__(self) -> str:
         if self.kind is Kind.DECIMAL:
             return f"DECIMAL({len(str(max(abs(self.low), abs(self.high))))}, {self.scale})"
-        return self.kind.value
+        return str(self.kind.value)
 
 
 BOOLEAN = Type(Kind.BOOLEAN, 0, 0, 1)

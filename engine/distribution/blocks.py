@@ -217,7 +217,8 @@ def _codes(column: pa.DictionaryArray, words: Dictionary) -> np.ndarray:
     strings = [text.decode("utf-8", "surrogatepass") for text in column.dictionary.to_pylist()]
     # One more for NULL, which is shown as -1 and so finds the last.
     codes = np.append(words.encode_all(strings), NULL_CODE)
-    return codes[column.indices.fill_null(-1).to_numpy()]
+    found: np.ndarray = codes[column.indices.fill_null(-1).to_numpy()]
+    return found
 
 
 # The stamp of rows that are there before any change, below that of any message.

@@ -16,6 +16,7 @@ from enum import IntEnum
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import NULL_CODE, Dictionary
 from orderbook.engine.distribution.blocks import Block, taken
@@ -145,7 +146,7 @@ def _text_hash(text: str) -> int:
     return found
 
 
-def _mixed(words: np.ndarray) -> np.ndarray:
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Words whose bits have reached each other (the finaliser of MurmurHash3), uint64[n]."""
     words = words ^ (words >> np.uint64(33))
     words = words * np.uint64(0xFF51AFD7ED558CCD)
@@ -166,7 +167,7 @@ def grid_side(partitions: int, axes: int) -> int:
     """Partitions along each of so many axes, in a grid of no more than `partitions`; 1 without axes."""
     if not axes:
         return 1
-    side = round(partitions ** (1 / axes))
+    side: int = round(partitions ** (1 / axes))
     return side if side**axes <= partitions else side - 1
 
 

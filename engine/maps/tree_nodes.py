@@ -19,7 +19,7 @@ from orderbook.engine.maps.wide_numbers import WIDE, Int128, _load_apart, wrappe
 def _literal(value: types.Type, what: str) -> int:
     if not isinstance(value, types.IntegerLiteral):
         raise TypingError(f"{what} must be a literal")
-    return value.literal_value
+    return int(value.literal_value)
 
 
 def _width(value: types.Type) -> int:

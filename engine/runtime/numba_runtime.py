@@ -372,7 +372,7 @@ class NumbaRuntime:
     def apply(self, batch: ChangeBatch, start: int = 0) -> int:
         """Applies changes from `start` on; see Runtime."""
         self._texts.follow()
-        stop = self._run(self.address, batch.kinds, batch.flags, batch.values, start, len(batch.kinds))
+        stop: int = self._run(self.address, batch.kinds, batch.flags, batch.values, start, len(batch.kinds))
         if stop >= 0:
             self._fired = False
             return stop

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib import import_module
-from typing import Any, ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -338,5 +338,5 @@ EXCHANGES = tuple(_CLASSES)
 def exchange(name: str) -> type[Exchange]:
     """The class of an exchange. Raises KeyError for a name that is not among EXCHANGES."""
     module, _, kind = _CLASSES[name].partition(":")
-    found: Any = getattr(import_module(f"orderbook.feeds.exchanges.{module}"), kind)
+    found: type[Exchange] = getattr(import_module(f"orderbook.feeds.exchanges.{module}"), kind)
     return found

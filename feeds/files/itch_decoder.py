@@ -201,7 +201,7 @@ def add(context: Record, at: int, instrument: int, broker_id: int) -> None:
 @jit()
 def _order(context: Record, at: int) -> int:
     """The address of the row of the message's order; 0, and counted, where it is in no book."""
-    address = order_table.find(context, itch_format.number_8(at + itch_format.REFERENCE))
+    address: int = order_table.find(context, itch_format.number_8(at + itch_format.REFERENCE))
     if address == 0:
         count(context, _UNKNOWN_ORDER)
     return address

@@ -364,9 +364,11 @@ class TardisFile:
         common = (rows.values, rows.status, instruments, self.steps)
         if layout.depth:
             times, places = np.array(layout.times), np.array(layout.levels)
-            return snapshot_events(*common, times, places, levels, books, message, events, count)
-        columns = np.array(layout.updates)
-        return update_events(*common, columns, layout.trades, books, message, events, count)
+            count = snapshot_events(*common, times, places, levels, books, message, events, count)
+        else:
+            columns = np.array(layout.updates)
+            count = update_events(*common, columns, layout.trades, books, message, events, count)
+        return count
 
     def _count(self, rows: _Rows, block: bytes, line: int) -> None:
         """Count what was left out of a block that `line` lines came before."""

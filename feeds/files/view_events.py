@@ -272,7 +272,9 @@ class _ParquetEvents(_EventFile):
 
 def _values(column: pa.Array) -> Sequence[Any]:
     """A column as Python values, timestamps as ns."""
-    return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    values = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+    listed: Sequence[Any] = values.to_pylist()
+    return listed
 
 
 def _first_line(error: Exception) -> str:

@@ -6,7 +6,7 @@ extremes. SQL expressions are compared by keys, equal where they mean the same, 
 layout say.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from itertools import count, islice, permutations
@@ -226,8 +226,8 @@ class _Match:
         self, block: Block, view: Block, name: str, keys: Keys, aliases: Aliases, own: Aliases
     ) -> None:
         self._block, self._view, self._name = block, view, name
-        self._of = lambda node: keys.of(node, aliases)
-        self._of_view = lambda node: keys.of(node, own)
+        self._of: Callable[[exp.Expr], Key] = lambda node: keys.of(node, aliases)
+        self._of_view: Callable[[exp.Expr], Key] = lambda node: keys.of(node, own)
         self._columns: Mapping[Key, str] = {
             self._of_view(unnamed(output)): output.alias_or_name for output in view.select.expressions
         }

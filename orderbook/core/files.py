@@ -308,7 +308,7 @@ def _sync(path: Path, flags: int) -> None:
         os.close(handle)
 
 
-class _Writer(pq.ParquetWriter):
+class _Writer(pq.ParquetWriter):  # type: ignore[misc]
     """One that says nothing where it is given up and cannot even be closed."""
 
     def __del__(self) -> None:

@@ -61,7 +61,7 @@ def c_function(function: Any, prototype: Any) -> CFunc:
     return made
 
 
-class MachineCode(Cache):
+class MachineCode(Cache):  # type: ignore[misc]
     """The machine code of one function, by signature and processor: an entry of the cache folder."""
 
     def __init__(self, function: FunctionType) -> None:

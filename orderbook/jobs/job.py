@@ -109,7 +109,8 @@ class Job:
                 connection.execute(f"CREATE VIEW history.{_quoted(name)} AS SELECT * FROM {files}")
             try:
                 relation = connection.sql(query)
-                return pl.DataFrame() if relation is None else relation.pl()
+                found: pl.DataFrame = pl.DataFrame() if relation is None else relation.pl()
+                return found
             except duckdb.Error as error:
                 raise UserError(f"query: {' '.join(str(error).split())}") from None
 
@@ -130,7 +131,8 @@ class Job:
     def _frame(self, query: str, parameters: Sequence[Any] = ()) -> pl.DataFrame:
         with duckdb.connect() as connection:
             try:
-                return connection.sql(query, params=list(parameters)).pl()
+                found: pl.DataFrame = connection.sql(query, params=list(parameters)).pl()
+                return found
             except duckdb.ConversionException as error:
                 reason = str(error).partition("\n")[0]
                 raise UserError(f"a value does not fit its column: {reason}") from None

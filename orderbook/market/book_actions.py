@@ -95,7 +95,7 @@ def _emit_order(context: Record, book: Record, row: Record, kind: int) -> None:
 
 @jit()
 def _find_order(context: Record, book: Record, order_id: int) -> int:
-    address = order_table.find(book, order_id)
+    address: int = order_table.find(book, order_id)
     if address == 0:
         count(context, book.instrument, _UNKNOWN_ORDER)
     return address

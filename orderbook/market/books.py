@@ -352,7 +352,8 @@ class Books:
         return self._memory.nbytes + self._books.nbytes + self._ladders.nbytes
 
     def _book(self, instrument: int) -> np.void:
-        return self._books[self._checked(instrument)]
+        book: np.void = self._books[self._checked(instrument)]
+        return book
 
     def _checked(self, instrument: int) -> int:
         if not 0 <= instrument < len(self._instruments):

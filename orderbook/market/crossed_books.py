@@ -46,7 +46,8 @@ class CrossedBooks:
     def expire(self, time: int) -> list[int]:
         """The instruments of books that have been crossed for too long at a time, ns, each once."""
         found = np.empty(self._count, CROSSING)
-        return found[: self._books.doubt_crossed(time, found)]["instrument"].tolist()
+        instruments: list[int] = found[: self._books.doubt_crossed(time, found)]["instrument"].tolist()
+        return instruments
 
 
 class CrossedFeed:

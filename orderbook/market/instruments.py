@@ -155,7 +155,7 @@ def _split_pair(text: str, quotes: tuple[str, ...]) -> tuple[str, ...]:
 
 # Prices and volumes of the relations bids, asks and trades are DECIMAL(18, 8).
 SCALE = 8
-FIXED_POINT = 10**SCALE
+FIXED_POINT: int = 10**SCALE
 LARGEST = 10**18 - 1
 # The finest unit that a row can hold, in which books of exchanges are kept.
 FINEST = Decimal(1).scaleb(-SCALE)
@@ -197,7 +197,7 @@ def _fixed_point_of_unusual(text: str) -> int:
         raise DataError(f"{text} does not fit DECIMAL(18, {SCALE})")
     sign, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
-    value = int("".join(map(str, digits)))
+    value: int = int("".join(map(str, digits)))
     shift = exponent + SCALE
     if shift >= 0:
         value *= 10**shift

@@ -159,7 +159,7 @@ class _Identified(msgspec.Struct, frozen=True):
     id: Id
 
 
-_request = msgspec.json.Decoder(AnyRequest)
+_request: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)
 _identified = msgspec.json.Decoder(_Identified)
 
 
@@ -349,8 +349,10 @@ class Logged(msgspec.Struct, frozen=True, tag=True, array_like=True):
 Command = Open | Close | Ask | Leave | OpenFollow | CloseFollow | Logged
 
 _pack = msgspec.msgpack.Encoder().encode
-_run_message_decoder = msgspec.msgpack.Decoder(TopicFrame | RunMessage)
-_command_decoder = msgspec.msgpack.Decoder(Command)
+_run_message_decoder: msgspec.msgpack.Decoder[TopicFrame | RunMessage] = msgspec.msgpack.Decoder(
+    TopicFrame | RunMessage
+)
+_command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
 
 
 def packed(message: TopicFrame | RunMessage | Command) -> bytes:

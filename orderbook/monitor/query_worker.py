@@ -97,7 +97,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 Reply = Ready | Planned | Answered | Failed
-read_reply = msgspec.msgpack.Decoder(Reply).decode
+_replies: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
+read_reply = _replies.decode
 _pack = msgspec.msgpack.Encoder().encode
 
 

@@ -57,7 +57,8 @@ async def answer_of(question: Question) -> dict[str, Any]:
             process.kill()
     if process.returncode:
         raise DataError(told.decode().strip() or f"the process that answers {question.command} has failed")
-    return json.loads(told)
+    answer: dict[str, Any] = json.loads(told)
+    return answer
 
 
 def main() -> int:

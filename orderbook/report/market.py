@@ -232,7 +232,8 @@ def _t_value(degrees: int) -> float:
 def _move(mids: Mids, times: np.ndarray, before: np.ndarray, horizon: int) -> np.ndarray:
     """Basis points that the mid went from `before`; NaN where the market's end is nearer."""
     after = np.where(times + horizon <= mids.times[-1], mids.at(times + horizon), np.nan)
-    return 10_000 * (after - before) / np.abs(before)
+    moved: np.ndarray = 10_000 * (after - before) / np.abs(before)
+    return moved
 
 
 def markouts(

@@ -79,7 +79,8 @@ def worker_error(error: BaseException) -> OrderbookError:
     text = str(error)
     found = _MARK.search(text)
     if found:
-        return pickle.loads(base64.b64decode(found[1]))
+        failure: OrderbookError = pickle.loads(base64.b64decode(found[1]))
+        return failure
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if "Python worker exited" in text or "ExecutorLostFailure" in text:
         return WorkerError("a worker of Spark ended while it worked; it may have been short of memory", text)
@@ -185,6 +186,7 @@ def map_in_workers(
     shipped = for_workers(frame.sparkSession, function)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return shipped(batches)
+        made: Iterator[pa.RecordBatch] = shipped(batches)
+        return made
 
     return frame.mapInArrow(run, columns_of(schema))

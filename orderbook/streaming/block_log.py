@@ -140,7 +140,7 @@ class BlockLogWriter:
 
 def encoded(blocks: Iterable[Block], relations: Sequence[Relation], words: Dictionary) -> bytes:
     """Blocks of relations as an entry has them."""
-    return encode_blocks(blocks, text_columns(relations), words).to_pybytes()
+    return bytes(encode_blocks(blocks, text_columns(relations), words))
 
 
 def decoded(entry: Entry, words: Dictionary) -> list[Block]:

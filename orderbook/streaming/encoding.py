@@ -60,7 +60,7 @@ def encoded_tables(plan: StreamPlan, blocks: Iterable[Block]) -> bytes:
         table = _table(plan, block).replace_schema_metadata({_VIEW: block.source.encode()})
         with pa.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue())
 
 
 def read_tables(data: bytes) -> dict[str, pa.Table]:
@@ -129,7 +129,7 @@ def encoded_dead_letter(plan: StreamPlan, letter: DeadLetter) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, DEAD_SCHEMA) as stream:
         stream.write_table(pa.table(arrays, schema=DEAD_SCHEMA))
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue())
 
 
 def read_dead(data: bytes) -> pa.Table:
@@ -147,7 +147,7 @@ def routed(plan: StreamPlan, entry: Entry) -> Iterator[ShuffleRow]:
         for node in plan.first:
             yield ShuffleRow(*node, MARKER, SWITCHES, entry.switch, entry.number, entry.epoch, entry.end)
         return
-    parts: dict[Address, list] = {}
+    parts: dict[Address, list[Block]] = {}
     for block in decoded(entry, plan.words):
         for receiver, part in plan.wiring.route(block):
             parts.setdefault(receiver, []).append(part)

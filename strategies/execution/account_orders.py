@@ -197,7 +197,8 @@ def _follow(boards: np.ndarray, events: np.ndarray, instrument: int) -> None:
 
 @jit()
 def _kept(taken: np.ndarray, count: int, best: int, volume: int) -> int:
-    return kept(taken.ctypes.data, count, best, volume)
+    left: int = kept(taken.ctypes.data, count, best, volume)
+    return left
 
 
 def _sign(side: Side) -> int:

@@ -89,7 +89,7 @@ def _place(side: int, number: int) -> Record:
 @jit()
 def _fill(place: Record, lots: int) -> int:
     """Fills up to so many lots by the message at hand; how many."""
-    filled = min(lots, place.left - place.hit)
+    filled: int = min(lots, place.left - place.hit)
     place.hit += filled
     return filled
 
@@ -110,7 +110,7 @@ def _begin(side: int, count: int) -> None:
 def _standing(place: Record, order_id: int) -> int:
     """The address of an order's entry among those ahead, 0 where it is not."""
     for number in range(place.count):
-        entry = place.ahead + 16 * number
+        entry: int = place.ahead + 16 * number
         if load(entry) == order_id:
             return entry
     return 0

@@ -177,7 +177,8 @@ def with_aliases(node: exp.Expr, known: Mapping[str, exp.Expr], scope: Scope) ->
         name = column.name.lower()
         if name in known and not scope.has(name):
             column.replace(exp.Paren(this=known[name].copy()))
-    return root.this
+    replaced: exp.Expr = root.this
+    return replaced
 
 
 MAX_GROUPING_SETS = 64

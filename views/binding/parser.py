@@ -60,7 +60,7 @@ class PlacedError(ParseError):
         self.description, self.offset = description, offset
 
 
-def start_at(token: Any, node: Any) -> Any:
+def start_at(token: Any, node: _Parsed) -> _Parsed:
     """The node, with the offset of the token as its start unless it has one."""
     if isinstance(node, exp.Expr) and token:
         node.meta.setdefault(START, token.start)

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 from orderbook.core.changes import HALF_CHARACTER
 from orderbook.views.binding.bound import (
@@ -150,7 +149,7 @@ def scaled_integer(value: Decimal, scale: int) -> int:
     """value * 10**scale, exactly; it must be whole."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int) and exponent + scale >= 0
-    magnitude = int("".join(map(str, digits)) or "0") * 10 ** (exponent + scale)
+    magnitude: int = int("".join(map(str, digits)) or "0") * 10 ** (exponent + scale)
     return -magnitude if sign else magnitude
 
 
@@ -174,7 +173,7 @@ def null() -> Literal:
     return Literal(None, Type(Kind.INTEGER, 0, 0, 0), nullable=True)
 
 
-def adopt(expressions: Sequence[Expression], wanted: Type | None = None) -> list[Any]:
+def adopt(expressions: Sequence[Expression], wanted: Type | None = None) -> list[Expression]:
     """The expressions with untyped NULLs given `wanted`, or the type of the first that has one."""
     typed = (e.type for e in expressions if not is_null_literal(e))
     target = wanted or next(typed, None)

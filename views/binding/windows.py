@@ -98,6 +98,7 @@ def _definition(binder: Binder, node: exp.Window) -> exp.Window:
     if named is None:
         return node
     select = node.find_ancestor(exp.Select)
+    window: exp.Window
     for window in (select and select.args.get("windows")) or ():
         if window.name.lower() == named.name.lower():
             if node.args.get("partition_by") or node.args.get("order") or window.args.get("alias"):

@@ -60,7 +60,7 @@ def _is_at(run: str, string: str, place: int) -> bool:
 NAMED = {"date_part": 0, "date_trunc": 0, "like": 1, "ilike": 1}
 
 
-def evaluate(op: str, args: Sequence[Any], decode: Callable[[int], str] | None = None) -> Any:
+def evaluate(op: str, args: Sequence[Any], decode: Callable[[int], str] | None = None) -> int | float:
     """The value of `op`; 0 where an argument is NULL, which is None (a NULL that is masked comes in so).
 
     Integers are exact and doubles are floats. The text of `like` and `ilike` is a dictionary code that
@@ -102,7 +102,7 @@ def _date_part(name: str, moment: int) -> float:
     return calendar.epoch(moment) if name == "epoch" else calendar.PARTS[name][0](moment)
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
+FUNCTIONS: dict[str, Callable[..., int | float]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
