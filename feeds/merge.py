@@ -12,7 +12,7 @@ batch for the engine by `encode_changes`.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol, TypeGuard
@@ -186,7 +186,7 @@ class Cursor:
     def __init__(
         self,
         place: int,
-        source: WatchedSource,
+        source: WatchedSource | Iterable[np.ndarray],
         indexes: np.ndarray | None,
         errors: list[SourceError] | None,
         whole: bool = False,
@@ -300,6 +300,7 @@ class Cursor:
             self._time = self._time if stated is None else stated
             times.append(self._time)
         versions = self._versions(np.array(times, np.int64), np.array(ends))
+        assert isinstance(self._source, WatchedSource)
         return VersionedChanges(self._source.name, changes, versions)
 
     def _versions(self, times: np.ndarray, ends: np.ndarray) -> np.ndarray:
