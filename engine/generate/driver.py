@@ -1,8 +1,8 @@
 """The generated modules that drive a program: the loop over changes, which fires watches, or which records.
 
-What both share comes first. The one that records has a look of its own that notes every row that became
-another: as the modules of watches (view_diff.py), but what changed goes to a list of its own for each view,
-with the index of the change, and the loop goes on.
+What both share comes first. The module that records looks at views as those of watches do (view_diff.py), but
+notes every row that became another in a list for each view, with the index of the change, and the loop goes
+on.
 """
 
 from collections.abc import Iterator, Sequence

@@ -7,7 +7,7 @@ __floattidf), which may not be linked.
 
 Beyond sums and products there are the operator `//` (which floors), conversions from doubles and 256-bit
 intermediates: importing this module gives Int128 that operator in compiled code, and compiled versions of the
-exact functions of views/scalars (`precise`).
+exact functions of views/scalars (`integers`).
 
 A double-double is a value kept as the unevaluated sum of two doubles, high and low. Adding is TwoSum (Knuth,
 TAOCP 2, 4.2.2) and a renormalisation, as in Dekker (1971).

@@ -1,10 +1,8 @@
-"""GROUP BY: what its items stand for, grouping sets, and GROUPING.
+"""What the parts of the query binder share, the outputs of a query, and GROUP BY.
 
-Its items may name outputs, as other clauses of the query that gives them may (`with_aliases`).
-
-What the parts of the query binder share: views before they are bound, bound queries, the binder itself.
-
-And a query's outputs: their names, given or derived and made distinct, and more of them.
+Shared are views before they are bound, bound queries, and the binder itself. Outputs have names, given or
+derived and made distinct, and may be named in other clauses of their query (`with_aliases`), as in the items
+of GROUP BY; of that are here its items, grouping sets, and GROUPING.
 """
 
 from collections import Counter
