@@ -1,11 +1,8 @@
-"""Encoded rows as they travel: the dictionary of texts, and batches of signed tuples.
-
-Batches of signed tuples: what books and readers hand to a runtime, cut at the ends of messages.
+"""Encoded rows as they travel: the dictionary of the strings of TEXT columns, and batches of signed tuples.
 
 One change is one inserted or deleted row. Changes are grouped into events (an update is a delete and an
-insert in one event) and events into messages (one exchange message may change many levels).
-
-The dictionary that turns the strings of TEXT columns into integers and back.
+insert in one event) and events into messages (one exchange message may change many levels). Books and readers
+hand batches of them to a runtime.
 """
 
 import re

@@ -1,20 +1,17 @@
-"""Files: the operations that logs need, such as appear whole, and what is kept in them.
+"""Files: the few operations that logs and checkpoints need, what is kept in them, and such as appear whole.
 
-Files that appear whole: a reader sees what was there before, or all of what is there now.
+`Files` are those operations, under which tests put a failing disk. All raise OSError where the disk refuses,
+FileNotFoundError where a path does not exist. `Stored` is an array in a file, which is read in parts, so that
+a large one is never in memory whole; `packed` makes bytes of a value.
 
-What is written has another name until it is complete and on the disk. Where the disk refuses in the midst,
-nothing appears, what was written is removed, and one error names the file: an OutputError, or a SourceError
-where there can be no such file.
-
-The few file operations that logs and checkpoints need, and arrays in files that are read when asked for.
-
-Tests can put a failing disk under them. All raise OSError where the disk refuses; FileNotFoundError where
-a path does not exist. A section of a file is read in parts, so that a large one is never in memory whole.
+Of a file that appears whole a reader sees what was there before, or all of what is there now. What is written
+has another name until it is complete and on the disk. Where the disk refuses in the midst, nothing appears,
+what was written is removed, and one error names the file: an OutputError, or a SourceError where there can be
+no such file.
 """
 
 import fcntl
 import os
-import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -28,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet as pq
 
+from orderbook.core.changes import HALF_CHARACTER
 from orderbook.core.errors import OutputError, SourceError
 
 LOCK_NAME = "lock"
@@ -158,11 +156,7 @@ class OsFiles:
         os.remove(path)
 
     def sync_folder(self, folder: Path) -> None:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def write_all(files: Files, handle: int, data: bytes | memoryview, offset: int) -> None:
@@ -214,10 +208,11 @@ class Stored:
 
 # An array of any rows, here or in a file.
 ArrayRows = np.ndarray | Stored
+# What a section is made of; several arrays of equal rows stand one behind the other.
+Content = bytes | np.ndarray | Sequence[np.ndarray]
 
 
 _DECIMAL, _INTEGER, _TEXT = range(1, 4)
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -244,7 +239,7 @@ def _tagged(value: Any) -> Any:
         return [_tagged(inner) for inner in value]
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         return msgspec.msgpack.Ext(_INTEGER, str(value).encode())
-    if isinstance(value, str) and not value.isascii() and _SURROGATE.search(value):
+    if isinstance(value, str) and not value.isascii() and HALF_CHARACTER.search(value):
         return msgspec.msgpack.Ext(_TEXT, value.encode("utf-8", "surrogatepass"))
     return value
 
@@ -356,7 +351,3 @@ class ParquetFile:
                 with suppress(OSError):
                     self._partial.unlink(missing_ok=True)
                 raise
-
-
-# What a section is made of; several arrays of equal rows stand one behind the other.
-Content = bytes | np.ndarray | Sequence[np.ndarray]
