@@ -88,27 +88,31 @@ def loaded() -> list[str]:
 
 
 class Buyer(Strategy):
-    """Buys once, at the first callback."""
+    """Buys twice, one after the other: what the first order is the first to need is not of its way."""
 
     until_callback: ClassVar[Trace]
     until_fill: ClassVar[Trace]
-    bought: ClassVar[bool] = False
-    filled: ClassVar[bool] = False
+    bought: ClassVar[int] = 0
+    filled: ClassVar[int] = 0
 
     @on_view("touch")
     def changed(self, event: ViewEvent) -> None:
-        """The first way ends, the second begins."""
-        if self.bought or event.new is None:
+        """At the first call its way ends."""
+        kind = type(self)
+        if kind.bought == 0:
+            self.until_callback.stop()
+        if event.new is None or kind.bought > kind.filled or kind.bought == 2:
             return
-        type(self).bought = True
-        self.until_callback.stop()
-        self.until_fill.begin()
+        kind.bought += 1
+        if kind.bought == 2:
+            self.until_fill.begin()
         self.buy(str(event.key[0]), 1)
 
     def on_fill(self, fill: Fill) -> None:
-        """The second way ends."""
-        type(self).filled = True
-        self.until_fill.stop()
+        """At the second call its way ends."""
+        type(self).filled += 1
+        if self.filled == 2:
+            self.until_fill.stop()
 
 
 def follow(way: str, source: str, folder: Path) -> Trace:
@@ -131,7 +135,7 @@ def follow(way: str, source: str, folder: Path) -> Trace:
             if end.code:
                 raise
     if way == "order to fill":
-        assert Buyer.filled
+        assert Buyer.filled == 2
         return Buyer.until_fill
     return trace
 
