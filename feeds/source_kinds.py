@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from orderbook.core.errors import SourceError, nearest
+from orderbook.core.errors import SourceError, extra, nearest
 from orderbook.feeds.byte_stream import Blocks, Lines, refuse_utf16
 from orderbook.feeds.change_stream import ChangeSource, ChangeStreamSource
 from orderbook.feeds.database_table import TableSource, table_options
@@ -20,7 +20,6 @@ from orderbook.feeds.exchanges.exchange import EXCHANGES
 from orderbook.feeds.files.binance_capture import BinanceCaptureSource, NoDepthError
 from orderbook.feeds.files.bybit_history import OPTIONS as BYBIT_OPTIONS
 from orderbook.feeds.files.bybit_history import BybitHistorySource, is_bybit_trades
-from orderbook.feeds.files.databento import DatabentoSource, is_dbn, open_dbn
 from orderbook.feeds.files.itch import ItchSource
 from orderbook.feeds.files.itch_format import is_itch
 from orderbook.feeds.files.lobster import LobsterSource
@@ -114,7 +113,8 @@ def _binary(where: Place, start: bytes) -> str | None:
         return _parquet(where)
     if is_itch(start):
         return "itch"
-    if is_dbn(where, start):
+    # Fragments of DBN have only their name.
+    if start.startswith(b"DBN") or ".dbn." in f"{where.name}.":
         return "dbn"
     if start.startswith(_PACKETS):
         raise SourceError(
@@ -373,8 +373,8 @@ def _join(feeds: list[_Feed], text: str, source: Opened) -> None:
     if kind in _SEVERAL:
         stated = getattr(source, "feeds", None)
         own.keys = set(map(str, getattr(source, "instruments", ())) if stated is None else stated)
-        if isinstance(source, DatabentoSource):
-            own.spans = [source.span]
+        if (span := getattr(source, "span", None)) is not None:
+            own.spans = [span]
     same = [feed for feed in feeds if feed.goes_with(own)]
     if not same:
         feeds.append(own)
@@ -454,13 +454,19 @@ def _bybit(*texts: str) -> BybitHistorySource:
     return BybitHistorySource([place(path) for path, _ in split], split[0][1])
 
 
+def _dbn(*texts: str) -> Opened:
+    with extra("databento", "databento_dbn"):
+        from orderbook.feeds.files.databento import open_dbn
+    return open_dbn(*texts)
+
+
 _KINDS: dict[str, Callable[[str], Opened]] = {
     "lobster": lambda path: LobsterSource(place(path)),
     "binance": _binance,
     "record": _record,
     "changes": lambda path: ChangeStreamSource(place(path)),
     "itch": _itch,
-    "dbn": open_dbn,
+    "dbn": _dbn,
     "tardis": open_tardis,
     "views": open_view_events,
     "capture": open_captures,
@@ -474,7 +480,7 @@ _SEVERAL: dict[str, Callable[..., Opened]] = {
     "binance": _binance,
     "bybit": _bybit,
     "capture": open_captures,
-    "dbn": open_dbn,
+    "dbn": _dbn,
     "tardis": open_tardis,
 }
 # Not the drive of a path.

@@ -200,11 +200,6 @@ _APPLIERS = {
 }
 
 
-def is_dbn(path: Place, start: bytes) -> bool:
-    """Whether a file of this name that starts so is DBN; fragments have only their name."""
-    return start.startswith(b"DBN") or ".dbn." in f"{path.name}."
-
-
 class DatabentoSource:
     """A DBN file as events: MBO as L3, MBP-1, MBP-10 and TBBO as L2, trades, and status as book states.
 

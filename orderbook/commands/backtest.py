@@ -22,7 +22,7 @@ from orderbook.backtest.sources import SourceSpec, source_specs
 from orderbook.backtest.tasks import READERS, Combination, JobProgram, JobSettings
 from orderbook.commands.common import configured, tell_incomplete, terminable
 from orderbook.configuration.configuration import Configuration
-from orderbook.core.errors import SourceError, UserError, suggestion, visible_lines
+from orderbook.core.errors import SourceError, UserError, extra, suggestion, visible_lines
 from orderbook.core.units import nanoseconds
 from orderbook.engine.distribution.stage_runner import Granularity
 from orderbook.jobs.job import open_job
@@ -291,7 +291,8 @@ def _executor(
     """What runs the tasks, and in how many partitions."""
     if engine == "numba":
         return LocalExecutor(), 1
-    from orderbook.spark.batch import SparkExecutor
+    with extra("spark", "pyspark"):
+        from orderbook.spark.batch import SparkExecutor
 
     executor = SparkExecutor(configuration.spark)
     return executor, partitions or executor.cores or os.cpu_count() or 1

@@ -10,7 +10,7 @@ from orderbook.backtest.sources import source_specs
 from orderbook.commands.backtest import parsed_granularity, settings_of
 from orderbook.commands.common import configured, tell_incomplete
 from orderbook.configuration.configuration import Configuration
-from orderbook.core.errors import Problems, UserError, visible_lines
+from orderbook.core.errors import Problems, UserError, extra, visible_lines
 from orderbook.core.units import nanoseconds
 from orderbook.feeds.source import Finding, WatchedSource
 from orderbook.jobs.job import open_job
@@ -125,8 +125,9 @@ def run_stream(
     allow_incomplete: bool = False,
 ) -> None:
     """Follow block logs, or with `once` read them. Raises UserError for bad options, OrderbookError."""
-    from orderbook.spark.session import cores, spark_session
-    from orderbook.spark.streaming import run_job
+    with extra("spark", "pyspark"):
+        from orderbook.spark.session import cores, spark_session
+        from orderbook.spark.streaming import run_job
 
     looks = parsed_granularity(granularity)
     overrides: dict[str, object] = {} if master is None else {"spark.master": master}

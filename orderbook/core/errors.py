@@ -10,7 +10,8 @@ escapes, so that nobody reads a line which is none of ours, nor other than what 
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from html import escape
 
 
@@ -24,6 +25,20 @@ class UserError(OrderbookError):
     """Bad SQL, configuration, arguments or files; exit status 2."""
 
     exit_status = 2
+
+
+@contextmanager
+def extra(name: str, module: str) -> Iterator[None]:
+    """Around imports of what an extra of this package installs, of which `module` is one.
+
+    Raises UserError, with the command that installs it, where it is not there.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != module:
+            raise
+        raise UserError(f"{module} is not installed; run: pip install 'orderbook[{name}]'") from None
 
 
 class SqlError(UserError):
