@@ -54,7 +54,7 @@ class Trace:
     def stop(self) -> None:
         """Traces this thread no more, nor those that begin."""
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
 
     @property
     def _depth(self) -> int:
