@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from paths import PROJECT
 from samples import DEFAULT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from streaming_support import Recorded
 
-ROOT = Path(__file__).resolve().parent.parent
 
 # Set before anything imports numba, and kept between runs, so that a rerun compiles nothing.
-os.environ.setdefault("ORDERBOOK_CACHE", str(ROOT / ".cache" / "programs"))
+os.environ.setdefault("ORDERBOOK_CACHE", str(PROJECT / ".cache" / "programs"))
 # Set before Spark starts: a store on loopback asks for no credentials, and no cloud is asked for any.
 os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
 
@@ -50,13 +50,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def project() -> Path:
     """The project's root folder."""
-    return ROOT
+    return PROJECT
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of recorded market data beside the project; skips where there is none."""
-    folder = ROOT.parent / "shared" / "data"
+    folder = PROJECT.parent / "shared" / "data"
     if not folder.is_dir():
         pytest.skip("no recorded data: ../shared/data is absent")
     return folder

@@ -1,0 +1,124 @@
+"""Runs catalogue views through the generated code and the interpreter, and compares after every event.
+
+A script, so that it can be run with NUMBA_DISABLE_JIT=1, when generated modules are plain Python:
+
+    python tests/support/generated_runner.py --count 3 --seed 0 [NAME ...]
+"""
+
+import argparse
+import random
+import sys
+import traceback
+
+import numpy as np
+from fuzz import InterpreterRuntime, changes, decoded, encoded, program_of
+from oracle import Row, difference, ordered
+from views_catalogue import CATALOGUE, Entry
+
+from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary
+from orderbook.engine.runtime.numba_runtime import NumbaRuntime
+from orderbook.views.m3 import Program
+
+
+class GeneratedRuntime:
+    """The numba executor on SQL values, one change a batch."""
+
+    def __init__(self, program: Program):
+        self._program = program
+        self._dictionary = Dictionary()
+        self._runtime = NumbaRuntime(program, self._dictionary)
+
+    def change(self, relation: str, insert: bool, row: Row) -> None:
+        names = [r.name for r in self._program.relations]
+        columns = self._program.relation(relation).columns
+        words = [
+            _word(encoded(v, c.type, self._dictionary.encode)) for v, c in zip(row, columns, strict=True)
+        ]
+        batch = ChangeBatch(
+            np.array([2 * names.index(relation) + (not insert)], np.int16),
+            np.array([END_OF_EVENT | END_OF_MESSAGE], np.uint8),
+            np.array([words], np.int64),
+        )
+        self._runtime.apply(batch, 0)
+
+    def rows(self, view: str) -> list[Row]:
+        result = self._program.result(view)
+        texts = [self._dictionary.decode(i) for i in range(len(self._dictionary))]
+        rows: list[Row] = []
+        for _, row in self._runtime.rows(view):
+            values = tuple(
+                decoded(w, c.type, texts) for w, c in zip(row.columns, result.columns, strict=True)
+            )
+            rows += [values] * row.count
+        return ordered(rows)
+
+    def map_sizes(self) -> dict[str, int]:
+        return self._runtime.map_sizes()
+
+
+def _word(value: int | float | None) -> int:
+    if value is None:
+        return NULL_CODE
+    if isinstance(value, float):
+        return int(np.float64(value + 0.0).view(np.int64))
+    return int(value)
+
+
+def stream(entry: Entry, program: Program, generator: random.Random, length: int) -> list:
+    """A random stream of the entry's relations, everything deleted at its end."""
+    read = sorted({t.relation for t in program.triggers})
+    steps = []
+    for _ in range(length if read else 0):
+        relation = program.relation(generator.choice(read))
+        row = tuple(generator.choice(entry.domain(relation.name, c.name)) for c in relation.columns)
+        kind = generator.choice(
+            ("insert", "insert", "insert", "copy", "update", "update", "delete", "delete")
+        )
+        steps.append((kind, relation.name, row, generator.randrange(16)))
+    return list(changes(steps, generator.randrange(2**16)))
+
+
+def check(entry: Entry, seed: int, length: int, materialize: str = "full") -> int:
+    """Compares both runtimes on one stream; how many times they were compared."""
+    program = program_of(entry, materialize)
+    generator = random.Random(f"{entry.name} {seed}")
+    expected, found = InterpreterRuntime(program), GeneratedRuntime(program)
+    compared = 0
+    for event in stream(entry, program, generator, length):
+        for relation, insert, row in event:
+            expected.change(relation, insert, row)
+            found.change(relation, insert, row)
+        for result in program.results:
+            wrong = difference(expected.rows(result.name), found.rows(result.name))
+            assert wrong is None, f"view {result.name} after {event}: {wrong}"
+            compared += 1
+    for name, size in expected.map_sizes().items():
+        assert bool(size) == bool(found.map_sizes()[name]), (
+            f"map {name}: {size} entries, generated has others"
+        )
+    return compared
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--count", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--length", type=int, default=14)
+    parser.add_argument("--materialize", default="full")
+    options = parser.parse_args()
+    failed = compared = 0
+    entries = [e for e in CATALOGUE if not options.names or e.name in options.names]
+    for entry in entries:
+        try:
+            for i in range(options.count):
+                compared += check(entry, options.seed + i, options.length, options.materialize)
+        except Exception:
+            failed += 1
+            print(f"{entry.name}:", traceback.format_exc(limit=-3), file=sys.stderr)
+    print(f"{len(entries) - failed} passed, {failed} failed, {compared} comparisons")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
