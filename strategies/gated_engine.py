@@ -5,17 +5,17 @@ row that has been read.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from orderbook.core.changes import ChangeBatch, Word, to_message_end
+from orderbook.core.changes import Word
 from orderbook.core.files import packed, unpacked
 from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.held_rows import Rows, not_kept
-from orderbook.engine.runtime.interface import Firing, Runtime
+from orderbook.engine.runtime.interface import Runtime
 from orderbook.engine.runtime.interpreter import scalar_value
 from orderbook.engine.runtime.live_view import Key, ViewLayout, ViewRow, words_of
 from orderbook.engine.runtime.map_entries import Match
@@ -115,9 +115,6 @@ class GatedEngine(Engine):
         self.on_callback: Callable[[ViewEvent], object] = _ignore
         self.on_order: Callable[[Mapping[str, Any]], object] = _ignore
         self.on_fill: Callable[[Mapping[str, Any]], object] = _ignore
-        # While `apply_to_call` applies: who is told how far it is, how far, whether a callback was called.
-        self._reached: Callable[[int], object] = _ignore
-        self._done, self._called = 0, False
         self._books: Books | None = None
         self._instruments = Instruments(())
         self._behind: dict[_Behind, list[int]] = {}
@@ -143,15 +140,16 @@ class GatedEngine(Engine):
         when: str | None = None,
         on: Granularity = "message",
         fire: Fire = "edge",
+        *,
         ignores: Callable[[Key], bool] | None = None,
         owner: str = "",
     ) -> Subscription:
-        """See `Engine.subscribe`; of rows that `ignores` says so of, by their keys, nothing is told.
+        """See `Engine.subscribe`.
 
         owner: whose subscription it is, by which a checkpoint tells it from others of the view.
         """
-        gated = _Gated(self, callback, ignores=ignores)
-        gated.subscription = super().subscribe(view, gated, when, on, fire)
+        gated = _Gated(self, callback)
+        gated.subscription = super().subscribe(view, gated, when, on, fire, ignores=ignores)
         number = sum(one[:5] == (owner, view, when, on, fire) for one in self._gates)
         gated.identity = owner, view, when, on, fire, number
         self._gates[gated.identity] = gated
@@ -164,52 +162,6 @@ class GatedEngine(Engine):
         gated = _Gated(self, callback, noted=False)
         gated.subscription = super().subscribe(view, gated, when, on, fire)
         return gated.subscription
-
-    def apply_to_call(self, changes: ChangeBatch, start: int, reached: Callable[[int], object]) -> int:
-        """Applies changes from `start` to the end of the next message in which a callback is called, or to
-        their end; where to go on.
-
-        changes: of books, whole messages. `reached` is called with how many are applied, before callbacks.
-        """
-        self._applying, self._called = True, False
-        try:
-            self._drain()
-            self._reached = reached
-            done = start
-            while done < len(changes) and not self._called:
-                done = self._step(changes, done)
-                while self._message_open and done < len(changes):
-                    done = self._step(to_message_end(changes, done), done)
-            self._reached = _ignore
-            self._drain()
-        finally:
-            self._applying, self._reached = False, _ignore
-            self._settle()
-        return done
-
-    def become_due(self) -> None:
-        """Go on with another program, if one is ready: between two messages."""
-        if self._replacements:
-            self._replacements.advance()
-
-    def _advance(self, batch: ChangeBatch, start: int, end: int) -> None:
-        super()._advance(batch, start, end)
-        self._done = end
-
-    def _deliver(self, firings: Iterable[Firing]) -> None:
-        wanted = [firing for firing in firings if not self._ignored(firing)]
-        if wanted:
-            self._called = True
-            self._reached(self._done)
-            super()._deliver(wanted)
-
-    def _ignored(self, firing: Firing) -> bool:
-        """Whether the callback of a firing has said that it would do nothing."""
-        subscription = self._subscribers.watched(firing)
-        callback = subscription.callback
-        if not isinstance(callback, _Gated) or callback.ignores is None:
-            return False
-        return callback.ignores(subscription.layout.key(firing.key))
 
     def watch_rows(self, view: str, callback: _Callback) -> Subscription:
         """Calls back after every message with each row of a view that it changed, valid books or not."""
@@ -305,12 +257,6 @@ class GatedEngine(Engine):
                 layout = gated.subscription.layout
                 gated.deliver(ViewEvent.between(layout, key, first.old, new, self.version))
 
-    def failed(self, subscription: Subscription, error: Exception) -> None:
-        """Handle what a callback raised as `Engine` does."""
-        subscription.cancel()
-        self.problems.add("callback raised", subscription.view, f"{type(error).__name__}: {error}")
-        self._on_error(subscription, error)
-
     def _keys(self, event: ViewEvent) -> set[_Behind]:
         """The (venue, symbol) pairs of the row's keys; None stands for all."""
         found: dict[str, list[Any]] = {"venue": [], "symbol": []}
@@ -332,19 +278,12 @@ class GatedEngine(Engine):
 class _Gated:
     """A callback that waits for its row's books."""
 
-    __slots__ = ("_callback", "_engine", "_noted", "identity", "ignores", "subscription")
+    __slots__ = ("_callback", "_engine", "_noted", "identity", "subscription")
 
     subscription: Subscription
     identity: Identity | None
 
-    def __init__(
-        self,
-        engine: GatedEngine,
-        callback: _Callback,
-        noted: bool = True,
-        ignores: Callable[[Key], bool] | None = None,
-    ) -> None:
-        self.ignores = ignores
+    def __init__(self, engine: GatedEngine, callback: _Callback, noted: bool = True) -> None:
         self.identity = None
         self._engine = engine
         self._callback = callback

@@ -201,7 +201,9 @@ class Runner:
         when = None if watch.when is None else with_parameters(watch.when, self.parameters)
         try:
             if isinstance(engine, GatedEngine):
-                return engine.subscribe(watch.view, callback, when, watch.on, watch.fire, ignores, where)
+                return engine.subscribe(
+                    watch.view, callback, when, watch.on, watch.fire, ignores=ignores, owner=where
+                )
             return engine.subscribe(watch.view, callback, when, watch.on, watch.fire)
         except (SqlError, DataError) as error:
             raise ConfigurationError(f"{where}, on view {watch.view}: {error}") from error

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from orderbook.engine.runtime.compile_process import Setting, Watched, WorkLimit
 from orderbook.engine.runtime.engine_state import EngineState, Layout
 from orderbook.engine.runtime.held_rows import HeldRows, RelationsCopy, Rows
 from orderbook.engine.runtime.interface import Firing, Runtime, Watch
-from orderbook.engine.runtime.live_view import LiveView, live_views, missing_view
+from orderbook.engine.runtime.live_view import Key, LiveView, live_views, missing_view
 from orderbook.engine.runtime.map_entries import Match
 from orderbook.engine.runtime.measures import UpdateCounter, costs_of, shared_by_views, statistics_of
 from orderbook.engine.runtime.program_replacement import Replacement, Replacements
@@ -57,6 +57,20 @@ if TYPE_CHECKING:
 
 _INSERT, _DELETE = 0, 1
 _ENDS = END_OF_EVENT | END_OF_MESSAGE
+
+
+class StepControl(Protocol):
+    """Says how far an engine goes at a time."""
+
+    def end(self, changes: ChangeBatch, start: int) -> int:
+        """Where the changes that are applied next, from `start`, end. What it raises stops the engine."""
+
+    def applied(self, changes: ChangeBatch, start: int, end: int) -> None:
+        """They have been applied up to there, and callbacks called."""
+
+
+def _ignore(_: object) -> None:
+    """Nobody is told."""
 
 
 class Engine:
@@ -111,6 +125,10 @@ class Engine:
         self._applying = False
         self._message_open = False
         self._sequence = 0
+        # While `apply_to_call` applies: whether a callback was called, and who is told how far it is.
+        self._called = False
+        self._reached: Callable[[int], object] = _ignore
+        self._control: StepControl | None = None
         self._stamp: int | None = None
         self._switch = 0
         self._updates: UpdateCounter | None = None
@@ -204,6 +222,37 @@ class Engine:
                 for message in [part] if self._quiet else messages(part):
                     self._run(self._admitted(message))
 
+    def apply_to_call(self, changes: ChangeBatch, start: int, reached: Callable[[int], object]) -> int:
+        """Applies changes from `start` to the end of the next message in which a callback is called, or to
+        their end; where to go on.
+
+        changes: CHECKED, whole messages. `reached` is called with how many are applied, before callbacks.
+        """
+        self._applying, self._called = True, False
+        try:
+            self._drain()
+            self._reached = reached
+            done = start
+            while done < len(changes) and not self._called:
+                done = self._step(changes, done)
+                while self._message_open and done < len(changes):
+                    done = self._step(to_message_end(changes, done), done)
+            self._reached = _ignore
+            self._drain()
+        finally:
+            self._applying, self._reached = False, _ignore
+            self._settle()
+        return done
+
+    def control(self, control: "StepControl") -> None:
+        """From now on it goes as far at a time as `control` says."""
+        self._control = control
+        self._settle()
+
+    def count_from(self, sequence: int) -> None:
+        """What is applied next has the number after this one."""
+        self._sequence = sequence
+
     def __getitem__(self, view: str) -> LiveView:
         """The live rows of a view: a read-only mapping of key tuples to rows. Raises DataError."""
         try:
@@ -230,6 +279,8 @@ class Engine:
         when: str | None = None,
         on: Granularity = "message",
         fire: Fire = "edge",
+        *,
+        ignores: Callable[[Key], bool] | None = None,
     ) -> Subscription:
         """Calls `callback` with a ViewEvent for rows of a view that change.
 
@@ -238,6 +289,7 @@ class Engine:
         on: look at the view after every "message" or every "event".
         fire: on the "edge", when the condition comes to hold of a row (without a condition, at every
             change), or at every "change" of a row while it holds.
+        ignores: of rows that it says so of, by their keys, nothing is told.
 
         Rows as they are when the subscription begins are the first look: a condition that holds already
         does not fire. Of rows that change at once, it is called in the order of their keys.
@@ -248,7 +300,7 @@ class Engine:
             if value not in allowed:
                 raise DataError(f"subscribe: {name}={value!r}; give one of {', '.join(allowed)}")
         watch = watch_of(self.program, view, when, on == "message", fire == "edge")
-        subscription = Subscription(self[view].layout, watch, callback, when, self._cancel)
+        subscription = Subscription(self[view].layout, watch, callback, when, self._cancel, ignores)
         self._after_message(partial(self._subscribers.begin, subscription))
         return subscription
 
@@ -257,6 +309,12 @@ class Engine:
     ) -> Subscription:
         """A subscription of a client, which no checkpoint knows of; see `subscribe`."""
         return self.subscribe(view, callback, when, on, fire)
+
+    def failed(self, subscription: Subscription, error: Exception) -> None:
+        """Handles what a callback raised that somebody else has called."""
+        subscription.cancel()
+        self.problems.add("callback raised", subscription.view, f"{type(error).__name__}: {error}")
+        self._on_error(subscription, error)
 
     def post(self, action: Callable[[], object]) -> None:
         """From any thread: does `action` on the engine's, after the message at hand or before the next."""
@@ -308,6 +366,11 @@ class Engine:
         """Waits for a replacement and those before it; raises what keeps it from taking place."""
         self._between_messages("a view cannot be waited for")
         self._replacements.finish(replacement)
+
+    def become_due(self) -> None:
+        """Goes on with another program, if one is ready: between two messages."""
+        if self._replacements:
+            self._replacements.advance()
 
     @property
     def compiles(self) -> bool:
@@ -401,6 +464,11 @@ class Engine:
     def memory_bytes(self) -> int:
         """Bytes held by the program's maps and their indexes."""
         return self._runtime.memory_bytes()
+
+    @property
+    def runtime(self) -> Runtime:
+        """What holds the maps."""
+        return self._runtime
 
     @property
     def keeps_rows(self) -> bool:
@@ -533,15 +601,25 @@ class Engine:
 
     def _step(self, batch: ChangeBatch, start: int) -> int:
         """Applies changes up to the next firings and delivers them; returns where to go on."""
+        control = self._control
+        if control is not None:
+            batch = part_of(batch, 0, control.end(batch, start))
         self._subscribers.watch(self._runtime)
         done = self._runtime.apply(batch, start)
         self._advance(batch, start, done)
-        self._deliver(self._subscribers.ordered(self._runtime.firings()))
+        if firings := self._runtime.firings():
+            self._deliver(self._subscribers.ordered(firings), done)
+        if control is not None:
+            control.applied(batch, start, done)
         return done
 
-    def _deliver(self, firings: Iterable[Firing]) -> None:
-        """Calls back for what fired at the last change."""
-        for firing in firings:
+    def _deliver(self, firings: Iterable[Firing], done: int) -> None:
+        """Calls back for what fired at the last change, up to which `done` are applied."""
+        wanted = [firing for firing in firings if not self._subscribers.ignored(firing)]
+        if wanted:
+            self._called = True
+            self._reached(done)
+        for firing in wanted:
             if failed := self._subscribers.deliver(firing, self.version):
                 self._queue.append(partial(self._subscribers.end, failed))
 
@@ -589,4 +667,4 @@ class Engine:
         self._after_message(partial(self._subscribers.end, subscription))
 
     def _settle(self) -> None:
-        self._quiet = not (self._subscribers or self._queue)
+        self._quiet = not (self._subscribers or self._queue or self._control)

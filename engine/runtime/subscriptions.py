@@ -74,7 +74,7 @@ class ViewDropped(DataError):
 class Subscription:
     """A handle of `Engine.subscribe`; `when` is the condition's text, `ended` is called if the view goes."""
 
-    __slots__ = ("_cancel", "active", "callback", "ended", "layout", "watch", "when")
+    __slots__ = ("_cancel", "active", "callback", "ended", "ignores", "layout", "watch", "when")
 
     def __init__(
         self,
@@ -83,11 +83,13 @@ class Subscription:
         callback: Callable[[ViewEvent], object],
         when: str | None,
         cancel: "Callable[[Subscription], None]",
+        ignores: Callable[[Key], bool] | None = None,
     ):
         self.layout = layout
         self.watch = watch
         self.callback = callback
         self.when = when
+        self.ignores = ignores
         self.active = True
         self.ended: Callable[[], object] = lambda: None
         self._cancel = cancel
@@ -177,9 +179,10 @@ class Subscribers:
         key = self._watched[firing.watch].layout.key(firing.key)
         return firing.watch, *((value is not None, value) for value in key)
 
-    def watched(self, firing: Firing) -> Subscription:
-        """Whose watch fired."""
-        return self._watched[firing.watch]
+    def ignored(self, firing: Firing) -> bool:
+        """Whether the subscription has said that it would do nothing for the row."""
+        one = self._watched[firing.watch]
+        return one.ignores is not None and one.ignores(one.layout.key(firing.key))
 
     def deliver(self, firing: Firing, version: Version) -> Subscription | None:
         """Calls back; returns the subscription where that raised, which is to end."""

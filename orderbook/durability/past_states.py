@@ -4,11 +4,10 @@ An engine that goes to one event and no further stops there.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,6 @@ from orderbook.engine.checkpoint import Checkpoint, newest_checkpoint
 from orderbook.engine.log.log import LogReader
 from orderbook.engine.log.segments import Position, Record, bases
 from orderbook.engine.runtime.engine_state import program_hash
-from orderbook.engine.runtime.interface import Runtime
 from orderbook.engine.runtime.subscriptions import Version
 from orderbook.market.instruments import Instrument, Instruments
 from orderbook.run.assembly import piped, started, warm_up
@@ -41,22 +39,26 @@ class Reached(Exception):
     """The engine stands where it was to stop."""
 
 
-class StoppingEngine(GatedEngine):
-    """Raises Reached before the first event that it is not to apply.
+# What strategies bring about in a message comes after it.
+_FOLLOWING = ("orders", "fills")
 
-    Without `stop_after` or `look_at` it is a GatedEngine.
+
+class Stop:
+    """How far the engine of a past run goes; raises Reached before the first event that it is not to apply.
+
+    Without `stop_after` or `look_at` it goes on. unnumbered: relations whose events have no number, because
+    the run whose numbers these are did not have them.
     """
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    def __init__(self, engine: GatedEngine, unnumbered: Collection[str] = ()) -> None:
+        self._engine, self._unnumbered = engine, unnumbered
         self._last: int | None = None
         self._looked: int | None = None
         self._look: Callable[[ChangeBatch], object] = lambda _: None
         self._after: Callable[[], object] = lambda: None
-        # Relations whose events have no number, because the run whose numbers these are did not have them.
-        self.unnumbered: frozenset[str] = frozenset()
-        # Every change goes through `_step`.
-        self._quiet = False
+        # The number of the event before those at hand.
+        self._before = 0
+        engine.control(self)
 
     def stop_after(self, sequence: int) -> None:
         """The event of this number, counted from 1, is the last."""
@@ -71,46 +73,35 @@ class StoppingEngine(GatedEngine):
         """
         self._looked, self._look, self._after = sequence, look, after
 
-    @property
-    def runtime(self) -> Runtime:
-        """What holds the maps."""
-        return self._runtime
-
-    def _settle(self) -> None:
-        self._quiet = False
-
-    def _step(self, batch: ChangeBatch, start: int) -> int:
-        end = len(batch)
-        if self._relation(batch, start) in self.unnumbered:
-            number = self._sequence
-            done = super()._step(batch, start)
-            self._sequence = number
-            return done
+    def end(self, changes: ChangeBatch, start: int) -> int:
+        """See StepControl."""
+        self._before = before = self._engine.version[2]
+        end, relation = len(changes), self._relation(changes, start)
+        if relation in self._unnumbered:
+            return end
         if self._last is not None:
-            if self._sequence >= self._last:
+            if before >= self._last:
                 raise Reached
-            end = _end_of(batch, start, self._last - self._sequence)
-        elif self._looked is not None and self._sequence < self._looked:
-            end = _end_of(batch, start, max(self._looked - 1 - self._sequence, 1))
-            if self._sequence == self._looked - 1:
-                self._look(part_of(batch, start, end))
-        elif self._ends_here(batch, start):
+            end = _end_of(changes, start, self._last - before)
+        elif self._looked is not None and before < self._looked:
+            end = _end_of(changes, start, max(self._looked - 1 - before, 1))
+            if before == self._looked - 1:
+                self._look(part_of(changes, start, end))
+        elif self._looked is not None and not self._engine.message_open and relation not in _FOLLOWING:
+            # The message that was looked at is over.
             raise Reached
-        before = self._sequence
-        done = super()._step(part_of(batch, 0, end), start)
-        if self._looked is not None and before < self._looked == self._sequence:
+        return end
+
+    def applied(self, changes: ChangeBatch, start: int, _: int) -> None:
+        """See StepControl."""
+        if self._relation(changes, start) in self._unnumbered:
+            self._engine.count_from(self._before)
+        elif self._looked is not None and self._before < self._looked == self._engine.version[2]:
             self._after()
-        return done
 
-    def _ends_here(self, batch: ChangeBatch, start: int) -> bool:
-        """Whether the message that was looked at is over, and what comes does not follow from it."""
-        if self._looked is None or self._message_open:
-            return False
-        return self._relation(batch, start) not in ("orders", "fills")
-
-    def _relation(self, batch: ChangeBatch, start: int) -> str | None:
-        kind = int(batch.kinds[start])
-        return self.program.relations[kind >> 1].name if kind >= 0 else None
+    def _relation(self, changes: ChangeBatch, start: int) -> str | None:
+        kind = int(changes.kinds[start])
+        return self._engine.program.relations[kind >> 1].name if kind >= 0 else None
 
 
 def _end_of(batch: ChangeBatch, start: int, events: int) -> int:
@@ -133,7 +124,8 @@ class PastRun:
     """
 
     configuration: Configuration
-    engine: StoppingEngine
+    engine: GatedEngine
+    stop: Stop
     pipeline: Pipeline
     requests: dict[int, list[LoggedRequest]]
     checkpoint: Path | None
@@ -147,7 +139,7 @@ class PastRun:
             if self.place(entry) == version[:2] and version[2] != LAST:
                 if self.engine.version[2] >= version[2]:
                     return
-                self.engine.stop_after(version[2])
+                self.stop.stop_after(version[2])
             try:
                 self.apply(entry)
             except Reached:
@@ -211,8 +203,7 @@ def _opened(
     if again:
         kept = configuration.engine.model_copy(update={"keep_rows": True})
         configuration = configuration.model_copy(update={"engine": kept})
-    assembly, engine = started(configuration, measured, StoppingEngine)
-    assert isinstance(engine, StoppingEngine)
+    assembly, engine = started(configuration, measured)
     checkpoint = None if again else _checkpoint(folder, engine.program, version)
     if checkpoint is None:
         _check_beginning(folder, version, again)
@@ -232,11 +223,11 @@ def _opened(
     pipeline = piped(configuration, assembly, engine, instruments)
     warm_up(pipeline)
     pipeline.measures, pipeline.host.silent = False, True
-    if again and all(t.relation != _STATES for t in engine.program.program.triggers):
-        engine.unnumbered = frozenset({_STATES})
+    states_read = any(t.relation == _STATES for t in engine.program.program.triggers)
+    stop = Stop(engine, (_STATES,) if again and not states_read else ())
     own = () if checkpoint is None else load_checkpoint(checkpoint, pipeline).instruments
     path = None if checkpoint is None else checkpoint.path
-    return PastRun(configuration, engine, pipeline, requests, path, first, own)
+    return PastRun(configuration, engine, stop, pipeline, requests, path, first, own)
 
 
 def log_folder(configuration: Configuration) -> Path:

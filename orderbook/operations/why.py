@@ -156,7 +156,7 @@ class Explanation:
             here = past.place(entry) == version[:2]
             first = engine.version[2] + 1
             if here:
-                engine.look_at(version[2], self._look, self._compare)
+                past.stop.look_at(version[2], self._look, self._compare)
                 engine.on_callback, engine.on_order = self._called, self._ordered
                 engine.on_fill = self._filled
             try:

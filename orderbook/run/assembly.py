@@ -190,30 +190,23 @@ def assembled(
     return assembly, piped(configuration, assembly, engine, instruments)
 
 
-def started(
-    configuration: Configuration, measured: bool = False, kind: type[GatedEngine] = GatedEngine
-) -> tuple[Assembly, GatedEngine]:
-    """The program compiled to M3, and its engine, of this kind."""
+def started(configuration: Configuration, measured: bool = False) -> tuple[Assembly, GatedEngine]:
+    """The program compiled to M3, and its engine."""
     with working("compiling views"):
         assembly = assemble(configuration)
         if not assembly.views:
             seen = dict.fromkeys(view for strategy in assembly.strategies for view in strategy.views)
             assembly = replace(assembly, views=tuple(seen))
-        engine = engine_of(configuration, assembly, measured, kind)
+        engine = engine_of(configuration, assembly, measured)
         if engine.budgeted is not None:
             print(engine.budgeted, file=sys.stderr)
         return assembly, engine
 
 
-def engine_of(
-    configuration: Configuration,
-    assembly: Assembly,
-    measured: bool = False,
-    kind: type[GatedEngine] = GatedEngine,
-) -> GatedEngine:
-    """An engine of this kind for the program."""
+def engine_of(configuration: Configuration, assembly: Assembly, measured: bool = False) -> GatedEngine:
+    """An engine for the program."""
     options = configuration.engine
-    return kind(
+    return GatedEngine(
         assembly.program,
         configuration.run.backend,
         keep_rows=options.keep_rows,
