@@ -107,7 +107,7 @@ class Run:
         live = self._live
         with self._monitor.serving(live) as (self._server, self._publisher), settled():
             self.url = f"{self._server.url.replace('http', 'ws', 1)}ws"
-            self._noted, live.on_items = live.on_items, _ignore
+            self._noted = live.watch_items(None)
             live.start()
             parts = (live.follow_all(), live.promise(), live.consume(), keep_clear())
             running = [asyncio.create_task(part) for part in parts]
@@ -120,7 +120,7 @@ class Run:
     def publish(self, on: bool) -> None:
         """Have frames made from now on, or not."""
         if on and self._publishing is None:
-            self._live.on_items = self._noted
+            self._live.watch_items(self._noted)
             share = self._publisher.share
             share.fill()
             # What was saved up without it would be spent in what is measured.
@@ -129,7 +129,7 @@ class Run:
                     sum(range(10_000))
             self._publishing = asyncio.create_task(self._publisher.publish())
         elif not on and self._publishing is not None:
-            self._live.on_items = _ignore
+            self._live.watch_items(None)
             self._publishing.cancel()
             self._publishing = None
 
@@ -225,10 +225,6 @@ _COLUMNS = ("cost in", "median", "middle half", "all")
 def _costs(name: str, costs: Sequence[float]) -> tuple[str, ...]:
     low, middle, high = statistics.quantiles(costs, n=4)
     return name, f"{middle:+.1%}", f"{low:+.1%} to {high:+.1%}", f"{min(costs):+.1%} to {max(costs):+.1%}"
-
-
-def _ignore(_: object) -> None:
-    """Nobody is told."""
 
 
 @contextmanager

@@ -97,6 +97,10 @@ _KEY = re.compile(r"(symbol|venue)(_\d+)?")
 _Callback = Callable[[Any], object]
 
 
+def _ignore(*_: object) -> None:
+    """Nobody watches."""
+
+
 class GatedEngine(Engine):
     """Holds back what happens to a row while a book behind it is syncing or stale.
 
@@ -104,17 +108,12 @@ class GatedEngine(Engine):
     venues count, without a key `symbol` all symbols. What was held of a row is delivered by
     `books_changed` as one event, from the row as it was to the row now, unless the condition does not
     hold any more or nothing has changed. Without books (`watch_books` was not called) nothing is held.
-
-    `on_program` is called when views have been added or dropped.
-    `on_callback` is called with each event before its callback, `on_order` with the row of each order that a
-    strategy places and of each change of it, `on_fill` with the row of each fill.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.on_callback: Callable[[ViewEvent], object] = _ignore
-        self.on_order: Callable[[Mapping[str, Any]], object] = _ignore
-        self.on_fill: Callable[[Mapping[str, Any]], object] = _ignore
+        self._fitted: Callable[[], object] = _ignore
+        self.observe()
         self._books: Books | None = None
         self._instruments = Instruments(())
         self._behind: dict[_Behind, list[int]] = {}
@@ -123,14 +122,29 @@ class GatedEngine(Engine):
         self._gates: dict[Identity, _Gated] = {}
         # Of several changes of a row only the last is told, when `books_changed` is called.
         self.conflating = False
-        self.on_program: Callable[[], object] = _ignore
         self._key_places, self._read = _key_places(self.program), _read(self.program)
         # Without it no view will be added, and what strategies insert that none reads goes nowhere.
         self.grows = True
 
-    def watch_books(self, books: Books, instruments: Instruments) -> None:
-        """From now on callbacks wait for these books."""
-        self._books, self._instruments = books, instruments
+    def observe(
+        self,
+        *,
+        callback: Callable[[ViewEvent], object] = _ignore,
+        order: Callable[[Mapping[str, Any]], object] = _ignore,
+        fill: Callable[[Mapping[str, Any]], object] = _ignore,
+    ) -> None:
+        """Who is told from now on.
+
+        callback: of each event before its callback. order: of the row of each order that a strategy places,
+        and of each change of it. fill: of the row of each fill.
+        """
+        self.called_back, self._ordered, self._filled = callback, order, fill
+
+    def watch_books(
+        self, books: Books, instruments: Instruments, fit: Callable[[], object] = _ignore
+    ) -> None:
+        """From now on callbacks wait for these books; `fit` is called when views are added or dropped."""
+        self._books, self._instruments, self._fitted = books, instruments, fit
         self._behind.clear()
 
     def subscribe(
@@ -158,7 +172,7 @@ class GatedEngine(Engine):
     def follow(
         self, view: str, callback: _Callback, when: str | None, on: Granularity, fire: Fire
     ) -> Subscription:
-        """See `Engine.follow`; it waits for its books like every other, unseen by `on_callback`."""
+        """See `Engine.follow`; it waits for its books like every other, unseen by `observe`."""
         gated = _Gated(self, callback, noted=False)
         gated.subscription = super().subscribe(view, gated, when, on, fire)
         return gated.subscription
@@ -172,16 +186,16 @@ class GatedEngine(Engine):
         if self._keeps(relation):
             super().insert(relation, row)
         if relation == "orders":
-            self.on_order(row)
+            self._ordered(row)
         elif relation == "fills":
-            self.on_fill(row)
+            self._filled(row)
 
     def update(self, relation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         """See `Engine.update`."""
         if self._keeps(relation):
             super().update(relation, old, new)
         if relation == "orders":
-            self.on_order(new)
+            self._ordered(new)
 
     def _keeps(self, relation: str) -> bool:
         """Whether a view reads a relation, or one that does may come."""
@@ -204,7 +218,7 @@ class GatedEngine(Engine):
         """See `Engine.become`."""
         super().become(program, runtime, matches, statistics)
         self._key_places, self._read = _key_places(program), _read(program)
-        self.on_program()
+        self._fitted()
 
     def valid(self, event: ViewEvent) -> bool:
         """Whether all books behind the event's row are valid."""
@@ -297,7 +311,7 @@ class _Gated:
 
     def _call(self, event: ViewEvent) -> None:
         if self._noted:
-            self._engine.on_callback(event)
+            self._engine.called_back(event)
         self._callback(event)
 
     def deliver(self, event: ViewEvent) -> None:
@@ -327,7 +341,3 @@ def _key_places(program: CompiledProgram) -> dict[str, list[tuple[str, int]]]:
 def _read(program: CompiledProgram) -> set[str]:
     """The relations that views read."""
     return {trigger.relation for trigger in program.program.triggers}
-
-
-def _ignore(*_: object) -> None:
-    """Nobody watches."""

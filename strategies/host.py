@@ -50,11 +50,11 @@ class StrategyHost:
     trading: how orders are simulated, and what they may risk.
 
     A strategy with `partition_by` has an instance for each symbol or venue of the instruments, which is told
-    of the rows of its own. `on_update` is called with every change of an order, before the relations have it.
+    of the rows of its own.
 
-    Requests go to `log` before they take effect. To apply again what a log holds, `begin_item` is given the
-    requests that stand in it: they are performed at their steps, whatever the strategies ask for; where the
-    host is `silent`, no strategy is called at all.
+    Requests go to the log of `log_to` before they take effect. To apply again what a log holds, `begin_item`
+    is given the requests that stand in it: they are performed at their steps, whatever the strategies ask
+    for; where the host is `silent`, no strategy is called at all.
 
     A strategy that raises is reported in `failures` and to the log `orderbook.strategies`, and disabled: its
     subscriptions and resting orders are cancelled, what it asked for and was not done yet is refused.
@@ -77,7 +77,7 @@ class StrategyHost:
         self.now = 0
         self.silent = False
         self.step = 0
-        self.log: RequestLog = NoLog()
+        self._log: RequestLog = NoLog()
         self.engine, self.instruments = engine, instruments
         self.on_callback = on_callback
         self.on_update: Callable[[Runner, OrderUpdate], object] = lambda *_: None
@@ -108,6 +108,14 @@ class StrategyHost:
                 subscribe_by_key(engine, definition, of_one)
         for runner in self._runners:
             runner.create()
+
+    def log_to(self, log: RequestLog) -> None:
+        """From now on requests go to this log before they take effect."""
+        self._log = log
+
+    def observe_orders(self, update: Callable[[Runner, OrderUpdate], object]) -> None:
+        """From now on `update` is called with every change of an order, before the relations have it."""
+        self.on_update = update
 
     def _client(
         self,
@@ -194,7 +202,7 @@ class StrategyHost:
         """Write a request ahead, then perform it, unless the log held it and it was performed."""
         if _identity(request) not in self._performed:
             request = replace(request, step=self.step)
-            self.log.request(request)
+            self._log.request(request)
             self._perform(request)
 
     def take_states(self) -> dict[str, bytes]:

@@ -74,7 +74,7 @@ class ViewDropped(DataError):
 class Subscription:
     """A handle of `Engine.subscribe`; `when` is the condition's text, `ended` is called if the view goes."""
 
-    __slots__ = ("_cancel", "active", "callback", "ended", "ignores", "layout", "watch", "when")
+    __slots__ = ("_cancel", "_dropped", "active", "callback", "ignores", "layout", "watch", "when")
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Subscription:
         self.when = when
         self.ignores = ignores
         self.active = True
-        self.ended: Callable[[], object] = lambda: None
+        self._dropped: Callable[[], object] = lambda: None
         self._cancel = cancel
 
     @property
@@ -102,6 +102,14 @@ class Subscription:
     def follow(self, layout: ViewLayout, watch: Watch) -> None:
         """Goes on with the view as another program has it."""
         self.layout, self.watch = layout, watch
+
+    def when_dropped(self, told: Callable[[], object]) -> None:
+        """`told` is called where the view is dropped."""
+        self._dropped = told
+
+    def dropped(self) -> None:
+        """The view was dropped, and with it the subscription."""
+        self._dropped()
 
     def cancel(self) -> None:
         """Ends the subscription: at once, or after the message at hand when called inside one."""
@@ -212,4 +220,4 @@ class Subscribers:
         subscription.active = False
         error = ViewDropped(f"view {subscription.view} was dropped; its subscription has ended")
         self._on_error(subscription, error)
-        subscription.ended()
+        subscription.dropped()

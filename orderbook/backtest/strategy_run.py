@@ -241,7 +241,7 @@ class StrategyRun:
         self.pipeline = Pipeline(engine, instruments, strategies, resolution, trading)
         self.pipeline.measures = False
         self.pipeline.warm_up()
-        self.pipeline.host.on_update = self._note
+        self.pipeline.host.observe_orders(self._note)
         self._writers, self._stopping = writers, False
         self._version = (0, 0, 0)
         # Of the last change of each instance's orders: the version, and how many there were of it.

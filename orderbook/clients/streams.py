@@ -89,7 +89,7 @@ class Following:
                 if self._cancelled:
                     return
                 self._subscription = engine.follow(view, told, when, on, fire)
-                self._subscription.ended = ended
+                self._subscription.when_dropped(ended)
 
         def begin_later() -> None:
             try:

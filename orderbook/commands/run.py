@@ -124,8 +124,7 @@ class Shown:
     async def run(self) -> float:
         """Run to the end; how many seconds that took."""
         engine, live = self._pipeline.engine, self._live
-        engine.on_callback, engine.on_order = self._note_callback, self._note_order
-        engine.on_fill = self._note_fill
+        engine.observe(callback=self._note_callback, order=self._note_order, fill=self._note_fill)
         self._start = time.monotonic()
         with (
             closing(self._display),

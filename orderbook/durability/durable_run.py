@@ -113,7 +113,7 @@ class DurableRun:
         self._started = False
         self._kept: list[Position] = []
         self._earlier: Sequence[Mapping[str, bytes]] = ()
-        pipeline.host.log = self
+        pipeline.host.log_to(self)
 
     def recover(self, checkpoint: Checkpoint | None, before: Iterable[Mapping[str, bytes]] = ()) -> Recovery:
         """Bring the pipeline to where the log ends; the first thing to call.

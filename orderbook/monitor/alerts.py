@@ -175,7 +175,7 @@ class Alerts:
         own = _Active(rule)
         fired = partial(self._fired, own)
         own.subscription = self._engine.follow(rule.view, fired, rule.when, "message", "edge")
-        own.subscription.ended = partial(self._gone, own)
+        own.subscription.when_dropped(partial(self._gone, own))
         if rule.name in self._rules:
             self.end(rule.name)
         self._rules[rule.name] = own

@@ -139,12 +139,12 @@ class RunMonitor:
         # Compiles what measures maps and reads books, for which the run would else wait.
         self._warm_up()
         publisher = self._publisher(live, mailbox, Share(lambda: live.queue.waited))
-        live.on_items = self._tape.note
+        live.watch_items(self._tape.note)
         try:
             with noted_warnings(self.notes):
                 yield server, publisher
         finally:
-            live.on_items = lambda _: None
+            live.watch_items(None)
             publisher.close()
             self._operations.close()
             mailbox.close()

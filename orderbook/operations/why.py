@@ -157,8 +157,7 @@ class Explanation:
             first = engine.version[2] + 1
             if here:
                 past.stop.look_at(version[2], self._look, self._compare)
-                engine.on_callback, engine.on_order = self._called, self._ordered
-                engine.on_fill = self._filled
+                engine.observe(callback=self._called, order=self._ordered, fill=self._filled)
             try:
                 past.apply(entry)
             except Reached:

@@ -30,6 +30,9 @@ _EPOCHS_BEHIND = 10
 _logger = logging.getLogger("orderbook.feeds")
 
 
+ItemWatch = Callable[[Sequence[Stamped]], object]
+
+
 @dataclass(slots=True)
 class _Switch:
     """A feed's switch: whether it waits for room, and so can promise nothing."""
@@ -108,8 +111,7 @@ class LiveRun:
         runs: Sequence[FeedRun],
     ) -> None:
         self.errors: list[Exception] = []
-        # Told of items before they are applied.
-        self.on_items: Callable[[Sequence[Stamped]], object] = lambda _: None
+        self._watching: ItemWatch | None = None
         self.conflated = self.checkpoints = self.checkpoints_failed = 0
         self.checkpoint_seconds = 0.0
         # By time.monotonic.
@@ -136,6 +138,11 @@ class LiveRun:
         self._switches = [_Switch(number) for number in range(len(runs))]
         self._length = length
         self._reported: set[int] = set()
+
+    def watch_items(self, watch: ItemWatch | None) -> ItemWatch | None:
+        """From now on `watch` is given items before they are applied; who was given them before."""
+        before, self._watching = self._watching, watch
+        return before
 
     def start(self) -> None:
         """Tell the strategies that events will come; books of live feeds are not known any more."""
@@ -238,7 +245,8 @@ class LiveRun:
             self.checkpoints += 1
 
     def _apply(self, taken: Sequence[Stamped]) -> None:
-        self.on_items(taken)
+        if self._watching is not None:
+            self._watching(taken)
         if self._durable is None:
             for stamped in taken:
                 self._pipeline.host.begin_item()

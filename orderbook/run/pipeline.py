@@ -100,8 +100,7 @@ class Pipeline:
         if len(instruments):
             self.books = Books(instruments, engine.dictionary)
             self._fit_relations()
-            engine.on_program = self._fit_relations
-            engine.watch_books(self.books, instruments)
+            engine.watch_books(self.books, instruments, self._fit_relations)
             self._at_hand = BooksAtHand(self.books)
             self._behind = LaggedBooks(self.books, instruments, engine.dictionary)
             self._together = BatchStepper(self, self._at_hand, self.books, self._behind)

@@ -306,7 +306,7 @@ def test_clients_of_a_gated_engine_wait_for_books_and_leave_no_trace_in_checkpoi
     instruments = synthetic_instruments(1)
     books = Books(instruments, engine.dictionary)
     noted: list[object] = []
-    engine.on_callback = noted.append
+    engine.observe(callback=noted.append)
     engine.watch_books(books, instruments)
     one = next(iter(instruments))
     row = {"ts": 1, "venue": one.venue, "symbol": one.symbol, "id": 1, "broker_id": 1}

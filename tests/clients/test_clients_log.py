@@ -73,7 +73,10 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     for view in VIEWS:
         # Not as strategies are told: every row, also while books are stale.
         super(type(engine), engine).subscribe(view, changed, None, "event", "change")
-    engine.on_callback = found.callbacks.append
+    engine.observe(
+        callback=found.callbacks.append,
+        order=lambda row: found.orders.append((engine.version, row["id"])),
+    )
     tell = engine.books_changed
 
     def books_changed() -> None:
@@ -82,7 +85,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
         found.later.extend(found.callbacks[before:])
 
     engine.books_changed = books_changed
-    engine.on_order = lambda row: found.orders.append((engine.version, row["id"]))
     wall, random = iter(range(1_000, 10**9, 7)), Random(3)
     with Log.open(
         folder / "log", journal.IDENTITY, policy=SyncPolicy.parse("never"), segment_bytes=1 << 14

@@ -338,7 +338,7 @@ def test_orders_are_checked_by_the_tick_of_their_moment() -> None:
         GatedEngine(compile_views(sql), "interpreter"), Instruments([first]), [StrategyDefinition(Quoter)]
     )
     rows: list[Any] = []
-    pipeline.engine.on_order = rows.append
+    pipeline.engine.observe(order=rows.append)
     unit, second = 10**8, first.with_steps(Decimal("0.05"), Decimal("0.01"))
     actions = [
         (Action.STATE, 2, 0, BookState.VALID), (Action.LEVEL, 0, unit, unit),

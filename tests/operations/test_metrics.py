@@ -145,7 +145,7 @@ def test_what_is_collected_at_the_end_is_exact(orderbook: Program, tmp_path: Pat
     assembly, engine = started(configuration)
     pipeline = piped(configuration, assembly, engine, instruments)
     counted: Counter[str] = Counter()
-    engine.on_callback = lambda event: counted.update([event.view])
+    engine.observe(callback=lambda event: counted.update([event.view]))
 
     async def run() -> LiveRun:
         live = LiveRun(configuration, pipeline, None, runs)

@@ -131,7 +131,7 @@ def outcome(kinds: list[type[Strategy]], options: TradingOptions, parts: list[np
     def note(runner: Any, update: OrderUpdate) -> None:
         updates.append((runner.identity, runner.now, update))
 
-    pipeline.host.on_update = note
+    pipeline.host.observe_orders(note)
     Patient.told.clear()
     pipeline.start()
     for part in parts:

@@ -258,7 +258,7 @@ def updates_of(flow: np.ndarray, options: TradingOptions, batch: int) -> dict[st
     def note(runner: Any, update: OrderUpdate) -> None:
         found.setdefault(runner.key, []).append((runner.now, update))
 
-    pipeline.host.on_update = note
+    pipeline.host.observe_orders(note)
     pipeline.start()
     ends = [0, *(np.flatnonzero(flow["flags"] & int(Flag.LAST)) + 1).tolist()]
     for start, end in pairwise([*ends[::batch], ends[-1]]):
@@ -368,7 +368,7 @@ def test_messages_applied_together_are_as_one_by_one(kind: type[Strategy], optio
         def note(runner: Any, update: OrderUpdate, updates: list[Any] = updates) -> None:
             updates.append((runner.key, update))
 
-        pipeline.host.on_update = note
+        pipeline.host.observe_orders(note)
         Noter.calls.clear()
         pipeline.start()
         for part in np.split(flow, cuts):

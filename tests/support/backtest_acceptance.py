@@ -147,7 +147,7 @@ def replayed(
     pipeline = Pipeline(GatedEngine(compiled(case), "numba"), merger.instruments, definitions)
     pipeline.measures = False
     changes: list[tuple] = []
-    pipeline.host.on_update = lambda runner, update: changes.append((runner.key, update.new))
+    pipeline.host.observe_orders(lambda runner, update: changes.append((runner.key, update.new)))
     pipeline.start()
     for item in merger:
         pipeline.apply(item, "message" if definitions else "batch")

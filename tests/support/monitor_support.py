@@ -99,7 +99,7 @@ class Running:
         self.pipeline = Pipeline(self.engine, INSTRUMENTS, strategies)
         self.feed = Idle()
         self.monitor = RunMonitor(configuration, self.pipeline, [self.feed])
-        self.engine.on_fill = self.monitor.orders.fill
+        self.engine.observe(fill=self.monitor.orders.fill)
         self.live = LiveRun(configuration, self.pipeline, None, [self.feed])
         self.server: ServerThread
 
