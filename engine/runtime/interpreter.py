@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 
@@ -87,15 +88,31 @@ class WideKeyError(ExactnessError):
     """A key of a map that does not fit 64 bits."""
 
 
+class Tracer(Protocol):
+    """Is told what each statement reads and writes."""
+
+    def begin(self, statement: Statement) -> None:
+        """The statement is evaluated next."""
+
+    def read(self, name: str, key: Key, value: Number) -> None:
+        """It, or whoever asks for rows, has read an entry of a map."""
+
+    def end(self, held: Mapping[Key, int | Fraction], changes: Mapping[Key, int | Fraction]) -> None:
+        """It has been evaluated: what is added to the entries that its target holds."""
+
+    def assigned(self, before: Mapping[Key, int | Fraction], after: Mapping[Key, int | Fraction]) -> None:
+        """It has replaced entries of its target: all of them before and after."""
+
+
 class Interpreter:
-    """Runs a program; `dictionary` has the codes of texts.
+    """Runs a program; `dictionary` has the codes of texts. tracer: told of every statement.
 
     Rows are tuples of encoded columns: scaled integers, ns, dictionary codes, floats, None for NULL.
     """
 
-    def __init__(self, program: Program, dictionary: Dictionary):
+    def __init__(self, program: Program, dictionary: Dictionary, tracer: Tracer | None = None):
         self.program = program
-        self._dictionary = dictionary
+        self._dictionary, self._tracer = dictionary, tracer
         self._maps: dict[str, dict[Key, int | Fraction]] = {m.name: {} for m in program.maps}
         self._double = {m.name: m.type.kind is Kind.DOUBLE for m in program.maps}
         self._triggers = {(t.relation, t.insert): t for t in program.triggers}
@@ -143,10 +160,14 @@ class Interpreter:
 
     def _evaluate(self, statement: Statement, event: Environment) -> dict[Key, int | Fraction]:
         changes: dict[Key, int | Fraction] = {}
+        if self._tracer is not None:
+            self._tracer.begin(statement)
         for term in statement.value.terms:
             for environment, value in self._term(term, event):
                 key = tuple(_key_word(self._scalar(k, environment)) for k in statement.keys)
                 changes[key] = changes.get(key, 0) + value
+        if self._tracer is not None:
+            self._tracer.end(self._maps[statement.target], changes)
         return changes
 
     def _add(self, target: str, changes: Mapping[Key, int | Fraction]) -> None:
@@ -162,6 +183,7 @@ class Interpreter:
     def _assign(self, statement: Statement, event: Environment) -> None:
         changes = self._evaluate(statement, event)
         entries = self._maps[statement.target]
+        before = {} if self._tracer is None else dict(entries)
         pattern = [
             None if isinstance(k, Var) and k not in event else (self._scalar(k, event),)
             for k in statement.keys
@@ -171,6 +193,8 @@ class Interpreter:
         ]:
             del entries[key]
         self._add(statement.target, changes)
+        if self._tracer is not None:
+            self._tracer.assigned(before, entries)
 
     def _lifted(self, body: Poly, environment: Environment) -> Word:
         """The value that a lift binds: a lone value as it is, NULL included, else the sum."""
@@ -242,6 +266,8 @@ class Interpreter:
                 elif self._scalar(scalar, bound) != word:
                     break
             else:
+                if self._tracer is not None:
+                    self._tracer.read(name, key, _number(value))
                 yield bound, _number(value)
 
     def _scalar(self, scalar: Scalar, environment: Environment) -> Word:

@@ -12,13 +12,12 @@ from orderbook.core.changes import ChangeBatch, Dictionary, Word
 from orderbook.core.errors import UserError, visible_lines
 from orderbook.durability.past_states import PastRun, Reached
 from orderbook.engine.runtime.interface import Runtime
-from orderbook.engine.runtime.interpreter import Environment, Interpreter, InterpreterRuntime, Number
+from orderbook.engine.runtime.interpreter import Interpreter, InterpreterRuntime, Number
 from orderbook.engine.runtime.live_view import Key, ViewRow
 from orderbook.engine.runtime.subscriptions import Version, ViewEvent
 from orderbook.operations.explain import part_of
 from orderbook.operations.summary import callback_text, fill_text, key_text, order_text, values_text
 from orderbook.strategies.execution.client import LoggedRequest
-from orderbook.views.calculus import Scalar
 from orderbook.views.encoding.values import decoder, unpack
 from orderbook.views.m3 import Program, Statement, statement_text
 from orderbook.views.program import CompiledProgram
@@ -47,43 +46,34 @@ class ChangeTrace:
     statements: list[StatementTrace] = field(default_factory=list)
 
 
-class TracingInterpreter(Interpreter):
-    """Notes what each statement reads and writes in `statements`."""
+class StatementTracer:
+    """A Tracer: notes what each statement reads and writes in `statements`."""
 
-    statements: list[StatementTrace]
-    _at: StatementTrace | None = None
+    def __init__(self) -> None:
+        self.statements: list[StatementTrace] = []
+        self._at: StatementTrace | None = None
 
-    def __init__(self, program: Program, dictionary: Dictionary):
-        self.statements = []
-        super().__init__(program, dictionary)
-        self.statements.clear()
-
-    def _evaluate(self, statement: Statement, event: Environment) -> dict[EntryKey, Value]:
+    def begin(self, statement: Statement) -> None:
+        """See Tracer."""
         self._at = StatementTrace(statement)
         self.statements.append(self._at)
-        changes = super()._evaluate(statement, event)
-        held = self.exact_entries(statement.target)
-        for key, change in changes.items():
-            if change:
-                self._at.writes[key] = (held.get(key, 0), held.get(key, 0) + change)
+
+    def read(self, name: str, key: EntryKey, value: Number) -> None:
+        """See Tracer."""
+        if self._at is not None:
+            self._at.reads[name, key] = value
+
+    def end(self, held: Mapping[EntryKey, Value], changes: Mapping[EntryKey, Value]) -> None:
+        """See Tracer."""
+        self.statements[-1].writes = {
+            key: (held.get(key, 0), held.get(key, 0) + change) for key, change in changes.items() if change
+        }
         self._at = None
-        return changes
 
-    def _assign(self, statement: Statement, event: Environment) -> None:
-        before = dict(self.exact_entries(statement.target))
-        super()._assign(statement, event)
-        after = self.exact_entries(statement.target)
-        changed = [k for k in {**before, **after} if before.get(k, 0) != after.get(k, 0)]
-        self.statements[-1].writes = {k: (before.get(k, 0), after.get(k, 0)) for k in changed}
-
-    def _entries(
-        self, name: str, keys: tuple[Scalar, ...], environment: Environment
-    ) -> Iterator[tuple[Environment, Number]]:
-        at = self._at
-        for bound, value in super()._entries(name, keys, environment):
-            if at is not None:
-                at.reads[name, tuple(self._scalar(key, bound) for key in keys)] = value
-            yield bound, value
+    def assigned(self, before: Mapping[EntryKey, Value], after: Mapping[EntryKey, Value]) -> None:
+        """See Tracer."""
+        changed = [key for key in {**before, **after} if before.get(key, 0) != after.get(key, 0)]
+        self.statements[-1].writes = {key: (before.get(key, 0), after.get(key, 0)) for key in changed}
 
 
 def trace(
@@ -93,7 +83,8 @@ def trace(
 
     Several statements of a trigger that add to one entry read it as it was before them all.
     """
-    interpreter = TracingInterpreter(program, dictionary)
+    tracer = StatementTracer()
+    interpreter = Interpreter(program, dictionary, tracer)
     InterpreterRuntime(program, dictionary, interpreter).restore(held.copied(), None)
     found = []
     for kind, codes in zip(changes.kinds.tolist(), changes.values.tolist(), strict=True):
@@ -101,9 +92,9 @@ def trace(
             continue
         relation = program.relations[kind >> 1]
         change = ChangeTrace(relation.name, not kind & 1, unpack(relation, codes))
-        interpreter.statements.clear()
+        tracer.statements.clear()
         interpreter.change(change.relation, change.insert, change.row)
-        change.statements = [one for one in interpreter.statements if one.statement.target in maps]
+        change.statements = [one for one in tracer.statements if one.statement.target in maps]
         found.append(change)
     return found
 
