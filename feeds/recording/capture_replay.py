@@ -254,7 +254,33 @@ OPTIONS = ("exchange", "products")
 _COUNTED = ("frames", "gaps", "resyncs")
 
 
-class CaptureSource:
+class _Capture:
+    """A recording and its sessions. path, kind, products: as of CaptureSource."""
+
+    def __init__(
+        self, path: Place | Path | Sequence[Place], kind: str | None, products: Sequence[str]
+    ) -> None:
+        self._head = read_head(path, kind, products)
+        self._sessions = CaptureSessions(self._head)
+        self.instruments = self._sessions.instruments
+        self._lines = RecordedLines(self._head)
+        self._never_valid = Problems()
+
+    @property
+    def statistics(self) -> FeedStatistics:
+        """What the sessions have counted so far."""
+        return self._sessions.statistics
+
+    @property
+    def problems(self) -> Problems:
+        """What was wrong with the recording and its frames."""
+        found = self.statistics.problems
+        found.extend(self._lines.problems)
+        found.extend(self._never_valid)
+        return found
+
+
+class CaptureSource(_Capture):
     """The events of a recorded session, whole messages, with the receive times of the recording.
 
     path: a recording of ours (its file, its folder, a glob of its files, or several of these), or of
@@ -272,11 +298,7 @@ class CaptureSource:
         paths = list(path) if isinstance(path, Sequence) else [path]
         self.name = _name("capture", paths)
         self.counts: Counter[str] = Counter()
-        self._head = read_head(paths, kind, products)
-        self._sessions = CaptureSessions(self._head)
-        self.instruments = self._sessions.instruments
-        self._lines = RecordedLines(self._head)
-        self._never_valid = Problems()
+        super().__init__(paths, kind, products)
 
     @property
     def feeds(self) -> frozenset[str]:
@@ -287,18 +309,6 @@ class CaptureSource:
     def progress(self) -> float:
         """Fraction of the files' bytes read."""
         return self._lines.progress
-
-    @property
-    def statistics(self) -> FeedStatistics:
-        """What the sessions have counted."""
-        return self._sessions.statistics
-
-    @property
-    def problems(self) -> Problems:
-        found = self.statistics.problems
-        found.extend(self._lines.problems)
-        found.extend(self._never_valid)
-        return found
 
     def __iter__(self) -> Iterator[np.ndarray]:
         self._sessions = sessions = CaptureSessions(self._head)
@@ -332,7 +342,7 @@ _LINES_AT_ONCE, _EVENTS_AT_ONCE = 256, 4096
 _HEAD = ("session", "header", "http")
 
 
-class CapturePlayer:
+class CapturePlayer(_Capture):
     """Iterates over EVENT arrays of whole messages, as LiveFeed does, until the recording is through.
 
     path, kind, products: as of CaptureSource.
@@ -347,27 +357,10 @@ class CapturePlayer:
     def __init__(
         self, path: Path, kind: str | None = None, products: Sequence[str] = (), speed: float = 1.0
     ) -> None:
-        head = read_head(path, kind, products)
-        self._lines = RecordedLines(head)
-        self._sessions = CaptureSessions(head)
-        self.instruments = self._sessions.instruments
+        super().__init__(path, kind, products)
         self._speed = speed
         # Of receive times, ns.
         self.clock: Callable[[], int] = time.time_ns
-        self._never_valid = Problems()
-
-    @property
-    def statistics(self) -> FeedStatistics:
-        """What was counted so far."""
-        return self._sessions.statistics
-
-    @property
-    def problems(self) -> Problems:
-        """What was wrong with the recording and its frames."""
-        found = self.statistics.problems
-        found.extend(self._lines.problems)
-        found.extend(self._never_valid)
-        return found
 
     async def __aiter__(self) -> AsyncIterator[np.ndarray]:
         sessions, pace = self._sessions, _Pace(self._speed)
