@@ -1,11 +1,8 @@
 """The folder of a job: its manifest `job.json`, the columns of its datasets, and its files.
 
 The manifest says which files count, and what they are the result of; it is replaced as a whole. Datasets
-are histories of views, orders and fills; their files have names of their own.
-
-What a task writes into the job's folder, in files of its own: histories, what strategies did and saw.
-
-Rows of a view's history become Arrow tables, decoded column by column.
+are histories of views, orders and fills, and what strategies saw. A task writes them into files of its own;
+rows of a view's history become Arrow tables, decoded column by column.
 """
 
 import re
@@ -244,7 +241,7 @@ def orders_dataset() -> Dataset:
         "status": text,
         "reason": text,
     }
-    return _placed(own, ("strategy", PARTITION_KEY, "id"))
+    return _versioned(own, ("strategy", PARTITION_KEY, "id"), placed=True)
 
 
 def fills_dataset() -> Dataset:
@@ -262,7 +259,7 @@ def fills_dataset() -> Dataset:
         "fee": _DECIMAL,
         "liquidity": text,
     }
-    return _placed(own, ("strategy", PARTITION_KEY, "order_id", *VERSION_COLUMNS, PLACE))
+    return _versioned(own, ("strategy", PARTITION_KEY, "order_id", *VERSION_COLUMNS, PLACE), placed=True)
 
 
 def market_dataset() -> Dataset:
@@ -285,16 +282,13 @@ def table_dataset(schema: pa.Schema) -> Dataset:
     return Dataset(fields, (), {field.name: field.name for field in fields})
 
 
-def _versioned(own: dict[str, pa.DataType], keys: tuple[str, ...]) -> Dataset:
-    types = {**dict.fromkeys(VERSION_COLUMNS, pa.int64()), **own}
-    fields = tuple(Field(name, str(kind)) for name, kind in types.items())
+def _versioned(own: dict[str, pa.DataType], keys: tuple[str, ...], placed: bool = False) -> Dataset:
+    """A dataset of these columns after the version, and with `placed` after the place in it and the key."""
+    types: dict[str, pa.DataType] = dict.fromkeys(VERSION_COLUMNS, pa.int64())
+    if placed:
+        types[PLACE], own = pa.int64(), {PARTITION_KEY: pa.string(), **own}
+    fields = tuple(Field(name, str(kind)) for name, kind in (types | own).items())
     return Dataset(fields, keys, {name: name for name in own})
-
-
-def _placed(own: dict[str, pa.DataType], keys: tuple[str, ...]) -> Dataset:
-    types = {**dict.fromkeys((*VERSION_COLUMNS, PLACE), pa.int64()), PARTITION_KEY: pa.string(), **own}
-    fields = tuple(Field(name, str(kind)) for name, kind in types.items())
-    return Dataset(fields, keys, {name: name for name in (PARTITION_KEY, *own)})
 
 
 def schema_of(dataset: Dataset) -> pa.Schema:
