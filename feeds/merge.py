@@ -5,10 +5,9 @@ which has neither, is the one it states, else that of the change before (0 at th
 data come first). Times of one source never go back. Its events are numbered from 1, before any are left out,
 so that a version does not depend on what else is read. Ties go by source, then by position.
 
-`Merger` gives the items of a run one after the other; `read_slices` all that lies before a stamp, with
-versions.
-Events of crossed books are told on the way (`SourceWithCrossedStates`); changes of a change stream become a
-batch for the engine by `encode_changes`.
+`Merger` gives the items of a run one after the other; `read_slices` all that lies before a stamp, with its
+versions. Events of crossed books are told on the way (`SourceWithCrossedStates`); changes of a change stream
+become a batch for the engine by `encode_changes`.
 """
 
 from collections import Counter
@@ -174,7 +173,7 @@ NOTHING = VersionedEvents(np.empty(0, EVENT), np.empty(0, VERSION))
 
 
 class Cursor:
-    """A source's place in the merge.
+    """A place in the merge, of a source or of anything that gives batches of events.
 
     indexes: int32[k], of the source's instruments in the run (None: it gives changes). whole: events of other
     instruments stay, with index -1, as does a last message without an end; else they are left out, what is

@@ -280,7 +280,7 @@ class StrategyHost:
     def end(self, followed: bool = False) -> None:
         """Brings a message to the clients, then does what strategies asked for, once the engine has it.
 
-        followed: see Audience.next_concerned.
+        followed: see MessageDispatcher.end.
         """
         self._next_step()
         if not self._audience.open:
@@ -307,11 +307,11 @@ class StrategyHost:
         self.step = (self.step | 1) + 1
 
     def next_concerned(self, window: Window, number: int) -> tuple[int, bool]:
-        """See Audience.next_concerned."""
+        """See MessageDispatcher.next_concerned."""
         return self._audience.next_concerned(window, number)
 
     def rewind(self, window: Window, number: int) -> None:
-        """See Concerns.rewind."""
+        """See WakeConditions.rewind."""
         self._audience.rewind(window, number)
 
     def stir(self, runner: Runner) -> None:

@@ -175,7 +175,7 @@ class MessageDispatcher:
     def end(self, now: int, followed: bool = False) -> None:
         """The message has changed the books, at a time of the run: tells clients, then strategies.
 
-        followed: see Concerns.next.
+        followed: see WakeConditions.next.
         """
         parts, self._parts = self._parts, []
         if not (self._working or self._watches_market):
@@ -201,7 +201,7 @@ class MessageDispatcher:
         return self._concerns.next(window, number)
 
     def rewind(self, window: Window, number: int) -> None:
-        """See Concerns.rewind."""
+        """See WakeConditions.rewind."""
         self._concerns.rewind(window, number)
 
     def _note_concerns(self) -> None:

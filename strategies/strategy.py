@@ -1,9 +1,7 @@
 """What a strategy's author writes: a subclass of Strategy, its methods subscribed by `on_view`.
 
 Besides views, strategies are told of the market's trades and of states of books. The parameters of a strategy
-are written into the text of its conditions.
-
-Finding strategies by name: MODULE:CLASS.
+are written into the text of its conditions. Strategies are found by name, MODULE:CLASS.
 """
 
 import importlib

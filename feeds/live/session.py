@@ -1,9 +1,8 @@
 """The care of one connection: synchronisation, silence, limits and new connections, without I/O.
 
 A driver calls a session with what happened and when, then does what `commands` says and calls `wake` at
-`wake_at`. So the same code runs over sockets, over recorded frames and on a virtual clock.
-
-A `Backoff` says how long to wait before trying again.
+`wake_at`. So the same code runs over sockets, over recorded frames and on a virtual clock. A `Backoff` says
+how long to wait before trying again.
 """
 
 import logging

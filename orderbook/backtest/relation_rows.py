@@ -1,11 +1,9 @@
 """Rows of a program's relations, as blocks, out of what sources bring: events of books, and changes of rows.
 
-Every event has its version from its source, before anything is left out; the changes that a book makes of
-it are its parts, in the order in which the book makes them. So a version does not depend on what else is
-read.
-
-STATE events become rows of the relation `book_states`, with their versions. The clock's ticks are rows too,
-by the stamps of versions, and so are the rows that expire with them.
+Every event has its version from its source (see `orderbook.feeds.merge`); the changes that a book makes of it
+are its parts, in the order in which the book makes them. STATE events become rows of the relation
+`book_states`, with their versions. The clock's ticks are rows too, by the stamps of versions, and so are the
+rows that expire with them.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,9 +1,7 @@
 """A backtest as a whole: its plan, an executor that does its tasks, and the manifest of what they made.
 
-Doing the tasks of a backtest: in this process, one after the other, or in processes of this machine.
-
-The tasks that read are done in several processes at a time. How far they are is said by small files in the
-job's folder, on which no result depends.
+Executors do tasks in this process, one after the other, or in processes of this machine. How far these are is
+said by small files in the job's folder, on which no result depends.
 """
 
 import multiprocessing

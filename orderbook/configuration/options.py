@@ -1,11 +1,7 @@
 """The tables of a configuration for feeds, and for how a run is watched and computed.
 
-The tables of a configuration that say how a run is watched, and where Spark runs.
-
-A run has metrics and logs. `monitor` says where the page and the websocket are served, and its alerts;
-`spark` where Spark runs, and what it is given.
-
-The tables of feeds in a configuration, and the text that each can be written as.
+Feeds can be written as texts, too. A run has metrics and logs. `monitor` says where the page and the
+websocket are served, and its alerts; `spark` where Spark runs, and what it is given.
 """
 
 import ipaddress

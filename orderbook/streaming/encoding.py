@@ -2,9 +2,8 @@
 
 `rows`: `bytes` are the blocks asserted, `more` those retracted. `marker`: `epoch` and `end`. Outputs:
 `tentative`: `bytes` are the tables of the views, `more` the versions that they replace. `final`: `epoch`,
-`end`, and in `bytes` the files that the node has written. `dead`: a table. `request`: `epoch`.
-
-What nodes give out is bytes: tables of rows as users see them, and the files of what is final.
+`end`, and in `bytes` the files that the node has written. `dead`: a table. `request`: `epoch`. Tables have
+rows as users see them.
 """
 
 import json
@@ -157,9 +156,8 @@ def routed(plan: StreamPlan, entry: Entry) -> Iterator[ShuffleRow]:
         yield ShuffleRow(*node, ROWS, SWITCHES, entry.switch, entry.number, bytes=data)
 
 
-def message_of(plan: StreamPlan, traveller: ShuffleRow) -> RowsMessage | Marker:
+def message_of(plan: StreamPlan, one: ShuffleRow) -> RowsMessage | Marker:
     """Raises DataError where the bytes are damaged."""
-    one = traveller
     sender, receiver = Address(*one.sender), Address(*one.node)
     if one.kind == MARKER:
         return Marker(sender, receiver, _LIFE, one.number, one.epoch, one.end)

@@ -31,7 +31,7 @@ SCHEMA = pa.schema(
     ]
 )
 NAMES = tuple(SCHEMA.names)
-# Travellers in one batch of Arrow: they may be megabytes.
+# Rows in one batch of Arrow: they may be megabytes.
 _MOST_ROWS = 16
 
 
@@ -39,7 +39,7 @@ _MOST_ROWS = 16
 class ShuffleRow:
     """A message for partition `partition` of stage `stage`, or an output, for SINK.
 
-    What the rest holds depends on `kind`: see `messages` and `outputs`.
+    What the rest holds depends on `kind`: see `encoding`.
     """
 
     stage: int
@@ -74,20 +74,20 @@ class ShuffleRow:
         return tuple(getattr(self, name) for name in NAMES)
 
 
-def batches_of(travellers: list[ShuffleRow]) -> Iterator[pa.RecordBatch]:
-    """Travellers as batches of SCHEMA that are not too large."""
-    for start in range(0, len(travellers), _MOST_ROWS):
-        yield batch_of(travellers[start : start + _MOST_ROWS])
+def batches_of(rows: list[ShuffleRow]) -> Iterator[pa.RecordBatch]:
+    """Rows as batches of SCHEMA that are not too large."""
+    for start in range(0, len(rows), _MOST_ROWS):
+        yield batch_of(rows[start : start + _MOST_ROWS])
 
 
-def batch_of(travellers: list[ShuffleRow]) -> pa.RecordBatch:
-    """Travellers as a batch of SCHEMA."""
-    columns = [[getattr(one, name) for one in travellers] for name in NAMES]
+def batch_of(rows: list[ShuffleRow]) -> pa.RecordBatch:
+    """Rows as a batch of SCHEMA."""
+    columns = [[getattr(one, name) for one in rows] for name in NAMES]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def shuffle_rows_of(batch: pa.RecordBatch | pa.Table) -> list[ShuffleRow]:
-    """The travellers in a batch of SCHEMA's columns, in that order."""
+    """The shuffle rows in a batch of SCHEMA's columns, in that order."""
     columns = [batch.column(name).to_pylist() for name in NAMES]
     return [ShuffleRow(*values) for values in zip(*columns, strict=True)]

@@ -1,8 +1,7 @@
 """What strategies' orders go through: an execution client, of which the simulated exchange is one.
 
-What a strategy asks for is checked against the instruments, the same wherever orders go.
-
-What strategies ask for, written ahead of its effect, so that a crash neither loses nor doubles it.
+What a strategy asks for is checked against the instruments, the same wherever orders go, and written ahead of
+its effect (`LoggedRequest`), so that a crash neither loses nor doubles it.
 """
 
 import dataclasses

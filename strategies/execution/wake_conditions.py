@@ -28,7 +28,7 @@ _PRICE = 6
 
 _ROW = np.dtype(
     [
-        ("any", "i8"),  # whether anything matters; then as of a Concern
+        ("any", "i8"),  # whether anything matters; then as of a WakeCondition
         ("every", "i8"),
         ("due", "i8"),
         ("arrival", "i8"),
