@@ -235,19 +235,14 @@ class DurableRun:
         self._stamp = max(past.completed, 0)
         host.silent = True
         for _, record in self.log.read(first):
-            entry = journal.entry_of(record)
-            if isinstance(entry, Known):
-                numbering.name(entry.instruments)
-                self.pipeline.instruments.adopt(entry.instruments)
-            elif isinstance(entry, EpochEnd):
+            entry = numbering.take(journal.entry_of(record), self.pipeline.instruments)
+            if isinstance(entry, EpochEnd):
                 self.epoch = entry.number
             elif isinstance(entry, Stamped | Lifecycle):
                 if host.silent and entry.stamp > past.completed:
                     self._wake(past)
                 items += 1
                 repeated += not host.silent
-                if isinstance(entry, Stamped):
-                    entry = numbering.of(entry)
                 self._apply(entry, past.requests.get(entry.stamp, ()))
         if host.silent:
             self._wake(past)

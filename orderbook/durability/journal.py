@@ -182,6 +182,13 @@ class Renumbering:
         self.own = tuple(own)
         self._indexes: np.ndarray | None = None
 
+    def take(self, entry: Entry, instruments: Instruments) -> Entry:
+        """An entry as this run has it; `instruments`, the run's, become those that it names."""
+        if isinstance(entry, Known):
+            self.name(entry.instruments)
+            instruments.adopt(entry.instruments)
+        return self.of(entry) if isinstance(entry, Stamped) else entry
+
     def of(self, entry: Stamped) -> Stamped:
         """An entry with the run's indexes, -1 for instruments that the log has not named."""
         if not isinstance(entry.item, np.ndarray):
@@ -236,16 +243,11 @@ class LoggedRun:
         self._watch.clear()
         for entry in self._entries():
             self.counts[type(entry).__name__.lower()] += 1
-            if isinstance(entry, Known):
-                numbering.name(entry.instruments)
-                self.instruments.adopt(entry.instruments)
-            elif isinstance(entry, Stamped):
-                stamped = numbering.of(entry)
-                if isinstance(stamped.item, np.ndarray):
-                    self._watch.note(stamped.item)
-                yield stamped
-            elif isinstance(entry, Lifecycle):
-                yield entry
+            own = numbering.take(entry, self.instruments)
+            if isinstance(own, Stamped) and isinstance(own.item, np.ndarray):
+                self._watch.note(own.item)
+            if isinstance(own, Stamped | Lifecycle):
+                yield own
 
     def _entries(self) -> Iterator[Entry]:
         reader = LogReader(self._folder, IDENTITY)

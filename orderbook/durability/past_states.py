@@ -163,14 +163,11 @@ class PastRun:
         known = {one: index for index, one in enumerate(self.pipeline.instruments)}
         numbering = journal.Renumbering(known, self.own)
         for _, record in _reader(self.configuration, self.first).read():
-            entry = journal.entry_of(record)
-            if isinstance(entry, Known):
-                numbering.name(entry.instruments)
-                self.pipeline.instruments.adopt(entry.instruments)
-            elif isinstance(entry, Stamped | Lifecycle):
+            entry = numbering.take(journal.entry_of(record), self.pipeline.instruments)
+            if isinstance(entry, Stamped | Lifecycle):
                 if self.place(entry) > version[:2]:
                     return
-                yield numbering.of(entry) if isinstance(entry, Stamped) else entry
+                yield entry
 
     @staticmethod
     def place(entry: Stamped | Lifecycle) -> tuple[int, int]:
