@@ -98,16 +98,29 @@ class _Notes:
         return lines
 
 
-class PlainDisplay:
+class QuietDisplay:
+    """Lines on standard output, without values and notes."""
+
+    def say(self, line: str) -> None:
+        """See Display."""
+        print(visible(line), flush=True)
+
+    def note(self, kind: str, line: Callable[[], str]) -> None:
+        """Nothing is shown."""
+
+    def refresh(self, status: str, rows: list[tuple[str, str]]) -> None:
+        """Nothing is shown."""
+
+    def close(self) -> None:
+        """See Display."""
+
+
+class PlainDisplay(QuietDisplay):
     """Lines on standard output."""
 
     def __init__(self) -> None:
         self._notes = _Notes()
         self._next = time.monotonic() + PLAIN_INTERVAL
-
-    def say(self, line: str) -> None:
-        """See Display."""
-        print(visible(line), flush=True)
 
     def note(self, kind: str, line: Callable[[], str]) -> None:
         """See Display."""
@@ -127,29 +140,12 @@ class PlainDisplay:
             self.say(line)
 
 
-class QuietDisplay:
-    """Lines on standard output, without values and notes."""
-
-    def say(self, line: str) -> None:
-        """See Display."""
-        print(visible(line), flush=True)
-
-    def note(self, kind: str, line: Callable[[], str]) -> None:
-        """Nothing is shown."""
-
-    def refresh(self, status: str, rows: list[tuple[str, str]]) -> None:
-        """Nothing is shown."""
-
-    def close(self) -> None:
-        """See Display."""
-
-
-class LiveDisplay:
+class LiveDisplay(PlainDisplay):
     """A table that is redrawn in place, with lines passing above it."""
 
     def __init__(self, console: Console) -> None:
+        super().__init__()
         self._console = console
-        self._notes = _Notes()
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._live.start()
         self._next = 0.0
@@ -157,11 +153,6 @@ class LiveDisplay:
     def say(self, line: str) -> None:
         """See Display."""
         self._console.print(Text(visible(line)))
-
-    def note(self, kind: str, line: Callable[[], str]) -> None:
-        """See Display."""
-        for shown in self._notes.passing(kind, line):
-            self.say(shown)
 
     def refresh(self, status: str, rows: list[tuple[str, str]]) -> None:
         """Redraw, at most _REFRESHES_A_SECOND times a second."""
@@ -176,5 +167,4 @@ class LiveDisplay:
     def close(self) -> None:
         """Take the table away."""
         self._live.stop()
-        for line in self._notes.rest():
-            self.say(line)
+        super().close()
