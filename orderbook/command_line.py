@@ -151,9 +151,11 @@ def serve(
     allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Follow live feeds for websocket clients and the monitor's page, with nothing shown here."""
-    from orderbook.commands.run import serve as command
+    from orderbook.commands.run import run as command
+    from orderbook.run.display import QuietDisplay
 
-    command(config, duration, feed or (), view or (), strategy or (), out, allow_incomplete)
+    feeds, views, strategies = feed or (), view or (), strategy or ()
+    command(config, duration, feeds, views, strategies, out, True, QuietDisplay, allow_incomplete)
 
 
 @app.command()

@@ -23,7 +23,7 @@ from orderbook.operations.metrics import RunMetrics
 from orderbook.operations.metrics_server import served
 from orderbook.operations.summary import callback_text, findings_of, order_text, some_rows, summary
 from orderbook.run.assembly import Assembly, engine_of, piped, started, warm_up
-from orderbook.run.display import Display, QuietDisplay, open_display
+from orderbook.run.display import Display, open_display
 from orderbook.run.feed_runs import FeedRun, check_runs, open_runs, recorded
 from orderbook.run.live_run import LiveRun, RunReport
 from orderbook.run.pipeline import Pipeline
@@ -211,16 +211,3 @@ def monitor_of(
     from orderbook.monitor.run_monitor import RunMonitor
 
     return RunMonitor(configuration, pipeline, runs)
-
-
-def serve(
-    config: Path | None,
-    duration: float | None,
-    feeds: Sequence[str],
-    views: Sequence[str],
-    strategies: Sequence[str],
-    out: Path | None = None,
-    allow_incomplete: bool = False,
-) -> None:
-    """As `run`, with the monitor, whose address is printed, and without values and notes."""
-    run(config, duration, feeds, views, strategies, out, True, QuietDisplay, allow_incomplete)
