@@ -89,7 +89,7 @@ class Placing:
 
     def fits_alone(self, unit: Unit, label: Label) -> bool:
         """Whether the unit could be computed by the label's axes in a stage of its own."""
-        return not label or self._fit(unit, Draft(label), len(self.drafts)) is not None
+        return not label or self._fit(unit, Draft(label)) is not None
 
     def _ready(self, pending: Sequence[Unit]) -> list[Unit]:
         waiting = {m for u in pending for m in u.maps}
@@ -102,7 +102,7 @@ class Placing:
         earliest = max((self.home[r] for r in unit.reads if r in self.home), default=0)
         for number in range(len(self.drafts) - 1 if fresh else earliest, len(self.drafts)):
             if self.drafts[number].axes == label:
-                found = self._fit(unit, self.drafts[number], number)
+                found = self._fit(unit, self.drafts[number])
                 if found is not None:
                     self._enter(unit, number, found)
                     return True
@@ -110,7 +110,7 @@ class Placing:
             self.drafts.pop()
         return False
 
-    def _fit(self, unit: Unit, draft: Draft, number: int) -> Fit | None:
+    def _fit(self, unit: Unit, draft: Draft) -> Fit | None:
         known: dict[str, tuple[int | None, ...]] = {**draft.copied, **draft.replicas}
         for name in unit.reads:
             made = draft.computed.get(name, ())
