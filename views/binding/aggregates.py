@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from orderbook.views.binding import typed_nodes
-from orderbook.views.binding import typed_nodes as typing_rules
 from orderbook.views.binding.bound import Aggregate, Cast, Expression, OrderItem
 from orderbook.views.binding.scope import Binder, Handler, Scope, refusal
+from orderbook.views.binding.typed_nodes import TypingError, case, negation, negative, number, summed
 from orderbook.views.types import DOUBLE, Kind, Type
 
 
@@ -137,9 +136,7 @@ def argument(binder: Binder, call: Call, scope: Scope) -> tuple[Expression | Non
         raise binder.text.error(f"{call.shown} takes one argument", node)
     value = binder.value(given, scope)
     if isinstance(node, _BOOLEAN_ONLY) and value.type.kind is not Kind.BOOLEAN:
-        raise typing_rules.TypingError(
-            f"{call.shown} of {value.type.kind.value} is not supported; it takes BOOLEAN"
-        )
+        raise TypingError(f"{call.shown} of {value.type.kind.value} is not supported; it takes BOOLEAN")
     return _filtered(binder, value, call.condition, scope), distinct
 
 
@@ -148,7 +145,7 @@ def _filtered(
 ) -> Expression | None:
     if condition is None:
         return value
-    return typed_nodes.case([(binder.condition(condition, scope), value or typing_rules.number(1))], None)
+    return case([(binder.condition(condition, scope), value or number(1))], None)
 
 
 def _typed(name: str, value: Expression | None, distinct: bool, scope: Scope) -> Aggregate:
@@ -173,16 +170,16 @@ def result_type(name: str, argument: Type, rows: int) -> Type:
     if name == "count":
         return Type(Kind.INTEGER, 0, 0, rows)
     if name == "sum":
-        return typing_rules.summed(argument, rows)
+        return summed(argument, rows)
     if name in ("min", "max"):
         if argument.kind is Kind.TEXT:
-            raise typing_rules.TypingError(
+            raise TypingError(
                 f"{name.upper()} of TEXT is not supported; TEXT has no order, GROUP BY it instead"
             )
         return argument
     if not argument.numeric:
         kind = argument.kind.value
-        raise typing_rules.TypingError(f"{name.upper()} of {kind} is not supported; it takes numbers")
+        raise TypingError(f"{name.upper()} of {kind} is not supported; it takes numbers")
     return DOUBLE
 
 
@@ -236,11 +233,11 @@ def _ascending(item: OrderItem) -> Expression:
     if not item.descending:
         return item.expression
     if item.expression.type.numeric:
-        return typed_nodes.negative(item.expression)
+        return negative(item.expression)
     if item.expression.type.kind is Kind.BOOLEAN:
-        return typed_nodes.negation(item.expression)
+        return negation(item.expression)
     kind = replace(item.expression.type, kind=Kind.INTEGER)
-    return typed_nodes.negative(Cast(item.expression, kind, item.expression.nullable))
+    return negative(Cast(item.expression, kind, item.expression.nullable))
 
 
 HANDLERS: dict[type[exp.Expr], Handler] = dict.fromkeys((*_NAMES, exp.Filter), _aggregate)

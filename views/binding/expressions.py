@@ -17,10 +17,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from orderbook.views.binding import aggregates, functions, literals_and_casts, times, typed_nodes, windows
-from orderbook.views.binding import literals_and_casts as literals
-from orderbook.views.binding import scope as refuse
-from orderbook.views.binding import typed_nodes as typing_rules
+from orderbook.views.binding import aggregates, functions, literals_and_casts, times, windows
 from orderbook.views.binding.bound import (
     Aggregate,
     ColumnRef,
@@ -32,10 +29,27 @@ from orderbook.views.binding.bound import (
     Source,
     most_rows,
 )
+from orderbook.views.binding.literals_and_casts import LITERAL_HANDLERS
 from orderbook.views.binding.parser import SqlText
-from orderbook.views.binding.scope import Binder, Handler, Scope, arguments, identifier, refusal
+from orderbook.views.binding.scope import (
+    Binder,
+    Handler,
+    Scope,
+    arguments,
+    identifier,
+    refusal,
+    refusal_text,
+    refused_construct,
+)
 from orderbook.views.binding.typed_nodes import (
+    FALSE,
+    TRUE,
+    UNKNOWN,
+    TypingError,
+    adopt,
+    arithmetic,
     case,
+    coalesce,
     comparison,
     count_of,
     is_null,
@@ -125,7 +139,7 @@ def _any(binder: Binder, op: str, parts: Sequence[exp.Expr], query: exp.Expr, sc
     perhaps = rows.some(
         [_perhaps(binder, op, p, c, scope, len(parts) == 1) for p, c in zip(parts, rows.columns, strict=True)]
     )
-    return logical("OR", [found, logical("AND", [perhaps, typed_nodes.UNKNOWN])])
+    return logical("OR", [found, logical("AND", [perhaps, UNKNOWN])])
 
 
 def _perhaps(
@@ -134,7 +148,7 @@ def _perhaps(
     """That a part does not differ for sure; equality of the only part is decided before."""
     value = binder.value(part, scope)
     equal = comparison(op, value, column)
-    nulls = [test for operand in (equal.left, equal.right) if (test := is_null(operand)) != typed_nodes.FALSE]
+    nulls = [test for operand in (equal.left, equal.right) if (test := is_null(operand)) != FALSE]
     return logical("OR", nulls if alone else [*nulls, equal])
 
 
@@ -217,9 +231,9 @@ def _not_distinct(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
         return equal
     nulls = [is_null(binder.value(n, scope)) for n in (node.this, node.expression)]
     known = [negation(is_null(binder.value(n, scope))) for n in (node.this, node.expression)]
-    known = [k for k in known if k != typed_nodes.TRUE]
+    known = [k for k in known if k != TRUE]
     same = logical("AND", [equal, *known])
-    if typed_nodes.FALSE not in nulls:
+    if FALSE not in nulls:
         same = logical("OR", [same, logical("AND", nulls)])
     return replace(same, nullable=False)
 
@@ -290,7 +304,7 @@ def _connected(binder: Binder, node: exp.And | exp.Or, scope: Scope) -> Expressi
 
 
 def _coalesce(binder: Binder, node: exp.Coalesce, scope: Scope) -> Expression:
-    return typed_nodes.coalesce([binder.value(n, scope) for n in (node.this, *node.expressions)])
+    return coalesce([binder.value(n, scope) for n in (node.this, *node.expressions)])
 
 
 PREDICATE_HANDLERS: dict[type[exp.Expr], Handler] = {
@@ -350,9 +364,7 @@ def _function(binder: Binder, node: exp.Func, scope: Scope) -> Expression:
     given = [n for key in _ARGUMENTS if (n := node.args.get(key)) is not None]
     given += node.expressions
     if any(v and k not in (*_ARGUMENTS, "expressions", "ignore_nulls") for k, v in node.args.items()):
-        raise binder.text.error(
-            refuse.refusal_text(f"this form of {name.upper()}", "leave the options out"), node
-        )
+        raise binder.text.error(refusal_text(f"this form of {name.upper()}", "leave the options out"), node)
     return call_function(binder, name, [binder.value(n, scope) for n in given], node)
 
 
@@ -362,7 +374,7 @@ def _anonymous(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
     if handler:
         return handler(binder, node, scope)
     if name not in _NAMED:
-        raise binder.text.error(refuse.refused_construct(node), node)
+        raise binder.text.error(refused_construct(node), node)
     return call_function(binder, _NAMED[name], [binder.value(n, scope) for n in node.expressions], node)
 
 
@@ -395,16 +407,16 @@ class ExpressionBinder:
         before = scope.mark()
         handler = _HANDLERS.get(type(node))
         if handler is None:
-            raise self.text.error(refuse.refused_construct(node), node)
+            raise self.text.error(refused_construct(node), node)
         try:
             result = handler(self, node, scope)
-        except typing_rules.TypingError as error:
+        except TypingError as error:
             raise self.text.error(str(error), node) from None
         return scope.settle(before, result)
 
     def condition(self, node: exp.Expr, scope: Scope) -> Expression:
         """A value of type BOOLEAN."""
-        (result,) = typing_rules.adopt([self.value(node, scope)], BOOLEAN)
+        (result,) = adopt([self.value(node, scope)], BOOLEAN)
         if result.type.kind is not Kind.BOOLEAN:
             kind = result.type.kind.value
             raise self.text.error(f"a condition is needed here, not a value of type {kind}", node)
@@ -428,7 +440,7 @@ def _column(binder: Binder, node: exp.Column, scope: Scope) -> Expression:
 
 def _arithmetic(binder: Binder, node: exp.Binary, scope: Scope) -> Expression:
     left, right = binder.value(node.this, scope), binder.value(node.expression, scope)
-    return typed_nodes.arithmetic(_ARITHMETIC[type(node)], left, right)
+    return arithmetic(_ARITHMETIC[type(node)], left, right)
 
 
 def _division(binder: Binder, node: exp.Div, scope: Scope) -> Expression:
@@ -436,7 +448,7 @@ def _division(binder: Binder, node: exp.Div, scope: Scope) -> Expression:
     left, right = binder.value(node.this, scope), binder.value(node.expression, scope)
     if node.args.get("typed") and left.type.kind is right.type.kind is Kind.INTEGER:
         return call_function(binder, "div", [left, right], node)
-    return typed_nodes.arithmetic("/", left, right)
+    return arithmetic("/", left, right)
 
 
 def _comparison(binder: Binder, node: exp.Binary, scope: Scope) -> Expression:
@@ -451,7 +463,7 @@ _HANDLERS: dict[type[exp.Expr], Handler] = {
     exp.Div: _division,
     **dict.fromkeys(_ARITHMETIC, _arithmetic),
     **dict.fromkeys(_COMPARISONS, _comparison),
-    **literals.LITERAL_HANDLERS,
+    **LITERAL_HANDLERS,
     **PREDICATE_HANDLERS,
     **literals_and_casts.CAST_HANDLERS,
     **times.HANDLERS,

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from orderbook.views.binding import scope as refuse
 from orderbook.views.binding.bound import (
     ColumnRef,
     Comparison,
@@ -35,7 +34,7 @@ from orderbook.views.binding.bound import (
     has,
 )
 from orderbook.views.binding.grouping import Queries, RowLimit, outputs_of, with_aliases, with_hidden
-from orderbook.views.binding.scope import Scope, identifier
+from orderbook.views.binding.scope import Scope, identifier, refusal_text
 from orderbook.views.binding.typed_nodes import FALSE, comparison, logical
 from orderbook.views.calculus import MIRRORED
 from orderbook.views.types import Kind
@@ -295,7 +294,7 @@ class FinalBinder:
         values = [*(o.expression for o in self.outputs), *self.hidden]
         if values[key.slot].type.kind is Kind.TEXT:
             instead = "TEXT has no order here; order by a number that stands for it"
-            raise self.queries.text.error(refuse.refusal_text("LIMIT with ORDER BY of TEXT", instead), node)
+            raise self.queries.text.error(refusal_text("LIMIT with ORDER BY of TEXT", instead), node)
 
     def _keys(self, item: exp.Ordered, decides: bool) -> list[OrderKey]:
         node = item.this
@@ -350,9 +349,7 @@ class FinalBinder:
             return None
         if not self.tree.args.get("order"):
             instead = "say with ORDER BY which row of each it takes"
-            raise self.queries.text.error(
-                refuse.refusal_text("DISTINCT ON without ORDER BY", instead), self.tree
-            )
+            raise self.queries.text.error(refusal_text("DISTINCT ON without ORDER BY", instead), self.tree)
         self.scope.clause = "ORDER BY"
         items = on.expressions if isinstance(on, exp.Tuple) else [on]
         slots = [self._order_slot(n, True) for n in items]
@@ -365,23 +362,19 @@ class FinalBinder:
         if limit is None:
             if offset is not None:
                 instead = "write ORDER BY ... LIMIT n OFFSET m"
-                raise text.error(refuse.refusal_text("OFFSET without LIMIT", instead), offset)
+                raise text.error(refusal_text("OFFSET without LIMIT", instead), offset)
             return None
         options = limit.args.get("limit_options")
         if options and (options.args.get("percent") or options.args.get("with_ties")):
-            raise text.error(
-                refuse.refusal_text("LIMIT of PERCENT or WITH TIES", "give a number of rows"), limit
-            )
+            raise text.error(refusal_text("LIMIT of PERCENT or WITH TIES", "give a number of rows"), limit)
         if limit.expressions:
-            raise text.error(
-                refuse.refusal_text("LIMIT BY", "write QUALIFY ROW_NUMBER() OVER (...) <= n"), limit
-            )
+            raise text.error(refusal_text("LIMIT BY", "write QUALIFY ROW_NUMBER() OVER (...) <= n"), limit)
         count = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression
         number = self._number(count, limit) if count else 1
         skipped = self._number(offset.expression, offset) if offset else 0
         if number and not single and not self.tree.args.get("order"):
             instead = "say with ORDER BY which rows are the first"
-            raise text.error(refuse.refusal_text("LIMIT without ORDER BY", instead), limit)
+            raise text.error(refusal_text("LIMIT without ORDER BY", instead), limit)
         return RowLimit(number, skipped)
 
     def _number(self, node: exp.Expr, clause: exp.Expr) -> int:

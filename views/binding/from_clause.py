@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from orderbook.views.binding import scope as refuse
 from orderbook.views.binding.bound import (
     Aggregate,
     ColumnRef,
@@ -29,7 +28,16 @@ from orderbook.views.binding.bound import (
 )
 from orderbook.views.binding.grouping import BoundQuery, Queries, RowLimits
 from orderbook.views.binding.parser import SqlText, position
-from orderbook.views.binding.scope import FromItem, MergedColumn, Scope, identifier, nearest
+from orderbook.views.binding.scope import (
+    FromItem,
+    MergedColumn,
+    Scope,
+    identifier,
+    nearest,
+    refusal_text,
+    refuse_other_clauses,
+    refused_construct,
+)
 from orderbook.views.binding.typed_nodes import TypingError, comparison, count_of, logical
 from orderbook.views.calculus import MIRRORED
 from orderbook.views.types import Column, Relation
@@ -52,10 +60,10 @@ class SourceBinder:
         if isinstance(node, exp.Subquery):
             return self._derived(node, scope)
         if not isinstance(node, exp.Table):
-            raise self.queries.text.error(refuse.refused_construct(node), node)
-        refuse.refuse_other_clauses(self.queries.text, node, {"this", "alias", "joins"})
+            raise self.queries.text.error(refused_construct(node), node)
+        refuse_other_clauses(self.queries.text, node, {"this", "alias", "joins"})
         if not isinstance(node.this, exp.Identifier):
-            message = refuse.refusal_text("table function", "declare a table with CREATE TABLE")
+            message = refusal_text("table function", "declare a table with CREATE TABLE")
             raise self.queries.text.error(message, node)
         name = identifier(node.this, self.queries.text)
         alias = self._alias(node, name, scope)
@@ -112,7 +120,7 @@ class SourceBinder:
         text, given = self.queries.text, node.args.get("alias")
         alias = default
         if given:
-            refuse.refuse_other_clauses(text, given, {"this", "columns"})
+            refuse_other_clauses(text, given, {"this", "columns"})
             alias = identifier(given.this, text) if given.this else default
         if any(item.alias == alias for item in scope.items):
             if not given and isinstance(node, exp.Subquery):
@@ -237,9 +245,9 @@ class JoinBinder:
             return self._chain(alone, joins)
         if isinstance(node, exp.Subquery) and not isinstance(node.unnest(), exp.Query):
             if alias := node.args.get("alias"):
-                message = refuse.refusal_text("alias of joins in parentheses", "give each relation its own")
+                message = refusal_text("alias of joins in parentheses", "give each relation its own")
                 raise self.queries.text.error(message, alias)
-            refuse.refuse_other_clauses(self.queries.text, node, {"this"})
+            refuse_other_clauses(self.queries.text, node, {"this"})
             return self._part(node.this)
         start = len(self.scope.items)
         source = self.sources.source(node, self.scope)
@@ -268,12 +276,10 @@ class JoinBinder:
         known = method in ("", "NATURAL") or (method == "ASOF" and side in ("", "LEFT"))
         if kind not in _KINDS or not known:
             instead = "there are inner, cross, outer, semi, anti and ASOF joins"
-            raise self.queries.text.error(refuse.refusal_text(name, instead), join)
+            raise self.queries.text.error(refusal_text(name, instead), join)
         if kind in ("SEMI", "ANTI") and side not in ("", "LEFT"):
-            raise self.queries.text.error(refuse.refusal_text(name, "exchange its sides"), join)
-        refuse.refuse_other_clauses(
-            self.queries.text, join, {"this", "on", "using", "side", "kind", "method"}
-        )
+            raise self.queries.text.error(refusal_text(name, "exchange its sides"), join)
+        refuse_other_clauses(self.queries.text, join, {"this", "on", "using", "side", "kind", "method"})
         conditioned = bool(join.args.get("on") or join.args.get("using"))
         free = comma or kind == "CROSS" or method == "NATURAL"
         if conditioned and free and not comma:
@@ -322,13 +328,11 @@ class JoinBinder:
     def _asof(self, join: exp.Join, left: Joined, right: Joined) -> list[Expression]:
         if right.end - right.start > 1 or right.conditions:
             instead = "join a derived table"
-            raise self.queries.text.error(
-                refuse.refusal_text("ASOF JOIN of joins in parentheses", instead), join
-            )
+            raise self.queries.text.error(refusal_text("ASOF JOIN of joins in parentheses", instead), join)
         using = self._using(join, left, right)
 
         def bind() -> list[Expression]:
-            return self._equalities(using, join, left, right, last=">=") if using else self._on(join)
+            return self._equalities(using, left, right, last=">=") if using else self._on(join)
 
         def again() -> Source:
             del self.scope.items[right.start :]
@@ -358,7 +362,7 @@ class JoinBinder:
 
     def _condition(self, join: exp.Join, left: Joined, right: Joined, side: str = "LEFT") -> list[Expression]:
         using = self._using(join, left, right)
-        on = self._equalities(using, join, left, right) if using else self._on(join)
+        on = self._equalities(using, left, right) if using else self._on(join)
         self._merge(using, left, right, side)
         return on
 
@@ -379,7 +383,7 @@ class JoinBinder:
         return [(identifier(n, text), n) for n in join.args.get("using") or ()]
 
     def _equalities(
-        self, using: list[tuple[str, exp.Expr]], join: exp.Join, left: Joined, right: Joined, last: str = "="
+        self, using: list[tuple[str, exp.Expr]], left: Joined, right: Joined, last: str = "="
     ) -> list[Expression]:
         conditions: list[Expression] = []
         for count, (name, node) in enumerate(using, 1):

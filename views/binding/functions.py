@@ -7,10 +7,9 @@ that no double holds) is NULL.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from orderbook.views.binding import typed_nodes
-from orderbook.views.binding import typed_nodes as typing_rules
 from orderbook.views.binding.bound import Expression, Function, Literal
-from orderbook.views.binding.typed_nodes import TypingError
+from orderbook.views.binding.typed_nodes import TypingError, adopt, arithmetic, at_scale, number, union
+from orderbook.views.scalars import integers
 from orderbook.views.types import BOOLEAN, DOUBLE, TEXT, Kind, Type
 
 # Rounding to more places than this says nothing about a number that can be maintained.
@@ -62,12 +61,8 @@ def _sign(name: str, args: list[Expression]) -> Expression:
     """-1, 0 or 1."""
     _numbers(name, args)
     kind = args[0].type
-    low, high = (_signum(kind.low), _signum(kind.high)) if kind.exact else (-1, 1)
+    low, high = (integers.sign(kind.low), integers.sign(kind.high)) if kind.exact else (-1, 1)
     return _apply(name, args, Type(Kind.INTEGER, 0, low, high))
-
-
-def _signum(value: int) -> int:
-    return (value > 0) - (value < 0)
 
 
 def _whole(name: str, args: list[Expression]) -> Expression:
@@ -78,35 +73,15 @@ def _whole(name: str, args: list[Expression]) -> Expression:
         return _apply(name, args, DOUBLE)
     if kind.kind is Kind.INTEGER:
         return args[0]
-    divide = {"floor": _floor_div, "ceil": _ceil_div, "trunc": truncated}[name]
+    divide = {"floor": integers.floor_div, "ceil": integers.ceil_div, "trunc": integers.trunc_div}[name]
     low, high = (divide(bound, 10**kind.scale) for bound in (kind.low, kind.high))
     return _apply(name, args, Type(Kind.INTEGER, 0, low, high))
-
-
-def _floor_div(value: int, divisor: int) -> int:
-    return value // divisor
-
-
-def _ceil_div(value: int, divisor: int) -> int:
-    return -(-value // divisor)
-
-
-def truncated(value: int, divisor: int) -> int:
-    """value / divisor without its fraction."""
-    quotient = abs(value) // abs(divisor)
-    return quotient if (value < 0) == (divisor < 0) else -quotient
-
-
-def half_away(value: int, divisor: int) -> int:
-    """value / divisor to the nearest integer, halves away from zero; the divisor is positive."""
-    quotient = (2 * abs(value) + divisor) // (2 * divisor)
-    return quotient if value >= 0 else -quotient
 
 
 def _round(name: str, args: list[Expression]) -> Expression:
     """round(x, places); the result of an exact number has at most so many places."""
     _numbers(name, args[:1])
-    places = args[1] if len(args) > 1 else typing_rules.number(0)
+    places = args[1] if len(args) > 1 else number(0)
     if not isinstance(places, Literal) or type(places.value) is not int or abs(places.value) > _MAX_PLACES:
         raise TypingError(
             f"ROUND to places that are not an integer constant up to {_MAX_PLACES} is not supported"
@@ -118,7 +93,7 @@ def _round(name: str, args: list[Expression]) -> Expression:
         return args[0]
     scale = max(0, places.value)
     unit = 10 ** (kind.scale - places.value)
-    low, high = (half_away(b, unit) * 10 ** (scale - places.value) for b in (kind.low, kind.high))
+    low, high = (integers.round_div(b, unit) * 10 ** (scale - places.value) for b in (kind.low, kind.high))
     rounded = Type(Kind.DECIMAL if scale else Kind.INTEGER, scale, low, high)
     return _apply(name, (args[0], places), rounded)
 
@@ -139,16 +114,16 @@ def _power(name: str, args: list[Expression]) -> Expression:
 
 def _log(name: str, args: list[Expression]) -> Expression:
     """log(x) is the logarithm to base 10, log(base, x) that to any; NULL for base 1."""
-    if len(args) == 1 or args[0] == typing_rules.number(10):
+    if len(args) == 1 or args[0] == number(10):
         return call("log10", args[-1:])
     base, value = (call("log10", [a]) for a in args)
-    return typed_nodes.arithmetic("/", value, base)
+    return arithmetic("/", value, base)
 
 
 def _extreme(name: str, args: list[Expression]) -> Expression:
     """least and greatest skip NULL: the bound of an argument that is never NULL holds for the result."""
-    args = typing_rules.adopt(args)
-    kind = typing_rules.union(name.upper(), (a.type for a in args))
+    args = adopt(args)
+    kind = union(name.upper(), (a.type for a in args))
     if kind.kind is Kind.TEXT:
         raise TypingError(f"{name.upper()} of TEXT is not supported; TEXT has no order")
     if len(args) == 1:
@@ -156,7 +131,7 @@ def _extreme(name: str, args: list[Expression]) -> Expression:
     nullable = all(a.nullable for a in args)
     if not kind.exact:
         return Function(name, tuple(args), kind, nullable)
-    bounds = [(*typing_rules.at_scale(a.type, kind.scale), a.nullable) for a in args]
+    bounds = [(*at_scale(a.type, kind.scale), a.nullable) for a in args]
     low, high = kind.low, kind.high
     if name == "least":
         high = min((h for _, h, may_skip in bounds if not may_skip), default=high)
@@ -167,12 +142,12 @@ def _extreme(name: str, args: list[Expression]) -> Expression:
 
 def _mod(name: str, args: list[Expression]) -> Expression:
     """The remainder, with the sign of the first; NULL by 0."""
-    args = typing_rules.adopt(args)
+    args = adopt(args)
     _numbers(name, args)
     if not all(a.type.exact for a in args):
         raise TypingError("% of DOUBLE is not supported; cast to DECIMAL")
     scale = max(a.type.scale for a in args)
-    (low, high), divisor = (typing_rules.at_scale(a.type, scale) for a in args)
+    (low, high), divisor = (at_scale(a.type, scale) for a in args)
     most = max(0, max(map(abs, divisor)) - 1)
     kind = Kind.DECIMAL if Kind.DECIMAL in (args[0].type.kind, args[1].type.kind) else Kind.INTEGER
     rest = Type(kind, scale, max(min(low, 0), -most), min(max(high, 0), most))
@@ -181,7 +156,7 @@ def _mod(name: str, args: list[Expression]) -> Expression:
 
 def _div(name: str, args: list[Expression]) -> Expression:
     """The quotient of integers without its fraction; NULL by 0."""
-    args = typing_rules.adopt(args)
+    args = adopt(args)
     for argument in args:
         if argument.type.kind is not Kind.INTEGER:
             raise TypingError(
@@ -189,14 +164,16 @@ def _div(name: str, args: list[Expression]) -> Expression:
             )
     low, high = args[1].type.low, args[1].type.high
     divisors = [d for d in {low, high, -1, 1} if low <= d <= high and d != 0]
-    corners = [truncated(n, d) for n in (args[0].type.low, args[0].type.high) for d in divisors] or [0]
+    corners = [integers.trunc_div(n, d) for n in (args[0].type.low, args[0].type.high) for d in divisors] or [
+        0
+    ]
     kind = Type(Kind.INTEGER, 0, min(corners), max(corners))
     return _apply(name, args, kind, nullable=low <= 0 <= high)
 
 
 def _matches(name: str, args: list[Expression]) -> Expression:
     """like and ilike of a TEXT and a constant pattern: % is any text, _ any character."""
-    text, pattern = typing_rules.adopt(args, TEXT)
+    text, pattern = adopt(args, TEXT)
     for argument in (text, pattern):
         if argument.type.kind is not Kind.TEXT:
             raise TypingError(f"{name.upper()} of {argument.type.kind.value} is not supported; it takes TEXT")
@@ -209,7 +186,7 @@ def containing(before: str, after: str) -> Rule:
     """The rule of a function that finds a constant TEXT between any texts."""
 
     def rule(name: str, args: list[Expression]) -> Expression:
-        part = typing_rules.adopt(args, TEXT)[1]
+        part = adopt(args, TEXT)[1]
         if not isinstance(part, Literal) or not isinstance(part.value, str | None):
             raise TypingError(f"{name.upper()} of a TEXT that is not constant is not supported")
         if part.value is None:

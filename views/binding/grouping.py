@@ -13,11 +13,10 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from orderbook.views.binding import scope as refuse
 from orderbook.views.binding.bound import Aggregate, Cast, ColumnRef, Expression, Output, Select, Window
 from orderbook.views.binding.expressions import ExpressionBinder
 from orderbook.views.binding.parser import SqlText
-from orderbook.views.binding.scope import Scope, identifier
+from orderbook.views.binding.scope import Scope, identifier, refuse_other_clauses
 from orderbook.views.names import UniqueNames
 from orderbook.views.types import Relation, ShownBy
 
@@ -196,7 +195,7 @@ def grouping_sets(tree: exp.Select, text: SqlText) -> list[_Set]:
     group = tree.args.get("group")
     if not group:
         return []
-    refuse.refuse_other_clauses(text, group, {"expressions", "all"})
+    refuse_other_clauses(text, group, {"expressions", "all"})
     if group.args.get("all"):
         return [_ungrouped(tree, group, text)]
     alternatives = [_sets(e, text) for e in group.expressions]

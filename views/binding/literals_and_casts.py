@@ -15,17 +15,22 @@ from typing import Any
 from sqlglot import exp
 
 from orderbook.views import types
-from orderbook.views.binding import functions, typed_nodes
+from orderbook.views.binding import typed_nodes
 from orderbook.views.binding.bound import Cast, Expression, Function, Literal
 from orderbook.views.binding.scope import Binder, Handler, Scope, nearest, refusal
 from orderbook.views.binding.typed_nodes import (
+    TypingError,
     amounts,
     comparison,
+    constant,
     interval_of,
+    is_null_literal,
     negative,
+    null,
     timestamp,
     timestamp_literal,
 )
+from orderbook.views.scalars import integers
 from orderbook.views.types import BOOLEAN, DOUBLE, INT128_MAX, TEXT, TIMESTAMP, Kind, Type
 
 
@@ -48,7 +53,7 @@ def _number(binder: Binder, node: exp.Literal) -> Literal:
 
 
 def _null(binder: Binder, node: exp.Null, scope: Scope) -> Literal:
-    return typed_nodes.null()
+    return null()
 
 
 def _boolean(binder: Binder, node: exp.Boolean, scope: Scope) -> Literal:
@@ -64,8 +69,8 @@ def _parameter(binder: Binder, node: exp.Placeholder, scope: Scope) -> Literal:
         where = f'set it under [parameters] in the configuration or with params={{"{name}": ...}}'
         raise binder.text.error(f"parameter :{name} has no value; {where}{close}", node)
     try:
-        return typed_nodes.constant(binder.parameters[name])
-    except typed_nodes.TypingError as error:
+        return constant(binder.parameters[name])
+    except TypingError as error:
         raise binder.text.error(f"parameter :{name}: {error}", node) from None
 
 
@@ -141,7 +146,7 @@ def _cast(binder: Binder, node: exp.Cast, scope: Scope) -> Expression:
     if node.to.this is exp.DType.INTERVAL:
         return _cast_interval(binder, value, node)
     kind = _target(binder, node)
-    if typed_nodes.is_null_literal(value):
+    if is_null_literal(value):
         return Literal(None, kind, nullable=True)
     if isinstance(value, Literal) and isinstance(value.value, str):
         return _from_text(binder, value.value, kind, node)
@@ -192,7 +197,7 @@ def _exact(value: Expression, kind: Type) -> Expression:
     """Exact to exact: the interval is what the value's own leaves of the type's."""
     source = value.type
     down, up = 10 ** max(source.scale - kind.scale, 0), 10 ** max(kind.scale - source.scale, 0)
-    low, high = (functions.half_away(bound, down) * up for bound in (source.low, source.high))
+    low, high = (integers.round_div(bound, down) * up for bound in (source.low, source.high))
     fits = kind.low <= low and high <= kind.high
     kept = replace(kind, low=max(low, kind.low), high=min(high, kind.high))
     if kept.low > kept.high:
@@ -234,7 +239,7 @@ def _read(text: str, kind: Type) -> Expression | None:
     try:
         number = Decimal(text.strip())
         literal = typed_nodes.number(number if number % 1 or "." in text else int(number))
-    except (InvalidOperation, OverflowError, ValueError, typed_nodes.TypingError):
+    except (InvalidOperation, OverflowError, ValueError, TypingError):
         return None
     return Literal(float(number), DOUBLE) if kind.kind is Kind.DOUBLE else converted(literal, kind)
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from sqlglot import exp
 
-from orderbook.views.binding import scope as refuse
 from orderbook.views.binding.aggregates import aggregates_rows
 from orderbook.views.binding.bound import (
     Aggregate,
@@ -62,7 +61,16 @@ from orderbook.views.binding.grouping import (
     with_hidden,
 )
 from orderbook.views.binding.parser import SqlText
-from orderbook.views.binding.scope import MAX_SOURCES, MergedColumn, Scope, identifier
+from orderbook.views.binding.scope import (
+    MAX_SOURCES,
+    MergedColumn,
+    Scope,
+    identifier,
+    refusal_text,
+    refuse_other_clauses,
+    refused_clause,
+    refused_construct,
+)
 from orderbook.views.binding.typed_nodes import (
     TypingError,
     adopt,
@@ -113,7 +121,7 @@ def set_operands(tree: exp.SetOperation) -> list[exp.Expr]:
 
 def combined(queries: Queries, tree: exp.SetOperation, parts: Sequence[BoundQuery]) -> BoundQuery:
     """The set operation of bound operands, without its ORDER BY and LIMIT."""
-    refuse.refuse_other_clauses(queries.text, tree, _TAKEN)
+    refuse_other_clauses(queries.text, tree, _TAKEN)
     name = tree.key.upper()
     counts = [len(p.select.outputs) for p in parts]
     if len(set(counts)) > 1:
@@ -124,7 +132,7 @@ def combined(queries: Queries, tree: exp.SetOperation, parts: Sequence[BoundQuer
         return _union(queries, tree, parts)
     if not tree.args.get("distinct"):
         instead = f"{name} without ALL gives each row once"
-        raise queries.text.error(refuse.refusal_text(f"{name} ALL", instead), tree)
+        raise queries.text.error(refusal_text(f"{name} ALL", instead), tree)
     return _matched(queries, tree, parts, ">" if isinstance(tree, exp.Intersect) else "=")
 
 
@@ -270,11 +278,11 @@ class QueryBinder:
     def _with(self, clause: exp.With, parent: Scope | None) -> "QueryBinder":
         """The binder that sees the common table expressions too; each sees those before it."""
         if clause.recursive:
-            raise self.text.error(refuse.refused_clause("with_", clause), clause)
+            raise self.text.error(refused_clause("with_", clause), clause)
         binder = self
         names: set[str] = set()
         for table in clause.expressions:
-            refuse.refuse_other_clauses(self.text, table, {"this", "alias", "materialized"})
+            refuse_other_clauses(self.text, table, {"this", "alias", "materialized"})
             alias = table.args["alias"]
             name = identifier(alias.this, self.text)
             if name in names:
@@ -289,14 +297,14 @@ class QueryBinder:
             case exp.Select():
                 return self._select(tree, parent, limits)
             case exp.Subquery(this=exp.Query()):
-                refuse.refuse_other_clauses(self.text, tree, {"this", "alias", "with_", *CLAUSES})
+                refuse_other_clauses(self.text, tree, {"this", "alias", "with_", *CLAUSES})
                 alone = not any(tree.args.get(k) for k in CLAUSES)
                 inner = self.query(tree.this, parent, limits if alone else _NO_LIMITS)
                 return self._finish_whole(tree, inner, parent)
             case exp.SetOperation():
                 parts = [self.query(t, parent) for t in set_operands(tree)]
                 return self._finish_whole(tree, combined(self, tree, parts), parent)
-        raise self.text.error(refuse.refused_construct(tree), tree)
+        raise self.text.error(refused_construct(tree), tree)
 
     def _finish_whole(self, tree: exp.Expr, query: BoundQuery, parent: Scope | None) -> BoundQuery:
         """ORDER BY and LIMIT of a set operation or of a query in parentheses: over its outputs."""
@@ -312,7 +320,7 @@ class QueryBinder:
         return self._finished(branch, tree)
 
     def _select(self, tree: exp.Select, parent: Scope | None, limits: RowLimits) -> BoundQuery:
-        refuse.refuse_other_clauses(self.text, tree, _SELECT_ARGS)
+        refuse_other_clauses(self.text, tree, _SELECT_ARGS)
         if not tree.expressions:
             raise self.text.error("SELECT needs at least one column", tree)
         count = len(grouping_sets(tree, self.text))
@@ -387,7 +395,7 @@ class QueryBinder:
         hidden = tuple(binder.hidden)
         if scope.aggregated and any(has(e, Window) for e in (*(o.expression for o in outputs), *hidden)):
             if len(sets) > 1:
-                message = refuse.refusal_text("window function over GROUPING SETS", _DERIVE)
+                message = refusal_text("window function over GROUPING SETS", _DERIVE)
                 raise self.text.error(message, tree.args["group"])
             select, hidden = over_groups(select, hidden, lambda: self.unique("derived", tree))
         rows = 1 if scope.aggregated and not groups.present else scope.rows
@@ -441,7 +449,7 @@ class QueryBinder:
 
     def _star(self, node: exp.Expr, star: exp.Star, scope: Scope) -> list[NamedOutput]:
         if any(star.args.values()):
-            message = refuse.refusal_text("* with EXCEPT, REPLACE or RENAME", "name the columns")
+            message = refusal_text("* with EXCEPT, REPLACE or RENAME", "name the columns")
             raise self.text.error(message, node)
         values: list[tuple[str, Expression]] = []
         if isinstance(node, exp.Column):

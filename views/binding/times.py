@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from orderbook.views.binding import functions, typed_nodes
+from orderbook.views.binding import functions
 from orderbook.views.binding.bound import (
     Aggregate,
     Cast,
@@ -20,7 +20,7 @@ from orderbook.views.binding.bound import (
 )
 from orderbook.views.binding.literals_and_casts import span
 from orderbook.views.binding.scope import Binder, Handler, Scope, arguments, refusal
-from orderbook.views.binding.typed_nodes import SECOND, arithmetic
+from orderbook.views.binding.typed_nodes import SECOND, TypingError, adopt, arithmetic, number
 from orderbook.views.types import CLOCK, TEXT, TIMESTAMP, Kind, Relation, Type
 
 _DAY = 86_400 * SECOND
@@ -69,10 +69,10 @@ _EPOCHS = {"epoch_ms": Decimal("0.000001"), "epoch_us": Decimal("0.001")}
 
 
 def _moment(binder: Binder, name: str, node: exp.Expr, scope: Scope) -> Expression:
-    (value,) = typed_nodes.adopt([binder.value(node, scope)], TIMESTAMP)
+    (value,) = adopt([binder.value(node, scope)], TIMESTAMP)
     if value.type.kind is not Kind.TIMESTAMP:
         kind = value.type.kind.value
-        raise typed_nodes.TypingError(f"{name.upper()} of {kind} is not supported; it takes a TIMESTAMP")
+        raise TypingError(f"{name.upper()} of {kind} is not supported; it takes a TIMESTAMP")
     return value
 
 
@@ -82,13 +82,13 @@ def _part(binder: Binder, name: str, of: exp.Expr, node: exp.Expr, scope: Scope)
     part = _OTHER_NAMES.get(name, name)
     if part == "yearweek":
         year, week = (_part(binder, p, of, node, scope) for p in ("isoyear", "week"))
-        return arithmetic("+", arithmetic("*", year, typed_nodes.number(100)), week)
+        return arithmetic("+", arithmetic("*", year, number(100)), week)
     if part != "epoch" and part not in _PARTS:
         instead = f"the parts are {', '.join(_PARTS)} and epoch"
         raise refusal(binder, f"date part {name.upper()}", instead, node)
     value = _moment(binder, name, of, scope)
     if part == "epoch":
-        return arithmetic("/", _nanoseconds(value), typed_nodes.number(SECOND))
+        return arithmetic("/", _nanoseconds(value), number(SECOND))
     kind = Type(Kind.INTEGER, 0, *_PARTS[part])
     return Function("date_part", (Literal(part, TEXT), value), kind, value.nullable)
 
@@ -176,7 +176,7 @@ def _time_bucket(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expressio
         return _floored("date_trunc", Literal(unit, TEXT), _TRUNCATED[unit], value)
     if length <= 0:
         raise binder.text.error("TIME_BUCKET takes a constant INTERVAL above 0", node)
-    return _floored("time_bucket", typed_nodes.number(length), length, value)
+    return _floored("time_bucket", number(length), length, value)
 
 
 def _epoch_floor(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
@@ -184,7 +184,7 @@ def _epoch_floor(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expressio
     name = node.name.lower()
     arguments(binder, name, node, len(node.expressions), 1, 1)
     value = _nanoseconds(_moment(binder, name, node.expressions[0], scope))
-    return functions.call("floor", [arithmetic("*", value, typed_nodes.number(_EPOCHS[name]))])
+    return functions.call("floor", [arithmetic("*", value, number(_EPOCHS[name]))])
 
 
 def _epoch_ns(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:

@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from orderbook.views.binding import aggregates, typed_nodes
+from orderbook.views.binding import aggregates
 from orderbook.views.binding.aggregates import in_order, order_items
 from orderbook.views.binding.bound import (
     Aggregate,
@@ -37,7 +37,7 @@ from orderbook.views.binding.bound import (
     rewritten,
 )
 from orderbook.views.binding.scope import Binder, FromItem, Handler, Scope, refusal
-from orderbook.views.binding.typed_nodes import arithmetic, comparison, is_null, logical, number
+from orderbook.views.binding.typed_nodes import arithmetic, coalesce, comparison, is_null, logical, number
 from orderbook.views.types import Kind, Type
 
 UNIQUE = "declare a PRIMARY KEY, or GROUP BY what tells rows apart"
@@ -301,7 +301,7 @@ def _at_distance(binder: Binder, node: exp.Window, spec: Over, value: Expression
         )
         conditions.append(comparison("=", distance, number(offset)))
     found = rows.value(Aggregate(function, rows.of(value), value.type, nullable=True, by=by), conditions)
-    return found if default is None else typed_nodes.coalesce([found, binder.value(default, scope)])
+    return found if default is None else coalesce([found, binder.value(default, scope)])
 
 
 def _offset(binder: Binder, call: exp.Func, scope: Scope) -> int:
