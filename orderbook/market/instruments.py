@@ -359,16 +359,16 @@ class Instruments:
     Raises DataError when two of them share a venue and symbol, or a venue and native symbol.
     """
 
-    __slots__ = ("_by_native", "_by_symbol", "_instruments")
+    __slots__ = ("_by_symbol", "_instruments")
 
     def __init__(self, instruments: Iterable[Instrument]) -> None:
         self._instruments = list(instruments)
         self._by_symbol: dict[tuple[str, str], int] = {}
-        self._by_native: dict[tuple[str, str], int] = {}
+        by_native: dict[tuple[str, str], int] = {}
         for index, instrument in enumerate(self._instruments):
             for table, name in (
                 (self._by_symbol, instrument.symbol),
-                (self._by_native, instrument.native_symbol),
+                (by_native, instrument.native_symbol),
             ):
                 if table.setdefault((instrument.venue, name), index) != index:
                     raise DataError(f"{instrument.venue}:{name} is declared twice")
@@ -401,15 +401,8 @@ class Instruments:
 
     def index(self, venue: str, symbol: str) -> int:
         """The index of a normalised symbol. Raises DataError when there is none."""
-        return self._find(self._by_symbol, venue, symbol)
-
-    def index_of_native(self, venue: str, native_symbol: str) -> int:
-        """The index of a venue's own symbol. Raises DataError when there is none."""
-        return self._find(self._by_native, venue, native_symbol)
-
-    def _find(self, table: dict[tuple[str, str], int], venue: str, name: str) -> int:
         try:
-            return table[venue, name]
+            return self._by_symbol[venue, symbol]
         except KeyError:
-            known = ", ".join(n for v, n in list(table)[:10] if v == venue) or f"nothing of {venue}"
-            raise DataError(f"no instrument {venue}:{name}; known: {known}") from None
+            known = ", ".join(n for v, n in list(self._by_symbol)[:10] if v == venue) or f"nothing of {venue}"
+            raise DataError(f"no instrument {venue}:{symbol}; known: {known}") from None

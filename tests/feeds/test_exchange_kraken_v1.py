@@ -298,6 +298,6 @@ def test_instruments() -> None:
     ).encode()
     (one,) = KrakenV1.instruments(["XBT/USD"], [body])
     assert (one.venue, one.symbol, one.native_symbol) == ("kraken", "BTC-USD", "XBT/USD")
-    assert Instruments([one]).index_of_native("kraken", "XBT/USD") == 0
+    assert Instruments([one]).index("kraken", "BTC-USD") == 0
     with pytest.raises(SourceError, match="kraken: BTC/USD: Kraken has no such pair"):
         KrakenV1.instruments(["BTC/USD"], [body])
