@@ -211,8 +211,8 @@ def _parts(changes: ChangeBatch, places: Sequence[int]) -> Iterator[ChangeBatch 
     start = 0
     for place in [*places, len(changes)]:
         if place > start:
-            parts = (changes.kinds, changes.flags, changes.values)
-            yield ChangeBatch(*(part[start:place] for part in parts))
+            part = slice(start, place)
+            yield ChangeBatch(changes.kinds[part], changes.flags[part], changes.values[part])
         if place < len(changes) and not changes.kinds[place] & 1:
             yield int(changes.values[place, 0])
         start = place + 1

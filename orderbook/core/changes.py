@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.errors import DataError
 
@@ -66,7 +67,7 @@ class Dictionary:
         """The strings from code `count` on."""
         return self._strings[count:]
 
-    def encode_all(self, strings: Iterable[str]) -> np.ndarray:
+    def encode_all(self, strings: Iterable[str]) -> NDArray[np.int64]:
         """Codes of many strings, int64[n]."""
         return np.fromiter((self.encode(s) for s in strings), np.int64)
 
@@ -94,9 +95,9 @@ class ChangeBatch:
         `NULL_CODE`. Columns past the relation's are ignored.
     """
 
-    kinds: np.ndarray
-    flags: np.ndarray
-    values: np.ndarray
+    kinds: NDArray[np.int16]
+    flags: NDArray[np.uint8]
+    values: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.kinds)

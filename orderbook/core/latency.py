@@ -1,6 +1,7 @@
 """Histograms of latencies: fixed memory, percentiles within 3.2 %, the maximum exact."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 # Each power of two is cut into this many buckets, half of which lie above its lower half.
 _STEPS = 64
@@ -34,7 +35,7 @@ class LatencyHistogram:
         bucket = int(np.searchsorted(np.cumsum(self._counts), rank))
         return min(_highest(bucket), self.maximum)
 
-    def at_most(self, bounds: np.ndarray) -> np.ndarray:
+    def at_most(self, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many latencies lie in buckets that end at or below each bound; both int64[n], in ns."""
         return _at_most(self._counts, _HIGHEST, bounds)
 
@@ -53,7 +54,7 @@ class SignedLatencyHistogram:
         self.count = 0
         self.minimum = self.maximum = 0
 
-    def record(self, nanoseconds: np.ndarray) -> None:
+    def record(self, nanoseconds: NDArray[np.int64]) -> None:
         """Count times, int64[n]."""
         if not len(nanoseconds):
             return
@@ -75,7 +76,7 @@ class SignedLatencyHistogram:
         place = int(np.searchsorted(np.cumsum(self._counts), rank))
         return min(int(_SIGNED_HIGHEST[place]), self.maximum)
 
-    def at_most(self, bounds: np.ndarray) -> np.ndarray:
+    def at_most(self, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many times lie in buckets that end at or below each bound; both int64[n], in ns."""
         return _at_most(self._counts, _SIGNED_HIGHEST, bounds)
 
