@@ -14,6 +14,7 @@ from numba import carray, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
+from numpy.typing import NDArray
 
 from orderbook.core.jit import jit
 
@@ -91,7 +92,7 @@ def _pointer(typing_context: Any, address: Any) -> Any:
 
 
 @jit()
-def words_at(address: int, count: int) -> np.ndarray:
+def words_at(address: int, count: int) -> NDArray[np.int64]:
     """The int64[count] stored at an address."""
     return carray(_pointer(address), count)
 

@@ -1,6 +1,7 @@
 """The compiled loop over a batch of events: dispatch, messages, and the crossed-book check."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.jit import jit
 from orderbook.market import book_actions, ladder
@@ -24,7 +25,7 @@ from orderbook.market.book_state import (
     valid_side,
     valid_volume,
 )
-from orderbook.market.events import Action, BookState, Flag, StateReason
+from orderbook.market.events import Action, BookState, Events, Flag, StateReason
 
 _ADD = int(Action.ADD)
 _REDUCE = int(Action.REDUCE)
@@ -191,10 +192,10 @@ def _has_room(context: Record, event: Record) -> bool:
 def _direct(
     context: Record,
     written: int,
-    kinds: np.ndarray,
-    flags: np.ndarray,
-    values: np.ndarray,
-    scratch: np.ndarray,
+    kinds: NDArray[np.int16],
+    flags: NDArray[np.uint8],
+    values: NDArray[np.int64],
+    scratch: NDArray[np.void],
 ) -> None:
     """Makes arrays the output, of which `written` changes are there already."""
     context.kinds = kinds.ctypes.data
@@ -207,7 +208,7 @@ def _direct(
 
 
 @jit()
-def _apply(events: np.ndarray, first: int, context: Record) -> int:
+def _apply(events: Events, first: int, context: Record) -> int:
     for e in range(first, len(events)):
         event = events[e]
         if context.crossed_limit and context.between:
@@ -238,7 +239,7 @@ def _apply(events: np.ndarray, first: int, context: Record) -> int:
 
 
 @jit(nogil=True)
-def doubt_crossed(contexts: np.ndarray, time: int) -> None:
+def doubt_crossed(contexts: NDArray[np.void], time: int) -> None:
     """It is a time, ns: books that have been crossed for too long are not trusted any more. `contexts` is
     CONTEXT[1]."""
     context = contexts[0]
@@ -248,14 +249,14 @@ def doubt_crossed(contexts: np.ndarray, time: int) -> None:
 
 @jit(nogil=True)
 def apply_events(
-    events: np.ndarray,
+    events: Events,
     first: int,
-    contexts: np.ndarray,
+    contexts: NDArray[np.void],
     written: int,
-    kinds: np.ndarray,
-    flags: np.ndarray,
-    values: np.ndarray,
-    scratch: np.ndarray,
+    kinds: NDArray[np.int16],
+    flags: NDArray[np.uint8],
+    values: NDArray[np.int64],
+    scratch: NDArray[np.void],
 ) -> tuple[int, int, int]:
     """Applies events[first:] in order; returns how many were, and how many changes are written and ready.
 

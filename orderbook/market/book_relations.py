@@ -14,7 +14,7 @@ import numpy as np
 from orderbook.core.changes import NULL_CODE, ChangeBatch, Dictionary
 from orderbook.core.errors import Problems, UserError, nearest
 from orderbook.market.books import RELATIONS
-from orderbook.market.events import Action, BookState, StateReason
+from orderbook.market.events import Action, BookState, Events, StateReason
 from orderbook.market.instruments import Instrument, Instruments
 from orderbook.views.encoding.values import describe_row
 from orderbook.views.m3 import Program
@@ -175,7 +175,7 @@ class BookStates:
         read = any(t.relation == RELATION for t in program.program.triggers)
         self._wanted = fits and (read or self._engine.keeps_rows)
 
-    def note(self, events: np.ndarray) -> None:
+    def note(self, events: Events) -> None:
         """Brings STATE events (EVENT[n]) into the relation, each a message of its own."""
         for event in events[events["action"] == _STATE]:
             index, state = int(event["instrument"]), int(event["volume"])

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import END_OF_MESSAGE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError
@@ -19,7 +20,7 @@ from orderbook.market import ladder, order_table
 from orderbook.market.block_memory import Memory
 from orderbook.market.book_loop import CHANGES_OF_EVENT, apply_events, doubt_crossed
 from orderbook.market.book_state import ASK, BID, BOOK, CONTEXT, NEVER, PROBLEMS, WIDTH, Problem
-from orderbook.market.events import EVENT, Action, BookState, Side, plain
+from orderbook.market.events import EVENT, Action, BookState, Events, Side, plain
 from orderbook.market.instruments import Instruments
 from orderbook.market.order_table import ROW
 
@@ -37,9 +38,9 @@ class BooksState:
     """
 
     names: Sequence[tuple[str, str]]
-    books: np.ndarray
+    books: NDArray[np.void]
     rows: Sequence[ArrayRows]
-    problems: np.ndarray
+    problems: NDArray[np.int64]
 
     def places(self, instruments: Instruments) -> list[int]:
         """Which instrument each saved book is of; others may have been added.
@@ -64,7 +65,7 @@ class BooksState:
             found.append(known[name])
         return found
 
-    def events(self, number: int, instrument: int) -> Iterator[np.ndarray]:
+    def events(self, number: int, instrument: int) -> Iterator[Events]:
         """Events (EVENT[n]) that make the rows of a saved book in an empty one; their message stays open."""
         action = Action.ADD if self.books["orders"][number] else Action.LEVEL
         rows = self.rows[number]
@@ -162,10 +163,10 @@ class Books:
 
     def apply(
         self,
-        events: np.ndarray,
+        events: Events,
         counts: np.ndarray | None = None,
         touches: np.ndarray | None = None,
-        crossings: np.ndarray | None = None,
+        crossings: NDArray[np.void] | None = None,
     ) -> ChangeBatch:
         """Applies events (EVENT[n]) in order and returns what changed, as rows of `RELATIONS`.
 
@@ -221,7 +222,7 @@ class Books:
         """The earliest time, ns, at which a book may have been crossed for too long; NEVER for none."""
         return int(self._context["crossed_due"])
 
-    def doubt_crossed(self, time: int, crossings: np.ndarray) -> int:
+    def doubt_crossed(self, time: int, crossings: NDArray[np.void]) -> int:
         """It is a time, ns, between messages: books that were crossed for too long are STALE, and written
         to CROSSING[instruments]; returns how many."""
         self._context["crossings"], self._context["crossings_written"] = crossings.ctypes.data, 0
@@ -285,7 +286,7 @@ class Books:
         counts = table.sum(axis=0) if instrument is None else table[self._checked(instrument)]
         return {problem.name.lower(): int(counts[problem]) for problem in Problem if counts[problem]}
 
-    def levels(self, instrument: int, side: Side, depth: int) -> np.ndarray:
+    def levels(self, instrument: int, side: Side, depth: int) -> NDArray[np.void]:
         """The best levels of a side, best first: DEPTH[at most `depth`]."""
         book = self._book(instrument)
         if book["orders"] and not self._track:
@@ -311,7 +312,7 @@ class Books:
         bid, ask = ladder.best_keys(self._ladders[2 * instrument], self._ladders[2 * instrument + 1])
         return (None if bid == ladder.NO_KEY else bid, None if ask == ladder.NO_KEY else -ask)
 
-    def at(self, instrument: int, side: Side, price: int) -> np.ndarray:
+    def at(self, instrument: int, side: Side, price: int) -> NDArray[np.void]:
         """The orders, or the level with id 0, that rest at a price in ticks: order_table.ROW[n], in no
         order."""
         book, levels = self._book(instrument), self._ladders[2 * instrument + side]
@@ -323,7 +324,7 @@ class Books:
         out["price"], out["volume"], out["ts"], out["side"] = price, volume, count, side
         return out
 
-    def resting(self, instrument: int) -> np.ndarray:
+    def resting(self, instrument: int) -> NDArray[np.void]:
         """All orders, or levels with id 0, that rest: order_table.ROW[n], in no order."""
         book = self._book(instrument)
         out = np.zeros(sum(self.rows(instrument)), order_table.ROW)
@@ -367,10 +368,10 @@ _NO_SCRATCH = np.empty(0, order_table.ROW)
 class _Output(NamedTuple):
     """The columns of a ChangeBatch, and the scratch that a CLEAR moves orders through."""
 
-    kinds: np.ndarray
-    flags: np.ndarray
-    values: np.ndarray
-    scratch: np.ndarray
+    kinds: NDArray[np.int16]
+    flags: NDArray[np.uint8]
+    values: NDArray[np.int64]
+    scratch: NDArray[np.void]
 
     @classmethod
     def empty(cls, size: int, scratch: int = 0) -> "_Output":

@@ -10,12 +10,13 @@ finds the same.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import Problems
 from orderbook.market.book_state import CROSSING
 from orderbook.market.books import Books
-from orderbook.market.events import EVENT, Action, BookState, Flag, Side, StateReason
+from orderbook.market.events import EVENT, Action, BookState, Events, Flag, Side, StateReason
 from orderbook.market.instruments import Instruments
 
 # ns that a book may be crossed, where nothing else is configured; 0: for ever.
@@ -37,7 +38,7 @@ class CrossedBooks:
         """The earliest time, ns, at which `expire` may have something to tell."""
         return self._books.crossed_due
 
-    def follow(self, events: np.ndarray) -> np.ndarray:
+    def follow(self, events: Events) -> NDArray[np.void]:
         """Applies EVENT[n]; which books cease to be trusted, or are again: CROSSING[m], in order."""
         found = np.empty(2 * len(events) + self._count, CROSSING)
         self._books.apply(events, crossings=found)
@@ -66,7 +67,7 @@ class CrossedFeed:
         self._waiting: list[np.ndarray] = []
         self._count = 0
 
-    def note(self, events: np.ndarray) -> None:
+    def note(self, events: Events) -> None:
         """EVENT[n], whole messages, that came now."""
         if len(events):
             self._waiting.append(events)
@@ -98,7 +99,7 @@ class CrossedWatch:
         # Of the message before, which the next batch may show to be told by the source itself.
         self._waiting: list[np.ndarray] = []
 
-    def apply(self, events: np.ndarray) -> np.ndarray:
+    def apply(self, events: Events) -> Events:
         """The events with states between them; what comes after the last waits for the next batch.
 
         An empty batch is the end.
@@ -118,7 +119,7 @@ class CrossedWatch:
         states = np.concatenate([state for _, state in inserted])
         return np.insert(events, [place for place, _ in inserted], states)
 
-    def _state(self, events: np.ndarray, crossing: np.void) -> np.ndarray:
+    def _state(self, events: Events, crossing: np.void) -> Events:
         """The state as an event, a message of its own."""
         crossed = bool(crossing["crossed"])
         cause = events[int(crossing["place"]) - (not crossed)]
@@ -130,14 +131,14 @@ class CrossedWatch:
         state["flags"] = _LAST
         return state
 
-    def _count(self, state: np.ndarray) -> None:
+    def _count(self, state: Events) -> None:
         if state["volume"][0] == BookState.STALE:
             one = self._instruments[int(state["instrument"][0])]
             detail = f"for {self._limit / 1e9:g} s at {int(state['receive_time'][0])}"
             self._problems.add("crossed", str(one), detail)
 
 
-def _tells(events: np.ndarray, place: int, state: np.ndarray) -> bool:
+def _tells(events: Events, place: int, state: Events) -> bool:
     """Whether the message at a place is what the source itself has for a state."""
     if place >= len(events):
         return False

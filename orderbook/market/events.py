@@ -12,6 +12,7 @@ from enum import IntEnum, IntFlag
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 class Action(IntEnum):
@@ -82,9 +83,11 @@ EVENT = np.dtype(
     align=False,
 )
 assert EVENT.itemsize == 64
+# EVENT[n].
+Events = NDArray[np.void]
 
 
-def plain(events: np.ndarray) -> np.ndarray:
+def plain(events: Events) -> Events:
     """EVENT[n] as compiled code takes it: one block of memory, writeable; copied where it is not."""
     return events if events.flags.c_contiguous and events.flags.writeable else events.copy()
 
@@ -120,7 +123,7 @@ class Ticker:
         if time > 0 and self.last is not None:
             self._note_late(np.array([self.last - time + time % self._resolution]))
 
-    def parts(self, events: np.ndarray, live: bool = False) -> Iterator[tuple[int | None, np.ndarray]]:
+    def parts(self, events: Events, live: bool = False) -> Iterator[tuple[int | None, Events]]:
         """EVENT[n], n > 0, cut before messages that ticks are due before: (tick or None, part) each. Live
         ones are late only because they had to wait."""
         times = np.where(events["receive_time"], events["receive_time"], events["exchange_time"])

@@ -5,6 +5,7 @@ key: the price of a bid, minus the price of an ask, so that the best level is th
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.jit import jit
 from orderbook.market.block_memory import (
@@ -284,7 +285,7 @@ def clear(pool: int, ladder: Record) -> None:
 
 
 @jit()
-def copy_best(ladder: Record, out: np.ndarray) -> int:
+def copy_best(ladder: Record, out: NDArray[np.void]) -> int:
     """Copies the best levels into `out` (KEYED_LEVEL[n]), best first; returns how many."""
     written = 0
     for number in range(ladder.blocks - 1, -1, -1):

@@ -16,11 +16,12 @@ from string import ascii_uppercase
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.errors import UserError
 from orderbook.core.jit import jit
 from orderbook.market.block_memory import Record
-from orderbook.market.events import EVENT, Action, BookState, Flag, Side
+from orderbook.market.events import EVENT, Action, BookState, Events, Flag, Side
 from orderbook.market.instruments import Instrument, Instruments
 
 _ADD = int(Action.ADD)
@@ -86,11 +87,11 @@ class Flow(NamedTuple):
     levels. drift: its standard deviation a message, levels. gap: mean time between messages, ns.
     """
 
-    markets: np.ndarray
-    orders: np.ndarray
-    slots: np.ndarray
-    queues: np.ndarray
-    activity: np.ndarray
+    markets: NDArray[np.void]
+    orders: NDArray[np.void]
+    slots: NDArray[np.int32]
+    queues: NDArray[np.int32]
+    activity: NDArray[np.float64]
     clock: np.ndarray
     counters: np.ndarray
     levels: int
@@ -111,7 +112,7 @@ COUNTERS = 4
 @jit()
 def _write(
     flow: Flow,
-    out: np.ndarray,
+    out: Events,
     n: int,
     s: int,
     action: int,
@@ -133,7 +134,7 @@ def _write(
 
 
 @jit()
-def _write_order(flow: Flow, out: np.ndarray, n: int, s: int, action: int, slot: int, volume: int) -> int:
+def _write_order(flow: Flow, out: Events, n: int, s: int, action: int, slot: int, volume: int) -> int:
     order = flow.orders[s, slot]
     return _write(flow, out, n, s, action, order.id, order.level, volume, order.side, order.broker_id)
 
@@ -217,7 +218,7 @@ def _draw_level(flow: Flow, random: np.random.Generator, s: int, side: int) -> i
 
 
 @jit()
-def _add(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s: int, side: int) -> int:
+def _add(flow: Flow, random: np.random.Generator, out: Events, n: int, s: int, side: int) -> int:
     market = flow.markets[s]
     slot = flow.slots[s, market.live]
     order = flow.orders[s, slot]
@@ -255,7 +256,7 @@ def _draw_deleted(flow: Flow, random: np.random.Generator, s: int) -> int:
 
 
 @jit()
-def _delete(flow: Flow, out: np.ndarray, n: int, s: int, slot: int) -> int:
+def _delete(flow: Flow, out: Events, n: int, s: int, slot: int) -> int:
     order = flow.orders[s, slot]
     if _orders_of(flow.markets[s], order.side) <= _FEWEST_ORDERS:
         return n
@@ -265,7 +266,7 @@ def _delete(flow: Flow, out: np.ndarray, n: int, s: int, slot: int) -> int:
 
 
 @jit()
-def _reduce(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s: int) -> int:
+def _reduce(flow: Flow, random: np.random.Generator, out: Events, n: int, s: int) -> int:
     slot = _draw_order(flow, random, s)
     order = flow.orders[s, slot]
     if order.volume == ROUND_LOT:
@@ -276,7 +277,7 @@ def _reduce(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s:
 
 
 @jit()
-def _modify(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s: int) -> int:
+def _modify(flow: Flow, random: np.random.Generator, out: Events, n: int, s: int) -> int:
     slot = _draw_order(flow, random, s)
     order = flow.orders[s, slot]
     level = _draw_level(flow, random, s, order.side) if random.random() < 0.5 else order.level
@@ -287,7 +288,7 @@ def _modify(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s:
 
 
 @jit()
-def _market_order(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s: int, room: int) -> int:
+def _market_order(flow: Flow, random: np.random.Generator, out: Events, n: int, s: int, room: int) -> int:
     """An aggressor trades with the best orders of the other side, each a TRADE and an EXECUTE."""
     market = flow.markets[s]
     if market.best_ask < market.fair or market.best_bid > market.fair:
@@ -314,7 +315,7 @@ def _market_order(flow: Flow, random: np.random.Generator, out: np.ndarray, n: i
 
 
 @jit()
-def _burst(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s: int, room: int) -> int:
+def _burst(flow: Flow, random: np.random.Generator, out: Events, n: int, s: int, room: int) -> int:
     """Quotes are cancelled and replaced in one message."""
     sides = np.empty(_LONGEST_BURST, np.int64)
     count = 0
@@ -330,7 +331,7 @@ def _burst(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s: 
 
 
 @jit()
-def _snapshot(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s: int, room: int) -> int:
+def _snapshot(flow: Flow, random: np.random.Generator, out: Events, n: int, s: int, room: int) -> int:
     """The first message of a symbol: its book, then STATE VALID."""
     first = n
     flow.markets[s].started = 1
@@ -361,7 +362,7 @@ def _walk(flow: Flow, random: np.random.Generator, s: int) -> None:
 
 
 @jit()
-def _single(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s: int) -> int:
+def _single(flow: Flow, random: np.random.Generator, out: Events, n: int, s: int) -> int:
     """One order added or deleted, whichever brings the book towards its size."""
     market = flow.markets[s]
     adding = min(max(0.5 + 2.0 * (flow.resting - market.live) / flow.resting, 0.05), 0.95)
@@ -377,7 +378,7 @@ def _single(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s:
 
 
 @jit()
-def _message(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s: int, room: int) -> int:
+def _message(flow: Flow, random: np.random.Generator, out: Events, n: int, s: int, room: int) -> int:
     """One message of a symbol, at most `room` events; room is at least 1. Returns the next position."""
     market = flow.markets[s]
     if not market.started:
@@ -399,7 +400,7 @@ def _message(flow: Flow, random: np.random.Generator, out: np.ndarray, n: int, s
 
 
 @jit()
-def _stamp(flow: Flow, random: np.random.Generator, out: np.ndarray, start: int, end: int) -> None:
+def _stamp(flow: Flow, random: np.random.Generator, out: Events, start: int, end: int) -> None:
     """Gives the events of a message their times and sequence number, and the last its flag."""
     clock, counters = flow.clock, flow.counters
     if counters[BURST] > 0:
@@ -419,7 +420,7 @@ def _stamp(flow: Flow, random: np.random.Generator, out: np.ndarray, start: int,
 
 
 @jit(nogil=True)
-def fill(flow: Flow, random: np.random.Generator, out: np.ndarray, enough: int, most: int) -> int:
+def fill(flow: Flow, random: np.random.Generator, out: Events, enough: int, most: int) -> int:
     """Writes messages into `out` until it has `enough` events, never more than `most`; returns how many."""
     n = 0
     while n < enough:
@@ -463,7 +464,7 @@ def generate(
     rate: float = 20_000.0,
     imbalance: float = 0.0,
     start: int = START,
-) -> Iterator[np.ndarray]:
+) -> Iterator[Events]:
     """Exactly `events` market events of `synthetic_instruments(symbols)`, as batches EVENT[n].
 
     The first message of a symbol is its snapshot, ending in STATE VALID. `levels` is the depth of a
@@ -530,7 +531,7 @@ def _flow(
 
 def _batches(
     flow: Flow, random: np.random.Generator, events: int, resting: int, batch: int
-) -> Iterator[np.ndarray]:
+) -> Iterator[Events]:
     while events:
         block = np.zeros(_BLOCK + resting + LONGEST_MESSAGE, EVENT)
         block = block[: fill(flow, random, block, min(events, _BLOCK), events)]
