@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from orderbook.core.errors import Problems, visible
-from orderbook.market.events import Action, BookState, Flag, StateReason
+from orderbook.market.events import Action, BookState, Events, Flag, StateReason
 from orderbook.market.instruments import Instruments
 
 
@@ -46,7 +46,7 @@ class FeedStatistics:
         return total
 
 
-def counted(events: np.ndarray, counts: Counter[str], changes: str) -> np.ndarray:
+def counted(events: Events, counts: Counter[str], changes: str) -> Events:
     """EVENT[n] of a recorded feed of levels, added up in `counts`: messages that change its book, under the
     name `changes`, snapshots and trades."""
     action, flags = events["action"], events["flags"]

@@ -21,7 +21,6 @@ from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
-import numpy as np
 
 from orderbook.core.errors import DataError, SourceError
 from orderbook.feeds.byte_stream import Lines, shown
@@ -30,7 +29,7 @@ from orderbook.feeds.live.session import Session
 from orderbook.feeds.recording.capture_replay import ReplayedLines
 from orderbook.feeds.storage import Place
 from orderbook.feeds.text_values import decimal_places, scaled
-from orderbook.market.events import Action, Side
+from orderbook.market.events import Action, Events, Side
 from orderbook.market.instruments import Instrument, Instruments
 
 _DERIVATIVES = ("timestamp", "symbol", "side", "size", "price", "tickDirection", "trdMatchID")
@@ -145,7 +144,7 @@ class BybitHistorySource(ReplayedLines):
         self.instruments = Instruments([self._instrument])
         self._columns: dict[Lines, TradeColumns] = {}
 
-    def __iter__(self) -> Iterator[np.ndarray]:
+    def __iter__(self) -> Iterator[Events]:
         self._columns.clear()
         return super().__iter__()
 

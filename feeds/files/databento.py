@@ -9,7 +9,6 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import databento_dbn as dbn
-import numpy as np
 
 from orderbook.core.errors import DataError, Problems, SourceError
 from orderbook.feeds.event_writer import DEFAULT_BATCH_SIZE, EventWriter
@@ -26,7 +25,7 @@ from orderbook.feeds.files.databento_records import (
     mappings_of,
 )
 from orderbook.feeds.storage import Place, files_at, place, split_options
-from orderbook.market.events import Action, Side, StateReason
+from orderbook.market.events import Action, Events, Side, StateReason
 from orderbook.market.instruments import FINEST, Instrument, Instruments
 
 _BID, _ASK, _NONE = int(Side.BID), int(Side.ASK), int(Side.NONE)
@@ -269,7 +268,7 @@ class DatabentoSource:
         """Fraction of the files' bytes read."""
         return sum(file.progress for file in self._files) / len(self._files)
 
-    def __iter__(self) -> Iterator[np.ndarray]:
+    def __iter__(self) -> Iterator[Events]:
         self.problems.clear()
         self.counts.clear()
         for error in self._unread:

@@ -27,7 +27,7 @@ from orderbook.feeds.files.itch_format import midnight_of, stock_directory
 from orderbook.feeds.storage import Place
 from orderbook.market import order_table
 from orderbook.market.block_memory import Memory
-from orderbook.market.events import EVENT, Action, BookState, Flag, Side, StateReason
+from orderbook.market.events import EVENT, Action, BookState, Events, Flag, Side, StateReason
 from orderbook.market.instruments import Instrument, Instruments
 
 VENUE = "nasdaq"
@@ -98,7 +98,7 @@ class ItchSource:
         """Fraction of the file's bytes read."""
         return self._blocks.progress
 
-    def __iter__(self) -> Iterator[np.ndarray]:
+    def __iter__(self) -> Iterator[Events]:
         self.problems.clear()
         self.counts.clear()
         decoder = _Decoder(self._indexes, len(self.instruments), self._midnight, self._batch_size)
@@ -171,7 +171,7 @@ class _Decoder:
             return f"truncated within a message at byte {self._position} of its content"
         return None
 
-    def block(self, block: bytes) -> Iterator[np.ndarray]:
+    def block(self, block: bytes) -> Iterator[Events]:
         """Decode the messages that the next bytes complete."""
         if self._ended:
             if block.strip(b"\0"):
@@ -200,7 +200,7 @@ class _Decoder:
         self._rest = data[start:].tobytes()
         self._stopped(stop)
 
-    def rest(self) -> Iterator[np.ndarray]:
+    def rest(self) -> Iterator[Events]:
         """The events that are left at the end."""
         if self._written:
             yield self._take()
@@ -236,7 +236,7 @@ class _Decoder:
                 f"{itch_format.LENGTHS_BY_TYPE[kind]} bytes, not {length}"
             )
 
-    def _system_event(self, message: bytes) -> Iterator[np.ndarray]:
+    def _system_event(self, message: bytes) -> Iterator[Events]:
         """Apply what concerns all books: messages start or end, or trading ends for the day."""
         self._context["message"] += 1
         code = message[itch_format.EVENT_CODE]

@@ -19,14 +19,12 @@ from decimal import Decimal
 from itertools import zip_longest
 from zoneinfo import ZoneInfo
 
-import numpy as np
-
 from orderbook.core.errors import Problems, SourceError
 from orderbook.feeds.byte_stream import Lines, shown
 from orderbook.feeds.event_writer import DEFAULT_BATCH_SIZE, EventWriter
 from orderbook.feeds.storage import Place
 from orderbook.feeds.text_values import scaled, whole
-from orderbook.market.events import Action, BookState, Flag, Side, StateReason
+from orderbook.market.events import Action, BookState, Events, Flag, Side, StateReason
 from orderbook.market.instruments import Instrument, Instruments
 
 # Levels out of view whose orders are remembered, a side; the longest unseen is forgotten first.
@@ -271,7 +269,7 @@ class LobsterSource:
         """Fraction of the message file's bytes read."""
         return self._messages.progress
 
-    def __iter__(self) -> Iterator[np.ndarray]:
+    def __iter__(self) -> Iterator[Events]:
         self.problems.clear()
         self.counts.clear()
         writer = MessageWriter()

@@ -32,7 +32,7 @@ from orderbook.feeds.files.tardis_decoder import (
 )
 from orderbook.feeds.merge import Cursor, merged
 from orderbook.feeds.storage import Place, files_at, place, split_options
-from orderbook.market.events import EVENT
+from orderbook.market.events import EVENT, Events
 from orderbook.market.instruments import FINEST, FIXED_POINT, SCALE, Instrument, Instruments, normalise_symbol
 
 _NAMES = ("exchange", "symbol", "timestamp", "local_timestamp")
@@ -298,7 +298,7 @@ class TardisFile:
         """Fraction of the file's bytes read."""
         return self._blocks.progress
 
-    def __iter__(self) -> Iterator[np.ndarray]:
+    def __iter__(self) -> Iterator[Events]:
         layout = self.head.layout
         hashes, places = self._table()
         message = new_message()
@@ -357,7 +357,7 @@ class TardisFile:
         levels: np.ndarray,
         books: np.ndarray,
         message: np.ndarray,
-        events: np.ndarray,
+        events: Events,
         count: int,
     ) -> int:
         layout = self.head.layout
@@ -474,7 +474,7 @@ class TardisSource:
         """Fraction of the files' bytes read."""
         return sum(file.progress * file.head.size for file in self._files) / max(1, self._size)
 
-    def __iter__(self) -> Iterator[np.ndarray]:
+    def __iter__(self) -> Iterator[Events]:
         self.problems.clear()
         self.counts.clear()
         self._files, told = [], set[int]()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from orderbook.core.jit import jit
-from orderbook.market.events import EVENT, Action, BookState, Flag, Side, StateReason
+from orderbook.market.events import EVENT, Action, BookState, Events, Flag, Side, StateReason
 
 # What an empty field reads as.
 NOTHING = -(2**63)
@@ -277,7 +277,7 @@ def new_message() -> np.ndarray:
 
 @jit(nogil=True)
 def _write(
-    events: np.ndarray,
+    events: Events,
     count: int,
     message: np.ndarray,
     times: tuple[int, int],
@@ -298,7 +298,7 @@ def _write(
 
 
 @jit(nogil=True)
-def close_message(events: np.ndarray, count: int, message: np.ndarray, books: np.ndarray) -> int:
+def close_message(events: Events, count: int, message: np.ndarray, books: np.ndarray) -> int:
     """End the open message: a book that was waiting for it is VALID, and its last event is flagged."""
     instrument = message[INSTRUMENT]
     if count > message[CLOSED]:
@@ -313,7 +313,7 @@ def close_message(events: np.ndarray, count: int, message: np.ndarray, books: np
 
 @jit(nogil=True)
 def _enter(
-    events: np.ndarray, count: int, message: np.ndarray, books: np.ndarray, time: int, instrument: int
+    events: Events, count: int, message: np.ndarray, books: np.ndarray, time: int, instrument: int
 ) -> int:
     """Be in the message of (time, instrument)."""
     if time != message[TIME] or instrument != message[INSTRUMENT]:
@@ -324,7 +324,7 @@ def _enter(
 
 @jit(nogil=True)
 def _lose(
-    events: np.ndarray, count: int, message: np.ndarray, books: np.ndarray, instrument: int, time: int
+    events: Events, count: int, message: np.ndarray, books: np.ndarray, instrument: int, time: int
 ) -> int:
     """A row cannot be used: its book is STALE until it begins again, or all where `instrument` is -1."""
     for index in range(len(books)):
@@ -369,7 +369,7 @@ def update_events(
     trades: bool,
     books: np.ndarray,
     message: np.ndarray,
-    events: np.ndarray,
+    events: Events,
     count: int,
 ) -> int:
     """Events of rows of incremental_book_L2, or of trades, after the `count` that there are.
@@ -465,7 +465,7 @@ def snapshot_events(
     levels: np.ndarray,
     books: np.ndarray,
     message: np.ndarray,
-    events: np.ndarray,
+    events: Events,
     count: int,
 ) -> int:
     """Events of rows that hold the best levels of a book: what changed since the row before.

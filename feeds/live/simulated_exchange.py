@@ -30,6 +30,7 @@ from websockets.protocol import State
 
 from orderbook.feeds.exchanges.coinbase_full import CoinbaseFull
 from orderbook.feeds.live.simulated_market import Order, SimulatedBook, SimulatedMarket, iso_time
+from orderbook.market.events import Events
 from orderbook.market.instruments import Instrument, Instruments, normalise_symbol
 from orderbook.market.synthetic_flow import generate
 
@@ -123,7 +124,7 @@ class SimulatedExchange:
     def __init__(
         self,
         instruments: Instruments,
-        flow: Iterator[np.ndarray],
+        flow: Iterator[Events],
         *,
         seed: int = 1,
         events_per_second: float | None = 2000.0,
@@ -268,7 +269,7 @@ class SimulatedExchange:
             else:
                 await asyncio.sleep(max(0.0, start + done / self._rate - loop.time()))
 
-    def _bursts(self) -> Iterator[np.ndarray]:
+    def _bursts(self) -> Iterator[Events]:
         size = _BURST_EVENTS if self._rate is None else max(1, int(self._rate * _BURST_SECONDS))
         for events in self._flow:
             for first in range(0, len(events), size):

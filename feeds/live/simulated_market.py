@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orderbook.core.errors import DataError
-from orderbook.market.events import Action, Flag, Side
+from orderbook.market.events import Action, Events, Flag, Side
 from orderbook.market.instruments import Instrument, Instruments
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -239,7 +239,7 @@ class SimulatedMarket:
         self._by_index = list(self.books.values())
         self._unit: list[Row] = []
 
-    def apply(self, events: np.ndarray, nanoseconds: int) -> list[tuple[str, bytes]]:
+    def apply(self, events: Events, nanoseconds: int) -> list[tuple[str, bytes]]:
         """Apply events (EVENT[n], in order); the messages of those units that ended, with their products.
 
         `nanoseconds` since 1970 UTC is the exchange's time of them all.
@@ -254,7 +254,7 @@ class SimulatedMarket:
                 messages.extend((book.product, message) for message in book.speak(unit, time))
         return messages
 
-    def _columns(self, events: np.ndarray) -> list[list[Any]]:
+    def _columns(self, events: Events) -> list[list[Any]]:
         uuids = np.empty(len(events), object)
         for index, book in enumerate(self._by_index):
             mine = events["instrument"] == index

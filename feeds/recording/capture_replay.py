@@ -24,7 +24,7 @@ from orderbook.feeds.raw_log import InstrumentText, Line
 from orderbook.feeds.recording.capture_files import CaptureHead, RecordedLines, read_head
 from orderbook.feeds.source import FeedStatistics, counted
 from orderbook.feeds.storage import Place, place, split_options
-from orderbook.market.events import EVENT, StateReason
+from orderbook.market.events import EVENT, Events, StateReason
 from orderbook.market.instruments import Instrument, Instruments
 
 
@@ -221,7 +221,7 @@ class ReplayedLines(ABC):
         """Fraction of the files' bytes read."""
         return self._lines.progress
 
-    def __iter__(self) -> Iterator[np.ndarray]:
+    def __iter__(self) -> Iterator[Events]:
         self.problems.clear()
         self.counts.clear()
         self._now = 0
@@ -310,7 +310,7 @@ class CaptureSource(_Capture):
         """Fraction of the files' bytes read."""
         return self._lines.progress
 
-    def __iter__(self) -> Iterator[np.ndarray]:
+    def __iter__(self) -> Iterator[Events]:
         self._sessions = sessions = CaptureSessions(self._head)
         self._never_valid.clear()
         for line in self._lines:
@@ -362,7 +362,7 @@ class CapturePlayer(_Capture):
         # Of receive times, ns.
         self.clock: Callable[[], int] = time.time_ns
 
-    async def __aiter__(self) -> AsyncIterator[np.ndarray]:
+    async def __aiter__(self) -> AsyncIterator[Events]:
         sessions, pace = self._sessions, _Pace(self._speed)
         last = count = 0
         for line in self._lines:
@@ -401,7 +401,7 @@ class _Pace:
         return self._start + (line.time - self._first) / 1e9 / self._speed - time.monotonic()
 
 
-def _as_of(now: int, events: np.ndarray) -> np.ndarray:
+def _as_of(now: int, events: Events) -> Events:
     """The events with this receive time, and exchange times as far from it as they were."""
     known = events["exchange_time"] != 0
     shift = np.where(known, now - events["receive_time"], 0)

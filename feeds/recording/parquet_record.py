@@ -21,7 +21,7 @@ from orderbook.feeds.byte_stream import Blocks
 from orderbook.feeds.event_writer import DEFAULT_BATCH_SIZE
 from orderbook.feeds.raw_log import InstrumentText
 from orderbook.feeds.storage import Place, open_parquet
-from orderbook.market.events import EVENT, Action, Flag, Side
+from orderbook.market.events import EVENT, Action, Events, Flag, Side
 from orderbook.market.instruments import Instrument, Instruments
 
 # Version 1 has no units of prices and volumes: they are tick and lot.
@@ -57,7 +57,7 @@ class RecordWriter:
         self._schema = _schema(instruments)
         self._file = ParquetFile(path, self._schema)
 
-    def write(self, events: np.ndarray) -> None:
+    def write(self, events: Events) -> None:
         """Append EVENT[n]; the array may be reused afterwards."""
         self._waiting.append(events.copy())
         self._waiting_rows += len(events)
@@ -122,7 +122,7 @@ class RecordSource:
         """Fraction of the events read."""
         return self._rows_read / self._rows if self._rows else 1.0
 
-    def __iter__(self) -> Iterator[np.ndarray]:
+    def __iter__(self) -> Iterator[Events]:
         self._rows_read = 0
         waiting = np.empty(0, EVENT)
         known = Instruments(self.instruments)
@@ -145,7 +145,7 @@ class RecordSource:
         if len(waiting):
             yield waiting
 
-    def _events(self, path: Place, indexes: np.ndarray) -> Iterator[np.ndarray]:
+    def _events(self, path: Place, indexes: np.ndarray) -> Iterator[Events]:
         with _open(path) as file:
             try:
                 # One row group after the other, as what a store gives of them is held until the next.
@@ -164,7 +164,7 @@ class RecordSource:
                 ) from error
 
 
-def _with_changes(events: np.ndarray, known: Instruments, named: Sequence[Instrument]) -> np.ndarray:
+def _with_changes(events: Events, known: Instruments, named: Sequence[Instrument]) -> Events:
     """The first events of a file, after those of ticks and lots that are other ones than before it."""
     changed = []
     for one in named:

@@ -25,7 +25,7 @@ from orderbook.core.errors import OrderbookError, SourceError
 from orderbook.feeds.raw_log import FORMAT, InstrumentText, Line, with_payload
 from orderbook.feeds.recording.parquet_record import RecordWriter
 from orderbook.market.crossed_books import CROSSED_LIMIT
-from orderbook.market.events import Action
+from orderbook.market.events import Action, Events
 from orderbook.market.instruments import Instrument, Instruments
 
 SUFFIX = ".jsonl.zst"
@@ -190,7 +190,7 @@ class RawRecorder:
         self.put(line, _LINE_BYTES * (1 + len(texts)))
         return ConnectionLog(self, conn)
 
-    def events(self, events: np.ndarray) -> None:
+    def events(self, events: Events) -> None:
         """EVENT[n], decoded from what was recorded; they are copied."""
         if self._instruments is not None:
             self.put(events.copy(), events.nbytes)
