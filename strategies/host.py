@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
-import numpy as np
 from msgspec.structs import replace
 
 from orderbook.engine.runtime.engine import Engine
+from orderbook.market.events import Events
 from orderbook.market.instruments import Instruments
 from orderbook.strategies.clock import SavedClock
 from orderbook.strategies.execution.account import OrderUpdate, StrategySummary, row_of
@@ -263,12 +263,12 @@ class StrategyHost:
                 name, len(orders),
             )  # fmt: skip
 
-    def passed(self, events: np.ndarray) -> None:
+    def passed(self, events: Events) -> None:
         """Market events, EVENT[n], are about to be applied; all are told, in their order."""
         if self._partitioned:
             self._last_times.note(events)
 
-    def begin(self, time: int, events: np.ndarray | None = None) -> None:
+    def begin(self, time: int, events: Events | None = None) -> None:
         """Sets the clock to a message's time (ns), before its changes reach the books and the engine.
 
         events: its market events, EVENT[n]; the last without LAST says that the message goes on.

@@ -12,7 +12,7 @@ from orderbook.core.errors import ConfigurationError
 from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.live_view import Key
 from orderbook.engine.runtime.subscriptions import ViewEvent
-from orderbook.market.events import Flag
+from orderbook.market.events import Events, Flag
 from orderbook.market.instruments import Instruments
 from orderbook.strategies.execution.wake_conditions import LAST, WakeCondition, WakeConditions, Window
 from orderbook.strategies.runner import Runner, key_place
@@ -32,7 +32,7 @@ class LastTimes:
         self._parts: list[np.ndarray] = []
         self._waiting = 0
 
-    def note(self, events: np.ndarray) -> None:
+    def note(self, events: Events) -> None:
         """Market events (EVENT[n]) of the run, all in their order; the array stays as it is."""
         self._parts.append(events)
         self._waiting += len(events)
@@ -160,7 +160,7 @@ class MessageDispatcher:
         """The instruments that a runner is told of."""
         return self._own[runner]
 
-    def begin(self, events: np.ndarray) -> None:
+    def begin(self, events: Events) -> None:
         """A message (EVENT[n], or more of it) is about to change the books."""
         self._parts.append(events)
         if not self._working:

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from orderbook.core.jit import jit
-from orderbook.market.events import BookState, Side, plain
+from orderbook.market.events import BookState, Events, Side, plain
 from orderbook.strategies.execution.account import Order
 from orderbook.strategies.execution.queue_position import BOARD, NO_BID, PLACE, TAKEN, follow, kept
 
@@ -153,7 +153,7 @@ class AccountOrders:
         row["bids"], row["bids_count"] = bids.ctypes.data, len(bids)
         row["asks"], row["asks_count"] = asks.ctypes.data, len(asks)
 
-    def follow(self, events: np.ndarray, instrument: int) -> None:
+    def follow(self, events: Events, instrument: int) -> None:
         """Lets those of EVENT[n], a message, that are of an instrument act on the orders."""
         _follow(self._rows, plain(events), instrument)
 
@@ -191,7 +191,7 @@ class ConsumedLiquidity:
 
 
 @jit()
-def _follow(boards: np.ndarray, events: np.ndarray, instrument: int) -> None:
+def _follow(boards: np.ndarray, events: Events, instrument: int) -> None:
     follow(boards[0], events, 0, len(events), instrument)
 
 

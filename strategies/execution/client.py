@@ -12,10 +12,10 @@ from decimal import Decimal
 from typing import Literal, Protocol
 
 import msgspec
-import numpy as np
 from msgspec.structs import replace
 
 from orderbook.core.errors import DataError
+from orderbook.market.events import Events
 from orderbook.market.instruments import SCALE, Instruments, fixed_point
 from orderbook.strategies.execution.account import (
     Execution,
@@ -204,7 +204,7 @@ class ExecutionClient(Protocol):
     def before(self, instrument: int, time: int) -> None:
         """A message of an instrument, of this time at the exchange, is about to change its book."""
 
-    def after(self, instrument: int, events: np.ndarray | None, time: int, now: int) -> None:
+    def after(self, instrument: int, events: Events | None, time: int, now: int) -> None:
         """A message, EVENT[n], has changed the book of an instrument; `time` is the exchange's, `now` the
         run's. events: None where the boards that `concern` named have had them already."""
 

@@ -11,10 +11,9 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-import numpy as np
 from msgspec.structs import replace
 
-from orderbook.market.events import BookState, Side
+from orderbook.market.events import BookState, Events, Side
 from orderbook.market.instruments import Instruments
 from orderbook.strategies.execution.account import Execution, Fill, Order, fee_amount
 from orderbook.strategies.execution.account_orders import (
@@ -146,7 +145,7 @@ class Matching:
         changed.order = row
         return self._enter(changed, time)
 
-    def message(self, instrument: int, events: np.ndarray | None, now: int) -> list[OrderOutcome]:
+    def message(self, instrument: int, events: Events | None, now: int) -> list[OrderOutcome]:
         """What a message, EVENT[n], does to the orders that rest, once the book has it: best price first,
         then oldest. events: None where compiled code has let them act already."""
         own = self.resting.get(instrument)

@@ -31,11 +31,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-import numpy as np
 from msgspec.structs import replace
 
 from orderbook.core.errors import DataError
-from orderbook.market.events import Side
+from orderbook.market.events import Events, Side
 from orderbook.market.instruments import Instruments
 from orderbook.strategies.execution.account import (
     EXACT,
@@ -265,7 +264,7 @@ class PaperClient:
         if not waiting:
             del self._messages[instrument]
 
-    def after(self, instrument: int, events: np.ndarray | None, time: int, now: int) -> None:
+    def after(self, instrument: int, events: Events | None, time: int, now: int) -> None:
         """See ExecutionClient."""
         if self._matching is None:
             return

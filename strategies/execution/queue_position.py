@@ -26,7 +26,7 @@ import numpy as np
 
 from orderbook.core.jit import jit
 from orderbook.market.block_memory import Record, load, move, record_at, store
-from orderbook.market.events import Action, Side
+from orderbook.market.events import Action, Events, Side
 
 PLACE = np.dtype(
     [
@@ -257,7 +257,7 @@ def _happened(board: Record, event: Record) -> None:
 
 
 @jit()
-def follow(board: Record, events: np.ndarray, first: int, end: int, instrument: int) -> bool:
+def follow(board: Record, events: Events, first: int, end: int, instrument: int) -> bool:
     """Lets those of events[first:end], a message, that are of an instrument act on the orders of a board;
     whether one is filled."""
     if board.bids_count + board.asks_count == 0:

@@ -14,7 +14,7 @@ from orderbook.core.jit import jit
 from orderbook.market.block_memory import Record, load
 from orderbook.market.book_state import TOUCH, WIDTH
 from orderbook.market.books import ASKS_INSERT, BIDS_INSERT
-from orderbook.market.events import EVENT, Action, Side, plain
+from orderbook.market.events import EVENT, Action, Events, Side, plain
 from orderbook.market.instruments import Instruments
 from orderbook.strategies.execution.account_orders import AccountOrders, ConsumedLiquidity
 from orderbook.strategies.execution.queue_position import board_at, copied_board, follow, refresh, taken_at
@@ -202,7 +202,7 @@ def _first_touch(touches: np.ndarray, event: int) -> int:
 
 @jit()
 def _next(
-    events: np.ndarray,
+    events: Events,
     starts: np.ndarray,
     times: np.ndarray,
     kinds: np.ndarray,
