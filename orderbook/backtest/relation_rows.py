@@ -23,7 +23,7 @@ from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.merge import Slice, VersionedChanges, VersionedEvents, encode_changes
 from orderbook.market.book_relations import RELATION, BookRelations, BookStates, SavedState
 from orderbook.market.books import RELATIONS, Books, BooksState
-from orderbook.market.events import Action, Ticker
+from orderbook.market.events import Action, Events, Ticker
 from orderbook.market.instruments import Instruments
 from orderbook.views.encoding.values import encode_row
 from orderbook.views.program import CompiledProgram
@@ -39,7 +39,7 @@ class BookBlocks:
     def __init__(self, books: Books, relations: BookRelations, declared: Sequence[Relation]):
         self._books, self._relations, self._declared = books, relations, tuple(declared)
 
-    def apply(self, events: np.ndarray, versions: np.ndarray) -> list[Block]:
+    def apply(self, events: Events, versions: np.ndarray) -> list[Block]:
         """A block for each relation that EVENT[n], whole messages of versions VERSION[n], change.
 
         Raises DataError where the last message has no end.

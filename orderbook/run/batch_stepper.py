@@ -10,11 +10,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import ChangeBatch, Dictionary, part_of
 from orderbook.market.book_state import TOUCH
 from orderbook.market.books import Books
-from orderbook.market.events import Flag
+from orderbook.market.events import Events, Flag
 from orderbook.market.instruments import Instruments
 from orderbook.strategies.execution.account_orders import BooksAtHand
 from orderbook.strategies.execution.wake_conditions import Window
@@ -44,7 +45,7 @@ class LaggedBooks:
             self._books = Books(self._instruments, self._dictionary)
             self._books.load(self._first.save())
 
-    def note(self, events: np.ndarray) -> None:
+    def note(self, events: Events) -> None:
         """The first books apply these."""
         if self._books is not None and len(events):
             self._waiting.append(events)
@@ -68,7 +69,7 @@ class Feed(Protocol):
     engine: GatedEngine
     host: StrategyHost
 
-    def at_message(self, start: int, events: np.ndarray) -> None:
+    def at_message(self, start: int, events: Events) -> None:
         """A message is at hand, which begins there in what was handed in."""
 
     def translated(self, changes: ChangeBatch) -> ChangeBatch:
@@ -81,7 +82,7 @@ class BatchStepper:
     def __init__(self, feed: Feed, at_hand: BooksAtHand, first: Books, behind: LaggedBooks) -> None:
         self._feed, self._at_hand, self._first, self._behind = feed, at_hand, first, behind
 
-    def apply(self, events: np.ndarray, bounds: np.ndarray, times: np.ndarray) -> None:
+    def apply(self, events: Events, bounds: NDArray[np.int64], times: NDArray[np.int64]) -> None:
         """Applies the messages that lie between `bounds`, int64[m + 1].
 
         times: int64[m], ns, the run's at each.
@@ -90,7 +91,7 @@ class BatchStepper:
             last = min(first + _MOST, len(times))
             self._run(events, bounds[first : last + 1], times[first:last])
 
-    def _run(self, events: np.ndarray, bounds: np.ndarray, times: np.ndarray) -> None:
+    def _run(self, events: Events, bounds: NDArray[np.int64], times: NDArray[np.int64]) -> None:
         host = self._feed.host
         self._behind.begin()
         run = _Run(self._feed, self._first, events, bounds, times)
@@ -155,7 +156,7 @@ class _Run:
     """
 
     def __init__(
-        self, feed: Feed, books: Books, events: np.ndarray, bounds: np.ndarray, times: np.ndarray
+        self, feed: Feed, books: Books, events: Events, bounds: NDArray[np.int64], times: NDArray[np.int64]
     ) -> None:
         self._feed, self._bounds = feed, bounds
         events, starts = events[bounds[0] : bounds[-1]], bounds - bounds[0]
@@ -207,7 +208,7 @@ class _Run:
         return behind.catch_up()
 
 
-def message_bounds(events: np.ndarray) -> np.ndarray:
+def message_bounds(events: Events) -> NDArray[np.int64]:
     """Where messages that have an end begin, and where the last of them ends, int64[m + 1]."""
     lasts = (events["flags"] & _LAST).nonzero()[0]
     bounds = np.zeros(len(lasts) + 1, np.int64)

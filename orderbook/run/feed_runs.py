@@ -50,7 +50,7 @@ from orderbook.feeds.source import (
 )
 from orderbook.feeds.source_kinds import open_sources
 from orderbook.market.crossed_books import CROSSED_LIMIT, CrossedWatch
-from orderbook.market.events import Flag
+from orderbook.market.events import Events, Flag
 from orderbook.market.instruments import Instruments
 from orderbook.views.types import Relation
 
@@ -70,7 +70,7 @@ class ReceiptDelay:
         self._waiting: list[np.ndarray] = []
         self._events = 0
 
-    def note(self, events: np.ndarray) -> None:
+    def note(self, events: Events) -> None:
         """Count the messages of EVENT[n], which must not change any more."""
         self._waiting.append(events)
         self._events += len(events)
@@ -136,7 +136,7 @@ class FeedRun(ABC):
     @abstractmethod
     def report(self) -> FeedReport: ...
 
-    def _translated(self, events: np.ndarray) -> np.ndarray:
+    def _translated(self, events: Events) -> Events:
         events = events.copy()
         events["instrument"] = self.indexes[events["instrument"]]
         return events

@@ -15,7 +15,7 @@ from orderbook.core.run_clock import EpochRing
 from orderbook.engine.checkpoint import CheckpointError
 from orderbook.engine.log.log import Log
 from orderbook.feeds.merge import ChangeItem, Item, TickItem
-from orderbook.market.events import EVENT, Action, BookState, Flag, StateReason
+from orderbook.market.events import EVENT, Action, BookState, Events, Flag, StateReason
 from orderbook.run.event_queue import EventQueue, HybridClock, Stamped, events_in
 from orderbook.run.feed_runs import FeedRun
 from orderbook.run.pipeline import Pipeline
@@ -287,7 +287,7 @@ class LiveRun:
             _logger.warning("feed %s is stalled: no epoch can be committed", name, extra={"feed": name})
         self._reported = stalled
 
-    def _stale(self) -> np.ndarray:
+    def _stale(self) -> Events:
         """Events that make books stale that nobody has followed since the crash, or follows any more."""
         books = self._pipeline.books
         live = {int(index) for run in self._runs if run.live for index in run.indexes}

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
 from orderbook.core.errors import Problems
@@ -16,7 +17,7 @@ from orderbook.feeds.change_stream import RelationChange, message_ends
 from orderbook.feeds.merge import ChangeItem, Item, TickItem, encode_changes
 from orderbook.market.book_relations import BookRelations, BookStates, SavedState
 from orderbook.market.books import Books
-from orderbook.market.events import EVENT, Action, Flag, Ticker
+from orderbook.market.events import EVENT, Action, Events, Flag, Ticker
 from orderbook.market.instruments import Instruments
 from orderbook.run.batch_stepper import BatchStepper, LaggedBooks, message_bounds
 from orderbook.run.event_queue import Stamped
@@ -150,7 +151,7 @@ class Pipeline:
         item: Item | TickItem,
         pace: Pace = "batch",
         noted: Callable[[int], object] = lambda _: None,
-        times: np.ndarray | None = None,
+        times: NDArray[np.int64] | None = None,
     ) -> None:
         """Apply a batch of events, changes of relations, or the time that has come.
 
@@ -213,7 +214,7 @@ class Pipeline:
         self._tick(max(time, self._told))
         self.time, self.host.silent = time, silent
 
-    def _apply_market(self, events: np.ndarray, pace: Pace) -> None:
+    def _apply_market(self, events: Events, pace: Pace) -> None:
         live = pace == "live"
         self.host.passed(events)
         ends = message_bounds(events)[1:]
@@ -263,7 +264,7 @@ class Pipeline:
         if self._receive_time:
             self.to_callbacks.record(self.clock() - self._receive_time)
 
-    def _apply_messages(self, events: np.ndarray, live: bool) -> None:
+    def _apply_messages(self, events: Events, live: bool) -> None:
         """Applies events, none of which is a STATE, as if one message after the other."""
         bounds = message_bounds(events)
         alone = 1 if len(bounds) == 2 or (self._open and len(bounds) > 1) else 0
@@ -279,7 +280,7 @@ class Pipeline:
         if bounds[-1] < len(events):
             self._apply_events(events, False, live, bounds[-1])
 
-    def _run_times(self, events: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    def _run_times(self, events: Events, starts: np.ndarray) -> NDArray[np.int64]:
         """The times of the run, int64[m], ns, at the messages that begin there; they never go back."""
         if self._times is not None:
             times = self._times[self._place + starts]
@@ -288,7 +289,7 @@ class Pipeline:
             times = np.where(first["receive_time"], first["receive_time"], first["exchange_time"])
         return np.maximum.accumulate(np.maximum(times, self.host.now))
 
-    def at_message(self, start: int, events: np.ndarray) -> None:
+    def at_message(self, start: int, events: Events) -> None:
         """A message is at hand, which begins there in what is applied; see `together.Feed`."""
         first = events[0]
         self.time = int(first["receive_time"]) or int(first["exchange_time"])
@@ -300,7 +301,7 @@ class Pipeline:
         return self._relations.translate(changes)
 
     def _apply_events(
-        self, events: np.ndarray, state: bool, live: bool, start: int = 0, end: int | None = None
+        self, events: Events, state: bool, live: bool, start: int = 0, end: int | None = None
     ) -> None:
         """Applies events start … end - 1 as one message."""
         assert self.books is not None and self._relations is not None
@@ -357,7 +358,7 @@ def _messages_at_once(messages: int, events: int) -> int:
     return max(1, -(-messages // parts))
 
 
-def _parts(events: np.ndarray, ends: np.ndarray, messages: int) -> Iterator[tuple[np.ndarray, bool]]:
+def _parts(events: Events, ends: np.ndarray, messages: int) -> Iterator[tuple[np.ndarray, bool]]:
     """Parts of at most `messages` messages; a STATE or INSTRUMENT event is a part of its own, marked True.
 
     So every other part is applied as a whole while the books have one state. ends: where messages end.
