@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from orderbook.core.changes import END_OF_EVENT, NULL_CODE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError
@@ -31,6 +32,8 @@ from orderbook.views.types import Kind, Relation
 VERSION = np.dtype(
     [("stamp", "<i8"), ("switch", "<i4"), ("part", "<i4"), ("sequence", "<i8"), ("last", "<i8")]
 )
+# VERSION[n].
+Versions = NDArray[np.void]
 
 
 class RowVersion(NamedTuple):
@@ -57,15 +60,15 @@ class Block:
     """
 
     source: str
-    versions: np.ndarray
-    deletes: np.ndarray
-    values: np.ndarray
+    versions: Versions
+    deletes: NDArray[np.bool_]
+    values: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.versions)
 
 
-def taken(block: Block, rows: np.ndarray) -> Block:
+def taken(block: Block, rows: NDArray[np.int64]) -> Block:
     """The rows at places int64[k] of a block."""
     # `take` is many times as fast as indexing.
     return Block(
@@ -212,7 +215,7 @@ def _block(source: str, batch: pa.RecordBatch, words: Dictionary) -> Block:
     return Block(source, versions, deletes, values)
 
 
-def _codes(column: pa.DictionaryArray, words: Dictionary) -> np.ndarray:
+def _codes(column: pa.DictionaryArray, words: Dictionary) -> NDArray[np.int64]:
     """The codes of texts, int64[n]."""
     strings = [text.decode("utf-8", "surrogatepass") for text in column.dictionary.to_pylist()]
     # One more for NULL, which is shown as -1 and so finds the last.

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError
-from orderbook.engine.distribution.blocks import VERSION, Block, RowVersion, joined, row_version
+from orderbook.engine.distribution.blocks import VERSION, Block, RowVersion, Versions, joined, row_version
 from orderbook.engine.distribution.stages import Output, Phase, Stage
 from orderbook.engine.runtime.interface import Recorder, Recording, Records
 from orderbook.engine.runtime.live_view import Key, ViewLayout, ViewRow
@@ -38,7 +39,7 @@ class Granularity:
     unit: Literal["event", "message", "interval", "end"]
     length: int = 0
 
-    def units(self, versions: np.ndarray) -> list[np.ndarray]:
+    def units(self, versions: Versions) -> list[np.ndarray]:
         """Columns, each [n], that together tell the unit that every version, VERSION[n], belongs to."""
         match self.unit:
             case "event":
@@ -50,7 +51,7 @@ class Granularity:
             case _:
                 return []
 
-    def looks(self, versions: np.ndarray) -> np.ndarray:
+    def looks(self, versions: Versions) -> NDArray[np.void]:
         """The versions of the looks, LOOK[n], that end the units of VERSION[n]."""
         looks = np.zeros(len(versions), LOOK)
         match self.unit:
@@ -81,9 +82,9 @@ class History:
     """  # noqa: E501
 
     view: str
-    looks: np.ndarray
-    keys: np.ndarray
-    rows: np.ndarray
+    looks: NDArray[np.void]
+    keys: NDArray[np.int64]
+    rows: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.looks)
@@ -110,9 +111,9 @@ _WORD_BITS = 63
 class Changes:
     """n changes of a stage's streams, in the order they apply; kinds and values as in ChangeBatch."""
 
-    versions: np.ndarray
-    kinds: np.ndarray
-    values: np.ndarray
+    versions: Versions
+    kinds: NDArray[np.int16]
+    values: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.versions)
@@ -131,7 +132,7 @@ class StreamMerger:
         # What decides the order within a part: phase, then deletes before inserts, then the stream.
         self._delete_bit = 1 << len(self._streams).bit_length()
 
-    def merged(self, blocks: Sequence[Block], ahead: np.ndarray | None = None) -> Changes:
+    def merged(self, blocks: Sequence[Block], ahead: Versions | None = None) -> Changes:
         """The rows of all blocks by version, phase, and deletes before inserts; blocks come in any order.
 
         ahead: VERSION[k], before all of these, of changes that are skipped (None: of none).
@@ -171,7 +172,7 @@ class StreamMerger:
         return index, width
 
 
-def in_order(versions: np.ndarray, order: np.ndarray) -> np.ndarray | None:
+def in_order(versions: Versions, order: np.ndarray) -> NDArray[np.int64] | None:
     """The places of rows by (stamp, switch, sequence, part, order), int64[n]; None: they are in order."""
     if len(order) < 2:
         return None
@@ -198,7 +199,7 @@ def _packed(keys: Sequence[np.ndarray]) -> np.ndarray | None:
     return packed
 
 
-def differs(columns: Sequence[np.ndarray]) -> np.ndarray:
+def differs(columns: Sequence[np.ndarray]) -> NDArray[np.bool_]:
     """Whether a row is the last with equal values in all columns, bool[n - 1]; the last row is left out."""
     count = len(columns[0]) if columns else 0
     found = np.zeros(max(0, count - 1), bool)
@@ -243,7 +244,7 @@ class StageState:
 
     maps: tuple[MapRows, ...]
     opened: bool
-    latest: np.ndarray
+    latest: Versions
     closed: bool
     pending: tuple[Records, ...]
 
@@ -303,7 +304,7 @@ class StageRunner:
         self._recorder.apply(batch)
         self._opened = True
 
-    def _check_later(self, first: np.ndarray) -> None:
+    def _check_later(self, first: Versions) -> None:
         if not len(first) or not len(self._latest):
             return
         came, latest = row_version(first[0]), row_version(self._latest[0])
@@ -313,7 +314,7 @@ class StageRunner:
                 f"{tuple(latest)}; give the rows of one version together, in order"
             )
 
-    def _over(self, first: np.ndarray, until: int | None) -> bool:
+    def _over(self, first: Versions, until: int | None) -> bool:
         """Whether the open unit has ended before the first change that comes now, VERSION[0 or 1]."""
         if not len(first):
             return self.granularity.over(self._latest[0], until)
@@ -366,7 +367,7 @@ class StageRunner:
         maps, pending = self._runtime.copied(), () if self._closed else self._recorder.pending()
         return StageState(maps, self._opened, self._latest.copy(), self._closed, tuple(pending))
 
-    def restore(self, state: StageState, codes: np.ndarray | None = None) -> None:
+    def restore(self, state: StageState, codes: NDArray[np.int64] | None = None) -> None:
         """Goes on from a copy that a runner of the same stage and granularity made.
 
         `codes` gives for each dictionary code in the copy what it is now, None where all are the same.
@@ -406,7 +407,7 @@ class _OutputRows:
             for (at, wide), column in zip(RowFormat(result).columns, result.columns, strict=True)
         ]
 
-    def block(self, versions: np.ndarray, records: Records) -> Block:
+    def block(self, versions: Versions, records: Records) -> Block:
         """The old rows as deletes and the new ones as inserts, with the versions of their changes."""
         old, was = self._values(records.keys, records.old)
         new, there = self._values(records.keys, records.new)

@@ -119,7 +119,7 @@ class StableHash:
         self._words = words
         self._texts = np.empty(0, np.uint64)
 
-    def of(self, values: np.ndarray, kind: Type) -> np.ndarray:
+    def of(self, values: NDArray[np.int64], kind: Type) -> NDArray[np.uint64]:
         """Hashes, uint64[n], of values of a type, int64[n] as in a ChangeBatch; NULL has one too."""
         hashes = values.view(np.uint64) if values.flags.c_contiguous else values.astype(np.uint64)
         if kind.kind is Kind.TEXT:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from orderbook.core.errors import OrderbookError
-from orderbook.engine.distribution.blocks import Block
+from orderbook.engine.distribution.blocks import Block, Versions
 from orderbook.engine.protocol.messages import (
     BEGINNING,
     Address,
@@ -77,7 +77,7 @@ class Execution:
                     self.write.add(found.source, rows, sign)
                     self.changed = earlier(self.changed, moment(rows[0]))
 
-    def execute(self, limit: Moment, final: bool) -> np.ndarray | None:
+    def execute(self, limit: Moment, final: bool) -> Versions | None:
         """Executes rows before `limit`; the versions whose rows of views changed, None: nothing to do.
 
         final: whether the rows will not change. Raises OrderbookError where they are and cannot be executed.
@@ -122,7 +122,7 @@ class Execution:
         self._live.become(self._base)
         self._current = True
 
-    def _record(self, first: Moment, produced: Produced) -> np.ndarray:
+    def _record(self, first: Moment, produced: Produced) -> Versions:
         """Notes what was produced from `first` on; the versions whose rows of views changed."""
         before = self.views(first)
         self.operation.record(first, produced)
@@ -133,7 +133,7 @@ class Execution:
         found = {source: runs.between(first, end) for source, runs in self.operation.views.items()}
         return {source: rows for source, rows in found.items() if len(rows)}
 
-    def pass_time(self, end: int) -> np.ndarray:
+    def pass_time(self, end: int) -> Versions:
         """All that comes later has stamps of at least `end`; the versions whose rows of views changed."""
         head = self.operation.head
         if head is not None and head >= (end, -1, -1):
@@ -184,7 +184,7 @@ def earlier(known: Moment | None, found: Moment) -> Moment:
     return found if known is None else min(known, found)
 
 
-def versions_of(views: Views) -> np.ndarray:
+def versions_of(views: Views) -> Versions:
     """The versions of rows, VERSION[n], each once, in order."""
     return _distinct([rows[:, :VERSION_COLUMNS] for rows in views.values()])
 

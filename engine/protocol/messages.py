@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self
 
-import numpy as np
-
 from orderbook.core.run_clock import Epoch
-from orderbook.engine.distribution.blocks import Block
+from orderbook.engine.distribution.blocks import Block, Versions
 
 # The place of an exchange message in the order of all: stamp (ns), switch, sequence of its last event.
 Moment = tuple[int, int, int]
@@ -142,7 +140,7 @@ class Tentative:
 
     sender: Address
     life: int
-    versions: np.ndarray
+    versions: Versions
     blocks: tuple[Block, ...]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from orderbook.engine.distribution.blocks import Block, parted
+from orderbook.engine.distribution.blocks import Block, Versions, parted
 from orderbook.engine.protocol.execution import Execution, Sending, versions_of
 from orderbook.engine.protocol.messages import (
     BEGINNING,
@@ -337,7 +337,7 @@ class Node:
             limit = min(limit, self.received.reached())
         return limit if ending is None else max(limit, (ending, -1, -1))
 
-    def _give(self, changed: np.ndarray) -> None:
+    def _give(self, changed: Versions) -> None:
         """Gives out the rows of versions, VERSION[n] in order, all that each of them has."""
         views = self.execution.views((int(changed["stamp"][0]), -1, -1)) if len(changed) else {}
         if not np.array_equal(versions_of(views), changed):

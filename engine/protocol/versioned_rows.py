@@ -9,7 +9,7 @@ Rows in order are a list of pieces, so that adding to the end costs what is adde
 
 import numpy as np
 
-from orderbook.engine.distribution.blocks import VERSION, Block
+from orderbook.engine.distribution.blocks import VERSION, Block, Versions
 from orderbook.engine.protocol.messages import BEGINNING, Moment
 
 FIXED = 6
@@ -29,7 +29,7 @@ def matrix(block: Block) -> np.ndarray:
     return rows
 
 
-def versions(rows: np.ndarray) -> np.ndarray:
+def versions(rows: np.ndarray) -> Versions:
     """The version of every row, VERSION[n]."""
     found = np.empty(len(rows), VERSION)
     for column, name in enumerate(_NAMES):

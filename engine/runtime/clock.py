@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch
 from orderbook.core.errors import DataError
@@ -35,7 +36,7 @@ class Retention:
         """What is known of every relation's rows; nothing in it changes."""
         return tuple(window.copied(index) for index, window in self._windows.items())
 
-    def restore(self, relations: "Sequence[ExpiringRows]", codes: np.ndarray | None) -> None:
+    def restore(self, relations: "Sequence[ExpiringRows]", codes: NDArray[np.int64] | None) -> None:
         """Goes on with rows that were copied; `codes` as in Runtime.restore."""
         for saved in relations:
             self._windows[saved.relation].restore(saved, codes)
@@ -62,8 +63,8 @@ class ExpiringRows:
     """
 
     relation: int
-    segments: tuple[np.ndarray, ...]
-    fresh: np.ndarray
+    segments: tuple[NDArray[np.int64], ...]
+    fresh: NDArray[np.int64]
     deleted: RowCounts
 
 
@@ -99,7 +100,7 @@ class _Window:
         fresh = np.concatenate([np.empty((0, self._width), np.int64), *self._fresh])
         return ExpiringRows(index, segments, fresh, RowCounts(index, rows, counts))
 
-    def restore(self, saved: ExpiringRows, codes: np.ndarray | None) -> None:
+    def restore(self, saved: ExpiringRows, codes: NDArray[np.int64] | None) -> None:
         """Replaces the rows by those saved."""
         texts = text_columns(self._relation)
         arrays = [np.array(rows) for rows in (saved.fresh, *saved.segments)]
@@ -129,7 +130,7 @@ class _Window:
         rows = np.concatenate(found) if found else np.empty((0, self._width), np.int64)
         return self._without_deleted(rows) if self._deleted else rows
 
-    def _push(self, segment: np.ndarray) -> None:
+    def _push(self, segment: NDArray[np.int64]) -> None:
         if len(segment):
             heapq.heappush(self._segments, (int(segment[0, self._column]), next(self._numbers), segment))
 
@@ -160,7 +161,9 @@ class Clock:
         self.retention = added
         self._index = next((i for i, r in enumerate(relations) if r.name == CLOCK), None)
 
-    def restore(self, now: int | None, expiring: Sequence[ExpiringRows], codes: np.ndarray | None) -> None:
+    def restore(
+        self, now: int | None, expiring: Sequence[ExpiringRows], codes: NDArray[np.int64] | None
+    ) -> None:
         """Goes on at a time, with rows that were copied; `codes` as in Runtime.restore."""
         self.now = now
         self.retention.restore(expiring, codes)

@@ -18,6 +18,7 @@ from itertools import accumulate, pairwise
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import Dictionary
 from orderbook.core.files import Content, Stored
@@ -81,7 +82,7 @@ class EngineState:
     examples: Mapping[str, Sequence[str]]
 
 
-def codes_of(dictionary: Dictionary, strings: Sequence[str]) -> np.ndarray | None:
+def codes_of(dictionary: Dictionary, strings: Sequence[str]) -> NDArray[np.int64] | None:
     """For each code in a state what it is in a dictionary, int64[n], new ones given out; None: all stay."""
     codes = dictionary.encode_all(strings)
     return None if np.array_equal(codes, np.arange(len(codes))) else codes

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError, Problems
@@ -86,7 +87,7 @@ class BaseRows:
         known = [i for i, fed in enumerate(self._fed) if fed != _UNKNOWN]
         return tuple(RowCounts(i, *self.rows(i), checked=self._fed[i] == _CHECKED) for i in known)
 
-    def restore(self, relations: Sequence[RowCounts], codes: np.ndarray | None) -> None:
+    def restore(self, relations: Sequence[RowCounts], codes: NDArray[np.int64] | None) -> None:
         """Replaces all rows by a copy; `codes` as in Runtime.restore."""
         self._empty()
         for saved in relations:
@@ -228,7 +229,7 @@ class _KeysThere:
         if self._places:
             self._keys.update(map(self._key, rows))
 
-    def values(self, row: np.ndarray) -> list[int]:
+    def values(self, row: NDArray[np.int64]) -> list[int]:
         """The key of a row, int64[width]."""
         return [int(value) for value in row[self._places]]
 
@@ -407,7 +408,7 @@ class HeldRows:
             if owner is not None and saved is None:
                 raise DataError(f"the state was saved without {option}; replay the stream")
 
-    def restore(self, state: EngineState, codes: np.ndarray | None) -> None:
+    def restore(self, state: EngineState, codes: NDArray[np.int64] | None) -> None:
         """Replaces all rows and the time by those of a state; `codes` as in Runtime.restore."""
         self.clock.restore(state.now, state.expiring, codes)
         if self.checked is not None:

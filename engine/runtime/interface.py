@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import ChangeBatch, Word
 from orderbook.engine.runtime.map_entries import Entries, MapRows, Match
@@ -130,7 +131,7 @@ class Runtime(Protocol):
     def rows(self, view: str) -> Iterator[tuple[tuple[Word, ...], Row]]:
         """All rows of a view as of the last change, in any order."""
 
-    def row_words(self, view: str) -> np.ndarray:
+    def row_words(self, view: str) -> NDArray[np.int64]:
         """All rows of a view, in any order: int64[n, words of the key and of the row]; see RowFormat."""
 
     def copy_view(self, view: str) -> ViewCopy | None:
@@ -151,7 +152,7 @@ class Runtime(Protocol):
     def copied(self) -> tuple[MapRows, ...]:
         """A copy of the entries of all maps, as of the last change."""
 
-    def restore(self, maps: Sequence[MapRows], codes: np.ndarray | None) -> None:
+    def restore(self, maps: Sequence[MapRows], codes: NDArray[np.int64] | None) -> None:
         """Replaces the entries of all maps by those that a runtime of the same program copied.
 
         `codes` gives for each dictionary code in the copy what it is now, None where all are the same.
@@ -186,10 +187,10 @@ class Records:
     bits of a double; of 128 bits the low and the high word. A row that stays as it was is not recorded.
     """
 
-    changes: np.ndarray
-    keys: np.ndarray
-    old: np.ndarray
-    new: np.ndarray
+    changes: NDArray[np.int64]
+    keys: NDArray[np.int64]
+    old: NDArray[np.int64]
+    new: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.changes)

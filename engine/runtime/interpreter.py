@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary, Word
 from orderbook.core.errors import DataError, ExactnessError
@@ -397,7 +398,7 @@ class InterpreterRuntime:
         for key, count, columns in rows:
             yield key, PlainRow(count, columns)
 
-    def row_words(self, view: str) -> np.ndarray:
+    def row_words(self, view: str) -> NDArray[np.int64]:
         """All rows of a view, encoded as one array."""
         return words_of(self._program.result(view), self.rows(view))
 
@@ -443,7 +444,7 @@ class InterpreterRuntime:
         column = MapColumn(declaration.name, width, words, declaration.type.kind is Kind.DOUBLE)
         return MapRows(np.hstack((entries.keys, entries.words)), tuple(range(width)), (column,))
 
-    def restore(self, maps: Sequence[MapRows], codes: np.ndarray | None) -> None:
+    def restore(self, maps: Sequence[MapRows], codes: NDArray[np.int64] | None) -> None:
         """Replaces the entries of all maps."""
         for declaration in self._program.maps:
             self._interpreter.exact_entries(declaration.name).clear()

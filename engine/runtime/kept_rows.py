@@ -6,6 +6,7 @@ from functools import cache
 from types import ModuleType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import ChangeBatch
 from orderbook.core.generated_code import publish_text
@@ -71,7 +72,7 @@ class KeptRows:
             if copy.relation in changed:
                 copy.note(batch)
 
-    def rows(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+    def rows(self, index: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """A copy of a relation's rows, int64[n, width], and how often each stands, int64[n]."""
         width = len(self._relations[index].columns)
         if index not in self._stores:
@@ -90,7 +91,7 @@ class KeptRows:
         """A copy of the rows of every relation that has changed."""
         return tuple(RowCounts(index, *self.rows(index)) for index in sorted(self._stores))
 
-    def restore(self, relations: Sequence[RowCounts], codes: np.ndarray | None) -> None:
+    def restore(self, relations: Sequence[RowCounts], codes: NDArray[np.int64] | None) -> None:
         """Replaces all rows by a copy; `codes` as in Runtime.restore."""
         for shape, handle in self._stores.values():
             shape.clear(handle)
@@ -153,7 +154,7 @@ class RowsCopy:
         row_module(self._width).counted(self._handle, self._changed, self._counts)
         self._notes = None
 
-    def rows(self) -> tuple[np.ndarray, np.ndarray]:
+    def rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """After `finish`, in any thread: rows int64[n, width], and how often each stands, int64[n]."""
         changed, places = np.unique(self._changed, axis=0, return_index=True)
         there = self._counts[places] != 0
@@ -162,7 +163,7 @@ class RowsCopy:
         return rows, np.concatenate([self._counts[places][there], *(part[:, -1] for part in others)])
 
 
-def apart_from(parts: Sequence[np.ndarray], keys: np.ndarray) -> list[np.ndarray]:
+def apart_from(parts: Sequence[NDArray[np.int64]], keys: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """The rows of int64[n, width] parts that do not begin as one of int64[m, k] keys, m distinct ones."""
     width = keys.shape[1]
     shape, recorder = hashed(width, "i", ()), row_module(width)

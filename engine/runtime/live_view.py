@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import Dictionary, Word
 from orderbook.core.errors import DataError
@@ -195,7 +196,7 @@ class LiveView(Mapping[Key, ViewRow]):
             raise DataError(f"view {self.name} has no ORDER BY, so no row of it is the first")
         return list(self.values())
 
-    def row_words(self) -> np.ndarray:
+    def row_words(self) -> NDArray[np.int64]:
         """All rows encoded, in any order: int64[n, words of the key and of the row]; see RowFormat."""
         return self._runtime.row_words(self.name)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import NULL_CODE
 from orderbook.core.files import ArrayRows
@@ -78,8 +79,8 @@ class Entries:
         a double as the bits of m doubles whose exact sum it is, the largest first.
     """
 
-    keys: np.ndarray
-    words: np.ndarray
+    keys: NDArray[np.int64]
+    words: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -125,7 +126,7 @@ class MapRows:
         there = (words.view(np.float64) if column.double else words).any(axis=1)
         return Entries(np.ascontiguousarray(rows[there][:, list(self.keys)]), words[there])
 
-    def parts(self, codes: np.ndarray | None, types: Sequence[Type]) -> Iterator[dict[str, Entries]]:
+    def parts(self, codes: NDArray[np.int64] | None, types: Sequence[Type]) -> Iterator[dict[str, Entries]]:
         """Every map's entries in parts of `parts_of`, TEXT keys recoded; `types` are those of the keys."""
         texts = [i for i, kind in enumerate(types) if kind.kind is Kind.TEXT]
         for rows in parts_of(self.rows):
@@ -141,7 +142,7 @@ def parts_of(rows: ArrayRows) -> Iterator[np.ndarray]:
         yield rows[start : start + PART]
 
 
-def recode(rows: np.ndarray, columns: Sequence[int], codes: np.ndarray | None) -> None:
+def recode(rows: NDArray[np.int64], columns: Sequence[int], codes: NDArray[np.int64] | None) -> None:
     """Replaces dictionary codes in columns of int64[n, width] by `codes[code]`; None: all stay."""
     if codes is None:
         return
@@ -204,7 +205,9 @@ class RowCounts:
     counts: ArrayRows
     checked: bool = False
 
-    def parts(self, relation: Relation, codes: np.ndarray | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def parts(
+        self, relation: Relation, codes: NDArray[np.int64] | None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Rows and counts in parts, TEXT columns recoded (see `recode`)."""
         texts = text_columns(relation)
         for part, counts in zip(parts_of(self.rows), parts_of(self.counts), strict=True):

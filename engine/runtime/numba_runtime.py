@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import ChangeBatch, Dictionary, Word
 from orderbook.core.generated_code import publish_text
@@ -360,7 +361,7 @@ class NumbaRuntime:
         assert self._recording is not None
         self._recording.look(self.address, True, 0)
 
-    def unlook(self, view: str, per_message: bool, rows: np.ndarray) -> None:
+    def unlook(self, view: str, per_message: bool, rows: NDArray[np.int64]) -> None:
         """Makes int64[n, words of the key and of the row] those that the last look at a recorded view saw."""
         unlook = getattr(self._recording, f"unlook{Recorded(self._results[view], per_message).tag}")
         unlook(self.address, rows.ctypes.data, len(rows))
@@ -429,7 +430,7 @@ class NumbaRuntime:
                 UnpackedRow(values[form.key_count :], form.columns),
             )
 
-    def row_words(self, view: str) -> np.ndarray:
+    def row_words(self, view: str) -> NDArray[np.int64]:
         """All rows of a view, in any order: int64[n, words of the key and of the row]; see RowFormat."""
         number = self._results[view]
         form, multiplicity = self._formats[number], self.plan.results[number].result.multiplicity
@@ -492,7 +493,7 @@ class NumbaRuntime:
         stores = {s.name: s for s in (self.plan.stores_of(name)[0] for name in self._maps)}
         return tuple(rows_of_store(self._shape(s), self._handle(s), s) for s in stores.values())
 
-    def restore(self, maps: Sequence[MapRows], codes: np.ndarray | None) -> None:
+    def restore(self, maps: Sequence[MapRows], codes: NDArray[np.int64] | None) -> None:
         """Replaces the entries of all maps, in every store that holds them."""
         self._texts.follow()
         for s in self.plan.stores:

@@ -11,6 +11,7 @@ from itertools import repeat
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import END_OF_MESSAGE, NULL_CODE, ChangeBatch, Word
 from orderbook.core.errors import DataError, ExactnessError
@@ -251,7 +252,7 @@ def unpacked(
     ]
 
 
-def words_of(result: Result, pairs: Iterable[tuple[tuple[Word, ...], Row]]) -> np.ndarray:
+def words_of(result: Result, pairs: Iterable[tuple[tuple[Word, ...], Row]]) -> NDArray[np.int64]:
     """Keys and rows, as runtimes have them, as words: int64[n, words of the key and of the row]."""
     rows = [_key_words(result, key) + _row_words(result, row) for key, row in pairs]
     return _matrix(rows, len(result.keys) + RowFormat(result).words)
@@ -303,7 +304,7 @@ def one_word(rows: np.ndarray, at: int, view: str) -> np.ndarray:
     return low
 
 
-def recoded(result: Result, records: Records, codes: np.ndarray | None) -> Records:
+def recoded(result: Result, records: Records, codes: NDArray[np.int64] | None) -> Records:
     """Records whose dictionary codes have become `codes[code]`; None: all stay."""
     keys, old, new = records.keys.copy(), records.old.copy(), records.new.copy()
     recode(keys, [i for i, key in enumerate(result.keys) if key.type.kind is Kind.TEXT], codes)

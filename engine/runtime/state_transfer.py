@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.errors import DataError, Problems
 from orderbook.engine.runtime.clock import ExpiringRows
@@ -189,7 +190,7 @@ def _without(maps: Sequence[MapRows], matches: Mapping[str, Match]) -> Iterator[
 
 
 def _recoded(
-    held: MapRows, matches: Mapping[str, Match], program: CompiledProgram, codes: np.ndarray | None
+    held: MapRows, matches: Mapping[str, Match], program: CompiledProgram, codes: NDArray[np.int64] | None
 ) -> Iterator[MapRows]:
     """The maps that have a match, as the program calls them, with its codes of strings."""
     for part in renamed(held, matches):
@@ -211,7 +212,7 @@ class _Rows:
         state: EngineState,
         layout: Layout,
         program: CompiledProgram,
-        codes: np.ndarray | None,
+        codes: NDArray[np.int64] | None,
         others: Mapping[str, FedRows],
     ) -> None:
         self._state, self._layout, self._program = state, layout, program

@@ -13,6 +13,7 @@ from functools import cache
 from types import ModuleType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import NULL_CODE
 from orderbook.core.generated_code import publish_text
@@ -75,7 +76,7 @@ def copy(H, addresses, out):
 _PIECE = 24
 
 
-def copied(shape: ModuleType, handle: int, words: int) -> np.ndarray:
+def copied(shape: ModuleType, handle: int, words: int) -> NDArray[np.int64]:
     """The first words of every entry of a hashed store that has keys: int64[n, words]."""
     return _copied(handle, _slabs(handle), words)
 
@@ -104,14 +105,14 @@ class StoreCopy:
         return not len(self._left)
 
 
-def _slabs(handle: int) -> np.ndarray:
+def _slabs(handle: int) -> NDArray[np.int64]:
     """Address and entries of each slab: int64[slabs, 2]."""
     out = np.empty((copy_module().slab_count(handle), 2), np.int64)
     copy_module().slabs(handle, out)
     return out
 
 
-def _copied(handle: int, slabs: np.ndarray, words: int) -> np.ndarray:
+def _copied(handle: int, slabs: NDArray[np.int64], words: int) -> np.ndarray:
     out = np.empty((int(slabs[:, 1].sum()), words), np.int64)
     copy_module().copy(handle, np.ascontiguousarray(slabs[:, 0]), out)
     return out
@@ -158,7 +159,7 @@ def rows_of_store(shape: ModuleType, handle: int, store: Store) -> MapRows:
     return MapRows(rows, tuple(keys.index(i) for i in range(len(keys))), tuple(maps))
 
 
-def keys_of(shape: ModuleType, handle: int, store: Store) -> np.ndarray:
+def keys_of(shape: ModuleType, handle: int, store: Store) -> NDArray[np.int64]:
     """The keys of all entries of a store, int64[n, k]."""
     held = rows_of_store(shape, handle, store)
     return held.rows[:][:, list(held.keys)]
