@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import Dictionary
 from orderbook.views.binding.bound import Catalog
@@ -171,7 +172,7 @@ class CompiledProgram:
 
         return encode_frame(frame, self.relations, self.dictionary)
 
-    def kinds_of(self, relations: Sequence[str]) -> np.ndarray:
+    def kinds_of(self, relations: Sequence[str]) -> NDArray[np.int16]:
         """Translates kinds that index another list of relations: int16[2 * n + 1], `table[kinds]`.
 
         Relations that the program does not declare become -1, as does -1 itself.

@@ -5,6 +5,7 @@ The types are those that files of view rows have.
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import DataError
@@ -39,9 +40,9 @@ def column_array(
     form: pa.DataType,
     kind: Type,
     words: Dictionary,
-    values: np.ndarray,
-    there: np.ndarray,
-    high: np.ndarray | None = None,
+    values: NDArray[np.int64],
+    there: NDArray[np.bool_],
+    high: NDArray[np.int64] | None = None,
 ) -> pa.Array:
     """A column of a type as an array of `form`, which `arrow_type` gives; NULL where not `there`.
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError
@@ -58,7 +59,7 @@ def _check_columns(frame: pl.DataFrame, relations: Sequence[Relation]) -> None:
             raise DataError(f"no stream has a column {name!r}; leave it out of the frame")
 
 
-def _codes_of(frame: pl.DataFrame, name: str, known: list[str]) -> np.ndarray:
+def _codes_of(frame: pl.DataFrame, name: str, known: list[str]) -> NDArray[np.int64]:
     """Each row's place in `known`, int64[n]."""
     texts = _texts(frame[name])
     codes = texts.replace_strict(known, list(range(len(known))), default=None, return_dtype=pl.Int64)
@@ -98,7 +99,7 @@ def _encode_stream(
     return problems
 
 
-def _encode_column(column: Column, series: pl.Series, dictionary: Dictionary) -> np.ndarray:
+def _encode_column(column: Column, series: pl.Series, dictionary: Dictionary) -> NDArray[np.int64]:
     """The codes of a column, int64[n]; raises _BadValueError at the first row that it does not take."""
     bulk = _encode_bulk(column.type, series, dictionary)
     codes = bulk.fill_null(NULL_CODE).to_numpy().copy()
