@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import CHECKED, END_OF_EVENT, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError, Problems
-from orderbook.engine.distribution.blocks import VERSION, Block
+from orderbook.engine.distribution.blocks import VERSION, Block, Versions
 from orderbook.engine.distribution.stage_runner import EVENT, StreamMerger, differs
 from orderbook.engine.runtime.clock import Clock, ExpiringRows
 from orderbook.engine.runtime.held_rows import BaseRows
@@ -39,7 +40,7 @@ class BookBlocks:
     def __init__(self, books: Books, relations: BookRelations, declared: Sequence[Relation]):
         self._books, self._relations, self._declared = books, relations, tuple(declared)
 
-    def apply(self, events: Events, versions: np.ndarray) -> list[Block]:
+    def apply(self, events: Events, versions: Versions) -> list[Block]:
         """A block for each relation that EVENT[n], whole messages of versions VERSION[n], change.
 
         Raises DataError where the last message has no end.
@@ -56,7 +57,7 @@ class BookBlocks:
 
 def change_blocks(
     changes: Sequence[RelationChange],
-    versions: np.ndarray,
+    versions: Versions,
     declared: Sequence[Relation],
     words: Dictionary,
     source: str,
@@ -93,7 +94,7 @@ class RowAdmission:
         """A copy of the rows that are there."""
         return self._rows.copied()
 
-    def restore(self, rows: Sequence[RowCounts], codes: np.ndarray | None) -> None:
+    def restore(self, rows: Sequence[RowCounts], codes: NDArray[np.int64] | None) -> None:
         """Replaces all rows by a copy; `codes` as in Runtime.restore."""
         self._rows.restore(rows, codes)
         self._trust_books()
@@ -123,7 +124,7 @@ class RowAdmission:
 _NO_VALUES = np.zeros((1, 1), np.int64)
 
 
-def blocks_of(changes: ChangeBatch, versions: np.ndarray, declared: Sequence[Relation]) -> list[Block]:
+def blocks_of(changes: ChangeBatch, versions: Versions, declared: Sequence[Relation]) -> list[Block]:
     """Changes of `declared` relations, of versions VERSION[n], as a block for each, without kinds of -1."""
     relations = changes.kinds >> 1
     blocks = []
@@ -242,7 +243,7 @@ class ClockBlocks:
         """What another one of the same program goes on from."""
         return SavedClock(self._clock.now, self._events, self._clock.retention.copied())
 
-    def load(self, saved: SavedClock, codes: np.ndarray | None) -> None:
+    def load(self, saved: SavedClock, codes: NDArray[np.int64] | None) -> None:
         """Goes on from what was saved; `codes` as in Runtime.restore."""
         self._clock.restore(saved.now, saved.expiring, codes)
         self._ticker.last, self._events = saved.now, saved.events
@@ -332,7 +333,7 @@ class RelationRows:
         clock = None if self._clock is None else self._clock.save()
         return SavedRows(books, self._states.save(), self._admission.copied(), clock)
 
-    def load(self, saved: SavedRows, codes: np.ndarray | None = None) -> None:
+    def load(self, saved: SavedRows, codes: NDArray[np.int64] | None = None) -> None:
         """Goes on from `save` with the same instruments, and perhaps more after them.
 
         codes: as in Runtime.restore. Raises DataError where the books are not those of these instruments.

@@ -20,6 +20,7 @@ import numpy as np
 from sqlglot import exp
 
 from orderbook.core.errors import ConfigurationError
+from orderbook.engine.distribution.blocks import Versions
 from orderbook.engine.runtime.engine import Engine
 from orderbook.feeds.merge import ChangeItem, Item, Slice, VersionedChanges, VersionedEvents
 from orderbook.jobs.folder import PARTITION_KEY, PLACE, VERSION_COLUMNS, OrderWriters
@@ -372,7 +373,7 @@ class StrategyRun:
         self._writers.write(name, {**own, PARTITION_KEY: runner.key, **row})
 
 
-def _message_starts(versions: np.ndarray) -> np.ndarray:
+def _message_starts(versions: Versions) -> np.ndarray:
     """Where the messages of VERSION[n] begin."""
     if not len(versions):
         return np.empty(0, np.int64)

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.errors import DataError
 from orderbook.core.jit import jit
 from orderbook.market.book_relations import SavedState
 from orderbook.market.books import Books
-from orderbook.market.events import EVENT, Action, BookState, Side, plain
+from orderbook.market.events import EVENT, Action, BookState, Events, Side, plain
 from orderbook.market.instruments import Instrument
 from orderbook.monitor.messages import (
     KEPT_ITEMS,
@@ -103,7 +104,9 @@ class TradeTape:
 
 
 @jit()
-def _read_trades(events: np.ndarray, places: np.ndarray, room: np.ndarray, out: np.ndarray) -> bool:
+def _read_trades(
+    events: Events, places: NDArray[np.int64], room: NDArray[np.int64], out: NDArray[np.int64]
+) -> bool:
     """Writes trades, the newest first, into int64 out[place, room, words] from the end on.
 
     places: int64[instruments], -1 for those that nobody listens to. room: int64[places], what is left of

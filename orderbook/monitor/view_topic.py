@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import NULL_CODE, Dictionary
 from orderbook.engine.runtime.live_view import Key, LiveView, ViewLayout, ViewRow
@@ -62,7 +63,7 @@ class RowReader:
         """How many rows these stand for: equal ones stand once among the words."""
         return int(words[:, self._form.key_count].sum())
 
-    def rows(self, words: np.ndarray) -> Iterator[tuple[Key, ViewRow]]:
+    def rows(self, words: NDArray[np.int64]) -> Iterator[tuple[Key, ViewRow]]:
         """Keys and rows of int64[n, words of the key and of the row]."""
         form, layout = self._form, self.layout
         data, size = np.ascontiguousarray(words).tobytes(), 8 * words.shape[1]
@@ -72,7 +73,9 @@ class RowReader:
             yield key, ViewRow(layout, UnpackedRow(values[form.key_count :], form.columns))
 
 
-def differences(before: np.ndarray, now: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def differences(
+    before: NDArray[np.int64], now: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The rows of each that the other has not, wherever they stand; both int64[n, words], rows distinct."""
     shared = min(len(before), len(now))
     moved = np.flatnonzero((before[:shared] != now[:shared]).any(axis=1))
@@ -88,7 +91,7 @@ def differences(before: np.ndarray, now: np.ndarray) -> tuple[np.ndarray, np.nda
     )
 
 
-def first_rows(layout: ViewLayout, words: np.ndarray, limit: int) -> np.ndarray:
+def first_rows(layout: ViewLayout, words: NDArray[np.int64], limit: int) -> np.ndarray:
     """Where the first rows stand among int64[n, words of `LiveView.row_words`], in order, at most `limit`.
 
     The order is the view's ORDER BY, then its keys, of which NULL is first.

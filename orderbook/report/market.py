@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 Instrument = tuple[str, str]
 
@@ -18,8 +19,8 @@ class Mids:
     """Mid prices of an instrument: `times` ns, int64[n], increasing; `mids` float64[n], the last known
     each."""
 
-    times: np.ndarray
-    mids: np.ndarray
+    times: NDArray[np.int64]
+    mids: NDArray[np.float64]
 
     @property
     def resolution(self) -> int:
@@ -31,7 +32,7 @@ class Mids:
         """ns from the first sample to the last."""
         return int(self.times[-1] - self.times[0]) if len(self.times) else 0
 
-    def at(self, times: np.ndarray) -> np.ndarray:
+    def at(self, times: np.ndarray) -> NDArray[np.float64]:
         """The mids as of times, float64; NaN before the first."""
         places = np.searchsorted(self.times, times, side="right") - 1
         if not len(self.times):
@@ -194,7 +195,7 @@ class _Returns:
         self.means = self.moves.sum(axis=1)
 
 
-def standard_errors(parts: np.ndarray, increments: int) -> np.ndarray | None:
+def standard_errors(parts: NDArray[np.float64], increments: int) -> NDArray[np.float64] | None:
     """The standard errors, float64[k], of sums of n parts each, float64[k, n] in order of time, expected to
     be 0.
 
@@ -211,7 +212,7 @@ def standard_errors(parts: np.ndarray, increments: int) -> np.ndarray | None:
 
 
 @cache
-def _cosines(count: int, degrees: int) -> np.ndarray:
+def _cosines(count: int, degrees: int) -> NDArray[np.float64]:
     """Cosines of 1 … degrees half-periods, float64[count, degrees]; their mean squares are 1."""
     places = (np.arange(count) + 0.5) / count
     return np.asarray(2**0.5 * np.cos(np.pi * np.outer(places, np.arange(1, degrees + 1))))

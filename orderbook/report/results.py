@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from rich.table import Table
 
 from orderbook.core.errors import UserError
@@ -35,10 +36,10 @@ class Holding:
     """An instrument over `times` (ns, int64[n]): position, mid and worth (cash less fees, and the position at
     the mid), float64[n] in the relation's units."""
 
-    times: np.ndarray
-    position: np.ndarray
-    mid: np.ndarray
-    worth: np.ndarray
+    times: NDArray[np.int64]
+    position: NDArray[np.float64]
+    mid: NDArray[np.float64]
+    worth: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

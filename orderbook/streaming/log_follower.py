@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.backtest.relation_rows import RelationRows, SavedClock, SavedRows
 from orderbook.core.errors import DataError, Problems, SourceError, UserError
@@ -20,7 +21,7 @@ from orderbook.core.files import LOCK_NAME, OsFiles, replace_file
 from orderbook.durability import journal
 from orderbook.durability.journal import Known, Renumbering
 from orderbook.engine.checkpoint import Checkpoint, Sections, newest_checkpoint, write_checkpoint
-from orderbook.engine.distribution.blocks import VERSION, Block, decode_blocks
+from orderbook.engine.distribution.blocks import VERSION, Block, Versions, decode_blocks
 from orderbook.engine.log.log import LogReader
 from orderbook.engine.log.segments import LogError, Position, bases
 from orderbook.engine.runtime import engine_state
@@ -66,7 +67,7 @@ def slice_of(entries: Sequence[Stamped], counts: Counter[int]) -> Slice:
     return Slice(VersionedEvents(whole, places), tuple(changes), entries[-1].stamp)
 
 
-def _numbered(entry: Stamped, ends: Sequence[int] | np.ndarray, counts: Counter[int]) -> np.ndarray:
+def _numbered(entry: Stamped, ends: Sequence[int] | np.ndarray, counts: Counter[int]) -> Versions:
     """VERSION of what came at once, whose messages end before `ends`."""
     lengths = np.diff(np.array(ends, np.int64), prepend=0)
     stamps = np.full(len(lengths), entry.stamp, np.int64)
@@ -96,7 +97,7 @@ class FollowState:
     problems: Problems
     held: Sequence[Block]
     last: int
-    codes: np.ndarray | None = None
+    codes: NDArray[np.int64] | None = None
 
 
 class _Values(msgspec.Struct, frozen=True):
