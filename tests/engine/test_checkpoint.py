@@ -180,7 +180,7 @@ def same_rows(whole, resumed):
     return found[0] == found[1]
 
 
-def test_a_hashed_store_of_many_blocks_is_copied_without_those_given_back():
+def test_a_hashed_store_of_many_blocks_is_copied_without_those_given_back() -> None:
     shape = hashed(1, "i", ((0,),))
     handle, generator = shape.create(), np.random.default_rng(1)
     held = {}
@@ -266,7 +266,7 @@ def test_subscriptions_take_loaded_rows_as_their_first_look(backend):
     assert later == told and len(told) > 5
 
 
-def test_a_loaded_engine_takes_the_place_of_what_was_there_with_subscriptions_that_ended():
+def test_a_loaded_engine_takes_the_place_of_what_was_there_with_subscriptions_that_ended() -> None:
     engine = orderbook.Engine(shared(), "interpreter")
     subscription = engine.subscribe("totals", lambda event: None)
     engine.insert("quotes", {"symbol": "ab", "volume": 3})
@@ -318,7 +318,7 @@ def test_a_state_is_also_one_of_the_program_before_views_were_added(before, afte
     run()
 
 
-def test_a_state_that_lacks_a_view_is_none_of_a_program_that_has_it():
+def test_a_state_that_lacks_a_view_is_none_of_a_program_that_has_it() -> None:
     engine = orderbook.Engine(shared(), "interpreter", keep_rows=True)
     engine.insert("quotes", {"symbol": "ab", "volume": 3})
     assert engine.save(shared()).program == engine.save().program
@@ -331,7 +331,7 @@ def test_a_state_that_lacks_a_view_is_none_of_a_program_that_has_it():
     assert same(contents(resumed), contents(engine))
 
 
-def test_states_that_do_not_fit_are_refused():
+def test_states_that_do_not_fit_are_refused() -> None:
     state = orderbook.Engine(shared(), "interpreter", check_rows=False).save()
     with pytest.raises(DataError, match="without check_rows"):
         orderbook.Engine(shared(), "interpreter").load(state)
@@ -342,7 +342,7 @@ def test_states_that_do_not_fit_are_refused():
         orderbook.Engine(other, "interpreter", check_rows=False).load(state)
 
 
-def test_there_is_no_checkpoint_inside_a_message():
+def test_there_is_no_checkpoint_inside_a_message() -> None:
     engine = orderbook.Engine(shared(), "interpreter")
     one = engine.save()
     batch = ChangeBatch(
@@ -377,7 +377,7 @@ def small_hash(sql=SMALL, low=1):
     return program_hash(orderbook.compile(sql, params={"low": low}))
 
 
-def test_the_hash_is_of_what_matters():
+def test_the_hash_is_of_what_matters() -> None:
     same_programs = [
         small_hash(),
         small_hash({"renamed.sql": "-- a comment\n" + SMALL.replace(" AS ", "\n  as ")}),
@@ -397,7 +397,7 @@ def test_the_hash_is_of_what_matters():
     assert len({*same_programs, *others}) == 1 + len(others)
 
 
-def test_the_hash_is_the_same_in_every_process():
+def test_the_hash_is_the_same_in_every_process() -> None:
     code = "import orderbook, sys; from orderbook.engine.runtime.engine_state import program_hash as h; "
     code += "print(h(orderbook.compile(sys.argv[1], params={'low': 1})).hex())"
     environment = {**os.environ, "PYTHONHASHSEED": "123"}

@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+from pathlib import Path
 
 from checkpoint_support import OTHER, PROGRAM, read, written
 
@@ -9,7 +10,7 @@ from orderbook.core.files import OsFiles
 from orderbook.engine.checkpoint import CheckpointError, newest_checkpoint
 
 
-def test_the_last_checkpoints_are_kept_and_the_newest_is_found(tmp_path):
+def test_the_last_checkpoints_are_kept_and_the_newest_is_found(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "folder"
     assert newest_checkpoint(folder, PROGRAM) is None
     paths = [written(folder, stamp) for stamp in (1, 2, 3)]
@@ -108,7 +109,7 @@ class Failing(OsFiles):
         self.unnamed.clear()
 
 
-def test_a_crash_while_writing_leaves_what_was_there(tmp_path):
+def test_a_crash_while_writing_leaves_what_was_there(tmp_path: Path) -> None:
     for calls in itertools.count():
         folder = tmp_path / str(calls)
         written(folder, 1)

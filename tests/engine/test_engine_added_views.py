@@ -149,7 +149,7 @@ def test_views_are_dropped_with_the_maps_that_nothing_else_reads(backend):
     assert engine["products"]["A",].big == 100
 
 
-def test_a_view_that_another_reads_is_not_dropped():
+def test_a_view_that_another_reads_is_not_dropped() -> None:
     engine = orderbook.Engine(program("upon"), "interpreter")
     with pytest.raises(DataError, match="view totals is read by upon; drop upon first"):
         engine.drop_view("totals")
@@ -201,7 +201,7 @@ def test_a_view_added_in_the_background_catches_up(backend):
     assert contents(late, "marked") == contents(early, "marked")
 
 
-def test_changes_made_while_rows_are_filled_are_caught_up(monkeypatch):
+def test_changes_made_while_rows_are_filled_are_caught_up(monkeypatch: pytest.MonkeyPatch) -> None:
     from orderbook.engine.runtime.program_replacement import Replacement
 
     filling, go = threading.Event(), threading.Event()
@@ -232,7 +232,7 @@ def test_changes_made_while_rows_are_filled_are_caught_up(monkeypatch):
     assert contents(late, "marked") == contents(early, "marked")
 
 
-def test_a_callback_adds_a_view_after_its_message():
+def test_a_callback_adds_a_view_after_its_message() -> None:
     engine = orderbook.Engine(program(), "interpreter")
     rows = []
 
@@ -269,7 +269,7 @@ def test_rows_are_kept_of_checked_changes(backend):
     assert contents(late, "products") == contents(early, "products")
 
 
-def test_a_map_of_whole_rows_stands_for_the_relation():
+def test_a_map_of_whole_rows_stands_for_the_relation() -> None:
     engine = orderbook.Engine(program("rows"), "interpreter", check_rows=False)
     engine.insert("quotes", quote())
     engine.insert("quotes", quote())
@@ -277,7 +277,7 @@ def test_a_map_of_whole_rows_stands_for_the_relation():
     assert engine["products"]["A",].big == 200
 
 
-def test_what_is_wrong_with_an_added_view_is_said():
+def test_what_is_wrong_with_an_added_view_is_said() -> None:
     engine = orderbook.Engine(program(), "interpreter")
     with pytest.raises(SqlError, match="unknown relation"):
         engine.add_view("CREATE VIEW v AS SELECT SUM(x) AS s FROM nowhere")
@@ -290,7 +290,7 @@ def test_what_is_wrong_with_an_added_view_is_said():
         engine.add_view("CREATE VIEW q AS SELECT COUNT(*) AS n FROM quotes WHERE price > :k", {"k": 2})
 
 
-def test_a_new_stream_comes_with_its_view():
+def test_a_new_stream_comes_with_its_view() -> None:
     engine = orderbook.Engine(program(), "interpreter", keep_rows=True)
     engine.insert("quotes", quote())
     engine.add_view("CREATE STREAM news (x INTEGER); CREATE VIEW n AS SELECT SUM(x) AS x FROM news")
@@ -299,7 +299,7 @@ def test_a_new_stream_comes_with_its_view():
     assert engine["n"][()].x == 3 and engine["totals"]["A",].n == 2
 
 
-def test_bytes_of_views_add_up_to_those_of_their_maps():
+def test_bytes_of_views_add_up_to_those_of_their_maps() -> None:
     engine = orderbook.Engine(program("products", "upon"), "interpreter")
     engine.insert("quotes", quote())
     held = engine.view_bytes()
@@ -314,7 +314,7 @@ CREATE VIEW least AS SELECT g, MIN(x) AS low, MAX(x) AS high FROM w GROUP BY g;
 """
 
 
-def test_trees_and_directories_move_to_another_program():
+def test_trees_and_directories_move_to_another_program() -> None:
     """Ordered keys of doubles, and the directories that a plan keeps of its maps."""
     more = "CREATE VIEW total AS SELECT SUM(v) AS v FROM w; CREATE VIEW top AS SELECT MAX(v) AS v FROM w;"
     late, early = (orderbook.Engine(orderbook.compile(sql), "numba") for sql in (BAND, BAND + more))

@@ -139,7 +139,7 @@ def test_a_refused_delete_does_not_settle_how_a_relation_is_fed(small):
     assert small["filled"][()].n == 1
 
 
-def test_without_check_rows_everything_passes():
+def test_without_check_rows_everything_passes() -> None:
     program = small_program()
     engine = orderbook.Engine(program, "interpreter", check_rows=False)
     for symbol in "ABC":
@@ -230,7 +230,7 @@ def two(name, number, volume):
     return {"name": name, "id": number, "volume": volume}
 
 
-def test_a_second_row_with_a_primary_key_is_refused():
+def test_a_second_row_with_a_primary_key_is_refused() -> None:
     engine = orderbook.Engine(keyed_program(), "interpreter")
     engine.insert("one", {"id": 1, "volume": 5})
     with pytest.raises(DataError, match=r"one: a row with this PRIMARY KEY is there already: \(id=1\)"):
@@ -306,7 +306,7 @@ def test_a_key_stands_once_whatever_comes(changes):
         assert (engine["ones"][()].volume or 0) == sum(model.values())
 
 
-def test_keys_survive_a_checkpoint():
+def test_keys_survive_a_checkpoint() -> None:
     engine = orderbook.Engine(keyed_program(), "interpreter")
     engine.insert("two", two("a", 1, 5))
     again = orderbook.Engine(keyed_program(), "interpreter")
@@ -317,7 +317,7 @@ def test_keys_survive_a_checkpoint():
     again.insert("two", two("a", 1, 6))
 
 
-def test_bids_and_asks_have_a_key_and_trades_have_none():
+def test_bids_and_asks_have_a_key_and_trades_have_none() -> None:
     program = orderbook.compile(
         "CREATE VIEW b AS SELECT SUM(volume) AS v FROM bids;"
         "CREATE VIEW a AS SELECT SUM(volume) AS v FROM asks;"

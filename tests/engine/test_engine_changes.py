@@ -33,7 +33,7 @@ def codes(column: str, values, dtype=None, stream="quotes") -> list[int]:
     return batch.values[:, place].tolist()
 
 
-def test_kinds_flags_and_order_follow_the_rows():
+def test_kinds_flags_and_order_follow_the_rows() -> None:
     frame = pl.DataFrame(
         {
             "stream": ["quotes", "marks", "quotes", "quotes"],
@@ -106,7 +106,7 @@ def test_what_is_not_a_value_of_the_column_is_named(values, dtype, reason):
     assert reason in str(error.value)
 
 
-def test_other_columns():
+def test_other_columns() -> None:
     moment = datetime(2024, 1, 2, 3, 4, 5, 678901)
     ns = 1_704_164_645_678_901_000
     assert codes("at", [ns + 23, None], pl.Int64, "marks") == [ns + 23, NULL_CODE]
@@ -170,7 +170,7 @@ def test_a_missing_column(name):
         quotes().changes(pl.DataFrame(good).drop(name))
 
 
-def test_the_first_bad_row_is_named_whatever_its_stream():
+def test_the_first_bad_row_is_named_whatever_its_stream() -> None:
     frame = pl.DataFrame(
         {
             "stream": ["marks", "quotes", "marks"],
@@ -184,7 +184,7 @@ def test_the_first_bad_row_is_named_whatever_its_stream():
         quotes().changes(frame)
 
 
-def test_an_empty_frame():
+def test_an_empty_frame() -> None:
     frame = pl.DataFrame({"stream": [], "op": [], "symbol": []}, schema_overrides={"stream": pl.String})
     batch = quotes().changes(frame)
     assert len(batch) == 0
@@ -213,7 +213,7 @@ def test_bad_rows_change_nothing(row, reason):
     assert engine.version == (0, 0, 0) and len(engine["totals"]) == 0
 
 
-def test_rows_take_numpy_values_and_datetimes():
+def test_rows_take_numpy_values_and_datetimes() -> None:
     engine = orderbook.Engine(quotes(), "interpreter")
     moment = datetime(2024, 1, 2, tzinfo=timezone(timedelta(hours=1)))
     engine.insert("marks", {"symbol": "A", "value": np.float64(0.5), "level": np.int32(4), "at": moment})

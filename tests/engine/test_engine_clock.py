@@ -118,7 +118,7 @@ def test_retained_rows_go_when_they_are_older(backend):
         engine.delete("pings", ping(3, 2))
 
 
-def test_expiry_is_one_event_of_the_ticks_message():
+def test_expiry_is_one_event_of_the_ticks_message() -> None:
     engine = orderbook.Engine(orderbook.compile(RETAINED), "interpreter")
     for seconds in (1, 1, 2):
         engine.insert("pings", ping(seconds))

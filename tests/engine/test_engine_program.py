@@ -15,7 +15,7 @@ from orderbook.views.m3_parse import parse
 VIEW = "CREATE VIEW best AS\nSELECT symbol, COUNT(*) AS n FROM bids\nGROUP BY symbol;\n"
 
 
-def test_sql_comes_as_text_path_list_or_mapping(tmp_path):
+def test_sql_comes_as_text_path_list_or_mapping(tmp_path: Path) -> None:
     first, second = tmp_path / "best.sql", tmp_path / "unnamed.sql"
     first.write_text(VIEW)
     second.write_text("SELECT COUNT(*) AS n FROM asks")
@@ -27,7 +27,7 @@ def test_sql_comes_as_text_path_list_or_mapping(tmp_path):
     assert [v.name for v in orderbook.compile(both).views] == ["best", "b"]
 
 
-def test_errors_name_the_file(tmp_path):
+def test_errors_name_the_file(tmp_path: Path) -> None:
     broken = tmp_path / "broken.sql"
     broken.write_text("CREATE VIEW v AS\nSELECT volum FROM bids")
     with pytest.raises(SqlError, match=r"broken.sql:2:8: unknown column volum"):
@@ -39,7 +39,7 @@ def test_errors_name_the_file(tmp_path):
         orderbook.compile(broken)
 
 
-def test_a_program_holds_every_stage():
+def test_a_program_holds_every_stage() -> None:
     program = quotes()
     names = [r.name for r in program.relations]
     assert names[:3] == ["bids", "asks", "trades"] and names[-2:] == ["quotes", "marks"]
@@ -51,21 +51,21 @@ def test_a_program_holds_every_stage():
         program.m3 = ""
 
 
-def test_parameters_are_exact():
+def test_parameters_are_exact() -> None:
     sql = "CREATE VIEW v AS SELECT COUNT(*) AS n FROM bids WHERE price > :k"
     assert "price > 22395000000" in orderbook.compile(sql, params={"k": 223.95}).m3
     with pytest.raises(SqlError, match="parameter :k has no value"):
         orderbook.compile(sql)
 
 
-def test_programs_may_share_a_dictionary():
+def test_programs_may_share_a_dictionary() -> None:
     dictionary = Dictionary(["A"])
     one, two = (orderbook.compile(VIEW, dictionary=dictionary) for _ in range(2))
     assert one.dictionary is two.dictionary is dictionary
     assert orderbook.compile(VIEW).dictionary is not dictionary
 
 
-def test_text_constants_are_of_the_programs_dictionary():
+def test_text_constants_are_of_the_programs_dictionary() -> None:
     program = orderbook.compile("CREATE VIEW v AS SELECT COUNT(*) AS n FROM bids WHERE symbol = 'B'")
     engine = orderbook.Engine(program, "interpreter")
     row = {"ts": 1, "venue": "X", "broker_id": 0, "volume": 1, "price": 1}
@@ -74,7 +74,7 @@ def test_text_constants_are_of_the_programs_dictionary():
     assert engine["v"][()].n == 2
 
 
-def test_public_names_are_there_and_lazy():
+def test_public_names_are_there_and_lazy() -> None:
     assert set(orderbook.__all__) <= set(dir(orderbook))
     assert all(getattr(orderbook, name) is not None for name in orderbook.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Enginge'"):
@@ -86,7 +86,7 @@ def test_public_names_are_there_and_lazy():
     assert done.stdout.strip() == "[]"
 
 
-def test_a_program_runs_without_the_parser_of_sql():
+def test_a_program_runs_without_the_parser_of_sql() -> None:
     code = """
 import sys
 import orderbook.clients.client_engine, orderbook.engine.runtime.compile_process

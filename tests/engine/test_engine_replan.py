@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from test_engine_added_views import contents
@@ -38,7 +39,7 @@ def mirrored(statistics):
     return Statistics(loops={name: 1 / (1 + n) for name, n in statistics.loops.items()})
 
 
-def test_loops_are_ordered_by_what_was_measured():
+def test_loops_are_ordered_by_what_was_measured() -> None:
     program = orderbook.compile(JOIN)
     engine = orderbook.Engine(program, "interpreter")
     engine.count_updates()
@@ -51,7 +52,7 @@ def test_loops_are_ordered_by_what_was_measured():
     assert chosen != otherwise
 
 
-def test_a_replanned_engine_goes_on_as_before():
+def test_a_replanned_engine_goes_on_as_before() -> None:
     program = orderbook.compile(JOIN)
     late, early = engines = [orderbook.Engine(program, backend) for backend in ("numba", "interpreter")]
     events = list(changes())
@@ -69,7 +70,7 @@ def test_a_replanned_engine_goes_on_as_before():
     assert not any(late.map_sizes().values())
 
 
-def test_many_prefixes_have_trees_in_place_of_dense_stores():
+def test_many_prefixes_have_trees_in_place_of_dense_stores() -> None:
     program = orderbook.compile(LADDER + "CREATE VIEW cut AS " + DENSE["dense_vwap_by_symbol"])
     late, early = engines = [orderbook.Engine(program, backend) for backend in ("numba", "interpreter")]
     rows = [
@@ -93,7 +94,7 @@ def test_many_prefixes_have_trees_in_place_of_dense_stores():
     assert "cells" not in chosen[2] and "tree" in chosen[2]
 
 
-def test_statistics_are_kept_in_a_file(tmp_path):
+def test_statistics_are_kept_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "statistics.json"
     with pytest.raises(SourceError, match="cannot read"):
         read_statistics(file)
@@ -105,7 +106,7 @@ def test_statistics_are_kept_in_a_file(tmp_path):
         read_statistics(file)
 
 
-def test_statements_are_counted_and_timed():
+def test_statements_are_counted_and_timed() -> None:
     engine = orderbook.Engine(orderbook.compile(JOIN), "numba", measured=True)
     for relation, row in changes():
         engine.insert(relation, row)
@@ -126,7 +127,7 @@ def test_statements_are_counted_and_timed():
         plain.costs()
 
 
-def test_the_commands_measure_and_plan_by_it(tmp_path, capsys):
+def test_the_commands_measure_and_plan_by_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "sums.sql").write_text(JOIN)
     lines = [json.dumps({"stream": relation, "op": "+", "row": row}) for relation, row in changes()]
     (tmp_path / "x.ndjson").write_text("\n".join(lines))

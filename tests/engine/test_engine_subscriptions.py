@@ -109,7 +109,7 @@ def test_more_conditions_of_one_view_than_bits_of_a_word(engine):
         assert [number for number, now in fired if now == orders] == expected
 
 
-def test_a_subscription_compiles_its_condition_alone():
+def test_a_subscription_compiles_its_condition_alone() -> None:
     engine, heard = orderbook.Engine(quotes(), "numba"), []
     engine.subscribe("totals", heard.append)
     engine.insert("quotes", quote("A", 1))
@@ -331,7 +331,7 @@ def test_a_callback_that_raises_is_reported_and_cancelled(engine, caplog):
     assert len(caplog.records) == 1 and "ValueError: no luck" in caplog.text
 
 
-def test_the_error_handler_is_given_subscription_and_error():
+def test_the_error_handler_is_given_subscription_and_error() -> None:
     failures = []
     engine = orderbook.Engine(quotes(), "interpreter", on_error=lambda s, e: failures.append((s, str(e))))
     handle = engine.subscribe("overall", lambda e: {}["missing"])

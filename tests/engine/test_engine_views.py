@@ -67,7 +67,7 @@ def test_keys_have_the_order_of_group_by_and_may_be_null(engine):
     assert places["A", None] == {"venue": None, "symbol": "A", "mean": 9.0}
 
 
-def test_key_order_does_not_depend_on_the_maps_that_views_share():
+def test_key_order_does_not_depend_on_the_maps_that_views_share() -> None:
     program = orderbook.compile("""
         CREATE VIEW one AS SELECT SUM(volume) AS v FROM bids GROUP BY venue, symbol;
         CREATE VIEW two AS SELECT SUM(volume) AS v FROM bids GROUP BY symbol, venue""")
@@ -78,7 +78,7 @@ def test_key_order_does_not_depend_on_the_maps_that_views_share():
     assert list(engine["two"]) == [("A", "X")]
 
 
-def test_keys_of_decimals_and_of_equal_names():
+def test_keys_of_decimals_and_of_equal_names() -> None:
     program = orderbook.compile("""
         CREATE VIEW depth AS SELECT COUNT(*) AS n FROM bids GROUP BY price;
         CREATE VIEW pairs AS SELECT b.price AS bid, a.price AS ask FROM bids b, asks a""")
@@ -191,7 +191,7 @@ def test_unknown_names_say_what_there_is(engine):
         orderbook.Engine(quotes(), "spark")
 
 
-def test_engines_of_one_program_are_apart_and_share_its_dictionary():
+def test_engines_of_one_program_are_apart_and_share_its_dictionary() -> None:
     one, two = (orderbook.Engine(quotes(), "interpreter") for _ in range(2))
     one.insert("quotes", quote("A", 1))
     assert len(one["totals"]) == 1 and len(two["totals"]) == 0

@@ -48,7 +48,7 @@ def run(folder: Path, *command: str, **variables: str) -> subprocess.CompletedPr
     )
 
 
-def test_a_second_process_compiles_nothing(tmp_path):
+def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     for expected in ("0 3", "3 0"):
         result = run(tmp_path, "-c", PROGRAM)
         assert result.returncode == 0, result.stderr
@@ -56,7 +56,7 @@ def test_a_second_process_compiles_nothing(tmp_path):
     assert result.stdout.split()[2:] == []
 
 
-def test_several_processes_may_start_on_an_empty_cache(tmp_path):
+def test_several_processes_may_start_on_an_empty_cache(tmp_path: Path) -> None:
     environment = os.environ | {
         "ORDERBOOK_CACHE": str(tmp_path),
         "PYTHONPATH": str(PROJECT),
@@ -73,7 +73,7 @@ def test_several_processes_may_start_on_an_empty_cache(tmp_path):
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_the_same_tests_pass_without_the_jit(tmp_path):
+def test_the_same_tests_pass_without_the_jit(tmp_path: Path) -> None:
     files = [f"tests/engine/test_maps_{name}.py" for name in ("int128", "hashed", "ordered", "cuts")]
     result = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files, NUMBA_DISABLE_JIT="1")
     assert result.returncode == 0, result.stdout[-4000:]

@@ -99,7 +99,7 @@ def test_cuts_match_a_walk(case):
     shape.destroy(H)
 
 
-def test_cut_ends_on_weights_of_any_sign():
+def test_cut_ends_on_weights_of_any_sign() -> None:
     """The answer means nothing then, but the search ends inside the tree: a key that is there."""
     cuts = compile_cuts(0, "ii", "s0 < limit and limit != 3", ("limit",), 8)
     shape = ordered(0, "ii", 8)

@@ -89,7 +89,7 @@ def test_a_dense_store_is_a_dictionary_and_its_cuts_are_walks(layout, domain, pr
     shape.destroy(H)
 
 
-def test_assigned_and_cleared_cells():
+def test_assigned_and_cleared_cells() -> None:
     domain = Domain(0, 40)
     shape = dense(1, "ii", domain, 1)
     H = shape.create()
@@ -106,7 +106,7 @@ def test_assigned_and_cleared_cells():
     shape.destroy(H)
 
 
-def test_one_block_of_prefixes_that_are_empty_is_kept():
+def test_one_block_of_prefixes_that_are_empty_is_kept() -> None:
     domain = Domain(0, 4000)
     shape, block = dense(1, "ii", domain, 1), 8 * block_words("ii", domain, 1)
     H = shape.create()
@@ -124,7 +124,7 @@ def test_one_block_of_prefixes_that_are_empty_is_kept():
     shape.destroy(H)
 
 
-def test_shapes_that_cannot_be_dense_are_refused():
+def test_shapes_that_cannot_be_dense_are_refused() -> None:
     for layout in ("d", "W", "", "id"):
         with pytest.raises(ValueError, match="no dense store"):
             dense(0, layout, Domain(0, 10))

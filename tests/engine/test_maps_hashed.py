@@ -53,7 +53,7 @@ def test_all_kinds_match_a_dict(steps):
     all_hashed.destroy(H)
 
 
-def test_cancelling_doubles_leave_nothing():
+def test_cancelling_doubles_leave_nothing() -> None:
     H = all_hashed.create()
     for double in (1e16, 1.0, -1e16):
         hashed_add(H, 1, 2, 1, 0, 0, 0, 0, double)
@@ -64,7 +64,7 @@ def test_cancelling_doubles_leave_nothing():
     all_hashed.destroy(H)
 
 
-def test_overflow_of_a_checked_column_is_reported():
+def test_overflow_of_a_checked_column_is_reported() -> None:
     H = all_hashed.create()
     half = words_of((1, 0, 2**126, 0.0))
     hashed_add(H, 1, 2, *half)
@@ -74,7 +74,7 @@ def test_overflow_of_a_checked_column_is_reported():
     all_hashed.destroy(H)
 
 
-def test_scalar_is_one_static_entry():
+def test_scalar_is_one_static_entry() -> None:
     shape = hashed(0, "id")
     H = shape.create()
     assert shape.find(H) == 0 and shape.get(H) == (0, 0.0) and shape.first(H) == 0
@@ -160,7 +160,7 @@ def test_growing_and_shrinking_keeps_every_entry_and_gives_memory_back(seed):
     shape.destroy(H)
 
 
-def test_colliding_keys_stay_correct():
+def test_colliding_keys_stay_correct() -> None:
     """Keys whose hashes share ten high bits: their segment grows, instead of splitting for nothing."""
     source = random.Random(1)
     colliding: list[int] = []
@@ -184,7 +184,7 @@ def test_colliding_keys_stay_correct():
 
 
 @pytest.mark.skipif(NO_JIT, reason="needs compiled code")
-def test_fresh_keys_leave_memory_flat():
+def test_fresh_keys_leave_memory_flat() -> None:
     shape = hashed(1, "i")
     add = shape.add
 
@@ -204,7 +204,7 @@ def test_fresh_keys_leave_memory_flat():
     shape.destroy(H)
 
 
-def test_numpy_integers_are_accepted():
+def test_numpy_integers_are_accepted() -> None:
     shape = hashed(1, "i")
     H = shape.create()
     shape.add(H, np.int64(7), np.int64(3))

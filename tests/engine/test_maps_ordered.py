@@ -293,7 +293,7 @@ def test_rising_keys_fill_their_leaves(fan_out):
     shape.destroy(H)
 
 
-def test_sums_around_a_key_at_the_boundaries():
+def test_sums_around_a_key_at_the_boundaries() -> None:
     shape = ordered(0, "i", 8)
     H = shape.create()
     assert shape.around(H, 5) == (0, 0, 0)
@@ -308,7 +308,7 @@ def test_sums_around_a_key_at_the_boundaries():
     shape.destroy(H)
 
 
-def test_double_sums_do_not_drift_or_cancel():
+def test_double_sums_do_not_drift_or_cancel() -> None:
     """A huge value elsewhere in the tree must not disturb small ones, nor leave a trace when it goes."""
     shape = ordered(0, "id", 8)
     H = shape.create()
@@ -326,7 +326,7 @@ def test_double_sums_do_not_drift_or_cancel():
     shape.destroy(H)
 
 
-def test_exact_sums_at_the_boundaries():
+def test_exact_sums_at_the_boundaries() -> None:
     shape = ordered(0, "i", 8)
     H = shape.create()
     shape.add(H, LOWEST, HIGHEST)
@@ -340,7 +340,7 @@ def test_exact_sums_at_the_boundaries():
     shape.destroy(H)
 
 
-def test_overflow_of_a_checked_column_is_reported():
+def test_overflow_of_a_checked_column_is_reported() -> None:
     H = all_ordered.create()
     half = words_of((1, 0, 2**126, 0.0))
     ordered_add(H, 0, 1, *half)

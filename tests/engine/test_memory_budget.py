@@ -128,7 +128,7 @@ def test_sizes(text, size):
     assert size_of(size_text(size).removesuffix("bytes")) == size
 
 
-def test_sizes_that_are_none():
+def test_sizes_that_are_none() -> None:
     with pytest.raises(UserError, match="write a number and KB, MB or GB"):
         size_of("many")
 

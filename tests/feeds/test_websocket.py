@@ -112,7 +112,7 @@ def test_messages_are_those_of_the_library(stream, cuts):
     assert asyncio.run(taken(stream, cuts)) == reference(stream)
 
 
-def test_frames_that_break_the_rules():
+def test_frames_that_break_the_rules() -> None:
     part = frame(TEXT, b"a", fin=False)
     for wrong in (part + frame(TEXT, b"b"), frame(CONT, b"b"), part + part, frame(TEXT, b"m", mask=True)):
         stream = frame(TEXT, b"before") + wrong + frame(TEXT, b"after")
@@ -135,7 +135,7 @@ async def end_of(connection):
             return error
 
 
-def test_over_a_socket():
+def test_over_a_socket() -> None:
     """Messages that come with the handshake, pings, a big message, and why the connection ended."""
 
     async def handler(connection):

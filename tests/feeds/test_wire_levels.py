@@ -65,7 +65,7 @@ def same(levels):
         np.testing.assert_array_equal(together, alone)
 
 
-def test_each_unusual_text_among_many():
+def test_each_unusual_text_among_many() -> None:
     for text in ODD_TEXTS:
         for place in (0, 5):
             for odd in ((text, "0.5"), ("0.5", text)):

@@ -74,7 +74,7 @@ def test_books_go_on_as_if_they_had_never_stopped(tmp_path_factory, first, then,
     assert len(dictionary)
 
 
-def test_instruments_are_found_by_name():
+def test_instruments_are_found_by_name() -> None:
     whole, _ = books_and_dictionary()
     whole.apply(
         events_of(
@@ -95,7 +95,7 @@ def test_instruments_are_found_by_name():
     assert resumed.problems(3) == {"unknown_order": 1} and resumed.problems()["unknown_instrument"] == 1
 
 
-def test_books_of_other_instruments_are_refused():
+def test_books_of_other_instruments_are_refused() -> None:
     whole, _ = books_and_dictionary()
     state = whole.save()
     finer = Instrument("X", "A-USD", "A/USD", Decimal("0.001"), Decimal(1))

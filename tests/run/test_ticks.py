@@ -1,6 +1,7 @@
 """Ticks that the times of events drive, and views added to a replay of recorded data."""
 
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def messages(*times, size=1):
     return events
 
 
-def test_a_tick_comes_before_the_first_message_of_a_step():
+def test_a_tick_comes_before_the_first_message_of_a_step() -> None:
     ticker = Ticker(10)
     parts = list(ticker.parts(messages(13, 17, 19, 20, 28, 55, 41, 60)))
     assert [(tick, part["receive_time"].tolist()) for tick, part in parts] == [
@@ -85,7 +86,7 @@ def test_the_pipeline_ticks_by_the_times_of_changes(pace):
     assert pipeline.engine.version[2] == 4 + 3 and pipeline.time == 3.9 * SECOND
 
 
-def test_programs_that_do_not_read_the_clock_have_no_ticks():
+def test_programs_that_do_not_read_the_clock_have_no_ticks() -> None:
     sql = SQL.replace("ts > NOW() - INTERVAL '2 seconds'", "n > 0")
     pipeline = Pipeline(GatedEngine(compile_views(sql), "interpreter"), Instruments(()))
     pipeline.apply(pings(1, 2, 3))
@@ -93,7 +94,7 @@ def test_programs_that_do_not_read_the_clock_have_no_ticks():
     assert pipeline.engine.version[2] == 3
 
 
-def test_the_resolution_is_configured(tmp_path):
+def test_the_resolution_is_configured(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     for text, nanoseconds in (
         ("250ms", 250 * 10**6),
@@ -132,7 +133,7 @@ def test_a_view_added_to_a_replay_equals_one_from_the_start(shared_data, backend
     assert len(early["sobi"]) == 1
 
 
-def test_rows_of_books_are_asked_for():
+def test_rows_of_books_are_asked_for() -> None:
     """What books give out and no view reads was left out, so that nobody can know it later."""
     depth = (VIEWS / "depth.sql").read_text()
     pipeline = Pipeline(
@@ -143,7 +144,7 @@ def test_rows_of_books_are_asked_for():
         pipeline.engine.add_view("CREATE VIEW t AS SELECT COUNT(*) AS n FROM trades")
 
 
-def test_times_of_a_recording_that_go_back_are_counted():
+def test_times_of_a_recording_that_go_back_are_counted() -> None:
     """A recording by a clock that had jumped forward and back: NOW() stands, and the summary says so."""
     pipeline = Pipeline(GatedEngine(compile_views(SQL), "interpreter"), Instruments(()))
     pipeline.apply(pings(1.5, 2.5, 2.4, 1.2))
