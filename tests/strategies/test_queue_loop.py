@@ -61,7 +61,7 @@ def working(place: QueuePosition, side: Side, price: int) -> Working:
     """An order that stands there."""
     row = Order(0, "S", 1, "", "", "buy" if side is Side.BID else "sell", 1, price, 0, "resting")  # type: ignore[arg-type]
     found = Working(row, 0, price, 1)
-    found.place = place
+    found.standing = place
     return found
 
 
