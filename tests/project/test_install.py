@@ -17,7 +17,7 @@ FILES = ("pyproject.toml", "README.md", "LICENSE")
 OWN_PACKAGES = ("views", "strategies", "engine", "feeds", "tests")
 
 VIEW = "CREATE VIEW mine AS SELECT symbol, COUNT(*) AS n FROM trades GROUP BY symbol;\n"
-STRATEGY = '''
+STRATEGY = """
 from orderbook import Strategy, ViewEvent, on_view
 
 
@@ -25,7 +25,7 @@ class P(Strategy):
     @on_view("mine", when="n > 5")
     def many(self, event: ViewEvent) -> None:
         print("told", event.new.symbol, event.new.n)
-'''
+"""
 SCRIPT = """
 import engine, feeds, orderbook, strategies, tests, views
 program = orderbook.compile("CREATE VIEW v AS SELECT symbol, COUNT(*) AS n FROM trades GROUP BY symbol")
@@ -118,8 +118,8 @@ def test_a_users_view_and_strategies_beside_those_that_ship(python: Path, folder
     assert "told" in run(python, folder, *program, "replay", *own, *common)
     shipped = ("--view", "sobi", "--strategy", "strategies.sobi:Sobi")
     assert "strategy Sobi" in run(python, folder, *program, "replay", *shipped, *common)
-    wrong = ("--view", "sobi", "--strategy", "strategies.sobbi:Sobi")
-    assert "did you mean 'strategies.sobi'" in run(python, folder, *program, "replay", *wrong, *common, status=2)
+    wrong = ("--view", "sobi", "--strategy", "strategies.sobbi:Sobi", *common)
+    assert "did you mean 'strategies.sobi'" in run(python, folder, *program, "replay", *wrong, status=2)
 
 
 @pytest.mark.parametrize(
