@@ -1,5 +1,6 @@
-# make setup | run [DURATION=seconds] [CONFIG=file] | test | test-browser | lint | bench | bench-spark | bench-monitor | clean
-#      soak [SECONDS=n] [RATE=messages a second] | test-exhaustive [SEED=n] [COUNT=n]
+# make setup | run [DURATION=seconds] [CONFIG=file] | test | test-fast [ROOM=folder] | test-browser | lint | clean
+#      bench | bench-spark | bench-monitor | soak [SECONDS=n] [RATE=messages a second] |
+#      test-exhaustive [SEED=n] [COUNT=n]
 SHELL := /bin/sh
 BIN := .venv/bin
 STAMP := .venv/.ready
@@ -8,6 +9,15 @@ SEED ?= 1
 COUNT ?= 1000
 SECONDS ?= 600
 RATE ?= 50000
+# What compiles little: the front end, plans, maps, books, exchanges' protocols; ROOM adds a folder of tests.
+FAST := configuration market core/test_[!c]*.py core/test_checked_source.py \
+	views/test_frontend_*.py views/test_translate_first_rows.py views/test_translate_values.py \
+	views/test_m3_by_hand.py views/test_scalars_functions.py views/test_sql_reference.py views/test_views_golden.py \
+	engine/test_blocks.py engine/test_checkpoint_files.py engine/test_engine_*.py engine/test_log.py \
+	engine/test_maps_[dh]*.py engine/test_plan_pivots.py engine/test_protocol_[cr]*.py \
+	feeds/test_checksums.py feeds/test_exchange_[bok]*.py feeds/test_session.py feeds/test_snapshot_join.py \
+	feeds/test_wire_levels.py feeds/test_feeds_files_[crs]*.py strategies/test_queue_loop.py \
+	strategies/test_strategies.py strategies/test_strategies_[dp]*.py
 
 # Scripts in .venv name the folder they were made in, so a moved checkout needs a new one.
 ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
@@ -15,7 +25,7 @@ $(shell rm -f $(STAMP))
 endif
 
 .DEFAULT_GOAL := setup
-.PHONY: setup run test test-browser lint bench bench-spark bench-monitor soak test-exhaustive clean
+.PHONY: setup run test test-fast test-browser lint bench bench-spark bench-monitor soak test-exhaustive clean
 
 setup: $(STAMP)
 
@@ -39,6 +49,9 @@ run: $(STAMP)
 test: $(STAMP)
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'not spark and not browser' tests
 	@$(BIN)/python -m pytest -q -m spark tests
+
+test-fast: $(STAMP)
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'not spark and not browser' $(addprefix tests/,$(FAST) $(ROOM))
 
 # Screenshots go to out/monitor.
 test-browser: $(STAMP)
