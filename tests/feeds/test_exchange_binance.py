@@ -208,6 +208,8 @@ class Served:
             self.settle(4.0)
             if self.states == [VALID, VALID]:
                 return
+            # What is due later than that was not waited for.
+            self.driven.now += 4.0
             for market in self.markets.values():
                 self.driven.frame(market.depth())
         raise AssertionError(self.driven.problems)
