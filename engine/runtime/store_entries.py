@@ -175,7 +175,7 @@ def _exported(shape: ModuleType, handle: int, store: Store) -> np.ndarray:
 
 
 def _tree_words(words: np.ndarray, store: Store) -> np.ndarray:
-    """The words of a tree's ordered key from those of the key, or back; see generate/order.py."""
+    """The words of a tree's ordered key from those of the key, or back; see engine/generate/support.py."""
     assert store.ordered is not None
     if store.key_types[store.ordered].kind is not Kind.DOUBLE:
         return words
