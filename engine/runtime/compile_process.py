@@ -1,7 +1,7 @@
 """Compiling in a process of its own: nobody else waits for it, or for the interpreter that it keeps busy.
 
 The requests say what the process is asked, and do it there. It leaves compiled code in the cache that all
-processes share (core/generated_code.py), and beside it the program, by which the same request is answered the next
+processes share (core/code_cache.py), and beside it the program: the same request is answered by it the next
 time. It is `python -m orderbook.engine.runtime.compile_process`.
 """
 

@@ -267,7 +267,7 @@ class NumbaRuntime:
     """Runs a program as compiled code. One thread owns it; the loop releases the GIL.
 
     `dictionary` encodes text constants; `measured` counts and times every statement, see `measures`.
-    Generated modules and machine code are kept in the cache folder (see core/generated_code.py), so that a second
+    Generated modules and machine code are kept in the cache folder (core/code_cache.py), so that a second
     start compiles nothing.
     """
 

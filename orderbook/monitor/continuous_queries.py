@@ -62,7 +62,7 @@ def work_limits(options: QueryOptions) -> WorkLimits:
 
 
 class Followed:
-    """One continuous query; a TopicSource that posts letters instead of frames."""
+    """One continuous query; a TopicSource that posts messages instead of frames."""
 
     def __init__(self, name: str, view: str, engine: GatedEngine, mailbox: Mailbox) -> None:
         self.view = view

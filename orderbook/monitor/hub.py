@@ -127,32 +127,32 @@ class FollowRings:
                 del self._rings[name]
                 self._hub.send(CloseFollow(name))
 
-    def deliver(self, letter: FollowSnapshot | Changes | FollowEnded) -> None:
+    def deliver(self, message: FollowSnapshot | Changes | FollowEnded) -> None:
         """Hand on what the run has given, in its order."""
-        ring = self._rings.get(letter.follow)
+        ring = self._rings.get(message.follow)
         if ring is None:
             return
-        if isinstance(letter, FollowEnded):
-            del self._rings[letter.follow]
+        if isinstance(message, FollowEnded):
+            del self._rings[message.follow]
             for follower in ring.followers.values():
-                follower.member.ended(follower.id, letter.error)
+                follower.member.ended(follower.id, message.error)
             return
-        if isinstance(letter, FollowSnapshot):
-            self._snapshot(ring, letter)
+        if isinstance(message, FollowSnapshot):
+            self._snapshot(ring, message)
             return
-        ring.add(letter)
+        ring.add(message)
         for follower in ring.followers.values():
             if follower.live:
-                self._tell(follower, letter)
+                self._tell(follower, message)
 
-    def _snapshot(self, ring: _Ring, letter: FollowSnapshot) -> None:
-        ring.since = letter.version if ring.since is None else ring.since
-        ring.last = letter.version if ring.last is None else max(ring.last, letter.version)
-        follower = ring.followers.get((letter.client, letter.id))
+    def _snapshot(self, ring: _Ring, message: FollowSnapshot) -> None:
+        ring.since = message.version if ring.since is None else ring.since
+        ring.last = message.version if ring.last is None else max(ring.last, message.version)
+        follower = ring.followers.get((message.client, message.id))
         if follower is not None and not follower.live:
             follower.live = True
             reset = b',"reset":true' if follower.reset else b""
-            follower.member.enqueue(b'{"id":%d,%s%s}' % (follower.id, letter.body, reset))
+            follower.member.enqueue(b'{"id":%d,%s%s}' % (follower.id, message.body, reset))
 
     def _resume(self, ring: _Ring, follower: _Follower, after: Version) -> None:
         follower.live = True

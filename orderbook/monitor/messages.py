@@ -195,7 +195,7 @@ def topic_of(request: Subscribe) -> Topic:
 
 # Items of each kind that are kept for clients which have not had them: trades, fills, notes.
 KEPT_ITEMS = 500
-# Bytes of the length before a letter.
+# Bytes of the length before a message.
 LENGTH = 4
 # Of a trade: its time in ns, ticks and lots as doubles, and the side of the aggressor.
 TRADE_VALUES = 4

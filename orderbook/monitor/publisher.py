@@ -94,7 +94,7 @@ class Share:
             self.spent += seconds
 
 
-# Bytes of letters that may wait for the server, and that are handed to the system at a time.
+# Bytes of messages that may wait for the server, and that are handed to the system at a time.
 MOST_BYTES = 32 << 20
 _TOGETHER = 64 << 10
 
@@ -102,7 +102,7 @@ _logger = logging.getLogger("orderbook.monitor")
 
 
 class Mailbox:
-    """Never makes the run wait and never holds more than MOST_BYTES of letters; one event loop owns it.
+    """Never makes the run wait and never holds more than MOST_BYTES of messages; one event loop owns it.
 
     Where the server is that far behind, `post` refuses. `lost`: the server has gone, and nothing is sent.
     """
@@ -112,7 +112,7 @@ class Mailbox:
         self.lost = False
         self._connection = connection
         self._frames: dict[Topic, TopicFrame] = {}
-        self._letters: deque[bytes] = deque()
+        self._messages: deque[bytes] = deque()
         self._bytes = 0
         self._writing = memoryview(b"")
         self._read = bytearray()
@@ -123,12 +123,12 @@ class Mailbox:
         earlier = self._frames.get(frame.topic)
         self._frames[frame.topic] = frame if earlier is None else frame.after(earlier)
 
-    def post(self, letter: RunMessage) -> bool:
-        """Append a letter; False where there is no room for it."""
-        data = packed(letter)
+    def post(self, message: RunMessage) -> bool:
+        """Append a message; False where there is no room for it."""
+        data = packed(message)
         if self._bytes + len(data) > MOST_BYTES:
             return False
-        self._letters.append(data)
+        self._messages.append(data)
         self._bytes += len(data)
         return True
 
@@ -177,16 +177,16 @@ class Mailbox:
         """Take what waits, frames first, until it is worth a call of the system."""
         if self.lost:
             self._frames.clear()
-            self._letters.clear()
+            self._messages.clear()
             self._bytes = 0
         parts = [packed(frame) for frame in self._frames.values()]
         self._frames.clear()
         size = sum(map(len, parts))
-        while self._letters and size < _TOGETHER:
-            letter = self._letters.popleft()
-            self._bytes -= len(letter)
-            size += len(letter)
-            parts.append(letter)
+        while self._messages and size < _TOGETHER:
+            message = self._messages.popleft()
+            self._bytes -= len(message)
+            size += len(message)
+            parts.append(message)
         self._writing = memoryview(b"".join(parts))
         return bool(parts)
 

@@ -182,7 +182,7 @@ class ExecutionClient(Protocol):
 
     @property
     def due(self) -> int:
-        """The time of the run, ns, from which on `told` has something; concerns.LAST: it has not."""
+        """The time of the run, ns, from which on `told` has something; LAST: it has not."""
 
     def concern(self, instrument: int, found: WakeCondition) -> None:
         """Add which messages of an instrument concern it, between two messages; others need not be told."""
