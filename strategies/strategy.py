@@ -5,6 +5,7 @@ are written into the text of its conditions. Strategies are found by name, MODUL
 """
 
 import importlib
+import importlib.util
 import logging
 import pkgutil
 import re

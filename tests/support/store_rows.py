@@ -1,4 +1,4 @@
-"""Moved."""
+"""Every entry of a map store, for tests."""
 
 from types import ModuleType
 
