@@ -29,7 +29,7 @@ def page(open_page: Callable[[], AbstractContextManager[Page]], monitored: Runni
     with open_page() as page:
         page.show(1440, 900, dark=True)
         page.go(monitored.url)
-        page.until("orderbook.market.ladder() && orderbook.doubt() === ''")
+        page.until("orderbook.ladder() && orderbook.doubt() === ''")
         yield page
 
 

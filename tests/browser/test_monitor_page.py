@@ -10,7 +10,7 @@ from running import TOKEN, halt
 
 pytestmark = pytest.mark.browser
 
-SHOWN = "orderbook.market.ladder()"
+SHOWN = "orderbook.ladder()"
 # Seconds within which a page says that what it shows is not now.
 SOON = 2.0
 
@@ -116,10 +116,10 @@ def test_canvases_and_charts_draw(page):
 
 def test_instruments_are_linked(page):
     page.press("2")
-    page.until("orderbook.market.ladder()?.symbol === 'ETH-USD' && orderbook.book().symbol === 'ETH-USD'")
+    page.until("orderbook.ladder()?.symbol === 'ETH-USD' && orderbook.book().symbol === 'ETH-USD'")
     page.until(f"{element('instrument-ETH-USD')}.getAttribute('aria-pressed') === 'true'")
     page.press("1")
-    page.until("orderbook.market.ladder()?.symbol === 'BTC-USD'")
+    page.until("orderbook.ladder()?.symbol === 'BTC-USD'")
 
 
 def test_a_view_is_added_in_the_sql_box_and_updates(page):
@@ -206,7 +206,7 @@ def test_every_size_and_theme_draws(open_page, monitored, pictures, width, heigh
     with open_page() as page:
         page.show(width, height, dark=dark, density=2 if width < 500 else 1)
         page.go(monitored.url)
-        page.until("orderbook.market.ladder() && orderbook.doubt() === '' && orderbook.book().frames > 20")
+        page.until("orderbook.ladder() && orderbook.doubt() === '' && orderbook.book().frames > 20")
         page.picture(pictures / f"{theme}-{width}.png")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         if width < 500:
