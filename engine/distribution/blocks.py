@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from orderbook.core.changes import END_OF_EVENT, NULL_CODE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError
-from orderbook.engine.runtime.kept_rows import KeptRows
+from orderbook.engine.runtime.relation_store import RelationStore
 from orderbook.views.types import Kind, Relation
 
 # A version: stamp (ns), switch (or place of the source), sequence (of the event in its switch, from 1), and
@@ -242,7 +242,7 @@ class NetEffect:
     def __init__(self, relations: Sequence[Relation]) -> None:
         self._relations = tuple(relations)
         self._places = {relation.name: place for place, relation in enumerate(relations)}
-        self._rows = KeptRows(self._relations)
+        self._rows = RelationStore(self._relations, Dictionary(), check=False, keep=True)
 
     def add(self, block: Block) -> None:
         """Adds the changes of a block; those of a relation that is none of these are left out."""

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE
+from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, OR_STOP
 from orderbook.engine.generate.module_text import ModuleText
 from orderbook.engine.generate.numbering import NumberedPlan
 from orderbook.engine.generate.program import trigger_name
 from orderbook.engine.generate.state_layout import (
     CACHE,
+    CHECKED_ROWS,
     COUNT,
     DIRTY,
     ERROR,
@@ -31,14 +32,15 @@ def driver_module(plan: NumberedPlan, program_module: str) -> str:
     """The source of `run`; `program_module` is the name of the program's module.
 
     At the end of each event (or message) that touched a watched view, the loop looks at it, and returns to
-    Python where a watch fires.
+    Python where a watch fires, where a change of the clock is to be a tick, and at the end where events were
+    refused.
     """
     module = ModuleText(plan)
     failed_function(module)
     w = module.writer
     with module.function(
         "run(S, kinds, flags, values, start, stop)",
-        "Applies changes start..stop; the index after the last, its complement where watches fired.",
+        "Applies changes start..stop; the index after the last, its complement where more is to be done.",
         ", nogil=True",
     ):
         w.line(f"store(S, {FIRED_WORDS}, 0)")
@@ -47,10 +49,24 @@ def driver_module(plan: NumberedPlan, program_module: str) -> str:
             fired = f"not failed(S) and look(S, flags[i] & {END_OF_MESSAGE} != 0)"
             with w.block(f"if {ended} and {fired}:"):
                 w.line("return ~(i + 1)")
-        w.line(f"return {FAILED} if failed(S) else stop")
+        _end(module)
     return module.text(
-        "from orderbook.engine.generate.support import look\n" + trigger_imports(plan, program_module)
+        "from orderbook.engine.generate.support import look\n"
+        + _ADMISSION
+        + trigger_imports(plan, program_module)
     )
+
+
+_ADMISSION = """\
+from orderbook.engine.maps.row_store import admitted, batch_begins, tells
+"""
+
+
+def _end(module: ModuleText) -> None:
+    w = module.writer
+    with w.block("if failed(S):"):
+        w.line(f"return {FAILED}")
+    w.line("return ~stop if tells(rows) else stop")
 
 
 def trigger_imports(plan: NumberedPlan, program_module: str, more: Sequence[str] = ()) -> str:
@@ -74,13 +90,25 @@ def failed_function(module: ModuleText) -> None:
 
 @contextmanager
 def changes_applied(module: ModuleText) -> Iterator[None]:
-    """The loop that calls the trigger of every change i; what is written inside comes after it."""
+    """The loop that calls the trigger of every admitted change i; what is written inside comes after it."""
     w, plan = module.writer, module.plan
     names = [r.name for r in plan.program.relations]
     w.line("stride = 8 * values.shape[1]")
     w.line("row = values.ctypes.data + start * stride")
+    w.line(f"rows = load(S, {CHECKED_ROWS})")
+    with w.block("if rows != 0:"):
+        w.line("batch_begins(rows, kinds, flags, values)")
+    w.line("end = start")
+    w.line("refused = False")
     with w.block("for i in range(start, stop):"):
-        w.line("kind = kinds[i]")
+        with w.block("if i >= end:"):
+            w.line("end = admitted(rows, kinds, flags, row, i, stop)")
+            w.line("refused = end < 0")
+            with w.block("if refused:"):
+                w.line("end = ~end")
+            with w.block(f"if end == i or (refused and flags[i] & {OR_STOP} != 0):"):
+                w.line(f"return {FAILED} if failed(S) else ~i")
+        w.line("kind = -1 if refused else kinds[i]")
         word = "if"
         for trigger in plan.triggers:
             kind = 2 * names.index(trigger.relation) + (not trigger.insert)
@@ -126,7 +154,7 @@ def record_module(plan: NumberedPlan, program_module: str, recorded: Sequence[Re
     _driver(module)
     rows = [f"row_{view}" for view in dict.fromkeys(one.view for one in recorded)]
     caches = "".join(look.cache for look in looks)
-    return module.text(_IMPORTS + trigger_imports(plan, program_module, rows) + caches)
+    return module.text(_IMPORTS + _ADMISSION + trigger_imports(plan, program_module, rows) + caches)
 
 
 def _look_text(module: ModuleText, one: Recorded) -> ViewDiffText:
@@ -216,4 +244,4 @@ def _driver(module: ModuleText) -> None:
             ended = f"load(S, {DIRTY}) != 0 and flags[i] & {END_OF_EVENT | END_OF_MESSAGE}"
             with w.block(f"if {ended} and not failed(S):"):
                 w.line(f"look(S, flags[i] & {END_OF_MESSAGE} != 0, i)")
-        w.line(f"return {FAILED} if failed(S) else stop")
+        _end(module)

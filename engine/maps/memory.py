@@ -63,6 +63,36 @@ def load(typing_context, address, index):
     return types.int64(types.int64, types.int64), generate
 
 
+def _load_short(address: int) -> int:
+    return ctypes.c_int16.from_address(address).value
+
+
+@primitive(_load_short)
+def load_short(typing_context, address):
+    """load_short(address) -> int64: the int16 at an address in bytes."""
+
+    def generate(context, builder, signature, arguments):
+        place = builder.inttoptr(arguments[0], ir.IntType(16).as_pointer())
+        return builder.sext(builder.load(place, align=2), WORD)
+
+    return types.int64(types.int64), generate
+
+
+def _load_byte(address: int) -> int:
+    return ctypes.c_uint8.from_address(address).value
+
+
+@primitive(_load_byte)
+def load_byte(typing_context, address):
+    """load_byte(address) -> int64: the uint8 at an address in bytes."""
+
+    def generate(context, builder, signature, arguments):
+        place = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+        return builder.zext(builder.load(place, align=1), WORD)
+
+    return types.int64(types.int64), generate
+
+
 def _store(address: int, index: int, value: int) -> None:
     ctypes.c_int64.from_address(address + 8 * index).value = int(value)
 

@@ -10,6 +10,7 @@ import numpy as np
 from orderbook.core.changes import (
     END_OF_EVENT,
     END_OF_MESSAGE,
+    OR_STOP,
     ChangeBatch,
     Dictionary,
     messages,
@@ -116,6 +117,7 @@ class Engine:
         self._views: dict[str, LiveView] = {}
         self._show(program)
         self._rows = HeldRows(program.relations, program.dictionary, check_rows, keep_rows)
+        self._runtime.admit(self._rows.store)
         self._replacements = Replacements(self)
         self._on_error = on_error
         self._subscribers = Subscribers(self.problems, lambda *failed: self._on_error(*failed))
@@ -184,7 +186,7 @@ class Engine:
         if self._replacements:
             self._replacements.advance()
         for batch in self._rows.clock.tick(now):
-            self._run(self._admitted(batch))
+            self._run(batch)
 
     def count_updates(self) -> None:
         """From now on counts the changes of every relation, for `statistics`."""
@@ -212,15 +214,7 @@ class Engine:
             return
         if self._replacements:
             self._replacements.advance()
-        for part in self._rows.clock.cut(changes):
-            if isinstance(part, int):
-                self._try_tick(part)
-            elif self._rows.checked is None or self._rows.checked.trusts(part):
-                self._run(part)
-            else:
-                # Callbacks may queue changes after any message; rows are checked as they are applied.
-                for message in [part] if self._quiet else messages(part):
-                    self._run(self._admitted(message))
+        self._run(changes)
 
     def apply_to_call(self, changes: ChangeBatch, start: int, reached: Callable[[int], object]) -> int:
         """Applies changes from `start` to the end of the next message in which a callback is called, or to
@@ -408,6 +402,7 @@ class Engine:
         self._show(program)
         before.close()
         self._rows.extend(program.relations)
+        runtime.admit(self._rows.store)
         self._subscribers.follow(program, self._views)
         self._note_recorders()
         self._settle()
@@ -442,6 +437,7 @@ class Engine:
         if self._replacements:
             raise DataError("a state cannot be loaded while views are added or dropped; wait for that first")
         restore_state(state, self.program, self._runtime, self._rows, self.problems)
+        self._runtime.admit(self._rows.store)
         self._sequence, self._stamp, self._switch = state.sequence, state.stamp, state.switch
         self._subscribers.look(self._runtime)
         self._settle()
@@ -473,7 +469,7 @@ class Engine:
     @property
     def keeps_rows(self) -> bool:
         """Whether the rows of all relations are kept."""
-        return self._rows.kept is not None
+        return self._rows.store.keeps
 
     def replacements_changed(self) -> None:
         """The replacement under way is another, or has gone a step further."""
@@ -498,7 +494,7 @@ class Engine:
     @property
     def reads_clock(self) -> bool:
         """Whether a tick can change anything: a view reads NOW(), or rows expire."""
-        expiring = self._rows.clock.retention.relations
+        expiring = self._rows.store.retained
         return bool(expiring) or any(t.relation == CLOCK for t in self.program.program.triggers)
 
     def view_bytes(self) -> dict[str, int]:
@@ -516,7 +512,9 @@ class Engine:
     def copy_rows(self, relations: Iterable[str]) -> RelationsCopy:
         """A copy of the rows of relations that is to be made in pieces. Raises DataError."""
         sources = {name: self.rows_source(name) for name in relations}
-        return self._rows.copy(sources, self.program.relations)
+        copy = self._rows.copy(sources, self.program.relations)
+        self._note_recorders()
+        return copy
 
     def _replace(
         self,
@@ -543,7 +541,10 @@ class Engine:
     def _note_recorders(self) -> None:
         """Who is told of every change that has been applied."""
         others = (self._updates, self._replacements.first)
-        self._recorders = (*self._rows.recorders(), *(r for r in others if r is not None))
+        recorders = [one.record for one in others if one is not None]
+        if self._rows.store.copying:
+            recorders.append(self._rows.store.note)
+        self._recorders: Sequence[Callable[[ChangeBatch], None]] = tuple(recorders)
 
     def _try_tick(self, now: int) -> None:
         """A tick of a stream: one that goes back is refused and counted."""
@@ -553,7 +554,7 @@ class Engine:
             self.problems.add("tick refused", f"after event {self._sequence}", str(error))
             return
         for batch in batches:
-            self._apply_admitted(batch) if self._applying else self._run(self._admitted(batch))
+            self._apply_queued(batch) if self._applying else self._run(batch)
 
     def _encoded(self, relation: str, delete: int, row: Mapping[str, Any]) -> tuple[int, list[int]]:
         if relation == CLOCK:
@@ -570,26 +571,20 @@ class Engine:
             return
         if self._replacements:
             self._replacements.advance()
-        if self._rows.checked is not None:
-            _, refusals = self._rows.checked.admit(batch)
-            if refusals:
-                raise DataError(refusals[0].detail)
+        batch.flags[:] |= OR_STOP
         self._run(batch)
 
-    def _admitted(self, changes: ChangeBatch) -> ChangeBatch:
-        return self._rows.admitted(changes, self.problems, f"after event {self._sequence}")
-
     def _run(self, batch: ChangeBatch) -> None:
-        count = len(batch.flags)
+        count = len(batch.kinds)
+        done = 0
         if self._quiet and not self._queue:
-            self._runtime.apply(batch, 0)
-            self._advance(batch, 0, count)
-            return
+            done = self._step(batch, 0)
+            if done == count:
+                return
         self._applying = True
         try:
-            if not self._message_open:
+            if self._queue and not self._message_open:
                 self._drain()
-            done = 0
             while done < count:
                 part = to_message_end(batch, done) if self._queue else batch
                 done = self._step(part, done)
@@ -600,17 +595,46 @@ class Engine:
             self._settle()
 
     def _step(self, batch: ChangeBatch, start: int) -> int:
-        """Applies changes up to the next firings and delivers them; returns where to go on."""
+        """Applies changes up to the next firings and delivers them; returns where to go on.
+
+        Raises DataError, and applies nothing, at a refused event that nothing is to be applied without.
+        """
         control = self._control
         if control is not None:
             batch = part_of(batch, 0, control.end(batch, start))
-        self._subscribers.watch(self._runtime)
-        done = self._runtime.apply(batch, start)
-        self._advance(batch, start, done)
-        if firings := self._runtime.firings():
-            self._deliver(self._subscribers.ordered(firings), done)
+        if self._subscribers.stale:
+            self._subscribers.look(self._runtime)
+        runtime = self._runtime
+        done = runtime.apply(batch, start)
+        if runtime.noted:
+            done = self._attend(batch, start, done)
+        else:
+            self._advance(batch, start, done)
         if control is not None:
             control.applied(batch, start, done)
+        return done
+
+    def _attend(self, batch: ChangeBatch, start: int, done: int) -> int:
+        """Does what the runtime has left after changes start .. done - 1; where to go on."""
+        store = self._rows.store
+        if refusals := store.refusals(batch):
+            if refusals[-1].start == done:
+                raise DataError(refusals[-1].detail)
+            kinds = batch.kinds.copy()
+            for one in refusals:
+                events = self._sequence + int(np.count_nonzero(batch.flags[start : one.start] & _ENDS))
+                self.problems.add(one.kind, f"after event {events}", one.detail)
+                kinds[one.start : one.end] = -1
+            self._advance(ChangeBatch(kinds, batch.flags, batch.values), start, done)
+        else:
+            self._advance(batch, start, done)
+        if firings := self._runtime.firings():
+            self._deliver(self._subscribers.ordered(firings), done)
+        elif done < len(batch.kinds):
+            # A change of the clock that none of its ticks made: one that inserts is a tick.
+            if not batch.kinds[done] & 1:
+                self._try_tick(int(batch.values[done, 0]))
+            done += 1
         return done
 
     def _deliver(self, firings: Iterable[Firing], done: int) -> None:
@@ -625,18 +649,17 @@ class Engine:
 
     def _advance(self, batch: ChangeBatch, start: int, end: int) -> None:
         """Counts the events of batch[start:end], tells recorders, and notes whether a message is open."""
-        flags = batch.flags
-        if end == start + 1:
-            last = flags.item(start)
-            self._sequence += (last & _ENDS) != 0
-        elif end > start:
-            last = flags.item(end - 1)
-            self._sequence += int(np.count_nonzero(flags[start:end] & _ENDS))
-        else:
+        if end <= start:
             return
+        flags = batch.flags
+        last = flags.item(end - 1)
+        if end == start + 1:
+            self._sequence += (last & _ENDS) != 0
+        else:
+            self._sequence += int(np.count_nonzero(flags[start:end] & _ENDS))
         self._message_open = not last & END_OF_MESSAGE
-        for recorder in self._recorders:
-            recorder.record(part_of(batch, start, end))
+        for record in self._recorders:
+            record(part_of(batch, start, end))
 
     def _drain(self) -> None:
         """Does what is queued, in order; a queued change that leaves its message open ends the turn."""
@@ -644,17 +667,9 @@ class Engine:
             self._queue.popleft()()
 
     def _apply_queued(self, message: ChangeBatch) -> None:
-        for part in self._rows.clock.cut(message):
-            if isinstance(part, int):
-                self._try_tick(part)
-            else:
-                self._apply_admitted(part)
-
-    def _apply_admitted(self, message: ChangeBatch) -> None:
-        admitted = self._admitted(message)
         done = 0
-        while done < len(admitted):
-            done = self._step(admitted, done)
+        while done < len(message):
+            done = self._step(message, done)
 
     def _after_message(self, action: Callable[[], None]) -> None:
         if self._applying or self._message_open:

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from orderbook.core.changes import Dictionary
 from orderbook.core.files import Content, Stored
-from orderbook.engine.runtime.clock import ExpiringRows
-from orderbook.engine.runtime.map_entries import MapColumn, MapRows, Match, RowCounts
+from orderbook.engine.runtime.map_entries import ExpiringRows, MapColumn, MapRows, Match, RowCounts
 from orderbook.views.calculus import ZERO, Poly, Rel, Var
 from orderbook.views.m3 import MapDeclaration, Result, poly_text, program_text, result_text
 from orderbook.views.m3_link import is_m3, maps_by_hand

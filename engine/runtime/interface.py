@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from orderbook.core.changes import ChangeBatch, Word
 from orderbook.engine.runtime.map_entries import Entries, MapRows, Match
+from orderbook.engine.runtime.relation_store import RelationStore
 from orderbook.views.calculus import Scalar
 
 
@@ -107,14 +108,22 @@ class Runtime(Protocol):
     def watch(self, watches: Sequence[Watch]) -> None:
         """Replaces the watches; takes effect with the next change. Rows as they are now are a first look."""
 
+    def admit(self, rows: RelationStore) -> None:
+        """From now on events are checked against these rows, and counted in them, as they are applied."""
+
     def apply(self, batch: ChangeBatch, start: int) -> int:
-        """Applies changes from index `start` on, in order.
+        """Applies changes from index `start` on, in order, without events that are refused.
 
         Returns the index after the last change applied: the batch's length, or earlier, right after
-        the event or message at which watches fired. `kinds` index `program.relations`.
+        the event or message at which watches fired, or before a change of the clock that is none of its
+        ticks. `kinds` index `program.relations`.
 
         Raises ExactnessError when a value does not fit 128 bits.
         """
+
+    @property
+    def noted(self) -> bool:
+        """Whether `apply` has left something to do: firings, refusals, a change of the clock."""
 
     def firings(self) -> Sequence[Firing]:
         """The firings at which `apply` stopped, by watch; empty if none."""

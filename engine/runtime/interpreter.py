@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary, Word
+from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, OR_STOP, ChangeBatch, Dictionary, Word
 from orderbook.core.errors import DataError, ExactnessError
 from orderbook.engine.runtime.interface import Firing, PlainFiring, PlainRow, Recording, Row, Runtime, Watch
 from orderbook.engine.runtime.map_entries import (
@@ -30,6 +30,7 @@ from orderbook.engine.runtime.map_entries import (
     exact_values,
     exact_words,
 )
+from orderbook.engine.runtime.relation_store import RelationStore
 from orderbook.engine.runtime.row_format import FiringRecorder, overflow_error, wide_key_error, words_of
 from orderbook.views.calculus import (
     Apply,
@@ -324,6 +325,12 @@ class InterpreterRuntime:
         self._watches: tuple[Watch, ...] = ()
         self._looks: list[Look] = []
         self._firings: list[Firing] = []
+        self._rows: RelationStore | None = None
+        self.noted = False
+
+    def admit(self, rows: RelationStore) -> None:
+        """See Runtime."""
+        self._rows = rows
 
     def watch(self, watches: Sequence[Watch]) -> None:
         self._watches = tuple(watches)
@@ -350,10 +357,21 @@ class InterpreterRuntime:
         return replace(result, name=_watch_name(index), columns=(*result.columns, holds))
 
     def apply(self, batch: ChangeBatch, start: int) -> int:
-        self._firings = []
+        self._firings, self.noted = [], False
         kinds, flags = batch.kinds.tolist(), batch.flags.tolist()
+        rows, end, refused = self._rows, start if self._rows is not None else len(kinds), False
+        if rows is not None:
+            rows.begin(batch)
         for i in range(start, len(kinds)):
-            if kinds[i] >= 0:
+            if rows is not None and i >= end:
+                end = rows.event(batch, i)
+                refused = end < 0
+                end = ~end if refused else end
+                self.noted = self.noted or refused
+                if end == i or (refused and flags[i] & OR_STOP):
+                    self.noted = True
+                    return i
+            if kinds[i] >= 0 and not refused:
                 relation = self._program.relations[kinds[i] >> 1]
                 row = unpack(relation, batch.values[i].tolist())
                 with self._views_named():
@@ -361,6 +379,7 @@ class InterpreterRuntime:
             if flags[i] & (END_OF_EVENT | END_OF_MESSAGE):
                 self._fire(bool(flags[i] & END_OF_MESSAGE))
                 if self._firings:
+                    self.noted = True
                     return i + 1
         return len(kinds)
 

@@ -216,6 +216,20 @@ class RowCounts:
             yield rows, counts
 
 
+@dataclass(frozen=True, slots=True)
+class ExpiringRows:
+    """The rows of a relation, by its index, that have not expired.
+
+    segments: int64[n, width] each, in the order in which they are looked at. fresh: int64[n, width], rows
+    in no segment yet. deleted: rows that were deleted before, and how often.
+    """
+
+    relation: int
+    segments: tuple[NDArray[np.int64], ...]
+    fresh: NDArray[np.int64]
+    deleted: RowCounts
+
+
 def text_columns(relation: Relation) -> list[int]:
     """The places of a relation's TEXT columns."""
     return [i for i, column in enumerate(relation.columns) if column.type.kind is Kind.TEXT]

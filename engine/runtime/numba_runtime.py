@@ -27,6 +27,7 @@ from orderbook.engine.generate.numbering import Numbering
 from orderbook.engine.generate.program import Writes, program_module
 from orderbook.engine.generate.state_layout import (
     ACTIVE,
+    CHECKED_ROWS,
     COUNT,
     ERROR,
     FAILED,
@@ -50,9 +51,9 @@ from orderbook.engine.plan.planner import plan
 from orderbook.engine.plan.statistics import Statistics
 from orderbook.engine.plan.steps import Directory, ResultPlan, Store
 from orderbook.engine.runtime.interface import Firing, Recording, Records, Row, Runtime, Watch
-from orderbook.engine.runtime.kept_rows import apart_from, row_module
 from orderbook.engine.runtime.map_entries import Entries, MapRows, Match
 from orderbook.engine.runtime.numba_memory import Block, NumbaViewDiffs, TextConstants, Watching
+from orderbook.engine.runtime.relation_store import RelationStore, apart_from
 from orderbook.engine.runtime.row_format import (
     RecordFormat,
     RowFormat,
@@ -197,7 +198,6 @@ class NumbaViewCopy:
         self._module: ModuleType = publish_text("view", text)
         # Modules are made in one thread; others only call them.
         self._shape = hashed(self._keys, "i", ())
-        row_module(self._keys)
         copy_module()
         self._store: StoreCopy | None = None
         self._parts: list[np.ndarray] = []
@@ -297,7 +297,7 @@ class NumbaRuntime:
         self._started = read_cycles(), time.perf_counter_ns()
         self._results = {r.result.name: i for i, r in enumerate(self.plan.results)}
         self._formats = [RowFormat(r.result) for r in self.plan.results]
-        self._fired = False
+        self.noted = False
         self._buffer_at = 0
         self._buffer: ctypes.Array[ctypes.c_int64] = (ctypes.c_int64 * 0)()
         self._buffers = [Block(len(r.result.keys) + row_words(r)) for r in self.plan.results]
@@ -368,26 +368,32 @@ class NumbaRuntime:
 
     def _end_looks(self) -> None:
         self._looks.close()
-        self._fired, self.looks = False, object()
+        self.noted, self.looks = False, object()
+        self._state[FIRED_WORDS] = 0
+
+    def admit(self, rows: RelationStore) -> None:
+        """See Runtime."""
+        self._state[CHECKED_ROWS] = rows.address
 
     def apply(self, batch: ChangeBatch, start: int = 0) -> int:
         """Applies changes from `start` on; see Runtime."""
         self._texts.follow()
-        stop: int = self._run(self.address, batch.kinds, batch.flags, batch.values, start, len(batch.kinds))
+        kinds = batch.kinds
+        stop: int = self._run(self.address, kinds, batch.flags, batch.values, start, len(kinds))
         if stop >= 0:
-            self._fired = False
+            self.noted = False
             return stop
         if stop == FAILED:
             self._overflow()
-        self._fired = True
+        self.noted = True
         return ~stop
 
     def firings(self) -> Sequence[Firing]:
         """The firings at which `apply` stopped."""
-        if not self._fired:
-            return ()
         state = self._state.words
         used, address = state[FIRED_WORDS], state[FIRED]
+        if not used:
+            return ()
         if address != self._buffer_at:
             # Wrapped again only when it has moved.
             self._buffer_at = address

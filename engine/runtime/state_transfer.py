@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orderbook.core.errors import DataError, Problems
-from orderbook.engine.runtime.clock import ExpiringRows
 from orderbook.engine.runtime.engine_state import EngineState, Layout, codes_of, layout_of, program_hash
 from orderbook.engine.runtime.held_rows import HeldRows, Rows, inserts
 from orderbook.engine.runtime.interface import Runtime
 from orderbook.engine.runtime.map_entries import (
+    ExpiringRows,
     MapColumn,
     MapRows,
     Match,
@@ -343,9 +343,9 @@ def saved_state(
         switch=switch,
         now=rows.clock.now,
         maps=runtime.copied(),
-        checked=None if rows.checked is None else rows.checked.copied(),
-        kept=None if rows.kept is None else rows.kept.copied(),
-        expiring=rows.clock.retention.copied(),
+        checked=rows.store.checked_rows() if rows.store.checks else None,
+        kept=rows.store.kept_rows() if rows.store.keeps else None,
+        expiring=rows.store.expiring_rows(),
         # After the maps, so that every code in them is among the strings.
         strings=program.dictionary.strings(),
         problems=dict(problems.counts),

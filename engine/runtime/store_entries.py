@@ -76,7 +76,7 @@ def copy(H, addresses, out):
 _PIECE = 24
 
 
-def copied(shape: ModuleType, handle: int, words: int) -> NDArray[np.int64]:
+def copied(handle: int, words: int) -> NDArray[np.int64]:
     """The first words of every entry of a hashed store that has keys: int64[n, words]."""
     return _copied(handle, _slabs(handle), words)
 
@@ -168,7 +168,7 @@ def keys_of(shape: ModuleType, handle: int, store: Store) -> NDArray[np.int64]:
 def _exported(shape: ModuleType, handle: int, store: Store) -> np.ndarray:
     words = len(store.key_types) + width(store.layout)
     if store.ordered is None and store.key_types:
-        return copied(shape, handle, words)
+        return copied(handle, words)
     out = np.empty((shape.size(handle), words), np.int64)
     shape.export(handle, out)
     return out

@@ -151,6 +151,8 @@ class Subscribers:
         self._on_error = on_error
         self._all: list[Subscription] = []
         self._watched: list[Subscription] = []
+        # Whether the runtime watches others than there are.
+        self.stale = False
 
     def __bool__(self) -> bool:
         """Whether the runtime watches anything, or is to."""
@@ -162,21 +164,18 @@ class Subscribers:
     def begin(self, subscription: Subscription) -> None:
         """From the next change on; rows as they are then are its first look."""
         self._all.append(subscription)
+        self.stale = True
 
     def end(self, subscription: Subscription) -> None:
         """Tells it of nothing more."""
         subscription.active = False
         if subscription in self._all:
             self._all.remove(subscription)
-
-    def watch(self, runtime: Runtime) -> None:
-        """Lets the runtime watch those there are now, where they are others than before."""
-        if self._watched != self._all:
-            self.look(runtime)
+            self.stale = True
 
     def look(self, runtime: Runtime) -> None:
         """Lets the runtime watch those there are now: rows as they are become the first look of all."""
-        self._watched = list(self._all)
+        self._watched, self.stale = list(self._all), False
         runtime.watch([s.watch for s in self._watched])
 
     def ordered(self, firings: Sequence[Firing]) -> Sequence[Firing]:
@@ -214,7 +213,7 @@ class Subscribers:
             else:
                 self._drop(subscription)
         self._all = [s for s in self._all if s.active]
-        self._watched = []
+        self._watched, self.stale = [], bool(self._all)
 
     def _drop(self, subscription: Subscription) -> None:
         subscription.active = False

@@ -7,19 +7,19 @@ rows that expire with them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orderbook.core.changes import CHECKED, END_OF_EVENT, ChangeBatch, Dictionary
+from orderbook.core.changes import END_OF_EVENT, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError, Problems
 from orderbook.engine.distribution.blocks import VERSION, Block, Versions
 from orderbook.engine.distribution.stage_runner import EVENT, StreamMerger, differs
-from orderbook.engine.runtime.clock import Clock, ExpiringRows
-from orderbook.engine.runtime.held_rows import BaseRows
-from orderbook.engine.runtime.map_entries import RowCounts
+from orderbook.engine.runtime.clock import Clock
+from orderbook.engine.runtime.map_entries import ExpiringRows, RowCounts
+from orderbook.engine.runtime.relation_store import RelationStore
 from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.merge import Slice, VersionedChanges, VersionedEvents, encode_changes
 from orderbook.market.book_relations import RELATION, BookRelations, BookStates, SavedState
@@ -87,22 +87,23 @@ class RowAdmission:
         self._declared, self._problems = tuple(declared), problems
         self._merger = StreamMerger(declared, {})
         self._by_books = [i for i, relation in enumerate(declared) if relation.name in by_books]
-        self._rows = BaseRows(declared, words)
+        # Their rows expire by a clock beside this one.
+        lasting = [replace(relation, retain=None) for relation in declared]
+        self._rows = RelationStore(lasting, words, check=True, keep=False)
         self._trust_books()
 
     def copied(self) -> tuple[RowCounts, ...]:
         """A copy of the rows that are there."""
-        return self._rows.copied()
+        return self._rows.checked_rows()
 
     def restore(self, rows: Sequence[RowCounts], codes: NDArray[np.int64] | None) -> None:
         """Replaces all rows by a copy; `codes` as in Runtime.restore."""
-        self._rows.restore(rows, codes)
+        self._rows.restore(rows, (), (), codes)
         self._trust_books()
 
     def _trust_books(self) -> None:
         for place in self._by_books:
-            kinds = np.array([2 * place], np.int16)
-            self._rows.trusts(ChangeBatch(kinds, np.array([CHECKED], np.uint8), _NO_VALUES))
+            self._rows.believe(place)
 
     def admit(self, blocks: Sequence[Block]) -> list[Block]:
         """The blocks, in any order, without the rows refused, which are counted in `problems`.
@@ -119,9 +120,6 @@ class RowAdmission:
         for refusal in refusals:
             self._problems.add(refusal.kind, "changes of rows", refusal.detail)
         return blocks_of(admitted, changes.versions, self._declared)
-
-
-_NO_VALUES = np.zeros((1, 1), np.int64)
 
 
 def blocks_of(changes: ChangeBatch, versions: Versions, declared: Sequence[Relation]) -> list[Block]:
@@ -208,7 +206,8 @@ class ClockBlocks:
 
     def __init__(self, program: CompiledProgram, resolution: int) -> None:
         self._relations, self.resolution = program.relations, resolution
-        self._clock, self._ticker = Clock(program.relations), Ticker(resolution)
+        self._rows = RelationStore(program.relations, program.dictionary, check=False, keep=False)
+        self._clock, self._ticker = Clock(program.relations, self._rows), Ticker(resolution)
         self._events = 0
 
     def steps(self, stamps: np.ndarray) -> list[int]:
@@ -223,6 +222,7 @@ class ClockBlocks:
         events, blocks = list(self._clock.tick(now)), []
         last = self._events + len(events)
         for batch in events:
+            self._rows.record(batch)
             self._events += 1
             versions = np.zeros(len(batch), VERSION)
             versions["stamp"], versions["switch"], versions["part"] = now, _SWITCH, np.arange(len(batch))
@@ -232,20 +232,22 @@ class ClockBlocks:
 
     def record(self, blocks: Sequence[Block]) -> None:
         """Notes rows that came, which may expire."""
-        if not self._clock.retention.relations:
+        if not self._rows.retained:
             return
         places = {relation.name: place for place, relation in enumerate(self._relations)}
         for block in blocks:
             kinds = (2 * places[block.source] + block.deletes).astype(np.int16)
-            self._clock.retention.record(ChangeBatch(kinds, np.zeros(len(block), np.uint8), block.values))
+            flags = np.full(len(block), END_OF_EVENT, np.uint8)
+            self._rows.record(ChangeBatch(kinds, flags, np.ascontiguousarray(block.values)))
 
     def save(self) -> SavedClock:
         """What another one of the same program goes on from."""
-        return SavedClock(self._clock.now, self._events, self._clock.retention.copied())
+        return SavedClock(self._clock.now, self._events, self._rows.expiring_rows())
 
     def load(self, saved: SavedClock, codes: NDArray[np.int64] | None) -> None:
         """Goes on from what was saved; `codes` as in Runtime.restore."""
-        self._clock.restore(saved.now, saved.expiring, codes)
+        self._clock.now = saved.now
+        self._rows.restore((), (), saved.expiring, codes)
         self._ticker.last, self._events = saved.now, saved.events
 
 

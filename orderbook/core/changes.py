@@ -80,6 +80,8 @@ END_OF_EVENT = 1
 END_OF_MESSAGE = 2
 # The row was checked by its producer: deletes are known to name rows that are there.
 CHECKED = 4
+# Where the event is refused, whoever applies the batch stops before it.
+OR_STOP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class ChangeBatch:
     kinds: int16[n], index of the relation in the program's relations times two, plus one for a
         delete; -1 is skipped.
     flags: uint8[n], END_OF_EVENT on the last change of an event, END_OF_MESSAGE on the last of a
-        message (which also ends its event).
+        message (which also ends its event), CHECKED and OR_STOP on changes of which they hold.
     values: int64[n, width], C order. Row i holds the columns of its relation in declared order,
         encoded: scaled integers, ns, dictionary codes of strings, the bits of a double; NULL is
         `NULL_CODE`. Columns past the relation's are ignored.

@@ -26,8 +26,8 @@ from orderbook.core.errors import CompileError, DataError, SqlError
 from orderbook.engine.runtime import compile_process, store_entries
 from orderbook.engine.runtime import compile_process as compile_request
 from orderbook.engine.runtime.compile_process import CompileRequest, Setting
-from orderbook.engine.runtime.kept_rows import KeptRows
 from orderbook.engine.runtime.program_replacement import yielding
+from orderbook.engine.runtime.relation_store import RelationStore
 from orderbook.views.compilation import AddViews, SqlCompiler, compile_source, compile_views
 from orderbook.views.program import CompiledProgram
 
@@ -82,12 +82,14 @@ def advance(engine: Engine) -> None:
 def test_a_copy_in_pieces_has_the_rows_of_its_last_moment(seed: int, held: int, steps: list[str]) -> None:
     relations = compile_views("CREATE VIEW v AS SELECT COUNT(*) AS n FROM bids").relations
     index, random = [r.name for r in relations].index("bids"), np.random.default_rng(seed)
-    width, kept = len(relations[index].columns), KeptRows(relations)
+    width, kept = len(relations[index].columns), RelationStore(relations, WORDS, check=False, keep=True)
     model: Counter[bytes] = Counter()
 
     def change(rows: np.ndarray, delete: int) -> None:
         kinds, flags = np.full(len(rows), 2 * index + delete, np.int16), np.full(len(rows), SEEN, np.uint8)
-        kept.record(ChangeBatch(kinds, flags, rows))
+        batch = ChangeBatch(kinds, flags, np.ascontiguousarray(rows))
+        kept.record(batch)
+        kept.note(batch)
         for row in rows:
             model[row.tobytes()] += 1 - 2 * delete
 
@@ -125,15 +127,15 @@ def test_a_copy_in_pieces_has_the_rows_of_its_last_moment(seed: int, held: int, 
 def test_a_copy_begins_again_where_all_rows_are_replaced() -> None:
     relations = compile_views("CREATE VIEW v AS SELECT COUNT(*) AS n FROM bids").relations
     index = [r.name for r in relations].index("bids")
-    kept, width = KeptRows(relations), len(relations[index].columns)
+    kept, width = RelationStore(relations, WORDS, check=False, keep=True), len(relations[index].columns)
     batch = [
         ChangeBatch(np.full(1, 2 * index, np.int16), np.full(1, SEEN, np.uint8), np.full((1, width), n))
         for n in (1, 2)
     ]
     kept.record(batch[0])
-    saved, copy = kept.copied(), kept.copy(index)
+    saved, copy = kept.kept_rows(), kept.copy(index)
     kept.record(batch[1])
-    kept.restore(saved, None)
+    kept.restore((), saved, (), None)
     while not copy.piece():
         pass
     copy.finish()

@@ -190,7 +190,7 @@ def test_a_hashed_store_of_many_blocks_is_copied_without_those_given_back() -> N
             held[key] = held.get(key, 0) + 1
         for key in generator.choice(list(held), len(held) * 2 // 3, replace=False).tolist():
             shape.add(handle, key, -held.pop(key))
-        rows = store_entries.copied(shape, handle, 2)
+        rows = store_entries.copied(handle, 2)
         assert len(rows) == len(held) and dict(rows.tolist()) == held
     shape.destroy(handle)
 

@@ -1,0 +1,510 @@
+"""Rows of relations, each with how often it stands: checked as changes come, kept for views and expiry.
+
+Compiled once for all relations: how wide rows are, and which columns are their key, are words in memory. A
+block of relations is what the loop over changes is given; every relation in it has a hash index
+(hash_index.py). An entry is a digest of the row's key, the row with the columns of its key first, and its
+count; to the index the digest is the key.
+
+The rows of a relation whose changes are checked are found by its primary key, where it has one; others by all
+of their columns.
+"""
+
+from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, NULL_CODE
+from orderbook.core.jit import jit
+from orderbook.engine.maps.hash_index import (
+    index_bytes,
+    index_close,
+    index_first,
+    index_insert,
+    index_next,
+    index_open,
+    index_remove,
+)
+from orderbook.engine.maps.memory import (
+    calloc,
+    exported,
+    high_bits,
+    load,
+    load_byte,
+    load_short,
+    memory_move,
+    mix,
+    release,
+    store,
+)
+from orderbook.engine.maps.store_layout import (
+    ADDRESS,
+    ADDRESS_BITS,
+    DIRECTORY,
+    SEED,
+    SHIFT,
+    SIZE,
+    SLICES,
+    SLOTS,
+    TAG,
+)
+
+_ENDS = END_OF_EVENT | END_OF_MESSAGE
+# Between the seeds of the columns' hashes.
+STRIDE = 0x5851F42D4C957F2D
+
+# Words of a block of relations.
+KINDS = 0  # two for each relation
+CHECKS = 1  # not 0: what contradicts the rows that are there is refused
+CLOCK_RELATION = 2  # its number, -1: none
+REFUSED = 3  # address, words used and capacity of refusals
+KINDS_AT = 6  # address and stride of the batch at hand
+FLAGS_AT = 8
+ROWS_AT = 10
+RELATIONS = 12  # of each relation PER_RELATION words: what is done with its changes, and where its rows are
+PER_RELATION = 2
+MODES = 0
+ROWS = 1
+# What is done with changes.
+LOOK, PASS, COUNT, COUNT_BELIEVED = range(4)
+
+# Words of a relation's rows, after those of its index.
+WIDTH = SLICES
+FED = SLICES + 1
+KEEPS = SLICES + 2  # not 0: all of its rows are kept, checked or not
+KEY_COLUMNS = SLICES + 3  # how many columns its primary key has
+TOTAL = SLICES + 4
+MAX_ROWS = SLICES + 5
+EXPIRES = SLICES + 6  # the column of the time at which rows begin to expire, -1: they do not
+FRESH = SLICES + 7  # address, words used and capacity of rows that came, where they expire
+FOUND_BY = SLICES + 10  # how many of the columns rows are found by
+PLACES = SLICES + 11  # the column of each word of a row in an entry
+
+# Words of an entry.
+DIGEST = 0
+ROW = 1
+
+# How a relation is fed; OPEN: its rows are there, and no change has come yet.
+UNKNOWN, FED_CHECKED, FED_UNCHECKED, OPEN = range(4)
+
+# Refusals have four words: the reason, the first change and the one after the last, and the change at fault.
+REFUSAL_WORDS = 4
+NO_RELATION = 1
+MIXED = 2
+NOT_THERE = 3
+DUPLICATE = 4
+TOO_MANY = 5
+UNFINISHED = 6
+
+
+@jit()
+def room(held, words):
+    """Where `words` more words of a growing list go: its address, words used and capacity are at `held`."""
+    used = load(held, 1)
+    if used + words > load(held, 2):
+        capacity = max(64, 2 * (used + words))
+        grown = calloc(capacity, 8)
+        memory_move(grown, load(held, 0), 8 * used)
+        release(load(held, 0))
+        store(held, 0, grown)
+        store(held, 2, capacity)
+    store(held, 1, used + words)
+    return load(held, 0) + 8 * used
+
+
+@jit()
+def release_list(held):
+    """Gives a growing list back."""
+    release(load(held, 0))
+    for word in range(3):
+        store(held, word, 0)
+
+
+@jit()
+def hash_of(T, row, word):
+    return mix(SEED + word * STRIDE, load(row, load(T, PLACES + word)))
+
+
+@jit()
+def digest_of(T, row):
+    """Of the columns a row is found by, each hashed on its own, so that none waits for another."""
+    columns = load(T, FOUND_BY)
+    digest = 0
+    word = 0
+    # By fours, as straight code: a loop over so few would be made one over vectors, which is slower.
+    while word + 4 <= columns:
+        digest ^= hash_of(T, row, word) ^ hash_of(T, row, word + 1)
+        digest ^= hash_of(T, row, word + 2) ^ hash_of(T, row, word + 3)
+        word += 4
+    if word < columns:
+        digest ^= hash_of(T, row, word)
+    if word + 1 < columns:
+        digest ^= hash_of(T, row, word + 1)
+    if word + 2 < columns:
+        digest ^= hash_of(T, row, word + 2)
+    return digest
+
+
+@jit()
+def same_words(T, entry, row, first, last):
+    word = first
+    while word < last and load(entry, ROW + word) == load(row, load(T, PLACES + word)):
+        word += 1
+    return word == last
+
+
+@jit()
+def find(T, row, digest):
+    """The entry with the key of a row whose key has this digest, or 0."""
+    h = high_bits(mix(SEED, digest), 1)
+    word = load(load(T, DIRECTORY), h >> load(T, SHIFT))
+    segment = word & ADDRESS
+    mask = (1 << (word >> ADDRESS_BITS)) - 1
+    tag = (h & TAG) << ADDRESS_BITS
+    at = h & TAG & mask
+    while True:
+        slot = load(segment, SLOTS + at)
+        if slot == 0:
+            return 0
+        entry = slot ^ tag
+        if entry >> ADDRESS_BITS == 0 and same_words(T, entry, row, 0, load(T, FOUND_BY)):
+            return entry
+        at = (at + 1) & mask
+
+
+@jit()
+def new_entry(T, row, digest, count):
+    entry = index_insert(T, high_bits(mix(SEED, digest), 1))
+    store(entry, DIGEST, digest)
+    width = load(T, WIDTH)
+    word = 0
+    while word + 4 <= width:
+        for own in range(4):
+            store(entry, ROW + word + own, load(row, load(T, PLACES + word + own)))
+        word += 4
+    if word < width:
+        store(entry, ROW + word, load(row, load(T, PLACES + word)))
+    if word + 1 < width:
+        store(entry, ROW + word + 1, load(row, load(T, PLACES + word + 1)))
+    if word + 2 < width:
+        store(entry, ROW + word + 2, load(row, load(T, PLACES + word + 2)))
+    store(entry, ROW + width, count)
+
+
+@jit()
+def recount(T, entry, row, digest, amount):
+    """Adds to the count of a row, whose entry is 0 where it is not there."""
+    store(T, TOTAL, load(T, TOTAL) + amount)
+    if entry == 0:
+        new_entry(T, row, digest, amount)
+        return
+    count = load(entry, ROW + load(T, WIDTH)) + amount
+    if count == 0:
+        index_remove(T, entry)
+    else:
+        store(entry, ROW + load(T, WIDTH), count)
+
+
+@exported
+def add_row(T, row, amount):
+    """Adds `amount`, not 0, to the count of the row at an address."""
+    digest = digest_of(T, row)
+    recount(T, find(T, row, digest), row, digest, amount)
+    return 0
+
+
+@exported
+def count_row(T, row, nothing):
+    """How often the row at an address stands."""
+    entry = find(T, row, digest_of(T, row))
+    width = load(T, WIDTH)
+    if entry == 0 or not same_words(T, entry, row, load(T, FOUND_BY), width):
+        return 0
+    return load(entry, ROW + width)
+
+
+@jit()
+def open_index(T, columns):
+    """An empty index of rows that are found by their first columns."""
+    if load(T, FOUND_BY) != 0:
+        index_close(T)
+    store(T, FOUND_BY, columns)
+    index_open(T, 1, ROW + load(T, WIDTH) + 1)
+
+
+@jit()
+def find_by_key(T):
+    """Lets rows that were found by all of their columns be found by their primary key."""
+    words, size = ROW + load(T, WIDTH) + 1, load(T, SIZE)
+    entries = calloc(size * words + 1, 8)
+    entry = index_first(T)
+    for number in range(size):
+        memory_move(entries + 8 * number * words, entry, 8 * words)
+        entry = index_next(T, entry)
+    open_index(T, load(T, KEY_COLUMNS))
+    for number in range(size):
+        kept = entries + 8 * number * words
+        digest = 0
+        for word in range(load(T, KEY_COLUMNS)):
+            digest ^= mix(SEED + word * STRIDE, load(kept, ROW + word))
+        store(kept, DIGEST, digest)
+        memory_move(index_insert(T, high_bits(mix(SEED, digest), 1)), kept, 8 * words)
+    release(entries)
+
+
+@jit()
+def modes(R, T, clock):
+    """What is done with a relation's changes that are not CHECKED, and two bits above with those that are."""
+    fed, checks, keeps = load(T, FED), load(R, CHECKS) != 0, load(T, KEEPS) != 0
+    if clock or (keeps and fed == UNKNOWN):
+        unchecked = checked = LOOK
+    elif checks:
+        unchecked = COUNT if fed == FED_UNCHECKED else LOOK
+        checked = LOOK if fed != FED_CHECKED else COUNT_BELIEVED if keeps else PASS
+    else:
+        unchecked = checked = COUNT_BELIEVED if keeps else PASS
+    return unchecked | checked << 2
+
+
+@jit()
+def feed(R, relation, how):
+    """A relation's first change says how it is fed, and by which columns its rows are found."""
+    own = R + 8 * (RELATIONS + PER_RELATION * relation)
+    T = load(own, ROWS)
+    keyed = how == FED_UNCHECKED and load(R, CHECKS) != 0 and load(T, KEY_COLUMNS) != 0
+    if load(T, FED) == UNKNOWN:
+        open_index(T, load(T, KEY_COLUMNS) if keyed else load(T, WIDTH))
+    elif keyed:
+        find_by_key(T)
+    store(T, FED, how)
+    store(own, MODES, modes(R, T, relation == load(R, CLOCK_RELATION)))
+
+
+@exported
+def counted(T, row, how):
+    """Counts a row that comes or, with bit 0 of `how`, goes; gives the reason why it cannot.
+
+    With bit 1 it is believed.
+    """
+    digest = digest_of(T, row)
+    entry = find(T, row, digest)
+    delete = how & 1 != 0
+    if how & 2 == 0:
+        if delete:
+            if entry == 0 or not same_words(T, entry, row, load(T, FOUND_BY), load(T, WIDTH)):
+                return NOT_THERE
+        elif entry != 0 and load(T, KEY_COLUMNS) != 0:
+            return DUPLICATE
+        elif load(T, TOTAL) >= load(T, MAX_ROWS):
+            return TOO_MANY
+    recount(T, entry, row, digest, -1 if delete else 1)
+    column = load(T, EXPIRES)
+    if column >= 0 and not delete and load(row, column) != NULL_CODE:
+        width = load(T, WIDTH)
+        memory_move(room(T + 8 * FRESH, width), row, 8 * width)
+    return 0
+
+
+@jit()
+def change(R, relation, delete, checked, row):
+    """Counts a row that comes or goes, or gives the reason why it cannot."""
+    T = load(R, RELATIONS + PER_RELATION * relation + ROWS)
+    fed = load(T, FED)
+    how = FED_CHECKED if checked else FED_UNCHECKED
+    checks = load(R, CHECKS) != 0
+    if fed == UNKNOWN or fed == OPEN:
+        if fed == UNKNOWN and checks and not checked and delete:
+            return NOT_THERE
+        feed(R, relation, how)
+    elif checks and fed != how:
+        return MIXED
+    believed = checked or not checks
+    if believed and load(T, KEEPS) == 0:
+        return 0
+    return counted(T, row, (1 if delete else 0) + (2 if believed else 0))
+
+
+@jit()
+def take_back(R, start, at):
+    """Undoes the changes start .. at - 1, the last first: what stood under a key stands there again."""
+    for i in range(at - 1, start - 1, -1):
+        kind = load_short(load(R, KINDS_AT) + i * load(R, KINDS_AT + 1))
+        if kind >= 0 and kind < load(R, KINDS):
+            T = load(R, RELATIONS + PER_RELATION * (kind >> 1) + ROWS)
+            checked = load_byte(load(R, FLAGS_AT) + i * load(R, FLAGS_AT + 1)) & CHECKED
+            if load(T, KEEPS) != 0 or (checked == 0 and load(R, CHECKS) != 0):
+                add_row(T, load(R, ROWS_AT) + i * load(R, ROWS_AT + 1), 1 if kind & 1 else -1)
+
+
+@jit()
+def refuse(R, reason, start, end, at):
+    noted = room(R + 8 * REFUSED, REFUSAL_WORDS)
+    store(noted, 0, reason)
+    store(noted, 1, start)
+    store(noted, 2, end)
+    store(noted, 3, at)
+    return ~end
+
+
+@exported
+def admit(R, start, stop):
+    """Checks and counts the rows of the event that begins with change `start` of the batch at hand.
+
+    Returns the index after its last change; the complement of that where the event is refused, which leaves
+    the rows as they were; `start` itself where that is a change of the clock that its own ticks did not make.
+    """
+    reason = 0
+    unchecked = False
+    fault = start
+    for at in range(start, stop):
+        kind = load_short(load(R, KINDS_AT) + at * load(R, KINDS_AT + 1))
+        flag = load_byte(load(R, FLAGS_AT) + at * load(R, FLAGS_AT + 1))
+        checked = flag & CHECKED != 0
+        if kind >= 0 and reason == 0:
+            if kind >> 1 == load(R, CLOCK_RELATION) and not checked:
+                if at == start:
+                    return start
+                take_back(R, start, at)
+                return refuse(R, UNFINISHED, start, at, at)
+            unchecked = unchecked or not checked
+            if kind >= load(R, KINDS):
+                reason = NO_RELATION if load(R, CHECKS) != 0 else 0
+            else:
+                row = load(R, ROWS_AT) + at * load(R, ROWS_AT + 1)
+                reason = change(R, kind >> 1, kind & 1 != 0, checked, row)
+            if reason != 0:
+                take_back(R, start, at)
+                fault = at
+        if flag & _ENDS:
+            return at + 1 if reason == 0 else refuse(R, reason, start, at + 1, fault)
+    if reason == 0 and (not unchecked or load(R, CHECKS) == 0):
+        return stop
+    if reason == 0:
+        take_back(R, start, stop)
+    return refuse(R, UNFINISHED, start, stop, start)
+
+
+@jit()
+def batch_begins(R, kinds, flags, values):
+    """Lets `admit` know where the changes of a batch lie."""
+    store(R, KINDS_AT, kinds.ctypes.data)
+    store(R, KINDS_AT + 1, kinds.strides[0])
+    store(R, FLAGS_AT, flags.ctypes.data)
+    store(R, FLAGS_AT + 1, flags.strides[0])
+    store(R, ROWS_AT, values.ctypes.data)
+    store(R, ROWS_AT + 1, values.strides[0])
+
+
+@jit()
+def admitted(R, kinds, flags, row, start, stop):
+    """As `admit`; what needs the least is done at once. Without a block (0) all changes pass.
+
+    row: address of the row of change `start`.
+    """
+    if R == 0:
+        return stop
+    at = start
+    while at < stop:
+        kind = int(kinds[at])
+        flag = int(flags[at])
+        if kind >= load(R, KINDS):
+            return admit(R, start, stop)
+        if kind >= 0:
+            own = R + 8 * (RELATIONS + PER_RELATION * (kind >> 1))
+            mode = load(own, MODES) >> (2 if flag & CHECKED else 0) & 3
+            alone = at == start and flag & _ENDS != 0
+            if alone and mode >= COUNT and counted(load(own, ROWS), row, kind & 1 | (mode & 1) << 1) == 0:
+                return at + 1
+            if mode != PASS:
+                return admit(R, start, stop)
+        at += 1
+        if flag & _ENDS:
+            return at
+    return stop
+
+
+@jit()
+def tells(R):
+    """Whether events have been refused since Python last looked."""
+    return R != 0 and load(R, REFUSED + 1) != 0
+
+
+@jit(nogil=True)
+def admit_all(R, kinds, flags, values, start, stop, left):
+    """Admits the events of changes start .. stop - 1, and makes those of others -1 in `left`, int16[n].
+
+    Returns where it ended: before the end at a change of the clock.
+    """
+    batch_begins(R, kinds, flags, values)
+    at = start
+    while at < stop:
+        end = admit(R, at, stop)
+        if end == at:
+            return at
+        if end < 0:
+            end = ~end
+            for i in range(at, end):
+                left[i] = -1
+        at = end
+    return at
+
+
+@jit(nogil=True)
+def add_rows(T, rows, counts):
+    """Adds int64[n, width] rows with how often each stands, int64[n]."""
+    row = rows.ctypes.data
+    for i in range(len(counts)):
+        if counts[i] != 0:
+            add_row(T, row + i * rows.strides[0], counts[i])
+
+
+@jit(nogil=True)
+def counts_of(T, rows, counts):
+    """How often int64[n, width] rows stand, to int64[n]."""
+    row = rows.ctypes.data
+    for i in range(len(counts)):
+        counts[i] = count_row(T, row + i * rows.strides[0], 0)
+
+
+@jit(nogil=True)
+def first_of_equals(T, rows, counts):
+    """As `counts_of`, but 0 for a row that comes again."""
+    width = ROW + load(T, WIDTH)
+    for i in range(len(counts)):
+        row = rows.ctypes.data + i * rows.strides[0]
+        counts[i] = count_row(T, row, 0)
+        if counts[i] > 0:
+            store(find(T, row, digest_of(T, row)), width, -counts[i])
+        else:
+            counts[i] = 0
+    for i in range(len(counts)):
+        if counts[i] > 0:
+            row = rows.ctypes.data + i * rows.strides[0]
+            store(find(T, row, digest_of(T, row)), width, counts[i])
+
+
+@jit()
+def open_rows(T):
+    """Opens rows on their own, found by all of their columns."""
+    open_index(T, load(T, WIDTH))
+
+
+@jit()
+def modes_of(R, T, clock):
+    """See `modes`, for Python."""
+    return modes(R, T, clock)
+
+
+@jit()
+def feed_relation(R, relation, how):
+    """See `feed`, for Python."""
+    feed(R, relation, how)
+
+
+@jit()
+def close_rows(T):
+    """Gives all memory of rows back but the words of their header."""
+    index_close(T)
+    store(T, FOUND_BY, 0)
+    release_list(T + 8 * FRESH)
+
+
+@jit()
+def rows_bytes(T):
+    """Bytes of memory behind the header."""
+    return index_bytes(T) + 8 * load(T, FRESH + 2)
