@@ -26,7 +26,7 @@ from orderbook.feeds.source import EventSource, WatchedSource, watched
 from orderbook.market.crossed_books import CROSSED_LIMIT, CrossedWatch
 from orderbook.market.events import EVENT, Flag
 from orderbook.market.instruments import Instrument, Instruments
-from orderbook.views.encoding.values import encode_row
+from orderbook.views.encoding.rows import RowEncoder
 from orderbook.views.types import Relation
 
 _LAST = int(Flag.LAST)
@@ -542,6 +542,7 @@ def encode_changes(
         (_ENDS if change.last else END_OF_EVENT for change in changes), np.uint8, len(changes)
     )
     values = np.zeros((len(changes), width), np.int64)
+    encoders = [RowEncoder(relation, dictionary) for relation in relations]
     for i, change in enumerate(changes):
         relation = index.get(change.stream)
         where = f"{source}:{change.line}"
@@ -550,7 +551,7 @@ def encode_changes(
             problems.add("unknown stream", where, detail)
             continue
         try:
-            codes = encode_row(relations[relation], change.row, dictionary)
+            codes = encoders[relation].encode(change.row)
         except DataError as error:
             problems.add("row refused", where, str(error))
             continue

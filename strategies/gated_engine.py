@@ -24,6 +24,7 @@ from orderbook.market.books import RELATIONS, Books
 from orderbook.market.events import BookState
 from orderbook.market.instruments import Instruments
 from orderbook.views.calculus import Scalar, Var
+from orderbook.views.encoding.rows import Row
 from orderbook.views.m3 import column_there
 from orderbook.views.program import CompiledProgram
 
@@ -181,20 +182,20 @@ class GatedEngine(Engine):
         """Calls back after every message with each row of a view that it changed, valid books or not."""
         return super().subscribe(view, callback)
 
-    def insert(self, relation: str, row: Mapping[str, Any]) -> None:
+    def insert(self, relation: str, row: Row) -> None:
         """See `Engine.insert`."""
         if self._keeps(relation):
             super().insert(relation, row)
-        if relation == "orders":
+        if relation == "orders" and isinstance(row, Mapping):
             self._ordered(row)
-        elif relation == "fills":
+        elif relation == "fills" and isinstance(row, Mapping):
             self._filled(row)
 
-    def update(self, relation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def update(self, relation: str, old: Row, new: Row) -> None:
         """See `Engine.update`."""
         if self._keeps(relation):
             super().update(relation, old, new)
-        if relation == "orders":
+        if relation == "orders" and isinstance(new, Mapping):
             self._ordered(new)
 
     def _keeps(self, relation: str) -> bool:

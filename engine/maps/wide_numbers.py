@@ -410,33 +410,34 @@ def truncated(typing_context, value):
     return Int128(types.float64), generate
 
 
+def floor_of_quotient(dividend, divisor):
+    """The greatest Int128 that is not above the quotient of two."""
+    rest, by = wide(dividend), wide(divisor)
+    if rest == wide(low_word(rest)) and by == wide(low_word(by)) and low_word(by) != -1:
+        return wide(low_word(rest) // low_word(by))
+    result = wide(0)
+    # A double's quotient is near; what remains is divided again until nothing does.
+    while True:
+        step = truncated(wide_to_double(rest) / wide_to_double(by))
+        if step == 0:
+            break
+        result += step
+        rest -= step * by
+    if rest != 0 and (rest < 0) != (by < 0):
+        result -= 1
+        rest += by
+    if (by > 0 and rest >= by) or (by < 0 and rest <= by):
+        result += 1
+    return result
+
+
 @overload(operator.floordiv)
 def _floor_of_quotient(dividend, divisor):
     if Int128 not in (dividend, divisor):
         return None
     if not all(a is Int128 or isinstance(a, types.Integer) for a in (dividend, divisor)):
         return None
-
-    def quotient(dividend, divisor):
-        rest, by = wide(dividend), wide(divisor)
-        if rest == wide(low_word(rest)) and by == wide(low_word(by)) and low_word(by) != -1:
-            return wide(low_word(rest) // low_word(by))
-        result = wide(0)
-        # A double's quotient is near; what remains is divided again until nothing does.
-        while True:
-            step = truncated(wide_to_double(rest) / wide_to_double(by))
-            if step == 0:
-                break
-            result += step
-            rest -= step * by
-        if rest != 0 and (rest < 0) != (by < 0):
-            result -= 1
-            rest += by
-        if (by > 0 and rest >= by) or (by < 0 and rest <= by):
-            result += 1
-        return result
-
-    return quotient
+    return floor_of_quotient
 
 
 @overload(integers.whole)

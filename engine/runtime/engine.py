@@ -46,7 +46,7 @@ from orderbook.engine.runtime.subscriptions import (
     rebound,
     watch_of,
 )
-from orderbook.views.encoding.values import encode_row, event_batch
+from orderbook.views.encoding.rows import Row, RowEncoder, event_batch
 from orderbook.views.program import Amend, CompiledProgram, Sql
 from orderbook.views.types import CLOCK, Parameter
 
@@ -122,7 +122,7 @@ class Engine:
         self._on_error = on_error
         self._subscribers = Subscribers(self.problems, lambda *failed: self._on_error(*failed))
         self._queue: deque[Callable[[], object]] = deque()
-        # No watches, none to set, and nothing queued: changes go straight to the runtime.
+        # No watches, and none to set: unless something is queued, changes go straight to the runtime.
         self._quiet = True
         self._applying = False
         self._message_open = False
@@ -156,22 +156,27 @@ class Engine:
         """The names of the program's views."""
         return tuple(self._views)
 
-    def insert(self, relation: str, row: Mapping[str, Any]) -> None:
-        """Inserts one row, given by column name, as a message of its own.
+    def insert(self, relation: str, row: Row) -> None:
+        """Inserts one row as a message of its own.
+
+        row: a mapping of column names to values, a tuple of values in the order of the columns, or an object
+        that has them as attributes, such as a msgspec.Struct.
 
         Raises DataError, and applies nothing, for a row that contradicts the declaration (see
         `CompiledProgram.changes` for what columns take) or is beyond `max_rows`. Called in a callback,
         only what is wrong with the row itself is raised; the rest goes to `problems`.
         """
-        self._apply_event([self._encoded(relation, _INSERT, row)])
+        self._change(relation, _INSERT, row)
 
-    def delete(self, relation: str, row: Mapping[str, Any]) -> None:
+    def delete(self, relation: str, row: Row) -> None:
         """Deletes one row equal to `row`; raises DataError as `insert` does, or if there is none."""
-        self._apply_event([self._encoded(relation, _DELETE, row)])
+        self._change(relation, _DELETE, row)
 
-    def update(self, relation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def update(self, relation: str, old: Row, new: Row) -> None:
         """Replaces one row equal to `old` in one event; raises DataError as `delete` does."""
-        self._apply_event([self._encoded(relation, _DELETE, old), self._encoded(relation, _INSERT, new)])
+        index, encoder = self._encoder(relation)
+        changes = [(2 * index + _DELETE, encoder.encode(old)), (2 * index + _INSERT, encoder.encode(new))]
+        self._apply_event(event_batch(changes))
 
     def tick(self, now: int) -> None:
         """Moves the clock that NOW() reads to `now`, ns since 1970 UTC, as a message of its own.
@@ -536,6 +541,7 @@ class Engine:
         """Makes a program's views and relations those that users see."""
         self.program = program
         self._relations = {r.name: (i, r) for i, r in enumerate(program.relations)}
+        self._encoders: dict[str, tuple[int, RowEncoder]] = {}
         self._views = live_views(program, self._runtime, self._views)
 
     def _note_recorders(self) -> None:
@@ -556,16 +562,27 @@ class Engine:
         for batch in batches:
             self._apply_queued(batch) if self._applying else self._run(batch)
 
-    def _encoded(self, relation: str, delete: int, row: Mapping[str, Any]) -> tuple[int, list[int]]:
+    def _change(self, relation: str, delete: int, row: Row) -> None:
+        index, encoder = self._encoders.get(relation) or self._encoder(relation)
+        if self._applying:
+            # Others may be encoded before this one is applied.
+            self._apply_event(event_batch([(2 * index + delete, encoder.encode(row))]))
+            return
+        batch = encoder.change(index, delete, row, OR_STOP)
+        if self._replacements:
+            self._replacements.advance()
+        self._run(batch)
+
+    def _encoder(self, relation: str) -> tuple[int, RowEncoder]:
+        """The number of a relation that users may change, and what encodes its rows."""
         if relation == CLOCK:
             raise DataError("the engine alone changes clock; call tick(now) instead")
         if relation not in self._relations:
             raise DataError(f"no stream or table {relation!r}; the program has {', '.join(self._relations)}")
         index, declared = self._relations[relation]
-        return 2 * index + delete, encode_row(declared, row, self.dictionary)
+        return self._encoders.setdefault(relation, (index, RowEncoder(declared, self.dictionary)))
 
-    def _apply_event(self, changes: list[tuple[int, list[int]]]) -> None:
-        batch = event_batch(changes)
+    def _apply_event(self, batch: ChangeBatch) -> None:
         if self._applying:
             self._queue.append(partial(self._apply_queued, batch))
             return
@@ -582,17 +599,16 @@ class Engine:
             if done == count:
                 return
         self._applying = True
+        queue = self._queue
         try:
-            if self._queue and not self._message_open:
+            if queue and not self._message_open:
                 self._drain()
             while done < count:
-                part = to_message_end(batch, done) if self._queue else batch
-                done = self._step(part, done)
-                if self._queue and not self._message_open:
+                done = self._step(to_message_end(batch, done) if queue else batch, done)
+                if queue and not self._message_open:
                     self._drain()
         finally:
             self._applying = False
-            self._settle()
 
     def _step(self, batch: ChangeBatch, start: int) -> int:
         """Applies changes up to the next firings and delivers them; returns where to go on.
@@ -629,7 +645,7 @@ class Engine:
         else:
             self._advance(batch, start, done)
         if firings := self._runtime.firings():
-            self._deliver(self._subscribers.ordered(firings), done)
+            self._deliver(firings, done)
         elif done < len(batch.kinds):
             # A change of the clock that none of its ticks made: one that inserts is a tick.
             if not batch.kinds[done] & 1:
@@ -637,15 +653,18 @@ class Engine:
             done += 1
         return done
 
-    def _deliver(self, firings: Iterable[Firing], done: int) -> None:
+    def _deliver(self, firings: Sequence[Firing], done: int) -> None:
         """Calls back for what fired at the last change, up to which `done` are applied."""
-        wanted = [firing for firing in firings if not self._subscribers.ignored(firing)]
-        if wanted:
-            self._called = True
-            self._reached(done)
+        subscribers = self._subscribers
+        wanted = subscribers.wanted(firings)
+        if not wanted:
+            return
+        self._called = True
+        self._reached(done)
+        version = self.version
         for firing in wanted:
-            if failed := self._subscribers.deliver(firing, self.version):
-                self._queue.append(partial(self._subscribers.end, failed))
+            if failed := subscribers.deliver(firing, version):
+                self._queue.append(partial(subscribers.end, failed))
 
     def _advance(self, batch: ChangeBatch, start: int, end: int) -> None:
         """Counts the events of batch[start:end], tells recorders, and notes whether a message is open."""
@@ -663,8 +682,11 @@ class Engine:
 
     def _drain(self) -> None:
         """Does what is queued, in order; a queued change that leaves its message open ends the turn."""
-        while self._queue and not self._message_open:
-            self._queue.popleft()()
+        try:
+            while self._queue and not self._message_open:
+                self._queue.popleft()()
+        finally:
+            self._settle()
 
     def _apply_queued(self, message: ChangeBatch) -> None:
         done = 0
@@ -682,4 +704,4 @@ class Engine:
         self._after_message(partial(self._subscribers.end, subscription))
 
     def _settle(self) -> None:
-        self._quiet = not (self._subscribers or self._queue or self._control)
+        self._quiet = not (self._subscribers or self._control)

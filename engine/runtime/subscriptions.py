@@ -153,6 +153,7 @@ class Subscribers:
         self._watched: list[Subscription] = []
         # Whether the runtime watches others than there are.
         self.stale = False
+        self._ignoring = False
 
     def __bool__(self) -> bool:
         """Whether the runtime watches anything, or is to."""
@@ -176,18 +177,23 @@ class Subscribers:
     def look(self, runtime: Runtime) -> None:
         """Lets the runtime watch those there are now: rows as they are become the first look of all."""
         self._watched, self.stale = list(self._all), False
+        self._ignoring = any(one.ignores is not None for one in self._watched)
         runtime.watch([s.watch for s in self._watched])
 
-    def ordered(self, firings: Sequence[Firing]) -> Sequence[Firing]:
-        """By subscription, and then by the keys of rows: the same in every process, unlike codes of text."""
-        return firings if len(firings) < 2 else sorted(firings, key=self._place)
+    def wanted(self, firings: Sequence[Firing]) -> Sequence[Firing]:
+        """Without those of rows that their subscriptions have said they would do nothing for.
+
+        By subscription, and then by the keys of rows: the same in every process, unlike codes of text.
+        """
+        if len(firings) > 1:
+            firings = sorted(firings, key=self._place)
+        return [firing for firing in firings if not self._ignored(firing)] if self._ignoring else firings
 
     def _place(self, firing: Firing) -> tuple[object, ...]:
         key = self._watched[firing.watch].layout.key(firing.key)
         return firing.watch, *((value is not None, value) for value in key)
 
-    def ignored(self, firing: Firing) -> bool:
-        """Whether the subscription has said that it would do nothing for the row."""
+    def _ignored(self, firing: Firing) -> bool:
         one = self._watched[firing.watch]
         return one.ignores is not None and one.ignores(one.layout.key(firing.key))
 

@@ -26,7 +26,7 @@ from orderbook.market.book_relations import RELATION, BookRelations, BookStates,
 from orderbook.market.books import RELATIONS, Books, BooksState
 from orderbook.market.events import Action, Events, Ticker
 from orderbook.market.instruments import Instruments
-from orderbook.views.encoding.values import encode_row
+from orderbook.views.encoding.rows import encode_row
 from orderbook.views.program import CompiledProgram
 from orderbook.views.types import CLOCK, Relation
 

@@ -6,7 +6,7 @@ hand batches of them to a runtime.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from threading import Lock
 
@@ -52,6 +52,11 @@ class Dictionary:
                 self._strings.append(string)
                 self._codes[string] = code
             return code
+
+    @property
+    def known(self) -> Callable[[str], int | None]:
+        """Gives the code of a string, None where it has none yet."""
+        return self._codes.get
 
     def decode(self, code: int) -> str:
         """The string of `code`. Raises DataError for a code never given out."""

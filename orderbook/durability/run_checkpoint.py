@@ -29,7 +29,7 @@ from orderbook.market.books import RELATIONS, Books, BooksState
 from orderbook.market.instruments import Instrument
 from orderbook.run.pipeline import Pipeline, SavedPipeline
 from orderbook.strategies.host import SavedHost
-from orderbook.views.encoding.values import encode_row
+from orderbook.views.encoding.rows import encode_row
 from orderbook.views.program import CompiledProgram
 from orderbook.views.types import Relation
 

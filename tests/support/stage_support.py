@@ -16,7 +16,7 @@ from orderbook.engine.distribution.stage_runner import Granularity, History, Sta
 from orderbook.engine.distribution.stages import Input, Output, Phase, Stage
 from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.live_view import view_layout
-from orderbook.views.encoding.values import encode_row
+from orderbook.views.encoding.rows import encode_row
 from orderbook.views.program import CompiledProgram
 
 SQL = """

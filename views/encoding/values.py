@@ -6,7 +6,7 @@ None. A code is a word as an int64 of a ChangeBatch: the bits of a double, `NULL
 
 import math
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
@@ -14,15 +14,11 @@ from typing import Any
 import numpy as np
 
 from orderbook.core.changes import (
-    END_OF_EVENT,
-    END_OF_MESSAGE,
     HALF_CHARACTER,
     NULL_CODE,
-    ChangeBatch,
     Dictionary,
     Word,
 )
-from orderbook.core.errors import DataError
 from orderbook.views.types import Column, Kind, Relation, Type
 
 Value = int | Decimal | float | str | bool | None
@@ -50,13 +46,13 @@ def encode_value(column: Column, value: Any, dictionary: Dictionary) -> Word:
     match column.type.kind:
         case Kind.TEXT:
             if not isinstance(value, str):
-                raise ValueError(f"{_shown(value)} is not a string")
+                raise ValueError(f"{shown(value)} is not a string")
             if HALF_CHARACTER.search(value):
-                raise ValueError(f"{_shown(value)} is not text: it holds half of a character")
+                raise ValueError(f"{shown(value)} is not text: it holds half of a character")
             return dictionary.encode(value)
         case Kind.BOOLEAN:
             if not isinstance(value, bool):
-                raise ValueError(f"{_shown(value)} is not a boolean")
+                raise ValueError(f"{shown(value)} is not a boolean")
             return int(value)
         case Kind.DOUBLE:
             return _double(value)
@@ -64,7 +60,7 @@ def encode_value(column: Column, value: Any, dictionary: Dictionary) -> Word:
             moment = value if value.tzinfo else value.replace(tzinfo=UTC)
             return _in_range(column.type, (moment - _EPOCH) // timedelta(microseconds=1) * 1000, value)
         case Kind.TIMESTAMP if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(f"{_shown(value)} is not a timestamp; give ns since 1970 UTC or a datetime")
+            raise ValueError(f"{shown(value)} is not a timestamp; give ns since 1970 UTC or a datetime")
     return _exact(column.type, value)
 
 
@@ -74,15 +70,15 @@ def _exact(kind: Type, value: Any) -> int:
     number = _decimal(value)
     exponent = number.as_tuple().exponent
     if not isinstance(exponent, int):
-        raise ValueError(f"{_shown(value)} is not a finite number")
+        raise ValueError(f"{shown(value)} is not a finite number")
     if abs(exponent) > _MOST_DIGITS:
-        raise ValueError(f"{_shown(value)} has more than {_MOST_DIGITS} digits")
+        raise ValueError(f"{shown(value)} has more than {_MOST_DIGITS} digits")
     numerator, denominator = number.as_integer_ratio()
     scaled, rest = divmod(numerator * 10**kind.scale, denominator)
     if rest:
         fix = "; floats are inexact, give a Decimal or a string" if isinstance(value, float) else ""
         places = f"more than {kind.scale} decimal places" if kind.scale else "decimal places"
-        raise ValueError(f"{_shown(value)} has {places}{fix}")
+        raise ValueError(f"{shown(value)} has {places}{fix}")
     return _in_range(kind, scaled, value)
 
 
@@ -97,20 +93,20 @@ def _decimal(value: Any) -> Decimal:
             return Decimal(value if "_" not in value else "")
         except InvalidOperation:
             pass
-    raise ValueError(f"{_shown(value)} is not a number")
+    raise ValueError(f"{shown(value)} is not a number")
 
 
 def _double(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
-        raise ValueError(f"{_shown(value)} is not a number")
+        raise ValueError(f"{shown(value)} is not a number")
     try:
         number = float(value)
     except ValueError:
-        raise ValueError(f"{_shown(value)} is not a number") from None
+        raise ValueError(f"{shown(value)} is not a number") from None
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise ValueError(f"{_shown(value)} is not a finite number")
+        raise ValueError(f"{shown(value)} is not a finite number")
     return number + 0.0  # -0.0 becomes 0.0: the two are one key
 
 
@@ -118,10 +114,11 @@ def _in_range(kind: Type, scaled: int, value: Any) -> int:
     if kind.low <= scaled <= kind.high:
         return scaled
     low, high = (unscaled(bound, kind.scale) for bound in (kind.low, kind.high))
-    raise ValueError(f"{_shown(value)} is outside the declared range {low} to {high}")
+    raise ValueError(f"{shown(value)} is outside the declared range {low} to {high}")
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value in a message, cut where it is long."""
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -166,41 +163,11 @@ def unpack_word(kind: Type, code: int) -> Word:
     return float(_DOUBLE.unpack(_CODE.pack(code))[0]) if kind.kind is Kind.DOUBLE else code
 
 
-def encode_row(relation: Relation, row: Mapping[str, Any], dictionary: Dictionary) -> list[int]:
-    """The codes of a row given by column name; a nullable column that is absent is NULL.
-
-    Raises DataError that names relation, column and reason.
-    """
-    if not isinstance(row, Mapping):
-        raise DataError(f"{relation.name}: a row is a mapping of column names to values, not {_shown(row)}")
-    names = [c.name for c in relation.columns]
-    for name in row:
-        if name not in names:
-            raise DataError(f"{relation.name} has no column {name!r}; its columns are {', '.join(names)}")
-    codes = []
-    for column in relation.columns:
-        if column.name not in row and not column.nullable:
-            raise DataError(f"{relation.name}.{column.name}: no value; the column is NOT NULL")
-        try:
-            codes.append(pack(encode_value(column, row.get(column.name), dictionary)))
-        except ValueError as error:
-            raise DataError(f"{relation.name}.{column.name}: {error}") from None
-    return codes
-
-
 def describe_row(relation: Relation, codes: Sequence[int], dictionary: Dictionary) -> str:
     """A row of a ChangeBatch as a person reads it, for messages."""
     words = unpack(relation, codes)
     shown = (
-        f"{c.name}={_shown(decoder(c.type, dictionary)(w))}"
+        f"{c.name}={shown(decoder(c.type, dictionary)(w))}"
         for c, w in zip(relation.columns, words, strict=True)
     )
     return f"({', '.join(shown)})"
-
-
-def event_batch(changes: Sequence[tuple[int, Sequence[int]]]) -> ChangeBatch:
-    """The ChangeBatch of one event that is a message of its own: (kind, codes) for each change."""
-    flags = np.zeros(len(changes), np.uint8)
-    flags[-1] = END_OF_EVENT | END_OF_MESSAGE
-    kinds = np.array([kind for kind, _ in changes], np.int16)
-    return ChangeBatch(kinds, flags, np.array([codes for _, codes in changes], np.int64))

@@ -1,0 +1,202 @@
+"""Rows as users write them, to the codes of a ChangeBatch: one encoder for each relation.
+
+A value of the type that its column usually gets takes a short way, all others that of `encode_value`, which
+also says what is wrong; so both obey the same rules.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Context, Decimal
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary
+from orderbook.core.errors import DataError
+from orderbook.views.encoding.values import encode_value, pack, shown
+from orderbook.views.types import Column, Kind, Relation
+
+# A row: a mapping of column names to values, a tuple of values in the order of the columns, or an object that
+# has them as attributes (a msgspec.Struct, a dataclass).
+Row = Mapping[str, Any] | tuple[Any, ...] | Any
+
+_Encode = Callable[[Any], int]
+# Wide enough for every decimal of 64 bits times a power of ten that fits them.
+_CONTEXT = Context(prec=60)
+_MOST_DIGITS = 30
+# Integers below are exact doubles, and no two decimals of so few digits share a double.
+_EXACT_DOUBLE = 2**53
+_DOUBLE, _CODE = struct.Struct("<d"), struct.Struct("<q")
+
+
+class RowEncoder:
+    """Encodes rows of one relation.
+
+    batch: one change that is an event and a message of its own; `encode_into` writes its row.
+    """
+
+    def __init__(self, relation: Relation, dictionary: Dictionary) -> None:
+        self._relation, self._dictionary = relation, dictionary
+        self._names = tuple(column.name for column in relation.columns)
+        encoders = [_encoder(column, dictionary) for column in relation.columns]
+        self._encoders = tuple(encoders)
+        self._fields = tuple(zip(self._names, encoders, strict=True))
+        self._count = len(self._names)
+        self._values_of = (
+            attrgetter(*self._names) if self._count > 1 else lambda row: (getattr(row, self._names[0]),)
+        )
+        self._pack = struct.Struct(f"<{self._count}q").pack_into
+        self._values = np.zeros((1, self._count), np.int64)
+        self._words = memoryview(self._values).cast("B")  # type: ignore[arg-type]
+        end = np.array([END_OF_EVENT | END_OF_MESSAGE], np.uint8)
+        self._batches = tuple(ChangeBatch(np.array([d], np.int16), end.copy(), self._values) for d in (0, 1))
+
+    def encode(self, row: Row) -> list[int]:
+        """The codes of a row; a nullable column that is absent is NULL.
+
+        Raises DataError that names relation, column and reason.
+        """
+        try:
+            if type(row) is dict:
+                codes = [encode(row[name]) for name, encode in self._fields]
+            elif isinstance(row, tuple):
+                codes = [encode(value) for encode, value in zip(self._encoders, row, strict=True)]
+            elif isinstance(row, Mapping):
+                return self._slowly(row)
+            else:
+                return [
+                    encode(value) for encode, value in zip(self._encoders, self._values_of(row), strict=True)
+                ]
+        except (KeyError, ValueError, AttributeError):
+            return self._slowly(row)
+        return codes if len(row) == self._count else self._slowly(row)
+
+    def change(self, index: int, delete: int, row: Row, flags: int) -> ChangeBatch:
+        """The batch of one change of the relation with this index: the same arrays at every call."""
+        self._pack(self._words, 0, *self.encode(row))
+        batch = self._batches[delete]
+        batch.kinds[0] = 2 * index + delete
+        batch.flags[0] = END_OF_EVENT | END_OF_MESSAGE | flags
+        return batch
+
+    def _slowly(self, row: Row) -> list[int]:
+        found = self._by_name(row)
+        for name in found:
+            if name not in self._names:
+                columns = ", ".join(self._names)
+                raise DataError(f"{self._relation.name} has no column {name!r}; its columns are {columns}")
+        codes = []
+        for column in self._relation.columns:
+            where = f"{self._relation.name}.{column.name}"
+            if column.name not in found and not column.nullable:
+                raise DataError(f"{where}: no value; the column is NOT NULL")
+            try:
+                codes.append(pack(encode_value(column, found.get(column.name), self._dictionary)))
+            except ValueError as error:
+                raise DataError(f"{where}: {error}") from None
+        return codes
+
+    def _by_name(self, row: Row) -> Mapping[str, Any]:
+        name = self._relation.name
+        if isinstance(row, Mapping):
+            return row
+        if isinstance(row, tuple):
+            if len(row) != self._count:
+                columns = ", ".join(self._names)
+                raise DataError(f"{name}: a row of {len(row)} values; its columns are {columns}")
+            return dict(zip(self._names, row, strict=True))
+        found = {own: getattr(row, own) for own in self._names if hasattr(row, own)}
+        if not found:
+            raise DataError(
+                f"{name}: a row is a mapping of column names to values, a tuple of them in the order of the "
+                f"columns, or an object that has them as attributes, not {shown(row)}"
+            )
+        return found
+
+
+def encode_row(relation: Relation, row: Row, dictionary: Dictionary) -> list[int]:
+    """The codes of one row; see `RowEncoder.encode`."""
+    return RowEncoder(relation, dictionary).encode(row)
+
+
+def event_batch(changes: Iterable[tuple[int, list[int]]]) -> ChangeBatch:
+    """The ChangeBatch of one event that is a message of its own: (kind, codes) for each change."""
+    listed = list(changes)
+    flags = np.zeros(len(listed), np.uint8)
+    flags[-1] = END_OF_EVENT | END_OF_MESSAGE
+    kinds = np.array([kind for kind, _ in listed], np.int16)
+    return ChangeBatch(kinds, flags, np.array([codes for _, codes in listed], np.int64))
+
+
+def _encoder(column: Column, dictionary: Dictionary) -> _Encode:
+    """Gives the code of a value; raises ValueError with the reason where the column does not take it."""
+
+    def any_value(value: Any) -> int:
+        return pack(encode_value(column, value, dictionary))
+
+    match column.type.kind:
+        case Kind.TEXT:
+            return _text(dictionary, any_value)
+        case Kind.INTEGER | Kind.DECIMAL:
+            return _exact(column, any_value)
+        case Kind.TIMESTAMP:
+            return _integer(column.type.low, column.type.high, any_value)
+        case Kind.DOUBLE:
+            return _double(any_value)
+    return any_value
+
+
+def _text(dictionary: Dictionary, any_value: _Encode) -> _Encode:
+    code_of = dictionary.known
+
+    def text(value: Any) -> int:
+        code = code_of(value) if type(value) is str else None
+        return any_value(value) if code is None else code
+
+    return text
+
+
+def _integer(low: int, high: int, any_value: _Encode) -> _Encode:
+    def integer(value: Any) -> int:
+        return value if type(value) is int and low <= value <= high else any_value(value)
+
+    return integer
+
+
+def _exact(column: Column, any_value: _Encode) -> _Encode:
+    low, high, scale = column.type.low, column.type.high, column.type.scale
+    factor, context = 10**scale, _CONTEXT
+
+    def exact(value: Any) -> int:
+        kind = type(value)
+        if kind is int:
+            scaled = value * factor
+        elif kind is float:
+            scaled = round(value * factor) if -_EXACT_DOUBLE < value * factor < _EXACT_DOUBLE else 0
+            # Dividing gives the very float: its repr is the decimal.
+            if scaled / factor != value:
+                return any_value(value)
+        elif kind is Decimal:
+            if not value.is_finite() or value.adjusted() > _MOST_DIGITS:
+                return any_value(value)
+            moved = value.scaleb(scale, context)
+            scaled = int(moved)
+            if scaled != moved or moved.scaleb(-scale, context) != value:
+                return any_value(value)
+        else:
+            return any_value(value)
+        return scaled if low <= scaled <= high else any_value(value)
+
+    return exact
+
+
+def _double(any_value: _Encode) -> _Encode:
+    def double(value: Any) -> int:
+        if type(value) is float and value - value == 0.0:
+            # -0.0 becomes 0.0: the two are one key.
+            code: int = _CODE.unpack(_DOUBLE.pack(value + 0.0))[0]
+            return code
+        return any_value(value)
+
+    return double
