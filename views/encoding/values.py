@@ -166,8 +166,8 @@ def unpack_word(kind: Type, code: int) -> Word:
 def describe_row(relation: Relation, codes: Sequence[int], dictionary: Dictionary) -> str:
     """A row of a ChangeBatch as a person reads it, for messages."""
     words = unpack(relation, codes)
-    shown = (
+    parts = (
         f"{c.name}={shown(decoder(c.type, dictionary)(w))}"
         for c, w in zip(relation.columns, words, strict=True)
     )
-    return f"({', '.join(shown)})"
+    return f"({', '.join(parts)})"
