@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -29,6 +29,7 @@ from sqllogictest_segments import Change, Segment, Tables, disturbed, segments
 
 from orderbook.core.errors import OrderbookError, SqlError
 from orderbook.views.compilation import compile_views
+from orderbook.views.program import CompiledProgram
 
 # Views that one program maintains.
 TOGETHER = 40
@@ -36,14 +37,14 @@ TOGETHER = 40
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the queries of a file; `compile_seconds` is the longest, with its SQL."""
+    """What became of the queries of a file; `compile_seconds` is the longest, with how many views."""
 
     maintained: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     compared: int = 0
     recorded: int = 0
     mismatches: list[str] = field(default_factory=list)
-    compile_seconds: tuple[float, str] = (0.0, "")
+    compile_seconds: tuple[float, int] = (0.0, 0)
 
     def add(self, other: "Tally") -> None:
         self.maintained += other.maintained
@@ -60,11 +61,11 @@ class Tally:
 
     def text(self) -> str:
         """A summary of several lines, the commonest reasons first."""
-        seconds, sql = self.compile_seconds
+        seconds, views = self.compile_seconds
         lines = [
             f"{self.maintained} maintained, {self.skipped.total()} skipped ({self.skipped_share:.1%}), "
             f"{self.compared} comparisons, {self.recorded} recorded results, "
-            f"{len(self.mismatches)} mismatches; slowest compiled in {seconds:.2f} s: {sql}"
+            f"{len(self.mismatches)} mismatches; slowest program: {views} views in {seconds:.2f} s"
         ]
         lines += [f"  {count:6} {reason}" for reason, count in self.skipped.most_common()]
         return "\n".join(lines + self.mismatches)
@@ -112,8 +113,8 @@ def _parts(segment: Segment, seed: int, take: int) -> Iterator[Segment]:
 def replay_segment(segment: Segment, seed: int) -> Tally:
     """Maintains what can be of the segment's queries over its changes, some rows leaving and returning."""
     tally = Tally()
-    sql, views = _views(segment, tally)
-    runtime = InterpreterRuntime(compile_views(sql).program)
+    compiled, views = _views(segment, tally)
+    runtime = InterpreterRuntime(compiled.program)
     reference = Tables(segment.schema)
     wrong: set[str] = set()
     for action in disturbed(segment.actions, random.Random(seed)):
@@ -146,29 +147,46 @@ def _compare(
     return None if same else f"after {action}: expected {expected}, found {found}"
 
 
-def _views(segment: Segment, tally: Tally) -> tuple[str, dict[str, Maintained]]:
-    """The SQL of all views that compile, and the views by their query's SQL."""
-    head = declared(segment.schema)
-    texts, views = [head], dict[str, Maintained]()
+def _views(segment: Segment, tally: Tally) -> tuple[CompiledProgram, dict[str, Maintained]]:
+    """One program of all views that compile, and the views by their query's SQL."""
+    texts, views = dict[str, str](), dict[str, Maintained]()
+    refused: dict[str, OrderbookError] = {}
     for query in segment.queries:
-        if query.sql in views:
-            tally.maintained += 1
+        if query.sql in views or query.sql in refused:
             continue
         name = f"v{len(views)}"
         try:
             select, order = converted(query.sql, segment.schema)
-            text = f"CREATE VIEW {name} AS {select};\n"
-            start = time.perf_counter()
-            compile_views(head + text)
         except OrderbookError as error:
-            tally.skipped[_reason(error)] += 1
+            refused[query.sql] = error
             continue
-        tally.compile_seconds = max(tally.compile_seconds, (time.perf_counter() - start, select))
-        tally.maintained += 1
         tables = frozenset(t for t in segment.schema if re.search(rf"\b{t}\b", query.sql))
         views[query.sql] = Maintained(name, query, order, tables)
-        texts.append(text)
-    return "".join(texts), views
+        texts[query.sql] = f"CREATE VIEW {name} AS {select};\n"
+    start = time.perf_counter()
+    program, alone = _compiled(declared(segment.schema), texts)
+    tally.compile_seconds = max(tally.compile_seconds, (time.perf_counter() - start, len(texts)))
+    refused |= alone
+    for query in segment.queries:
+        if query.sql in refused:
+            tally.skipped[_reason(refused[query.sql])] += 1
+        else:
+            tally.maintained += 1
+    return program, {sql: view for sql, view in views.items() if sql not in refused}
+
+
+def _compiled(head: str, texts: Mapping[str, str]) -> tuple[CompiledProgram, dict[str, OrderbookError]]:
+    """The program of all texts but those refused, which are found by halves, and why they are."""
+    try:
+        return compile_views(head + "".join(texts.values())), {}
+    except OrderbookError as error:
+        if len(texts) == 1:
+            return compile_views(head), dict.fromkeys(texts, error)
+    listed = list(texts.items())
+    halves = (dict(listed[: len(listed) // 2]), dict(listed[len(listed) // 2 :]))
+    refused = {sql: error for half in halves for sql, error in _compiled(head, half)[1].items()}
+    kept = [text for sql, text in listed if sql not in refused]
+    return compile_views(head + "".join(kept)), refused
 
 
 def _reason(error: OrderbookError) -> str:
