@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from maps_models import ALL_KINDS, NO_JIT, Model, all_hashed, hashed_add, hashed_assign, words_of
+from maps_models import ALL_KINDS, NO_JIT, Model, hashed_of_all_kinds, words_of
 from numba import njit
 from samples import examples
 from store_rows import rows
@@ -28,6 +28,7 @@ deltas = st.tuples(
 @examples(EXAMPLES)
 @given(st.lists(st.tuples(small_keys, deltas, st.booleans()), max_size=60))
 def test_all_kinds_match_a_dict(steps):
+    all_hashed, hashed_add, hashed_assign = hashed_of_all_kinds()
     H, model = all_hashed.create(), Model(ALL_KINDS)
     for key, values, assigning in steps:
         if assigning:
@@ -54,6 +55,7 @@ def test_all_kinds_match_a_dict(steps):
 
 
 def test_cancelling_doubles_leave_nothing() -> None:
+    all_hashed, hashed_add, _ = hashed_of_all_kinds()
     H = all_hashed.create()
     for double in (1e16, 1.0, -1e16):
         hashed_add(H, 1, 2, 1, 0, 0, 0, 0, double)
@@ -65,6 +67,7 @@ def test_cancelling_doubles_leave_nothing() -> None:
 
 
 def test_overflow_of_a_checked_column_is_reported() -> None:
+    all_hashed, hashed_add, _ = hashed_of_all_kinds()
     H = all_hashed.create()
     half = words_of((1, 0, 2**126, 0.0))
     hashed_add(H, 1, 2, *half)

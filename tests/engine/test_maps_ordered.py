@@ -2,11 +2,12 @@
 
 import bisect
 import random
+from functools import cache
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from maps_models import ALL_KINDS, NO_JIT, Model, all_ordered, ordered_add, ordered_assign, words_of
+from maps_models import ALL_KINDS, NO_JIT, Model, ordered_of_all_kinds, words_of
 from numba import njit
 from samples import examples
 from store_rows import rows
@@ -63,6 +64,7 @@ deltas = st.tuples(
 @examples(EXAMPLES)
 @given(st.lists(st.tuples(st.integers(0, 1), keys, deltas, st.booleans(), keys, keys), max_size=70))
 def test_all_kinds_match_a_sorted_dict(steps):
+    all_ordered, ordered_add, ordered_assign = ordered_of_all_kinds()
     H, model = all_ordered.create(), Model(ALL_KINDS)
     for prefix, key, values, assigning, low, high in steps:
         if assigning:
@@ -167,21 +169,25 @@ def test_deep_trees_grow_and_vanish(layout, prefix_words, fan_out, seed):
     shape.destroy(H)
 
 
-EXACT = ordered(1, "iwW", 8)
+@cache
+def exact_store():
+    """An ordered store of exact values, and a compiled look around a key with the add that follows."""
+    shape = ordered(1, "iwW", 8)
 
+    @njit
+    def around_then_add(H, asked_prefix, asked, between, prefix, key, i, wl, wh, cl, ch):
+        found = shape.around(H, asked_prefix, asked)
+        if between == "r":
+            shape.get(H, prefix, asked)
+            shape.range_sum(H, asked_prefix, key, asked)
+            shape.at_or_above(H, asked_prefix, key)
+            shape.at_or_below(H, prefix, asked)
+        elif between == "c":
+            shape.clear(H)
+        shape.add(H, prefix, key, i, words_to_wide(wl, wh), words_to_wide(cl, ch))
+        return found
 
-@njit
-def around_then_add(H, asked_prefix, asked, between, prefix, key, i, wl, wh, cl, ch):
-    found = EXACT.around(H, asked_prefix, asked)
-    if between == "r":
-        EXACT.get(H, prefix, asked)
-        EXACT.range_sum(H, asked_prefix, key, asked)
-        EXACT.at_or_above(H, asked_prefix, key)
-        EXACT.at_or_below(H, prefix, asked)
-    elif between == "c":
-        EXACT.clear(H)
-    EXACT.add(H, prefix, key, i, words_to_wide(wl, wh), words_to_wide(cl, ch))
-    return found
+    return shape, around_then_add
 
 
 def check_around(model: Model, prefix: int, key: int, found: tuple) -> None:
@@ -206,7 +212,8 @@ def check_around(model: Model, prefix: int, key: int, found: tuple) -> None:
 )
 def test_sums_around_a_key_and_the_add_that_follows(steps):
     """The add goes by the path that `around` left, unless key or tree is another one, or all is cleared."""
-    H, model = EXACT.create(), Model("iwW")
+    exact, around_then_add = exact_store()
+    H, model = exact.create(), Model("iwW")
     for prefix, key, between, asked, values in steps:
         asked = asked or (prefix, key)
         words = words_of((*values[:3], 0.0))[:-1]
@@ -214,9 +221,9 @@ def test_sums_around_a_key_and_the_add_that_follows(steps):
         if between == "c":
             model.entries.clear()
         model.add((prefix, key), values[:3])
-    assert EXACT.size(H) == len(model.entries) and EXACT.error(H) == 0
-    assert rows(EXACT, H) == model.entries
-    EXACT.destroy(H)
+    assert exact.size(H) == len(model.entries) and exact.error(H) == 0
+    assert rows(exact, H) == model.entries
+    exact.destroy(H)
 
 
 @pytest.mark.parametrize(("layout", "prefix_words"), [("i", 0), ("ii", 2)])
@@ -341,6 +348,7 @@ def test_exact_sums_at_the_boundaries() -> None:
 
 
 def test_overflow_of_a_checked_column_is_reported() -> None:
+    all_ordered, ordered_add, _ = ordered_of_all_kinds()
     H = all_ordered.create()
     half = words_of((1, 0, 2**126, 0.0))
     ordered_add(H, 0, 1, *half)

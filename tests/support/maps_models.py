@@ -1,6 +1,10 @@
 """Plain Python models of the map library's stores, and wrappers that pass wide values as words."""
 
+from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
+from types import ModuleType
+from typing import Any, NamedTuple
 
 from numba import njit
 from numba.core import config
@@ -23,28 +27,43 @@ def words_of(values: tuple) -> tuple:
     return i, *halves(w), *halves(checked), double
 
 
-all_hashed = hashed(2, ALL_KINDS)
-all_ordered = ordered(1, ALL_KINDS, 8)
+class Wrapped(NamedTuple):
+    """A store of all kinds of values, and what changes it, as compiled functions of words."""
+
+    shape: ModuleType
+    add: Callable[..., Any]
+    assign: Callable[..., Any]
 
 
-@njit
-def hashed_add(H, k0, k1, i, wl, wh, cl, ch, d):
-    return all_hashed.add(H, k0, k1, i, words_to_wide(wl, wh), words_to_wide(cl, ch), d)
+# Made when a test asks: with an empty cache a store takes seconds, and every worker collects this file.
+@cache
+def hashed_of_all_kinds() -> Wrapped:
+    shape = hashed(2, ALL_KINDS)
+
+    @njit
+    def add(H, k0, k1, i, wl, wh, cl, ch, d):
+        return shape.add(H, k0, k1, i, words_to_wide(wl, wh), words_to_wide(cl, ch), d)
+
+    @njit
+    def assign(H, k0, k1, i, wl, wh, cl, ch, d):
+        return shape.assign(H, k0, k1, i, words_to_wide(wl, wh), words_to_wide(cl, ch), d)
+
+    return Wrapped(shape, add, assign)
 
 
-@njit
-def hashed_assign(H, k0, k1, i, wl, wh, cl, ch, d):
-    return all_hashed.assign(H, k0, k1, i, words_to_wide(wl, wh), words_to_wide(cl, ch), d)
+@cache
+def ordered_of_all_kinds() -> Wrapped:
+    shape = ordered(1, ALL_KINDS, 8)
 
+    @njit
+    def add(H, p0, key, i, wl, wh, cl, ch, d):
+        shape.add(H, p0, key, i, words_to_wide(wl, wh), words_to_wide(cl, ch), d)
 
-@njit
-def ordered_add(H, p0, key, i, wl, wh, cl, ch, d):
-    all_ordered.add(H, p0, key, i, words_to_wide(wl, wh), words_to_wide(cl, ch), d)
+    @njit
+    def assign(H, p0, key, i, wl, wh, cl, ch, d):
+        shape.assign(H, p0, key, i, words_to_wide(wl, wh), words_to_wide(cl, ch), d)
 
-
-@njit
-def ordered_assign(H, p0, key, i, wl, wh, cl, ch, d):
-    all_ordered.assign(H, p0, key, i, words_to_wide(wl, wh), words_to_wide(cl, ch), d)
+    return Wrapped(shape, add, assign)
 
 
 class Model:
