@@ -3,10 +3,12 @@
     python tests/support/sqllogictest_replay.py [--seed 1] [--take 10] [--processes 2] FILE...
 
 prints how many queries were maintained, and why the others were not. Where a query stands in its file
-the view must also be what the file recorded: its values, in order, or their MD5.
+the view must also be what the file recorded: its values, in order, or their MD5. Views run in the interpreter
+and in generated code, which is plain Python in the processes started here.
 """
 
 import argparse
+import os
 import random
 import re
 import sys
@@ -20,9 +22,11 @@ from functools import partial
 from math import isclose
 from multiprocessing import get_context
 from pathlib import Path
+from unittest.mock import patch
 
 import zstandard
-from fuzz import InterpreterRuntime
+from fuzz import InterpreterRuntime, Runtime
+from generated_runner import GeneratedRuntime
 from sqllogictest_dialect import converted, declared
 from sqllogictest_format import Query, Row, Value, parse
 from sqllogictest_segments import Change, Segment, Tables, disturbed, segments
@@ -94,7 +98,8 @@ def replay(path: Path, seed: int, take: int, processes: int) -> Tally:
     tally = Tally()
     parts = [part for segment in segments(parse(text_of(path))) for part in _parts(segment, seed, take)]
     run = partial(replay_segment, seed=seed)
-    with ProcessPoolExecutor(processes, get_context("spawn")) as executor:
+    uncompiled = patch.dict(os.environ, NUMBA_DISABLE_JIT="1")
+    with uncompiled, ProcessPoolExecutor(processes, get_context("spawn")) as executor:
         for result in executor.map(run, parts):
             tally.add(result)
     return tally
@@ -114,7 +119,10 @@ def replay_segment(segment: Segment, seed: int) -> Tally:
     """Maintains what can be of the segment's queries over its changes, some rows leaving and returning."""
     tally = Tally()
     compiled, views = _views(segment, tally)
-    runtime = InterpreterRuntime(compiled.program)
+    runtimes: dict[str, Runtime] = {
+        "interpreter": InterpreterRuntime(compiled.program),
+        "generated": GeneratedRuntime(compiled.program),
+    }
     reference = Tables(segment.schema)
     wrong: set[str] = set()
     for action in disturbed(segment.actions, random.Random(seed)):
@@ -122,15 +130,18 @@ def replay_segment(segment: Segment, seed: int) -> Tally:
             touched = [views[action.sql]] if action.sql in views else []
         else:
             reference.apply(action)
-            runtime.change(action.table, action.insert, action.row)
+            for runtime in runtimes.values():
+                runtime.change(action.table, action.insert, action.row)
             touched = [v for v in views.values() if action.table in v.tables]
         for view in touched:
-            if view.name not in wrong:
+            for kind, runtime in runtimes.items():
+                if view.name in wrong:
+                    continue
                 found = [tuple(map(_plain, row)) for row in runtime.rows(view.name)]
                 message = _compare(action, view, reference, found, tally)
                 if message:
                     wrong.add(view.name)
-                    tally.mismatches.append(f"line {view.query.line}: {view.query.sql}\n  {message}")
+                    tally.mismatches.append(f"line {view.query.line}, {kind}: {view.query.sql}\n  {message}")
     return tally
 
 
