@@ -90,10 +90,15 @@ def fold_constants(term: Term, keep: frozenset[Var]) -> list[Term] | None:
             if left == right:
                 return [rest] if factor.op in ("=", "<=", ">=") else []
         if isinstance(factor, Val) and isinstance(factor.scalar, Apply):
-            folded = map_scalar(factor.scalar, _fold)
-            if folded != factor.scalar:
-                return [(*term[:i], Val(folded), *term[i + 1 :])]
+            scalar = folded(factor.scalar)
+            if scalar != factor.scalar:
+                return [(*term[:i], Val(scalar), *term[i + 1 :])]
     return None
+
+
+def folded(scalar: Scalar) -> Scalar:
+    """The scalar with its comparisons and functions of constants evaluated."""
+    return map_scalar(scalar, _fold)
 
 
 def _fold(scalar: Scalar) -> Scalar:

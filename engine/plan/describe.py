@@ -25,7 +25,7 @@ from orderbook.engine.plan.steps import (
     steps_of,
 )
 from orderbook.engine.plan.stores import layout_of
-from orderbook.views.calculus import Scalar, Var
+from orderbook.views.calculus import Scalar, Var, scalar_variables
 from orderbook.views.m3 import scalar_text
 
 
@@ -113,12 +113,22 @@ def _worst(plan: Plan, pipelines: Iterable[Pipeline]) -> Cost:
 def _pipeline_cost(plan: Plan, pipeline: Pipeline) -> Cost:
     """The worst step; what comes inside a loop is done for each of its entries.
 
-    The entries that have the keys of a directory before a cut are themselves before the cut.
+    The entries that have the keys of a directory before a cut are themselves before the cut; so are those of
+    NULL where a condition on a sum decides whether they are met at all.
     """
     cost, looping = Cost.CONSTANT, Cost.CONSTANT
     before_cut: set[str] = set()
+    sums: set[Var] = set()
+    limited = False
     for step in pipeline.steps:
         own = _step_cost(plan, step)
+        match step:
+            case Aggregate(value, _):
+                sums.add(value)
+            case Filter(condition):
+                limited = limited or not sums.isdisjoint(scalar_variables(condition))
+            case Loop(range=Range() as within) if limited and within.of_null:
+                before_cut |= _behind_directory(plan, step.map)
         if isinstance(step, Loop):
             if step.map in before_cut and own == Cost.SLICE:
                 own = Cost.ROWS
@@ -160,7 +170,7 @@ def _loop_cost(plan: Plan, step: Loop) -> Cost:
     if step.range is not None and any(c.leading for c in step.range.cuts):
         return Cost.ROWS
     if step.range is not None:
-        return Cost.LOGARITHMIC if directory else Cost.SLICE
+        return Cost.LOGARITHMIC if directory or step.range.of_null else Cost.SLICE
     if directory or step.map in _maps_of_groups(plan):
         return Cost.GROUPS
     return Cost.SLICE if step.known else Cost.LINEAR

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 
-from orderbook.engine.plan.ranges import Bounds, cut, is_ordered, not_null, solve, unbound
+from orderbook.engine.plan.null_keys import asked, decided, excludes_null, map_of, reads_of
+from orderbook.engine.plan.ranges import Bounds, cut, is_ordered, null_or_not, solve, unbound
 from orderbook.engine.plan.statistics import Statistics
 from orderbook.engine.plan.steps import (
     Aggregate,
@@ -46,9 +47,10 @@ from orderbook.views.calculus import (
     substitute,
     variable_set,
 )
+from orderbook.views.conditions import is_null, not_null
 from orderbook.views.intervals import Types, exact, join, multiply, scalar_type
 from orderbook.views.m3 import MapDeclaration, Program
-from orderbook.views.types import DOUBLE, INT64_MAX, Kind, Type
+from orderbook.views.types import DOUBLE, INT64_MAX, Kind, Relation, Type
 
 
 @dataclass(slots=True)
@@ -113,7 +115,7 @@ class Restriction:
 
     @property
     def narrows(self) -> bool:
-        return any(isinstance(f, Cmp) for f in self.taken)
+        return bool(self.bounds.high) or any(isinstance(f, Cmp) for f in self.taken)
 
     def range(self, position: int) -> Range:
         return Range(position, self.bounds.low, self.bounds.high, self.cuts)
@@ -138,7 +140,7 @@ def restriction(
     for factor in users:
         if isinstance(factor, Lift):
             continue
-        solved = not_null(factor, variable)
+        solved = null_or_not(factor, variable)
         if isinstance(factor, Cmp) and variable_set(factor) - {variable} <= known:
             solved = solve(factor, variable, types)
         if solved is not None:
@@ -182,15 +184,53 @@ class Lowering:
     types: dict[Var, Type]
     maps: Mapping[str, Type] = field(init=False)
     keys: Mapping[str, tuple[Type, ...]] = field(init=False)
+    _relations: Mapping[str, Relation] = field(init=False)
     _numbers: "count[int]" = field(default_factory=count)
 
     def __post_init__(self) -> None:
         self.maps = {m.name: m.type for m in self.program.maps}
         self.keys = {m.name: tuple(map(key_type, m.key_types)) for m in self.program.maps}
+        self._relations = {r.name: r for r in self.program.relations}
 
     def poly(self, poly: Poly, known: frozenset[Var], live: frozenset[Var]) -> tuple[Pipeline, ...]:
         """One pipeline for each term. `live` are variables that the target's keys need bound."""
-        return tuple(_Term(self, t, known, live).lowered() for t in poly.terms)
+        terms = (t for term in poly.terms for t in self._without_null(term, known))
+        return tuple(_Term(self, t, known, live).lowered() for t in terms)
+
+    def _without_null(self, term: Term, known: frozenset[Var]) -> list[Term]:
+        """The term, or two that add up to it, for a key that is not NULL and for NULL, if a cut is gained."""
+        for variable in asked(term):
+            reads = () if variable in known else tuple(reads_of(term, variable))
+            present = decided(term, variable, null=False) if reads else None
+            if present is None:
+                continue
+            if any(self._excludes_null(map_of(r), variable) for r in reads):
+                return self._without_null(present, known)
+            guard = Val(not_null(variable))
+            if guard in term:
+                return self._without_null((guard, *present), known)
+            if any(self._is_cut(present, r, variable, known) for r in reads):
+                absent = decided(term, variable, null=True)
+                both = [(guard, *present)] + ([] if absent is None else [(Val(is_null(variable)), *absent)])
+                return [t for one in both for t in self._without_null(one, known)]
+        return [term]
+
+    def _excludes_null(self, read: MapRef, variable: Var) -> bool:
+        declaration = self.derived.declared.get(read.name)
+        return declaration is not None and excludes_null(
+            declaration, read.keys.index(variable), self._relations
+        )
+
+    def _is_cut(self, term: Term, read: MapRef | Exists, variable: Var, known: frozenset[Var]) -> bool:
+        """Whether a condition of the term cuts the order of a key once all else is known."""
+        for factor in term:
+            for one in reads_of((factor,), variable):
+                self.type_keys(map_of(one))
+            if isinstance(factor, MapRef):
+                self.type_keys(factor)
+        binders = known | frozenset(v for f in term for v in bound_by(f))
+        typed = frozenset(v for v in binders if v in self.types) - {variable}
+        return bool(restriction(self, term, read, variable, typed, binders).cuts)
 
     def value_variable(self, kind: Type) -> Var:
         variable = Var(f"$value_{next(self._numbers)}")

@@ -24,7 +24,7 @@ from orderbook.views.calculus import (
     scalar_variables,
     variable_set,
 )
-from orderbook.views.conditions import linear_form
+from orderbook.views.conditions import NULL, linear_form
 from orderbook.views.intervals import scalar_type
 from orderbook.views.types import INT64_MAX, Kind, Type
 
@@ -104,11 +104,13 @@ def _solve_double(comparison: Cmp, variable: Var, types: Mapping[Var, Type]) -> 
     return Bounds(low, high)
 
 
-def not_null(factor: Factor, variable: Var) -> Bounds | None:
-    """The bounds of all keys but NULL, whose word is below all others, where the factor says so."""
+def null_or_not(factor: Factor, variable: Var) -> Bounds | None:
+    """The bounds of NULL, whose word is below all others, or of all other keys, where the factor says so."""
     match factor:
         case Val(Apply("not", (Apply("is_null", (inner,)),))) if inner == variable:
             return Bounds((Const(-INT64_MAX),))
+        case Val(Apply("is_null", (inner,))) if inner == variable:
+            return Bounds((NULL,), (NULL,))
     return None
 
 

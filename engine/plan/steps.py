@@ -6,6 +6,7 @@ from typing import Union
 
 from orderbook.engine.maps.dense import Domain
 from orderbook.views.calculus import Cmp, Scalar, Var, scalar_variables
+from orderbook.views.conditions import NULL
 from orderbook.views.m3 import Program, Result
 from orderbook.views.types import Type
 
@@ -107,6 +108,11 @@ class Range:
     @property
     def everything(self) -> bool:
         return not (self.low or self.high or self.cuts)
+
+    @property
+    def of_null(self) -> bool:
+        """Whether it is NULL alone, of which a tree has one entry for each prefix."""
+        return NULL in self.low and NULL in self.high
 
 
 @dataclass(frozen=True, slots=True)

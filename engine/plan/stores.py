@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from orderbook.engine.maps.dense import Domain
+from orderbook.engine.plan.null_keys import excludes_null
 from orderbook.engine.plan.statistics import Statistics, distinct
 from orderbook.engine.plan.steps import Cursor, Dense, Extremum, Loop, Pipeline, RangeSum, Store, steps_of
 from orderbook.views.calculus import Extreme, Factor, Poly, Rel, Term, Var, scalar_variables
@@ -216,7 +217,7 @@ def stores_for(
         prefixes = None if statistics is None else _prefixes(statistics, group[0].name, prefix)
         dense = dense_of(relations, group, position, layout, access.ranged, prefixes)
         name = f"{names[0]}_by_{position}"
-        nullable = not all(column_types(relations, d, position) for d in group)
+        nullable = not all(excludes_null(d, position, relations) for d in group)
         stores.append(Store(name, names, key_types, layout, prefix, position, dense=dense, nullable=nullable))
     return stores
 

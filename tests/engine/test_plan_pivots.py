@@ -40,9 +40,9 @@ SHARED = (
     entry("not_sooner_of_128_bits", "a.t >= b.t", "a.v + b.v", WIDE),
     entry("overflow_checked", "a.t >= b.t", "b.v * b.v", WIDE),
     entry("doubles_in_order", "a.y >= b.y", "a.v - b.v", INTEGER),
+    entry("nullable", "a.t > b.t", "a.v * b.v", INTEGER, nullable=True),
 )
 APART = (
-    entry("nullable", "a.t > b.t", "a.v * b.v", INTEGER, nullable=True),
     entry("another_key", "a.t > b.t + 1000", "a.v * b.v", INTEGER),
     entry("sums_of_doubles", "a.t > b.t", "b.y", INTEGER),
 )

@@ -15,6 +15,7 @@ from views_catalogue_dense import DENSE, LADDER
 from views_catalogue_finance import FINANCE, LEVELS, PAPER_QUERIES, PAPERS, SOBI, VWAP
 from views_catalogue_found import FOUND
 from views_catalogue_language import LANGUAGE
+from views_catalogue_nulls import NULL_VIEWS, NULLS, NULLS_DOMAINS
 from views_catalogue_predicates import PREDICATES
 from views_catalogue_queries import QUERIES
 from views_catalogue_trading import TRADING, TRADING_DOMAINS, TRADING_SCHEMA
@@ -439,6 +440,7 @@ CATALOGUE: tuple[Entry, ...] = (
         domains={"r": {"a": (1, None), "c": (None, None, 1)}},
     ),
     *(_entry(LADDER, name, query) for name, query in DENSE.items()),
+    *(_entry(NULLS, name, query, domains=NULLS_DOMAINS) for name, query in NULL_VIEWS.items()),
     *(
         _entry(TRADING_SCHEMA, name, query, domains=TRADING_DOMAINS)
         for name, query in _queries(TRADING).items()
