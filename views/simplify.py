@@ -158,11 +158,14 @@ def decide_conditions(term: Term, keep: frozenset[Var]) -> list[Term] | None:
 
 
 def drop_repeated(term: Term, keep: frozenset[Var]) -> list[Term] | None:
-    """A condition that stands twice holds once: [c] * [c] is [c]."""
+    """A condition that stands twice holds once: [c] * [c] is [c]; beside its opposite it removes the term."""
     for i, factor in enumerate(term):
         scalar = factor.scalar if isinstance(factor, Val) else None
-        if isinstance(scalar, Apply) and scalar.op in CONDITIONS and factor in term[:i]:
-            return [term[:i] + term[i + 1 :]]
+        if isinstance(scalar, Apply) and scalar.op in CONDITIONS:
+            if factor in term[:i]:
+                return [term[:i] + term[i + 1 :]]
+            if scalar.op == "not" and Val(scalar.args[0]) in term:
+                return []
     return None
 
 
