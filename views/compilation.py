@@ -102,10 +102,16 @@ def compile_texts(
 
 
 def bound_source(
-    texts: Sequence[SourceText], params: Mapping[str, Parameter], levels: Levels = Levels()
+    texts: Sequence[SourceText],
+    params: Mapping[str, Parameter],
+    levels: Levels = Levels(),
+    instead: Mapping[str, Relation] = MappingProxyType({}),
 ) -> ProgramSource:
-    """Texts with their SQL bound, which is quick; M3 is read by `compile_source`. Raises SqlError."""
-    catalog = bind([t for t in texts if not is_m3(*t)], params)
+    """Texts with their SQL bound, which is quick; M3 is read by `compile_source`. Raises SqlError.
+
+    instead: relations by their names, as if they had been declared so.
+    """
+    catalog = bind([t for t in texts if not is_m3(*t)], params, instead)
     return ProgramSource(tuple(texts), dict(params), levels, catalog, SqlCompiler())
 
 

@@ -9,9 +9,10 @@ from orderbook.engine.plan.describe import map_text, plan_text, statement_cost, 
 from orderbook.engine.plan.planner import plan
 from orderbook.engine.plan.statistics import Statistics, plan_bytes
 from orderbook.engine.plan.steps import Plan
+from orderbook.operations.declarations import declarations, part_of
 from orderbook.views.binding.bound_print import bound_text
-from orderbook.views.calculus import ZERO, Const, Exists, Lift, Poly, maps_read
-from orderbook.views.m3 import Program, factor_text, program_text, scalar_text, statement_text
+from orderbook.views.calculus import ZERO, Const, Exists, Lift, Poly
+from orderbook.views.m3 import factor_text, program_text, scalar_text, statement_text
 from orderbook.views.program import CalculusView, CompiledProgram
 
 
@@ -46,6 +47,7 @@ def overview(compiled: CompiledProgram, view: str, statistics: Statistics | None
     lines += _costs(planned)
     warned = warnings(planned)
     lines += ["", *(f"warning: {line}" for line in warned)] if warned else ["", "no statement scans a map"]
+    lines += [f"declare: {line}" for line in declarations(compiled, view)]
     return "\n".join(lines) + "\n"
 
 
@@ -56,30 +58,6 @@ def _costs(planned: Plan) -> Iterator[str]:
         for statement in trigger.statements:
             keys = ", ".join(map(scalar_text, statement.keys))
             yield f"    {statement_cost(planned, statement)!s:<9} {statement.target}[{keys}] {statement.op}"
-
-
-def part_of(program: Program, view: str) -> Program:
-    """The view with the maps that it needs and the statements that maintain them."""
-    result = program.result(view)
-    needed: set[str] = set()
-    found = {name for _, poly in result.lets for name in maps_read(poly)}
-    found |= {result.multiplicity} if result.multiplicity else set()
-    statements = [*program.initial, *(s for t in program.triggers for s in t.statements)]
-    while found - needed:
-        needed |= found
-        found = {name for s in statements if s.target in needed for name in maps_read(s.value)}
-        found |= {m.count for m in program.maps if m.name in needed and m.count}
-    triggers = [
-        replace(t, statements=tuple(s for s in t.statements if s.target in needed)) for t in program.triggers
-    ]
-    kept = tuple(t for t in triggers if t.statements)
-    return Program(
-        tuple(r for r in program.relations if any(t.relation == r.name for t in kept)),
-        tuple(m for m in program.maps if m.name in needed),
-        tuple(s for s in program.initial if s.target in needed),
-        kept,
-        (result,),
-    )
 
 
 def _sql(compiled: CompiledProgram, view: str) -> str:

@@ -1,21 +1,12 @@
 """docs/sql.md keeps its word: each example costs what its row says, or is refused as its row says."""
 
-import re
-
 import pytest
-from paths import PROJECT
+from sql_reference import DECLARATIONS, MAINTAINED, REFUSED, ROWS, TEXT
 
 from orderbook.core.errors import SqlError
 from orderbook.engine.plan.describe import statement_cost
 from orderbook.engine.plan.planner import plan
 from orderbook.views.compilation import compile_views
-
-TEXT = (PROJECT / "docs" / "sql.md").read_text(encoding="utf-8")
-DECLARATIONS = re.findall(r"```sql\n(.*?)```", TEXT, re.DOTALL)[0]
-ROW = re.compile(r"^\| (?P<construct>.+?) \| `(?P<query>(?:SELECT|WITH) .+)` \| (?P<promise>.+) \|$", re.M)
-ROWS = [(m["construct"], m["query"].replace("\\|", "|"), m["promise"]) for m in ROW.finditer(TEXT)]
-MAINTAINED = [row for row in ROWS if row[2].startswith("O(")]
-REFUSED = [row for row in ROWS if not row[2].startswith("O(")]
 
 
 def test_the_tables_are_read_whole() -> None:

@@ -10,6 +10,7 @@ from decimal import Decimal
 from functools import cache
 from importlib import resources
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any
 
 from sqlglot import exp
@@ -223,18 +224,21 @@ def _number(node: Any, text: SqlText) -> Decimal:
 
 
 def bind(
-    texts: Sequence[tuple[str | None, str]], parameters: Mapping[str, Parameter] | None = None
+    texts: Sequence[tuple[str | None, str]],
+    parameters: Mapping[str, Parameter] | None = None,
+    instead: Mapping[str, Relation] = MappingProxyType({}),
 ) -> Catalog:
     """The relations and views that SQL texts declare, with names resolved and types known.
 
     texts: (file name or None, SQL) each: CREATE STREAM, CREATE TABLE and CREATE VIEW, and at most one
         SELECT without a name, which is a view named as its file (`view` without a file).
     parameters: what `:name` stands for; a float is taken as the decimal its repr shows.
+    instead: relations by their names, as if they had been declared so.
 
     The streams of `views/schema.sql` come first unless the texts declare a relation of the same name.
     Views come after the views they read. Raises SqlError with file, line and column.
     """
-    binder = _CatalogBinder(dict(parameters or {}))
+    binder = _CatalogBinder(dict(parameters or {}), instead)
     for file, sql in texts:
         binder.read(file, sql)
     return binder.catalog()
@@ -243,6 +247,7 @@ def bind(
 @dataclass(slots=True)
 class _CatalogBinder:
     parameters: Mapping[str, Parameter]
+    instead: Mapping[str, Relation]
     declared: dict[str, Relation] = field(default_factory=dict)
     views: dict[str, ViewDefinition] = field(default_factory=dict)
     relations: dict[str, Relation] = field(default_factory=dict)
@@ -274,7 +279,8 @@ class _CatalogBinder:
     def catalog(self) -> Catalog:
         """Binds every view, after the views it reads."""
         predeclared = (r for r in _schema() if r.name not in self.declared)
-        self.relations = {r.name: r for r in (*predeclared, *self.declared.values())}
+        declared = (*predeclared, *self.declared.values())
+        self.relations = {r.name: self.instead.get(r.name, r) for r in declared}
         for view in self.views.values():
             if view.name in self.relations:
                 message = f"{view.name} is the name of a stream or table; name the view otherwise"

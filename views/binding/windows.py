@@ -264,7 +264,7 @@ def neighbour(binder: Binder, node: exp.Window, spec: Over, scope: Scope) -> Exp
     if spec.total is None:
         raise refusal(binder, f"{name} over rows that are not proved unique", UNIQUE, node)
     if value.nullable or any(i.expression.nullable for i in spec.total):
-        instead = "filter the NULLs away in a derived table"
+        instead = "declare it NOT NULL, or filter the NULLs away in a derived table"
         raise refusal(binder, f"{name} of or by values that may be NULL", instead, node)
     if value.type.kind is Kind.TEXT:
         raise refusal(binder, f"{name} of TEXT", "take its key, and join the row", node)
@@ -332,7 +332,7 @@ def within(binder: Binder, node: exp.Window, spec: Over, scope: Scope, aggregate
         instead = f"write RANGE, or {UNIQUE}"
         raise refusal(binder, "ROWS over rows that are not proved unique", instead, node)
     if any(i.expression.nullable for i in order):
-        instead = "filter the NULLs away in a derived table"
+        instead = "declare it NOT NULL, or filter the NULLs away in a derived table"
         raise refusal(binder, f"{frame.kind} over an order that may be NULL", instead, node)
     repeated = (aggregate.argument, *spec.partition_by, *(i.expression for i in order))
     check_repeatable(binder, name, node, repeated)

@@ -1,0 +1,88 @@
+"""What is cheap stays so of columns that may be NULL and without CHECK, keys and bounds, or is told of."""
+
+import pytest
+from sql_reference import MAINTAINED
+
+from orderbook.core.errors import SqlError
+from orderbook.engine.plan.describe import Cost
+from orderbook.operations.declarations import declarations, worst_event
+from orderbook.views.compilation import compile_views
+from orderbook.views.program import CompiledProgram
+
+CHEAP = [row for row in MAINTAINED if row[2] in {str(c) for c in Cost if c <= Cost.GROUPS}]
+KINDS = ("BIGINT", "DECIMAL(18, 8)", "DOUBLE")
+# Whether columns are NOT NULL, whether there are CHECKs, whether there are keys and max_rows.
+SPELLINGS = {
+    "nullable": (False, True, True),
+    "unchecked": (True, False, True),
+    "without keys": (True, True, False),
+    "bare": (False, False, False),
+}
+KEY = "PRIMARY KEY"
+UNIQUE = {"without keys": KEY, "bare": KEY}
+# What a row's class rests on: by construct and spelling, what the refusal or `explain` names.
+RESTS: dict[str, dict[str, str]] = {
+    "Nested sum with an inequality (VWAP)": dict.fromkeys(("unchecked", "bare"), "CHECK (volume >= 0)"),
+    "First orders by price and time": UNIQUE,
+    "`ROW_NUMBER` of rows with a key": UNIQUE,
+    "Windows of a distance: `RANGE`": dict.fromkeys(("nullable", "bare"), "NOT NULL"),
+    "Windows of a number of rows": {**UNIQUE, "nullable": "NOT NULL"},
+    "`LAG`, `LEAD`": {**UNIQUE, "nullable": "NOT NULL"},
+    "`FIRST_VALUE`, `LAST_VALUE`": {**UNIQUE, "nullable": "NOT NULL"},
+}
+# Sums and differences of doubles are rounded, so that no range or cut of them is exact.
+OF_DOUBLES = {
+    "Nested sum with an inequality (VWAP)": "DECIMAL(18, 8) CHECK (volume >= 0)",
+    "Join on an inequality": "DECIMAL(18, 8)",
+}
+
+
+def declared(kind: str, never_null: bool, checked: bool, keyed: bool) -> str:
+    """The relations of docs/sql.md in one spelling, with prices and volumes of a type."""
+    null = " NOT NULL" if never_null else ""
+    positive = " CHECK (volume >= 0)" if checked and kind != "DOUBLE" else ""
+    narrow = " CHECK (price BETWEEN 0 AND 100000)" if checked and kind != "DOUBLE" else ""
+    own = ", PRIMARY KEY (venue, symbol, id, price)" if keyed and never_null and kind != "DOUBLE" else ""
+    most = " WITH (max_rows = 1000000)" if keyed else ""
+    book = (
+        f"(ts TIMESTAMP{null}, venue TEXT{null}, symbol TEXT{null}, id BIGINT{null}, "
+        f"broker_id INTEGER{null}, volume {kind}{null}{positive}, price {kind}{null}{own}){most}"
+    )
+    return f"""
+        CREATE STREAM bids {book};
+        CREATE STREAM asks {book};
+        CREATE STREAM trades (ts TIMESTAMP{null}, venue TEXT{null}, symbol TEXT{null}, id BIGINT{null},
+            volume {kind}{null}{positive}, price {kind}{null}, side TEXT{null}){most};
+        CREATE STREAM quotes (ts TIMESTAMP{null}, id BIGINT{" PRIMARY KEY" if keyed else null},
+            symbol TEXT{null}, price {kind}{null}{narrow}, volume {kind}{positive}){most};
+        CREATE TABLE sectors (symbol TEXT{null}, sector TEXT, tick DECIMAL(6, 2){null});
+        """
+
+
+def compiled(query: str, kind: str, spelling: str) -> CompiledProgram | str:
+    """The program of a query, or why it is refused."""
+    try:
+        return compile_views(f"{declared(kind, *SPELLINGS[spelling])} CREATE VIEW v AS {query}")
+    except SqlError as error:
+        return error.message
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("construct", "query", "cost"), CHEAP, ids=[r[0] for r in CHEAP])
+def test_a_declaration_keeps_the_class_or_is_named(
+    construct: str, query: str, cost: str, kind: str, spelling: str
+) -> None:
+    found = compiled(query, kind, spelling)
+    rests = RESTS.get(construct, {}).get(spelling)
+    if isinstance(found, str):
+        assert rests is not None and rests in found
+        return
+    named = OF_DOUBLES.get(construct) if kind == "DOUBLE" else rests
+    worst = str(worst_event(found.program))
+    if named is None:
+        assert worst == cost
+    else:
+        advice = declarations(found, "v")
+        assert worst != cost
+        assert len(advice) == 1 and named in advice[0] and advice[0].endswith(f"would make {worst} {cost}")
