@@ -229,8 +229,10 @@ class Lowering:
             if isinstance(factor, MapRef):
                 self.type_keys(factor)
         binders = known | frozenset(v for f in term for v in bound_by(f))
-        typed = frozenset(v for v in binders if v in self.types) - {variable}
-        return bool(restriction(self, term, read, variable, typed, binders).cuts)
+        lifts = {f.var: f for f in term if isinstance(f, Lift)}
+        others = frozenset(v for v in binders if v in self.types or v in lifts) - {variable}
+        known_then = others - frozenset(v for v, f in lifts.items() if variable in variable_set(f))
+        return bool(restriction(self, term, read, variable, known_then, binders).cuts)
 
     def value_variable(self, kind: Type) -> Var:
         variable = Var(f"$value_{next(self._numbers)}")

@@ -2,6 +2,7 @@
 
 import pytest
 from fuzz import compiled
+from views_catalogue_nulls import NULL_VIEWS, NULLS
 
 from orderbook.engine.plan.describe import Cost, statement_cost, warnings
 from orderbook.engine.plan.planner import plan
@@ -120,3 +121,10 @@ def test_every_event_costs_what_is_promised(name: str) -> None:
     costs = [statement_cost(found, s) for t in found.triggers for s in t.statements]
     assert max(costs) == expected
     assert bool(warnings(found)) == (expected >= Cost.LINEAR)
+
+
+@pytest.mark.parametrize("name", NULL_VIEWS)
+def test_null_hides_no_cut(name: str) -> None:
+    found = plan(compiled(f"{NULLS} CREATE VIEW v AS {NULL_VIEWS[name]}"))
+    worst = max(statement_cost(found, s) for t in found.triggers for s in t.statements)
+    assert worst <= Cost.GROUPS
