@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 
-from orderbook.engine.plan.null_keys import asked, decided, excludes_null, map_of, reads_of
+from orderbook.engine.plan.null_keys import all_present, asked, decided, excludes_null, map_of, reads_of
 from orderbook.engine.plan.ranges import Bounds, cut, is_ordered, null_or_not, solve, unbound
 from orderbook.engine.plan.statistics import Statistics
 from orderbook.engine.plan.steps import (
@@ -198,22 +198,23 @@ class Lowering:
         return tuple(_Term(self, t, known, live).lowered() for t in terms)
 
     def _without_null(self, term: Term, known: frozenset[Var]) -> list[Term]:
-        """The term, or two that add up to it, for a key that is not NULL and for NULL, if a cut is gained."""
+        """The term, or several that add up to it, NULL apart from the other values where it hides a cut."""
         for variable in asked(term):
-            reads = () if variable in known else tuple(reads_of(term, variable))
-            present = decided(term, variable, null=False) if reads else None
+            guard, present = Val(not_null(variable)), decided(term, variable, null=False)
             if present is None:
                 continue
-            if any(self._excludes_null(map_of(r), variable) for r in reads):
+            if any(self._excludes_null(map_of(r), variable) for r in reads_of(term, variable)):
                 return self._without_null(present, known)
-            guard = Val(not_null(variable))
             if guard in term:
                 return self._without_null((guard, *present), known)
-            if any(self._is_cut(present, r, variable, known) for r in reads):
-                absent = decided(term, variable, null=True)
-                both = [(guard, *present)] + ([] if absent is None else [(Val(is_null(variable)), *absent)])
-                return [t for one in both for t in self._without_null(one, known)]
-        return [term]
+        variable_apart = self._hiding(term, known)
+        if variable_apart is None:
+            return [term]
+        result = []
+        for null, condition in ((False, not_null(variable_apart)), (True, is_null(variable_apart))):
+            one = decided(term, variable_apart, null)
+            result += [] if one is None else self._without_null((Val(condition), *one), known)
+        return result
 
     def _excludes_null(self, read: MapRef, variable: Var) -> bool:
         declaration = self.derived.declared.get(read.name)
@@ -221,18 +222,32 @@ class Lowering:
             declaration, read.keys.index(variable), self._relations
         )
 
-    def _is_cut(self, term: Term, read: MapRef | Exists, variable: Var, known: frozenset[Var]) -> bool:
-        """Whether a condition of the term cuts the order of a key once all else is known."""
-        for factor in term:
-            for one in reads_of((factor,), variable):
-                self.type_keys(map_of(one))
-            if isinstance(factor, MapRef):
-                self.type_keys(factor)
-        binders = known | frozenset(v for f in term for v in bound_by(f))
+    def _hiding(self, term: Term, known: frozenset[Var]) -> Var | None:
+        """The first variable that has to be not NULL for all cuts that there are where none is."""
+        variables = tuple(asked(term))
+        most = self._cuts(all_present(term, variables), known) if variables else 0
+        if most == self._cuts(term, known):
+            return None
+        for variable in variables:
+            others = all_present(term, [v for v in variables if v != variable])
+            if self._cuts(others, known) < most:
+                return variable
+        return None
+
+    def _cuts(self, term: Term, known: frozenset[Var]) -> int:
+        """How many cuts conditions of a term make in the order of a key, each once all else is known."""
         lifts = {f.var: f for f in term if isinstance(f, Lift)}
-        others = frozenset(v for v in binders if v in self.types or v in lifts) - {variable}
-        known_then = others - frozenset(v for v, f in lifts.items() if variable in variable_set(f))
-        return bool(restriction(self, term, read, variable, known_then, binders).cuts)
+        binders = known | frozenset(v for f in term for v in bound_by(f))
+        for variable in binders - known:
+            for read in reads_of(term, variable):
+                self.type_keys(map_of(read))
+        cuts = 0
+        for variable in binders - known - lifts.keys():
+            others = frozenset(v for v in binders if v in self.types or v in lifts) - {variable}
+            known_then = others - frozenset(v for v, f in lifts.items() if variable in variable_set(f))
+            for read in reads_of(term, variable):
+                cuts += len(restriction(self, term, read, variable, known_then, binders).cuts)
+        return cuts
 
     def value_variable(self, kind: Type) -> Var:
         variable = Var(f"$value_{next(self._numbers)}")

@@ -2,10 +2,10 @@
 
 What SQL compares is guarded: `(sum ^= m[q] * {q > p} * [not(is_null(p))])` is 0 where p is NULL, which is no
 running sum along the order of p. Where a map that binds p has no entries of NULL the guard goes; elsewhere
-the term becomes two, for p that is not NULL and for NULL alone, where a cut is gained by it.
+the term becomes two, for p that is not NULL and for NULL alone, where cuts are gained by it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from orderbook.views.calculus import (
     NESTED,
@@ -97,6 +97,13 @@ def decided(term: Term, variable: Var, null: bool) -> Term | None:
             case _:
                 result.append(factor)
     return tuple(result)
+
+
+def all_present(term: Term, variables: Iterable[Var]) -> Term:
+    """The term where none of the variables is NULL, as far as it is not 0 then."""
+    for variable in variables:
+        term = decided(term, variable, null=False) or term
+    return term
 
 
 def _decided_body(body: Poly, variable: Var, null: bool) -> Poly:
