@@ -199,7 +199,7 @@ class Lowering:
 
     def _without_null(self, term: Term, known: frozenset[Var]) -> list[Term]:
         """The term, or several that add up to it, NULL apart from the other values where it hides a cut."""
-        for variable in asked(term):
+        for variable in asked(term, known):
             guard, present = Val(not_null(variable)), decided(term, variable, null=False)
             if present is None:
                 continue
@@ -224,7 +224,7 @@ class Lowering:
 
     def _hiding(self, term: Term, known: frozenset[Var]) -> Var | None:
         """The first variable that has to be not NULL for all cuts that there are where none is."""
-        variables = tuple(asked(term))
+        variables = asked(term, known)
         most = self._cuts(all_present(term, variables), known) if variables else 0
         if most == self._cuts(term, known):
             return None

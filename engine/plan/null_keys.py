@@ -53,10 +53,10 @@ def _binds_no_null(term: Term, key: Var, relations: Mapping[str, Relation]) -> b
     return False
 
 
-def asked(term: Term) -> Iterator[Var]:
-    """The variables that the bodies of a term's lifts ask whether they are NULL, each once."""
+def asked(term: Term, known: frozenset[Var]) -> list[Var]:
+    """The variables that the bodies of a term's lifts ask whether they are NULL, if it binds them."""
     found = (v for f in term if isinstance(f, Lift) for t in f.body.terms for v in _asked(t))
-    yield from dict.fromkeys(found)
+    return [v for v in dict.fromkeys(found) if v in known or any(reads_of(term, v))]
 
 
 def _asked(term: Term) -> Iterator[Var]:
