@@ -192,6 +192,25 @@ class Extreme:
     body: "Poly"
 
 
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """Binds `vars` to the row that stands next to the row at hand in an order, `found` to 1, or 0 for none.
+
+    `body` counts rows, of which the row at hand is one unless an event has just taken it; they share the
+    `partition` with it. `values` are what they are ordered by, local to `body`, and `order` the same of the
+    row at hand. Of the rows before it the last is taken: at each place, `greatest` says whether less is
+    before. The source of LAG and LEAD. What changes in `body` reaches the rows beside it alone.
+    """
+
+    found: Var
+    vars: tuple[Var, ...]
+    greatest: tuple[bool, ...]
+    values: tuple[Var, ...]
+    order: tuple[Scalar, ...]
+    partition: tuple[Scalar, ...]
+    body: "Poly"
+
+
 def _remembered_hash(node: _Remembering, content: object) -> int:
     try:
         return node._hash
@@ -201,10 +220,10 @@ def _remembered_hash(node: _Remembering, content: object) -> int:
         return value
 
 
-Factor = Union[Rel, MapRef, Val, Cmp, Lift, Exists, Extreme]
+Factor = Union[Rel, MapRef, Val, Cmp, Lift, Exists, Extreme, Neighbour]
 Term = tuple[Factor, ...]
 # The factors that hold a polynomial of their own.
-NESTED = Lift | Exists | Extreme
+NESTED = Lift | Exists | Extreme | Neighbour
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,10 +294,12 @@ def scalars_of(factor: Factor) -> tuple[Scalar, ...]:
             return group
         case Extreme(var, _, value, _):
             return (var, value)
+        case Neighbour(found, there, _, values, order, partition, _):
+            return (found, *there, *values, *order, *partition)
     raise TypeError(factor)
 
 
-def with_body(factor: "Lift | Exists | Extreme", body: Poly) -> Factor:
+def with_body(factor: "Lift | Exists | Extreme | Neighbour", body: Poly) -> Factor:
     """The same factor over another polynomial."""
     return factor if body is factor.body else replace(factor, body=body)
 
@@ -328,6 +349,8 @@ def bound_by(factor: Factor) -> frozenset[Var]:
             return frozenset(group)
         case Extreme(var, _, _, _):
             return frozenset((var,))
+        case Neighbour(found, there):
+            return frozenset((found, *there))
     return frozenset()
 
 
@@ -363,6 +386,16 @@ def substitute_factor(factor: Factor, by: Mapping[Var, Scalar]) -> Factor:
             return Exists(tuple(_variable(change(v)) for v in group), substitute(body, by))
         case Extreme(var, greatest, value, body):
             return Extreme(_variable(change(var)), greatest, _variable(change(value)), substitute(body, by))
+        case Neighbour(found, there, greatests, values, order, partition, body):
+            return Neighbour(
+                _variable(change(found)),
+                tuple(_variable(change(v)) for v in there),
+                greatests,
+                tuple(_variable(change(v)) for v in values),
+                tuple(map(change, order)),
+                tuple(map(change, partition)),
+                substitute(body, by),
+            )
     raise TypeError(factor)
 
 

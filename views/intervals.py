@@ -18,6 +18,7 @@ from orderbook.views.calculus import (
     Factor,
     Lift,
     MapRef,
+    Neighbour,
     Poly,
     Rel,
     Scalar,
@@ -209,7 +210,7 @@ def factor_value_type(
             return maps[name]
         case Val(scalar):
             return scalar_type(scalar, types)
-        case Cmp() | Lift() | Extreme():
+        case Cmp() | Lift() | Extreme() | Neighbour():
             return exact(0, 1)
         case Exists(_, body):
             rows = max((_rows(t, relations) for t in body.terms), default=0)

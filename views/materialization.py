@@ -19,6 +19,7 @@ from orderbook.views.calculus import (
     NESTED,
     Extreme,
     Factor,
+    Neighbour,
     Poly,
     Rel,
     Scalar,
@@ -159,4 +160,9 @@ def _others(term: Term, place: int, around: frozenset[Var]) -> frozenset[Var]:
 
 def _own(factor: Factor) -> frozenset[Var]:
     """What a nested factor's body must bind for it."""
-    return bound_by(factor) | ({factor.value} if isinstance(factor, Extreme) else frozenset())
+    match factor:
+        case Extreme():
+            return bound_by(factor) | {factor.value}
+        case Neighbour():
+            return bound_by(factor).union(factor.values)
+    return bound_by(factor)

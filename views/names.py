@@ -10,7 +10,7 @@ unless the colours leave ties between factors that are not interchangeable (then
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from orderbook.views.calculus import (
@@ -19,11 +19,14 @@ from orderbook.views.calculus import (
     Extreme,
     Factor,
     Lift,
+    Neighbour,
     Poly,
     Rel,
     Term,
     Var,
     bound_by,
+    scalar_variables,
+    scalars_of,
     spend,
     substitute,
     substitute_factor,
@@ -61,6 +64,9 @@ def used_outside(term: Term, index: int = -1) -> frozenset[Var]:
 
 def visible(factor: Factor) -> frozenset[Var]:
     """The variables that a factor uses outside of a body of its own."""
+    if isinstance(factor, Neighbour):
+        around = (v for s in (*factor.order, *factor.partition) for v in scalar_variables(s))
+        return bound_by(factor).union(around)
     return bound_by(factor) if isinstance(factor, NESTED) else variable_set(factor)
 
 
@@ -90,12 +96,16 @@ class _Renaming:
         local = frozenset[Var]().union(*map(used_outside, factor.body.terms)) - seen
         if isinstance(factor, Extreme):
             local |= {factor.value}
+        elif isinstance(factor, Neighbour):
+            local |= frozenset(factor.values)
         taken = self.used | seen | (variable_set(factor.body) - local) if local & self.used else seen
         names = apart_from(local, taken, self.numbers)
         self.used |= frozenset(names.values())
         body = self.poly(substitute(factor.body, {v: n for v, n in names.items() if v != n}), seen)
         if isinstance(factor, Extreme):
             return Extreme(factor.var, factor.greatest, names[factor.value], body)
+        if isinstance(factor, Neighbour):
+            return replace(factor, values=tuple(names[v] for v in factor.values), body=body)
         return with_body(factor, body)
 
 
@@ -163,6 +173,10 @@ def _look(term: Term, texts: "_Texts", seen: dict[Var, list[str]]) -> None:
             seen[variable].append(text)
         if isinstance(factor, Extreme):
             seen[factor.value].append(f"{text}@value")
+        elif isinstance(factor, Neighbour):
+            for place, scalar in enumerate(scalars_of(factor)):
+                for variable in scalar_variables(scalar):
+                    seen[variable].append(f"{text}@{place}")
         for inner in factor.body.terms:
             _look(inner, texts, seen)
 
@@ -183,7 +197,7 @@ class _Texts:
             self._nested[id(factor)] = _short(f"{self._head(factor)}{inner}")
         return self._nested[id(factor)]
 
-    def _head(self, factor: Lift | Exists | Extreme) -> str:
+    def _head(self, factor: Lift | Exists | Extreme | Neighbour) -> str:
         match factor:
             case Exists(group, _):
                 return f"1{[self.colours[v].name for v in group]}"
@@ -191,6 +205,9 @@ class _Texts:
                 return f"2{[self.colours[var].name]}"
             case Extreme(var, greatest, value, _):
                 return f"2{[self.colours[var].name, greatest, self.colours[value].name]}"
+            case Neighbour():
+                head = substitute_factor(replace(factor, body=Poly(())), self.colours)
+                return f"2{scalars_of(head)!r}{factor.greatest}"
 
     def term(self, term: Term) -> str:
         return str(sorted(map(self.factor, term)))

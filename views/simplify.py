@@ -28,6 +28,7 @@ from orderbook.views.calculus import (
     Factor,
     Lift,
     MapRef,
+    Neighbour,
     Poly,
     Rel,
     Scalar,
@@ -36,6 +37,7 @@ from orderbook.views.calculus import (
     Var,
     bound_by,
     map_scalar,
+    product,
     scalar_variables,
     spend,
     substitute,
@@ -47,7 +49,7 @@ from orderbook.views.calculus import (
     with_body,
 )
 from orderbook.views.conditions import compare, linear_form
-from orderbook.views.names import apart_from, bound_in, canonical, used_outside
+from orderbook.views.names import apart_from, bound_in, canonical, used_outside, visible
 from orderbook.views.scalars.evaluate import evaluate
 
 
@@ -213,7 +215,7 @@ def unify_equalities(term: Term, keep: frozenset[Var]) -> list[Term] | None:
 
     Not where y is an aggregate that depends on x, which would then depend on itself.
     """
-    lifted = frozenset(f.var for f in term if isinstance(f, Lift | Extreme))
+    lifted = frozenset(v for f in term if isinstance(f, Lift | Extreme | Neighbour) for v in bound_by(f))
     for i, factor in enumerate(term):
         if not isinstance(factor, Cmp) or factor.op != "=":
             continue
@@ -232,11 +234,16 @@ def _inputs(variable: Scalar, term: Term) -> frozenset[Var]:
     found: frozenset[Var] = frozenset()
     pending = {variable}
     while pending:
-        bodies = [f.body for f in term if isinstance(f, Lift | Extreme) and f.var in pending]
-        more = frozenset[Var]().union(*map(variable_set, bodies)) - found
+        binding = [f for f in term if isinstance(f, Lift | Extreme | Neighbour) and bound_by(f) & pending]
+        more = frozenset[Var]().union(*map(_inputs_of, binding)) - found
         found |= more
         pending = set(more)
     return found
+
+
+def _inputs_of(factor: Lift | Extreme | Neighbour) -> frozenset[Var]:
+    inside = variable_set(factor.body)
+    return inside | (visible(factor) - bound_by(factor)) if isinstance(factor, Neighbour) else inside
 
 
 def substitute_lifts(term: Term, keep: frozenset[Var]) -> list[Term] | None:
@@ -262,9 +269,11 @@ def _binding(term: Term) -> Iterator[Var]:
     """The variables that stand, at any depth, where only a variable can."""
     for factor in term:
         if isinstance(factor, NESTED):
-            yield from factor.group if isinstance(factor, Exists) else (factor.var,)
+            yield from bound_by(factor)
             if isinstance(factor, Extreme):
                 yield factor.value
+            elif isinstance(factor, Neighbour):
+                yield from factor.values
             yield from _binding_inside(factor.body)
 
 
@@ -274,25 +283,44 @@ def _binding_inside(body: Poly) -> Iterator[Var]:
 
 
 def drop_empty(term: Term, keep: frozenset[Var]) -> list[Term] | None:
-    """Groups and extremes of nothing are 0."""
-    return [] if any(isinstance(f, Exists | Extreme) and f.body == ZERO for f in term) else None
+    """Groups and extremes of nothing are 0, and neighbours in nothing are not found."""
+    if any(isinstance(f, Exists | Extreme) and f.body == ZERO for f in term):
+        return []
+    for i, factor in enumerate(term):
+        if isinstance(factor, Neighbour) and factor.body == ZERO:
+            nothing = (Lift(v, product(Val(Const(0)))) for v in (factor.found, *factor.vars))
+            return [(*term[:i], *nothing, *term[i + 1 :])]
+    return None
 
 
 def unlift(term: Term, keep: frozenset[Var]) -> list[Term] | None:
-    """(x ^= Q) * x, with x used nowhere else, becomes Q; an unused lift is 1."""
+    """(x ^= Q) * x, with x used nowhere else, becomes Q; an unused lift is 1, and so is an unused neighbour.
+
+    Not where Q reads a neighbour: what reaches that one reaches the term, where rows of it do not.
+    """
     uses = Counter(v for f in term if not isinstance(f, Lift) for v in variables(f))
     inner = Counter(v for f in term if isinstance(f, Lift) for v in variables(f.body))
+    beside = frozenset(v for f in term if isinstance(f, Neighbour) for v in bound_by(f))
     for i, factor in enumerate(term):
+        if isinstance(factor, Neighbour) and not bound_by(factor) & (keep | _used(term, i)):
+            return [term[:i] + term[i + 1 :]]
         if not isinstance(factor, Lift) or factor.var in keep or inner[factor.var]:
             continue
         if not uses[factor.var]:
             return [term[:i] + term[i + 1 :]]
+        if variable_set(factor.body) & beside:
+            continue
         if uses[factor.var] == 1 and Val(factor.var) in term:
             rest = tuple(f for f in term if f not in (factor, Val(factor.var)))
             local = variable_set(factor.body) - used_outside(term, i) - keep
             names = apart_from((v for v in local if not v.name.startswith("@")), variable_set(rest) | keep)
             return [rest + inner_term for inner_term in substitute(factor.body, names).terms]
     return None
+
+
+def _used(term: Term, index: int) -> frozenset[Var]:
+    """All variables of the other factors."""
+    return variable_set(term[:index] + term[index + 1 :])
 
 
 def share_extremes(term: Term, keep: frozenset[Var]) -> list[Term] | None:
@@ -438,6 +466,8 @@ def _inside(term: Term, keep: frozenset[Var], known: set[tuple[Poly, frozenset[V
                 outside |= frozenset(factor.group)
             elif isinstance(factor, Extreme):
                 outside |= {factor.value}
+            elif isinstance(factor, Neighbour):
+                outside |= frozenset(factor.values)
             factor = with_body(factor, _simplified(factor.body, outside, known))
         result.append(factor)
     return tuple(result)

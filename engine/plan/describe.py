@@ -25,7 +25,7 @@ from orderbook.engine.plan.steps import (
     steps_of,
 )
 from orderbook.engine.plan.stores import layout_of
-from orderbook.views.calculus import Scalar, Var, scalar_variables
+from orderbook.views.calculus import Rel, Scalar, Var, scalar_variables
 from orderbook.views.m3 import scalar_text
 
 
@@ -171,9 +171,27 @@ def _loop_cost(plan: Plan, step: Loop) -> Cost:
         return Cost.ROWS
     if step.range is not None:
         return Cost.LOGARITHMIC if directory or step.range.of_null else Cost.SLICE
+    if _at_most_one(plan, step):
+        return Cost.CONSTANT
     if directory or step.map in _maps_of_groups(plan):
         return Cost.GROUPS
     return Cost.SLICE if step.known else Cost.LINEAR
+
+
+def _at_most_one(plan: Plan, step: Loop) -> bool:
+    """Whether the known keys have a primary key of rows that bind all keys of the map."""
+    declared = next((m for m in plan.program.maps if m.name == step.map), None)
+    if declared is None or len(declared.definition.terms) != 1:
+        return False
+    known: set[Scalar] = {declared.keys[i] for i in step.known}
+    for factor in declared.definition.terms[0]:
+        if isinstance(factor, Rel):
+            relation = plan.program.relation(factor.name)
+            columns = zip(factor.args, relation.columns, strict=True)
+            key = [a for a, c in columns if c.name in (relation.primary_key or ())]
+            if key and known.issuperset(a for a in key if isinstance(a, Var)):
+                known.update(factor.args)
+    return known.issuperset(declared.keys)
 
 
 def _behind_directory(plan: Plan, name: str) -> set[str]:

@@ -240,4 +240,10 @@ def _window(window: Window, tables: Tables, binding: Bindings, rows: list[Bindin
     before = [place(r) for r in partition if place(r) < place(binding)]
     if window.function in ("rank", "row_number", "dense_rank"):
         return 1 + len(set(before) if window.function == "dense_rank" else before)
+    if window.function in ("lag", "lead"):
+        assert window.argument is not None
+        step = window.offset if window.function == "lead" else -window.offset
+        at_step = len(before) + step
+        there = sorted(partition, key=place)
+        return at(window.argument, there[at_step]) if 0 <= at_step < len(there) else None
     return _aggregate(window, tables, [r for r in partition if place(r) <= place(binding)])

@@ -152,6 +152,8 @@ class Window:
     `function` is sum, count, avg, min or max over the rows of the partition up to and with the peers of
     the row at hand (all its rows when `order_by` is empty), `rank` (1 + the rows before the peers),
     `dense_rank` (1 + the distinct orders before) or `row_number` (rows whose columns are proved unique).
+    `lag` and `lead` are the argument in the row `offset` rows before or after, in an order of rows without
+    NULL that tells them apart.
     """
 
     function: str
@@ -160,6 +162,7 @@ class Window:
     order_by: tuple[OrderItem, ...]
     type: Type
     nullable: bool
+    offset: int = 1
 
 
 @dataclass(frozen=True, slots=True)

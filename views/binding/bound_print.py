@@ -170,6 +170,8 @@ def _window(window: Window, indent: str) -> str:
     argument = "" if window.argument is None else _expression(window.argument, indent)
     if window.argument is None and window.function == "count":
         argument = "*"
+    if window.offset > 1:
+        argument += f", {window.offset}"
     over = []
     if window.partition_by:
         over.append(f"PARTITION BY {_listed(window.partition_by, indent)}")

@@ -3,8 +3,8 @@
 What stands in OVER: the partition, the order that tells rows apart, the frame. Some functions become scalar
 subqueries over the rows of the query once more, which compare them with the row at hand.
 
-`LAG(x) OVER (PARTITION BY p ORDER BY o)` is the x of the greatest o before the row's own, `FIRST_VALUE(x)`
-that of the least o in its partition; likewise LEAD and LAST_VALUE.
+`FIRST_VALUE(x) OVER (PARTITION BY p ORDER BY o)` is the x of the least o in its partition; likewise
+LAST_VALUE. LAG and LEAD stay windows, in an order that tells rows apart.
 
 Frames that end a distance from the row at hand are sums over those rows. `RANGE BETWEEN a PRECEDING AND b
 FOLLOWING` holds the rows whose order lies between o - a and o + b. `ROWS` holds those with at most a rows
@@ -37,7 +37,15 @@ from orderbook.views.binding.bound import (
     rewritten,
 )
 from orderbook.views.binding.scope import Binder, FromItem, Handler, Scope, refusal
-from orderbook.views.binding.typed_nodes import arithmetic, coalesce, comparison, is_null, logical, number
+from orderbook.views.binding.typed_nodes import (
+    arithmetic,
+    case,
+    coalesce,
+    comparison,
+    is_null,
+    logical,
+    number,
+)
 from orderbook.views.types import Kind, Type
 
 UNIQUE = "declare a PRIMARY KEY, or GROUP BY what tells rows apart"
@@ -263,14 +271,17 @@ def neighbour(binder: Binder, node: exp.Window, spec: Over, scope: Scope) -> Exp
     value = binder.value(call.this, scope)
     if spec.total is None:
         raise refusal(binder, f"{name} over rows that are not proved unique", UNIQUE, node)
-    if value.nullable or any(i.expression.nullable for i in spec.total):
+    if any(i.expression.nullable for i in spec.total):
         instead = "declare it NOT NULL, or filter the NULLs away in a derived table"
-        raise refusal(binder, f"{name} of or by values that may be NULL", instead, node)
+        raise refusal(binder, f"{name} by values that may be NULL", instead, node)
     if value.type.kind is Kind.TEXT:
         raise refusal(binder, f"{name} of TEXT", "take its key, and join the row", node)
-    check_repeatable(binder, name, node, (value, *spec.partition_by, *(i.expression for i in spec.total)))
     if isinstance(call, exp.Lag | exp.Lead):
         return _at_distance(binder, node, spec, value, scope)
+    if value.nullable:
+        instead = "declare it NOT NULL, or filter the NULLs away in a derived table"
+        raise refusal(binder, f"{name} of values that may be NULL", instead, node)
+    check_repeatable(binder, name, node, (value, *spec.partition_by, *(i.expression for i in spec.total)))
     _check_whole(binder, node, spec)
     rows = rows_again(binder, name, node, scope)
     function, by = in_order("arg_max" if isinstance(call, exp.LastValue) else "arg_min", rows.of(spec.total))
@@ -279,29 +290,18 @@ def neighbour(binder: Binder, node: exp.Window, spec: Over, scope: Scope) -> Exp
 
 
 def _at_distance(binder: Binder, node: exp.Window, spec: Over, value: Expression, scope: Scope) -> Expression:
-    """LAG(value, offset, default), or LEAD; the row at the distance `offset` is found by counting."""
-    call, before = node.this, isinstance(node.this, exp.Lag)
-    offset, default = _offset(binder, call, scope), call.args.get("default")
-    rows = rows_again(binder, call.sql_name(), node, scope)
+    """LAG(value, offset, default), or LEAD."""
+    call, default = node.this, node.this.args.get("default")
     assert spec.total is not None
-    there = rows.of(spec.total)
-    conditions = [*rows.same(spec.partition_by), stands(there, spec.total, before)]
-    if offset == 1:
-        function, by = in_order("arg_max" if before else "arg_min", there)
-    else:
-        function, by = "min", ()
-        between = rows_again(binder, call.sql_name(), node, scope)
-        counted = between.of(spec.total)
-        distance = between.count(
-            [
-                *between.same(spec.partition_by),
-                stands(counted, spec.total, before),
-                stands(there, counted, before, or_equal=True),
-            ]
-        )
-        conditions.append(comparison("=", distance, number(offset)))
-    found = rows.value(Aggregate(function, rows.of(value), value.type, nullable=True, by=by), conditions)
-    return found if default is None else coalesce([found, binder.value(default, scope)])
+    function, offset = call.sql_name().lower(), _offset(binder, call, scope)
+    window = Window(function, value, spec.partition_by, spec.total, value.type, True, offset)
+    if default is None:
+        return window
+    otherwise = binder.value(default, scope)
+    if not value.nullable:
+        return coalesce([window, otherwise])
+    there = replace(window, argument=number(1), type=number(1).type)
+    return case([(is_null(there), otherwise)], window)
 
 
 def _offset(binder: Binder, call: exp.Func, scope: Scope) -> int:

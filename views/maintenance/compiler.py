@@ -6,7 +6,7 @@ aggregate the change has no simpler form; then the part it can reach is evaluate
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from orderbook.views.calculus import (
     NESTED,
@@ -28,10 +28,11 @@ from orderbook.views.calculus import (
     variable_set,
     with_body,
 )
-from orderbook.views.intervals import Types
+from orderbook.views.intervals import Types, row_types
 from orderbook.views.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, Statement, Trigger
 from orderbook.views.maintenance.deltas import Domain, Piece, parameters, pieces, whole
 from orderbook.views.maintenance.materialise import Materialiser, split_mixed
+from orderbook.views.maintenance.neighbours import Beyond, expanded, rows_beyond
 from orderbook.views.maintenance.ordering import named, ordered_statement, ordered_triggers
 from orderbook.views.materialization import (
     Materialization,
@@ -90,7 +91,8 @@ class Compiler:
         used = tuple(r for r in self.relations.values() if any(t.relation == r.name for t in triggers))
         counts = {m.name: m.count for m in materialiser.maps}
         ordered = ordered_triggers(triggers, counts)
-        return named(Program(used, tuple(materialiser.maps), tuple(initial), ordered, tuple(results)))
+        maps = tuple(replace(m, definition=expanded(m.definition)) for m in materialiser.maps)
+        return named(Program(used, maps, tuple(initial), ordered, tuple(results)))
 
     def _result(self, view: CalculusView, materialiser: Materialiser) -> Result:
         keys = tuple(k.variable for k in view.keys)
@@ -135,7 +137,7 @@ class Compiler:
 
     def _let(self, name: str, poly: Poly, bound: frozenset[Var], materialiser: Materialiser) -> Poly:
         if materialiser.upkeep.level is Materialization.NONE:
-            return over_base_maps(poly, bound, materialiser.upkeep.columns, materialiser)
+            return over_base_maps(expanded(poly), bound, materialiser.upkeep.columns, materialiser)
         return materialiser.poly(split_mixed(poly, bound, joined=True), bound, name=name, joined=True)
 
     def _initial(self, declaration: MapDeclaration) -> list[Statement]:
@@ -168,12 +170,29 @@ class Compiler:
         materialiser: Materialiser,
     ) -> Statement:
         event = frozenset(parameters(relation))
-        bound = event | frozenset(piece.given)
+        beyond = self._rows_beyond(piece, event, apart, materialiser)
+        bound = event | frozenset(piece.given) | frozenset(v for vs in beyond for v in vs)
         needed = frozenset(k for k in piece.keys if isinstance(k, Var)) - bound
         value = self._over_maps(Poly(piece.terms), bound, needed, apart, materialiser)
         keys = frozenset(k for k in piece.keys if isinstance(k, Var))
-        value = Poly(tuple(_given(t, piece.given, keys) + t for t in value.terms))
+        value = Poly(tuple(_with_rows(_given(t, piece.given, keys) + t, beyond, keys) for t in value.terms))
         return Statement(declaration.name, piece.keys, piece.op, ordered_statement(value, event), piece.after)
+
+    def _rows_beyond(
+        self, piece: Piece, event: frozenset[Var], apart: str | None, materialiser: Materialiser
+    ) -> "dict[tuple[Beyond, ...], Term]":
+        """The rows beyond the event's that a piece names, and what finds each in maps."""
+        named = (*piece.keys, *piece.given.values(), *variable_set(Poly(piece.terms)))
+        rows = sorted(rows_beyond(named), key=lambda b: b.steps)
+        bound, result = event, {}
+        for beyond in rows:
+            finder, there = beyond.finder(), beyond.there
+            kinds = row_types(finder.body, self.relations)
+            materialiser.types |= {b: kinds[v] for b, v in zip(finder.vars, finder.values, strict=True)}
+            found = self._over_maps(product(finder, there), bound, frozenset(), apart, materialiser)
+            (result[beyond.row],) = found.terms
+            bound |= frozenset(beyond.row)
+        return result
 
     def _over_maps(
         self,
@@ -186,7 +205,7 @@ class Compiler:
         """The polynomial over maps."""
         upkeep = materialiser.upkeep
         if upkeep.level is not Materialization.FULL:
-            return over_base_maps(poly, bound | needed, upkeep.columns, materialiser)
+            return over_base_maps(expanded(poly), bound | needed, upkeep.columns, materialiser)
         return materialiser.poly(split_mixed(poly, bound, needed), bound, needed, apart=apart)
 
 
@@ -205,6 +224,14 @@ def _given(term: Term, given: Domain, keys: frozenset[Var]) -> Term:
     """Lifts that bind the given variables which the term or the target's keys use."""
     used = variable_set(term) | keys
     return tuple(Lift(v, product(Val(s))) for v, s in given.items() if v in used)
+
+
+def _with_rows(term: Term, beyond: "Mapping[tuple[Beyond, ...], Term]", keys: frozenset[Var]) -> Term:
+    """The term with what finds the rows beyond the event's that it, or the target's keys, use."""
+    for row in reversed(tuple(beyond)):
+        if (variable_set(term) | keys) & frozenset(row):
+            term = beyond[row] + term
+    return term
 
 
 def _at_first(poly: Poly) -> Poly:

@@ -14,7 +14,7 @@ reach is evaluated again from maps: before the event with a minus, and after it.
 that, over relations still.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
@@ -32,12 +32,14 @@ from orderbook.views.calculus import (
     Extreme,
     Factor,
     Lift,
+    Neighbour,
     Poly,
     Rel,
     Scalar,
     Term,
     Val,
     Var,
+    bound_by,
     nested_relations,
     product,
     relations,
@@ -50,6 +52,7 @@ from orderbook.views.calculus import (
 )
 from orderbook.views.conditions import linear_form
 from orderbook.views.m3 import MapDeclaration
+from orderbook.views.maintenance.neighbours import Beyond, absent, apart, next_beyond
 from orderbook.views.names import apart_from, used_outside
 from orderbook.views.simplify import simplify
 from orderbook.views.types import Relation
@@ -87,13 +90,15 @@ def delta(poly: Poly, relation: Relation, insert: bool) -> Poly:
 Domain = Mapping[Var, Scalar]
 # More domains than this are replaced by what they have in common.
 MOST_DOMAINS = 4
+# Those that are apart from each other need not leave each other out.
+MOST_APART = 16
 
 
 def row_domains(term: Term, relation: Relation) -> list[Domain]:
     """The bindings that the changed row itself can make, for every factor that reads it."""
     row = parameters(relation)
     return [
-        _closed({a: p for a, p in zip(f.args, row, strict=True) if isinstance(a, Var)}, term)
+        _closed({a: p for a, p in zip(f.args, row, strict=True) if isinstance(a, Var)}, term, relation)
         for f in term
         if isinstance(f, Rel) and f.name == relation.name
     ]
@@ -104,14 +109,63 @@ def nested_domains(term: Term, relation: Relation, outer: frozenset[Var] = froze
 
     An empty domain says that any binding may be affected; no domains, that none is.
     """
-    outside = (outer | used_outside(term)) - _aggregates(term)
+    beside = frozenset(v for f in term if isinstance(f, Neighbour) for v in bound_by(f))
+    outside = (outer | used_outside(term)) - (_aggregates(term) - beside)
     found: list[Domain] = []
     for factor in term:
         if isinstance(factor, NESTED):
-            for inner in factor.body.terms:
-                domains = row_domains(inner, relation) + nested_domains(inner, relation, outside)
-                found += [_only(_closed(d, inner), outside) for d in domains]
-    return distinct([_closed(d, term) for d in found])
+            inside = outside.union(factor.values) if isinstance(factor, Neighbour) else outside
+            reached = [
+                _only(_closed(d, inner, relation), inside)
+                for inner in factor.body.terms
+                for d in row_domains(inner, relation) + nested_domains(inner, relation, inside)
+            ]
+            if isinstance(factor, Neighbour):
+                reached = _beside(factor, reached, outside)
+            found += reached
+    closed = [_closed(d, term, relation) for d in found]
+    return distinct({v: s for v, s in d.items() if v not in beside} for d in closed)
+
+
+def _beside(neighbour: Neighbour, changed: list[Domain], outside: frozenset[Var]) -> list[Domain]:
+    """The bindings whose neighbour may be another one when rows of `changed` come or go."""
+    beyond = _one_beyond(neighbour, changed)
+    if beyond is None:
+        return [_only(d, outside) for d in changed]
+    return [{**_only(changed[0], outside), **_ordered_as(neighbour, beyond)}]
+
+
+def _one_beyond(neighbour: Neighbour, changed: Sequence[Domain]) -> tuple[Beyond, ...] | None:
+    """The row beyond the only changed one; where several change, it need not be the same afterwards."""
+    plain = all(isinstance(s, Var) for s in neighbour.order)
+    return next_beyond(neighbour, changed[0]) if plain and len(distinct(changed)) == 1 else None
+
+
+def _ordered_as(neighbour: Neighbour, row: Iterable[Scalar]) -> Domain:
+    return {v: s for v, s in zip(neighbour.order, row, strict=True) if isinstance(v, Var)}
+
+
+def _looking_at(neighbour: Neighbour, domain: Domain, relation: Relation) -> Domain:
+    """What the neighbour says of the row at hand where the domain says which row the neighbour is."""
+    row = tuple(domain.get(v) for v in neighbour.vars)
+    if None in row or all(s in domain for s in neighbour.order if isinstance(s, Var)):
+        return {}
+    around = frozenset(v for s in neighbour.partition for v in scalar_variables(s)).union(neighbour.values)
+    changed = [
+        _only(_closed(d, inner, relation), around)
+        for inner in neighbour.body.terms
+        for d in row_domains(inner, relation) + nested_domains(inner, relation, around)
+    ]
+    beyond = _one_beyond(neighbour, changed)
+    if beyond is None:
+        return {}
+    same = _only(changed[0], around.difference(neighbour.values))
+    if row == beyond[0].origin:
+        return {**same, **_ordered_as(neighbour, beyond)}
+    first = row[0]
+    if not isinstance(first, Beyond) or row != first.row or first.greatest != beyond[0].greatest:
+        return {}
+    return {**same, **_ordered_as(neighbour, first.further)} if first.same_order(beyond[0]) else {}
 
 
 def distinct(domains: Iterable[Domain]) -> list[Domain]:
@@ -120,7 +174,8 @@ def distinct(domains: Iterable[Domain]) -> list[Domain]:
     for domain in domains:
         if not any(k.items() <= domain.items() for k in kept):
             kept = [k for k in kept if not domain.items() <= k.items()] + [domain]
-    return kept if len(kept) <= MOST_DOMAINS else [common(kept)]
+    most = MOST_APART if all(apart(a, b) for a, b in combinations(kept, 2)) else MOST_DOMAINS
+    return kept if len(kept) <= most else [common(kept)]
 
 
 def common(domains: Iterable[Domain]) -> Domain:
@@ -132,12 +187,19 @@ def common(domains: Iterable[Domain]) -> Domain:
 def outside_of(domain: Domain, sure: frozenset[Var]) -> Poly:
     """1 for the bindings that do not agree with the domain; variables of `sure` are never NULL.
 
-    A sum of disjoint terms: the first variable that differs, and equality in those before it.
+    A sum of disjoint terms: the first variable that differs, and equality in those before it. A row beyond
+    the event's that is not there agrees with nothing.
     """
     result, before = ZERO, ONE
     differs: Cmp | Val
     equals: Cmp | Val
-    for variable, scalar in domain.items():
+    found: set[tuple[Beyond, ...]] = set()
+    for variable, scalar in sorted(domain.items(), key=lambda item: bool(_rows_named(item[1]))):
+        for beyond in _rows_named(scalar):
+            if beyond.row not in found:
+                result += before * absent(beyond)
+                found.add(beyond.row)
+            sure |= {*beyond.row}
         if {variable, *scalar_variables(scalar)} <= sure:
             differs, equals = Cmp("<>", variable, scalar), Cmp("=", variable, scalar)
         else:
@@ -148,13 +210,17 @@ def outside_of(domain: Domain, sure: frozenset[Var]) -> Poly:
     return result
 
 
+def _rows_named(scalar: Scalar) -> list[Beyond]:
+    return [v for v in scalar_variables(scalar) if isinstance(v, Beyond)]
+
+
 def _differ(left: Scalar, right: Scalar) -> Scalar:
     nulls = (Apply("is_null", (left,)), Apply("is_null", (right,)))
     return Apply("or", (Apply("<>", (left, right)), Apply("<>", nulls)))
 
 
-def _closed(domain: Domain, term: Term) -> Domain:
-    """The domain with all that follows from it by the equalities and lifts of the term."""
+def _closed(domain: Domain, term: Term, relation: Relation) -> Domain:
+    """The domain with all that follows from it by the equalities, lifts and neighbours of the term."""
     closed = dict(domain)
     growing, never = True, _aggregates(term)
     while growing:
@@ -164,13 +230,21 @@ def _closed(domain: Domain, term: Term) -> Domain:
             if variable not in closed and variable not in never and used and used <= set(closed):
                 closed[variable] = substitute_scalar(scalar, closed)
                 growing = True
+        for factor in term:
+            if isinstance(factor, Neighbour):
+                more = _looking_at(factor, closed, relation)
+                growing = growing or not more.keys() <= closed.keys()
+                closed = {**more, **closed}
     return closed
 
 
 def _aggregates(term: Term) -> frozenset[Var]:
     """The variables bound to what is aggregated: they follow a change and cannot limit it."""
     return frozenset(
-        f.var for f in term if isinstance(f, Extreme) or (isinstance(f, Lift) and relations(f.body))
+        v
+        for f in term
+        if isinstance(f, Extreme | Neighbour) or (isinstance(f, Lift) and relations(f.body))
+        for v in bound_by(f)
     )
 
 
@@ -340,6 +414,7 @@ def _assignment(declaration: MapDeclaration, relation: Relation, shared: Domain)
     plain, given = _split(shared, declaration.definition.terms)
     body = substitute(_marked(declaration.definition, declaration.keys), plain)
     keep = frozenset(parameters(relation)) | frozenset(declaration.keys) | frozenset(given)
+    keep |= _variables(shared)
     terms = tuple(_unmarked(t)[1] for t in simplify(body, keep).terms)
     keys = tuple(substitute_scalar(k, shared) for k in declaration.keys)
     return Piece(keys, terms, ":=", True, given)
@@ -358,9 +433,10 @@ def _again(
     for i, domain in enumerate(domains):
         body = _marked(Poly((term,)), declaration.keys) * limits
         for earlier in domains[:i]:
-            body *= outside_of(earlier, sure)
+            if not apart(earlier, domain):
+                body *= outside_of(earlier, sure)
         plain, given = _split(domain, (term,))
-        keep = frozenset(parameters(relation)) | frozenset(given)
+        keep = frozenset(parameters(relation)) | frozenset(given) | _variables(domain)
         for simple in simplify(substitute(body, plain), keep).terms:
             keys, rest = _unmarked(simple)
             pieces.append(Piece(keys, ((MINUS_ONE, *rest),), "+=", False, given))
@@ -378,10 +454,18 @@ def _direct(
 ) -> list[Piece]:
     """The change by the row itself, for bindings that no domain reaches; nested polynomials stay."""
     body = _marked(delta(poly, relation, insert), declaration.keys)
+    keep = frozenset(parameters(relation))
+    rows = [d for t in poly.terms for d in row_domains(t, relation)]
     for domain in domains:
-        body *= outside_of(domain, sure)
-    simple = [_unmarked(t) for t in simplify(body, frozenset(parameters(relation))).terms]
+        if len(rows) != 1 or not apart(domain, rows[0]):
+            body *= outside_of(domain, sure)
+            keep |= _variables(domain)
+    simple = [_unmarked(t) for t in simplify(body, keep).terms]
     return [Piece(keys, (rest,), "+=", False, {}) for keys, rest in simple]
+
+
+def _variables(domain: Domain) -> frozenset[Var]:
+    return frozenset(v for s in domain.values() for v in scalar_variables(s))
 
 
 def _split(domain: Domain, terms: tuple[Term, ...]) -> tuple[dict[Var, Scalar], Domain]:

@@ -26,6 +26,7 @@ from orderbook.views.calculus import (
     Factor,
     Lift,
     MapRef,
+    Neighbour,
     Poly,
     Rel,
     Scalar,
@@ -42,6 +43,7 @@ from orderbook.views.calculus import (
 from orderbook.views.intervals import Types, row_types, scalar_type, sum_type
 from orderbook.views.m3 import MapDeclaration
 from orderbook.views.maintenance.deltas import nested_domains
+from orderbook.views.maintenance.neighbours import with_neighbours_found
 from orderbook.views.materialization import Upkeep, is_base_map
 from orderbook.views.names import Canonical, apart_from, bound_in, canonical, used_outside
 from orderbook.views.simplify import simplify
@@ -240,9 +242,11 @@ class Materialiser:
         for component in components:
             keys = _keys(component, outside, bound, needed)
             factors.append(self._map(Poly((component,)), keys, bound, name))
+        outside = with_neighbours_found(outside)
+        inside = tuple(f for component in components for f in component)
         for factor in outside:
-            if isinstance(factor, NESTED):
-                others = bound_in(tuple(f for f in term if f is not factor))
+            if isinstance(factor, Lift | Exists | Extreme):
+                others = bound_in((*inside, *(f for f in outside if f is not factor)))
                 factor = self._nested(factor, bound | others | used_outside(outside), bound)
             factors.append(factor)
         return tuple(factors)
@@ -388,6 +392,8 @@ def _forced_outside(term: Term, needed: Bound, apart: str | None) -> set[int]:
             outside.add(i)
         if isinstance(factor, Lift | Extreme) and factor.var in needed and relations(factor):
             outside.add(i)
+        if isinstance(factor, Neighbour) and bound_by(factor) & needed:
+            outside.add(i)
     return outside | _dependents(term, outside, needed)
 
 
@@ -405,6 +411,7 @@ def _dependents(term: Term, outside: set[int], needed: Bound) -> set[int]:
             and not isinstance(f, Rel)
             and (
                 (variable_set(f) & lifted)
+                or (isinstance(f, Neighbour) and bound_by(f) & (used | needed))
                 or (isinstance(f, Lift | Extreme) and f.var in (used | needed if relations(f) else used))
             )
         }

@@ -8,7 +8,7 @@ Queries become polynomials that count rows: FROM, WHERE, groups, HAVING and the 
 joins and unions of rows are sums of polynomials whose terms bind the same variables.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orderbook.views.binding import bound
@@ -19,6 +19,7 @@ from orderbook.views.calculus import (
     Exists,
     Factor,
     Lift,
+    Neighbour,
     Poly,
     Rel,
     Scalar,
@@ -346,13 +347,23 @@ def _without_unused_lets(view: CalculusView) -> CalculusView:
 
 
 def _lets(lifts: Sequence[Factor]) -> tuple[tuple[Var, Poly], ...]:
-    return tuple((f.var, f.body) for f in lifts if isinstance(f, Lift))
+    return tuple(let for f in lifts for let in _bindings(f))
+
+
+def _bindings(factor: Factor) -> Iterator[tuple[Var, Poly]]:
+    """Each variable that a lift or neighbour binds, and its value."""
+    if isinstance(factor, Lift):
+        yield factor.var, factor.body
+    elif isinstance(factor, Neighbour):
+        for variable in (factor.found, *factor.vars):
+            own = {v: Var(f"{v.name}~own") for v in (factor.found, *factor.vars)}
+            yield variable, substitute(product(factor), own) * product(Val(own[variable]))
 
 
 def _same_columns(rows: Poly) -> dict[Var, Scalar]:
     """One variable for columns that every row has equal, so that a joined key is a key once."""
     same: dict[Var, Scalar] = {}
-    lifted = {f.var for t in rows.terms for f in t if isinstance(f, Lift)}
+    lifted = {v for t in rows.terms for f in t if isinstance(f, Lift | Neighbour) for v in bound_by(f)}
     columns = {v for t in rows.terms for f in t for v in bound_by(f)} - lifted
     for factor in rows.terms[0] if rows.terms else ():
         if not isinstance(factor, Cmp) or factor.op != "=" or not all(factor in t for t in rows.terms):
@@ -370,8 +381,8 @@ def _roots(rows: Poly, needed: Sequence[Var]) -> tuple[tuple[Var, ...], tuple[tu
     """
     lifted: dict[Var, Poly] = {}
     for factor in rows.terms[0] if rows.terms else ():
-        if isinstance(factor, Lift) and all(factor in term for term in rows.terms):
-            lifted[factor.var] = factor.body
+        if all(factor in term for term in rows.terms):
+            lifted |= dict(_bindings(factor))
     keys: dict[Var, None] = {}
     lets: dict[Var, Poly] = {}
     bound_variables = {v for t in rows.terms for f in t for v in bound_by(f)}

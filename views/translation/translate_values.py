@@ -4,7 +4,7 @@ Aggregates become lifts over the rows of a group, window functions lifts over th
 renamed apart from the row at hand.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orderbook.views.binding import bound
@@ -16,13 +16,17 @@ from orderbook.views.calculus import (
     Extreme,
     Factor,
     Lift,
+    Neighbour,
     Poly,
     Scalar,
     Val,
     Var,
     product,
+    scalar_variables,
+    substitute,
 )
 from orderbook.views.conditions import (
+    FALSE,
     NULL,
     TRUE,
     both,
@@ -323,6 +327,8 @@ class WindowTranslator(AggregateTranslator):
     """
 
     def window(self, window: bound.Window, scope: Scope, lifts: list[Factor], group: Group) -> Value:
+        if window.function in ("lag", "lead"):
+            return self._neighbour(window, scope, lifts, group)
         rows = group.rows
         inner: list[Factor] = []
         keys = [self.key("part", self.value(p, scope, inner), inner) for p in window.partition_by]
@@ -344,6 +350,54 @@ class WindowTranslator(AggregateTranslator):
         frame = Group(up_to(others, pairs), True, tuple(keys))
         aggregate = bound.Aggregate(window.function, window.argument, window.type, window.nullable)
         return self.aggregate(aggregate, copied, lifts, frame)
+
+    def _neighbour(self, window: bound.Window, scope: Scope, lifts: list[Factor], group: Group) -> Value:
+        """The argument in the row that stands `offset` rows before (lag) or after (lead) the row at hand."""
+        assert window.argument is not None
+        inner: list[Factor] = []
+        parts = tuple(self.key("part", self.value(p, scope, inner), inner) for p in window.partition_by)
+        before = window.function == "lag"
+        places: dict[Var, bool] = {}
+        for item in window.order_by:
+            variable = self.key("order", self.value(item.expression, scope, inner), inner)
+            if variable not in parts:
+                places.setdefault(variable, item.descending is not before)
+        lifts += [f for f in inner if f not in lifts]
+        if not places:
+            return Value(Const(0), window.type, FALSE, zero_if_null=True)
+        given = self.value(window.argument, scope, inner)
+        rows, row, argument = group.rows * product(*inner), tuple(places), given
+        valid: Scalar = TRUE
+        for _ in range(window.offset):
+            others, names = self.copy(rows, frozenset(parts))
+            values = _renamed_variables(row, names)
+            look = Neighbour(Var("found"), values, tuple(places.values()), values, row, parts, others)
+            look, rows, names_there = self._looking(look, lifts)
+            valid = both(valid, comparison(">", look.found, Const(0)))
+            argument, row = renamed(renamed(argument, names), names_there), look.vars
+        if argument.valid == TRUE and {*scalar_variables(argument.scalar)} <= {*row, *parts}:
+            return replace(argument, valid=valid)
+        at_row = condition_poly(valid) * rows * condition_poly(argument.valid)
+        kind = scalar_type(given.scalar, self.types)
+        kind = join(kind, exact(0, 0)) if kind.exact else kind
+        value = self.lift(window.function, at_row * product(Val(argument.scalar)), lifts, kind)
+        if argument.valid != TRUE:
+            valid = comparison(">", self.lift("count", at_row, lifts, exact(0, 1)), Const(0))
+        return Value(value, given.type, valid, zero_if_null=True)
+
+    def _looking(self, look: Neighbour, lifts: list[Factor]) -> tuple[Neighbour, Poly, Mapping[Var, Scalar]]:
+        """The neighbour with variables of its own, once in `lifts`; the rows in them, and their names."""
+        alike = (f for f in lifts if isinstance(f, Neighbour))
+        same = next((f for f in alike if replace(f, found=look.found, vars=look.vars) == look), None)
+        found = same.found if same else self.fresh("found", exact(0, 1))
+        names: dict[Var, Scalar] = {}
+        for variable in binders(look.body) - {*look.partition}:
+            source, dot, column = variable.name.rpartition(".")
+            names[variable] = Var(f"{source}~{found.name}.{column}" if dot else f"{column}~{found.name}")
+        own = replace(look, found=found, vars=_renamed_variables(look.values, names))
+        if same is None:
+            lifts.append(own)
+        return own, substitute(look.body, names), names
 
     def _rank(self, rows: Poly, window: bound.Window, lifts: list[Factor]) -> Value:
         """1 and the rows that stand before."""
@@ -371,6 +425,12 @@ class WindowTranslator(AggregateTranslator):
             for value in columns.values()
             if isinstance(value.scalar, Var) and value.scalar in found
         ]
+
+
+def _renamed_variables(variables: Iterable[Var], names: Mapping[Var, Scalar]) -> tuple[Var, ...]:
+    found = tuple(names[v] for v in variables)
+    assert all(isinstance(v, Var) for v in found)
+    return found  # type: ignore[return-value]
 
 
 def _renamed_columns(columns: Mapping[str, Value], names: Mapping[Var, Scalar]) -> dict[str, Value]:

@@ -16,6 +16,7 @@ from orderbook.views.calculus import (
     Exists,
     Factor,
     Lift,
+    Neighbour,
     Poly,
     Rel,
     Scalar,
@@ -460,7 +461,7 @@ class Names:
                     found |= {a for a, c in columns if c.name in relation.primary_key}
                 case Val(scalar) if is_condition(scalar):
                     continue
-                case Cmp() | Lift():
+                case Cmp() | Lift() | Neighbour():
                     continue
                 case _:
                     return None

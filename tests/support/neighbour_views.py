@@ -1,0 +1,158 @@
+"""Views over neighbours in an order, and streams of rows with a key that come and go anywhere in it.
+
+A script compares them with DuckDB after every event, in the interpreter and in generated code:
+
+    NUMBA_DISABLE_JIT=1 python tests/support/neighbour_views.py --seed 0 [NAME ...]
+"""
+
+import argparse
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+
+from fuzz import InterpreterRuntime, Runtime, compiled
+from generated_runner import GeneratedRuntime
+from oracle import Oracle, Row, difference
+
+from orderbook.views.m3 import Program
+
+SCHEMA = """
+CREATE STREAM t (symbol TEXT, ts TIMESTAMP NOT NULL, id BIGINT PRIMARY KEY,
+                 price DECIMAL(9, 2) NOT NULL CHECK (price BETWEEN 0 AND 1000), volume INTEGER,
+                 x DOUBLE, venue INTEGER NOT NULL);
+"""
+
+_W = "OVER (PARTITION BY symbol ORDER BY ts, id)"
+
+VIEWS: Mapping[str, str] = {
+    "moves": f"SELECT SUM(ABS(d)) AS s, COUNT(d) AS n FROM (SELECT price - LAG(price) {_W} AS d FROM t) m",
+    "by_one_column": """SELECT symbol, SUM(d * d) AS s FROM (SELECT symbol,
+        price - LAG(price) OVER (PARTITION BY symbol ORDER BY id DESC) AS d FROM t) m GROUP BY symbol""",
+    "unpartitioned": """SELECT COUNT(*) AS n, SUM(p) AS s FROM
+        (SELECT price, LEAD(price) OVER (ORDER BY ts DESC, venue, id DESC) AS p FROM t) m WHERE p > price""",
+    "time_weighted": f"""SELECT symbol, SUM(price * (next - ts)) AS s, SUM(next - ts) AS n FROM
+        (SELECT symbol, price, ts, LEAD(ts) {_W} AS next FROM t) m GROUP BY symbol""",
+    "nullable": f"""SELECT symbol, SUM(v) AS s, COUNT(v) AS n, SUM(volume - v) AS d, SUM(y) AS y FROM
+        (SELECT symbol, volume, LAG(volume) {_W} AS v, LEAD(x) {_W} AS y FROM t) m GROUP BY symbol""",
+    "roll": f"""SELECT SUM(d * e) AS s, COUNT(*) AS n FROM (SELECT d, LAG(d) {_W} AS e FROM
+        (SELECT symbol, ts, id, price - LAG(price) {_W} AS d FROM t) m) l WHERE e IS NOT NULL""",
+    "lambda": f"""SELECT SUM(flow * d) / SUM(flow * flow) AS k FROM (SELECT price - LAG(price) {_W} AS d,
+        CASE WHEN venue > 1 THEN COALESCE(volume, 0) ELSE -COALESCE(volume, 0) END AS flow FROM t) m
+        WHERE d IS NOT NULL""",
+    "flow_imbalance": """SELECT symbol, SUM(e) AS s FROM (SELECT symbol,
+        CASE WHEN price >= LAG(price) OVER w THEN venue ELSE 0 END
+        - CASE WHEN price <= LAG(price) OVER w THEN LAG(venue) OVER w ELSE 0 END
+        - CASE WHEN ts - 3 <= LAG(ts - 3) OVER w THEN volume ELSE 0 END
+        + CASE WHEN ts - 3 >= LAG(ts - 3) OVER w THEN LAG(volume) OVER w ELSE 0 END AS e
+        FROM t WINDOW w AS (PARTITION BY symbol ORDER BY ts, id)) m GROUP BY symbol""",
+    "two_back": f"""SELECT symbol, SUM(price - a) AS s, SUM(price - b) AS u, COUNT(*) AS n FROM
+        (SELECT symbol, price, LAG(price, 2) {_W} AS a, LEAD(price, 3) {_W} AS b FROM t) m GROUP BY symbol""",
+    "both_sides": f"""SELECT COUNT(*) AS peaks FROM (SELECT price, LAG(price, 1, 0) {_W} AS a,
+        LEAD(price, 1, 0) {_W} AS b FROM t) m WHERE price > a AND price > b""",
+    "there_and_back": f"""SELECT SUM(p - q) AS s FROM (SELECT price AS p, LEAD(l) {_W} AS q FROM
+        (SELECT symbol, ts, id, price, LAG(price) {_W} AS l FROM t) m) k""",
+    "groups": """SELECT SUM(v - p) AS s FROM
+        (SELECT v, LAG(v) OVER (PARTITION BY symbol ORDER BY ts) AS p FROM
+        (SELECT symbol, ts, SUM(price) AS v FROM t GROUP BY symbol, ts) g) m""",
+    "buckets": """SELECT SUM(ABS(c - p)) AS s, MAX(c - p) AS m FROM
+        (SELECT c, LAG(c) OVER (ORDER BY b) AS p FROM
+        (SELECT id - id % 3 AS b, ARG_MAX(price, id) AS c FROM t GROUP BY id - id % 3) g) m""",
+    "filtered": f"""SELECT MIN(d) AS a, MAX(d) AS b, STDDEV(d) AS c FROM (SELECT price - LAG(price) {_W} AS d
+        FROM t WHERE volume > 1) m""",
+    "shown": f"""SELECT id, LAG(volume) {_W} AS a, LEAD(price, 2, -1) {_W} AS b,
+        LAG(x, 1, 0.5) OVER (ORDER BY id) AS c FROM t""",
+    "computed_order": """SELECT SUM(price - p) AS s FROM (SELECT price, LAG(price) OVER (PARTITION BY id % 2
+        ORDER BY price * venue DESC, id) AS p FROM t) m""",
+    "computed_value": f"""SELECT SUM(v) AS s FROM (SELECT LAG(price * venue + COALESCE(volume, 7)) {_W} AS v
+        FROM t) m""",
+    "starts": f"""SELECT symbol, COUNT(*) AS n FROM (SELECT symbol, ts, LAG(ts) {_W} AS p FROM t) m
+        WHERE p IS NULL OR ts - p > 1 GROUP BY symbol""",
+    "lag_of_starts": f"""SELECT COUNT(*) AS n, SUM(ts - q) AS s FROM (SELECT ts, LAG(ts) {_W} AS q FROM
+        (SELECT symbol, id, ts, LAG(ts) {_W} AS p FROM t) m WHERE p IS NULL OR ts - p > 1) k""",
+    "joined": f"""SELECT SUM(m.d * o.price) AS s FROM
+        (SELECT venue, price - LAG(price) {_W} AS d FROM t) m, t o
+        WHERE o.venue = m.venue AND o.volume > 1""",
+}
+
+
+def row(generator: random.Random, id: int) -> Row:
+    """A row with this key; ties in all other columns are frequent."""
+    return (
+        generator.choice(("A", "B", "A", None)),
+        generator.randrange(6),
+        id,
+        Decimal(generator.randrange(8)) / 4,
+        generator.choice((None, 0, 1, 2, 3)),
+        generator.choice((None, 0.5, -1.25, 0.0)),
+        generator.choice((1, 2)),
+    )
+
+
+def events(generator: random.Random, length: int) -> Iterator[list[tuple[bool, Row]]]:
+    """Rows inserted, deleted and replaced; at last all are deleted."""
+    live: list[Row] = []
+    for _ in range(length):
+        free = sorted({*range(-4, 12)} - {r[2] for r in live})
+        kind = generator.random()
+        event: list[tuple[bool, Row]] = []
+        if live and (kind < 0.4 or not free):
+            event.append((False, live.pop(generator.randrange(len(live)))))
+        if kind > 0.25 and free:
+            live.append(row(generator, generator.choice(free)))
+            event.append((True, live[-1]))
+        if event:
+            yield event
+    generator.shuffle(live)
+    yield from ([(False, r)] for r in live)
+
+
+def check(names: Sequence[str], seed: int, length: int, generated: bool) -> None:
+    """Raises AssertionError where a view differs from DuckDB after an event, or an entry is left over."""
+    for name in names:
+        sql = f"{SCHEMA} CREATE VIEW v AS {VIEWS[name]}"
+        program = compiled(sql)
+        oracle, runtimes = Oracle(sql, few_rows=True), [InterpreterRuntime(program)]
+        if generated:
+            runtimes.append(GeneratedRuntime(program))  # type: ignore[arg-type]
+        at_first = [_sizes(program, r) for r in runtimes]
+        done = []
+        for event in events(random.Random(seed), length):
+            for insert, values in event:
+                (oracle.insert if insert else oracle.delete)("t", values)
+                for runtime in runtimes:
+                    runtime.change("t", insert, values)
+            done.append(event)
+            for runtime in runtimes:
+                wrong = difference(oracle.rows("v"), runtime.rows("v"))
+                assert wrong is None, f"{name} in {type(runtime).__name__} after {done}: {wrong}"
+        assert [_sizes(program, r) for r in runtimes] == at_first, name
+
+
+def _sizes(program: Program, runtime: Runtime) -> list[int]:
+    """The entries of the program's maps, those that a plan adds left out."""
+    sizes = runtime.map_sizes()
+    return [sizes[m.name] for m in program.maps]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--length", type=int, default=60)
+    parser.add_argument("--interpreter", action="store_true")
+    given = parser.parse_args()
+    failures = 0
+    for name in given.names or VIEWS:
+        try:
+            for seed in range(given.seed, given.seed + given.seeds):
+                check([name], seed, given.length, not given.interpreter)
+        except Exception as error:
+            failures += 1
+            print(f"{name}: {type(error).__name__}: {str(error)[-600:]}")
+    return min(failures, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""Neighbours in an order: views over them equal DuckDB after every event, and cost O(log n)."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from fuzz import compiled
+from neighbour_views import SCHEMA, VIEWS, check
+from paths import SUPPORT
+
+from orderbook.core.errors import SqlError
+from orderbook.engine.plan.describe import Cost, statement_cost
+from orderbook.engine.plan.planner import plan
+
+LENGTH = 40
+# What else costs more: rows that join, groups and partitions of computed keys, chains of filtered rows.
+LOGARITHMIC = (
+    *("moves", "by_one_column", "unpartitioned", "time_weighted", "nullable", "roll", "lambda", "two_back"),
+    *("both_sides", "groups", "filtered", "shown", "computed_value", "starts"),
+)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_over_neighbours_equals_duckdb_after_every_event(name: str) -> None:
+    check([name], 0, LENGTH, generated=False)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_over_neighbours_equals_duckdb_on_many_streams(name: str, sample_seed: int) -> None:
+    for seed in range(sample_seed, sample_seed + 10):
+        check([name], seed, LENGTH, generated=False)
+
+
+def test_generated_code_for_neighbours_equals_duckdb() -> None:
+    """As plain Python."""
+    command = [sys.executable, str(SUPPORT / "neighbour_views.py"), "--length", str(LENGTH)]
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+
+
+@pytest.mark.parametrize("name", ["roll"])
+def test_compiled_code_for_neighbours_equals_duckdb(name: str) -> None:
+    check([name], 1, 60, generated=True)
+
+
+@pytest.mark.parametrize("name", LOGARITHMIC)
+def test_an_event_costs_the_logarithm(name: str) -> None:
+    found = plan(compiled(f"{SCHEMA} CREATE VIEW v AS {VIEWS[name]}"))
+    assert max(statement_cost(found, s) for t in found.triggers for s in t.statements) <= Cost.LOGARITHMIC
+
+
+def test_order_flow_imbalance_reads_few_maps() -> None:
+    """Four neighbours in one window are looked for once."""
+    sql = f"{SCHEMA} CREATE VIEW v AS {VIEWS['flow_imbalance']}"
+    assert len(compiled(sql).maps) <= 20
+
+
+@pytest.mark.parametrize("function", ["LAG", "LEAD"])
+def test_an_order_that_may_be_null_is_refused(function: str) -> None:
+    sql = f"{SCHEMA} CREATE VIEW v AS SELECT {function}(id) OVER (ORDER BY volume) AS w FROM t"
+    with pytest.raises(SqlError, match=f"{function} by values that may be NULL"):
+        compiled(sql)
