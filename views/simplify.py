@@ -348,6 +348,31 @@ def _form(term: Term, index: int, extreme: Extreme) -> object:
     return form, tuple(keys[i] if i else None for i in places)
 
 
+def share_neighbours(term: Term, keep: frozenset[Var]) -> list[Term] | None:
+    """Two looks at the same neighbour are one, and their variables equal."""
+    looks = [(i, f) for i, f in enumerate(term) if isinstance(f, Neighbour)]
+    for at, (i, first) in enumerate(looks):
+        for j, second in looks[at + 1 :]:
+            if (first.greatest, first.order, first.partition) != (
+                second.greatest,
+                second.order,
+                second.partition,
+            ) or _look(term, i, first) != _look(term, j, second):
+                continue
+            for kept, other, left in ((first, second, j), (second, first, i)):
+                if not bound_by(other) & keep:
+                    names = zip((other.found, *other.vars), (kept.found, *kept.vars), strict=True)
+                    return [substitute_term(term[:left] + term[left + 1 :], dict(names))]
+    return None
+
+
+def _look(term: Term, index: int, look: Neighbour) -> object:
+    """What is equal for neighbours that differ only in the names of their local variables."""
+    keys = (*look.values, *_outer(term, index, look.body))
+    form, places = canonical(keys, look.body)
+    return form, tuple(i if i < len(look.values) else keys[i] for i in places)
+
+
 def _outer(term: Term, index: int, body: Poly) -> list[Var]:
     return sorted(variable_set(body) & used_outside(term, index), key=lambda v: v.name)
 
@@ -423,6 +448,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("decide conditions", decide_conditions),
     ("unlift", unlift),
     ("share extremes", share_extremes),
+    ("share neighbours", share_neighbours),
     ("certain extremes", certain_extremes),
     ("drop certain counts", drop_certain_counts),
     ("drop repeated conditions", drop_repeated),

@@ -25,7 +25,7 @@ from orderbook.engine.plan.steps import (
     Store,
 )
 from orderbook.engine.plan.stores import layout_of
-from orderbook.views.calculus import Scalar, Var, scalar_variables
+from orderbook.views.calculus import Apply, Scalar, Var, scalar_variables
 from orderbook.views.types import Type
 
 Sink = Callable[[Code, Names], None]
@@ -83,7 +83,9 @@ def _start_sum(
     if len(wanted.pipelines) == 1 and _straight(wanted.pipelines[0]):
         result: list[Code] = []
         run(emitter, threads(wanted.pipelines, names, wanted.types, lambda value, _: result.append(value)))
-        return Code(_same_value(result[0], layout), wanted.kind)
+        text = _same_value(result[0], layout)
+        # A choice named once is read often, also by choices that follow from it.
+        return Code(writer.once("choice", text) if _chosen(wanted.pipelines[0]) else text, wanted.kind)
     signature = _signature(wanted.pipelines, names)
     total = writer.recall(signature) or pending.get(signature)
     if total is None:
@@ -116,6 +118,10 @@ def _add(emitter: Emitter, total: str, layout: str, value: Code, names: Names) -
 
 def _straight(pipeline: Pipeline) -> bool:
     return not any(isinstance(s, Filter | Loop | Extremum) for s in pipeline.steps)
+
+
+def _chosen(pipeline: Pipeline) -> bool:
+    return any(isinstance(v, Apply) and v.op == "if" for v in pipeline.values)
 
 
 def _signature(pipelines: tuple[Pipeline, ...], names: Names) -> str:

@@ -13,6 +13,7 @@ from orderbook.views.calculus import (
     Extreme,
     Factor,
     Lift,
+    Neighbour,
     Poly,
     Rel,
     Scalar,
@@ -100,6 +101,20 @@ class Model:
                 if found:
                     end = max(found) if greatest else min(found)  # type: ignore[type-var]
                     yield from self._bound({variable: end}, environment, 1)
+
+            case Neighbour():
+                yield from self._bound(self._beside(factor, environment), environment, 1)
+
+    def _beside(self, look: Neighbour, environment: Environment) -> dict[Scalar, Word]:
+        """The variables of a neighbour; 0 where there is none."""
+
+        def place(row: WordRow) -> list[Word]:
+            return [w if last else -w for w, last in zip(row, look.greatest, strict=True)]  # type: ignore[operator]
+
+        own = tuple(self._scalar(s, environment) for s in look.order)
+        rows = [r for r in self._groups(look.values, look.body, environment) if place(r) < place(own)]  # type: ignore[operator]
+        there = max(rows, key=place, default=(0,) * len(own))  # type: ignore[arg-type]
+        return {look.found: int(bool(rows)), **dict(zip(look.vars, there, strict=True))}
 
     def _bound(
         self, found: Mapping[Scalar, Word], environment: Environment, count: int
