@@ -14,6 +14,7 @@ from orderbook.views.calculus import (
     Const,
     Exists,
     Factor,
+    Lift,
     Poly,
     Rel,
     Scalar,
@@ -63,7 +64,9 @@ def _places(rows: Poly, order: Sequence[Ordered]) -> list[tuple[Ordered, Poly]]:
         item = Ordered(renamed(item.one, names), item.other, item.descending, item.nulls_first)
         result.append((item, rows))
         same = _shared(rows, item)
-        rows = substitute(rows, same) if same else rows * _same(item)
+        # The one's name stays bound, for what is computed from it.
+        own = (Lift(v, product(Val(s))) for v, s in same.items())
+        rows = substitute(rows, same) * product(*own) if same else rows * _same(item)
         names |= same
     return result
 
