@@ -25,7 +25,7 @@ from orderbook.engine.plan.steps import (
     steps_of,
 )
 from orderbook.engine.plan.stores import layout_of
-from orderbook.views.calculus import Rel, Scalar, Var, scalar_variables
+from orderbook.views.calculus import Rel, Scalar, Term, Var, scalar_variables
 from orderbook.views.m3 import scalar_text
 
 
@@ -181,17 +181,22 @@ def _loop_cost(plan: Plan, step: Loop) -> Cost:
 def _at_most_one(plan: Plan, step: Loop) -> bool:
     """Whether the known keys have a primary key of rows that bind all keys of the map."""
     declared = next((m for m in plan.program.maps if m.name == step.map), None)
-    if declared is None or len(declared.definition.terms) != 1:
+    if declared is None or not declared.definition.terms:
         return False
-    known: set[Scalar] = {declared.keys[i] for i in step.known}
-    for factor in declared.definition.terms[0]:
+    return all(_is_one_row(plan, t, declared.keys, step.known) for t in declared.definition.terms)
+
+
+def _is_one_row(plan: Plan, term: Term, keys: Sequence[Var], known: Sequence[int]) -> bool:
+    """Whether the keys at the places `known` have a primary key of rows that bind all keys."""
+    bound: set[Scalar] = {keys[i] for i in known}
+    for factor in term:
         if isinstance(factor, Rel):
             relation = plan.program.relation(factor.name)
             columns = zip(factor.args, relation.columns, strict=True)
             key = [a for a, c in columns if c.name in (relation.primary_key or ())]
-            if key and known.issuperset(a for a in key if isinstance(a, Var)):
-                known.update(factor.args)
-    return known.issuperset(declared.keys)
+            if key and bound.issuperset(a for a in key if isinstance(a, Var)):
+                bound.update(factor.args)
+    return bound.issuperset(keys)
 
 
 def _behind_directory(plan: Plan, name: str) -> set[str]:

@@ -68,6 +68,14 @@ VIEWS: Mapping[str, str] = {
         FROM t) m""",
     "starts": f"""SELECT symbol, COUNT(*) AS n FROM (SELECT symbol, ts, LAG(ts) {_W} AS p FROM t) m
         WHERE p IS NULL OR ts - p > 1 GROUP BY symbol""",
+    "sessions": f"""SELECT symbol, session, COUNT(*) AS n, SUM(price) AS v FROM (SELECT symbol, price,
+        SUM(start) {_W} AS session FROM (SELECT symbol, ts, id, price,
+        CASE WHEN ts - LAG(ts) {_W} > 1 THEN 1 ELSE 0 END AS start FROM t) a) b GROUP BY symbol, session""",
+    "sessions_by_start": f"""SELECT symbol, start, COUNT(*) AS n FROM (SELECT symbol,
+        MAX(begin) {_W} AS start FROM (SELECT symbol, ts, id,
+        CASE WHEN ts - LAG(ts) {_W} > 1 THEN ts - 0 END AS begin FROM t) a) b GROUP BY symbol, start""",
+    "sums_of_the_order": """SELECT id, SUM(venue) OVER (PARTITION BY symbol ORDER BY venue, id) AS s,
+        MAX(venue * price) OVER (PARTITION BY symbol ORDER BY venue DESC, id) AS m FROM t""",
     "lag_of_starts": f"""SELECT COUNT(*) AS n, SUM(ts - q) AS s FROM (SELECT ts, LAG(ts) {_W} AS q FROM
         (SELECT symbol, id, ts, LAG(ts) {_W} AS p FROM t) m WHERE p IS NULL OR ts - p > 1) k""",
     "joined": f"""SELECT SUM(m.d * o.price) AS s FROM

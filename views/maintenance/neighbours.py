@@ -11,7 +11,7 @@ after it, for those beyond the changed row are others. Neighbours of neighbours 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -60,6 +60,14 @@ def found(neighbour: Neighbour) -> Term:
     """Factors that bind what the neighbour does."""
     places = range(len(neighbour.vars))
     factors: list[Factor] = []
+    order: list[Scalar] = []
+    for place, scalar in enumerate(neighbour.order):
+        if isinstance(scalar, Apply):
+            # Trees are cut at variables.
+            factors.append(Lift(_own(neighbour, "order", place), product(Val(scalar))))
+            scalar = _own(neighbour, "order", place)
+        order.append(scalar)
+    neighbour = replace(neighbour, order=tuple(order))
     here: list[Scalar] = []
     for place in places:
         end = _end(neighbour, "here", place, _beside(neighbour, place))
