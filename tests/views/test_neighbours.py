@@ -17,7 +17,7 @@ LENGTH = 40
 # What else costs more: rows that join, groups and partitions of computed keys, chains of filtered rows.
 LOGARITHMIC = (
     *("moves", "by_one_column", "unpartitioned", "time_weighted", "nullable", "roll", "lambda", "two_back"),
-    *("both_sides", "groups", "buckets", "filtered", "shown", "computed_value", "starts"),
+    *("flow_imbalance", "both_sides", "groups", "buckets", "filtered", "shown", "computed_value", "starts"),
 )
 
 

@@ -461,15 +461,17 @@ def _unanchored(groups: list[list[Factor]], term: Term, bound: Bound) -> set[int
 def split_mixed(poly: Poly, bound: Bound, needed: Bound = frozenset(), joined: bool = False) -> Poly:
     """Distributes a sum over its term where it mixes values from outside with a row's columns.
 
-    `[a.price - @price] * rest` becomes two terms, so that neither needs a map keyed by price.
+    `[a.price - @price] * rest` becomes two terms, so that neither needs a map keyed by price. Not beside a
+    neighbour: that is looked for from one row, so that no term would be a map without its columns.
     """
     done: list[Term] = []
     pending = list(reversed(poly.terms))
     while pending:
         term = pending.pop()
         separate = _separators(term, bound, joined)
+        beside = any(isinstance(f, Neighbour) for f in term)
         for i, factor in enumerate(term):
-            if isinstance(factor, Val) and _mixed(factor, term, separate):
+            if not beside and isinstance(factor, Val) and _mixed(factor, term, separate):
                 products = sum_of_products(factor.scalar)
                 if len(products) > 1:
                     pending += [(*term[:i], *map(Val, p), *term[i + 1 :]) for p in reversed(products)]
