@@ -41,7 +41,7 @@ def test_generated_code_for_neighbours_equals_duckdb() -> None:
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
 
 
-@pytest.mark.parametrize("name", ["roll"])
+@pytest.mark.parametrize("name", ["moves", pytest.param("roll", marks=pytest.mark.exhaustive)])
 def test_compiled_code_for_neighbours_equals_duckdb(name: str) -> None:
     check([name], 1, 60, generated=True)
 
