@@ -27,6 +27,7 @@ from orderbook.engine.maps.row_store import (
     FED,
     FED_CHECKED,
     FED_UNCHECKED,
+    FOUND_BY,
     FRESH,
     KEEPS,
     KEY_COLUMNS,
@@ -431,6 +432,7 @@ class RowsCopy:
     def begin(self) -> None:
         """Begins, or begins again where all rows have been replaced."""
         self._store = StoreCopy(self._rows.words.address, ROW + self._width + 1)
+        self._found_by = self._rows.words[FOUND_BY]
         self._notes: list[NDArray[np.int64]] | None = []
         self._changed = np.empty((0, self._width), np.int64)
         self._counts = np.empty(0, np.int64)
@@ -443,6 +445,9 @@ class RowsCopy:
 
     def piece(self) -> bool:
         """Copies a piece, between two changes; whether it was the last."""
+        if self._rows.words[FOUND_BY] != self._found_by:
+            # The first change has moved all rows, to where they are found by their key.
+            self.begin()
         return self._store.piece()
 
     def finish(self) -> None:
