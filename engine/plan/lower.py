@@ -197,23 +197,35 @@ class Lowering:
         terms = (t for term in poly.terms for t in self._without_null(term, known))
         return tuple(_Term(self, t, known, live).lowered() for t in terms)
 
-    def _without_null(self, term: Term, known: frozenset[Var]) -> list[Term]:
-        """The term, or several that add up to it, NULL apart from the other values where it hides a cut."""
+    def _without_null(
+        self, term: Term, known: frozenset[Var], told: frozenset[Var] = frozenset()
+    ) -> list[Term]:
+        """The term, or several that add up to it, NULL apart from the other values where it hides a cut.
+
+        told: variables that are apart already.
+        """
         for variable in asked(term, known):
-            guard, present = Val(not_null(variable)), decided(term, variable, null=False)
-            if present is None:
+            guard = Val(not_null(variable))
+            rest = tuple(f for f in term if f != guard)
+            present = decided(rest, variable, null=False)
+            # What asks inside of a key stays.
+            if present is None or present == rest:
                 continue
             if any(self._excludes_null(map_of(r), variable) for r in reads_of(term, variable)):
-                return self._without_null(present, known)
+                return self._without_null(present, known, told)
             if guard in term:
-                return self._without_null((guard, *present), known)
+                return self._without_null((guard, *present), known, told)
         variable_apart = self._hiding(term, known)
-        if variable_apart is None:
+        if variable_apart is None or variable_apart in told:
             return [term]
         result = []
         for null, condition in ((False, not_null(variable_apart)), (True, is_null(variable_apart))):
             one = decided(term, variable_apart, null)
-            result += [] if one is None else self._without_null((Val(condition), *one), known)
+            result += (
+                []
+                if one is None
+                else self._without_null((Val(condition), *one), known, told | {variable_apart})
+            )
         return result
 
     def _excludes_null(self, read: MapRef, variable: Var) -> bool:
