@@ -27,7 +27,18 @@ RESTS: dict[str, dict[str, str]] = {
     "`ROW_NUMBER` of rows with a key": UNIQUE,
     "Windows of a distance: `RANGE`": dict.fromkeys(("nullable", "bare"), "NOT NULL"),
     "Windows of a number of rows": {**UNIQUE, "nullable": "NOT NULL"},
-    "`LAG`, `LEAD`": {**UNIQUE, "nullable": "NOT NULL"},
+    **{
+        neighbours: {**UNIQUE, "nullable": "NOT NULL"}
+        for neighbours in (
+            "`LAG`, `LEAD`",
+            "Sums over neighbours: realised variance",
+            "Neighbours of neighbours: Roll's spread",
+            "Weights by the time to the next row",
+            "Flow between rows, with four neighbours of one window",
+            "How many sessions",
+        )
+    },
+    "Changes from bar to bar": dict.fromkeys(("nullable", "bare"), "NOT NULL"),
     "`FIRST_VALUE`, `LAST_VALUE`": {**UNIQUE, "nullable": "NOT NULL"},
 }
 # Sums and differences of doubles are rounded, so that no range or cut of them is exact.
