@@ -242,7 +242,7 @@ class NetEffect:
     def __init__(self, relations: Sequence[Relation]) -> None:
         self._relations = tuple(relations)
         self._places = {relation.name: place for place, relation in enumerate(relations)}
-        self._rows = RelationStore(self._relations, Dictionary(), check=False, keep=True)
+        self._rows = RelationStore(self._relations, Dictionary(), check=False, keep=True, ticks=False)
 
     def add(self, block: Block) -> None:
         """Adds the changes of a block; those of a relation that is none of these are left out."""

@@ -497,6 +497,13 @@ def feed_relation(R, relation, how):
 
 
 @jit()
+def add_fresh(T, rows, count):
+    """Rows that expire, side by side at an address, came before others."""
+    words = count * load(T, WIDTH)
+    memory_move(room(T + 8 * FRESH, words), rows, 8 * words)
+
+
+@jit()
 def close_rows(T):
     """Gives all memory of rows back but the words of their header."""
     index_close(T)

@@ -17,7 +17,7 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from orderbook.core.changes import NULL_CODE, ChangeBatch, Dictionary
+from orderbook.core.changes import ChangeBatch, Dictionary
 from orderbook.engine.maps import row_store
 from orderbook.engine.maps.row_store import (
     CHECKS,
@@ -70,13 +70,20 @@ class Refusal:
 class RelationStore:
     """Rows of relations in raw memory, whose `address` the loop over changes is given.
 
-    check: refuse what contradicts the rows that are there. keep: keep the rows of all relations.
+    check: refuse what contradicts the rows that are there. keep: keep the rows of all relations. ticks: the
+    relation `clock` is changed by ticks alone, and has no rows here; else it is one like others.
     """
 
     def __init__(
-        self, relations: Sequence[Relation], dictionary: Dictionary, check: bool, keep: bool
+        self,
+        relations: Sequence[Relation],
+        dictionary: Dictionary,
+        check: bool,
+        keep: bool,
+        ticks: bool = True,
     ) -> None:
         self.checks, self.keeps = check, keep
+        self._clock = CLOCK if ticks else None
         self._dictionary = dictionary
         self._relations: list[Relation] = []
         self._rows: list[_Rows] = []
@@ -94,14 +101,16 @@ class RelationStore:
         words = Block(RELATIONS + PER_RELATION * len(relations))
         names = [relation.name for relation in relations]
         words[KINDS], words[CHECKS] = 2 * len(relations), self.checks
-        words[CLOCK_RELATION] = names.index(CLOCK) if CLOCK in names else -1
+        words[CLOCK_RELATION] = names.index(self._clock) if self._clock in names else -1
         for place, relation in enumerate(relations):
             at = RELATIONS + PER_RELATION * place
             if place >= len(self._rows):
-                self._rows.append(_Rows(relation, self.keeps))
+                self._rows.append(_Rows(relation, self.keeps and relation.name != self._clock))
             rows = self._rows[place]
             words[at + ROWS] = rows.words.address
-            words[at + MODES] = row_store.modes_of(words.address, rows.words.address, relation.name == CLOCK)
+            words[at + MODES] = row_store.modes_of(
+                words.address, rows.words.address, relation.name == self._clock
+            )
         row_store.release_list(self._words.address + 8 * REFUSED)
         self._relations, self._words = list(relations), words
 
@@ -303,7 +312,7 @@ class _Rows:
         self.words = words = Block(PLACES + len(names))
         words[WIDTH], words[KEY_COLUMNS] = len(names), len(keys)
         words[MAX_ROWS] = min(relation.max_rows, INT64_MAX)
-        words[KEEPS] = (keep or self.expiring) and relation.name != CLOCK
+        words[KEEPS] = keep or self.expiring
         words[EXPIRES] = names.index(relation.retain_by or "ts") if self.expiring else -1
         for word, place in enumerate(self.order):
             words[PLACES + word] = place
@@ -351,8 +360,7 @@ class _Rows:
         """The rows of before now - span, as often as each stands."""
         column = self.words[EXPIRES]
         if self.words[FRESH + 1]:
-            held = (ctypes.c_int64 * self.words[FRESH + 1]).from_address(self.words[FRESH])
-            rows = np.array(held, np.int64).reshape(-1, self._width)
+            rows = self._fresh()
             self.words[FRESH + 1] = 0
             self._push(rows[np.argsort(rows[:, column], kind="stable")])
         limit, found = now - self._span, []
@@ -374,21 +382,28 @@ class _Rows:
             heapq.heappush(self._segments, (first, next(self._numbers), segment))
 
     def saved_expiring(self, index: int) -> ExpiringRows:
-        """All rows that have a time, in its order."""
-        rows, counts = self.copied()
-        column = self.words[EXPIRES]
-        timed = rows[:, column] != NULL_CODE
-        rows = np.repeat(rows[timed], counts[timed], axis=0)
-        rows = rows[np.argsort(rows[:, column], kind="stable")]
-        return ExpiringRows(index, (rows,) if len(rows) else (), rows[:0], RowCounts(index, *self.nothing()))
+        """A copy; what lies in segments but was deleted is counted apart, so that all keep their order."""
+        segments = tuple(rows for *_, rows in sorted(self._segments, key=lambda s: s[:2]))
+        fresh = self._fresh()
+        rows, counts = np.unique(np.concatenate([fresh, *segments]), axis=0, return_counts=True)
+        gone = counts - self.counts(rows) if len(rows) else counts
+        return ExpiringRows(index, segments, fresh, RowCounts(index, rows[gone > 0], gone[gone > 0]))
+
+    def _fresh(self) -> NDArray[np.int64]:
+        """A copy of rows that came and are in no segment yet."""
+        held = (ctypes.c_int64 * self.words[FRESH + 1]).from_address(self.words[FRESH] or self.words.address)
+        return np.array(held, np.int64).reshape(-1, self._width)
 
     def restore_expiring(self, saved: ExpiringRows, codes: NDArray[np.int64] | None, alone: bool) -> None:
         """Rows that expire. alone: they are not among the rows that are there."""
         texts = text_columns(self._relation)
-        for part in (saved.fresh, *saved.segments):
+        for number, part in enumerate((saved.fresh, *saved.segments)):
             rows = np.array(part)
             recode(rows, texts, codes)
-            self._push(rows[np.argsort(rows[:, self.words[EXPIRES]], kind="stable")])
+            if number:
+                self._push(rows)
+            elif len(rows):
+                row_store.add_fresh(self.words.address, rows.ctypes.data, len(rows))
             if alone:
                 self.add(rows, np.ones(len(rows), np.int64))
         for rows, counts in saved.deleted.parts(self._relation, codes):

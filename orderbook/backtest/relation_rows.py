@@ -294,8 +294,8 @@ class RelationRows:
             self._books = Books(instruments, self._words, track_crossed=False)
             self._book_blocks = BookBlocks(self._books, fitted, self._declared)
         self._states = StateBlocks(program, instruments)
-        by_books = [r.name for r in self._declared if len(instruments) and r.name in RELATIONS]
-        self._admission = RowAdmission(self._declared, self._words, self.problems, by_books)
+        self._by_books = {r.name for r in self._declared if len(instruments) and r.name in RELATIONS}
+        self._admission = RowAdmission(self._declared, self._words, self.problems, self._by_books)
         ticks = resolution > 0 and (every or bool(timed_relations(program)))
         self._clock = ClockBlocks(program, resolution) if ticks else None
 
@@ -317,8 +317,10 @@ class RelationRows:
         if self._clock is None:
             return []
         blocks = self._clock.tick(stamp)
-        expired = [block for block in blocks if block.source != CLOCK]
-        return [block for block in blocks if block.source == CLOCK] + self._admission.admit(expired)
+        # Books fill these relations, so that nobody has rows to check the deletes with.
+        checked = {CLOCK, *self._by_books}
+        others = [block for block in blocks if block.source not in checked]
+        return [block for block in blocks if block.source in checked] + self._admission.admit(others)
 
     def _blocks(self, part: Slice) -> list[Block]:
         blocks = []

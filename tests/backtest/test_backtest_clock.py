@@ -86,9 +86,12 @@ def check(
     expected, before = job(1)
     for found, outcome in (job(count, pieces) for count in partitions for pieces in (1, 2)):
         assert contents(found) == contents(expected)
-        assert sorted(outcome.problems) == sorted(before.problems) and (before.problems or sql != SQL)
+        assert sorted(outcome.problems) == sorted(before.problems)
     rows = {view: len(expected.history(view)) for view in views}
     assert granularity == "end" or all(number > 2 for number in rows.values()), rows
+    if granularity == "event" and sql == SQL:
+        # Rows of books expire, too.
+        assert any(row[6] for row in contents(expected)["traded"])
 
 
 @pytest.mark.parametrize(
