@@ -10,6 +10,7 @@ from .group_by import group_by
 from .growth import longest_event, memory
 from .log import log
 from .measure import CONSOLE, Options
+from .rows import rows
 from .slopes import slopes
 from .start import start
 from .vwap import many_symbols, one_symbol
@@ -25,6 +26,7 @@ SECTIONS = {
     "vwap": one_symbol,
     "symbols": many_symbols,
     "call": one_event,
+    "rows": rows,
     "growth": longest_event,
     "memory": memory,
     "group_by": group_by,

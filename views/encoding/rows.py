@@ -6,7 +6,7 @@ also says what is wrong; so both obey the same rules.
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from decimal import Context, Decimal
+from decimal import Context, Decimal, Inexact, InvalidOperation
 from operator import attrgetter
 from typing import Any
 
@@ -22,9 +22,8 @@ from orderbook.views.types import Column, Kind, Relation
 Row = Mapping[str, Any] | tuple[Any, ...] | Any
 
 _Encode = Callable[[Any], int]
-# Wide enough for every decimal of 64 bits times a power of ten that fits them.
-_CONTEXT = Context(prec=60)
-_MOST_DIGITS = 30
+# Wide enough for every decimal of 64 bits times a power of ten that fits them; of others nothing is rounded.
+_CONTEXT = Context(prec=60, traps=[Inexact, InvalidOperation])
 # Integers below are exact doubles, and no two decimals of so few digits share a double.
 _EXACT_DOUBLE = 2**53
 _DOUBLE, _CODE = struct.Struct("<d"), struct.Struct("<q")
@@ -68,7 +67,7 @@ class RowEncoder:
                 return [
                     encode(value) for encode, value in zip(self._encoders, self._values_of(row), strict=True)
                 ]
-        except (KeyError, ValueError, AttributeError):
+        except (KeyError, ValueError, AttributeError, ArithmeticError):
             return self._slowly(row)
         return codes if len(row) == self._count else self._slowly(row)
 
@@ -166,7 +165,8 @@ def _integer(low: int, high: int, any_value: _Encode) -> _Encode:
 
 def _exact(column: Column, any_value: _Encode) -> _Encode:
     low, high, scale = column.type.low, column.type.high, column.type.scale
-    factor, context = 10**scale, _CONTEXT
+    factor, multiply = 10**scale, _CONTEXT.multiply
+    by, lowest, highest = Decimal(factor), Decimal(low), Decimal(high)
 
     def exact(value: Any) -> int:
         kind = type(value)
@@ -178,11 +178,9 @@ def _exact(column: Column, any_value: _Encode) -> _Encode:
             if scaled / factor != value:
                 return any_value(value)
         elif kind is Decimal:
-            if not value.is_finite() or value.adjusted() > _MOST_DIGITS:
-                return any_value(value)
-            moved = value.scaleb(scale, context)
-            scaled = int(moved)
-            if scaled != moved or moved.scaleb(-scale, context) != value:
+            moved = multiply(value, by)
+            scaled = int(moved) if lowest <= moved <= highest else 0
+            if scaled != moved:
                 return any_value(value)
         else:
             return any_value(value)
