@@ -14,6 +14,7 @@ from orderbook.engine.generate.module_text import ModuleText
 from orderbook.engine.generate.numbering import NumberedPlan
 from orderbook.engine.generate.program import trigger_name
 from orderbook.engine.generate.state_layout import (
+    BATCH,
     CACHE,
     CHECKED_ROWS,
     COUNT,
@@ -38,15 +39,14 @@ def driver_module(plan: NumberedPlan, program_module: str) -> str:
     module = ModuleText(plan)
     failed_function(module)
     w = module.writer
-    with module.function(
-        "run(S, kinds, flags, values, start, stop)",
+    with module.exported(
+        "run(S, start, stop)",
         "Applies changes start..stop; the index after the last, its complement where more is to be done.",
-        ", nogil=True",
     ):
         w.line(f"store(S, {FIRED_WORDS}, 0)")
         with changes_applied(module):
-            ended = f"load(S, {DIRTY}) != 0 and flags[i] & {END_OF_EVENT | END_OF_MESSAGE}"
-            fired = f"not failed(S) and look(S, flags[i] & {END_OF_MESSAGE} != 0)"
+            ended = f"load(S, {DIRTY}) != 0 and flag & {END_OF_EVENT | END_OF_MESSAGE} != 0"
+            fired = f"not failed(S) and look(S, flag & {END_OF_MESSAGE} != 0)"
             with w.block(f"if {ended} and {fired}:"):
                 w.line("return ~(i + 1)")
         _end(module)
@@ -58,6 +58,7 @@ def driver_module(plan: NumberedPlan, program_module: str) -> str:
 
 
 _ADMISSION = """\
+from orderbook.engine.maps.memory import load_byte, load_short
 from orderbook.engine.maps.row_store import admitted, batch_begins, tells
 """
 
@@ -93,22 +94,25 @@ def changes_applied(module: ModuleText) -> Iterator[None]:
     """The loop that calls the trigger of every admitted change i; what is written inside comes after it."""
     w, plan = module.writer, module.plan
     names = [r.name for r in plan.program.relations]
-    w.line("stride = 8 * values.shape[1]")
-    w.line("row = values.ctypes.data + start * stride")
+    w.line(f"batch = S + {8 * BATCH}")
+    for number, name in enumerate(("kinds", "kind_stride", "flags", "flag_stride", "values", "stride")):
+        w.line(f"{name} = load(batch, {number})")
+    w.line("row = values + start * stride")
     w.line(f"rows = load(S, {CHECKED_ROWS})")
     with w.block("if rows != 0:"):
-        w.line("batch_begins(rows, kinds, flags, values)")
+        w.line("batch_begins(rows, batch)")
     w.line("end = start")
     w.line("refused = False")
     with w.block("for i in range(start, stop):"):
+        w.line("flag = load_byte(flags + i * flag_stride)")
         with w.block("if i >= end:"):
-            w.line("end = admitted(rows, kinds, flags, row, i, stop)")
+            w.line("end = admitted(rows, batch, row, i, stop)")
             w.line("refused = end < 0")
             with w.block("if refused:"):
                 w.line("end = ~end")
-            with w.block(f"if end == i or (refused and flags[i] & {OR_STOP} != 0):"):
+            with w.block(f"if end == i or (refused and flag & {OR_STOP} != 0):"):
                 w.line(f"return {FAILED} if failed(S) else ~i")
-        w.line("kind = -1 if refused else kinds[i]")
+        w.line("kind = -1 if refused else load_short(kinds + i * kind_stride)")
         word = "if"
         for trigger in plan.triggers:
             kind = 2 * names.index(trigger.relation) + (not trigger.insert)
@@ -235,13 +239,9 @@ def _look(module: ModuleText, recorded: Sequence[Recorded]) -> None:
 
 def _driver(module: ModuleText) -> None:
     w = module.writer
-    with module.function(
-        "run(S, kinds, flags, values, start, stop)",
-        "Applies changes start..stop; the index after the last.",
-        ", nogil=True",
-    ):
+    with module.exported("run(S, start, stop)", "Applies changes start..stop; the index after the last."):
         with changes_applied(module):
-            ended = f"load(S, {DIRTY}) != 0 and flags[i] & {END_OF_EVENT | END_OF_MESSAGE}"
+            ended = f"load(S, {DIRTY}) != 0 and flag & {END_OF_EVENT | END_OF_MESSAGE} != 0"
             with w.block(f"if {ended} and not failed(S):"):
-                w.line(f"look(S, flags[i] & {END_OF_MESSAGE} != 0, i)")
+                w.line(f"look(S, flag & {END_OF_MESSAGE} != 0, i)")
         _end(module)

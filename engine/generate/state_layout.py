@@ -24,7 +24,8 @@ FAILED = -(2**63)
 LOOKS = 8  # address of what the driver looks at, LOOKING words for each, and how many they are
 LOOK_COUNT = 9
 CHECKED_ROWS = 10  # address of the block of relations whose rows are checked and kept, 0: none
-STORES = 11  # handles of the stores, then the looks
+BATCH = 11  # of the changes at hand: address and stride of kinds, of flags, of rows
+STORES = 17  # handles of the stores, then the looks
 
 # Words of a look of the driver: where its words lie in the state, whether at messages alone, the function.
 LOOKING = 3

@@ -11,8 +11,10 @@ from numba.extending import overload, register_jitable
 
 from orderbook.core.changes import NULL_CODE
 from orderbook.core.jit import jit
+from orderbook.core.native import SUBSTITUTES
 from orderbook.engine.generate.state_layout import (
     ALWAYS,
+    BATCH,
     CONDITION,
     COUNT,
     COUNTED,
@@ -33,6 +35,7 @@ from orderbook.engine.generate.state_layout import (
     WIDE_KEY,
 )
 from orderbook.engine.maps.memory import call, calloc, load, load_double, release, store, store_double
+from orderbook.engine.maps.row_store import describe_batch
 from orderbook.engine.maps.wide_numbers import low_word, wide, words_to_wide
 from orderbook.views.scalars import calendar, integers, reals
 from orderbook.views.types import INT64_MAX
@@ -203,6 +206,13 @@ def look(S, message_ends):  # type: ignore[no-untyped-def]
     return load(S, FIRED_WORDS) != 0
 
 
+@jit(nogil=True)
+def run_batch(run, S, kinds, flags, values, start, stop):  # type: ignore[no-untyped-def]
+    """Lets the `run` at an address apply changes start .. stop - 1 of a batch, beside other threads."""
+    describe_batch(S + 8 * BATCH, kinds, flags, values)
+    return call(run, S, start, stop)
+
+
 @jit()
 def free(address):  # type: ignore[no-untyped-def]
     """Gives a block back, from plain Python."""
@@ -270,12 +280,12 @@ for _function in (*integers.FUNCTIONS, *reals.FUNCTIONS, *calendar.FUNCTIONS, in
     register_jitable(_function)
 
 
-@overload(reals.raised)
 def _raised(base, exponent):  # type: ignore[no-untyped-def]
-    def raised(base, exponent):  # type: ignore[no-untyped-def]
-        return math.pow(base, exponent)
+    return math.pow(base, exponent)
 
-    return raised
+
+SUBSTITUTES[reals.raised] = _raised
+overload(reals.raised)(lambda base, exponent: _raised)
 
 
 __all__ = ["calendar", "integers", "reals"]

@@ -19,7 +19,7 @@ from numba import types
 from numba.core import config
 from numba.extending import intrinsic
 
-from orderbook.core.jit import c_function
+from orderbook.core.jit import exported_code
 
 WORD = ir.IntType(64)
 DOUBLE = ir.DoubleType()
@@ -221,25 +221,22 @@ memory_unmap = external("munmap", *[_long] * 3, fallback=_c_unmap)
 abort = external("abort", types.void, fallback=_c_abort)
 
 
-_alive: list[Any] = []
 # With the jit disabled: functions by what stands for their addresses.
 _plain: dict[int, Callable[..., int]] = {}
 _ARGUMENTS = 3
 _PROTOTYPE = ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * _ARGUMENTS)
 
 
-def exported(function: Callable[..., int]) -> Any:
+def exported(function: Callable[..., Any]) -> Any:
     """Compile `function` (all int64) once, register it with LLVM and return how jitted code calls it.
 
-    Division follows numpy: nothing is raised. The symbol holds the module's name.
+    The symbol holds the module's name.
     """
     if config.DISABLE_JIT:
         return function
-    prototype = types.int64(*[types.int64] * function.__code__.co_argcount)
-    compiled = c_function(function, prototype)
-    binding.add_symbol(_symbol(function.__module__, function.__name__), compiled.address)
-    _alive.append(compiled)
-    return types.ExternalFunction(_symbol(function.__module__, function.__name__), prototype)
+    symbol = _symbol(function.__module__, function.__name__)
+    exported_code(function, symbol)
+    return types.ExternalFunction(symbol, types.int64(*[types.int64] * function.__code__.co_argcount))
 
 
 def address_of(module: ModuleType, name: str) -> int:

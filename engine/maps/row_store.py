@@ -251,7 +251,7 @@ def find_by_key(T):
 def modes(R, T, clock):
     """What is done with a relation's changes that are not CHECKED, and two bits above with those that are."""
     fed, checks, keeps = load(T, FED), load(R, CHECKS) != 0, load(T, KEEPS) != 0
-    if clock or (keeps and fed == UNKNOWN):
+    if clock != 0 or (keeps and fed == UNKNOWN):
         unchecked = checked = LOOK
     elif checks:
         unchecked = COUNT if fed == FED_UNCHECKED else LOOK
@@ -272,7 +272,7 @@ def feed(R, relation, how):
     elif keyed:
         find_by_key(T)
     store(T, FED, how)
-    store(own, MODES, modes(R, T, relation == load(R, CLOCK_RELATION)))
+    store(own, MODES, modes(R, T, 1 if relation == load(R, CLOCK_RELATION) else 0))
 
 
 @exported
@@ -380,28 +380,36 @@ def admit(R, start, stop):
 
 
 @jit()
-def batch_begins(R, kinds, flags, values):
-    """Lets `admit` know where the changes of a batch lie."""
-    store(R, KINDS_AT, kinds.ctypes.data)
-    store(R, KINDS_AT + 1, kinds.strides[0])
-    store(R, FLAGS_AT, flags.ctypes.data)
-    store(R, FLAGS_AT + 1, flags.strides[0])
-    store(R, ROWS_AT, values.ctypes.data)
-    store(R, ROWS_AT + 1, values.strides[0])
+def describe_batch(at, kinds, flags, values):
+    """Writes where the arrays of a batch lie: address and stride, of kinds, flags and rows."""
+    store(at, 0, kinds.ctypes.data)
+    store(at, 1, kinds.strides[0])
+    store(at, 2, flags.ctypes.data)
+    store(at, 3, flags.strides[0])
+    store(at, 4, values.ctypes.data)
+    store(at, 5, values.strides[0])
 
 
 @jit()
-def admitted(R, kinds, flags, row, start, stop):
+def batch_begins(R, batch):
+    """Lets `admit` know the batch that is described at an address."""
+    for word in range(6):
+        store(R, KINDS_AT + word, load(batch, word))
+
+
+@jit()
+def admitted(R, batch, row, start, stop):
     """As `admit`; what needs the least is done at once. Without a block (0) all changes pass.
 
-    row: address of the row of change `start`.
+    batch: where it is described. row: address of the row of change `start`.
     """
     if R == 0:
         return stop
+    kinds, flags = load(batch, 0), load(batch, 2)
     at = start
     while at < stop:
-        kind = int(kinds[at])
-        flag = int(flags[at])
+        kind = load_short(kinds + at * load(batch, 1))
+        flag = load_byte(flags + at * load(batch, 3))
         if kind >= load(R, KINDS):
             return admit(R, start, stop)
         if kind >= 0:
@@ -425,57 +433,55 @@ def tells(R):
 
 
 @jit(nogil=True)
-def admit_all(R, kinds, flags, values, start, stop, left):
-    """Admits the events of changes start .. stop - 1, and makes those of others -1 in `left`, int16[n].
+def admit_all(R, start, stop):
+    """Admits the events of changes start .. stop - 1 of the batch that `begin_batch` was told of.
 
     Returns where it ended: before the end at a change of the clock.
     """
-    batch_begins(R, kinds, flags, values)
     at = start
     while at < stop:
         end = admit(R, at, stop)
         if end == at:
             return at
-        if end < 0:
-            end = ~end
-            for i in range(at, end):
-                left[i] = -1
-        at = end
+        at = ~end if end < 0 else end
     return at
 
 
-@jit(nogil=True)
-def add_rows(T, rows, counts):
-    """Adds int64[n, width] rows with how often each stands, int64[n]."""
-    row = rows.ctypes.data
-    for i in range(len(counts)):
-        if counts[i] != 0:
-            add_row(T, row + i * rows.strides[0], counts[i])
+@jit()
+def begin_batch(R, kinds, flags, values):
+    """The batch that `admit_all` is of."""
+    describe_batch(R + 8 * KINDS_AT, kinds, flags, values)
 
 
 @jit(nogil=True)
-def counts_of(T, rows, counts):
-    """How often int64[n, width] rows stand, to int64[n]."""
-    row = rows.ctypes.data
-    for i in range(len(counts)):
-        counts[i] = count_row(T, row + i * rows.strides[0], 0)
+def add_rows(T, rows, stride, counts, count):
+    """Adds `count` rows, `stride` bytes apart, with how often each stands: addresses of both."""
+    for i in range(count):
+        if load(counts, i) != 0:
+            add_row(T, rows + i * stride, load(counts, i))
 
 
 @jit(nogil=True)
-def first_of_equals(T, rows, counts):
+def counts_of(T, rows, stride, counts, count):
+    """How often each of `count` rows stands, to words at `counts`."""
+    for i in range(count):
+        store(counts, i, count_row(T, rows + i * stride, 0))
+
+
+@jit(nogil=True)
+def first_of_equals(T, rows, stride, counts, count):
     """As `counts_of`, but 0 for a row that comes again."""
     width = ROW + load(T, WIDTH)
-    for i in range(len(counts)):
-        row = rows.ctypes.data + i * rows.strides[0]
-        counts[i] = count_row(T, row, 0)
-        if counts[i] > 0:
-            store(find(T, row, digest_of(T, row)), width, -counts[i])
-        else:
-            counts[i] = 0
-    for i in range(len(counts)):
-        if counts[i] > 0:
-            row = rows.ctypes.data + i * rows.strides[0]
-            store(find(T, row, digest_of(T, row)), width, counts[i])
+    for i in range(count):
+        row = rows + i * stride
+        found = count_row(T, row, 0)
+        if found > 0:
+            store(find(T, row, digest_of(T, row)), width, -found)
+        store(counts, i, max(found, 0))
+    for i in range(count):
+        if load(counts, i) > 0:
+            row = rows + i * stride
+            store(find(T, row, digest_of(T, row)), width, load(counts, i))
 
 
 @jit()

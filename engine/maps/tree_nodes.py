@@ -11,9 +11,10 @@ from llvmlite import ir
 from numba import types
 from numba.core.errors import TypingError
 
+from orderbook.core.native import WIDE, Int128
 from orderbook.engine.maps.memory import WORD, _load, _store, pointer, primitive, signed
 from orderbook.engine.maps.store_layout import GAP_ROOM
-from orderbook.engine.maps.wide_numbers import WIDE, Int128, _load_apart, wrapped
+from orderbook.engine.maps.wide_numbers import _load_apart, wrapped
 
 
 def _literal(value: types.Type, what: str) -> int:

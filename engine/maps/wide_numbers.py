@@ -20,10 +20,10 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.imputils import lower_builtin, lower_cast
-from numba.core.typeconv import Conversion
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import box, models, overload, register_model
 
+from orderbook.core.native import SUBSTITUTES, WIDE, Int128, Int128Type
 from orderbook.engine.maps.memory import (
     DOUBLE,
     MASK64,
@@ -38,22 +38,8 @@ from orderbook.engine.maps.memory import _load as load_word
 from orderbook.engine.maps.memory import _store as store_word
 from orderbook.views.scalars import integers
 
-WIDE = ir.IntType(128)
 BIT = ir.IntType(1)
 MASK128 = (1 << 128) - 1
-
-
-class Int128Type(types.Type):
-    """The numba type of a signed 128-bit integer."""
-
-    def __init__(self) -> None:
-        super().__init__(name="Int128")
-
-    def can_convert_from(self, typing_context: Any, other: types.Type) -> Conversion | None:
-        return Conversion.safe if isinstance(other, types.Integer) else None
-
-
-Int128 = Int128Type()
 
 
 @register_model(Int128Type)
@@ -431,6 +417,9 @@ def floor_of_quotient(dividend, divisor):
     return result
 
 
+SUBSTITUTES[operator.floordiv] = floor_of_quotient
+
+
 @overload(operator.floordiv)
 def _floor_of_quotient(dividend, divisor):
     if Int128 not in (dividend, divisor):
@@ -440,12 +429,12 @@ def _floor_of_quotient(dividend, divisor):
     return floor_of_quotient
 
 
-@overload(integers.whole)
 def _whole(value):
-    def whole(value):
-        return truncated(value)
+    return truncated(value)
 
-    return whole
+
+SUBSTITUTES[integers.whole] = _whole
+overload(integers.whole)(lambda value: _whole)
 
 
 @primitive(integers.spread)
@@ -470,12 +459,12 @@ def _spread(typing_context, count, total, squares):
     return types.float64(Int128, Int128, Int128), generate
 
 
-@overload(integers.spread)
 def _exact_spread(count, total, squares):
-    def spread(count, total, squares):
-        return _spread(wide(count), wide(total), wide(squares))
+    return _spread(wide(count), wide(total), wide(squares))
 
-    return spread
+
+SUBSTITUTES[integers.spread] = _exact_spread
+overload(integers.spread)(lambda count, total, squares: _exact_spread)
 
 
 def _sum(high: Any, low: Any, more_high: Any, more_low: Any, plus: Any, minus: Any) -> tuple[Any, Any]:

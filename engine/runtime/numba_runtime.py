@@ -43,7 +43,7 @@ from orderbook.engine.generate.state_layout import (
     layout_for,
     row_words,
 )
-from orderbook.engine.generate.support import free
+from orderbook.engine.generate.support import free, run_batch
 from orderbook.engine.generate.view_diff import condition_module
 from orderbook.engine.maps.memory import address_of, callable_at
 from orderbook.engine.maps.shapes import hashed
@@ -330,7 +330,7 @@ class NumbaRuntime:
         for (view, per_message), own_watches in grouped.items():
             self._looks.watch(view, per_message, own_watches)
         self._looks.begin()
-        self._run = self._driver.run
+        self._run = address_of(self._driver, "run")
 
     def _condition(self, watch: Watch) -> int:
         """Where the function of a watch's condition is; 0 where it has none."""
@@ -353,7 +353,7 @@ class NumbaRuntime:
         self._state[TEXTS] = self._texts.store()
         lists = [self._looks.record(one.view, one.per_message) for one in recorded]
         self._recording.look(self.address, True, -1)
-        self._run = self._recording.run
+        self._run = address_of(self._recording, "run")
         return NumbaRecorder(self, recordings, [block.words for block in lists])
 
     def look(self) -> None:
@@ -379,7 +379,7 @@ class NumbaRuntime:
         """Applies changes from `start` on; see Runtime."""
         self._texts.follow()
         kinds = batch.kinds
-        stop: int = self._run(self.address, kinds, batch.flags, batch.values, start, len(kinds))
+        stop: int = run_batch(self._run, self.address, kinds, batch.flags, batch.values, start, len(kinds))
         if stop >= 0:
             self.noted = False
             return stop

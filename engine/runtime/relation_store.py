@@ -10,7 +10,7 @@ applies changes.
 import ctypes
 import heapq
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -32,6 +32,7 @@ from orderbook.engine.maps.row_store import (
     KEEPS,
     KEY_COLUMNS,
     KINDS,
+    KINDS_AT,
     MAX_ROWS,
     MIXED,
     MODES,
@@ -45,6 +46,7 @@ from orderbook.engine.maps.row_store import (
     RELATIONS,
     ROW,
     ROWS,
+    ROWS_AT,
     TOO_MANY,
     TOTAL,
     UNKNOWN,
@@ -109,7 +111,7 @@ class RelationStore:
             rows = self._rows[place]
             words[at + ROWS] = rows.words.address
             words[at + MODES] = row_store.modes_of(
-                words.address, rows.words.address, relation.name == self._clock
+                words.address, rows.words.address, int(relation.name == self._clock)
             )
         row_store.release_list(self._words.address + 8 * REFUSED)
         self._relations, self._words = list(relations), words
@@ -153,12 +155,13 @@ class RelationStore:
         Changes after the last end of an event are refused, since the rest of their event is not known.
         """
         left, at, found = batch.kinds.copy(), 0, []
+        self.begin(batch)
         while True:
-            at = row_store.admit_all(
-                self.address, batch.kinds, batch.flags, batch.values, at, len(batch), left
-            )
+            at = row_store.admit_all(self.address, at, len(batch))
             found += self.refusals(batch)
             if at == len(batch):
+                for one in found:
+                    left[one.start : one.end] = -1
                 return ChangeBatch(left, batch.flags, batch.values), found
             left[at] = -1
             at += 1
@@ -169,17 +172,14 @@ class RelationStore:
 
     def begin(self, batch: ChangeBatch) -> None:
         """The batch that `event` is asked about."""
-        row_store.batch_begins(self.address, batch.kinds, batch.flags, batch.values)
+        row_store.begin_batch(self.address, batch.kinds, batch.flags, batch.values)
 
     def event(self, batch: ChangeBatch, start: int) -> int:
         """Admits the event that begins there: see `row_store.admit`."""
-        end: int = row_store.admitted(
-            self.address, batch.kinds, batch.flags, self._row(batch, start), start, len(batch)
-        )
+        row = self._words[ROWS_AT] + start * self._words[ROWS_AT + 1]
+        described = self.address + 8 * KINDS_AT
+        end: int = row_store.admitted(self.address, described, row, start, len(batch))
         return end
-
-    def _row(self, batch: ChangeBatch, place: int) -> int:
-        return batch.values.ctypes.data + place * batch.values.strides[0]
 
     def refusals(self, batch: ChangeBatch) -> list[Refusal]:
         """The events that have been refused since it was last asked; `batch` is where they were."""
@@ -328,7 +328,7 @@ class _Rows:
 
     def add(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
         """Adds rows with how often each stands."""
-        row_store.add_rows(self.words.address, np.ascontiguousarray(rows), np.ascontiguousarray(counts))
+        _each(row_store.add_rows, self.words, rows, np.ascontiguousarray(counts))
 
     def nothing(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """No rows."""
@@ -353,7 +353,7 @@ class _Rows:
     def counts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """How often rows stand."""
         counts = np.empty(len(rows), np.int64)
-        row_store.counts_of(self.words.address, np.ascontiguousarray(rows), counts)
+        _each(row_store.counts_of, self.words, rows, counts)
         return counts
 
     def expired(self, now: int) -> NDArray[np.int64]:
@@ -373,7 +373,7 @@ class _Rows:
             return np.empty((0, self._width), np.int64)
         rows = np.ascontiguousarray(np.concatenate(found))
         counts = np.empty(len(rows), np.int64)
-        row_store.first_of_equals(self.words.address, rows, counts)
+        _each(row_store.first_of_equals, self.words, rows, counts)
         return np.repeat(rows, counts, axis=0)
 
     def _push(self, segment: NDArray[np.int64]) -> None:
@@ -418,6 +418,14 @@ class _Rows:
     def memory_bytes(self) -> int:
         """Bytes held."""
         return 0 if self.fed == UNKNOWN else row_store.rows_bytes(self.words.address)
+
+
+def _each(
+    function: Callable[..., object], rows: Block, values: NDArray[np.int64], counts: NDArray[np.int64]
+) -> None:
+    """Calls a function of the store with int64[n, width] values and int64[n] counts, its input or output."""
+    values = np.ascontiguousarray(values)
+    function(rows.address, values.ctypes.data, values.strides[0], counts.ctypes.data, len(counts))
 
 
 def _close(words: Block) -> None:
@@ -493,11 +501,11 @@ def apart_from(parts: Sequence[NDArray[np.int64]], keys: NDArray[np.int64]) -> l
     for place in range(width):
         words[PLACES + place] = place
     row_store.open_rows(words.address)
-    row_store.add_rows(words.address, np.ascontiguousarray(keys), np.ones(len(keys), np.int64))
+    _each(row_store.add_rows, words, keys, np.ones(len(keys), np.int64))
     found = []
     for part in parts:
         marked = np.empty(len(part), np.int64)
-        row_store.counts_of(words.address, np.ascontiguousarray(part[:, :width]), marked)
+        _each(row_store.counts_of, words, part[:, :width], marked)
         found.append(part[marked == 0])
     row_store.close_rows(words.address)
     return found

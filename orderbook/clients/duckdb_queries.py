@@ -174,6 +174,7 @@ _options: dict[str, str | bool | int | float | list[str]] = {
 _BATCH_ROWS = 2048
 # How DuckDB and Arrow say that there is no more memory.
 _NO_MEMORY = ("Out of Memory", "bad allocation", "Allocation failure", "bad_alloc")
+_TOO_LARGE = "the query needs more memory than it may take; ask for less at a time"
 # Before a SELECT: nothing is executed but its names and types are found.
 _DESCRIBE = "DESCRIBE "
 
@@ -331,8 +332,8 @@ def _database() -> duckdb.DuckDBPyConnection:
 def duckdb_error(error: Exception, sql: str, start: int = 0) -> SqlError:
     """DuckDB's error as one line, with line and column where it says so; the SQL began at `start`."""
     text = str(error)
-    if isinstance(error, MemoryError) or any(said in text for said in _NO_MEMORY):
-        return SqlError("the query needs more memory than it may take; ask for less at a time")
+    if isinstance(error, MemoryError) or _is_of_memory(text):
+        return SqlError(_TOO_LARGE)
     try:
         found = json.loads(text[text.index("{") :])
     except ValueError:
@@ -343,7 +344,13 @@ def duckdb_error(error: Exception, sql: str, start: int = 0) -> SqlError:
 def _refusal(found: Mapping[str, Any], sql: str) -> SqlError:
     if found.get("error_type") == "not implemented":
         return SqlError("only a SELECT can be asked; it changes nothing", 1, 1)
+    if _is_of_memory(str(found["error_message"])):
+        return SqlError(_TOO_LARGE)
     return placed(_one_line(str(found["error_message"])), found.get("position"), sql)
+
+
+def _is_of_memory(message: str) -> bool:
+    return any(said in message for said in _NO_MEMORY)
 
 
 def _one_line(message: str) -> str:

@@ -152,6 +152,8 @@ SOURCES = (
     "core/code_cache.py",
     "core/generated_code.py",
     "core/jit.py",
+    "core/native.py",
+    "core/native_code.py",
     "engine/generate/support.py",
     "engine/maps/*.py",
     "views/scalars/*.py",

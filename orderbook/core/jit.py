@@ -11,6 +11,7 @@ import hashlib
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from operator import itemgetter
 from types import CodeType, FunctionType, ModuleType
@@ -20,13 +21,15 @@ import numpy as np
 from numba import njit, types
 from numba.core import config
 from numba.core.caching import Cache
-from numba.core.ccallback import CFunc
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
+from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 
 from orderbook.core.code_cache import Entry
 from orderbook.core.generated_code import code_folder, source_digest
+from orderbook.core.native import NativeError
+from orderbook.core.native_code import native_address, native_callable
 
 # The digest of a function's file as it was when the function was made.
 _imported: dict[FunctionType, str | None] = {}
@@ -34,10 +37,11 @@ _CONSTANTS = (bool, int, float, complex, str, bytes, np.generic, np.dtype, types
 
 
 def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """numba's `njit`, cached on disk, with less to compile.
+    """A compiled function, cached on disk.
 
-    There is no wrapper for C, which nothing calls, and a call with a constant compiles what any other
-    integer does, where numba makes a function of its own for each constant.
+    Called from Python with integers and doubles it is compiled by `native`, where that takes it; with
+    arrays, and where numba's code calls it, by numba: without a wrapper for C, which nothing calls, and not
+    once for each constant that it is called with.
     """
     compiled = njit(no_cfunc_wrapper=True, **options)
 
@@ -46,19 +50,41 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         if not config.DISABLE_JIT:
             dispatcher._cache = MachineCode(dispatcher.py_func)
             dispatcher.get_call_template = _without_literals(dispatcher.get_call_template)
+            dispatcher.__class__ = _Jitted
+            dispatcher.natives, dispatcher.nogil = {}, bool(options.get("nogil"))
         return dispatcher
 
     return decorated
 
 
-def c_function(function: Any, prototype: Any) -> CFunc:
-    """A function compiled for C, cached as those of `jit`; division follows numpy: nothing is raised."""
-    made = CFunc(
-        function, (prototype.args, prototype.return_type), locals={}, options={"error_model": "numpy"}
-    )
-    made._cache = MachineCode(function)  # type: ignore[attr-defined]
-    made.compile()
-    return made
+class _Jitted(CPUDispatcher):  # type: ignore[misc]
+    """A dispatcher of numba that leaves calls with integers and doubles to native code."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        kinds = tuple(map(type, arguments))
+        found = self.natives.get(kinds)
+        if found is None:
+            found = self.natives[kinds] = self._compiled(kinds)
+        return found(*arguments)
+
+    def _compiled(self, kinds: tuple[type, ...]) -> Callable[..., Any]:
+        if all(kind in _SCALARS for kind in kinds):
+            digest = dependence(self.py_func)
+            with suppress(NativeError):
+                return native_callable(self.py_func, [_SCALARS[k] for k in kinds], digest, self.nogil)
+        by_numba: Callable[..., Any] = super().__call__
+        return by_numba
+
+
+_SCALARS = {int: types.int64, float: types.float64}
+
+
+def exported_code(function: Callable[..., Any], symbol: str) -> int:
+    """Compiles a function of int64 for C, registers it with LLVM by `symbol`, and gives its address."""
+    assert isinstance(function, FunctionType)
+    _imported[function] = source_digest(function.__code__.co_filename)
+    arguments = [types.int64] * function.__code__.co_argcount
+    return native_address(function, symbol, arguments, dependence(function))[0]
 
 
 class MachineCode(Cache):  # type: ignore[misc]

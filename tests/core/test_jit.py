@@ -3,6 +3,7 @@
 import importlib.util
 from pathlib import Path
 
+import numpy as np
 from numba.core import config
 
 TEXT = """
@@ -15,6 +16,10 @@ def scaled(value, factor):
 @jit()
 def sums(value):
     return scaled(value, 2) + scaled(value, factor=3) + scaled(5, value)
+
+@jit()
+def sums_of(values):
+    return sums(values[0])
 """
 
 
@@ -26,6 +31,6 @@ def test_calls_with_constants_share_what_is_compiled(tmp_path: Path) -> None:
     assert specification is not None and specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    assert module.sums(7) == 14 + 21 + 35
+    assert module.sums(7) == module.sums_of(np.array([7])) == 14 + 21 + 35
     if not config.DISABLE_JIT:
         assert [len(signature) for signature in module.scaled.signatures] == [2]

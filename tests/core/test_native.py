@@ -1,0 +1,181 @@
+"""Functions compiled by `native` give what Python gives where 64 bits hold it, beyond what numba gives."""
+
+import math
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numba import njit, types
+from numba.core import config
+from samples import examples
+
+from orderbook.core.native import NativeError, NativeModule
+from orderbook.core.native_code import native_callable
+
+pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled")
+
+POWERS = (1.0, 10.0, 100.0, 1000.0)
+LIMIT = 2**40
+
+
+def arithmetic(a, b):
+    return a + b * 3 - (a ^ b) + (a & 12345) - (b | 7) + ~a
+
+
+def floors(a, b):
+    return a // b * 1000 + a % b if b != 0 else -1
+
+
+def shifts(a, b):
+    by = b & 31
+    return (a << by) ^ (a >> by)
+
+
+def comparisons(a, b):
+    found = 0
+    if a < b <= LIMIT or not a >= b:
+        found += 1
+    if a == b and b != 3:
+        found += 2
+    elif a in (1, 2, 3):
+        found += 4
+    else:
+        found -= 8
+    return found + (16 if a > b else 32) + min(a, b, 5) - max(a, b) + abs(a)
+
+
+def loops(a, b):
+    total = 0
+    for i in range(b % 20):
+        if i % 3 == 1:
+            continue
+        if i > 11:
+            break
+        total += i * a
+    for i in range(10, 0, -3):
+        total -= i
+    for factor, offset in ((1, 2), (3, 4)):
+        total += factor * a + offset
+    while total > 1000:
+        total //= 7
+    return total
+
+
+def pair(a, b):
+    return (b, a) if a > b else (a, b)
+
+
+def tuples(a, b):
+    low, high = pair(a, b)
+    both = pair(high, low)
+    return both[0] * 3 + both[1] - low
+
+
+def either(a, b):
+    return (a > 0 and b > 0 and a * b % 7 == 3) or a < b
+
+
+def doubles(x, y):
+    total = 0.0
+    if x > y:
+        total = x * 0.5
+    total += y - x / 4.0
+    rounded = float(int(x)) if abs(x) < 1e9 else x
+    root = math.sqrt(abs(x)) if math.isfinite(x) else 0.0
+    return total + rounded * POWERS[int(abs(y)) % 4] + root + min(x, y) + x % 3.0
+
+
+def mixed(x, y):
+    total = 0
+    for i in range(3):
+        total = total + i * x
+    return total - y
+
+
+whole = st.integers(-LIMIT, LIMIT)
+real = st.floats(-1e12, 1e12)
+
+
+def compiled(function: Callable[..., Any], kind: types.Type) -> Callable[..., Any]:
+    assert isinstance(function, FunctionType)
+    return native_callable(function, [kind, kind], None, nogil=False)
+
+
+@pytest.mark.parametrize("function", [arithmetic, floors, shifts, comparisons, loops, tuples, either])
+def test_integers_are_those_of_python(function: Callable[..., Any]) -> None:
+    native = compiled(function, types.int64)
+
+    @examples(200)
+    @given(whole | st.integers(-20, 20), whole | st.integers(-20, 20))
+    def check(a: int, b: int) -> None:
+        expected = function(a, b)
+        if isinstance(expected, bool) or abs(expected) < 2**63:
+            assert native(a, b) == expected and type(native(a, b)) is type(expected)
+
+    check()
+
+
+@pytest.mark.parametrize("function", [doubles, mixed])
+def test_doubles_are_those_of_python(function: Callable[..., Any]) -> None:
+    native = compiled(function, types.float64)
+
+    @examples(200)
+    @given(real, real)
+    def check(x: float, y: float) -> None:
+        assert native(x, y) == function(x, y)
+
+    check()
+
+
+def wraps(a, b):
+    return a * b + (a - b) * 3
+
+
+@examples(100)
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
+def test_beyond_64_bits_is_as_numba_has_it(a: int, b: int) -> None:
+    assert NATIVE_WRAPS(a, b) == NUMBA_WRAPS(a, b)
+
+
+NUMBA_WRAPS = njit("int64(int64, int64)")(wraps)
+NATIVE_WRAPS = compiled(wraps, types.int64)
+
+
+def divided(a, b):
+    return a // b + a % b
+
+
+def test_a_divisor_of_nothing_gives_nothing() -> None:
+    assert compiled(divided, types.int64)(7, 0) == 0
+
+
+def test_the_least_integer_divided_by_minus_one_wraps() -> None:
+    assert compiled(divided, types.int64)(-(2**63), -1) == -(2**63)
+
+
+def lists(a, b):
+    return [a, b][0]
+
+
+def unknown(a, b):
+    return a + missing  # type: ignore[name-defined] # noqa: F821
+
+
+def of_two_kinds(a, b):
+    value = a
+    if a > b:
+        value = (a, b)
+    return value
+
+
+def itself(a, b):
+    return itself(a - 1, b)
+
+
+@pytest.mark.parametrize("function", [lists, unknown, of_two_kinds, itself, pair])
+def test_what_is_not_compiled_says_so(function: FunctionType) -> None:
+    with pytest.raises(NativeError):
+        NativeModule().add(function, "function", [types.int64, types.int64])
