@@ -4,7 +4,8 @@ Of a trigger's statements: values read before, loops, writes, then what reads th
 function that computes a row, the one that lists them, and notes of what changed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import fields, is_dataclass
 from functools import partial
 from itertools import groupby
@@ -18,7 +19,9 @@ from orderbook.engine.generate.reads import lookup
 from orderbook.engine.generate.state_layout import ACTIVE, COUNT, DIRTY, LIST, Layout, column_words, row_words
 from orderbook.engine.plan.steps import (
     Directory,
+    Gather,
     Lookup,
+    Loop,
     Pipeline,
     Plan,
     ResultPlan,
@@ -26,6 +29,7 @@ from orderbook.engine.plan.steps import (
     Store,
     TriggerPlan,
     maps_in_pipelines,
+    steps_of,
 )
 from orderbook.views.calculus import Scalar, Var
 from orderbook.views.m3 import ResultColumn
@@ -177,6 +181,7 @@ class Writes:
         self.touched: dict[tuple[int, tuple[str, ...] | None], None] = {}
 
     def statements(self, statements: Sequence[StatementPlan]) -> None:
+        """Writes statements, level by level, and then what they touch."""
         for _, level in groupby(statements, key=lambda s: s.level):
             own = list(level)
             single = [s for s in own if s.writes_one(self.names)]
@@ -353,6 +358,11 @@ def _zeros(store: Store) -> Iterable[str]:
 # Statements of a trigger that is compiled into every loop that calls it: a call takes 3 ns, and to compile
 # the trigger again takes a second for every twenty of them.
 _INLINED = 8
+# Statements that only look up and search are functions of their own, so many in each, where a trigger has
+# more than twice as many: what is compiled together takes longer than its parts, and of a program that is
+# edited only the parts that changed are compiled.
+_TOGETHER = 6
+_ROW = "Applies one row, its columns at address `row`."
 
 
 def program_module(plan: NumberedPlan, writes: type[Writes] = Writes) -> str:
@@ -366,8 +376,17 @@ def program_module(plan: NumberedPlan, writes: type[Writes] = Writes) -> str:
     if plan.initial:
         with module.function("initialise(S)", "What maps hold before any event.") as emitter:
             Writes(emitter, {}, module.layout).statements(plan.initial)
+    shared: dict[str, str] = {}
     for trigger in plan.triggers:
-        _trigger_function(module, trigger, writes)
+        parts = _parts(module, trigger, shared) if writes is Writes else []
+        if len(parts) > 1:
+            with module.exported(f"{trigger_name(trigger)}(S, row)", _ROW) as emitter:
+                for name in parts:
+                    emitter.writer.line(f"{name}(S, row)")
+                emitter.writer.line("return 0")
+        else:
+            function = module.exported if len(trigger.statements) > _INLINED else module.function
+            _statements_function(module, function, trigger_name(trigger), trigger, trigger.statements, writes)
     for view in range(len(plan.results)):
         row_function(module, view)
         list_function(module, view)
@@ -378,13 +397,17 @@ def trigger_name(trigger: TriggerPlan) -> str:
     return f"{'insert' if trigger.insert else 'delete'}_{trigger.relation}"
 
 
-def _trigger_function(module: ModuleText, trigger: TriggerPlan, writes: type[Writes]) -> None:
-    used = set(_variables(trigger.statements))
-    apart = len(trigger.statements) > _INLINED
-    function = module.exported if apart else module.function
-    says = "Applies one row, its columns at address `row`."
-    with function(f"{trigger_name(trigger)}(S, row)", says) as emitter:
-        names: Names = {}
+def _statements_function(
+    module: ModuleText,
+    function: Callable[[str, str], AbstractContextManager[Emitter]],
+    name: str,
+    trigger: TriggerPlan,
+    statements: Sequence[StatementPlan],
+    writes: type[Writes],
+) -> None:
+    """A function of statements of a trigger; it reads the columns that they use."""
+    with function(f"{name}(S, row)", _ROW) as emitter:
+        used, names = set(_variables(tuple(statements))), dict[Var, Code]()
         columns = module.plan.program.relation(trigger.relation).columns
         for at, (parameter, column) in enumerate(zip(trigger.parameters, columns, strict=True)):
             if parameter in used:
@@ -392,10 +415,58 @@ def _trigger_function(module: ModuleText, trigger: TriggerPlan, writes: type[Wri
                 read = "load_double" if kind.kind is Kind.DOUBLE else "load"
                 emitter.writer.line(f"{parameter.name} = {read}(row, {at})")
                 names[parameter] = Code(parameter.name, in_word(kind))
-        emitter.pivots = shared_pivots(module.plan, trigger.statements, trigger.parameters)
-        writes(emitter, names, module.layout).statements(trigger.statements)
-        if apart:
-            emitter.writer.line("return 0")
+        emitter.pivots = shared_pivots(module.plan, statements, trigger.parameters)
+        writes(emitter, names, module.layout).statements(statements)
+        emitter.writer.line("return 0")
+
+
+def _parts(module: ModuleText, trigger: TriggerPlan, shared: dict[str, str]) -> list[str]:
+    """Writes the functions that a trigger consists of, and names them in order; one: it is not divided.
+
+    shared: the names of those that other triggers have, too, by what they are made of.
+    """
+    divided: list[Sequence[StatementPlan]] = [[]]
+    for _, level in groupby(trigger.statements, key=lambda s: s.level):
+        own = list(level)
+        apart = list(_apart(module.plan, trigger, own))
+        taken = {id(s) for together in apart for s in together}
+        divided[-1] = [*divided[-1], *(s for s in own if id(s) not in taken)]
+        divided += [*apart, []] if apart else []
+    divided = [statements for statements in divided if statements]
+    if len(divided) == 1:
+        return [trigger_name(trigger)]
+    names = []
+    for statements in divided:
+        same = f"{trigger.relation} {trigger.parameters} {statements}"
+        if same not in shared:
+            shared[same] = f"part_{len(shared)}"
+            _statements_function(module, module.exported, shared[same], trigger, statements, Writes)
+        names.append(shared[same])
+    return names
+
+
+def _apart(
+    plan: Plan, trigger: TriggerPlan, level: Sequence[StatementPlan]
+) -> Iterator[Sequence[StatementPlan]]:
+    """Statements of a level to be written in functions of their own, where none writes what one reads."""
+    written = {d.name for s in level for d in plan.directories_of(s.target)} | {s.target for s in level}
+    if not written.isdisjoint(m for s in level for m in maps_in_pipelines((*s.pipelines, *s.erased))):
+        return
+    by_store: dict[str, list[StatementPlan]] = {}
+    for statement in level:
+        walks = any(isinstance(s, Loop | Gather) for s in steps_of(statement.pipelines))
+        if statement.writes_one(trigger.parameters) and not walks:
+            by_store.setdefault(plan.stores_of(statement.target)[0].name, []).append(statement)
+    if sum(map(len, by_store.values())) <= 2 * _TOGETHER:
+        return
+    together: list[StatementPlan] = []
+    for statements in by_store.values():
+        together += statements
+        if len(together) >= _TOGETHER:
+            yield together
+            together = []
+    if together:
+        yield together
 
 
 def _variables(part: object) -> Iterator[Var]:

@@ -228,33 +228,26 @@ _PROTOTYPE = ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * _ARGUMENTS)
 
 
 def exported(function: Callable[..., Any]) -> Any:
-    """Compile `function` (all int64) once, register it with LLVM and return how jitted code calls it.
-
-    The symbol holds the module's name.
-    """
+    """Compile `function` (all int64) once, register it with LLVM and return how jitted code calls it."""
     if config.DISABLE_JIT:
         return function
-    symbol = _symbol(function.__module__, function.__name__)
-    exported_code(function, symbol)
-    return types.ExternalFunction(symbol, types.int64(*[types.int64] * function.__code__.co_argcount))
+    return types.ExternalFunction(
+        exported_code(function), types.int64(*[types.int64] * function.__code__.co_argcount)
+    )
 
 
 def address_of(module: ModuleType, name: str) -> int:
     """Where an exported function of three arguments is, for `call` and `callable_at`."""
+    function = getattr(module, name)
     if config.DISABLE_JIT:
-        function = getattr(module, name)
         _plain[id(function)] = function
         return id(function)
-    return int(binding.address_of_symbol(_symbol(module.__name__, name)))
+    return int(binding.address_of_symbol(function.symbol))
 
 
 def callable_at(address: int) -> Callable[[int, int, int], int]:
     """An exported function of three arguments, for Python."""
     return _plain[address] if config.DISABLE_JIT else _PROTOTYPE(address)
-
-
-def _symbol(module: str, name: str) -> str:
-    return f"{module}_{name}"
 
 
 def _call(address: int, *arguments: int) -> int:

@@ -197,6 +197,11 @@ def publish_text(kind: str, text: str) -> ModuleType:
     return publish(f"{kind}_{hashlib.sha256(text.encode()).hexdigest()[:16]}", text)
 
 
+def is_published(path: str) -> bool:
+    """Whether a path is that of a module made by `publish`."""
+    return path in _digests
+
+
 def source_digest(path: str) -> str | None:
     """64 hex digits over the source of a published module, or of a file as it is now; None: there is none."""
     if path in _digests:

@@ -27,7 +27,7 @@ from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 
 from orderbook.core.code_cache import Entry
-from orderbook.core.generated_code import code_folder, source_digest
+from orderbook.core.generated_code import code_folder, is_published, source_digest
 from orderbook.core.native import NativeError
 from orderbook.core.native_code import native_address, native_callable
 
@@ -79,12 +79,12 @@ class _Jitted(CPUDispatcher):  # type: ignore[misc]
 _SCALARS = {int: types.int64, float: types.float64}
 
 
-def exported_code(function: Callable[..., Any], symbol: str) -> int:
-    """Compiles a function of int64 for C, registers it with LLVM by `symbol`, and gives its address."""
+def exported_code(function: Callable[..., Any]) -> str:
+    """Compiles a function of int64 for C, and gives the symbol by which it is registered with LLVM."""
     assert isinstance(function, FunctionType)
     _imported[function] = source_digest(function.__code__.co_filename)
     arguments = [types.int64] * function.__code__.co_argcount
-    return native_address(function, symbol, arguments, dependence(function))[0]
+    return native_address(function, arguments, dependence(function))[0]
 
 
 class MachineCode(Cache):  # type: ignore[misc]
@@ -151,8 +151,8 @@ class MachineCode(Cache):  # type: ignore[misc]
 def dependence(function: FunctionType) -> str | None:
     """64 hex digits over what the machine code of a function is made of; None where its text is not known.
 
-    That is the text of its file, values of globals and closures that are constants, and the same of all
-    compiled functions that are reached from it.
+    That is the text of its file (of functions of generated modules their code), values of globals and
+    closures that are constants, and the same of all compiled functions that are reached from it.
     """
     reached, found = {function}, [function]
     own = []
@@ -161,7 +161,7 @@ def dependence(function: FunctionType) -> str | None:
         text, constants, called = _made_of(one)
         if text is None:
             return None
-        own.append(f"{text} {one.__module__}.{one.__qualname__} {constants}")
+        own.append(f"{text} {one.__qualname__} {constants}")
         found += called - reached
         reached |= called
     said = "\n".join((sys.implementation.cache_tag, *sorted(own)))
@@ -177,7 +177,9 @@ def _made_of(function: FunctionType) -> tuple[str | None, str, frozenset[Functio
             called.add(value.py_func)
         elif (text := _text(value)) is not None:
             constants.append(f"{name}={text}")
-    text = _imported[function] if function in _imported else source_digest(function.__code__.co_filename)
+    code = function.__code__
+    file = _imported[function] if function in _imported else source_digest(code.co_filename)
+    text = repr(_content(code)) if is_published(code.co_filename) else file
     return text, "\n".join(constants), frozenset(called)
 
 
@@ -190,6 +192,13 @@ def _named(function: FunctionType) -> Iterator[tuple[str, object]]:
             yield from ((f"{name}.{own}", getattr(value, own)) for own in names if hasattr(value, own))
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield name, cell.cell_contents
+
+
+def _content(code: CodeType) -> tuple[Any, ...]:
+    """What a function does, wherever it stands."""
+    constants = tuple(_content(c) if isinstance(c, CodeType) else c for c in code.co_consts)
+    names = code.co_names, code.co_varnames, code.co_freevars
+    return code.co_code, constants, names, code.co_argcount
 
 
 def _names(code: CodeType) -> set[str]:

@@ -19,6 +19,8 @@ from orderbook.core.native import NativeModule
 _C_TYPES: dict[types.Type, Any] = {types.int64: ctypes.c_int64, types.float64: ctypes.c_double}
 # One compiles at a time.
 _lock = threading.RLock()
+# By symbol. A function whose digest is not known is told from others by its number, so it stays.
+_loaded: dict[str, tuple[FunctionType, int, types.Type]] = {}
 
 
 @dataclass(slots=True)
@@ -68,20 +70,26 @@ def _object_code(module: ir.Module) -> bytes:
 
 
 def native_address(
-    function: FunctionType, symbol: str, arguments: Sequence[types.Type], digest: str | None
-) -> tuple[int, types.Type]:
-    """Where the machine code of a function is, and what it returns; it is registered with LLVM by `symbol`.
+    function: FunctionType, arguments: Sequence[types.Type], digest: str | None
+) -> tuple[str, int, types.Type]:
+    """The symbol by which a function's machine code is registered with LLVM, where it is, what it returns.
 
-    digest: over all that it is made of, None: it is not kept. Raises NativeError where it cannot be compiled.
+    digest: over all that it is made of, None: it is not kept. The symbol is made of it, so that functions
+    that are made of the same are one. Raises NativeError where it cannot be compiled.
     """
     with _lock:
-        code, kind = _code(function, symbol, arguments, digest)
-        engine = _engine()
-        engine.add_object_file(binding.ObjectFileRef.from_data(code))
-        engine.finalize_object()
-        address = int(engine.get_function_address(symbol))
-        binding.add_symbol(symbol, address)
-        return address, kind
+        names = " ".join(kind.name for kind in arguments)
+        own = hashlib.sha256(f"{digest or id(function)} {names} {_processor()}".encode()).hexdigest()
+        symbol = f"{function.__name__}_{own[:32]}"
+        if symbol not in _loaded:
+            code, kind = _code(function, symbol, arguments, own if digest else None)
+            engine = _engine()
+            engine.add_object_file(binding.ObjectFileRef.from_data(code))
+            engine.finalize_object()
+            address = int(engine.get_function_address(symbol))
+            binding.add_symbol(symbol, address)
+            _loaded[symbol] = function, address, kind
+        return symbol, *_loaded[symbol][1:]
 
 
 _KINDS = {kind.name: kind for kind in (types.int64, types.float64, types.boolean, types.none)}
@@ -92,10 +100,7 @@ def _code(
 ) -> tuple[bytes, types.Type]:
     entry = None
     if digest is not None:
-        names = " ".join(kind.name for kind in arguments)
-        own = hashlib.sha256(f"{digest} {symbol} {names} {_processor()}".encode()).hexdigest()
-        label = f"{function.__module__}.{function.__qualname__}-{function.__code__.co_firstlineno}"
-        entry = Entry(label, own, "obj")
+        entry = Entry(f"native-{function.__name__}", digest, "obj")
         kept = code_folder().read(entry)
         if kept is not None:
             counts.read += 1
@@ -114,9 +119,7 @@ def native_callable(
     function: FunctionType, arguments: Sequence[types.Type], digest: str | None, nogil: bool
 ) -> Callable[..., Any]:
     """A function of integers and doubles, compiled, for Python. Raises NativeError."""
-    names = "_".join(kind.name for kind in arguments)
-    symbol = f"{function.__module__}_{function.__name__}_{function.__code__.co_firstlineno}_of_{names}"
-    address, kind = native_address(function, symbol, arguments, digest)
+    _, address, kind = native_address(function, arguments, digest)
     result = _C_TYPES.get(kind, ctypes.c_int64)
     prototype = (ctypes.CFUNCTYPE if nogil else ctypes.PYFUNCTYPE)(result, *[_C_TYPES[a] for a in arguments])
     called = prototype(address)
