@@ -186,9 +186,10 @@ def range_sum(emitter: Emitter, step: RangeSum, names: Names) -> Code:
         return Code(f"{total}[{column}]", kind)
     if is_run(emitter, step):
         return Code(f"{cut_sums(emitter, step.range.cuts[0], names)}[{2 + column}]", kind)
-    beside = _beside_pivot(emitter, store, step, prefix, names)
-    if beside is not None:
-        return Code(beside, kind)
+    for read in (_beside_pivot, _between_runs):
+        found = read(emitter, store, step, prefix, names)
+        if found is not None:
+            return Code(found, kind)
     low, high, inside = ends(emitter, step.range, names)
     if low == LOWEST and not store.nullable:
         low = EVERY_LOW
@@ -217,6 +218,31 @@ def _beside_pivot(
     if store.layout[column] == "W":
         return f"checked_add({side}, {at}, {STATE})"
     return f"({side} + {at})"
+
+
+def _between_runs(
+    emitter: Emitter, store: Store, step: RangeSum, prefix: list[str], names: Names
+) -> str | None:
+    """The sum of what one run of this tree has more than another, by what their descents pass; None for
+    any other range."""
+    within, column = step.range, store.maps.index(step.map)
+    outer = [cut for cut in within.cuts if cut.leading]
+    inner = [cut for cut in within.cuts if not cut.leading]
+    if len(outer) != 1 or len(inner) != 1 or within.low or within.high or store.layout[column] == "d":
+        return None
+    keys = tuple(step.keys[i] for i in store.prefix)
+    same = all(cut_store(emitter, cut) is store and cut.prefix == keys for cut in within.cuts)
+    if not same or outer[0].descending != inner[0].descending:
+        return None
+    more, less = (cut_sums(emitter, cut, names) for cut in (outer[0], inner[0]))
+    # A run ends before the key that it has found.
+    further = "<" if outer[0].descending else ">"
+    beyond = emitter.writer.once("beyond", f"not {more}[0] or {less}[0] and {more}[1] {further} {less}[1]")
+    if store.layout[column] == "W":
+        between = f"checked_subtract({more}[{2 + column}], {less}[{2 + column}], {STATE})"
+    else:
+        between = f"{more}[{2 + column}] - {less}[{2 + column}]"
+    return emitter.writer.once("between", f"{between} if {beyond} else {ZERO[store.layout[column]]}")
 
 
 def is_run(emitter: Emitter, step: RangeSum) -> bool:
