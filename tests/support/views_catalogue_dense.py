@@ -25,6 +25,16 @@ def _vwap(keys: dict[str, str], op: str, side: str, share: str = "0.25") -> str:
     return _VWAP.format(**keys, op=op, side=side, share=share)
 
 
+def _band(table: str, side: str, outer: str, inner: str) -> str:
+    """What lies between two shares of the volume; nothing where they are turned."""
+    above = f"(SELECT COALESCE(SUM(x.volume), 0) FROM {table} x WHERE x.price {side} b.price)"
+    total = f"(SELECT SUM(volume) FROM {table})"
+    return (
+        f"SELECT SUM(b.price * b.volume) AS v, COUNT(*) AS n FROM {table} b "
+        f"WHERE {outer} * {total} > {above} AND {inner} * {total} <= {above}"
+    )
+
+
 DENSE = {
     "dense_vwap": _vwap(_ALL, ">", ">"),
     "dense_vwap_upwards": _vwap(_ALL, ">=", "<"),
@@ -40,6 +50,11 @@ DENSE = {
     ),
     "dense_vwap_and_best": "CREATE VIEW best AS SELECT MAX(price) AS p FROM ladder; CREATE VIEW cut AS "
     + _vwap(_ALL, ">", ">"),
+    "dense_band": _band("ladder", ">", "0.6", "0.2"),
+    "dense_band_turned": _band("ladder", "<", "0.2", "0.6"),
+    "loose_band": _band("loose", ">", "0.7", "0.25"),
+    "loose_band_upwards": _band("loose", "<", "0.7", "0.25"),
+    "loose_band_turned": _band("loose", ">", "0.25", "0.7"),
     "loose_vwap": "SELECT SUM(b.price * b.volume) AS v FROM loose b WHERE 0.5 * (SELECT SUM(volume) FROM "
     "loose) > (SELECT COALESCE(SUM(x.volume), 0) FROM loose x WHERE x.price > b.price)",
 }
