@@ -240,10 +240,10 @@ from orderbook.engine.maps.wide_numbers import (
     checked_add, checked_multiply, checked_subtract, high_word, low_word, sum_doubles, wide, wide_product,
     wide_to_double, words_to_wide,
 )
-from orderbook.engine.maps.memory import exported, load, load_double, store, store_double
+from orderbook.engine.maps.memory import load, load_double, store, store_double
 from orderbook.engine.maps.dense import Domain
 from orderbook.engine.maps.shapes import dense, hashed, ordered
-from orderbook.core.jit import jit
+from orderbook.core.jit import exported, jit
 '''
 
 HASHED = (

@@ -37,7 +37,8 @@ _KEYS_HEAD = '''\
 """Generated: the keys of a store, noted for a look at all of them."""
 
 from orderbook.engine.generate.support import push_key
-from orderbook.engine.maps.memory import exported, store
+from orderbook.core.jit import exported
+from orderbook.engine.maps.memory import store
 from orderbook.engine.maps.shapes import hashed
 '''
 
@@ -167,9 +168,9 @@ _HEAD = '''\
 """Generated: looks at rows of {keys} keys and {words} words, with watches in {groups} groups."""
 
 from orderbook.engine.generate.support import condition_bits, fire_group, push_key
-from orderbook.engine.maps.memory import call, exported, load, store
+from orderbook.engine.maps.memory import call, load, store
 from orderbook.engine.maps.shapes import hashed
-from orderbook.core.jit import jit
+from orderbook.core.jit import exported, jit
 '''
 
 

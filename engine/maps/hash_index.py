@@ -12,13 +12,12 @@ keeps those with a free block first, so taking and giving are O(1).
 It is compiled once for all shapes, when generated code first imports it: nothing else does.
 """
 
-from orderbook.core.jit import jit
+from orderbook.core.jit import exported, jit
 from orderbook.engine.maps.memory import (
     MAP_FLAGS,
     PROTECTION,
     abort,
     calloc,
-    exported,
     high_bits,
     load,
     memory_map,

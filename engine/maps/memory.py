@@ -19,8 +19,6 @@ from numba import types
 from numba.core import config
 from numba.extending import intrinsic
 
-from orderbook.core.jit import exported_code
-
 WORD = ir.IntType(64)
 DOUBLE = ir.DoubleType()
 MASK64 = (1 << 64) - 1
@@ -225,15 +223,6 @@ abort = external("abort", types.void, fallback=_c_abort)
 _plain: dict[int, Callable[..., int]] = {}
 _ARGUMENTS = 3
 _PROTOTYPE = ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * _ARGUMENTS)
-
-
-def exported(function: Callable[..., Any]) -> Any:
-    """Compile `function` (all int64) once, register it with LLVM and return how jitted code calls it."""
-    if config.DISABLE_JIT:
-        return function
-    return types.ExternalFunction(
-        exported_code(function), types.int64(*[types.int64] * function.__code__.co_argcount)
-    )
 
 
 def address_of(module: ModuleType, name: str) -> int:

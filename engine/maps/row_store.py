@@ -10,7 +10,7 @@ of their columns.
 """
 
 from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, NULL_CODE
-from orderbook.core.jit import jit
+from orderbook.core.jit import exported, jit
 from orderbook.engine.maps.hash_index import (
     index_bytes,
     index_close,
@@ -22,7 +22,6 @@ from orderbook.engine.maps.hash_index import (
 )
 from orderbook.engine.maps.memory import (
     calloc,
-    exported,
     high_bits,
     load,
     load_byte,

@@ -21,7 +21,7 @@ integer along the left edge).
 It is compiled once for all shapes, when the module of an ordered store first imports it: nothing else does.
 """
 
-from orderbook.core.jit import jit
+from orderbook.core.jit import exported, jit
 from orderbook.engine.maps.hash_index import (
     pool_bytes,
     pool_clear,
@@ -30,7 +30,7 @@ from orderbook.engine.maps.hash_index import (
     pool_open,
     pool_take,
 )
-from orderbook.engine.maps.memory import exported, load, load_double, memory_move, store, store_double
+from orderbook.engine.maps.memory import load, load_double, memory_move, store, store_double
 from orderbook.engine.maps.store_layout import (
     COLUMN_KINDS,
     COLUMNS,

@@ -79,12 +79,15 @@ class _Jitted(CPUDispatcher):  # type: ignore[misc]
 _SCALARS = {int: types.int64, float: types.float64}
 
 
-def exported_code(function: Callable[..., Any]) -> str:
-    """Compiles a function of int64 for C, and gives the symbol by which it is registered with LLVM."""
+def exported(function: Callable[..., Any]) -> Any:
+    """Compiles a function of int64 once, by `native`, and gives how compiled code calls it."""
+    if config.DISABLE_JIT:
+        return function
     assert isinstance(function, FunctionType)
     _imported[function] = source_digest(function.__code__.co_filename)
     arguments = [types.int64] * function.__code__.co_argcount
-    return native_address(function, arguments, dependence(function))[0]
+    symbol, _, _ = native_address(function, arguments, dependence(function))
+    return types.ExternalFunction(symbol, types.int64(*arguments))
 
 
 class MachineCode(Cache):  # type: ignore[misc]

@@ -21,6 +21,7 @@ from functools import cache
 from types import FunctionType
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core.dispatcher import Dispatcher
@@ -44,6 +45,8 @@ Int128 = Int128Type()
 
 _I64, _F64, _BIT = ir.IntType(64), ir.DoubleType(), ir.IntType(1)
 _INT, _FLOAT, _BOOL, _NONE = types.int64, types.float64, types.boolean, types.none
+# Of unsigned integers only those of 64 bits are a type of their own: `>>` brings zeros, order is another.
+_UNSIGNED = types.uint64
 
 # What stands for a function of Python in compiled code; by `operator.floordiv` what divides 128 bits.
 SUBSTITUTES: dict[Any, Callable[..., Any]] = {}
@@ -70,6 +73,8 @@ def llvm_type(kind: types.Type) -> ir.Type:
         return WIDE
     if isinstance(kind, types.BaseTuple):
         return ir.LiteralStructType([llvm_type(k) for k in kind.types])
+    if isinstance(kind, types.Record):
+        return ir.ArrayType(ir.IntType(8), kind.size).as_pointer()
     if kind == _NONE or isinstance(kind, types.NoneType):
         return ir.VoidType()
     raise NativeError(f"values of type {kind}")
@@ -91,6 +96,9 @@ def joined(one: types.Type | None, other: types.Type) -> types.Type:
 
 class _Context:
     """What intrinsics ask of numba's target."""
+
+    def get_value_type(self, kind: types.Type) -> ir.Type:
+        return llvm_type(kind)
 
     def get_dummy_value(self) -> None:
         return None
@@ -188,7 +196,7 @@ class NativeModule:
 
     def specialised(self, function: FunctionType, arguments: tuple[types.Type, ...]) -> _Function:
         """A function for arguments of these types, its types inferred."""
-        arguments = tuple(_INT if isinstance(a, types.Integer) else a for a in arguments)
+        arguments = tuple(map(_plain_type, arguments))
         known = self._functions.get((function, arguments))
         if known is None:
             code = function.__code__
@@ -248,6 +256,20 @@ class _Typed:
     def is_local(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Name) and node.id in self.own.variables
 
+    def is_computed(self, node: ast.expr) -> bool:
+        """Whether an expression stands for a value of the function, not of its module."""
+        return self.is_local(node) or isinstance(node, ast.Call)
+
+    def field_of(self, node: ast.Attribute) -> tuple[types.Type, int]:
+        """The type and the offset of a field of a record."""
+        record = self.typeof(node.value)
+        if not isinstance(record, types.Record) or node.attr not in record.fields:
+            raise self.own.fail(f"a field {node.attr} of {record}", node)
+        field = record.fields[node.attr]
+        if not isinstance(field.type, types.Integer | types.Float | types.Boolean):
+            raise self.own.fail(f"a field of type {field.type}", node)
+        return field.type, field.offset
+
     def typeof(self, node: ast.expr) -> types.Type:
         """The type of an expression."""
         match node:
@@ -255,6 +277,8 @@ class _Typed:
                 return _constant_type(value)
             case ast.Name(name) if name in self.own.variables:
                 return self.own.variables[name]
+            case ast.Attribute(value, name) if self.is_computed(value):
+                return _plain_type(self.field_of(node)[0])
             case ast.Name() | ast.Attribute():
                 return _constant_type(self.constant(node))
             case ast.BinOp(ast.Constant(float() as value), ast.Pow(), ast.Constant(int() as power)):
@@ -345,8 +369,10 @@ class _Typed:
             for argument in arguments[1:]:
                 kind = joined(kind, self.typeof(argument))
             return kind
-        if function is int:
+        if function is int or function is np.int64:
             return _INT
+        if function == _UNSIGNED:
+            return _UNSIGNED
         if function is bool or function is math.isfinite:
             return _BOOL
         if function is float or function is math.sqrt or function in _LIBM:
@@ -374,7 +400,14 @@ class _Typed:
         return found
 
 
+def _plain_type(kind: types.Type) -> types.Type:
+    """The type in which values of a type are computed with."""
+    return _INT if isinstance(kind, types.Integer) and kind != _UNSIGNED else kind
+
+
 def _constant_type(value: Any) -> types.Type:
+    if isinstance(value, np.integer):
+        return _INT
     if isinstance(value, bool):
         return _BOOL
     if isinstance(value, int):
@@ -426,6 +459,8 @@ class _Inference(_Typed):
             case ast.Tuple(parts):
                 for part, own in zip(parts, kind.types, strict=True):
                     self._assigned(part, own)
+            case ast.Attribute():
+                self.field_of(target)
             case _:
                 raise self.own.fail("an assignment to something else than a variable", target)
 
@@ -435,6 +470,8 @@ class _Inference(_Typed):
                 kind = self.typeof(value)
                 for target in targets:
                     self._assigned(target, kind)
+            case ast.AnnAssign(target, _, ast.expr() as value):
+                self._assigned(target, self.typeof(value))
             case ast.AugAssign(target, op, value):
                 self._assigned(target, _result(op, self.typeof(target), self.typeof(value)))
             case ast.If(_, body, orelse):
@@ -510,6 +547,8 @@ class _Emitter(_Typed):
                 kind, made = self.typeof(value), self.value(value)
                 for target in targets:
                     self._assign(target, made, kind)
+            case ast.AnnAssign(target, _, ast.expr() as value):
+                self._assign(target, self.value(value), self.typeof(value))
             case ast.AugAssign(target, op, value):
                 kind = _result(op, self.typeof(target), self.typeof(value))
                 self._assign(target, self._binary(op, target, value), kind)
@@ -547,6 +586,26 @@ class _Emitter(_Typed):
                 values = [self.builder.extract_value(value, place) for place in range(len(parts))]
                 for part, own, one in zip(parts, values, kind.types, strict=True):
                     self._assign(part, own, one)
+            case ast.Attribute():
+                field, _ = self.field_of(target)
+                value = self.cast(value, kind, _plain_type(field))
+                if isinstance(field, types.Integer) and field.bitwidth < 64:
+                    value = self.builder.trunc(value, ir.IntType(field.bitwidth))
+                self.builder.store(value, self._field(target, value.type), align=1)
+
+    def _field(self, node: ast.Attribute, kind: ir.Type) -> ir.Value:
+        """The address of a field of a record."""
+        start = self.builder.bitcast(self.value(node.value), ir.IntType(8).as_pointer())
+        at = self.builder.gep(start, [_I64(self.field_of(node)[1])])
+        return self.builder.bitcast(at, kind.as_pointer())
+
+    def _read(self, node: ast.Attribute) -> ir.Value:
+        """The value of a field."""
+        field, _ = self.field_of(node)
+        if not isinstance(field, types.Integer) or field.bitwidth == 64:
+            return self.builder.load(self._field(node, llvm_type(field)), align=1)
+        value = self.builder.load(self._field(node, ir.IntType(field.bitwidth)), align=1)
+        return self.builder.sext(value, _I64) if field.signed else self.builder.zext(value, _I64)
 
     def _blocks(self, count: int) -> list[ir.Block]:
         return [self.function.append_basic_block() for _ in range(count)]
@@ -670,6 +729,8 @@ class _Emitter(_Typed):
                 return _constant(value)
             case ast.Name(name) if name in self._places:
                 return self.builder.load(self._places[name])
+            case ast.Attribute(value, _) if self.is_computed(value):
+                return self._read(node)
             case ast.Name() | ast.Attribute():
                 return _constant(self.constant(node))
             case ast.BinOp(ast.Constant(float() as value), ast.Pow(), ast.Constant(int() as power)):
@@ -706,7 +767,7 @@ class _Emitter(_Typed):
         name = f"values.{id(values)}"
         array = self.module.module.globals.get(name)
         if array is None:
-            content = ir.Constant(ir.ArrayType(kind, len(values)), [kind(v) for v in values])
+            content = ir.Constant(ir.ArrayType(kind, len(values)), [_constant(v) for v in values])
             array = ir.GlobalVariable(self.module.module, content.type, name)
             array.linkage, array.global_constant, array.initializer = "internal", True, content
         return self.builder.load(self.builder.gep(array, [_I64(0), self.as_type(index, _INT)]))
@@ -745,7 +806,7 @@ class _Emitter(_Typed):
             ast.BitOr: builder.or_,
             ast.BitXor: builder.xor,
             ast.LShift: builder.shl,
-            ast.RShift: builder.ashr,
+            ast.RShift: builder.lshr if kind == _UNSIGNED else builder.ashr,
         }
         if type(op) in simple:
             made: ir.Value = simple[type(op)](one, other)
@@ -757,6 +818,8 @@ class _Emitter(_Typed):
             assert divide is not None
             called = self.module.specialised(divide, (Int128, Int128))
             return builder.call(self.module.declared(called), [one, other])
+        if kind == _UNSIGNED:
+            raise self.own.fail(f"{type(op).__name__} of unsigned integers", left)
         return self._floored(op, one, other)
 
     def _floored(self, op: ast.operator, one: ir.Value, other: ir.Value) -> ir.Value:
@@ -813,7 +876,7 @@ class _Emitter(_Typed):
         if kind == _FLOAT:
             compare = self.builder.fcmp_unordered if symbol == "!=" else self.builder.fcmp_ordered
             return compare(symbol, one, other)
-        if kind == _BOOL:
+        if kind in (_BOOL, _UNSIGNED):
             return self.builder.icmp_unsigned(symbol, one, other)
         return self.builder.icmp_signed(symbol, one, other)
 
@@ -877,8 +940,11 @@ class _Emitter(_Typed):
                 better = compare(symbol, value, found)
                 found = builder.select(better, value, found)
             return found
-        if function is int:
+        if function is int or function is np.int64:
             return self.as_type(arguments[0], _INT)
+        if function == _UNSIGNED:
+            value, kind = self.value(arguments[0]), self.typeof(arguments[0])
+            return builder.trunc(value, _I64) if kind is Int128 else self.cast(value, kind, _INT)
         if function is bool:
             return self.truth(arguments[0])
         if function is abs and self.typeof(arguments[0]) != _FLOAT:
@@ -904,7 +970,7 @@ def _constant(value: Any) -> ir.Constant:
     kind = llvm_type(_constant_type(value))
     if isinstance(value, tuple):
         return ir.Constant(kind, [_constant(part) for part in value])
-    return ir.Constant(kind, int(value) if isinstance(value, bool) else value)
+    return ir.Constant(kind, value if isinstance(value, float) else int(value))
 
 
 def _reached(block: ir.Block, function: ir.Function) -> bool:

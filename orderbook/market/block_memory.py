@@ -6,15 +6,15 @@ an event only while the chunk in use has `RESERVE` bytes left, and else returns 
 """
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
-from numpy.typing import NDArray
 
 from orderbook.core.jit import jit
 
@@ -30,11 +30,10 @@ LEVELS_OF_BLOCK = 64
 LADDER_BLOCK = SEGMENT_CLASSES
 WORDS = LADDER_BLOCK + 1
 LARGEST_WORDS = 32
-SIZES = np.array(
-    [((SMALLEST_SEGMENT << k) + 1) * ROW_BYTES for k in range(SEGMENT_CLASSES)]
-    + [16 + LEVELS_OF_BLOCK * 24]
-    + [8 << k for k in range(LARGEST_WORDS + 1)],
-    np.int64,
+SIZES = (
+    *(((SMALLEST_SEGMENT << k) + 1) * ROW_BYTES for k in range(SEGMENT_CLASSES)),
+    16 + LEVELS_OF_BLOCK * 24,
+    *(8 << k for k in range(LARGEST_WORDS + 1)),
 )
 # Blocks start at multiples of this, so the low bits of an address are free for a tag.
 ALIGNMENT = 16
@@ -42,7 +41,7 @@ ALIGNMENT = 16
 # Words of the pool: next free address, end of the chunk, bytes one event may need, then free lists.
 BUMP, END, RESERVE, FREE = 0, 1, 2, 3
 POOL_WORDS = FREE + len(SIZES)
-_SMALLEST_RESERVE = 3 * int(SIZES[SEGMENT_CLASSES - 1]) + 8 * int(SIZES[LADDER_BLOCK])
+_SMALLEST_RESERVE = 3 * SIZES[SEGMENT_CLASSES - 1] + 8 * SIZES[LADDER_BLOCK]
 _FIRST_CHUNK = 1 << 20
 # Larger arrays get huge pages, and the first touch of each would clear 2 MB at once.
 _CHUNK = 7 << 19
@@ -83,18 +82,27 @@ def store(typing_context: Any, address: Any, value: Any) -> Any:
     return types.none(types.int64, types.int64), generate
 
 
+_LANES = 8
+
+
 @intrinsic
-def _pointer(typing_context: Any, address: Any) -> Any:
+def count_below(typing_context: Any, address: Any, bound: Any) -> Any:
+    """How many of the LEVELS_OF_BLOCK int64 at an address are below a bound."""
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+        word, lanes = ir.IntType(64), ir.VectorType(ir.IntType(64), _LANES)
+        place = builder.inttoptr(arguments[0], lanes.as_pointer())
+        one = builder.insert_element(ir.Constant(lanes, ir.Undefined), arguments[1], word(0))
+        nothing = ir.Constant(ir.VectorType(ir.IntType(32), _LANES), [0] * _LANES)
+        bounds = builder.shuffle_vector(one, ir.Constant(lanes, ir.Undefined), nothing)
+        below = ir.Constant(lanes, [0] * _LANES)
+        for part in range(LEVELS_OF_BLOCK // _LANES):
+            words = builder.load(builder.gep(place, [word(part)]), align=8)
+            below = builder.add(below, builder.zext(builder.icmp_signed("<", words, bounds), lanes))
+        counts = [builder.extract_element(below, word(lane)) for lane in range(_LANES)]
+        return reduce(builder.add, counts)
 
-    return types.CPointer(types.int64)(types.int64), generate
-
-
-@jit()
-def words_at(address: int, count: int) -> NDArray[np.int64]:
-    """The int64[count] stored at an address."""
-    return carray(_pointer(address), count)
+    return types.int64(types.int64, types.int64), generate
 
 
 @intrinsic
@@ -156,7 +164,7 @@ class Memory:
         """Adds a chunk that holds the reserve; what is left of the last one becomes free segments."""
         pool = self.pool
         segment = SEGMENT_CLASSES - 1
-        bytes_of_segment = (int(SIZES[segment]) + ALIGNMENT - 1) & -ALIGNMENT
+        bytes_of_segment = (SIZES[segment] + ALIGNMENT - 1) & -ALIGNMENT
         while pool[END] - pool[BUMP] >= bytes_of_segment:
             release(pool.ctypes.data, int(pool[BUMP]), segment)
             pool[BUMP] += bytes_of_segment

@@ -3,12 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from orderbook.core.jit import jit
+from orderbook.core.jit import exported, jit
 from orderbook.market import book_actions, ladder
-from orderbook.market.block_memory import Record, has_reserve, load, store
+from orderbook.market.block_memory import Record, has_reserve, load, record_at, store
 from orderbook.market.book_state import (
     ASK,
     BID,
+    CONTEXT,
     NEVER,
     NO_SIDE,
     Problem,
@@ -25,7 +26,7 @@ from orderbook.market.book_state import (
     valid_side,
     valid_volume,
 )
-from orderbook.market.events import Action, BookState, Events, Flag, StateReason
+from orderbook.market.events import EVENT, Action, BookState, Events, Flag, StateReason
 
 _ADD = int(Action.ADD)
 _REDUCE = int(Action.REDUCE)
@@ -47,6 +48,9 @@ _UNKNOWN_INSTRUMENT = int(Problem.UNKNOWN_INSTRUMENT)
 _BAD_ACTION = int(Problem.BAD_ACTION)
 _BAD_STATE = int(Problem.BAD_STATE)
 _CROSSED = int(Problem.CROSSED)
+
+_context_at = record_at(CONTEXT)
+_event_at = record_at(EVENT)
 
 # The most changes of an event that is not a CLEAR.
 CHANGES_OF_EVENT = 2
@@ -207,10 +211,12 @@ def _direct(
     context.written = written
 
 
-@jit()
-def _apply(events: Events, first: int, context: Record) -> int:
-    for e in range(first, len(events)):
-        event = events[e]
+@exported
+def _apply(context_at: int, events: int, stride: int, first: int, count_of_events: int) -> int:
+    """Applies the EVENTs from number `first` on at address `events`; returns where it stopped."""
+    context = _context_at(context_at)
+    for e in range(first, count_of_events):
+        event = _event_at(events + stride * e)
         if context.crossed_limit and context.between:
             _begin_message(context, event, e)
         if not _has_room(context, event):
@@ -235,7 +241,7 @@ def _apply(events: Events, first: int, context: Record) -> int:
             _look_at_touched(context, e)
             end_message(context)
             context.between = 1
-    return len(events)
+    return count_of_events
 
 
 @jit(nogil=True)
@@ -267,6 +273,6 @@ def apply_events(
     """
     context = contexts[0]
     _direct(context, written, kinds, flags, values, scratch)
-    applied = _apply(events, first, context)
+    applied = _apply(contexts.ctypes.data, events.ctypes.data, events.strides[0], first, len(events))
     ready = context.event_start if context.last_change >= 0 else context.written
     return applied, context.written, ready

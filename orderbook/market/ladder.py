@@ -15,12 +15,12 @@ from orderbook.market.block_memory import (
     WORDS,
     Record,
     allocate,
+    count_below,
     load,
     move,
     record_at,
     release,
     store,
-    words_at,
 )
 
 LEVEL = np.dtype(
@@ -105,11 +105,7 @@ def _block_of(ladder: Record, key: int) -> int:
 @jit()
 def _position(block: int, key: int) -> int:
     """The number of keys in a block below `key`."""
-    keys = words_at(block + _HEADER_BYTES, LEVELS_OF_BLOCK)
-    below = 0
-    for position in range(LEVELS_OF_BLOCK):
-        below += keys[position] < key
-    return below
+    return count_below(block + _HEADER_BYTES, key)
 
 
 @jit()

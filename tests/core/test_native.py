@@ -5,15 +5,17 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numba import njit, types
+from numba import njit, types, uint64
 from numba.core import config
 from samples import examples
 
 from orderbook.core.native import NativeError, NativeModule
 from orderbook.core.native_code import native_callable
+from orderbook.market.block_memory import record_at
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -156,6 +158,57 @@ def test_the_least_integer_divided_by_minus_one_wraps() -> None:
     assert compiled(divided, types.int64)(-(2**63), -1) == -(2**63)
 
 
+RECORD = np.dtype([("word", "i8"), ("short", "i2"), ("byte", "u1"), ("real", "f8")])
+record = record_at(RECORD)
+
+
+def fields(address, value):
+    row: object = record(address)
+    row.word, row.short = value, value
+    row.byte = value
+    row.real = value * 0.5
+    row.short += 1
+    return row.word * 7 + row.short * 5 + row.byte * 3 + int(row.real)
+
+
+@given(st.integers(-LIMIT, LIMIT))
+def test_fields_of_records_are_those_of_numpy(value: int) -> None:
+    wanted, rows = np.zeros(1, RECORD), np.zeros(1, RECORD)
+    numbers = np.array([value])
+    wanted["word"], wanted["byte"], wanted["real"] = value, numbers.astype("u1")[0], value * 0.5
+    wanted["short"] = (numbers.astype("i2") + np.int16(1)).astype("i2")[0]
+    one = wanted[0]
+    total = int(one["word"]) * 7 + int(one["short"]) * 5 + int(one["byte"]) * 3 + int(one["real"])
+    assert FIELDS(rows.ctypes.data, value) == total
+    assert rows.tobytes() == wanted.tobytes()
+
+
+FIELDS = compiled(fields, types.int64)
+
+
+def mixed_bits(a, b):
+    x = uint64(a) * uint64(0x9E3779B97F4A7C15) ^ uint64(b)
+    return np.int64(x >> uint64(29)) + (1 if uint64(a) < uint64(b) else 0)
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
+def test_unsigned_integers_are_shifted_and_compared_as_such(a: int, b: int) -> None:
+    mask = 2**64 - 1
+    x = (a & mask) * 0x9E3779B97F4A7C15 & mask ^ (b & mask)
+    assert MIXED_BITS(a, b) == (x >> 29) + ((a & mask) < (b & mask))
+
+
+MIXED_BITS = compiled(mixed_bits, types.int64)
+
+
+def of_two_signs(a, b):
+    return uint64(a) + b
+
+
+def no_field(a, b):
+    return record(a).missing
+
+
 def lists(a, b):
     return [a, b][0]
 
@@ -175,7 +228,7 @@ def itself(a, b):
     return itself(a - 1, b)
 
 
-@pytest.mark.parametrize("function", [lists, unknown, of_two_kinds, itself, pair])
+@pytest.mark.parametrize("function", [lists, unknown, of_two_kinds, of_two_signs, no_field, itself, pair])
 def test_what_is_not_compiled_says_so(function: FunctionType) -> None:
     with pytest.raises(NativeError):
         NativeModule().add(function, "function", [types.int64, types.int64])
