@@ -379,6 +379,9 @@ def explain(
         list[str] | None,
         typer.Option("--live", help="Replay this source and show what every statement cost.", metavar="FILE"),
     ] = None,
+    timings: Annotated[
+        bool, typer.Option("--timings", help="Where the seconds go until the view's first value.")
+    ] = False,
     config: Config = None,
     parameters: Annotated[
         list[str] | None,
@@ -388,7 +391,13 @@ def explain(
 ) -> None:
     """Show how a view is compiled and what every event costs it."""
     from orderbook.commands.explain import explain as command
-    from orderbook.commands.explain import explain_live
+    from orderbook.commands.explain import explain_live, explain_timings
+
+    if timings:
+        if stage is not None or live:
+            raise UserError("--timings takes neither --stage nor --live")
+        explain_timings(view, config, parameters or ())
+        return
 
     if live:
         if stage is not None or parameters:

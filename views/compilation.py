@@ -19,6 +19,7 @@ from sqlglot import exp
 
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import DataError, SourceError, SqlError, UserError
+from orderbook.core.step_times import step_times
 from orderbook.views.binding.bound import Catalog, Source
 from orderbook.views.binding.catalog import bind
 from orderbook.views.binding.expressions import ExpressionBinder
@@ -111,7 +112,8 @@ def bound_source(
 
     instead: relations by their names, as if they had been declared so.
     """
-    catalog = bind([t for t in texts if not is_m3(*t)], params, instead)
+    with step_times.step("SQL bound"):
+        catalog = bind([t for t in texts if not is_m3(*t)], params, instead)
     return ProgramSource(tuple(texts), dict(params), levels, catalog, SqlCompiler())
 
 
@@ -140,9 +142,11 @@ def _compiled(
     budgets = {v.name: Budget(v.name) for v in catalog.views}
     views = []
     for view in catalog.views:
-        with budgets[view.name].spending():
+        with budgets[view.name].spending(), step_times.step("calculus"):
             views.append(_with_keys_named_apart(translator.view(view)))
-    return tuple(views), Compiler(relations, translator.types, budgets, levels).program(views)
+    with step_times.step("deltas and maps"):
+        program = Compiler(relations, translator.types, budgets, levels).program(views)
+    return tuple(views), program
 
 
 def _too_large(view: str, texts: Sequence[SourceText]) -> SqlError:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from orderbook.core.changes import ChangeBatch, Dictionary, Word
 from orderbook.core.generated_code import publish_text
+from orderbook.core.step_times import step_times
 from orderbook.engine.generate.driver import Recorded, driver_module, record_module
 from orderbook.engine.generate.measured import MeasuredWrites, numbered, read_cycles
 from orderbook.engine.generate.numbering import Numbering
@@ -278,13 +279,15 @@ class NumbaRuntime:
         statistics: Statistics | None = None,
         measured: bool = False,
     ):
-        self.plan = plan(program) if statistics is None else plan(program, statistics)
+        with step_times.step("plan"):
+            self.plan = plan(program) if statistics is None else plan(program, statistics)
         self._layout = layout_for(self.plan)
         self._maps = tuple(m.name for m in program.maps)
         self._texts = TextConstants(dictionary)
         self._numbering = Numbering(self._texts.places)
         self._numbered = self._numbering.plan(self.plan)
-        source = program_module(self._numbered, MeasuredWrites if measured else Writes)
+        with step_times.step("text of functions"):
+            source = program_module(self._numbered, MeasuredWrites if measured else Writes)
         self.module = publish_text("program", source)
         self._shapes: dict[str, ModuleType] = {
             own.name: getattr(self.module, numbered.name)
@@ -307,7 +310,9 @@ class NumbaRuntime:
         self._owned = {s.name: (self._shape(s).destroy, self._handle(s)) for s in self.plan.stores}
         self._finalizer = weakref.finalize(self, _close, self._owned)
         self._rows = [callable_at(address_of(self.module, f"row_{i}")) for i in range(len(self._formats))]
-        self._driver = publish_text("driver", driver_module(self._numbered, self.module.__name__))
+        with step_times.step("text of functions"):
+            source = driver_module(self._numbered, self.module.__name__)
+        self._driver = publish_text("driver", source)
         self._recording: ModuleType | None = None
         self._looks = NumbaViewDiffs(self.plan, self._layout, self._state, self.module)
         # Addresses of conditions, by view.

@@ -1,6 +1,7 @@
 """`orderbook explain`: the stages of a view."""
 
 import sys
+import time
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -8,8 +9,12 @@ from pathlib import Path
 from orderbook.commands.common import configured, tell_incomplete
 from orderbook.commands.replay import apply_all
 from orderbook.configuration.configuration import Configuration, Scalar, load_configuration
+from orderbook.core.code_cache import cache_root
 from orderbook.core.errors import ConfigurationError, OrderbookError, UserError, suggestion, visible_lines
+from orderbook.core.native_code import counts
+from orderbook.core.step_times import step_times
 from orderbook.engine.plan.statistics import read_statistics
+from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.measures import within_budget
 from orderbook.feeds.merge import Merger, check_relations
 from orderbook.feeds.source_kinds import open_sources
@@ -51,6 +56,27 @@ def explain(view: str, stage: str | None, config: Path | None, settings: Sequenc
     print(text, end="" if text.endswith("\n") else "\n")
     if stage == "spark" and file in map(configuration.view_file, configuration.run.views):
         _explain_strategies(configuration, name)
+
+
+def explain_timings(view: str, config: Path | None, settings: Sequence[str]) -> None:
+    """Compile a view and print where the seconds went, from the start of Python to the view's first rows."""
+    imports = time.process_time() - sum(step_times.seconds.values())
+    began = time.perf_counter() - sum(step_times.seconds.values())
+    with step_times.step("configuration, memory of maps"):
+        configuration = load_configuration(config)
+        parameters = {**configuration.parameters, **dict(map(_setting, settings))}
+        file, name = _find(configuration, view)
+        options = configuration.engine
+        program = compile_views(with_read(configuration, [file]), parameters, materialize=options.materialize)
+        engine = Engine(program)
+        for _ in engine[name]:
+            pass
+    total = imports + time.perf_counter() - began
+    print(f"view {name}, seconds to its first rows:\n")
+    for step, seconds in {"Python and imports": imports, **step_times.seconds}.items():
+        print(f"  {step:<30} {seconds:6.3f}")
+    print(f"  {'total':<30} {total:6.3f}")
+    print(f"\n{counts.made:,} functions were compiled, {counts.read:,} read from {cache_root()}")
 
 
 def _explain_strategies(configuration: Configuration, view: str) -> None:

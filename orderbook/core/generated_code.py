@@ -29,6 +29,7 @@ import llvmlite
 import numba
 
 from orderbook.core.code_cache import CacheFolder, Entry, cache_folder
+from orderbook.core.step_times import step_times
 
 # The folder of `orderbook`, in a checkout with links to the other packages.
 PACKAGE = Path(__file__).parents[1]
@@ -231,10 +232,12 @@ def _published(name: str, text: str) -> ModuleType:
     _digests[path] = digest
     module = ModuleType(full_name)
     module.__file__ = path
-    code = _code(folder, full_name, digest, text, path)
+    with step_times.step("functions in Python"):
+        code = _code(folder, full_name, digest, text, path)
     sys.modules[full_name] = module
     try:
-        exec(code, vars(module))
+        with step_times.step("functions in Python"):
+            exec(code, vars(module))
     except BaseException:
         del sys.modules[full_name]
         raise

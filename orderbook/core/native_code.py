@@ -9,12 +9,13 @@ from functools import cache
 from types import FunctionType
 from typing import Any
 
-from llvmlite import binding, ir
+from llvmlite import binding
 from numba import types
 
 from orderbook.core.code_cache import Entry
 from orderbook.core.generated_code import code_folder
 from orderbook.core.native import NativeModule
+from orderbook.core.step_times import step_times
 
 _C_TYPES: dict[types.Type, Any] = {types.int64: ctypes.c_int64, types.float64: ctypes.c_double}
 # One compiles at a time.
@@ -56,10 +57,10 @@ def _engine() -> binding.ExecutionEngine:
     return binding.create_mcjit_compiler(binding.parse_assembly(""), _target_machine())
 
 
-def _object_code(module: ir.Module) -> bytes:
-    """The machine code of a module, optimised as a whole."""
+def _object_code(text: str) -> bytes:
+    """The machine code of a module of LLVM, optimised as a whole."""
     machine = _target_machine()
-    parsed = binding.parse_assembly(str(module))
+    parsed = binding.parse_assembly(text)
     # Loops here are over few words, where vectors cost more than they save.
     options = binding.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = options.slp_vectorization = False
@@ -83,11 +84,12 @@ def native_address(
         symbol = f"{function.__name__}_{own[:32]}"
         if symbol not in _loaded:
             code, kind = _code(function, symbol, arguments, own if digest else None)
-            engine = _engine()
-            engine.add_object_file(binding.ObjectFileRef.from_data(code))
-            engine.finalize_object()
-            address = int(engine.get_function_address(symbol))
-            binding.add_symbol(symbol, address)
+            with step_times.step("linking"):
+                engine = _engine()
+                engine.add_object_file(binding.ObjectFileRef.from_data(code))
+                engine.finalize_object()
+                address = int(engine.get_function_address(symbol))
+                binding.add_symbol(symbol, address)
             _loaded[symbol] = function, address, kind
         return symbol, *_loaded[symbol][1:]
 
@@ -108,8 +110,11 @@ def _code(
             return code, _KINDS[name.decode()]
     counts.made += 1
     module = NativeModule()
-    kind = module.add(function, symbol, arguments)
-    code = _object_code(module.module)
+    with step_times.step("types and LLVM"):
+        kind = module.add(function, symbol, arguments)
+        text = str(module.module)
+    with step_times.step("machine code"):
+        code = _object_code(text)
     if entry is not None:
         code_folder().write(entry, kind.name.encode() + b"\n" + code)
     return code, kind

@@ -298,6 +298,19 @@ def test_explain_shows_each_stage(orderbook: Program, stage: str) -> None:
     assert all(text in result.out for text in expected)
 
 
+def test_explain_says_where_the_seconds_of_a_start_go(orderbook: Program) -> None:
+    result = orderbook("explain", "sobi", "--timings", "--set", "k=0.125")
+    assert (result.status, result.err) == (0, "")
+    seconds = {n: float(s) for n, s in re.findall(r"^  (\S.*?) {2,}([0-9.]+)$", result.out, re.MULTILINE)}
+    assert {"Python and imports", "SQL bound", "deltas and maps", "plan", "functions in Python"} <= set(
+        seconds
+    )
+    assert sum(seconds.values()) == pytest.approx(2 * seconds["total"], abs=0.02)
+    assert re.search(r"functions were compiled, [0-9,]+ read from ", result.out)
+    refused = orderbook("explain", "sobi", "--timings", "--stage", "m3")
+    assert refused.status == 2 and "--timings takes neither" in refused.err
+
+
 def test_explain_gives_a_cost_for_every_statement(orderbook: Program) -> None:
     result = orderbook("explain", "sobi")
     assert result.status == 0
