@@ -290,7 +290,8 @@ IMPORTS = (
     "from orderbook.engine.maps.store_layout import COUNT, KEYS, LEFT, RIGHT",
     "from orderbook.engine.maps.wide_numbers import load_apart, sum_doubles, wide",
     "from orderbook.engine.maps.memory import load, load_double",
-    "from orderbook.engine.maps.tree_nodes import count_at_most, count_below",
+    "from orderbook.engine.maps.tree_nodes import "
+    "count_at_most, count_below, count_wide_at_most, count_wide_below",
     "from orderbook.core.jit import jit",
 )
 
@@ -469,7 +470,7 @@ class _Cut:
         if any(c.kind == "d" for c in self.read):
             return self._linear_search()
         limited = re.fullmatch(r"\(?s(\d+) <= (\w+)\)?", self.predicate)
-        if limited and self.cols[int(limited[1])].kind == "i":
+        if limited and self.cols[int(limited[1])].kind in "iwW":
             return self._limit_search(self.cols[int(limited[1])], limited[2])
         kept = "1 if not ({0}) else 0" if self.descending else "1 if {0} else 0"
         count = kept.format(self.predicate)
@@ -490,9 +491,10 @@ class _Cut:
     def _limit_search(self, c: NodeColumn, limit: str) -> list[str]:
         """One comparison of all places of a node; sums are not negative, so a limit below 0 is like -1."""
         gaps = f"node + 8 * {c.at + 1}"
+        count, least = ("count", "-1") if c.kind == "i" else ("count_wide", "wide(-1)")
         if self.descending:
-            return [f"position = count_below({gaps}, b{c.number} - max({limit}, -1), {self.fan_out})"]
-        return [f"position = count_at_most({gaps}, max({limit}, -1) - a{c.number}, {self.fan_out})"]
+            return [f"position = {count}_below({gaps}, b{c.number} - max({limit}, {least}), {self.fan_out})"]
+        return [f"position = {count}_at_most({gaps}, max({limit}, {least}) - a{c.number}, {self.fan_out})"]
 
     def _linear_search(self) -> list[str]:
         start, more, go = (

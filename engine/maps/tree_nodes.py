@@ -73,6 +73,42 @@ count_below = primitive(_python_count(lambda a, b: a < b), prefer_literal=True)(
 count_at_most = primitive(_python_count(lambda a, b: a <= b), prefer_literal=True)(_count("<="))
 
 
+def _count_wide(comparison: str) -> Callable[..., Any]:
+    def declare(typing_context, address, key, width):
+        lanes = _width(width)
+
+        def generate(context, builder, signature, arguments):
+            address, key = arguments[:2]
+            low, high = (
+                builder.load(_array(builder, address, at, lanes), align=8) for at in (0, lanes + GAP_ROOM)
+            )
+            key_low = _splat(builder, builder.trunc(key, WORD), lanes)
+            key_high = _splat(builder, builder.trunc(builder.lshr(key, WIDE(64)), WORD), lanes)
+            level = builder.and_(
+                builder.icmp_signed("==", high, key_high), builder.icmp_unsigned(comparison, low, key_low)
+            )
+            mask = builder.or_(builder.icmp_signed("<", high, key_high), level)
+            return builder.zext(builder.ctpop(_bits(builder, mask, lanes)), WORD)
+
+        return types.int64(types.int64, Int128, width), generate
+
+    return declare
+
+
+def _python_count_wide(compare: Callable[[int, int], bool]) -> Callable[[int, int, int], int]:
+    return lambda address, key, width: sum(
+        compare(_load_apart(address, i, width + GAP_ROOM), int(key)) for i in range(width)
+    )
+
+
+# count_wide_below(address, key, width) -> int64: how many Int128 are < key; low words are at the address.
+count_wide_below = primitive(_python_count_wide(lambda a, b: a < b), prefer_literal=True)(_count_wide("<"))
+# count_wide_at_most(address, key, width) -> int64: how many of them are <= key.
+count_wide_at_most = primitive(_python_count_wide(lambda a, b: a <= b), prefer_literal=True)(
+    _count_wide("<=")
+)
+
+
 def _after(builder: ir.IRBuilder, position: ir.Value, width: int) -> ir.Value:
     lanes = _vector(width)([WORD(i) for i in range(width)])
     return builder.icmp_signed(">=", lanes, _splat(builder, position, width))
