@@ -2,6 +2,7 @@
 
 import typer
 
+from .as_written import as_written
 from .bench_maps import bench_hashed, bench_ordered
 from .calls import one_event
 from .feeds import feeds
@@ -27,6 +28,7 @@ SECTIONS = {
     "symbols": many_symbols,
     "call": one_event,
     "rows": rows,
+    "as_written": as_written,
     "growth": longest_event,
     "memory": memory,
     "group_by": group_by,

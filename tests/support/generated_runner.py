@@ -84,7 +84,7 @@ def check(entry: Entry, seed: int, length: int, materialize: str = "full") -> in
     generator = random.Random(f"{entry.name} {seed}")
     expected, found = InterpreterRuntime(program), GeneratedRuntime(program)
     compared = 0
-    for event in stream(entry, program, generator, length):
+    for event in [[], *stream(entry, program, generator, length)]:
         for relation, insert, row in event:
             expected.change(relation, insert, row)
             found.change(relation, insert, row)

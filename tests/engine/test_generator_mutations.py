@@ -1,0 +1,33 @@
+"""The checks of generated code find out what is wrong in it: flipped signs, comparisons and NULL words."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from paths import SUPPORT
+
+# Of flips of what a program holds before any event only one view has these, and its rows hide them.
+HIDDEN = {"initialise -", "initialise >="}
+
+
+def run(*options: str) -> set[str]:
+    """The groups of mutants of which none is found out."""
+    command = [sys.executable, str(SUPPORT / "mutation_runner.py"), *options]
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    found = re.search(r"^([0-9]+) groups, ([0-9]+) not found out", done.stdout, re.MULTILINE)
+    assert found is not None, done.stderr[-4000:]
+    lost = set(re.findall(r"^not found out: (.*?) in ", done.stderr, re.MULTILINE))
+    assert int(found[1]) >= 35 and int(found[2]) == len(lost)
+    return lost
+
+
+def test_a_flip_in_the_text_of_every_emitter_is_found_out() -> None:
+    assert run("--seed", "0", "--views", "500", "--tries", "40") <= HIDDEN
+
+
+@pytest.mark.exhaustive
+def test_flips_in_other_views_are_found_out(sample_seed: int) -> None:
+    assert run("--seed", str(sample_seed), "--views", "500", "--tries", "60") <= HIDDEN

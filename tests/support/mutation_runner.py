@@ -1,0 +1,151 @@
+"""Flips one sign, comparison or NULL word at a time in generated text: do views still come out right?
+
+A script for NUMBA_DISABLE_JIT=1, when generated modules are plain Python:
+
+    python tests/support/mutation_runner.py --seed 0 --tries 12 [--every N]
+
+Mutants are grouped by the emitter whose text they change and by what is flipped. Of each group it tries
+mutants, of other views and places, until one is found out; it prints groups of which none was. With --every N
+it tries N mutants of each group, and prints how many of these were found out.
+"""
+
+import argparse
+import os
+import random
+import re
+import signal
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+
+from generated_runner import check
+from views_catalogue import CATALOGUE, Entry
+
+from orderbook.core.generated_code import publish_text
+from orderbook.engine.runtime import numba_runtime
+
+FLIPS = {
+    "<": (" < ", " <= "),
+    "<=": (" <= ", " < "),
+    ">": (" > ", " >= "),
+    ">=": (" >= ", " > "),
+    "==": (" == ", " != "),
+    "!=": (" != ", " == "),
+    "+": (" + ", " - "),
+    "-": (" - ", " + "),
+    "sign": ("(-", "("),
+    "NULL": ("-9223372036854775808", "-9223372036854775806"),
+}
+# What only watches read (tests of firings look at it), and how many rows are listed at a time.
+UNSEEN = ("touch", "touch_all", "rows")
+SECONDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One flip: in a module of a kind, `count` characters from `at` on become `text`."""
+
+    entry: Entry
+    kind: str
+    at: int
+    count: int
+    text: str
+
+
+def mutants(entry: Entry) -> Iterator[tuple[tuple[str, str], Mutant]]:
+    """The flips of an entry's generated modules, with their groups: emitter and what is flipped."""
+    texts: dict[str, str] = {}
+
+    def noted(kind: str, text: str) -> ModuleType:
+        texts.setdefault(kind, text)
+        return publish_text(kind, text)
+
+    numba_runtime.publish_text = noted
+    try:
+        check(entry, 0, 2)
+    finally:
+        numba_runtime.publish_text = publish_text
+    yield from _flips(entry, "program", texts["program"])
+
+
+def _flips(entry: Entry, kind: str, text: str) -> Iterator[tuple[tuple[str, str], Mutant]]:
+    for function in re.finditer(r"^def (\w+)\(.*?(?=^@|^def |\Z)", text, re.MULTILINE | re.DOTALL):
+        emitter = re.sub(r"_?r?\d+", "", function[1])
+        body = re.sub(r'""".*?"""|#.*', lambda m: " " * len(m[0]), function[0], flags=re.DOTALL)
+        for flip, (old, new) in FLIPS.items():
+            for place in re.finditer(re.escape(old), body):
+                at = function.start() + place.start()
+                yield (emitter, flip), Mutant(entry, kind, at, len(old), new)
+
+
+def found_out(mutant: Mutant, seeds: int = 3) -> bool:
+    """Whether a check of the mutant's view fails; in a process of its own, which may crash or not end."""
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        signal.alarm(SECONDS)
+        os._exit(_checked(mutant, seeds))
+    return os.waitpid(child, 0)[1] != 0
+
+
+def _checked(mutant: Mutant, seeds: int) -> int:
+    def mutated(kind: str, text: str) -> ModuleType:
+        if kind == mutant.kind:
+            text = text[: mutant.at] + mutant.text + text[mutant.at + mutant.count :]
+        return publish_text(kind, text)
+
+    numba_runtime.publish_text = mutated
+    try:
+        for seed in range(seeds):
+            check(mutant.entry, seed, 40)
+    except Exception:
+        return 1
+    return 0
+
+
+def grouped(seed: int, views: int) -> dict[tuple[str, str], list[Mutant]]:
+    """Mutants of views chosen by the seed, in an order by it, by their groups."""
+    generator = random.Random(seed)
+    entries = generator.sample(CATALOGUE, min(views, len(CATALOGUE)))
+    groups: defaultdict[tuple[str, str], list[Mutant]] = defaultdict(list)
+    for entry in entries:
+        for group, mutant in mutants(entry):
+            if group[0] not in UNSEEN:
+                groups[group].append(mutant)
+    for own in groups.values():
+        generator.shuffle(own)
+    return groups
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tries", type=int, default=12)
+    parser.add_argument("--views", type=int, default=40)
+    parser.add_argument("--every", type=int, default=0)
+    options = parser.parse_args()
+    lost = tried = 0
+    groups = grouped(options.seed, options.views)
+    for group, own in sorted(groups.items()):
+        if options.every:
+            found = [found_out(m) for m in own[: options.every]]
+            tried += len(found)
+            print(f"{' '.join(group)}: {sum(found)} of {len(found)} found out")
+            lost += not any(found)
+            continue
+        for mutant in own[: options.tries]:
+            tried += 1
+            if found_out(mutant):
+                break
+        else:
+            lost += 1
+            names = ", ".join(dict.fromkeys(m.entry.name for m in own[: options.tries]))
+            print(f"not found out: {' '.join(group)} in {names}", file=sys.stderr)
+    print(f"{len(groups)} groups, {lost} not found out, {tried} mutants tried")
+    return lost != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
