@@ -112,9 +112,12 @@ class Apply(_Remembering):
     `mod` (the sign of the first). On doubles: `sqrt`, `ln`, `log10`, `exp`, `power`, `floor`, `ceil`,
     `trunc`, `round` (x, digits; half away from zero), 0 outside their domain; `is_finite`. `exact` (double,
     scale) is the scaled integer nearest to the value, as DuckDB casts it, 0 where 128 bits do not hold it.
-    `spread` (n, sum, sum of squares) is the double n * squares - sum * sum, of exact arguments without
-    rounding before the end. `like` and `ilike` (text, constant pattern). On ns since 1970 UTC:
-    `date_part` (constant name, ts) and `date_trunc` (constant name, ts) for the units of the calendar.
+    `like` and `ilike` (text, constant pattern). On ns since 1970 UTC: `date_part` (constant name, ts) and
+    `date_trunc` (constant name, ts) for the units of the calendar.
+
+    Of sums of powers, exact ones without rounding before the end: `spread` (n, of a, of b, of a * b)
+    is the double n * ab - a * b; `third`, `fourth` are n**3 and n**4 times the mean third and fourth power
+    about the mean, of the sums that `scalars/integers.py` names.
     """
 
     op: str

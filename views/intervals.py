@@ -124,7 +124,10 @@ Environment = Mapping[Var, Type]
 
 # Functions whose value is a double whatever their arguments are.
 OF_DOUBLES = frozenset(
-    ("/", "double", "spread", *("sqrt", "ln", "log10", "exp", "power", "floor", "ceil", "trunc", "round"))
+    (
+        *("/", "double", "spread", "third", "fourth"),
+        *("sqrt", "ln", "log10", "exp", "power", "floor", "ceil", "trunc", "round"),
+    )
 )
 
 

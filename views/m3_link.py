@@ -46,7 +46,10 @@ _ARGUMENTS = {
     **dict.fromkeys((*COMPARISONS, "+", "-", "*", "/", "and", "or", "power", "round"), (2, 2)),
     **dict.fromkeys(("floor_div", "ceil_div", "trunc_div", "round_div", "mod", "double", "exact"), (2, 2)),
     **dict.fromkeys(("date_part", "date_trunc", "like", "ilike"), (2, 2)),
-    **dict.fromkeys(("if", "spread"), (3, 3)),
+    "if": (3, 3),
+    "spread": (4, 4),
+    "third": (5, 5),
+    "fourth": (8, 8),
     **dict.fromkeys(("least", "greatest"), (1, 1000)),
 }
 # The most decimal places of a scaled integer: a double holds 10 to this power.

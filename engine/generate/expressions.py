@@ -254,16 +254,15 @@ def _exact(op: str, args: Sequence[Code]) -> Code:
     return Code(f"integers.exact({as_double(args[0]).text}, {args[1].text})", _interval(op, args))
 
 
-def _spread(op: str, args: Sequence[Code]) -> Code:
-    count, total, squares = args
+def _of_sums(op: str, args: Sequence[Code]) -> Code:
     kinds = {a.kind for a in args}
     if "d" in kinds:
-        return _of_doubles("spread")(op, args)
-    if kinds == {"i"}:
-        first = f"wide_product({count.text}, {squares.text})"
-        second = f"wide_product({total.text}, {total.text})"
-        return Code(f"wide_to_double({first} - {second})", DOUBLE)
-    return Code(f"integers.spread({', '.join(as_wide(a) for a in args)})", DOUBLE)
+        return _of_doubles(op)(op, args)
+    if op == "spread" and kinds == {"i"}:
+        count, left, right, products = (a.text for a in args)
+        difference = f"wide_product({count}, {products}) - wide_product({left}, {right})"
+        return Code(f"wide_to_double({difference})", DOUBLE)
+    return Code(f"integers.{op}({', '.join(as_wide(a) for a in args)})", DOUBLE)
 
 
 def _order(op: str, args: Sequence[Code]) -> Code:
@@ -290,7 +289,7 @@ FUNCTIONS: dict[str, Callable[[str, Sequence[Code]], Code]] = {
     "is_finite": _is_finite,
     "double": _double,
     "exact": _exact,
-    "spread": _spread,
+    **dict.fromkeys(("spread", "third", "fourth"), _of_sums),
     **dict.fromkeys(("ordered_word", "last_below", "last_at_most"), _order),
 }
 

@@ -34,6 +34,7 @@ from orderbook.engine.generate.state_layout import (
     WATCH_WORDS,
     WIDE_KEY,
 )
+from orderbook.engine.maps import wide_moments
 from orderbook.engine.maps.memory import call, calloc, load, load_double, release, store, store_double
 from orderbook.engine.maps.row_store import describe_batch
 from orderbook.engine.maps.wide_numbers import low_word, wide, words_to_wide
@@ -288,4 +289,4 @@ SUBSTITUTES[reals.raised] = _raised
 overload(reals.raised)(lambda base, exponent: _raised)
 
 
-__all__ = ["calendar", "integers", "reals"]
+__all__ = ["calendar", "integers", "reals", "wide_moments"]

@@ -5,9 +5,8 @@ comparisons take two Int128 or an Int128 and an integer, and wrap like int64 (on
 `checked_multiply` report overflow). Nothing here calls a run-time helper of a C compiler (__muloti4,
 __floattidf), which may not be linked.
 
-Beyond sums and products there are the operator `//` (which floors), conversions from doubles and 256-bit
-intermediates: importing this module gives Int128 that operator in compiled code, and compiled versions of the
-exact functions of views/scalars (`integers`).
+Beyond sums and products there are the operator `//` (which floors) and conversions from doubles: importing
+this module gives Int128 that operator in compiled code.
 
 A double-double is a value kept as the unevaluated sum of two doubles, high and low. Adding is TwoSum (Knuth,
 TAOCP 2, 4.2.2) and a renormalisation, as in Dekker (1971).
@@ -366,9 +365,6 @@ def checked_multiply(typing_context, a, b, error_address):
     return Int128(Int128, Int128, types.int64), generate
 
 
-VAST = ir.IntType(256)
-
-
 def _significand(builder: ir.IRBuilder, value: ir.Value) -> tuple[ir.Value, ir.Value]:
     """The size of a double as an integer of 53 bits, and the power of two it is multiplied with."""
     bits = builder.bitcast(value, WORD)
@@ -435,36 +431,6 @@ def _whole(value):
 
 SUBSTITUTES[integers.whole] = _whole
 overload(integers.whole)(lambda value: _whole)
-
-
-@primitive(integers.spread)
-def _spread(typing_context, count, total, squares):
-    """_spread(count, total, squares) -> float64 of count * squares - total * total, rounded once."""
-
-    def generate(context, builder, signature, arguments):
-        count, total, squares = [builder.sext(a, VAST) for a in arguments]
-        value = builder.sub(builder.mul(count, squares), builder.mul(total, total))
-        negative = builder.icmp_signed("<", value, VAST(0))
-        size = builder.select(negative, builder.neg(value), value)
-        shift = builder.ctlz(size, BIT(0))
-        scaled = builder.shl(size, builder.select(builder.icmp_unsigned("==", size, VAST(0)), VAST(0), shift))
-        high = builder.lshr(scaled, VAST(192))
-        sticky = builder.icmp_unsigned("!=", builder.shl(high, VAST(192)), scaled)
-        top = builder.or_(builder.trunc(high, WORD), builder.zext(sticky, WORD))
-        exponent = builder.sub(WORD(1023 + 192), builder.trunc(shift, WORD))
-        power = builder.bitcast(builder.shl(exponent, WORD(52)), DOUBLE)
-        result = builder.fmul(builder.uitofp(top, DOUBLE), power)
-        return builder.select(negative, builder.fneg(result), result)
-
-    return types.float64(Int128, Int128, Int128), generate
-
-
-def _exact_spread(count, total, squares):
-    return _spread(wide(count), wide(total), wide(squares))
-
-
-SUBSTITUTES[integers.spread] = _exact_spread
-overload(integers.spread)(lambda count, total, squares: _exact_spread)
 
 
 def _sum(high: Any, low: Any, more_high: Any, more_low: Any, plus: Any, minus: Any) -> tuple[Any, Any]:

@@ -57,13 +57,19 @@ def scalars() -> list[Scalar]:
         found += [Apply(op, (s,)) for s in (A, w, X)]
     found += [Apply(op, (s, Y)) for op in ("power", "/", "*") for s in (X, A, w)]
     found += [Apply(op, (X, Y)) for op in ("least", "greatest")]
-    found += [Apply(op, (C, A, B)) for op in ("least", "greatest", "spread")]
+    found += [Apply(op, (C, A, B)) for op in ("least", "greatest")]
     for op in ("sqrt", "ln", "log10", "exp", "floor", "ceil", "trunc", "is_finite"):
         found += [Apply(op, (s,)) for s in (X, A, w)]
     found += [Apply("round", (X, Const(d))) for d in (-400, -3, 0, 2, 20, 400)] + [Apply("round", (Y, A))]
     found += [Apply("exact", (s, Const(d))) for s in (X, Y, A) for d in (0, 2, 38)]
     found += [Apply("double", (s, Const(d))) for s in (A, w) for d in (0, 8)] + [Apply("neg", (X,))]
-    found += [Apply("spread", args) for args in ((C, w, v), (w, A, B), (C, X, Y), (A, B, Y))]
+    sums = ((C, w, v, w), (w, A, A, B), (A, B, C, A), (C, X, Y, X), (A, B, B, Y))
+    found += [Apply("spread", args) for args in sums]
+    found += [Apply("third", args) for args in ((C, w, v, w, v), (A, B, C, A, B), (C, X, Y, X, Const(0.0)))]
+    nothing = (Const(0.0), Const(0.0))
+    found += [
+        Apply("fourth", args) for args in ((C, w, v, w, v, w, v, w), (C, X, Y, X, Const(0.0), Y, *nothing))
+    ]
     found += [Apply("date_part", (Const(p), AT)) for p in (*calendar.PARTS, "epoch")]
     found += [Apply("date_trunc", (Const(u), AT)) for u in calendar.UNITS]
     found += [Apply(op, (NAME, Const(p))) for op in ("like", "ilike") for p in PATTERNS]

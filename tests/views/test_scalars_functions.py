@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Context
 from fractions import Fraction
@@ -143,24 +143,52 @@ def test_results_are_never_minus_zero() -> None:
     assert [math.copysign(1, r) for r in results] == [1.0] * len(results)
 
 
-@given(INTEGERS, INTEGERS, INTEGERS)
-def test_spread_of_exact_sums_is_rounded_once(count: int, total: int, squares: int) -> None:
-    assert evaluate("spread", [count, total, squares]) == float(Fraction(count * squares - total * total))
+@given(INTEGERS, INTEGERS, INTEGERS, INTEGERS)
+def test_spread_of_exact_sums_is_rounded_once(count: int, left: int, right: int, products: int) -> None:
+    wanted = float(Fraction(count * products - left * right))
+    assert evaluate("spread", [count, left, right, products]) == wanted
+
+
+def power_sums(values: Sequence[float], unit: int) -> list[float]:
+    """The count, and sums of powers, cubes and fourth powers in the parts that a square has by the unit."""
+    parts = [(v * v - v * v // unit * unit, v * v // unit) for v in values]
+    cubes = [sum(part[i] * v for part, v in zip(parts, values, strict=True)) for i in (0, 1)]
+    fourths = [sum(part[i] * part[j] for part in parts) for i, j in ((0, 0), (0, 1), (1, 1))]
+    return [len(values), sum(values), sum(v * v for v in values), *cubes, *fourths]
+
+
+@given(st.lists(st.integers(-(2**50), 2**50), min_size=1, max_size=6))
+def test_moments_of_exact_sums_in_parts_are_rounded_once(values: list[int]) -> None:
+    n, sums = len(values), power_sums(values, 2**48)
+    mean = Fraction(sum(values), n)
+    third, fourth = (sum((v - mean) ** power for v in values) * n ** (power - 1) for power in (3, 4))
+    assert evaluate("third", sums[:5]) == float(third)
+    assert evaluate("fourth", sums) == float(fourth)
+
+
+@given(st.lists(st.integers(-1000, 1000).map(lambda n: n / 8), min_size=1, max_size=6))
+def test_moments_of_doubles_are_near(values: list[float]) -> None:
+    n, sums = len(values), power_sums(values, 2**1023)
+    mean = Fraction(sum(values)) / n
+    third, fourth = (sum((v - mean) ** power for v in values) * n ** (power - 1) for power in (3, 4))
+    largest = max(map(abs, values))
+    assert abs(evaluate("third", sums[:5]) - third) <= 1e-13 * (n * largest) ** 3
+    assert abs(evaluate("fourth", sums) - fourth) <= 1e-13 * (n * largest) ** 4
 
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=6))
 def test_spread_of_doubles_is_near_and_never_negative(values: list[float]) -> None:
     n, total, squares = len(values), math.fsum(values), math.fsum(v * v for v in values)
     exact = n * sum(Fraction(v) ** 2 for v in values) - sum(map(Fraction, values)) ** 2
-    found = evaluate("spread", [n, total, squares])
+    found = evaluate("spread", [n, total, total, squares])
     assert found >= 0
     largest = max(Fraction(v) ** 2 for v in values)
     assert abs(Fraction(found) - exact) <= Fraction(1e-15) * n * n * largest + Fraction(1e-300)
 
 
 def test_spread_of_equal_doubles_far_from_zero() -> None:
-    assert evaluate("spread", [2, 2e8 + 2, (1e8 + 1) ** 2 * 2]) == 0.0
-    assert evaluate("spread", [2, 2e8 + 2, 1e16 + (1e8 + 2) ** 2]) == 4.0
+    assert evaluate("spread", [2, 2e8 + 2, 2e8 + 2, (1e8 + 1) ** 2 * 2]) == 0.0
+    assert evaluate("spread", [2, 2e8 + 2, 2e8 + 2, 1e16 + (1e8 + 2) ** 2]) == 4.0
 
 
 def plain_like(text: str, pattern: str, ignore_case: bool) -> bool:

@@ -59,9 +59,8 @@ def test_every_function_is_run() -> None:
 
     found = set().union(*map(names, scalars()))
     documented = "abs sign least greatest floor_div ceil_div trunc_div round_div mod sqrt ln log10 exp power"
-    documented += (
-        " floor ceil trunc round is_finite exact spread like ilike date_part date_trunc double neg / *"
-    )
+    documented += " floor ceil trunc round is_finite exact spread third fourth like"
+    documented += " ilike date_part date_trunc double neg / *"
     assert set(documented.split()) <= found
 
 
@@ -111,16 +110,21 @@ def test_compiled_conversions_of_doubles_are_exact(value: float, scale: int) -> 
 
 
 @njit
-def spread(*six):  # type: ignore[no-untyped-def]
-    return precise.spread(
-        words_to_wide(six[0], six[1]), words_to_wide(six[2], six[3]), words_to_wide(six[4], six[5])
+def moments(count, a, b, c, d, e, f, g):  # type: ignore[no-untyped-def]
+    first, second, third = words_to_wide(*a), words_to_wide(*b), words_to_wide(*c)
+    more, low, middle, high = words_to_wide(*d), words_to_wide(*e), words_to_wide(*f), words_to_wide(*g)
+    return (
+        precise.spread(first, second, third, more),
+        precise.third(count, first, second, third, more),
+        precise.fourth(count, first, second, third, more, low, middle, high),
     )
 
 
-@given(WIDE, WIDE, WIDE)
-def test_compiled_spread_of_128_bits_is_rounded_once(count: int, total: int, squares: int) -> None:
-    found = spread(*words(count), *words(total), *words(squares))
-    assert found == evaluate("spread", [count, total, squares])
+@given(st.integers(0, 2**62), st.lists(WIDE, min_size=7, max_size=7))
+def test_compiled_moments_of_128_bits_are_rounded_once(count: int, sums: list[int]) -> None:
+    found = moments(count, *map(words, sums))
+    wanted = (("spread", sums[:4]), ("third", [count, *sums[:4]]), ("fourth", [count, *sums]))
+    assert found == tuple(evaluate(op, args) for op, args in wanted)
 
 
 SMALL = st.tuples(st.integers(-5, 5), st.integers(0, 4)).map(lambda pair: (pair[0], pair[0] + pair[1]))

@@ -123,9 +123,10 @@ class IsNull:
 class Aggregate:
     """An aggregate over the rows of the enclosing group; COUNT(*) has no argument.
 
-    `function` is sum, count, avg, min, max, arg_min, arg_max, var_samp, var_pop, stddev_samp or
-    stddev_pop. `distinct` takes every value of the argument once. `by` is what arg_min and arg_max order
-    rows by, the first expression first; of rows equal in all of them the least argument is taken.
+    `function` is sum, count, avg, min, max, arg_min, arg_max, or a statistic by its name in SQL, such as
+    var_samp. `distinct` takes every value of the argument once. `by` is what arg_min and arg_max order
+    rows by, the first expression first; of rows equal in all of them the least argument is taken. Of a
+    statistic of two arguments, such as corr, it is the second.
     """
 
     function: str
@@ -149,11 +150,11 @@ class OrderItem:
 class Window:
     """`function(argument) OVER (PARTITION BY ... ORDER BY ...)` over the rows of FROM and WHERE.
 
-    `function` is sum, count, avg, min or max over the rows of the partition up to and with the peers of
-    the row at hand (all its rows when `order_by` is empty), `rank` (1 + the rows before the peers),
+    `function` is sum, count, avg, min, max or a statistic over the rows of the partition up to and with the
+    peers of the row at hand (all its rows when `order_by` is empty), `rank` (1 + the rows before the peers),
     `dense_rank` (1 + the distinct orders before) or `row_number` (rows whose columns are proved unique).
     `lag` and `lead` are the argument in the row `offset` rows before or after, in an order of rows without
-    NULL that tells them apart.
+    NULL that tells them apart. `by` is the second argument of a statistic of two.
     """
 
     function: str
@@ -163,6 +164,7 @@ class Window:
     type: Type
     nullable: bool
     offset: int = 1
+    by: tuple["Expression", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

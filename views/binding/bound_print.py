@@ -170,6 +170,8 @@ def _window(window: Window, indent: str) -> str:
     argument = "" if window.argument is None else _expression(window.argument, indent)
     if window.argument is None and window.function == "count":
         argument = "*"
+    if window.by:
+        argument += f" BY {_listed(window.by, indent)}"
     if window.offset > 1:
         argument += f", {window.offset}"
     over = []

@@ -92,10 +92,15 @@ def _double(value: float, scale: int) -> float:
     return float(value) / float(10**scale) if scale else float(value)
 
 
-def _spread(count: float, total: float, squares: float) -> float:
-    if isinstance(total, int) and isinstance(squares, int) and isinstance(count, int):
-        return integers.spread(count, total, squares)
-    return _of_doubles(reals.spread)(count, total, squares)
+def _of_sums(name: str) -> Callable[..., float]:
+    """A function of sums: of integers without rounding before the end, else of doubles."""
+
+    def call(*sums: float) -> float:
+        if all(isinstance(s, int) for s in sums):
+            return float(getattr(integers, name)(*sums))
+        return float(_of_doubles(getattr(reals, name))(*sums))
+
+    return call
 
 
 def _date_part(name: str, moment: int) -> float:
@@ -139,7 +144,7 @@ FUNCTIONS: dict[str, Callable[..., int | float]] = {
     "round": lambda value, digits: reals.round_to(float(value), digits),
     "is_finite": lambda value: int(reals.is_finite(float(value))),
     "exact": lambda value, scale: integers.exact(float(value), scale),
-    "spread": _spread,
+    **{name: _of_sums(name) for name in ("spread", "third", "fourth")},
     "date_part": _date_part,
     "date_trunc": lambda name, moment: calendar.UNITS[name](moment),
 }

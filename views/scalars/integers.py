@@ -1,7 +1,7 @@
 """Exact functions of integers of 64 or 128 bits; `//` floors, and a divisor of 0 gives 0.
 
 After them the functions whose results need more than 64 bits, or whose intermediate results need more than
-128: for those compiled code has versions of its own, in `orderbook.engine.maps.wide_numbers`.
+128: for those compiled code has versions of its own, in `wide_numbers` and `wide_moments` of engine/maps.
 """
 
 from orderbook.views.scalars import reals
@@ -85,6 +85,29 @@ def whole(value: float) -> int:
     return int(value)
 
 
-def spread(count: int, total: int, squares: int) -> float:
-    """count * squares - total * total, rounded once."""
-    return float(count * squares - total * total)
+# Powers beyond 128 bits are summed in parts: the low ones below 2**LIMB, the high ones times that.
+LIMB = 48
+
+
+def spread(count: int, left: int, right: int, products: int) -> float:
+    """count * products - left * right, rounded once."""
+    return float(count * products - left * right)
+
+
+def third(count: int, total: int, squares: int, cubes: int, high_cubes: int) -> float:
+    """count**3 times the mean third power of values about their mean; from sums of powers, rounded once."""
+    cubes += high_cubes << LIMB
+    return float(count * (count * cubes - 3 * total * squares) + 2 * total**3)
+
+
+def fourth(
+    count: int, total: int, squares: int, cubes: int, high_cubes: int, low: int, middle: int, high: int
+) -> float:
+    """count**4 times the mean fourth power of values about their mean; from sums of powers, rounded once.
+
+    The sum of fourth powers is low + 2 * middle * 2**LIMB + high * 4**LIMB.
+    """
+    cubes += high_cubes << LIMB
+    powers = low + (middle << LIMB + 1) + (high << 2 * LIMB)
+    rest = 6 * count * total * squares - 4 * count**2 * cubes - 3 * total**3
+    return float(count**3 * powers + total * rest)

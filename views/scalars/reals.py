@@ -107,12 +107,33 @@ def lost(left: float, right: float, product: float) -> float:
     return rest + left_low * right_low
 
 
-def spread(count: float, total: float, squares: float) -> float:
-    """count * squares - total * total, both products exact, and never negative."""
-    first, second = count * squares, total * total
-    exact = (first - second) + (lost(count, squares, first) - lost(total, total, second))
+def spread(count: float, left: float, right: float, products: float) -> float:
+    """count * products - left * right, both products exact; never negative where left is right."""
+    first, second = count * products, left * right
+    exact = (first - second) + (lost(count, products, first) - lost(left, right, second))
     difference = exact if math.isfinite(exact) else first - second
-    return difference if difference > 0.0 else 0.0
+    return difference if difference > 0.0 or left != right else 0.0
+
+
+# The powers of doubles are summed whole: their high parts are 0.
+def third(count: float, total: float, squares: float, cubes: float, high_cubes: float) -> float:
+    """count**3 times the mean third power of values about their mean, from sums of powers."""
+    return count * (count * cubes - 3.0 * total * squares) + 2.0 * total * total * total + 0.0
+
+
+def fourth(
+    count: float,
+    total: float,
+    squares: float,
+    cubes: float,
+    high_cubes: float,
+    low: float,
+    middle: float,
+    high: float,
+) -> float:
+    """count**4 times the mean fourth power of values about their mean, from sums of powers."""
+    rest = 6.0 * count * total * squares - 4.0 * count * count * cubes - 3.0 * total * total * total
+    return count * count * count * low + total * rest + 0.0
 
 
 FUNCTIONS = (
@@ -132,4 +153,6 @@ FUNCTIONS = (
     split,
     lost,
     spread,
+    third,
+    fourth,
 )

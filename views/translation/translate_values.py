@@ -39,6 +39,7 @@ from orderbook.views.conditions import (
     truth,
 )
 from orderbook.views.intervals import exact, join, scalar_type
+from orderbook.views.translation.moments import STATISTICS, Powers, mean, statistic
 from orderbook.views.translation.row_order import Ordered, before, up_to
 from orderbook.views.translation.values import (
     Names,
@@ -46,7 +47,6 @@ from orderbook.views.translation.values import (
     Value,
     aligned,
     arithmetic,
-    as_double,
     binders,
     cast,
     coalesce,
@@ -189,9 +189,6 @@ class ValueTranslator(Names):
         raise NotImplementedError
 
 
-_SPREADS = ("var_samp", "var_pop", "stddev_samp", "stddev_pop")
-
-
 @dataclass(slots=True)
 class AggregateTranslator(ValueTranslator):
     """Translates aggregates: multiplicities apart from values, NULL where nothing was counted."""
@@ -217,7 +214,11 @@ class AggregateTranslator(ValueTranslator):
             return Value(chosen, argument.type, comparison(">", count, Const(0)), zero_if_null=True)
         if aggregate.distinct:
             rows, argument = self._distinct(argument, rows, group)
-        return self._sums(aggregate, argument, rows, group.has_rows and valid == TRUE, lifts)
+        never_null = group.has_rows and valid == TRUE
+        if aggregate.function in STATISTICS:
+            powers = Powers(rows, lambda name, body: self.lift(name, body, lifts), self.types)
+            return statistic(aggregate.function, (argument, *by), powers, never_null)
+        return self._sums(aggregate, argument, rows, never_null, lifts)
 
     def _sums(
         self, aggregate: bound.Aggregate, argument: Value, rows: Poly, never_null: bool, lifts: list[Factor]
@@ -225,8 +226,6 @@ class AggregateTranslator(ValueTranslator):
         """Aggregates that are made of counts and sums."""
         if aggregate.function == "count":
             return Value(self.lift("count", rows, lifts), aggregate.type)
-        if aggregate.function in _SPREADS:
-            return self._spread(aggregate.function, argument, rows, never_null, lifts)
         total = self.lift("sum", rows * product(Val(argument.scalar)), lifts)
         if never_null and aggregate.function == "sum":
             return Value(total, aggregate.type)
@@ -234,31 +233,7 @@ class AggregateTranslator(ValueTranslator):
         valid = TRUE if never_null else comparison(">", count, Const(0))
         if aggregate.function == "sum":
             return Value(total, aggregate.type, valid, zero_if_null=True)
-        ratio = Apply("/", (as_double(Value(total, argument.type)), _double(count)))
-        return Value(ratio, DOUBLE, valid)
-
-    def _spread(
-        self, function: str, argument: Value, rows: Poly, never_null: bool, lifts: list[Factor]
-    ) -> Value:
-        """Variance and standard deviation, from the count, the sum and the sum of squares."""
-        x = argument.scalar
-        count = self.lift("count", rows, lifts)
-        total = self.lift("sum", rows * product(Val(x)), lifts)
-        squares = self.lift("squares", rows * product(Val(x), Val(x)), lifts)
-        if argument.type.exact:
-            spread: Scalar = Apply("spread", (count, total, squares))
-        else:
-            difference = Apply("-", (Apply("*", (_double(count), squares)), Apply("*", (total, total))))
-            # Rounding may take the difference of equal values below 0.
-            spread = Apply("greatest", (difference, Const(0.0)))
-        if argument.type.scale:
-            spread = Apply("/", (spread, Const(float(10 ** (2 * argument.type.scale)))))
-        least = 1 if function.endswith("_pop") else 2
-        pairs = Apply("*", (count, count if least == 1 else Apply("-", (count, Const(1)))))
-        variance = Apply("/", (spread, _double(pairs)))
-        scalar = Apply("sqrt", (variance,)) if function.startswith("stddev") else variance
-        certain = least == 1 and never_null
-        return Value(scalar, DOUBLE, TRUE if certain else comparison(">=", count, Const(least)))
+        return Value(mean(total, argument, count), DOUBLE, valid)
 
     def _distinct(self, argument: Value, rows: Poly, group: Group) -> tuple[Poly, Value]:
         """The rows with every value of the argument once, and the argument in them."""
@@ -314,10 +289,6 @@ class AggregateTranslator(ValueTranslator):
         return local
 
 
-def _double(count: Scalar) -> Scalar:
-    return as_double(Value(count, exact(0, 0)))
-
-
 @dataclass(slots=True)
 class WindowTranslator(AggregateTranslator):
     """Translates window functions.
@@ -348,7 +319,9 @@ class WindowTranslator(AggregateTranslator):
             return self._rank(self._orders(others, tuple(keys), pairs), window, lifts)
         copied = {source: _renamed_columns(columns, names) for source, columns in scope.items()}
         frame = Group(up_to(others, pairs), True, tuple(keys))
-        aggregate = bound.Aggregate(window.function, window.argument, window.type, window.nullable)
+        aggregate = bound.Aggregate(
+            window.function, window.argument, window.type, window.nullable, by=window.by
+        )
         return self.aggregate(aggregate, copied, lifts, frame)
 
     def _neighbour(self, window: bound.Window, scope: Scope, lifts: list[Factor], group: Group) -> Value:
