@@ -109,9 +109,15 @@ def _exact_third(count, total, squares, cubes, high_cubes):
 
 
 def _exact_fourth(count, total, squares, cubes, high_cubes, low, middle, high):
-    first, third, fourth = wide(count), wide(cubes), wide(low)
     return _fourth(
-        first, wide(total), wide(squares), third, wide(high_cubes), fourth, wide(middle), wide(high)
+        wide(count),
+        wide(total),
+        wide(squares),
+        wide(cubes),
+        wide(high_cubes),
+        wide(low),
+        wide(middle),
+        wide(high),
     )
 
 

@@ -73,6 +73,24 @@ def test_variances_of_large_integers_are_rounded_once(backend: str) -> None:
     assert (row.p, row.s, row.d) == (5.0, 20 / 3, 5.0**0.5)
 
 
+@every_backend
+def test_moments_of_large_integers_are_rounded_at_the_end(backend: str) -> None:
+    running = engine(
+        "SELECT SKEWNESS(v) AS s, KURTOSIS_POP(v) AS k, CORR(v, k) AS c, REGR_SLOPE(v, k) AS b, "
+        "REGR_INTERCEPT(v, k) AS i FROM s",
+        backend,
+    )
+    large = 6 * 10**12
+    for k, v in enumerate((0, 1, 1, 4)):
+        running.insert("s", {"k": k, "v": large + v})
+    row = running["big"][()]
+    # Of 0, 1, 1, 4: mean 3 / 2, and sums of powers about it 9, 12 and 177 / 4.
+    assert (row.b, row.i) == (1.2, large - 0.3)
+    assert row.s == pytest.approx(12**0.5 / 2 * (12 / 4) / (9 / 4) ** 1.5, rel=1e-15)
+    assert row.k == pytest.approx((177 / 16) / (9 / 4) ** 2 - 3, rel=1e-14)
+    assert row.c == pytest.approx(6 / (9 * 5) ** 0.5, rel=1e-15)
+
+
 CANCELLING = {
     "total": "SELECT SUM(d) AS t, AVG(d) AS mean, MIN(d) AS least, MAX(d) AS most FROM u",
     "grouped": "SELECT k, SUM(d) AS t FROM u GROUP BY k",

@@ -204,6 +204,10 @@ def _aggregate(aggregate: Aggregate | Window, tables: Tables, group: list[Bindin
     function, argument = aggregate.function, aggregate.argument
     if argument is None:
         return len(group)
+    if function.startswith(bound_values.PAIRS):
+        pairs = [[_value(e, tables, b, []) for e in (argument, *aggregate.by)] for b in group]
+        there = [p for p in pairs if None not in p]
+        return bound_values.statistic(function, [p[0] for p in there], [p[1] for p in there])
     if isinstance(aggregate, Aggregate) and aggregate.by:
         pairs = [(argument, *aggregate.by)] * len(group)
         rows = [[_value(e, tables, b, []) for e in p] for p, b in zip(pairs, group, strict=True)]
@@ -213,8 +217,8 @@ def _aggregate(aggregate: Aggregate | Window, tables: Tables, group: list[Bindin
         values = list(dict.fromkeys(values))
     if function == "count":
         return len(values)
-    if function.startswith(("var", "stddev")):
-        return bound_values.spread(function, values)
+    if function.startswith(bound_values.STATISTICS):
+        return bound_values.statistic(function, values, ())
     if not values:
         return None
     if function in ("min", "max"):

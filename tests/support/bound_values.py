@@ -133,15 +133,54 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def spread(function: str, values: Sequence[Any]) -> float | None:
-    """Variances and standard deviations."""
-    sample = function.endswith("samp")
-    if len(values) < 1 + sample:
+PAIRS = ("covar", "corr", "regr")
+STATISTICS = ("var", "stddev", "skewness", "kurtosis", *PAIRS)
+
+
+def statistic(function: str, values: Sequence[Any], others: Sequence[Any]) -> float | int | None:
+    """Variances, moments, and what pairs of values have in common, by their definitions."""
+    y, x = [Fraction(v) for v in values], [Fraction(v) for v in others or values]
+    n = len(y)
+    if function == "regr_count":
+        return n
+    least = {"skewness": 3, "kurtosis": 4}.get(function, 2 if function.endswith("samp") else 1)
+    if n < least:
         return None
-    exact = [Fraction(v) for v in values]
-    mean = sum(exact) / len(exact)
-    variance = float(sum((v - mean) ** 2 for v in exact) / (len(exact) - sample))
-    return math.sqrt(variance) if function.startswith("stddev") else variance
+    means = {"y": sum(y) / n, "x": sum(x) / n}
+    dy, dx = [v - means["y"] for v in y], [v - means["x"] for v in x]
+    yy, xx = sum(v * v for v in dy), sum(v * v for v in dx)
+    xy = sum(a * b for a, b in zip(dy, dx, strict=True))
+    if function.startswith("regr_avg"):
+        return float(means[function[-1]])
+    if function in ("regr_syy", "regr_sxx", "regr_sxy"):
+        return float({"yy": yy, "xx": xx, "xy": xy}[function[-2:]])
+    if function.startswith(("var", "stddev", "covar")):
+        variance = float(xy / (n - function.endswith("samp")))
+        return math.sqrt(variance) if function.startswith("stddev") else variance
+    if not xx or (function == "corr" and not yy):
+        return None
+    return _of_spreads(function, n, dx, means, (yy, xx, xy))
+
+
+def _of_spreads(
+    function: str, n: int, dx: Sequence[Any], means: Mapping[str, Any], spreads: Sequence[Any]
+) -> float:
+    yy, xx, xy = spreads
+    if function == "corr":
+        return float(xy) / math.sqrt(float(xx * yy))
+    if function == "regr_r2":
+        return float(xy * xy / (xx * yy)) if yy else 1.0
+    if function == "regr_slope":
+        return float(xy / xx)
+    if function == "regr_intercept":
+        return float(means["y"] - xy / xx * means["x"])
+    if function == "skewness":
+        third = float(sum(v**3 for v in dx) / n) / math.sqrt(float(xx / n)) ** 3
+        return third * math.sqrt(n * (n - 1)) / (n - 2)
+    fourth = sum(v**4 for v in dx) * n / (xx * xx)
+    if function == "kurtosis_pop":
+        return float(fourth - 3)
+    return float((n - 1) * ((n + 1) * fourth - 3 * (n - 1)) / ((n - 2) * (n - 3)))
 
 
 def first(function: str, rows: Sequence[tuple[Any, tuple[Any, ...]]]) -> Any:

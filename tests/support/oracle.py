@@ -1,7 +1,7 @@
 """Views recomputed by DuckDB from the same SQL text: shares no code with the compiler or the runtimes.
 
-Exact columns become HUGEINT and DECIMAL(38, s), so that sums do not overflow; division by zero is
-NULL. Rows are compared as multisets, doubles within a relative error. One thing DuckDB rounds: a COALESCE
+Exact columns become HUGEINT and DECIMAL(38, s), so that sums do not overflow; division by zero is NULL, so is
+NaN. Rows are compared as multisets, doubles within a relative error. One thing DuckDB rounds: a COALESCE
 of a DECIMAL(38, s) with a value of more places; views to compare give its arguments one scale.
 """
 
@@ -89,7 +89,8 @@ class Oracle:
 
     def rows(self, view: str) -> list[Row]:
         """The view's rows, sorted; decimals and integers exact, NULL as None."""
-        return ordered(self._connection.execute(f'SELECT * FROM "{view}"').fetchall())
+        rows = self._connection.execute(f'SELECT * FROM "{view}"').fetchall()
+        return ordered([tuple(None if v != v else v for v in row) for row in rows])
 
 
 @cache

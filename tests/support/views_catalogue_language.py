@@ -35,6 +35,30 @@ SELECT a, VAR_POP(c) AS vp, VAR_SAMP(c) AS vs, STDDEV_POP(b) AS sp, STDDEV(b) AS
 SELECT VAR_SAMP(amount) AS v, STDDEV_POP(rate) AS s, VAR_POP(amount * rate) AS p FROM fine
 -- variances_of_doubles
 SELECT k, VAR_POP(x) AS v, STDDEV(y) AS s FROM u GROUP BY k
+-- moments
+SELECT a, SKEWNESS(c) AS s, KURTOSIS(c) AS k, KURTOSIS_POP(b) AS p, KURTOSIS(b) AS q FROM r GROUP BY a
+-- moments_filtered
+SELECT SKEWNESS(rate) FILTER (WHERE id > 1) AS s, KURTOSIS_POP(rate * 2) AS k, SKEWNESS(DISTINCT rate) AS d
+    FROM fine
+-- moments_of_doubles
+SELECT k, SKEWNESS(x) AS s, KURTOSIS_POP(x) AS v FROM u GROUP BY k
+-- correlations
+SELECT a, CORR(b, c) AS r, COVAR_POP(b, c) AS cp, COVAR_SAMP(c, b) AS cs FROM r GROUP BY a
+-- correlations_having
+SELECT a, COVAR_SAMP(b, c) FILTER (WHERE b > 0) AS s FROM r GROUP BY a HAVING COVAR_POP(b, c) > 0
+-- correlations_of_views
+SELECT CORR(d.total, d.n) AS r, REGR_R2(d.n, d.total) AS s FROM (SELECT a, SUM(b) AS total, COUNT(*) AS n
+    FROM r GROUP BY a) d
+-- regressions
+SELECT REGR_COUNT(b, c) AS n, REGR_AVGX(b, c) AS x, REGR_AVGY(b, c) AS y, REGR_SXX(b, c) AS sxx, REGR_SYY(b,
+    c) AS syy, REGR_SXY(b, c) AS sxy, REGR_SLOPE(b, c) AS s, REGR_INTERCEPT(b, c) AS i, REGR_R2(b, c) AS r
+    FROM r WHERE a > 0
+-- regressions_of_decimals
+SELECT id, REGR_SLOPE(rate, id + amount) AS s, REGR_INTERCEPT(rate, amount) AS i, REGR_SXY(amount, rate) AS v,
+    REGR_R2(amount, id) AS r FROM fine GROUP BY id
+-- regressions_of_doubles
+SELECT k, REGR_SLOPE(x, y) AS s, REGR_INTERCEPT(y, x) AS i, REGR_R2(y, k) AS r, CORR(x, y) AS c FROM u GROUP
+    BY k
 -- having
 SELECT a, SUM(c) AS total FROM r GROUP BY a HAVING SUM(c) > 1 AND COUNT(*) < 4
 -- having_hidden

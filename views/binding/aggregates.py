@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from orderbook.views.binding.bound import Aggregate, Cast, Expression, OrderItem
+from orderbook.views.binding.parser import KurtosisPop
 from orderbook.views.binding.scope import Binder, Handler, Scope, refusal
 from orderbook.views.binding.typed_nodes import TypingError, case, negation, negative, number, summed
 from orderbook.views.types import DOUBLE, Kind, Type
@@ -34,6 +35,21 @@ def order_item(binder: Binder, node: exp.Expr, scope: Scope) -> OrderItem:
 
 # Where aggregates of the query at hand may stand.
 CLAUSES = ("SELECT", "HAVING", "QUALIFY", "ORDER BY")
+# Those of two arguments: y, and x that it is explained by.
+_PAIRS: dict[type[exp.Expr], str] = {
+    exp.Corr: "corr",
+    exp.CovarPop: "covar_pop",
+    exp.CovarSamp: "covar_samp",
+    exp.RegrAvgx: "regr_avgx",
+    exp.RegrAvgy: "regr_avgy",
+    exp.RegrCount: "regr_count",
+    exp.RegrIntercept: "regr_intercept",
+    exp.RegrR2: "regr_r2",
+    exp.RegrSlope: "regr_slope",
+    exp.RegrSxx: "regr_sxx",
+    exp.RegrSxy: "regr_sxy",
+    exp.RegrSyy: "regr_syy",
+}
 _NAMES: dict[type[exp.Expr], str] = {
     exp.Sum: "sum",
     exp.Count: "count",
@@ -45,6 +61,10 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.Stddev: "stddev_samp",
     exp.StddevSamp: "stddev_samp",
     exp.StddevPop: "stddev_pop",
+    exp.Skewness: "skewness",
+    exp.Kurtosis: "kurtosis",
+    KurtosisPop: "kurtosis_pop",
+    **_PAIRS,
     exp.LogicalAnd: "min",
     exp.LogicalOr: "max",
     exp.ArgMin: "arg_min",
@@ -54,6 +74,9 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.Last: "arg_max",
     exp.LastValue: "arg_max",
 }
+# Statistics that some rows have none of: too few, or all alike.
+_UNDEFINED = {"var_samp", "stddev_samp", "skewness", "kurtosis", "kurtosis_pop", *_PAIRS.values()}
+_UNDEFINED -= {"regr_count"}
 _ORDERED = (exp.First, exp.FirstValue, exp.Last, exp.LastValue)
 _BOOLEAN_ONLY = (exp.LogicalAnd, exp.LogicalOr)
 
@@ -98,7 +121,8 @@ def _aggregate(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
         if call.name in ("arg_min", "arg_max"):
             return _of_first(binder, call, scope)
         value, distinct = argument(binder, call, scope)
-    return _typed(call.name, value, distinct, scope)
+        by = explained_by(binder, call, scope)
+    return _typed(call.name, value, by, distinct, scope)
 
 
 def aggregates_rows(tree: exp.Select) -> bool:
@@ -140,6 +164,18 @@ def argument(binder: Binder, call: Call, scope: Scope) -> tuple[Expression | Non
     return _filtered(binder, value, call.condition, scope), distinct
 
 
+def explained_by(binder: Binder, call: Call, scope: Scope) -> tuple[Expression, ...]:
+    """The second argument of an aggregate of two, which is over rows where neither is NULL."""
+    node = call.node
+    if type(node) not in _PAIRS:
+        return ()
+    if any(v for k, v in node.args.items() if k not in ("this", "expression")):
+        raise binder.text.error(f"{call.shown} takes two arguments", node)
+    value = binder.value(node.expression, scope)
+    result_type(call.name, value.type, scope.rows)
+    return (value,)
+
+
 def _filtered(
     binder: Binder, value: Expression | None, condition: exp.Expr | None, scope: Scope
 ) -> Expression | None:
@@ -148,14 +184,23 @@ def _filtered(
     return case([(binder.condition(condition, scope), value or number(1))], None)
 
 
-def _typed(name: str, value: Expression | None, distinct: bool, scope: Scope) -> Aggregate:
+def nullable_over_rows(name: str, value: Expression | None) -> bool:
+    """Whether the aggregate of a value may be NULL over some rows, of which there is one at least."""
+    return name not in ("count", "regr_count") and (
+        name in _UNDEFINED or (value is not None and value.nullable)
+    )
+
+
+def _typed(
+    name: str, value: Expression | None, by: tuple[Expression, ...], distinct: bool, scope: Scope
+) -> Aggregate:
     """The aggregate with its type; of no rows, which only a query without GROUP BY has, it is NULL."""
     if name == "count":
         return Aggregate(name, value, _count_type(value, distinct, scope), False, distinct)
     assert value is not None
     kind = result_type(name, value.type, scope.rows)
-    nullable = value.nullable or not scope.grouped or name in ("var_samp", "stddev_samp", "avg")
-    return Aggregate(name, value, kind, nullable, distinct and name not in ("min", "max"))
+    nullable = name != "regr_count" and (value.nullable or not scope.grouped or name in {"avg", *_UNDEFINED})
+    return Aggregate(name, value, kind, nullable, distinct and name not in ("min", "max"), by)
 
 
 def _count_type(value: Expression | None, distinct: bool, scope: Scope) -> Type:
@@ -180,7 +225,7 @@ def result_type(name: str, argument: Type, rows: int) -> Type:
     if not argument.numeric:
         kind = argument.kind.value
         raise TypingError(f"{name.upper()} of {kind} is not supported; it takes numbers")
-    return DOUBLE
+    return Type(Kind.INTEGER, 0, 0, rows) if name == "regr_count" else DOUBLE
 
 
 def _of_first(binder: Binder, call: Call, scope: Scope) -> Aggregate:

@@ -52,6 +52,12 @@ class CreateView(exp.Expression):
     arg_types: ClassVar = {"this": True, "expression": True, "materialize": False}
 
 
+class KurtosisPop(exp.Expression, exp.AggFunc):
+    """KURTOSIS_POP(x), which sqlglot has no node of."""
+
+    _sql_names: ClassVar = ["KURTOSIS_POP"]
+
+
 class PlacedError(ParseError):
     """A parse error that keeps the offset of the token it is about."""
 
@@ -282,6 +288,7 @@ def _modifier(parse: Callable[[Any], tuple[str, Any]], parser: Any) -> tuple[str
 class _Parser(DeclarationParser):
     """sqlglot's parser; nodes keep where they start."""
 
+    FUNCTIONS: ClassVar = {**Parser.FUNCTIONS, "KURTOSIS_POP": KurtosisPop.from_arg_list}
     QUERY_MODIFIER_PARSERS: ClassVar = {
         token: partial(_modifier, parse) for token, parse in Parser.QUERY_MODIFIER_PARSERS.items()
     }

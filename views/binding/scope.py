@@ -84,8 +84,8 @@ _NAMES = {
     "MAKE_TIMESTAMP": "write MAKE_TIMESTAMP_NS(ns)",
 }
 _AGGREGATES = (
-    "those maintained are SUM, COUNT, AVG, MIN, MAX, VARIANCE, STDDEV, ARG_MIN, ARG_MAX, FIRST, LAST, "
-    "BOOL_AND and BOOL_OR"
+    "those maintained are SUM, COUNT, AVG, MIN, MAX, VARIANCE, STDDEV, SKEWNESS, KURTOSIS, CORR, COVAR_POP, "
+    "COVAR_SAMP, REGR_SLOPE and the like, ARG_MIN, ARG_MAX, FIRST, LAST, BOOL_AND and BOOL_OR"
 )
 
 

@@ -334,14 +334,13 @@ def within(binder: Binder, node: exp.Window, spec: Over, scope: Scope, aggregate
     if any(i.expression.nullable for i in order):
         instead = "declare it NOT NULL, or filter the NULLs away in a derived table"
         raise refusal(binder, f"{frame.kind} over an order that may be NULL", instead, node)
-    repeated = (aggregate.argument, *spec.partition_by, *(i.expression for i in order))
+    repeated = (aggregate.argument, *aggregate.by, *spec.partition_by, *(i.expression for i in order))
     check_repeatable(binder, name, node, repeated)
     rows = rows_again(binder, name, node, scope)
     ends = _Ends(binder, node, spec.partition_by, order, rows, scope)
     inside = ends.counted if frame.kind == "ROWS" else ends.distant
     conditions = [*rows.same(spec.partition_by), *inside(frame.start, True), *inside(frame.end, False)]
-    argument = rows.of(aggregate.argument)
-    found = Aggregate(aggregate.function, argument, aggregate.type, aggregate.function != "count")
+    found = rows.of(replace(aggregate, nullable=aggregate.function not in ("count", "regr_count")))
     return rows.value(found, conditions, nullable=found.nullable)
 
 
@@ -398,7 +397,6 @@ _RANKS: dict[type[exp.Expr], str] = {
     exp.DenseRank: "dense_rank",
     exp.RowNumber: "row_number",
 }
-_SUMMED = ("sum", "count", "avg", "min", "max")
 
 
 def _window(binder: Binder, node: exp.Window, scope: Scope) -> Expression:
@@ -421,18 +419,19 @@ def _bound(binder: Binder, node: exp.Window, scope: Scope) -> Expression:
     if isinstance(node.this, NEIGHBOUR_FUNCTIONS):
         return neighbour(binder, node, spec, scope)
     call = aggregates.call_of(node.this)
-    if call is None or call.name not in _SUMMED:
+    if call is None or call.name in ("arg_min", "arg_max"):
         raise _refused(binder, node)
     value, distinct = aggregates.argument(binder, call, scope)
+    by = aggregates.explained_by(binder, call, scope)
     if distinct:
         raise refusal(binder, f"{call.shown}(DISTINCT) OVER", "aggregate a derived table and join it", node)
     kind = aggregates.result_type(call.name, value.type, scope.rows) if value else _count(scope)
-    nullable = call.name != "count" and value is not None and value.nullable
+    nullable = aggregates.nullable_over_rows(call.name, value)
     if Distance in map(type, (spec.frame.start, spec.frame.end)):
-        aggregate = Aggregate(call.name, value, kind, nullable)
+        aggregate = Aggregate(call.name, value, kind, nullable, by=by)
         return within(binder, node, spec, scope, aggregate)
     order = _framed(binder, node, spec)
-    return Window(call.name, value, spec.partition_by, order, kind, nullable)
+    return Window(call.name, value, spec.partition_by, order, kind, nullable, by=by)
 
 
 def _rank(binder: Binder, name: str, node: exp.Window, spec: Over, scope: Scope) -> Window:
@@ -494,8 +493,8 @@ def _refused(binder: Binder, node: exp.Window) -> Exception:
         instead = "filter the NULLs away in a derived table"
     else:
         instead = (
-            "the functions are SUM, COUNT, AVG, MIN, MAX, RANK, DENSE_RANK, ROW_NUMBER, "
-            "LAG, LEAD, FIRST_VALUE and LAST_VALUE"
+            "the functions are SUM, COUNT, AVG, MIN, MAX, those of statistics, RANK, DENSE_RANK, "
+            "ROW_NUMBER, LAG, LEAD, FIRST_VALUE and LAST_VALUE"
         )
     return refusal(binder, f"window function {name}", instead, node)
 
