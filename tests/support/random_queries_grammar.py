@@ -367,6 +367,9 @@ class Grammar:
                 return Column(f"SUM({argument} * {self._column(DECIMAL, scope)})", PRODUCT)
             return Column(f"{self.choices.pick(('SUM', 'MIN', 'MAX'))}({argument})", DECIMAL)
         function = self.choices.pick(("AVG", "STDDEV_SAMP", "VAR_POP", "STDDEV_POP", "VAR_SAMP"))
+        if self.choices.chance(25):
+            pair = self.choices.pick(("COVAR_POP", "COVAR_SAMP", "REGR_SXY", "REGR_AVGX"))
+            return Column(f"{pair}({argument}, {self._column(INTEGER, scope)})", DOUBLE)
         return Column(f"{function}({argument})", DOUBLE)
 
     def _column(self, kind: str, scope: Scope) -> str:

@@ -54,6 +54,7 @@ CONSTRUCTS = {
     "COUNT(DISTINCT)": r"COUNT\(DISTINCT",
     "SELECT DISTINCT": r"SELECT DISTINCT",
     "deviations": r"STDDEV|VAR_",
+    "pairs": r"COVAR|REGR",
     "ROW_NUMBER": r"ROW_NUMBER",
     "QUALIFY": r"QUALIFY",
     "DISTINCT ON": r"DISTINCT ON",

@@ -48,6 +48,27 @@ SELECT a, b, LAG(n) OVER (PARTITION BY a ORDER BY b) AS p, FIRST_VALUE(n) OVER (
 SELECT symbol, price, LAG(v, 2) OVER (PARTITION BY symbol ORDER BY price DESC) AS p, LEAD(v, 2, -1) OVER
     (PARTITION BY symbol ORDER BY price) AS n FROM (SELECT symbol, price, SUM(volume) AS v FROM bids GROUP
     BY symbol, price)
+-- statistics_running
+SELECT symbol, price, id, STDDEV(volume) OVER (PARTITION BY symbol ORDER BY price) AS s, VAR_POP(volume) OVER
+    (ORDER BY price DESC) AS v, CORR(volume, id) OVER (PARTITION BY symbol) AS c, REGR_COUNT(id, volume) OVER
+    (PARTITION BY id ORDER BY price) AS n FROM bids
+-- statistics_of_nulls
+SELECT a, b, c, VARIANCE(c) OVER (PARTITION BY a) AS v, COVAR_SAMP(a, c) OVER (ORDER BY b) AS s, SKEWNESS(c)
+    FILTER (WHERE b > 0) OVER () AS k FROM r
+-- statistics_of_a_distance
+SELECT symbol, price, STDDEV_POP(volume) OVER (PARTITION BY symbol ORDER BY price RANGE BETWEEN 1 PRECEDING
+    AND 1 FOLLOWING) AS s, COVAR_POP(volume, id) OVER (ORDER BY price RANGE BETWEEN 1 FOLLOWING AND 2000
+    FOLLOWING) AS c FROM bids
+-- statistics_of_numbers_of_rows
+SELECT symbol, price, STDDEV(v) OVER (PARTITION BY symbol ORDER BY price ROWS BETWEEN 2 PRECEDING AND CURRENT
+    ROW) AS s, REGR_SLOPE(v, price) OVER (PARTITION BY symbol ORDER BY price ROWS BETWEEN CURRENT ROW AND
+    UNBOUNDED FOLLOWING) AS b FROM (SELECT symbol, price, SUM(volume) AS v FROM bids GROUP BY symbol, price)
+-- statistics_compared
+SELECT symbol, id, price FROM bids QUALIFY volume > AVG(volume) OVER (PARTITION BY symbol) +
+    STDDEV_POP(volume) OVER (PARTITION BY symbol)
+-- statistics_of_groups
+SELECT symbol, SUM(volume) AS v, STDDEV(SUM(volume)) OVER () AS s, CORR(SUM(volume), COUNT(*)) OVER () AS c
+    FROM bids GROUP BY symbol
 -- range_frame
 SELECT symbol, price, SUM(volume) OVER (PARTITION BY symbol ORDER BY price RANGE BETWEEN 1 PRECEDING AND
     CURRENT ROW) AS s, COUNT(*) OVER (PARTITION BY symbol ORDER BY price DESC RANGE BETWEEN 1 PRECEDING AND
