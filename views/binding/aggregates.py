@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from orderbook.views.binding.bound import Aggregate, Cast, Expression, OrderItem
-from orderbook.views.binding.parser import KurtosisPop
+from orderbook.views.binding.decayed import decayed_by
+from orderbook.views.binding.parser import DecayedSum, Ewma, KurtosisPop
 from orderbook.views.binding.scope import Binder, Handler, Scope, refusal
 from orderbook.views.binding.typed_nodes import TypingError, case, negation, negative, number, summed
 from orderbook.views.types import DOUBLE, Kind, Type
@@ -50,6 +51,7 @@ _PAIRS: dict[type[exp.Expr], str] = {
     exp.RegrSxy: "regr_sxy",
     exp.RegrSyy: "regr_syy",
 }
+_DECAYED: dict[type[exp.Expr], str] = {Ewma: "ewma", DecayedSum: "decayed_sum"}
 _NAMES: dict[type[exp.Expr], str] = {
     exp.Sum: "sum",
     exp.Count: "count",
@@ -65,6 +67,7 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.Kurtosis: "kurtosis",
     KurtosisPop: "kurtosis_pop",
     **_PAIRS,
+    **_DECAYED,
     exp.LogicalAnd: "min",
     exp.LogicalOr: "max",
     exp.ArgMin: "arg_min",
@@ -75,8 +78,8 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.LastValue: "arg_max",
 }
 # Statistics that some rows have none of: too few, or all alike.
-_UNDEFINED = {"var_samp", "stddev_samp", "skewness", "kurtosis", "kurtosis_pop", *_PAIRS.values()}
-_UNDEFINED -= {"regr_count"}
+_UNDEFINED = {"var_samp", "stddev_samp", "skewness", "kurtosis", "kurtosis_pop"}
+_UNDEFINED |= {*_PAIRS.values(), *_DECAYED.values()} - {"regr_count"}
 _ORDERED = (exp.First, exp.FirstValue, exp.Last, exp.LastValue)
 _BOOLEAN_ONLY = (exp.LogicalAnd, exp.LogicalOr)
 
@@ -121,7 +124,7 @@ def _aggregate(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
         if call.name in ("arg_min", "arg_max"):
             return _of_first(binder, call, scope)
         value, distinct = argument(binder, call, scope)
-        by = explained_by(binder, call, scope)
+        by = explained_by(binder, call, value, scope)
     return _typed(call.name, value, by, distinct, scope)
 
 
@@ -164,16 +167,24 @@ def argument(binder: Binder, call: Call, scope: Scope) -> tuple[Expression | Non
     return _filtered(binder, value, call.condition, scope), distinct
 
 
-def explained_by(binder: Binder, call: Call, scope: Scope) -> tuple[Expression, ...]:
-    """The second argument of an aggregate of two, which is over rows where neither is NULL."""
+def explained_by(
+    binder: Binder, call: Call, value: Expression | None, scope: Scope, over: Sequence[OrderItem] = ()
+) -> tuple[Expression, ...]:
+    """The second argument of an aggregate of two, which is over rows where neither is NULL.
+
+    Of a decayed one what rows weigh by. value: the first argument. over: ORDER BY of the window.
+    """
     node = call.node
+    if type(node) in _DECAYED:
+        assert value is not None
+        return decayed_by(binder, node, value, scope, over)
     if type(node) not in _PAIRS:
         return ()
     if any(v for k, v in node.args.items() if k not in ("this", "expression")):
         raise binder.text.error(f"{call.shown} takes two arguments", node)
-    value = binder.value(node.expression, scope)
-    result_type(call.name, value.type, scope.rows)
-    return (value,)
+    other = binder.value(node.expression, scope)
+    result_type(call.name, other.type, scope.rows)
+    return (other,)
 
 
 def _filtered(

@@ -126,7 +126,8 @@ class Aggregate:
     `function` is sum, count, avg, min, max, arg_min, arg_max, or a statistic by its name in SQL, such as
     var_samp. `distinct` takes every value of the argument once. `by` is what arg_min and arg_max order
     rows by, the first expression first; of rows equal in all of them the least argument is taken. Of a
-    statistic of two arguments, such as corr, it is the second.
+    statistic of two arguments, such as corr, it is the second; of ewma and decayed_sum when a row was, the
+    half-life, ns, and for a sum as of then NOW().
     """
 
     function: str
@@ -154,7 +155,7 @@ class Window:
     peers of the row at hand (all its rows when `order_by` is empty), `rank` (1 + the rows before the peers),
     `dense_rank` (1 + the distinct orders before) or `row_number` (rows whose columns are proved unique).
     `lag` and `lead` are the argument in the row `offset` rows before or after, in an order of rows without
-    NULL that tells them apart. `by` is the second argument of a statistic of two.
+    NULL that tells them apart. `by` is that of the aggregate.
     """
 
     function: str

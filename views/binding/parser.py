@@ -58,6 +58,19 @@ class KurtosisPop(exp.Expression, exp.AggFunc):
     _sql_names: ClassVar = ["KURTOSIS_POP"]
 
 
+class Ewma(exp.Expression, exp.AggFunc):
+    """EWMA(x, half_life, ts): the mean of x, each weighed by 0.5 to the power of its age in half-lives."""
+
+    arg_types: ClassVar = {"this": True, "half_life": False, "expression": False, "as_of": False}
+
+
+class DecayedSum(exp.Expression, exp.AggFunc):
+    """DECAYED_SUM(x, half_life, ts): the sum of x, weighed likewise; its age is that at the time `as_of`."""
+
+    _sql_names: ClassVar = ["DECAYED_SUM"]
+    arg_types: ClassVar = {"this": True, "half_life": False, "expression": False, "as_of": False}
+
+
 class PlacedError(ParseError):
     """A parse error that keeps the offset of the token it is about."""
 
@@ -288,7 +301,12 @@ def _modifier(parse: Callable[[Any], tuple[str, Any]], parser: Any) -> tuple[str
 class _Parser(DeclarationParser):
     """sqlglot's parser; nodes keep where they start."""
 
-    FUNCTIONS: ClassVar = {**Parser.FUNCTIONS, "KURTOSIS_POP": KurtosisPop.from_arg_list}
+    FUNCTIONS: ClassVar = {
+        **Parser.FUNCTIONS,
+        "KURTOSIS_POP": KurtosisPop.from_arg_list,
+        "EWMA": Ewma.from_arg_list,
+        "DECAYED_SUM": DecayedSum.from_arg_list,
+    }
     QUERY_MODIFIER_PARSERS: ClassVar = {
         token: partial(_modifier, parse) for token, parse in Parser.QUERY_MODIFIER_PARSERS.items()
     }

@@ -422,7 +422,7 @@ def _bound(binder: Binder, node: exp.Window, scope: Scope) -> Expression:
     if call is None or call.name in ("arg_min", "arg_max"):
         raise _refused(binder, node)
     value, distinct = aggregates.argument(binder, call, scope)
-    by = aggregates.explained_by(binder, call, scope)
+    by = aggregates.explained_by(binder, call, value, scope, spec.order_by)
     if distinct:
         raise refusal(binder, f"{call.shown}(DISTINCT) OVER", "aggregate a derived table and join it", node)
     kind = aggregates.result_type(call.name, value.type, scope.rows) if value else _count(scope)

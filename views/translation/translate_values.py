@@ -39,6 +39,7 @@ from orderbook.views.conditions import (
     truth,
 )
 from orderbook.views.intervals import exact, join, scalar_type
+from orderbook.views.translation.decay import DECAYED, decayed
 from orderbook.views.translation.moments import STATISTICS, Powers, mean, statistic
 from orderbook.views.translation.row_order import Ordered, before, up_to
 from orderbook.views.translation.values import (
@@ -200,12 +201,16 @@ class AggregateTranslator(ValueTranslator):
             return Value(self.lift("count", group.rows, lifts), aggregate.type)
         inner: list[Factor] = []
         argument = self.value(aggregate.argument, scope, inner)
-        by = [self.value(b, scope, inner) for b in aggregate.by]
+        as_of = aggregate.by[2:] if aggregate.function in DECAYED else ()
+        by = [self.value(b, scope, inner) for b in aggregate.by if b not in as_of]
         rows = group.rows * product(*inner)
         valid: Scalar = TRUE
         for value in (argument, *by):
             valid = both(valid, value.valid)
         rows = rows * condition_poly(valid)
+        if aggregate.function in DECAYED:
+            until = [self.value(b, scope, lifts) for b in as_of]
+            return self._decayed(aggregate.function, argument, (*by, *until), rows, group, lifts)
         if aggregate.function in ("min", "max", "arg_min", "arg_max"):
             chosen = self._chosen(aggregate, argument, by, rows, group, lifts)
             if group.has_rows and valid == TRUE:
@@ -234,6 +239,37 @@ class AggregateTranslator(ValueTranslator):
         if aggregate.function == "sum":
             return Value(total, aggregate.type, valid, zero_if_null=True)
         return Value(mean(total, argument, count), DOUBLE, valid)
+
+    def _decayed(
+        self,
+        function: str,
+        argument: Value,
+        by: Sequence[Value],
+        rows: Poly,
+        group: Group,
+        lifts: list[Factor],
+    ) -> Value:
+        """A sum or mean by the age of rows; `by` is when a row was, the half-life, and when the age is taken.
+
+        That is the latest row unless it is said, or where rows are later.
+        """
+        moment, half_life = by[0], by[1].scalar
+        assert isinstance(half_life, Const) and isinstance(half_life.value, int)
+        until: Scalar = self._extreme("last", moment, rows, True, group, lifts)
+        for given in by[2:]:
+            later = both(given.valid, comparison(">", given.scalar, until))
+            until = choose(later, given.scalar, until)
+        count = self.lift("count", rows, lifts)
+        scalar = decayed(
+            function,
+            argument,
+            moment,
+            until,
+            half_life.value,
+            rows,
+            lambda name, body: self.lift(name, body, lifts),
+        )
+        return Value(scalar, DOUBLE, comparison(">", count, Const(0)))
 
     def _distinct(self, argument: Value, rows: Poly, group: Group) -> tuple[Poly, Value]:
         """The rows with every value of the argument once, and the argument in them."""
