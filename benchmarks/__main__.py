@@ -7,6 +7,7 @@ from .bench_maps import bench_hashed, bench_ordered
 from .calls import one_event
 from .feeds import feeds
 from .finance import finance
+from .first_week import first_week
 from .group_by import group_by
 from .growth import longest_event, memory
 from .log import log
@@ -33,6 +34,7 @@ SECTIONS = {
     "memory": memory,
     "group_by": group_by,
     "finance": finance,
+    "first_week": first_week,
     "slopes": slopes,
     "start": start,
     "log": log,
