@@ -149,7 +149,17 @@ def sharing(program: Program) -> list[list[MapDeclaration]]:
             declaration.name if twice or declaration.name in alone else (declaration.key_types, tuple(own))
         )
         groups.setdefault(signature, []).append(declaration)
-    return list(groups.values())
+    return [part for group in groups.values() for part in _counted_alike(group)]
+
+
+def _counted_alike(group: Sequence[MapDeclaration]) -> Iterable[list[MapDeclaration]]:
+    """The group, less doubles that are counted outside of it, whose entries stay while their count does."""
+    names = {d.name for d in group}
+    parts: dict[str | None, list[MapDeclaration]] = {}
+    for declaration in group:
+        outside = None if declaration.count in names else declaration.count
+        parts.setdefault(outside, []).append(declaration)
+    return parts.values()
 
 
 def _extremes_of(program: Program) -> Iterator[str]:

@@ -66,6 +66,8 @@ VIEWS: Mapping[str, str] = {
         ORDER BY price * venue DESC, id) AS p FROM t) m""",
     "computed_value": f"""SELECT SUM(v) AS s FROM (SELECT LAG(price * venue + COALESCE(volume, 7)) {_W} AS v
         FROM t) m""",
+    "doubles": f"""SELECT SUM(v / volume) AS s, SUM(v) AS t FROM (SELECT volume,
+        LEAD(price / 2) {_W} AS v FROM t) m""",
     "starts": f"""SELECT symbol, COUNT(*) AS n FROM (SELECT symbol, ts, LAG(ts) {_W} AS p FROM t) m
         WHERE p IS NULL OR ts - p > 1 GROUP BY symbol""",
     "sessions": f"""SELECT symbol, session, COUNT(*) AS n, SUM(price) AS v FROM (SELECT symbol, price,
