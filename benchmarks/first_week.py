@@ -142,7 +142,7 @@ def _rows(program: CompiledProgram, name: str, count: int, generator: np.random.
     words = {
         "ts": START + np.cumsum(generator.integers(1, 2 * STEP, count)),
         "venue": np.array([code("X"), code("Y")])[generator.integers(0, 2, count)],
-        "symbol": np.array([code(f"S{n}") for n in range(SYMBOLS)])[symbol],
+        "symbol": np.array([code("ABCDEFGHIJ"[n]) for n in range(SYMBOLS)])[symbol],
         "id": ids,
         "order_id": generator.integers(0, count, count),
         "broker_id": generator.integers(0, 50, count),
