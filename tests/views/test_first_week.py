@@ -31,11 +31,12 @@ def test_an_analytic_costs_what_the_page_says(analytic: Analytic) -> None:
 
 @every_analytic
 def test_an_analytic_equals_duckdb_after_every_event(analytic: Analytic) -> None:
-    assert sum(check(analytic, seed, LENGTH, generated=True) for seed in (0, 1)) > 5, "it shows nothing"
+    shown = (check(analytic, seed, LENGTH, generated=True) for seed in range(4))
+    assert any(count > 5 for count in shown), "it shows nothing"
 
 
 def test_uncompiled_code_of_all_analytics_equals_duckdb() -> None:
-    command = [sys.executable, str(SUPPORT / "first_week.py"), "--length", str(LENGTH)]
+    command = [sys.executable, str(SUPPORT / "first_week.py"), "--length", "24"]
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
