@@ -37,7 +37,7 @@ def test_an_analytic_equals_duckdb_after_every_event(analytic: Analytic) -> None
 
 def test_uncompiled_code_of_all_analytics_equals_duckdb() -> None:
     command = [sys.executable, str(SUPPORT / "first_week.py"), "--length", "24"]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(PROJECT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
 
