@@ -149,8 +149,11 @@ class Grammar:
         )
         if "RANK" not in function and self.choices.chance(30):
             order = ""
+        kind = INTEGER
+        if order and self.choices.chance(20):
+            function, kind = self.choices.pick(("PERCENT_RANK()", "CUME_DIST()")), DOUBLE
         outputs = [self.choices.pick(integers), f"{function} OVER ({partition}{order})"]
-        return Output(f"SELECT {_named(outputs)} {text}{self._where(scope)}", (INTEGER, INTEGER))
+        return Output(f"SELECT {_named(outputs)} {text}{self._where(scope)}", (INTEGER, kind))
 
     def _grouping_sets(self) -> Output:
         text, scope = self._from()
@@ -172,7 +175,8 @@ class Grammar:
         if self.choices.chance(50):
             over = f"OVER (ORDER BY w.c1 NULLS LAST, w.c2{direction} NULLS LAST)"
         if self.choices.chance(50):
-            sql = f"SELECT w.c1, w.c2, ROW_NUMBER() {over} AS c3 FROM ({inner.sql}) w"
+            number = self.choices.pick(("ROW_NUMBER()", "ROW_NUMBER()", "NTILE(2)", "NTILE(3)"))
+            sql = f"SELECT w.c1, w.c2, {number} {over} AS c3 FROM ({inner.sql}) w"
             return Output(sql, (*inner.kinds, INTEGER))
         last = 1 + self.choices.below(3)
         sql = f"SELECT w.c1, w.c2 FROM ({inner.sql}) w QUALIFY ROW_NUMBER() {over} <= {last}"

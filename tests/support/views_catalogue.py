@@ -18,6 +18,7 @@ from views_catalogue_language import LANGUAGE
 from views_catalogue_nulls import NULL_VIEWS, NULLS, NULLS_DOMAINS
 from views_catalogue_predicates import PREDICATES
 from views_catalogue_queries import QUERIES
+from views_catalogue_ranks import RANKS
 from views_catalogue_trading import TRADING, TRADING_DOMAINS, TRADING_SCHEMA
 from views_catalogue_windows import WINDOWS
 
@@ -427,7 +428,7 @@ CATALOGUE: tuple[Entry, ...] = (
             SUBQUERIES,
             DERIVED,
             VIEWS_ON_VIEWS,
-            *map(_queries, (FINANCE, *LANGUAGE, COSTS, PREDICATES, QUERIES, WINDOWS, FOUND)),
+            *map(_queries, (FINANCE, *LANGUAGE, COSTS, PREDICATES, QUERIES, WINDOWS, RANKS, FOUND)),
         )
         for name, query in group.items()
     ),

@@ -92,7 +92,8 @@ NOT_SUPPORTED = [
         "AND UNBOUNDED FOLLOWING) FROM keyed GROUP BY i",
         "LAST_VALUE over an aggregated query",
     ),
-    ("SELECT ¦NTILE(4) OVER (ORDER BY id) FROM bids", "window function NTILE"),
+    ("SELECT ¦NTILE(4) OVER (ORDER BY id) FROM bids", "NTILE over rows that are not proved unique"),
+    ("SELECT ¦CUME_DIST() FILTER (WHERE id > 1) OVER (ORDER BY id) FROM bids", "window function CUME_DIST"),
     ("SELECT ¦SUM(DISTINCT id) OVER () FROM bids", "SUM(DISTINCT) OVER"),
     (
         "SELECT ¦SUM(id) OVER (ORDER BY ts ROWS 3 PRECEDING) FROM bids",
@@ -208,6 +209,8 @@ OTHERS = [
     ),
     ("SELECT ¦TIME_BUCKET(ts) FROM bids", "TIME_BUCKET takes 2 arguments"),
     ("SELECT ¦RANK() OVER () FROM bids", "RANK needs ORDER BY in OVER"),
+    ("SELECT ¦PERCENT_RANK() OVER () FROM bids", "PERCENT_RANK needs ORDER BY in OVER"),
+    ("SELECT ¦NTILE(0) OVER (ORDER BY id) FROM bids", "NTILE takes how many parts, a whole number above 0"),
     ("SELECT ¦CAST('abc' AS INT) FROM bids", "'abc' is no INT"),
     ("SELECT ts - ¦INTERVAL '5 parsecs' FROM bids", "this INTERVAL cannot be read"),
     ("SELECT 1 FROM bids WHERE ¦ts > '2024-02-30'", "comparison of TIMESTAMP with TEXT"),

@@ -3,6 +3,8 @@
 What stands in OVER: the partition, the order that tells rows apart, the frame. Some functions become scalar
 subqueries over the rows of the query once more, which compare them with the row at hand.
 
+NTILE, PERCENT_RANK and CUME_DIST are computed from ROW_NUMBER, RANK and counts of the partition.
+
 `FIRST_VALUE(x) OVER (PARTITION BY p ORDER BY o)` is the x of the least o in its partition; likewise
 LAST_VALUE. LAG and LEAD stay windows, in an order that tells rows apart.
 
@@ -11,7 +13,7 @@ FOLLOWING` holds the rows whose order lies between o - a and o + b. `ROWS` holds
 from them to the row at hand, which takes an order that tells rows apart.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -36,6 +38,7 @@ from orderbook.views.binding.bound import (
     has,
     rewritten,
 )
+from orderbook.views.binding.functions import call
 from orderbook.views.binding.scope import Binder, FromItem, Handler, Scope, refusal
 from orderbook.views.binding.typed_nodes import (
     arithmetic,
@@ -46,7 +49,7 @@ from orderbook.views.binding.typed_nodes import (
     logical,
     number,
 )
-from orderbook.views.types import Kind, Type
+from orderbook.views.types import DOUBLE, Kind, Type
 
 UNIQUE = "declare a PRIMARY KEY, or GROUP BY what tells rows apart"
 
@@ -416,6 +419,9 @@ def _bound(binder: Binder, node: exp.Window, scope: Scope) -> Expression:
     rank = _RANKS.get(type(node.this))
     if rank:
         return _rank(binder, rank, node, spec, scope)
+    relative = _RELATIVE.get(type(node.this))
+    if relative:
+        return relative(binder, node, spec, scope)
     if isinstance(node.this, NEIGHBOUR_FUNCTIONS):
         return neighbour(binder, node, spec, scope)
     call = aggregates.call_of(node.this)
@@ -439,18 +445,66 @@ def _rank(binder: Binder, name: str, node: exp.Window, spec: Over, scope: Scope)
         raise binder.text.error(f"{name.upper()} takes no arguments", node)
     if not spec.order_by:
         raise binder.text.error(f"{name.upper()} needs ORDER BY in OVER", node)
-    order = spec.order_by
-    if name == "row_number":
+    function, order = ("dense_rank" if name == "dense_rank" else "rank"), spec.order_by
+    if name in ("row_number", "ntile"):
         if spec.total is None:
-            instead = f"{UNIQUE}; or write RANK, which gives equal rows one number"
-            raise refusal(binder, "ROW_NUMBER over rows that are not proved unique", instead, node)
-        order = spec.total
+            instead = (
+                UNIQUE if name == "ntile" else f"{UNIQUE}; or write RANK, which gives equal rows one number"
+            )
+            raise refusal(binder, f"{name.upper()} over rows that are not proved unique", instead, node)
+        function, order = "row_number", spec.total
     kind = Type(Kind.INTEGER, 0, 1, max(1, scope.rows))
-    return Window(name, None, spec.partition_by, order, kind, False)
+    return Window(function, None, spec.partition_by, order, kind, False)
 
 
 def _count(scope: Scope) -> Type:
     return Type(Kind.INTEGER, 0, 0, scope.rows)
+
+
+def _percent_rank(binder: Binder, node: exp.Window, spec: Over, scope: Scope) -> Expression:
+    """The part of the other rows that stand before the peers; 0 where there are no others."""
+    before = arithmetic("-", _rank(binder, "percent_rank", node, spec, scope), number(1))
+    others = arithmetic("-", _counted(spec, (), scope), number(1))
+    alone = comparison("=", others, number(0))
+    return case([(alone, Literal(0.0, DOUBLE))], replace(arithmetic("/", before, others), nullable=False))
+
+
+def _cume_dist(binder: Binder, node: exp.Window, spec: Over, scope: Scope) -> Expression:
+    """The part of the rows that stand before the row at hand or are its peers."""
+    _rank(binder, "cume_dist", node, spec, scope)
+    up_to, all_rows = _counted(spec, spec.order_by, scope), _counted(spec, (), scope)
+    return replace(arithmetic("/", up_to, all_rows), nullable=False)
+
+
+def _ntile(binder: Binder, node: exp.Window, spec: Over, scope: Scope) -> Expression:
+    """Which of `parts` the row is in, each of as many rows as the others or, the first ones, of one more."""
+    given = node.this.this
+    parts = binder.value(given, scope) if given is not None else number(0)
+    if not isinstance(parts, Literal) or not isinstance(parts.value, int) or parts.value <= 0:
+        raise binder.text.error("NTILE takes how many parts, a whole number above 0", node)
+    before = arithmetic("-", _rank(binder, "ntile", node, spec, scope), number(1))
+    rows = _counted(spec, (), scope)
+    size, longer = (call(function, [rows, parts]) for function in ("div", "mod"))
+    one_more = arithmetic("+", size, number(1))
+    in_longer = arithmetic("*", longer, one_more)
+    after = arithmetic("-", before, in_longer)
+    tile = case(
+        [(comparison("<", before, in_longer), call("div", [before, one_more]))],
+        arithmetic("+", longer, call("div", [after, call("greatest", [size, number(1)])])),
+    )
+    result = arithmetic("+", tile, number(1))
+    return replace(result, type=Type(Kind.INTEGER, 0, 1, parts.value), nullable=False)
+
+
+def _counted(spec: Over, order: tuple[OrderItem, ...], scope: Scope) -> Window:
+    return Window("count", None, spec.partition_by, order, _count(scope), False)
+
+
+_RELATIVE: dict[type[exp.Expr], Callable[[Binder, exp.Window, Over, Scope], Expression]] = {
+    exp.PercentRank: _percent_rank,
+    exp.CumeDist: _cume_dist,
+    exp.Ntile: _ntile,
+}
 
 
 def _framed(binder: Binder, node: exp.Window, spec: Over) -> tuple[OrderItem, ...]:
@@ -487,14 +541,12 @@ def _reversed(item: OrderItem) -> OrderItem:
 def _refused(binder: Binder, node: exp.Window) -> Exception:
     function = node.this.this if isinstance(node.this, exp.Filter | exp.IgnoreNulls) else node.this
     name = function.sql_name() if isinstance(function, exp.Func) else function.name.upper()
-    if isinstance(function, exp.Ntile | exp.PercentRank | exp.CumeDist):
-        instead = "compute it from RANK and COUNT(*) OVER"
-    elif isinstance(node.this, exp.IgnoreNulls):
+    if isinstance(node.this, exp.IgnoreNulls):
         instead = "filter the NULLs away in a derived table"
     else:
         instead = (
-            "the functions are SUM, COUNT, AVG, MIN, MAX, those of statistics, RANK, DENSE_RANK, "
-            "ROW_NUMBER, LAG, LEAD, FIRST_VALUE and LAST_VALUE"
+            "the functions are SUM, COUNT, AVG, MIN, MAX, those of statistics, RANK, DENSE_RANK, ROW_NUMBER, "
+            "NTILE, PERCENT_RANK, CUME_DIST, LAG, LEAD, FIRST_VALUE and LAST_VALUE"
         )
     return refusal(binder, f"window function {name}", instead, node)
 
