@@ -208,7 +208,7 @@ def _aggregate(aggregate: Aggregate | Window, tables: Tables, group: list[Bindin
         pairs = [[_value(e, tables, b, []) for e in (argument, *aggregate.by)] for b in group]
         there = [p for p in pairs if None not in p]
         return bound_values.statistic(function, [p[0] for p in there], [p[1] for p in there])
-    if isinstance(aggregate, Aggregate) and aggregate.by:
+    if isinstance(aggregate, Aggregate) and aggregate.by and function.startswith("arg"):
         pairs = [(argument, *aggregate.by)] * len(group)
         rows = [[_value(e, tables, b, []) for e in p] for p, b in zip(pairs, group, strict=True)]
         return bound_values.first(function, [(row[0], tuple(row[1:])) for row in rows])
@@ -217,6 +217,9 @@ def _aggregate(aggregate: Aggregate | Window, tables: Tables, group: list[Bindin
         values = list(dict.fromkeys(values))
     if function == "count":
         return len(values)
+    if function.startswith("quantile"):
+        (fraction,) = (_value(b, tables, {}, []) for b in aggregate.by)
+        return bound_values.quantile(function, values, fraction, aggregate.type)
     if function.startswith(bound_values.STATISTICS):
         return bound_values.statistic(function, values, ())
     if not values:

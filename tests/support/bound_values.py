@@ -183,6 +183,23 @@ def _of_spreads(
     return float((n - 1) * ((n + 1) * fourth - 3 * (n - 1)) / ((n - 2) * (n - 3)))
 
 
+def quantile(function: str, values: Sequence[Any], fraction: Fraction, kind: Type) -> Any:
+    """The value at a rank of the values in order, or at a place between two ranks."""
+    if not values:
+        return None
+    ordered, count = sorted(values, reverse=function.endswith("desc")), len(values)
+    if function != "quantile_cont":
+        return ordered[max(1, math.ceil(count * fraction)) - 1]
+    place = fraction * (count - 1)
+    low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
+    value = Fraction(low) + (Fraction(high) - Fraction(low)) * (place - math.floor(place))
+    if kind.kind is Kind.DOUBLE:
+        return float(value)
+    scaled = value * 10**kind.scale
+    whole = math.trunc(scaled) if kind.kind is Kind.DECIMAL else half_away(scaled)
+    return Fraction(whole, 10**kind.scale)
+
+
 def first(function: str, rows: Sequence[tuple[Any, tuple[Any, ...]]]) -> Any:
     """ARG_MIN and ARG_MAX of pairs of a value and what they are ordered by; the least of equal ones."""
     there = [(value, by) for value, by in rows if value is not None and None not in by]

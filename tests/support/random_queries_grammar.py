@@ -357,6 +357,10 @@ class Grammar:
         if self.choices.chance(10):
             name = self.choices.pick(("ARG_MAX", "ARG_MIN"))
             return f"{name}({argument}, {argument} % 2 * 10 + {argument})"
+        if self.choices.chance(10):
+            fraction = self.choices.pick(("0.5", "0.3", "0.9"))
+            descending = f"PERCENTILE_DISC({fraction}) WITHIN GROUP (ORDER BY {argument} DESC)"
+            return self.choices.pick((f"QUANTILE_DISC({argument}, {fraction})", descending))
         return self.choices.pick(forms).format(argument)
 
     def aggregate(self, scope: Scope) -> Column:
@@ -371,6 +375,10 @@ class Grammar:
                 return Column(f"SUM({argument} * {self._column(DECIMAL, scope)})", PRODUCT)
             return Column(f"{self.choices.pick(('SUM', 'MIN', 'MAX'))}({argument})", DECIMAL)
         function = self.choices.pick(("AVG", "STDDEV_SAMP", "VAR_POP", "STDDEV_POP", "VAR_SAMP"))
+        if self.choices.chance(20):
+            return Column(
+                self.choices.pick(("MEDIAN({})", "QUANTILE_CONT({}, 0.75)")).format(argument), DOUBLE
+            )
         if self.choices.chance(25):
             pair = self.choices.pick(("COVAR_POP", "COVAR_SAMP", "REGR_SXY", "REGR_AVGX"))
             return Column(f"{pair}({argument}, {self._column(INTEGER, scope)})", DOUBLE)

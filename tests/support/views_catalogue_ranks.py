@@ -19,4 +19,57 @@ SELECT t, COUNT(*) AS n, SUM(v) AS s FROM (SELECT v, NTILE(2) OVER (ORDER BY pri
 -- tiles_of_groups
 SELECT symbol, price, SUM(volume) AS v, NTILE(2) OVER (PARTITION BY symbol ORDER BY price) AS t,
     CUME_DIST() OVER (ORDER BY SUM(volume)) AS c FROM bids GROUP BY symbol, price
+-- quantiles_discrete
+SELECT symbol, QUANTILE_DISC(price, 0.5) AS m, QUANTILE(volume, 0.9) AS q, QUANTILE_DISC(price, 0) AS low,
+    QUANTILE_DISC(price, 1) AS high FROM bids GROUP BY symbol
+-- quantiles_of_all
+SELECT QUANTILE_DISC(price, 0.25) AS q, PERCENTILE_DISC(0.25) WITHIN GROUP (ORDER BY price DESC) AS d,
+    PERCENTILE_DISC(0) WITHIN GROUP (ORDER BY price DESC) AS high FROM bids WHERE volume > 1
+-- quantiles_of_nulls
+SELECT b, QUANTILE_DISC(a, 0.4) AS q, PERCENTILE_DISC(0.4) WITHIN GROUP (ORDER BY c DESC) AS d, MEDIAN(c) AS
+    m, QUANTILE_DISC(c, 0.5) FILTER (WHERE a > 0) AS f, COUNT(*) AS n FROM r GROUP BY b
+-- quantiles_of_doubles
+SELECT k, QUANTILE_DISC(x, 0.5) AS d, MEDIAN(x) AS m, QUANTILE_CONT(y, 0.3) AS c, PERCENTILE_CONT(0.9) WITHIN
+    GROUP (ORDER BY x + y DESC) AS e FROM u GROUP BY k
+-- quantiles_of_decimals
+SELECT QUANTILE_DISC(amount, 0.7) AS d, PERCENTILE_DISC(0.7) WITHIN GROUP (ORDER BY rate DESC) AS r,
+    MEDIAN(amount) FILTER (WHERE amount >= 0) AS m, QUANTILE_CONT(rate, 0.125) FILTER (WHERE rate >= 0) AS c
+    FROM fine
+-- quantiles_of_conditions
+SELECT k, QUANTILE_DISC(flag, 0.5) AS f FROM u GROUP BY k
+-- quantiles_of_wide
+SELECT k, QUANTILE_DISC(v, 0.5) AS d, QUANTILE_CONT(v, 0.99) AS c, QUANTILE_DISC(w, 0.2) AS e FROM wide GROUP
+    BY k
+-- medians
+SELECT symbol, MEDIAN(price) AS m, MEDIAN(price * volume) AS v, QUANTILE_CONT(price, 0.75) -
+    QUANTILE_CONT(price, 0.25) AS spread, PERCENTILE_CONT(0.1) WITHIN GROUP (ORDER BY price DESC) AS p FROM
+    bids GROUP BY symbol
+-- medians_of_all
+SELECT MEDIAN(price) AS m, MEDIAN(volume) FILTER (WHERE price > 10) AS f FROM bids
+-- medians_having
+SELECT symbol, COUNT(*) AS n FROM bids GROUP BY symbol HAVING MEDIAN(price) > 10.5 AND QUANTILE_DISC(volume,
+    0.5) < 4
+-- medians_of_distinct
+SELECT symbol, MEDIAN(DISTINCT price) AS m, QUANTILE_DISC(DISTINCT volume, 0.3) AS q FROM bids GROUP BY symbol
+-- medians_derived
+SELECT SUM(m) AS s, MAX(q) AS t FROM (SELECT symbol, MEDIAN(price) AS m, QUANTILE_DISC(volume, 0.5) AS q FROM
+    bids GROUP BY symbol) d
+-- medians_of_sums
+SELECT symbol, MEDIAN(v) AS m FROM (SELECT symbol, price, SUM(volume) AS v FROM bids GROUP BY symbol, price) d
+    GROUP BY symbol
+-- medians_above
+SELECT b.symbol, b.price FROM bids b WHERE b.price > (SELECT MEDIAN(a.price) FROM asks a WHERE a.symbol =
+    b.symbol)
+-- medians_joined
+SELECT a.symbol, MEDIAN(a.price - b.price) AS m, QUANTILE_DISC(a.volume, 0.5) AS q FROM asks a JOIN bids b ON
+    a.symbol = b.symbol GROUP BY a.symbol
+-- medians_of_the_outer
+SELECT b.a, MEDIAN(s.c) AS m FROM r b LEFT JOIN s ON s.b = b.b GROUP BY b.a
+-- medians_beside
+SELECT id, price, MEDIAN(price) OVER (PARTITION BY symbol) AS m, QUANTILE_DISC(volume, 0.9) OVER () AS q FROM
+    bids
+-- medians_around
+SELECT a, b, MEDIAN(c) OVER (PARTITION BY a) AS m, MEDIAN(c) OVER (ORDER BY b) AS r FROM r
+-- quantiles_by_grouping_sets
+SELECT symbol, id, MEDIAN(price) AS m FROM bids GROUP BY ROLLUP (symbol, id)
 """

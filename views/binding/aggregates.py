@@ -6,13 +6,14 @@ ARG_MIN and ARG_MAX by it. Items of ORDER BY are bound alike in aggregates, in w
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from sqlglot import exp
 
-from orderbook.views.binding.bound import Aggregate, Cast, Expression, OrderItem
+from orderbook.views.binding.bound import Aggregate, Cast, Expression, Literal, OrderItem
 from orderbook.views.binding.decayed import decayed_by
-from orderbook.views.binding.parser import DecayedSum, Ewma, KurtosisPop
-from orderbook.views.binding.scope import Binder, Handler, Scope, refusal
+from orderbook.views.binding.parser import DecayedSum, Ewma, KurtosisPop, QuantileCont, QuantileDisc
+from orderbook.views.binding.scope import Binder, Handler, Scope, refusal, refused_construct
 from orderbook.views.binding.typed_nodes import TypingError, case, negation, negative, number, summed
 from orderbook.views.types import DOUBLE, Kind, Type
 
@@ -51,6 +52,16 @@ _PAIRS: dict[type[exp.Expr], str] = {
     exp.RegrSxy: "regr_sxy",
     exp.RegrSyy: "regr_syy",
 }
+_QUANTILES: dict[type[exp.Expr], str] = {
+    exp.Median: "quantile_cont",
+    QuantileCont: "quantile_cont",
+    QuantileDisc: "quantile_disc",
+    exp.Quantile: "quantile_disc",
+    exp.PercentileCont: "quantile_cont",
+    exp.PercentileDisc: "quantile_disc",
+}
+# So that a fraction of the ranks of 64 bits fits 128.
+_MOST_PLACES = 18
 _DECAYED: dict[type[exp.Expr], str] = {Ewma: "ewma", DecayedSum: "decayed_sum"}
 _NAMES: dict[type[exp.Expr], str] = {
     exp.Sum: "sum",
@@ -68,6 +79,7 @@ _NAMES: dict[type[exp.Expr], str] = {
     KurtosisPop: "kurtosis_pop",
     **_PAIRS,
     **_DECAYED,
+    **_QUANTILES,
     exp.LogicalAnd: "min",
     exp.LogicalOr: "max",
     exp.ArgMin: "arg_min",
@@ -86,11 +98,12 @@ _BOOLEAN_ONLY = (exp.LogicalAnd, exp.LogicalOr)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of an aggregate as it is written: its bound name, its node, and the condition of FILTER."""
+    """A call of an aggregate as it is written: its bound name, its node, FILTER's condition, WITHIN GROUP."""
 
     name: str
     node: exp.Func
-    condition: exp.Expr | None
+    condition: exp.Expr | None = None
+    within: exp.Order | None = None
 
     @property
     def shown(self) -> str:
@@ -105,14 +118,28 @@ def call_of(node: exp.Expr) -> Call | None:
     """The aggregate that a node calls, with or without FILTER; None for another node."""
     if isinstance(node, exp.Filter):
         inner = call_of(node.this)
-        return inner and Call(inner.name, inner.node, node.expression.this)
+        return inner and replace(inner, condition=node.expression.this)
+    if isinstance(node, exp.WithinGroup):
+        inner = call_of(node.this)
+        return inner and _ordered(inner, node.expression)
     name = _NAMES.get(type(node))
-    return Call(name, node, None) if name and isinstance(node, exp.Func) else None
+    return Call(name, node) if name and isinstance(node, exp.Func) else None
+
+
+def _ordered(call: Call, within: exp.Order) -> Call:
+    backwards = call.name == "quantile_disc" and _descends(within)
+    return replace(call, name="quantile_disc_desc" if backwards else call.name, within=within)
+
+
+def _descends(order: exp.Order) -> bool:
+    return any(item.args.get("desc") for item in order.expressions)
 
 
 def _aggregate(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
     call = call_of(node)
     if call is None:
+        if isinstance(node, exp.WithinGroup):
+            raise binder.text.error(refused_construct(node.this), node)
         raise refusal(binder, f"FILTER on {node.this.sql_name()}", "FILTER is for aggregates", node)
     if scope.in_aggregate:
         raise refusal(binder, f"nested aggregate {call.shown}", "aggregate a derived table", node)
@@ -141,18 +168,19 @@ def aggregates_rows(tree: exp.Select) -> bool:
 
 def _of_window(node: exp.Expr) -> bool:
     parent = node.parent
-    while isinstance(parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+    while isinstance(parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
         node, parent = parent, parent.parent
     return isinstance(parent, exp.Window) and parent.this is node
 
 
 def argument(binder: Binder, call: Call, scope: Scope) -> tuple[Expression | None, bool]:
     """The argument of an aggregate (None: COUNT(*)), NULL where FILTER is not true, and DISTINCT."""
-    node, given = call.node, call.node.this
+    node, given = call.node, _given(binder, call)
     if isinstance(given, exp.Star) and call.name == "count" and not any(given.args.values()):
         return _filtered(binder, None, call.condition, scope), False
-    distinct = isinstance(given, exp.Distinct)
-    if distinct:
+    distinct = False
+    if isinstance(given, exp.Distinct):
+        distinct = True
         if given.args.get("on") or len(given.expressions) != 1:
             instead = "GROUP BY the columns in a derived table, then count its rows"
             raise refusal(binder, f"{call.shown}(DISTINCT) of several columns", instead, node)
@@ -167,14 +195,29 @@ def argument(binder: Binder, call: Call, scope: Scope) -> tuple[Expression | Non
     return _filtered(binder, value, call.condition, scope), distinct
 
 
+def _given(binder: Binder, call: Call) -> exp.Expr | None:
+    """The node of the argument, which WITHIN GROUP (ORDER BY argument) may hold."""
+    needs_order = isinstance(call.node, exp.PercentileCont | exp.PercentileDisc)
+    if call.within is None and not needs_order:
+        return call.node.this  # type: ignore[no-any-return]
+    if not needs_order:
+        raise refusal(binder, f"{call.shown} WITHIN GROUP", f"write {call.shown}(x)", call.node)
+    if call.within is None or call.node.args.get("expression") or len(call.within.expressions) != 1:
+        raise binder.text.error(f"write {call.shown}(fraction) WITHIN GROUP (ORDER BY x)", call.node)
+    return call.within.expressions[0].this  # type: ignore[no-any-return]
+
+
 def explained_by(
     binder: Binder, call: Call, value: Expression | None, scope: Scope, over: Sequence[OrderItem] = ()
 ) -> tuple[Expression, ...]:
     """The second argument of an aggregate of two, which is over rows where neither is NULL.
 
-    Of a decayed one what rows weigh by. value: the first argument. over: ORDER BY of the window.
+    Of a decayed one what rows weigh by, of a quantile the fraction. value: the first argument. over: ORDER BY
+    of the window.
     """
     node = call.node
+    if type(node) in _QUANTILES:
+        return (_fraction(binder, call, scope),)
     if type(node) in _DECAYED:
         assert value is not None
         return decayed_by(binder, node, value, scope, over)
@@ -185,6 +228,30 @@ def explained_by(
     other = binder.value(node.expression, scope)
     result_type(call.name, other.type, scope.rows)
     return (other,)
+
+
+def _fraction(binder: Binder, call: Call, scope: Scope) -> Literal:
+    """The fraction of a quantile as a DECIMAL; a continuous one of a descending order is of the ascending."""
+    node, within = call.node, call.within
+    if isinstance(node, exp.Median):
+        return number(Decimal("0.5"))
+    given = node.this if within else node.args.get("quantile") or node.expression
+    if isinstance(given, exp.Order):
+        name = "PERCENTILE_CONT" if call.name == "quantile_cont" else "PERCENTILE_DISC"
+        instead = f"write {name}(fraction) WITHIN GROUP (ORDER BY x DESC)"
+        raise refusal(binder, f"ORDER BY in {call.shown}", instead, node)
+    if isinstance(given, exp.Array | exp.Bracket):
+        instead = f"write {call.shown} once for each of them"
+        raise refusal(binder, f"{call.shown} of several fractions", instead, given)
+    value = binder.value(given, scope)
+    known = value.value if isinstance(value, Literal) and value.type.numeric else None
+    fraction = Decimal(repr(known) if isinstance(known, float) else known or 0)
+    exponent = fraction.as_tuple().exponent
+    if known is None or not 0 <= fraction <= 1 or not isinstance(exponent, int) or exponent < -_MOST_PLACES:
+        rule = f"a fraction that is a constant from 0 to 1, of {_MOST_PLACES} decimal places at most"
+        raise binder.text.error(f"{call.shown} takes {rule}", given)
+    mirrored = within is not None and _descends(within) and call.name == "quantile_cont"
+    return number(1 - fraction if mirrored else fraction)
 
 
 def _filtered(
@@ -233,10 +300,23 @@ def result_type(name: str, argument: Type, rows: int) -> Type:
                 f"{name.upper()} of TEXT is not supported; TEXT has no order, GROUP BY it instead"
             )
         return argument
+    if name.startswith("quantile"):
+        return _of_quantile(name, argument)
     if not argument.numeric:
         kind = argument.kind.value
         raise TypingError(f"{name.upper()} of {kind} is not supported; it takes numbers")
     return Type(Kind.INTEGER, 0, 0, rows) if name == "regr_count" else DOUBLE
+
+
+def _of_quantile(name: str, argument: Type) -> Type:
+    """That of the argument, but a DOUBLE between two integers."""
+    if argument.kind is Kind.TEXT:
+        raise TypingError("a quantile of TEXT is not supported; TEXT has no order, rank a number instead")
+    if name != "quantile_cont":
+        return argument
+    if argument.kind is Kind.BOOLEAN:
+        raise TypingError("a continuous quantile of BOOLEAN is not supported; write QUANTILE_DISC(x, 0.5)")
+    return DOUBLE if argument.kind is Kind.INTEGER else argument
 
 
 def _of_first(binder: Binder, call: Call, scope: Scope) -> Aggregate:
@@ -296,4 +376,4 @@ def _ascending(item: OrderItem) -> Expression:
     return negative(Cast(item.expression, kind, item.expression.nullable))
 
 
-HANDLERS: dict[type[exp.Expr], Handler] = dict.fromkeys((*_NAMES, exp.Filter), _aggregate)
+HANDLERS: dict[type[exp.Expr], Handler] = dict.fromkeys((*_NAMES, exp.Filter, exp.WithinGroup), _aggregate)

@@ -71,6 +71,20 @@ class DecayedSum(exp.Expression, exp.AggFunc):
     arg_types: ClassVar = {"this": True, "half_life": False, "expression": False, "as_of": False}
 
 
+class QuantileCont(exp.Expression, exp.AggFunc):
+    """QUANTILE_CONT(x, q), which is PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x)."""
+
+    arg_types: ClassVar = {"this": True, "expression": True}
+    _sql_names: ClassVar = ["QUANTILE_CONT"]
+
+
+class QuantileDisc(exp.Expression, exp.AggFunc):
+    """QUANTILE_DISC(x, q), which is PERCENTILE_DISC(q) WITHIN GROUP (ORDER BY x)."""
+
+    arg_types: ClassVar = {"this": True, "expression": True}
+    _sql_names: ClassVar = ["QUANTILE_DISC"]
+
+
 class PlacedError(ParseError):
     """A parse error that keeps the offset of the token it is about."""
 
@@ -298,6 +312,14 @@ def _modifier(parse: Callable[[Any], tuple[str, Any]], parser: Any) -> tuple[str
     return key, start_at(start, node)
 
 
+def _quantile(node: type[exp.Func], args: list[Any]) -> exp.Func:
+    """Of (x, fraction), also where DISTINCT before x has taken both."""
+    if len(args) == 1 and isinstance(args[0], exp.Distinct) and len(args[0].expressions) == 2:
+        x, fraction = args[0].expressions
+        args = [exp.Distinct(expressions=[x]), fraction]
+    return node.from_arg_list(args)
+
+
 class _Parser(DeclarationParser):
     """sqlglot's parser; nodes keep where they start."""
 
@@ -306,6 +328,9 @@ class _Parser(DeclarationParser):
         "KURTOSIS_POP": KurtosisPop.from_arg_list,
         "EWMA": Ewma.from_arg_list,
         "DECAYED_SUM": DecayedSum.from_arg_list,
+        "QUANTILE_CONT": partial(_quantile, QuantileCont),
+        "QUANTILE_DISC": partial(_quantile, QuantileDisc),
+        "QUANTILE": partial(_quantile, exp.Quantile),
     }
     QUERY_MODIFIER_PARSERS: ClassVar = {
         token: partial(_modifier, parse) for token, parse in Parser.QUERY_MODIFIER_PARSERS.items()

@@ -65,6 +65,10 @@ _NODES: dict[type[exp.Expr], tuple[str, str]] = {
     exp.Parameter: ("@ parameter", "write :name"),
     exp.Rand: ("volatile function RANDOM", "draw the number where rows are made, as a column"),
     exp.Randn: ("volatile function RANDN", "draw the number where rows are made, as a column"),
+    exp.ApproxQuantile: (
+        "aggregate APPROX_QUANTILE",
+        "write QUANTILE_CONT or QUANTILE_DISC, which are exact",
+    ),
     exp.Uuid: ("volatile function UUID", "make it where rows are made, as a column"),
 }
 
@@ -85,8 +89,8 @@ _NAMES = {
 }
 _AGGREGATES = (
     "those maintained are SUM, COUNT, AVG, MIN, MAX, VARIANCE, STDDEV, SKEWNESS, KURTOSIS, CORR, COVAR_POP, "
-    "COVAR_SAMP, REGR_SLOPE and the like, EWMA, DECAYED_SUM, ARG_MIN, ARG_MAX, FIRST, LAST, BOOL_AND and "
-    "BOOL_OR"
+    "COVAR_SAMP, REGR_SLOPE and the like, EWMA, DECAYED_SUM, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, ARG_MIN, "
+    "ARG_MAX, FIRST, LAST, BOOL_AND and BOOL_OR"
 )
 
 

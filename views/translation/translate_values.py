@@ -4,8 +4,9 @@ Aggregates become lifts over the rows of a group, window functions lifts over th
 renamed apart from the row at hand.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from orderbook.views.binding import bound
 from orderbook.views.calculus import (
@@ -41,6 +42,7 @@ from orderbook.views.conditions import (
 from orderbook.views.intervals import exact, join, scalar_type
 from orderbook.views.translation.decay import DECAYED, decayed
 from orderbook.views.translation.moments import STATISTICS, Powers, mean, statistic
+from orderbook.views.translation.quantiles import QUANTILES, Rank
 from orderbook.views.translation.row_order import Ordered, before, up_to
 from orderbook.views.translation.values import (
     Names,
@@ -220,6 +222,12 @@ class AggregateTranslator(ValueTranslator):
         if aggregate.distinct:
             rows, argument = self._distinct(argument, rows, group)
         never_null = group.has_rows and valid == TRUE
+        if aggregate.function in QUANTILES:
+            result = self._quantile(aggregate, argument, rows, group, lifts)
+            if never_null:
+                return result
+            count = self.lift("count", rows, lifts)
+            return replace(result, valid=comparison(">", count, Const(0)))
         if aggregate.function in STATISTICS:
             powers = Powers(rows, lambda name, body: self.lift(name, body, lifts), self.types)
             return statistic(aggregate.function, (argument, *by), powers, never_null)
@@ -270,6 +278,31 @@ class AggregateTranslator(ValueTranslator):
             lambda name, body: self.lift(name, body, lifts),
         )
         return Value(scalar, DOUBLE, comparison(">", count, Const(0)))
+
+    def _quantile(
+        self, aggregate: bound.Aggregate, argument: Value, rows: Poly, group: Group, lifts: list[Factor]
+    ) -> Value:
+        """The value at a rank of the rows, or between two of them."""
+        (fraction,) = (b.value for b in aggregate.by if isinstance(b, bound.Literal))
+        assert isinstance(fraction, Decimal)
+        rank = Rank(fraction, self.lift("count", rows, lifts))
+        inner: list[Factor] = []
+        local = self._local(argument, rows, group, inner)
+        rows = rows * product(*inner)
+        others, names = self.copy(rows, frozenset(group.keys))
+        value = Value(local, argument.type)
+
+        def first(reaches: Callable[[Scalar], Cmp], backwards: bool = False) -> Value:
+            """The least value such that enough rows lie up to it, or the greatest one."""
+            running: list[Factor] = []
+            nearer = Cmp(">=" if backwards else "<=", names[local], local)
+            up_to = self.lift("up_to", others * product(nearer), running)
+            found = rows * product(*running, reaches(up_to))
+            return Value(self._extreme("quantile", value, found, backwards, group, lifts), argument.type)
+
+        if aggregate.function == "quantile_cont":
+            return rank.between(first(rank.below), first(rank.above))
+        return first(rank.discrete, backwards=aggregate.function == "quantile_disc_desc")
 
     def _distinct(self, argument: Value, rows: Poly, group: Group) -> tuple[Poly, Value]:
         """The rows with every value of the argument once, and the argument in them."""
