@@ -34,12 +34,14 @@ from orderbook.views.calculus import (
     Val,
     Var,
     bound_by,
+    product,
     relations,
     substitute,
     substitute_term,
     variable_set,
     with_body,
 )
+from orderbook.views.conditions import linear_form
 from orderbook.views.intervals import Types, row_types, scalar_type, sum_type
 from orderbook.views.m3 import MapDeclaration
 from orderbook.views.maintenance.deltas import nested_domains
@@ -221,7 +223,7 @@ class Materialiser:
             return None
         key_sets = set()
         for term in poly.terms:
-            components, outside = _components(term, bound, needed, None, joined)
+            components, outside = _guarded(*_components(term, bound, needed, None, joined))
             if any(variable_set(f) for f in outside) or len(components) != 1:
                 return None
             key_sets.add(frozenset(_keys(components[0], (), bound, needed)))
@@ -238,6 +240,7 @@ class Materialiser:
         components, outside = _components(term, bound, needed, None, joined)
         if len(components) < 2:
             components, outside = _components(term, bound, needed, apart, joined)
+        components, outside = _guarded(*self._with_values_compared(components, outside, bound, needed))
         factors: list[Factor] = []
         for component in components:
             keys = _keys(component, outside, bound, needed)
@@ -250,6 +253,37 @@ class Materialiser:
                 factor = self._nested(factor, bound | others | used_outside(outside), bound)
             factors.append(factor)
         return tuple(factors)
+
+    def _with_values_compared(
+        self, components: list[Term], outside: Term, bound: Bound, needed: Bound
+    ) -> tuple[list[Term], Term]:
+        """What a component computes to be compared with a value from outside is a key in place of its columns.
+
+        So an index over the value answers the comparison.
+        """
+        components, rest = list(components), list(outside)
+        for place, factor in enumerate(outside):
+            if not isinstance(factor, Cmp) or factor.op in ("=", "<>"):
+                continue
+            beside = tuple(f for f in outside if f is not factor and _not_null(f) is None)
+            wanted = needed | variable_set(beside)
+            for own, other in ((factor.left, factor.right), (factor.right, factor.left)):
+                for i, component in enumerate(components):
+                    local = bound_in(component) - bound
+                    if not _is_key(own, bound_in(component), local - wanted) or variable_set(Val(other)) & local:
+                        continue
+                    taken = bound | needed | variable_set((*component, *outside))
+                    value = apart_from((Var("value"),), taken)[Var("value")]
+                    body = simplify(product(Val(own)), variable_set(Val(own)))
+                    kinds = Types({**self.types, **row_types(Poly((component,)), self.relations)})
+                    kind = scalar_type(own, kinds)
+                    if kind.exact and max(-kind.low, kind.high) > INT64_MAX:
+                        continue
+                    self.types[value] = kind
+                    components[i] = (*component, Lift(value, body))
+                    sides = (value, other) if own is factor.left else (other, value)
+                    rest[place] = Cmp(factor.op, *sides)
+        return components, tuple(rest)
 
     def _with_ranked_groups(self, term: Term, bound: Bound, needed: Bound) -> Term:
         """The term with groups that are compared by an aggregate read from a map of their own."""
@@ -341,8 +375,16 @@ def _components(
         outside |= wrong
         outside |= _dependents(term, outside, needed)
     components = [tuple(g) for g in groups if any(_binds_rows(f) for f in g)]
-    rest = tuple(f for f in term if not any(f in c for c in components))
-    return _guarded(components, rest)
+    return components, tuple(f for f in term if not any(f in c for c in components))
+
+
+def _is_key(scalar: Scalar, known: Bound, free: Bound) -> bool:
+    """Whether the scalar, computed from known variables of which some are free, is no range of one of these."""
+    used = variable_set(Val(scalar))
+    match scalar:
+        case Var() | Const() | Apply("double", (Var(), _)):
+            return False
+    return used <= known and bool(used & free) and (len(used) > 1 or linear_form(scalar) is None)
 
 
 def _guarded(components: list[Term], outside: Term) -> tuple[list[Term], Term]:
@@ -412,7 +454,7 @@ def _dependents(term: Term, outside: set[int], needed: Bound) -> set[int]:
             and (
                 (variable_set(f) & lifted)
                 or (isinstance(f, Neighbour) and bound_by(f) & (used | needed))
-                or (isinstance(f, Lift | Extreme) and f.var in (used | needed if relations(f) else used))
+                or (isinstance(f, Lift | Extreme) and f.var in (used | needed if relations(f) else used - needed))
             )
         }
         if not more:

@@ -58,6 +58,7 @@ from orderbook.views.translation.values import (
     keyed,
     literal,
     renamed,
+    where_valid,
 )
 from orderbook.views.types import BOOLEAN, DOUBLE, Kind
 
@@ -287,7 +288,7 @@ class AggregateTranslator(ValueTranslator):
         assert isinstance(fraction, Decimal)
         rank = Rank(fraction, self.lift("count", rows, lifts))
         inner: list[Factor] = []
-        local = self._local(argument, rows, group, inner)
+        local = self._local(where_valid(argument), rows, group, inner)
         rows = rows * product(*inner)
         others, names = self.copy(rows, frozenset(group.keys))
         value = Value(local, argument.type)

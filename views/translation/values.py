@@ -4,7 +4,7 @@ SQL's scalar functions on translated values become functions of the calculus, wi
 `Names` gives a translation its variables: fresh names, their types, and lifts that hold values.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from dataclasses import replace as replaced
 from decimal import Decimal
@@ -479,6 +479,23 @@ def own_variable(value: Value, found: Collection[Var]) -> Var | None:
     if isinstance(variable, Var) and variable in found and value.valid in (TRUE, not_null(variable)):
         return variable
     return None
+
+
+def where_valid(value: Value) -> Value:
+    """The value as it is in rows where it is not NULL: what CASE or FILTER choose there is decided."""
+    known, scalar = {*_conjuncts(value.valid)}, value.scalar
+    while isinstance(scalar, Apply) and scalar.op == "if" and known.issuperset(_conjuncts(scalar.args[0])):
+        scalar = scalar.args[1]
+    return replace(value, scalar=scalar)
+
+
+def _conjuncts(condition: Scalar) -> Iterator[Scalar]:
+    match condition:
+        case Apply("and", conditions):
+            for each in conditions:
+                yield from _conjuncts(each)
+        case _:
+            yield condition
 
 
 def keyed(key: Var, value: Value) -> Value:
