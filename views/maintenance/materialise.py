@@ -53,22 +53,31 @@ from orderbook.views.types import INT64_MAX, Kind, Relation, Type, unscaled
 
 
 def ranked_groups(
-    term: Term, bound: frozenset[Var], types: dict[Var, Type], known: Mapping[str, Relation]
+    term: Term,
+    bound: frozenset[Var],
+    types: dict[Var, Type],
+    known: Mapping[str, Relation],
+    ordered: frozenset[Var] = frozenset(),
 ) -> Term:
-    """An Exists with the lifts that its groups are compared by; () where the term has none.
+    """An Exists with the lifts that its groups are compared by, or `ordered` by; () where the term has none.
 
     `bound` is known from outside; `types` gets the types of the lifts' variables.
     """
     for exists in term:
         if isinstance(exists, Exists) and frozenset(exists.group) - bound:
-            lifts = tuple(_compared(term, exists, bound, types, known))
+            lifts = tuple(_compared(term, exists, bound, types, known, ordered))
             if lifts:
                 return (exists, *lifts)
     return ()
 
 
 def _compared(
-    term: Term, exists: Exists, bound: frozenset[Var], types: dict[Var, Type], known: Mapping[str, Relation]
+    term: Term,
+    exists: Exists,
+    bound: frozenset[Var],
+    types: dict[Var, Type],
+    known: Mapping[str, Relation],
+    ordered: frozenset[Var],
 ) -> Iterator[Lift]:
     around = bound | bound_in(term)
     for lift in term:
@@ -76,7 +85,8 @@ def _compared(
             continue
         if not (variable_set(exists) | variable_set(lift.body)) & around <= frozenset(exists.group):
             continue
-        if not _is_compared(lift.var, term, around - {*exists.group, lift.var}):
+        others = around - {*exists.group, lift.var}
+        if lift.var not in ordered and not _is_compared(lift.var, term, others):
             continue
         kind = sum_type(lift.body, Types({**types, **row_types(lift.body, known)}), known)
         one_word = kind.exact and max(-kind.low, kind.high) <= INT64_MAX
@@ -257,37 +267,43 @@ class Materialiser:
     def _with_values_compared(
         self, components: list[Term], outside: Term, bound: Bound, needed: Bound
     ) -> tuple[list[Term], Term]:
-        """What a component computes to be compared with a value from outside is a key in place of its columns.
+        """What a component computes to be compared with values from outside is a key in place of its columns.
 
         So an index over the value answers the comparison.
         """
-        components, rest = list(components), list(outside)
+        components, result = list(components), list(outside)
         for place, factor in enumerate(outside):
             if not isinstance(factor, Cmp) or factor.op in ("=", "<>"):
                 continue
             beside = tuple(f for f in outside if f is not factor and _not_null(f) is None)
             wanted = needed | variable_set(beside)
-            for own, other in ((factor.left, factor.right), (factor.right, factor.left)):
-                for i, component in enumerate(components):
-                    local = bound_in(component) - bound
-                    if not _is_key(own, bound_in(component), local - wanted) or variable_set(Val(other)) & local:
+            for i, component in enumerate(components):
+                local = bound_in(component) - bound
+                for own, other in ((factor.left, factor.right), (factor.right, factor.left)):
+                    if variable_set(Val(other)) & local or not _is_computed(own, component, local - wanted):
                         continue
-                    taken = bound | needed | variable_set((*component, *outside))
-                    value = apart_from((Var("value"),), taken)[Var("value")]
-                    body = simplify(product(Val(own)), variable_set(Val(own)))
-                    kinds = Types({**self.types, **row_types(Poly((component,)), self.relations)})
-                    kind = scalar_type(own, kinds)
-                    if kind.exact and max(-kind.low, kind.high) > INT64_MAX:
-                        continue
-                    self.types[value] = kind
-                    components[i] = (*component, Lift(value, body))
-                    sides = (value, other) if own is factor.left else (other, value)
-                    rest[place] = Cmp(factor.op, *sides)
-        return components, tuple(rest)
+                    value = self._value_of(own, component, bound | needed | variable_set(outside))
+                    if value is not None:
+                        components[i] = (*component, value)
+                        sides = (value.var, other) if own is factor.left else (other, value.var)
+                        result[place] = Cmp(factor.op, *sides)
+        return components, tuple(result)
 
-    def _with_ranked_groups(self, term: Term, bound: Bound, needed: Bound) -> Term:
-        """The term with groups that are compared by an aggregate read from a map of their own."""
-        while ranked := ranked_groups(term, bound, self.types, self.relations):
+    def _value_of(self, scalar: Scalar, component: Term, taken: Bound) -> Lift | None:
+        """A variable for what a component computes; None where no key could hold it."""
+        types = Types({**self.types, **row_types(Poly((component,)), self.relations)})
+        kind = scalar_type(scalar, types)
+        if kind.exact and max(-kind.low, kind.high) > INT64_MAX:
+            return None
+        variable = apart_from((Var("value"),), taken | variable_set(component))[Var("value")]
+        self.types[variable] = kind
+        return Lift(variable, simplify(product(Val(scalar)), variable_set(Val(scalar))))
+
+    def _with_ranked_groups(
+        self, term: Term, bound: Bound, needed: Bound, ordered: Bound = frozenset()
+    ) -> Term:
+        """The term with groups that are compared or ordered by an aggregate read from a map of their own."""
+        while ranked := ranked_groups(term, bound, self.types, self.relations, ordered):
             rest = tuple(f for f in term if not any(f is r for r in ranked))
             keys = _keys(ranked, rest, bound, needed)
             values = frozenset(f.var for f in ranked if isinstance(f, Lift)) - bound - needed
@@ -301,7 +317,9 @@ class Materialiser:
                 return Lift(var, self.poly(body, around - {var}))
             case Extreme(_, _, value, body):
                 inside, keys = around - bound_by(factor), frozenset({value})
-                return with_body(factor, self.poly(split_mixed(body, inside, keys), inside, keys))
+                split = split_mixed(body, inside, keys)
+                ranked = Poly(tuple(self._with_ranked_groups(t, inside, keys, keys) for t in split.terms))
+                return with_body(factor, self.poly(ranked, inside, keys))
             case Exists(group, _):
                 return with_body(factor, self._groups(factor, around - (frozenset(group) - bound), bound))
 
@@ -378,13 +396,15 @@ def _components(
     return components, tuple(f for f in term if not any(f in c for c in components))
 
 
-def _is_key(scalar: Scalar, known: Bound, free: Bound) -> bool:
-    """Whether the scalar, computed from known variables of which some are free, is no range of one of these."""
-    used = variable_set(Val(scalar))
+def _is_computed(scalar: Scalar, component: Term, free: Bound) -> bool:
+    """Whether a component computes the scalar, of free variables too, and it is no range of one of them."""
     match scalar:
         case Var() | Const() | Apply("double", (Var(), _)):
             return False
-    return used <= known and bool(used & free) and (len(used) > 1 or linear_form(scalar) is None)
+    used = variable_set(Val(scalar))
+    return (
+        used <= bound_in(component) and bool(used & free) and (len(used) > 1 or linear_form(scalar) is None)
+    )
 
 
 def _guarded(components: list[Term], outside: Term) -> tuple[list[Term], Term]:
@@ -454,7 +474,7 @@ def _dependents(term: Term, outside: set[int], needed: Bound) -> set[int]:
             and (
                 (variable_set(f) & lifted)
                 or (isinstance(f, Neighbour) and bound_by(f) & (used | needed))
-                or (isinstance(f, Lift | Extreme) and f.var in (used | needed if relations(f) else used - needed))
+                or (isinstance(f, Lift | Extreme) and _wanted(f, used, needed))
             )
         }
         if not more:
@@ -463,8 +483,8 @@ def _dependents(term: Term, outside: set[int], needed: Bound) -> set[int]:
 
 
 def _wanted(factor: Lift | Extreme, used: set[Var], needed: Bound) -> bool:
-    """Whether the factor's variable is used outside; one computed from a row's columns may be a key."""
-    return factor.var in used or (factor.var in needed and bool(relations(factor)))
+    """Whether a factor's variable is wanted outside; one computed from a row's columns may be a key there."""
+    return factor.var in (used | needed if relations(factor) else used - needed)
 
 
 def _connected(factors: list[Factor], term: Term, separate: Bound) -> list[list[Factor]]:
