@@ -217,6 +217,8 @@ def _aggregate(aggregate: Aggregate | Window, tables: Tables, group: list[Bindin
         values = list(dict.fromkeys(values))
     if function == "count":
         return len(values)
+    if function.startswith("mode"):
+        return bound_values.mode(function, values)
     if function.startswith("quantile"):
         (fraction,) = (_value(b, tables, {}, []) for b in aggregate.by)
         return bound_values.quantile(function, values, fraction, aggregate.type)

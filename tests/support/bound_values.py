@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -198,6 +199,13 @@ def quantile(function: str, values: Sequence[Any], fraction: Fraction, kind: Typ
     scaled = value * 10**kind.scale
     whole = math.trunc(scaled) if kind.kind is Kind.DECIMAL else half_away(scaled)
     return Fraction(whole, 10**kind.scale)
+
+
+def mode(function: str, values: Sequence[Any]) -> Any:
+    """The value that most rows have, the first of several in order."""
+    counts = Counter(values)
+    often = [v for v, n in counts.items() if n == max(counts.values())]
+    return (max if function.endswith("desc") else min)(often) if often else None
 
 
 def first(function: str, rows: Sequence[tuple[Any, tuple[Any, ...]]]) -> Any:

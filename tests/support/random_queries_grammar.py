@@ -360,7 +360,8 @@ class Grammar:
         if self.choices.chance(10):
             fraction = self.choices.pick(("0.5", "0.3", "0.9"))
             descending = f"PERCENTILE_DISC({fraction}) WITHIN GROUP (ORDER BY {argument} DESC)"
-            return self.choices.pick((f"QUANTILE_DISC({argument}, {fraction})", descending))
+            mode = f"MODE() WITHIN GROUP (ORDER BY {argument})"
+            return self.choices.pick((f"QUANTILE_DISC({argument}, {fraction})", descending, mode))
         return self.choices.pick(forms).format(argument)
 
     def aggregate(self, scope: Scope) -> Column:

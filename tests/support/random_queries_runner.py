@@ -56,7 +56,7 @@ CONSTRUCTS = {
     "deviations": r"STDDEV|VAR_",
     "pairs": r"COVAR|REGR",
     "ROW_NUMBER": r"ROW_NUMBER",
-    "quantiles": r"MEDIAN|QUANTILE|PERCENTILE",
+    "quantiles": r"MEDIAN|QUANTILE|PERCENTILE|MODE",
     "relative ranks": r"NTILE|PERCENT_RANK|CUME_DIST",
     "QUALIFY": r"QUALIFY",
     "DISTINCT ON": r"DISTINCT ON",

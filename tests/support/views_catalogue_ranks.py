@@ -72,4 +72,22 @@ SELECT id, price, MEDIAN(price) OVER (PARTITION BY symbol) AS m, QUANTILE_DISC(v
 SELECT a, b, MEDIAN(c) OVER (PARTITION BY a) AS m, MEDIAN(c) OVER (ORDER BY b) AS r FROM r
 -- quantiles_by_grouping_sets
 SELECT symbol, id, MEDIAN(price) AS m FROM bids GROUP BY ROLLUP (symbol, id)
+-- modes
+SELECT symbol, MODE() WITHIN GROUP (ORDER BY price) AS m, MODE() WITHIN GROUP (ORDER BY volume DESC) AS v FROM
+    bids GROUP BY symbol
+-- modes_of_nulls
+SELECT MODE() WITHIN GROUP (ORDER BY a) AS a, MODE() WITHIN GROUP (ORDER BY c DESC) FILTER (WHERE b > 0) AS c,
+    COUNT(*) AS n FROM r
+-- modes_of_kinds
+SELECT k, MODE() WITHIN GROUP (ORDER BY x) AS x, MODE() WITHIN GROUP (ORDER BY flag) AS f, MODE() WITHIN GROUP
+    (ORDER BY x + y) AS s FROM u GROUP BY k
+-- modes_compared
+SELECT symbol, COUNT(*) AS n FROM bids GROUP BY symbol HAVING MODE() WITHIN GROUP (ORDER BY price) > 10
+-- modes_derived
+SELECT SUM(m) AS s FROM (SELECT symbol, MODE() WITHIN GROUP (ORDER BY price) AS m FROM bids GROUP BY symbol) d
+-- modes_joined
+SELECT a.symbol, MODE() WITHIN GROUP (ORDER BY a.price) AS m FROM asks a JOIN bids b ON a.symbol = b.symbol
+    GROUP BY a.symbol
+-- modes_above
+SELECT price FROM bids WHERE price > (SELECT MODE() WITHIN GROUP (ORDER BY price) FROM asks)
 """

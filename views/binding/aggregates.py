@@ -80,6 +80,7 @@ _NAMES: dict[type[exp.Expr], str] = {
     **_PAIRS,
     **_DECAYED,
     **_QUANTILES,
+    exp.Mode: "mode",
     exp.LogicalAnd: "min",
     exp.LogicalOr: "max",
     exp.ArgMin: "arg_min",
@@ -127,8 +128,8 @@ def call_of(node: exp.Expr) -> Call | None:
 
 
 def _ordered(call: Call, within: exp.Order) -> Call:
-    backwards = call.name == "quantile_disc" and _descends(within)
-    return replace(call, name="quantile_disc_desc" if backwards else call.name, within=within)
+    backwards = call.name in ("quantile_disc", "mode") and _descends(within)
+    return replace(call, name=f"{call.name}_desc" if backwards else call.name, within=within)
 
 
 def _descends(order: exp.Order) -> bool:
@@ -197,13 +198,15 @@ def argument(binder: Binder, call: Call, scope: Scope) -> tuple[Expression | Non
 
 def _given(binder: Binder, call: Call) -> exp.Expr | None:
     """The node of the argument, which WITHIN GROUP (ORDER BY argument) may hold."""
-    needs_order = isinstance(call.node, exp.PercentileCont | exp.PercentileDisc)
-    if call.within is None and not needs_order:
+    fraction = isinstance(call.node, exp.PercentileCont | exp.PercentileDisc)
+    if call.within is None and not fraction:
         return call.node.this  # type: ignore[no-any-return]
-    if not needs_order:
+    if not fraction and not isinstance(call.node, exp.Mode):
         raise refusal(binder, f"{call.shown} WITHIN GROUP", f"write {call.shown}(x)", call.node)
-    if call.within is None or call.node.args.get("expression") or len(call.within.expressions) != 1:
-        raise binder.text.error(f"write {call.shown}(fraction) WITHIN GROUP (ORDER BY x)", call.node)
+    others = call.node.args.get("expression") if fraction else call.node.this
+    if call.within is None or others or len(call.within.expressions) != 1:
+        form = f"{call.shown}({'fraction' * fraction}) WITHIN GROUP (ORDER BY x)"
+        raise binder.text.error(f"write {form}", call.node)
     return call.within.expressions[0].this  # type: ignore[no-any-return]
 
 
@@ -302,6 +305,11 @@ def result_type(name: str, argument: Type, rows: int) -> Type:
         return argument
     if name.startswith("quantile"):
         return _of_quantile(name, argument)
+    if name.startswith("mode"):
+        if argument.kind is Kind.TEXT:
+            instead = "count the rows of each in a derived table, ORDER BY the count DESC with LIMIT 1"
+            raise TypingError(f"MODE of TEXT is not supported; {instead}")
+        return argument
     if not argument.numeric:
         kind = argument.kind.value
         raise TypingError(f"{name.upper()} of {kind} is not supported; it takes numbers")

@@ -123,12 +123,12 @@ class IsNull:
 class Aggregate:
     """An aggregate over the rows of the enclosing group; COUNT(*) has no argument.
 
-    `function` is sum, count, avg, min, max, arg_min, arg_max, quantile_cont, quantile_disc (or
-    quantile_disc_desc, from the greatest), or a statistic by its name in SQL, such as var_samp. `distinct`
-    takes every value of the argument once. `by` is what arg_min and arg_max order rows by, the first
-    expression first; of rows equal in all of them the least argument is taken. Of a statistic of two
-    arguments, such as corr, it is the second; of a quantile the fraction, a DECIMAL; of ewma and decayed_sum
-    when a row was, the half-life, ns, and for a sum as of then NOW().
+    `function` is sum, count, avg, min, max, arg_min, arg_max, quantile_cont, quantile_disc, mode (or
+    quantile_disc_desc and mode_desc, the greatest value first), or a statistic by its name in SQL, such as
+    var_samp. `distinct` takes every value of the argument once. `by` is what arg_min and arg_max order rows
+    by, the first expression first; of rows equal in all of them the least argument is taken. Of a statistic
+    of two arguments, such as corr, it is the second; of a quantile the fraction, a DECIMAL; of ewma and
+    decayed_sum when a row was, the half-life, ns, and for a sum as of then NOW().
     """
 
     function: str
@@ -152,10 +152,10 @@ class OrderItem:
 class Window:
     """`function(argument) OVER (PARTITION BY ... ORDER BY ...)` over the rows of FROM and WHERE.
 
-    `function` is sum, count, avg, min, max, a quantile or a statistic over the rows of the partition up to
-    and with the peers of the row at hand (all its rows when `order_by` is empty), `rank` (1 + the rows before
-    the peers), `dense_rank` (1 + the distinct orders before) or `row_number` (rows whose columns are proved
-    unique).
+    `function` is sum, count, avg, min, max, a quantile, mode or a statistic over the rows of the partition up
+    to and with the peers of the row at hand (all its rows when `order_by` is empty), `rank` (1 + the rows
+    before the peers), `dense_rank` (1 + the distinct orders before) or `row_number` (rows whose columns are
+    proved unique).
     `lag` and `lead` are the argument in the row `offset` rows before or after, in an order of rows without
     NULL that tells them apart. `by` is that of the aggregate.
     """

@@ -60,7 +60,7 @@ from orderbook.views.translation.values import (
     renamed,
     where_valid,
 )
-from orderbook.views.types import BOOLEAN, DOUBLE, Kind
+from orderbook.views.types import BOOLEAN, DOUBLE, INTEGER, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +223,9 @@ class AggregateTranslator(ValueTranslator):
         if aggregate.distinct:
             rows, argument = self._distinct(argument, rows, group)
         never_null = group.has_rows and valid == TRUE
-        if aggregate.function in QUANTILES:
-            result = self._quantile(aggregate, argument, rows, group, lifts)
+        if aggregate.function in (*QUANTILES, "mode", "mode_desc"):
+            found = self._mode if aggregate.function.startswith("mode") else self._quantile
+            result = found(aggregate, where_valid(argument), rows, group, lifts)
             if never_null:
                 return result
             count = self.lift("count", rows, lifts)
@@ -288,7 +289,7 @@ class AggregateTranslator(ValueTranslator):
         assert isinstance(fraction, Decimal)
         rank = Rank(fraction, self.lift("count", rows, lifts))
         inner: list[Factor] = []
-        local = self._local(where_valid(argument), rows, group, inner)
+        local = self._local(argument, rows, group, inner)
         rows = rows * product(*inner)
         others, names = self.copy(rows, frozenset(group.keys))
         value = Value(local, argument.type)
@@ -304,6 +305,22 @@ class AggregateTranslator(ValueTranslator):
         if aggregate.function == "quantile_cont":
             return rank.between(first(rank.below), first(rank.above))
         return first(rank.discrete, backwards=aggregate.function == "quantile_disc_desc")
+
+    def _mode(
+        self, aggregate: bound.Aggregate, argument: Value, rows: Poly, group: Group, lifts: list[Factor]
+    ) -> Value:
+        """The value of the most rows; of several the least, or the greatest in a descending order."""
+        inner: list[Factor] = []
+        local = self._local(argument, rows, group, inner)
+        rows = rows * product(*inner)
+        counts: list[Factor] = []
+        count = self.lift("count", rows, counts)
+        values = product(Exists((*group.keys, local), rows), *counts)
+        most = self._extreme("most", Value(count, INTEGER), values, True, group, lifts)
+        often = values * product(Cmp("=", count, most))
+        backwards = aggregate.function == "mode_desc"
+        found = self._extreme("mode", Value(local, argument.type), often, backwards, group, lifts)
+        return Value(found, argument.type)
 
     def _distinct(self, argument: Value, rows: Poly, group: Group) -> tuple[Poly, Value]:
         """The rows with every value of the argument once, and the argument in them."""
