@@ -93,7 +93,9 @@ def decided(term: Term, variable: Var, null: bool) -> Term | None:
             case Lift(_, body) | Exists(_, body):
                 result.append(with_body(factor, _decided_body(body, variable, null)))
             case Extreme(_, _, value, body) if value != variable:
-                result.append(with_body(factor, _decided_body(body, variable, null)))
+                told = _decided_body(body, variable, null)
+                # One of nothing stays as it was, for nothing else says of what type its 0 is.
+                result.append(with_body(factor, told) if told.terms else factor)
             case _:
                 result.append(factor)
     return tuple(result)

@@ -90,4 +90,11 @@ SELECT a.symbol, MODE() WITHIN GROUP (ORDER BY a.price) AS m FROM asks a JOIN bi
     GROUP BY a.symbol
 -- modes_above
 SELECT price FROM bids WHERE price > (SELECT MODE() WITHIN GROUP (ORDER BY price) FROM asks)
+-- quantiles_of_nothing
+SELECT COUNT(*) AS n, MEDIAN(c) AS m, MODE() WITHIN GROUP (ORDER BY b) AS o FROM r WHERE b IS NULL
+-- quantiles_below_nulls
+SELECT x.a, COUNT(*) AS n FROM r x WHERE x.b <> (SELECT MEDIAN(u.x) FROM u WHERE x.a > u.k) GROUP BY x.a
+-- firsts_below_nulls
+SELECT x.a, COUNT(*) AS n FROM r x WHERE x.b <> (SELECT ARG_MAX(s.b, s.b % 2 * 10 + s.b) FROM s WHERE x.a >
+    s.b) GROUP BY x.a
 """

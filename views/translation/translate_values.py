@@ -297,7 +297,7 @@ class AggregateTranslator(ValueTranslator):
         def first(reaches: Callable[[Scalar], Cmp], backwards: bool = False) -> Value:
             """The least value such that enough rows lie up to it, or the greatest one."""
             running: list[Factor] = []
-            nearer = Cmp(">=" if backwards else "<=", names[local], local)
+            nearer = Cmp(">=" if backwards else "<=", names.get(local, local), local)
             up_to = self.lift("up_to", others * product(nearer), running)
             found = rows * product(*running, reaches(up_to))
             return Value(self._extreme("quantile", value, found, backwards, group, lifts), argument.type)
