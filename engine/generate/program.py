@@ -22,13 +22,13 @@ from orderbook.engine.plan.steps import (
     Gather,
     Lookup,
     Loop,
-    Pipeline,
     Plan,
     ResultPlan,
     StatementPlan,
     Store,
     TriggerPlan,
     maps_in_pipelines,
+    reads_in_pipelines,
     steps_of,
 )
 from orderbook.views.calculus import Scalar, Var
@@ -37,19 +37,20 @@ from orderbook.views.types import Kind, unscaled
 
 
 def row_keys(plan: Plan, result: ResultPlan, name: str) -> list[tuple[int, ...] | None]:
-    """How a written key of map `name` tells the view's row: positions of its keys; None: any row."""
+    """How a written key of map `name` tells the view's row: positions of its keys; None: any row.
+
+    A row that reads a map at all of its own keys, whatever else, is not changed by other entries.
+    """
     view_keys = [k.variable for k in result.result.keys]
     found: list[tuple[int, ...] | None] = []
     if result.result.multiplicity == name:
         found.append(tuple(range(len(view_keys))))
-    names = {name, *(d.name for d in plan.directories_of(name))}
-    for _, pipelines in result.lets:
-        for pipeline in pipelines:
-            for step in pipeline.steps:
-                if isinstance(step, Lookup) and step.map == name and set(step.keys) == set(view_keys):
-                    found.append(tuple(step.keys.index(k) for k in view_keys))
-                elif not names.isdisjoint(maps_in_pipelines([Pipeline((step,), ())])):
-                    found.append(None)
+    places: dict[str, Sequence[int]] = {d.name: d.positions for d in plan.directories_of(name)}
+    places[name] = range(len(plan.program.map(name).keys))
+    for read, keys in reads_in_pipelines(p for _, pipelines in result.lets for p in pipelines):
+        if read in places:
+            at = dict(zip(keys, places[read], strict=True))
+            found.append(tuple(at[k] for k in view_keys) if at.keys() >= {*view_keys} else None)
     return [None] if None in found else list(dict.fromkeys(found))
 
 

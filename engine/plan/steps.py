@@ -277,8 +277,15 @@ def steps_of(pipelines: Iterable[Pipeline]) -> Iterator[Step]:
 
 def maps_in_pipelines(pipelines: Iterable[Pipeline]) -> Iterator[str]:
     """The maps that pipelines read, those of cuts included; a directory and a scratch map by own name."""
+    return (name for name, _ in reads_in_pipelines(pipelines))
+
+
+def reads_in_pipelines(pipelines: Iterable[Pipeline]) -> Iterator[tuple[str, tuple[Scalar | None, ...]]]:
+    """Each map that pipelines read, with the keys it is read at; None stands for the key of a cut's order."""
     for step in steps_of(pipelines):
         if isinstance(step, Lookup | RangeSum | Extremum | Loop):
-            yield step.map
+            yield step.map, step.keys
             ranges = () if isinstance(step, Lookup) else (step.range,)
-            yield from (name for r in ranges if r for cut in r.cuts for _, name in cut.sums)
+            for cut in (cut for r in ranges if r for cut in r.cuts):
+                keys = (*cut.prefix[: cut.position], None, *cut.prefix[cut.position :])
+                yield from ((name, keys) for _, name in cut.sums)

@@ -1,5 +1,7 @@
 """Runs catalogue views through the generated code and the interpreter, and compares after every event.
 
+What watches are told of the rows is compared too.
+
 A script, so that it can be run with NUMBA_DISABLE_JIT=1, when generated modules are plain Python:
 
     python tests/support/generated_runner.py --count 3 --seed 0 [NAME ...]
@@ -16,17 +18,25 @@ from oracle import Row, difference, ordered
 from views_catalogue import CATALOGUE, Entry
 
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary
+from orderbook.engine.runtime.interface import Row as RuntimeRow
+from orderbook.engine.runtime.interface import Watch, Word
 from orderbook.engine.runtime.numba_runtime import NumbaRuntime
 from orderbook.views.m3 import Program
 
 
 class GeneratedRuntime:
-    """The numba executor on SQL values, one change a batch."""
+    """The numba executor on SQL values, one change a batch.
 
-    def __init__(self, program: Program):
+    With `watched`, rows of views are told at each change too, and `told` says which are by what was told.
+    """
+
+    def __init__(self, program: Program, watched: bool = False):
         self._program = program
         self._dictionary = Dictionary()
         self._runtime = NumbaRuntime(program, self._dictionary)
+        self.told = [{k: _held(r) for k, r in self._runtime.rows(v.name)} for v in program.results]
+        if watched:
+            self._runtime.watch([Watch(v.name, None, per_message=False, edge=False) for v in program.results])
 
     def change(self, relation: str, insert: bool, row: Row) -> None:
         names = [r.name for r in self._program.relations]
@@ -40,6 +50,20 @@ class GeneratedRuntime:
             np.array([words], np.int64),
         )
         self._runtime.apply(batch, 0)
+        for firing in self._runtime.firings():
+            rows, new = self.told[firing.watch], firing.new
+            if new is None:
+                del rows[firing.key]
+            else:
+                rows[firing.key] = _held(new)
+
+    def rows_not_told(self) -> str:
+        """The first view whose rows are others than what was told of them, or an empty text."""
+        for view, told in zip(self._program.results, self.told, strict=True):
+            there = {k: _held(r) for k, r in self._runtime.rows(view.name)}
+            if there != told:
+                return f"view {view.name} is {there}, told was {told}"
+        return ""
 
     def rows(self, view: str) -> list[Row]:
         result = self._program.result(view)
@@ -54,6 +78,10 @@ class GeneratedRuntime:
 
     def map_sizes(self) -> dict[str, int]:
         return self._runtime.map_sizes()
+
+
+def _held(row: RuntimeRow) -> tuple[int, tuple[Word, ...]]:
+    return row.count, tuple(row.columns)
 
 
 def _word(value: int | float | None) -> int:
@@ -82,7 +110,7 @@ def check(entry: Entry, seed: int, length: int, materialize: str = "full") -> in
     """Compares both runtimes on one stream; how many times they were compared."""
     program = program_of(entry, materialize)
     generator = random.Random(f"{entry.name} {seed}")
-    expected, found = InterpreterRuntime(program), GeneratedRuntime(program)
+    expected, found = InterpreterRuntime(program), GeneratedRuntime(program, watched=True)
     compared = 0
     for event in [[], *stream(entry, program, generator, length)]:
         for relation, insert, row in event:
@@ -92,6 +120,8 @@ def check(entry: Entry, seed: int, length: int, materialize: str = "full") -> in
             wrong = difference(expected.rows(result.name), found.rows(result.name))
             assert wrong is None, f"view {result.name} after {event}: {wrong}"
             compared += 1
+        wrong = found.rows_not_told()
+        assert not wrong, f"after {event}: {wrong}"
     for name, size in expected.map_sizes().items():
         assert bool(size) == bool(found.map_sizes()[name]), (
             f"map {name}: {size} entries, generated has others"
