@@ -22,6 +22,7 @@ from orderbook.views.calculus import (
     Val,
     Var,
     scalar_variables,
+    substitute_scalar,
     variable_set,
 )
 from orderbook.views.conditions import NULL, linear_form
@@ -55,7 +56,9 @@ def is_exact(comparison: Cmp, types: Mapping[Var, Type]) -> bool:
 
 def _solve_exact(comparison: Cmp, variable: Var) -> Bounds | None:
     form = linear_form(Apply("-", (comparison.left, comparison.right)))
-    if form is None or variable not in form[0]:
+    if form is None:
+        return _solve_for_side(comparison, variable)
+    if variable not in form[0]:
         return None
     coefficients, constant = form
     coefficient = coefficients[variable]
@@ -73,6 +76,23 @@ def _solve_exact(comparison: Cmp, variable: Var) -> Bounds | None:
         low = (_floor(_linear(rest, least + divisor - 1), divisor),)
     if op in ("=", "<=", "<"):
         high = (_floor(_linear(rest, (constant - (op == "<")) // common), divisor),)
+    return Bounds(low, high)
+
+
+def _solve_for_side(comparison: Cmp, variable: Var) -> Bounds | None:
+    """The bounds where one side is not linear, but does not depend on the variable."""
+    op, own, other = comparison.op, comparison.left, comparison.right
+    if variable in scalar_variables(other):
+        op, own, other = MIRRORED[op], other, own
+    if not isinstance(other, Apply) or variable in scalar_variables(other):
+        return None
+    side = Var("$side")
+    bounds = _solve_exact(Cmp(op, own, side), variable)
+    if bounds is None:
+        return None
+    low, high = (
+        tuple(substitute_scalar(s, {side: other}) for s in ends) for ends in (bounds.low, bounds.high)
+    )
     return Bounds(low, high)
 
 
