@@ -86,10 +86,7 @@ NOT_SUPPORTED = [
     ),
     ("SELECT ¦LAG(price) OVER (ORDER BY id) FROM bids", "LAG over rows that are not proved unique"),
     (KEYED + "SELECT ¦LAG(i) OVER (ORDER BY j) FROM keyed", "LAG by values that may be NULL"),
-    (
-        KEYED + "SELECT ¦FIRST_VALUE(j) OVER (ORDER BY i) FROM keyed",
-        "FIRST_VALUE of values that may be NULL",
-    ),
+    (KEYED + "SELECT ¦FIRST_VALUE(i) OVER (ORDER BY j) FROM keyed", "FIRST_VALUE by values that may be NULL"),
     (KEYED + "SELECT ¦FIRST_VALUE(t) OVER (ORDER BY i) FROM keyed", "FIRST_VALUE of TEXT"),
     (KEYED + "SELECT ¦LAST_VALUE(i) OVER (ORDER BY i) FROM keyed", "LAST_VALUE of a part of the partition"),
     (

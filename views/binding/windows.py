@@ -48,8 +48,9 @@ from orderbook.views.binding.typed_nodes import (
     is_null,
     logical,
     number,
+    timestamp_literal,
 )
-from orderbook.views.types import DOUBLE, Kind, Type
+from orderbook.views.types import BOOLEAN, DOUBLE, Kind, Type
 
 UNIQUE = "declare a PRIMARY KEY, or GROUP BY what tells rows apart"
 
@@ -266,7 +267,7 @@ NEIGHBOUR_FUNCTIONS = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue)
 
 
 def neighbour(binder: Binder, node: exp.Window, spec: Over, scope: Scope) -> Expression:
-    """A value of another row of the partition; it and the order are never NULL."""
+    """A value of another row of the partition, in an order that is never NULL."""
     call = node.this
     name = call.sql_name()
     if not spec.order_by:
@@ -281,13 +282,36 @@ def neighbour(binder: Binder, node: exp.Window, spec: Over, scope: Scope) -> Exp
         raise refusal(binder, f"{name} of TEXT", "take its key, and join the row", node)
     if isinstance(call, exp.Lag | exp.Lead):
         return _at_distance(binder, node, spec, value, scope)
-    if value.nullable:
-        instead = "declare it NOT NULL, or filter the NULLs away in a derived table"
-        raise refusal(binder, f"{name} of values that may be NULL", instead, node)
     check_repeatable(binder, name, node, (value, *spec.partition_by, *(i.expression for i in spec.total)))
     _check_whole(binder, node, spec)
-    rows = rows_again(binder, name, node, scope)
-    function, by = in_order("arg_max" if isinstance(call, exp.LastValue) else "arg_min", rows.of(spec.total))
+    if not value.nullable:
+        return _at_end(binder, node, spec, spec.total, value, scope)
+    # Aggregates skip NULL: of the row at the end it is told apart whether its value is there.
+    held = coalesce([value, _ZEROS.get(value.type.kind, number(0))])
+    parts = (case([(is_null(value), number(0))], number(1)), held)
+    there, shown = (_at_end(binder, node, spec, spec.total, part, scope) for part in parts)
+    return case([(comparison("=", there, number(1)), shown)], None)
+
+
+_ZEROS = {
+    Kind.DOUBLE: Literal(0.0, DOUBLE),
+    Kind.BOOLEAN: Literal(False, BOOLEAN),
+    Kind.TIMESTAMP: timestamp_literal(0),
+}
+
+
+def _at_end(
+    binder: Binder,
+    node: exp.Window,
+    spec: Over,
+    order: Sequence[OrderItem],
+    value: Expression,
+    scope: Scope,
+) -> Expression:
+    """A value that is never NULL, in the first or last row of the partition."""
+    rows = rows_again(binder, node.this.sql_name(), node, scope)
+    last = isinstance(node.this, exp.LastValue)
+    function, by = in_order("arg_max" if last else "arg_min", rows.of(order))
     result = Aggregate(function, rows.of(value), value.type, nullable=True, by=by)
     return rows.value(result, rows.same(spec.partition_by))
 
