@@ -25,8 +25,11 @@ RESTS: dict[str, dict[str, str]] = {
     "Nested sum with an inequality (VWAP)": dict.fromkeys(("unchecked", "bare"), "CHECK (volume >= 0)"),
     "First orders by price and time": UNIQUE,
     "`ROW_NUMBER` of rows with a key": UNIQUE,
+    "`NTILE` of rows with a key": UNIQUE,
     "Windows of a distance: `RANGE`": dict.fromkeys(("nullable", "bare"), "NOT NULL"),
     "Windows of a number of rows": {**UNIQUE, "nullable": "NOT NULL"},
+    "Statistics over windows": dict.fromkeys(("nullable", "bare"), "NOT NULL"),
+    "Statistics of a number of rows": {**UNIQUE, "nullable": "NOT NULL"},
     **{
         neighbours: {**UNIQUE, "nullable": "NOT NULL"}
         for neighbours in (
@@ -36,6 +39,7 @@ RESTS: dict[str, dict[str, str]] = {
             "Weights by the time to the next row",
             "Flow between rows, with four neighbours of one window",
             "How many sessions",
+            "Statistics over neighbours: autocorrelation",
         )
     },
     "Changes from bar to bar": dict.fromkeys(("nullable", "bare"), "NOT NULL"),
