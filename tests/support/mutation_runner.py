@@ -38,8 +38,8 @@ FLIPS = {
     "sign": ("(-", "("),
     "NULL": ("-9223372036854775808", "-9223372036854775806"),
 }
-# What only watches read (tests of firings look at it), and how many rows are listed at a time.
-UNSEEN = ("touch", "touch_all", "rows")
+# How many rows are listed at a time: as many as there are room for.
+UNSEEN = ("rows",)
 SECONDS = 20
 
 
@@ -72,7 +72,7 @@ def mutants(entry: Entry) -> Iterator[tuple[tuple[str, str], Mutant]]:
 
 def _flips(entry: Entry, kind: str, text: str) -> Iterator[tuple[tuple[str, str], Mutant]]:
     for function in re.finditer(r"^def (\w+)\(.*?(?=^@|^def |\Z)", text, re.MULTILINE | re.DOTALL):
-        emitter = re.sub(r"_?r?\d+", "", function[1])
+        emitter = re.sub(r"^(insert|delete|part)$", "trigger", re.sub(r"_?r?\d+", "", function[1]))
         body = re.sub(r'""".*?"""|#.*', lambda m: " " * len(m[0]), function[0], flags=re.DOTALL)
         for flip, (old, new) in FLIPS.items():
             for place in re.finditer(re.escape(old), body):
