@@ -97,4 +97,19 @@ SELECT x.a, COUNT(*) AS n FROM r x WHERE x.b <> (SELECT MEDIAN(u.x) FROM u WHERE
 -- firsts_below_nulls
 SELECT x.a, COUNT(*) AS n FROM r x WHERE x.b <> (SELECT ARG_MAX(s.b, s.b % 2 * 10 + s.b) FROM s WHERE x.a >
     s.b) GROUP BY x.a
+-- medians_of_a_distance
+SELECT symbol, price, MEDIAN(volume) OVER (PARTITION BY symbol ORDER BY price RANGE BETWEEN 1 PRECEDING AND 1
+    FOLLOWING) AS m, QUANTILE_DISC(id, 0.3) OVER (ORDER BY price RANGE BETWEEN 1 FOLLOWING AND 2000 FOLLOWING)
+    AS q FROM bids
+-- medians_of_numbers_of_rows
+SELECT symbol, price, MEDIAN(v) OVER (PARTITION BY symbol ORDER BY price ROWS 2 PRECEDING) AS m FROM (SELECT
+    symbol, price, SUM(volume) AS v FROM bids GROUP BY symbol, price) d
+-- medians_of_groups
+SELECT symbol, SUM(volume) AS v, MEDIAN(SUM(volume)) OVER () AS m, QUANTILE_CONT(COUNT(*), 0.9) OVER () AS n
+    FROM bids GROUP BY symbol
+-- deviations_from_medians
+SELECT symbol, MEDIAN(d) AS mad FROM (SELECT symbol, ABS(price - MEDIAN(price) OVER (PARTITION BY symbol)) AS
+    d FROM bids) x GROUP BY symbol
+-- medians_qualified
+SELECT id, price FROM bids QUALIFY price >= QUANTILE_DISC(price, 0.75) OVER (PARTITION BY symbol)
 """
