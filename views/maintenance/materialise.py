@@ -245,6 +245,9 @@ class Materialiser:
         self, term: Term, bound: Bound, needed: Bound, apart: str | None, name: str, joined: bool
     ) -> Term:
         """A term over maps: each component of relations becomes one map."""
+        known = None if needed else self._from_known_values(term, bound)
+        if known:
+            return known
         term = self._with_ranked_groups(term, bound, needed)
         bound |= frozenset(v for f in term if isinstance(f, MapRef) for v in bound_by(f))
         components, outside = _components(term, bound, needed, None, joined)
@@ -280,7 +283,7 @@ class Materialiser:
             for i, component in enumerate(components):
                 local = bound_in(component) - bound
                 for own, other in ((factor.left, factor.right), (factor.right, factor.left)):
-                    if variable_set(Val(other)) & local or not _is_computed(own, component, local - wanted):
+                    if not _given(other, local) or not _is_computed(own, component, local - wanted):
                         continue
                     value = self._value_of(own, component, bound | needed | variable_set(outside))
                     if value is not None:
@@ -289,10 +292,34 @@ class Materialiser:
                         result[place] = Cmp(factor.op, *sides)
         return components, tuple(result)
 
+    def _from_known_values(self, term: Term, bound: Bound) -> Term | None:
+        """The term by a map that is there already and keeps its rows by a value that they are compared by."""
+        for factor in term:
+            if not isinstance(factor, Cmp) or factor.op in ("=", "<>"):
+                continue
+            rest = tuple(f for f in term if f is not factor)
+            local = bound_in(rest) - bound
+            for own, other in ((factor.left, factor.right), (factor.right, factor.left)):
+                if not _given(other, local) or not _is_computed(own, rest, local):
+                    continue
+                value = self._value_of(own, rest, bound | variable_set(factor))
+                if value is None:
+                    continue
+                sides = (value.var, other) if own is factor.left else (other, value.var)
+                compared, component = Cmp(factor.op, *sides), (*rest, value)
+                keys = _keys(component, (compared,), bound, frozenset())
+                variables, body = self._definition(Poly((component,)), keys, bound)
+                if canonical(variables, body)[0] in self._known:
+                    return self.reference(keys, variables, body), compared
+        return None
+
     def _value_of(self, scalar: Scalar, component: Term, taken: Bound) -> Lift | None:
         """A variable for what a component computes; None where no key could hold it."""
         types = Types({**self.types, **row_types(Poly((component,)), self.relations)})
-        kind = scalar_type(scalar, types)
+        try:
+            kind = scalar_type(scalar, types)
+        except KeyError:  # Of the maintenance's own variables no types are known.
+            return None
         if kind.exact and max(-kind.low, kind.high) > INT64_MAX:
             return None
         variable = apart_from((Var("value"),), taken | variable_set(component))[Var("value")]
@@ -331,7 +358,11 @@ class Materialiser:
         return Poly(((self._map(exists.body, tuple(dict.fromkeys(exists.group)), bound, "m"),),))
 
     def _map(self, body: Poly, keys: tuple[Var, ...], bound: Bound, name: str) -> MapRef:
-        """The map of `body`; values known from outside are keys named after the column they equal."""
+        """The map of `body`, read at the keys."""
+        return self.reference(keys, *self._definition(body, keys, bound), name)
+
+    def _definition(self, body: Poly, keys: tuple[Var, ...], bound: Bound) -> tuple[tuple[Var, ...], Poly]:
+        """The keys and the body of a map; values known from outside are named after the column they equal."""
         renamed: dict[Var, Var] = {}
         types = row_types(body, self.relations)
         for term in body.terms:
@@ -340,8 +371,7 @@ class Materialiser:
                     taken = variable_set(body) | frozenset(renamed.values())
                     renamed[key] = apart_from((column,), taken)[column]
                     self.types[renamed[key]] = types.get(key, unscaled(kind))
-        variables = tuple(renamed.get(k, k) for k in keys)
-        return self.reference(keys, variables, substitute(body, renamed), name)
+        return tuple(renamed.get(k, k) for k in keys), substitute(body, renamed)
 
 
 def _looked_up(term: Term, values: Bound) -> Term:
@@ -394,6 +424,12 @@ def _components(
         outside |= _dependents(term, outside, needed)
     components = [tuple(g) for g in groups if any(_binds_rows(f) for f in g)]
     return components, tuple(f for f in term if not any(f in c for c in components))
+
+
+def _given(scalar: Scalar, local: Bound) -> bool:
+    """Whether the scalar has variables, none of them local."""
+    used = variable_set(Val(scalar))
+    return bool(used) and not used & local
 
 
 def _is_computed(scalar: Scalar, component: Term, free: Bound) -> bool:
