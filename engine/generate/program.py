@@ -336,11 +336,13 @@ class Writes:
             w.line(f"touch_all_{view}(S)" if keys is None else f"touch_{view}(S{arguments})")
 
     def _fusable(self, statements: Sequence[StatementPlan]) -> Iterator[list[StatementPlan]]:
-        """Runs of statements none of which reads what another of them writes."""
+        """Runs of statements none of which reads what another of them writes, or drops with its count."""
+        counted = [(m.name, m.count) for m in self.plan.program.maps if m.count]
         together: list[StatementPlan] = []
         for statement in statements:
             several = (*together, statement)
             written = {s.target for s in several}
+            written |= {name for name, count in counted if count in written}
             written |= {d.name for name in written for d in self.plan.directories_of(name)}
             read = {m for s in several for m in maps_in_pipelines((*s.pipelines, *s.erased))}
             if together and not written.isdisjoint(read):

@@ -85,6 +85,11 @@ VIEWS: Mapping[str, tuple[str, str]] = {
         DECAYED_SUM(x, {_S}) OVER (PARTITION BY symbol ORDER BY ts) AS s FROM t""",
         f"SELECT id, {_decayed('price', _UP_TO, mean=True)}, {_decayed('x', _UP_TO)} FROM t",
     ),
+    "above_the_mean_so_far": (
+        f"""SELECT id, price FROM t
+        QUALIFY price > 1.0001 * EWMA(price, {_S}) OVER (PARTITION BY symbol ORDER BY ts)""",
+        f"SELECT id, price FROM t WHERE price > 1.0001 * {_decayed('price', _UP_TO, mean=True)}",
+    ),
     "of_partitions": (
         f"SELECT id, EWMA(volume, {_S}, ts) OVER (PARTITION BY symbol) AS m FROM t",
         f"SELECT id, {_decayed('volume', _SAME, mean=True)} FROM t",

@@ -16,8 +16,8 @@ from orderbook.engine.plan.planner import plan
 from orderbook.views.m3 import Program
 
 LENGTH = 30
-# A condition on the mean of all groups, or of rows within a count of rows, looks at more.
-DEARER = ("filtered", "of_some_rows", "derived", "joined")
+# A condition on the mean of groups or of each row, or of rows within a count of rows, looks at more.
+DEARER = ("filtered", "of_some_rows", "derived", "joined", "above_the_mean_so_far")
 
 
 @pytest.mark.parametrize("name", VIEWS)

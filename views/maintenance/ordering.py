@@ -84,14 +84,19 @@ def _rank(factor: Factor, known: frozenset[Var]) -> tuple[int, int]:
 def ordered_triggers(triggers: Iterable[Trigger], counts: Mapping[str, str | None]) -> tuple[Trigger, ...]:
     """Statements that read the state before come before what they read is written, others after.
 
-    A map of doubles is written after the map that counts its rows, which `counts` names.
+    A map of doubles is written after the map that counts its rows, which `counts` names. Its entries go with
+    that one, so that what reads them before comes before the count.
     """
+
+    def reads(statement: Statement, target: str) -> bool:
+        return any(target in (m, counts.get(m)) for m in maps_read(statement.value))
+
     result = []
     for trigger in triggers:
         before = [s for s in trigger.statements if not s.after]
         after = [s for s in trigger.statements if s.after]
         ordered = _sorted(
-            before, lambda a, b: b.target in maps_read(a.value) or counts.get(b.target) == a.target
+            before, lambda a, b: reads(a, b.target) or counts.get(b.target) == a.target
         ) + _sorted(after, lambda a, b: a.target in maps_read(b.value) or counts.get(b.target) == a.target)
         result.append(replace(trigger, statements=tuple(ordered)))
     return tuple(result)
