@@ -48,7 +48,7 @@ def _bucket(match: re.Match[str]) -> str:
 
 def _decayed(function: str, args: Sequence[str], over: str) -> str:
     """By weights since the stream began, which a double holds."""
-    x, half_life, moment, *until = args
+    x, half_life, moment, *until = args if len(args) > 2 else (*args, "ts")
     weight = f"POWER(2.0, ({moment} - {START}) / {half_life})"
     total = f"SUM({x} * {weight}){over}"
     if function == "EWMA":
