@@ -137,7 +137,7 @@ def _rows(program: CompiledProgram, name: str, count: int, generator: np.random.
     ids = np.arange(count)
     symbol = ids % SYMBOLS
     mid = 100 + np.cumsum(generator.integers(-1, 2, count)) * 0.01
-    level = generator.integers(0, LEVELS, count)
+    level, (below, above) = generator.integers(0, LEVELS, count), generator.integers(1, 4, (2, count)) * 0.01
     price = {"bids": 100 - level * 0.01, "asks": 100.01 + level * 0.01}.get(name, mid)
     words = {
         "ts": START + np.cumsum(generator.integers(1, 2 * STEP, count)),
@@ -147,8 +147,8 @@ def _rows(program: CompiledProgram, name: str, count: int, generator: np.random.
         "order_id": generator.integers(0, count, count),
         "broker_id": generator.integers(0, 50, count),
         "price": _lots(price),
-        "bid": _lots(mid - 0.01),
-        "ask": _lots(mid + 0.01),
+        "bid": _lots(mid - below),
+        "ask": _lots(mid + above),
         "fee": _lots(generator.integers(-2, 3, count) * 0.01),
         "side": np.array([code("buy"), code("sell")])[generator.integers(0, 2, count)],
         "strategy": np.array([code("s"), code("m")])[generator.integers(0, 2, count)],
