@@ -25,6 +25,7 @@ from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
+from numba.extending import _Intrinsic
 
 from orderbook.core.code_cache import Entry
 from orderbook.core.generated_code import code_folder, is_published, source_digest
@@ -213,6 +214,10 @@ def _text(value: object) -> str | None:
     """A value that is compiled in, as text that another process writes alike; None: it is none."""
     if isinstance(value, tuple):
         return f"({', '.join(str(_text(item)) for item in value)})"
+    if isinstance(value, _Intrinsic):
+        value = value._defn
+    if isinstance(value, FunctionType):
+        return f"{value.__module__}.{value.__qualname__}"
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
     return f"{type(value).__name__} {value!r}" if isinstance(value, _CONSTANTS) else None
