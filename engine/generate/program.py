@@ -453,12 +453,15 @@ def _apart(
 ) -> Iterator[Sequence[StatementPlan]]:
     """Statements of a level to be written in functions of their own, where none writes what one reads."""
     written = {d.name for s in level for d in plan.directories_of(s.target)} | {s.target for s in level}
+    written |= {m.name for m in plan.program.maps if m.count in written}
     if not written.isdisjoint(m for s in level for m in maps_in_pipelines((*s.pipelines, *s.erased))):
         return
+    # Entries of doubles go with what counts them, so these are written in their order.
+    counted = {name for m in plan.program.maps if m.count for name in (m.name, m.count)}
     by_store: dict[str, list[StatementPlan]] = {}
     for statement in level:
         walks = any(isinstance(s, Loop | Gather) for s in steps_of(statement.pipelines))
-        if statement.writes_one(trigger.parameters) and not walks:
+        if statement.writes_one(trigger.parameters) and not walks and statement.target not in counted:
             by_store.setdefault(plan.stores_of(statement.target)[0].name, []).append(statement)
     if sum(map(len, by_store.values())) <= 2 * _TOGETHER:
         return
