@@ -3,6 +3,7 @@
 import gc
 import logging
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType, ModuleType
 
@@ -28,8 +29,11 @@ ALONE = [
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> None:
-    logging.getLogger("orderbook.feeds.live.session").setLevel(logging.CRITICAL)
+def _quiet() -> Iterator[None]:
+    logger = logging.getLogger("orderbook.feeds.live.session")
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(logging.NOTSET)
 
 
 def total(reports: list[Report]) -> Report:

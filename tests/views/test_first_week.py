@@ -29,9 +29,10 @@ def test_an_analytic_costs_what_the_page_says(analytic: Analytic) -> None:
     assert str(max(statement_cost(found, s) for t in found.triggers for s in t.statements)) == analytic.cost
 
 
-@every_analytic
-def test_an_analytic_equals_duckdb_after_every_event(analytic: Analytic) -> None:
-    shown = (check(analytic, seed, LENGTH, generated=True) for seed in range(4))
+@pytest.mark.parametrize(("place", "analytic"), enumerate(ANALYTICS), ids=lambda v: getattr(v, "name", None))
+def test_an_analytic_equals_duckdb_after_every_event(place: int, analytic: Analytic) -> None:
+    """Of three the first is compiled, too; what is generated for the others runs uncompiled below."""
+    shown = (check(analytic, seed, LENGTH, generated=place % 3 == 0) for seed in range(4))
     assert any(count > 5 for count in shown), "it shows nothing"
 
 
