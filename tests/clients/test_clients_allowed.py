@@ -16,7 +16,7 @@ def _asked(sql: str) -> list[str]:
 
 _FUNCTIONS = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type IN ({})"
 TELLING = sorted({*_asked(_FUNCTIONS.format("'table', 'table_macro', 'pragma'"))} - TABLE_FUNCTIONS)
-VIEWS = _asked("SELECT DISTINCT view_name FROM duckdb_views() WHERE internal")
+VIEWS = sorted(_asked("SELECT DISTINCT view_name FROM duckdb_views() WHERE internal"))
 
 
 @pytest.fixture(scope="module")
