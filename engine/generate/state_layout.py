@@ -20,12 +20,20 @@ INFINITE = 2
 WIDE_KEY = 3
 # What the driver returns when ERROR is set; the complement of an index says that a watch fired.
 FAILED = -(2**63)
+# What calls with a batch return for arrays that are not as ChangeBatch says, and where all changes are
+# applied and a watch fires at the last.
+NOT_DESCRIBED = -(2**63) + 1
+FIRED_AT_END = -(2**63) + 2
+# Words of an engine's progress: how many events were applied, whether the last message is open.
+EVENTS, OPEN = 0, 1
 
 LOOKS = 8  # address of what the driver looks at, LOOKING words for each, and how many they are
 LOOK_COUNT = 9
 CHECKED_ROWS = 10  # address of the block of relations whose rows are checked and kept, 0: none
 BATCH = 11  # of the changes at hand: address and stride of kinds, of flags, of rows
-STORES = 17  # handles of the stores, then the looks
+RUN = 17  # address of the driver's `run`
+FIRED_BYTES = 18  # address of the firings, and how many bytes they have
+STORES = 20  # handles of the stores, then the looks
 
 # Words of a look of the driver: where its words lie in the state, whether at messages alone, the function.
 LOOKING = 3

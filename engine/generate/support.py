@@ -9,19 +9,23 @@ import math
 
 from numba.extending import overload, register_jitable
 
-from orderbook.core.changes import NULL_CODE
-from orderbook.core.jit import jit
+from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE
+from orderbook.core.jit import called_with, jit
 from orderbook.core.native import SUBSTITUTES
 from orderbook.engine.generate.state_layout import (
     ALWAYS,
     BATCH,
+    CHECKED_ROWS,
     CONDITION,
     COUNT,
     COUNTED,
     DIRTY,
     EDGES,
     ERROR,
+    EVENTS,
     FIRED,
+    FIRED_AT_END,
+    FIRED_BYTES,
     FIRED_CAPACITY,
     FIRED_WORDS,
     GROUP_WORDS,
@@ -29,14 +33,29 @@ from orderbook.engine.generate.state_layout import (
     LOOK_COUNT,
     LOOKING,
     LOOKS,
+    NOT_DESCRIBED,
     NUMBER,
+    OPEN,
+    RUN,
     SCRATCH,
     WATCH_WORDS,
     WIDE_KEY,
 )
 from orderbook.engine.maps import wide_moments
-from orderbook.engine.maps.memory import call, calloc, load, load_double, release, store, store_double
-from orderbook.engine.maps.row_store import describe_batch
+from orderbook.engine.maps.batch_arrays import describe_batch
+from orderbook.engine.maps.memory import (
+    call,
+    calloc,
+    load,
+    load_byte,
+    load_double,
+    release,
+    restore_thread,
+    save_thread,
+    store,
+    store_double,
+)
+from orderbook.engine.maps.row_store import tells
 from orderbook.engine.maps.wide_numbers import low_word, wide, words_to_wide
 from orderbook.views.scalars import calendar, integers, reals
 from orderbook.views.types import INT64_MAX
@@ -207,11 +226,61 @@ def look(S, message_ends):  # type: ignore[no-untyped-def]
     return load(S, FIRED_WORDS) != 0
 
 
-@jit(nogil=True)
-def run_batch(run, S, kinds, flags, values, start, stop):  # type: ignore[no-untyped-def]
-    """Lets the `run` at an address apply changes start .. stop - 1 of a batch, beside other threads."""
-    describe_batch(S + 8 * BATCH, kinds, flags, values)
-    return call(run, S, start, stop)
+# Fewer changes are done before another thread could have begun.
+_LONG_BATCH = 64
+
+
+@jit()
+def run_described(S, start, stop):  # type: ignore[no-untyped-def]
+    """Lets the program's `run` apply changes of the batch described, many of them beside other threads."""
+    if stop - start < _LONG_BATCH:
+        return call(load(S, RUN), S, start, stop)
+    thread = save_thread()
+    done = call(load(S, RUN), S, start, stop)
+    restore_thread(thread)
+    return done
+
+
+@called_with("iioooi")
+def run_batch(S, types, kinds, flags, values, start):  # type: ignore[no-untyped-def]
+    """Applies the changes of a batch from `start` on; what `run` returns.
+
+    NOT_DESCRIBED, and nothing applied, where the arrays are not as ChangeBatch says.
+    """
+    stop = describe_batch(S + 8 * BATCH, types, kinds, flags, values)
+    return NOT_DESCRIBED if stop < 0 else run_described(S, start, stop)
+
+
+@called_with("iiiooo")
+def run_whole(S, types, progress, kinds, flags, values):  # type: ignore[no-untyped-def]
+    """Applies a batch, and counts its events in `progress` if nothing but firings at its end is left to do.
+
+    How many changes there were, or FIRED_AT_END; else nothing is counted, and it is what `run_batch` returns.
+    """
+    batch = S + 8 * BATCH
+    stop = describe_batch(batch, types, kinds, flags, values)
+    if stop < 0:
+        return NOT_DESCRIBED
+    done = run_described(S, 0, stop)
+    if done != stop and (done != ~stop or load(S, FIRED_WORDS) == 0 or tells(load(S, CHECKED_ROWS))):
+        return done
+    at, events, flag = load(batch, 2), 0, END_OF_MESSAGE
+    for _ in range(stop):
+        flag = load_byte(at)
+        events += 1 if flag & (END_OF_EVENT | END_OF_MESSAGE) != 0 else 0
+        at += load(batch, 3)
+    if stop != 0:
+        store(progress, EVENTS, load(progress, EVENTS) + events)
+        store(progress, OPEN, 1 if flag & END_OF_MESSAGE == 0 else 0)
+    return stop if done == stop else FIRED_AT_END
+
+
+@called_with("i", "y")
+def fired_bytes(S):  # type: ignore[no-untyped-def]
+    """The words of the firings at which `run` stopped."""
+    store(S, FIRED_BYTES, load(S, FIRED))
+    store(S, FIRED_BYTES + 1, 8 * load(S, FIRED_WORDS))
+    return S + 8 * FIRED_BYTES
 
 
 @jit()

@@ -19,6 +19,8 @@ from numba import types
 from numba.core import config
 from numba.extending import intrinsic
 
+from orderbook.core.native_code import INTEGER, python_callable
+
 WORD = ir.IntType(64)
 DOUBLE = ir.DoubleType()
 MASK64 = (1 << 64) - 1
@@ -32,6 +34,22 @@ def signed(value: int) -> int:
     """`value` modulo 2^64 as a signed integer."""
     value &= MASK64
     return value - (1 << 64) if value >> 63 else value
+
+
+class Block:
+    """Zeroed words of raw memory, given back with the object."""
+
+    __slots__ = ("__weakref__", "address", "words")
+
+    def __init__(self, words: int):
+        self.words = (ctypes.c_int64 * words)()
+        self.address = ctypes.addressof(self.words)
+
+    def __getitem__(self, place: int) -> int:
+        return self.words[place]
+
+    def __setitem__(self, place: int, word: int) -> None:
+        self.words[place] = word
 
 
 def pointer(builder: ir.IRBuilder, address: ir.Value, index: ir.Value | None = None) -> ir.Value:
@@ -217,12 +235,14 @@ memory_move = external("memmove", *[_long] * 4, fallback=_c_move)
 memory_map = external("mmap", *[_long] * 7, fallback=_c_map)
 memory_unmap = external("munmap", *[_long] * 3, fallback=_c_unmap)
 abort = external("abort", types.void, fallback=_c_abort)
+# CPython's lock, which is given up meanwhile; plain Python holds it.
+save_thread = external("PyEval_SaveThread", _long, fallback=lambda: 0)
+restore_thread = external("PyEval_RestoreThread", types.void, _long, fallback=lambda thread: None)
 
 
 # With the jit disabled: functions by what stands for their addresses.
 _plain: dict[int, Callable[..., int]] = {}
 _ARGUMENTS = 3
-_PROTOTYPE = ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * _ARGUMENTS)
 
 
 def address_of(module: ModuleType, name: str) -> int:
@@ -236,7 +256,7 @@ def address_of(module: ModuleType, name: str) -> int:
 
 def callable_at(address: int) -> Callable[[int, int, int], int]:
     """An exported function of three arguments, for Python."""
-    return _plain[address] if config.DISABLE_JIT else _PROTOTYPE(address)
+    return _plain[address] if config.DISABLE_JIT else python_callable(address, INTEGER * _ARGUMENTS)
 
 
 def _call(address: int, *arguments: int) -> int:

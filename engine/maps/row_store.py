@@ -10,7 +10,8 @@ of their columns.
 """
 
 from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, NULL_CODE
-from orderbook.core.jit import exported, jit
+from orderbook.core.jit import called_with, exported, jit
+from orderbook.engine.maps.batch_arrays import describe_batch
 from orderbook.engine.maps.hash_index import (
     index_bytes,
     index_close,
@@ -379,17 +380,6 @@ def admit(R, start, stop):
 
 
 @jit()
-def describe_batch(at, kinds, flags, values):
-    """Writes where the arrays of a batch lie: address and stride, of kinds, flags and rows."""
-    store(at, 0, kinds.ctypes.data)
-    store(at, 1, kinds.strides[0])
-    store(at, 2, flags.ctypes.data)
-    store(at, 3, flags.strides[0])
-    store(at, 4, values.ctypes.data)
-    store(at, 5, values.strides[0])
-
-
-@jit()
 def batch_begins(R, batch):
     """Lets `admit` know the batch that is described at an address."""
     for word in range(6):
@@ -446,10 +436,10 @@ def admit_all(R, start, stop):
     return at
 
 
-@jit()
-def begin_batch(R, kinds, flags, values):
-    """The batch that `admit_all` is of."""
-    describe_batch(R + 8 * KINDS_AT, kinds, flags, values)
+@called_with("iiooo")
+def begin_batch(R, types, kinds, flags, values):
+    """The batch that `admit_all` is of; see `describe_batch`."""
+    return describe_batch(R + 8 * KINDS_AT, types, kinds, flags, values)
 
 
 @jit(nogil=True)

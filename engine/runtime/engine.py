@@ -1,5 +1,6 @@
 """The engine: applies changes to a compiled program and tells subscribers what became of its views."""
 
+import ctypes
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -18,10 +19,12 @@ from orderbook.core.changes import (
     to_message_end,
 )
 from orderbook.core.errors import DataError, Problems
+from orderbook.engine.generate.state_layout import EVENTS, FIRED_AT_END, NOT_DESCRIBED, OPEN
+from orderbook.engine.maps.memory import Block
 from orderbook.engine.runtime.compile_process import Setting, Watched, WorkLimits
 from orderbook.engine.runtime.engine_state import EngineState, Layout
 from orderbook.engine.runtime.held_rows import HeldRows, RelationsCopy, Rows
-from orderbook.engine.runtime.interface import Firing, Runtime, Watch
+from orderbook.engine.runtime.interface import Direct, Firing, Runtime, Watch
 from orderbook.engine.runtime.live_view import Key, LiveView, live_views, missing_view
 from orderbook.engine.runtime.map_entries import Match
 from orderbook.engine.runtime.measures import UpdateCounter, costs_of, shared_by_views, statistics_of
@@ -68,10 +71,6 @@ class StepControl(Protocol):
 
     def applied(self, changes: ChangeBatch, start: int, end: int) -> None:
         """They have been applied up to there, and callbacks called."""
-
-
-def _ignore(_: object) -> None:
-    """Nobody is told."""
 
 
 class Engine:
@@ -122,14 +121,13 @@ class Engine:
         self._on_error = on_error
         self._subscribers = Subscribers(self.problems, lambda *failed: self._on_error(*failed))
         self._queue: deque[Callable[[], object]] = deque()
-        # No watches, and none to set: unless something is queued, changes go straight to the runtime.
-        self._quiet = True
+        # Applies changes where nothing has to be done about them here, unless something is queued.
+        self._direct: Direct | None = None
         self._applying = False
-        self._message_open = False
-        self._sequence = 0
+        self._progress = Block(2).words
         # While `apply_to_call` applies: whether a callback was called, and who is told how far it is.
         self._called = False
-        self._reached: Callable[[int], object] = _ignore
+        self._reached: Callable[[int], object] | None = None
         self._control: StepControl | None = None
         self._stamp: int | None = None
         self._switch = 0
@@ -144,8 +142,8 @@ class Engine:
     @property
     def version(self) -> Version:
         """The stamp and switch of what was applied last, and how many events there have been."""
-        stamp = self._sequence if self._stamp is None else self._stamp
-        return (stamp, self._switch, self._sequence)
+        sequence = self._progress[EVENTS]
+        return (sequence if self._stamp is None else self._stamp, self._switch, sequence)
 
     def at(self, stamp: int, switch: int) -> None:
         """What is applied from now on was stamped so, ns, by that switch."""
@@ -188,7 +186,7 @@ class Engine:
         if self._applying:
             self._queue.append(partial(self._try_tick, now))
             return
-        if self._replacements:
+        if self._replacements.waiting:
             self._replacements.advance()
         for batch in self._rows.clock.tick(now):
             self._run(batch)
@@ -217,8 +215,6 @@ class Engine:
         if self._applying:
             self._queue.extend(partial(self._apply_queued, m) for m in messages(changes))
             return
-        if self._replacements:
-            self._replacements.advance()
         self._run(changes)
 
     def apply_to_call(self, changes: ChangeBatch, start: int, reached: Callable[[int], object]) -> int:
@@ -236,10 +232,10 @@ class Engine:
                 done = self._step(changes, done)
                 while self._message_open and done < len(changes):
                     done = self._step(to_message_end(changes, done), done)
-            self._reached = _ignore
+            self._reached = None
             self._drain()
         finally:
-            self._applying, self._reached = False, _ignore
+            self._applying, self._reached = False, None
             self._settle()
         return done
 
@@ -250,7 +246,7 @@ class Engine:
 
     def count_from(self, sequence: int) -> None:
         """What is applied next has the number after this one."""
-        self._sequence = sequence
+        self._progress[EVENTS] = sequence
 
     def __getitem__(self, view: str) -> LiveView:
         """The live rows of a view: a read-only mapping of key tuples to rows. Raises DataError."""
@@ -368,7 +364,7 @@ class Engine:
 
     def become_due(self) -> None:
         """Goes on with another program, if one is ready: between two messages."""
-        if self._replacements:
+        if self._replacements.waiting:
             self._replacements.advance()
 
     @property
@@ -410,7 +406,6 @@ class Engine:
         runtime.admit(self._rows.store)
         self._subscribers.follow(program, self._views)
         self._note_recorders()
-        self._settle()
 
     def warm_up(self) -> None:
         """Compiles what changes, lists of rows and later subscriptions without a condition run through.
@@ -443,7 +438,7 @@ class Engine:
             raise DataError("a state cannot be loaded while views are added or dropped; wait for that first")
         restore_state(state, self.program, self._runtime, self._rows, self.problems)
         self._runtime.admit(self._rows.store)
-        self._sequence, self._stamp, self._switch = state.sequence, state.stamp, state.switch
+        self._progress[EVENTS], self._stamp, self._switch = state.sequence, state.stamp, state.switch
         self._subscribers.look(self._runtime)
         self._settle()
 
@@ -479,7 +474,6 @@ class Engine:
     def replacements_changed(self) -> None:
         """The replacement under way is another, or has gone a step further."""
         self._note_recorders()
-        self._settle()
 
     @property
     def applying(self) -> bool:
@@ -551,6 +545,7 @@ class Engine:
         if self._rows.store.copying:
             recorders.append(self._rows.store.note)
         self._recorders: Sequence[Callable[[ChangeBatch], None]] = tuple(recorders)
+        self._settle()
 
     def _try_tick(self, now: int) -> None:
         """A tick of a stream: one that goes back is refused and counted."""
@@ -568,10 +563,7 @@ class Engine:
             # Others may be encoded before this one is applied.
             self._apply_event(event_batch([(2 * index + delete, encoder.encode(row))]))
             return
-        batch = encoder.change(index, delete, row, OR_STOP)
-        if self._replacements:
-            self._replacements.advance()
-        self._run(batch)
+        self._run(encoder.change(index, delete, row, OR_STOP))
 
     def _encoder(self, relation: str) -> tuple[int, RowEncoder]:
         """The number of a relation that users may change, and what encodes its rows."""
@@ -586,29 +578,39 @@ class Engine:
         if self._applying:
             self._queue.append(partial(self._apply_queued, batch))
             return
-        if self._replacements:
-            self._replacements.advance()
         batch.flags[:] |= OR_STOP
         self._run(batch)
 
     def _run(self, batch: ChangeBatch) -> None:
-        count = len(batch.kinds)
-        done = 0
-        if self._quiet and not self._queue:
-            done = self._step(batch, 0)
-            if done == count:
+        direct = self._direct
+        if direct is None or self._queue:
+            if self._replacements.waiting:
+                self._replacements.advance()
+            stop = NOT_DESCRIBED
+        else:
+            stop = direct(batch.kinds, batch.flags, batch.values)
+            if stop >= 0:
                 return
         self._applying = True
-        queue = self._queue
         try:
-            if queue and not self._message_open:
-                self._drain()
-            while done < count:
-                done = self._step(to_message_end(batch, done) if queue else batch, done)
-                if queue and not self._message_open:
-                    self._drain()
+            self._go_on(batch, stop)
         finally:
             self._applying = False
+
+    def _go_on(self, batch: ChangeBatch, stop: int) -> None:
+        """Does what was left to do, calls back, and applies the rest of a batch."""
+        queue, count, done = self._queue, len(batch.kinds), 0
+        if stop == FIRED_AT_END:
+            done = count
+            self._deliver(self._runtime.firings(), done)
+        elif stop != NOT_DESCRIBED:
+            done = self._attend(batch, 0, self._runtime.stopped(stop))
+        if queue and not self._message_open:
+            self._drain()
+        while done < count:
+            done = self._step(to_message_end(batch, done) if queue else batch, done)
+            if queue and not self._message_open:
+                self._drain()
 
     def _step(self, batch: ChangeBatch, start: int) -> int:
         """Applies changes up to the next firings and delivers them; returns where to go on.
@@ -620,6 +622,7 @@ class Engine:
             batch = part_of(batch, 0, control.end(batch, start))
         if self._subscribers.stale:
             self._subscribers.look(self._runtime)
+            self._settle()
         runtime = self._runtime
         done = runtime.apply(batch, start)
         if runtime.noted:
@@ -632,8 +635,7 @@ class Engine:
 
     def _attend(self, batch: ChangeBatch, start: int, done: int) -> int:
         """Does what the runtime has left after changes start .. done - 1; where to go on."""
-        store = self._rows.store
-        if refusals := store.refusals(batch):
+        if self._rows.store.refused and (refusals := self._rows.store.refusals(batch)):
             if refusals[-1].start == done:
                 raise DataError(refusals[-1].detail)
             kinds = batch.kinds.copy()
@@ -656,11 +658,12 @@ class Engine:
     def _deliver(self, firings: Sequence[Firing], done: int) -> None:
         """Calls back for what fired at the last change, up to which `done` are applied."""
         subscribers = self._subscribers
-        wanted = subscribers.wanted(firings)
-        if not wanted:
+        wanted = firings
+        if (len(firings) > 1 or subscribers.ignoring) and not (wanted := subscribers.wanted(firings)):
             return
         self._called = True
-        self._reached(done)
+        if self._reached is not None:
+            self._reached(done)
         version = self.version
         for firing in wanted:
             if failed := subscribers.deliver(firing, version):
@@ -671,12 +674,8 @@ class Engine:
         if end <= start:
             return
         flags = batch.flags
-        last = flags.item(end - 1)
-        if end == start + 1:
-            self._sequence += (last & _ENDS) != 0
-        else:
-            self._sequence += int(np.count_nonzero(flags[start:end] & _ENDS))
-        self._message_open = not last & END_OF_MESSAGE
+        self._progress[EVENTS] += int(np.count_nonzero(flags[start:end] & _ENDS))
+        self._progress[OPEN] = not flags.item(end - 1) & END_OF_MESSAGE
         for record in self._recorders:
             record(part_of(batch, start, end))
 
@@ -704,4 +703,13 @@ class Engine:
         self._after_message(partial(self._subscribers.end, subscription))
 
     def _settle(self) -> None:
-        self._quiet = not (self._subscribers or self._control)
+        idle = not (self._control or self._recorders or self._replacements.waiting or self._subscribers.stale)
+        self._direct = self._runtime.direct(ctypes.addressof(self._progress)) if idle else None
+
+    @property
+    def _sequence(self) -> int:
+        return self._progress[EVENTS]
+
+    @property
+    def _message_open(self) -> bool:
+        return self._progress[OPEN] != 0

@@ -3,7 +3,7 @@
 Watches and their firings, rows, and recordings of the rows that change.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -102,6 +102,11 @@ class ViewCopy(Protocol):
         """After `finish`, in any thread: int64[n, words of the key and of the row]."""
 
 
+# Takes kinds, flags and values of a batch; gives how many changes were applied, FIRED_AT_END, NOT_DESCRIBED,
+# or what `stopped` is to know. Events are counted only where all changes were applied and none refused.
+Direct = Callable[[NDArray[np.int16], NDArray[np.uint8], NDArray[np.int64]], int]
+
+
 class Runtime(Protocol):
     """Runs one program. Not thread-safe: one thread owns it."""
 
@@ -120,6 +125,12 @@ class Runtime(Protocol):
 
         Raises ExactnessError when a value does not fit 128 bits.
         """
+
+    def direct(self, progress: int) -> "Direct | None":
+        """What applies batches and counts their events at an address, until watches change; None: nothing."""
+
+    def stopped(self, stop: int) -> int:
+        """Notes what `direct` left to do; what `apply` would have returned. Raises as `apply` does."""
 
     @property
     def noted(self) -> bool:

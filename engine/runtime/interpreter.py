@@ -356,6 +356,13 @@ class InterpreterRuntime:
         holds = ResultColumn("", BOOLEAN, condition, TRUE)
         return replace(result, name=_watch_name(index), columns=(*result.columns, holds))
 
+    def direct(self, progress: int) -> None:
+        """There is nothing faster."""
+
+    def stopped(self, stop: int) -> int:
+        """Nothing applies changes but `apply`."""
+        raise AssertionError(stop)
+
     def apply(self, batch: ChangeBatch, start: int) -> int:
         self._firings, self.noted = [], False
         kinds, flags = batch.kinds.tolist(), batch.flags.tolist()

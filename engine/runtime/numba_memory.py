@@ -33,26 +33,10 @@ from orderbook.engine.generate.state_layout import (
 )
 from orderbook.engine.generate.support import free
 from orderbook.engine.generate.view_diff import keys_module, watched_module
-from orderbook.engine.maps.memory import address_of, callable_at
+from orderbook.engine.maps.memory import Block, address_of, callable_at
 from orderbook.engine.maps.shapes import hashed
 from orderbook.engine.plan.steps import Plan
 from orderbook.views.scalars.evaluate import Pattern
-
-
-class Block:
-    """Zeroed words of raw memory, given back with the object."""
-
-    __slots__ = ("__weakref__", "address", "words")
-
-    def __init__(self, words: int):
-        self.words = (ctypes.c_int64 * words)()
-        self.address = ctypes.addressof(self.words)
-
-    def __getitem__(self, place: int) -> int:
-        return self.words[place]
-
-    def __setitem__(self, place: int, word: int) -> None:
-        self.words[place] = word
 
 
 class TextConstants:
@@ -64,7 +48,7 @@ class TextConstants:
     def __init__(self, dictionary: Dictionary) -> None:
         self.places: dict[str | Pattern, int] = {}
         self._dictionary = dictionary
-        self._tables: dict[Pattern, PatternTable] = {}
+        self.tables: dict[Pattern, PatternTable] = {}
         self._known = 0
         self._words = (ctypes.c_int64 * 1)()
 
@@ -73,7 +57,7 @@ class TextConstants:
         self._words = (ctypes.c_int64 * max(1, len(self.places)))()
         for constant, place in self.places.items():
             if isinstance(constant, Pattern):
-                self._tables.setdefault(constant, PatternTable(constant))
+                self.tables.setdefault(constant, PatternTable(constant))
             else:
                 self._words[place] = self._dictionary.encode(constant)
         self._extend()
@@ -81,11 +65,11 @@ class TextConstants:
 
     def follow(self) -> None:
         """Takes in the strings that are new in the dictionary; call it before code meets their codes."""
-        if self._tables and len(self._dictionary) != self._known:
+        if self.tables and len(self._dictionary) != self._known:
             self._extend()
 
     def _extend(self) -> None:
-        for pattern, table in self._tables.items():
+        for pattern, table in self.tables.items():
             table.extend(self._dictionary)
             self._words[self.places[pattern]] = table.address
         self._known = len(self._dictionary)

@@ -13,6 +13,7 @@ import struct
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Protocol
 
@@ -39,21 +40,24 @@ from orderbook.engine.generate.state_layout import (
     LIST,
     LOOK_WORDS,
     MEASURES,
+    NOT_DESCRIBED,
+    RUN,
     TEXTS,
     WIDE_KEY,
     layout_for,
     row_words,
 )
-from orderbook.engine.generate.support import free, run_batch
+from orderbook.engine.generate.support import fired_bytes, free, run_batch, run_whole
 from orderbook.engine.generate.view_diff import condition_module
-from orderbook.engine.maps.memory import address_of, callable_at
+from orderbook.engine.maps.batch_arrays import ARRAY_TYPES, plain_batch
+from orderbook.engine.maps.memory import Block, address_of, callable_at
 from orderbook.engine.maps.shapes import hashed
 from orderbook.engine.plan.planner import plan
 from orderbook.engine.plan.statistics import Statistics
 from orderbook.engine.plan.steps import Directory, ResultPlan, Store
-from orderbook.engine.runtime.interface import Firing, Recording, Records, Row, Runtime, Watch
+from orderbook.engine.runtime.interface import Direct, Firing, Recording, Records, Row, Runtime, Watch
 from orderbook.engine.runtime.map_entries import Entries, MapRows, Match
-from orderbook.engine.runtime.numba_memory import Block, NumbaViewDiffs, TextConstants, Watching
+from orderbook.engine.runtime.numba_memory import NumbaViewDiffs, TextConstants, Watching
 from orderbook.engine.runtime.relation_store import RelationStore, apart_from
 from orderbook.engine.runtime.row_format import (
     RecordFormat,
@@ -83,6 +87,7 @@ from orderbook.views.m3 import Program
 
 _Words = ctypes.Array[ctypes.c_int64]
 _ADDRESS, _USED = 0, 1
+_WORD = struct.Struct("<q")
 
 
 class NumbaRecorder:
@@ -302,7 +307,7 @@ class NumbaRuntime:
         self._formats = [RowFormat(r.result) for r in self.plan.results]
         self.noted = False
         self._buffer_at = 0
-        self._buffer: ctypes.Array[ctypes.c_int64] = (ctypes.c_int64 * 0)()
+        self._buffer: memoryview[int] = memoryview(b"").cast("q")
         self._buffers = [Block(len(r.result.keys) + row_words(r)) for r in self.plan.results]
         for s in self.plan.stores:
             self._state[self._layout.handles[s.name]] = self._shape(s).create()
@@ -335,7 +340,7 @@ class NumbaRuntime:
         for (view, per_message), own_watches in grouped.items():
             self._looks.watch(view, per_message, own_watches)
         self._looks.begin()
-        self._run = address_of(self._driver, "run")
+        self._state[RUN] = address_of(self._driver, "run")
 
     def _condition(self, watch: Watch) -> int:
         """Where the function of a watch's condition is; 0 where it has none."""
@@ -358,7 +363,7 @@ class NumbaRuntime:
         self._state[TEXTS] = self._texts.store()
         lists = [self._looks.record(one.view, one.per_message) for one in recorded]
         self._recording.look(self.address, True, -1)
-        self._run = address_of(self._recording, "run")
+        self._state[RUN] = address_of(self._recording, "run")
         return NumbaRecorder(self, recordings, [block.words for block in lists])
 
     def look(self) -> None:
@@ -382,39 +387,41 @@ class NumbaRuntime:
 
     def apply(self, batch: ChangeBatch, start: int = 0) -> int:
         """Applies changes from `start` on; see Runtime."""
-        self._texts.follow()
-        kinds = batch.kinds
-        stop: int = run_batch(self._run, self.address, kinds, batch.flags, batch.values, start, len(kinds))
+        if self._texts.tables:
+            self._texts.follow()
+        stop: int = run_batch(self.address, ARRAY_TYPES, batch.kinds, batch.flags, batch.values, start)
         if stop >= 0:
             self.noted = False
             return stop
+        if stop == NOT_DESCRIBED:
+            return self.apply(plain_batch(batch), start)
+        return self.stopped(stop)
+
+    def stopped(self, stop: int) -> int:
+        """See Runtime."""
         if stop == FAILED:
             self._overflow()
         self.noted = True
         return ~stop
 
+    def direct(self, progress: int) -> Direct | None:
+        """See Runtime."""
+        if self._texts.tables:
+            return None
+        return partial(run_whole, self.address, ARRAY_TYPES, progress)
+
     def firings(self) -> Sequence[Firing]:
         """The firings at which `apply` stopped."""
-        state = self._state.words
-        used, address = state[FIRED_WORDS], state[FIRED]
-        if not used:
-            return ()
-        if address != self._buffer_at:
-            # Wrapped again only when it has moved.
-            self._buffer_at = address
-            self._buffer = (ctypes.c_int64 * state[FIRED_CAPACITY]).from_address(address)
-        buffer, records = self._buffer, self._records
-        record = records[0] if len(records) == 1 else records[buffer[0]]
-        values = record.unpack(buffer, 0)
-        if record.size == used:
-            return (UnpackedFiring(values[0], values, record),)
+        held, records = fired_bytes(self.address), self._records
+        if len(records) == 1 and len(held) == records[0].size:
+            return (UnpackedFiring(0, held, records[0]),)
         found = []
         at = 0
-        while at < used:
-            record = records[buffer[at]]
-            values = record.unpack(buffer, 8 * at)
-            found.append(UnpackedFiring(values[0], values, record))
-            at += record.size
+        while at < len(held):
+            (watch,) = _WORD.unpack_from(held, at)
+            end = at + records[watch].size
+            found.append(UnpackedFiring(watch, held[at:end], records[watch]))
+            at = end
         found.sort(key=lambda f: f.watch)
         return found
 

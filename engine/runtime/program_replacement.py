@@ -316,15 +316,16 @@ class Replacements:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._waiting: deque[Replacement] = deque()
+        # The first of them is under way.
+        self.waiting: deque[Replacement] = deque()
 
     def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return bool(self.waiting)
 
     @property
     def first(self) -> Replacement | None:
         """The one under way."""
-        return self._waiting[0] if self._waiting else None
+        return self.waiting[0] if self.waiting else None
 
     def replace(
         self, amend: Amend, statistics: Statistics | None, background: bool, limits: WorkLimits | None = None
@@ -336,9 +337,9 @@ class Replacements:
         host = self._host
         if host.applying and not background:
             amend(host.program.source)
-        after = self._waiting[-1] if self._waiting else None
+        after = self.waiting[-1] if self.waiting else None
         replacement = Replacement(host, amend, statistics, background, after, limits)
-        self._waiting.append(replacement)
+        self.waiting.append(replacement)
         host.replacements_changed()
         if host.applying or host.message_open:
             host.post(self.advance)
@@ -353,24 +354,24 @@ class Replacements:
         """The steps that can be done now; in the background one of them, so that messages come between."""
         if self._host.message_open:
             return
-        while self._waiting and self._waiting[0].ready:
-            first = self._waiting[0]
+        while self.waiting and self.waiting[0].ready:
+            first = self.waiting[0]
             first.advance()
             if first.done:
-                self._waiting.popleft()
+                self.waiting.popleft()
             self._stepped(first)
             if first.background and not first.done:
                 break
-        for later in [one for one in list(self._waiting)[1:] if one.error is not None]:
+        for later in [one for one in list(self.waiting)[1:] if one.error is not None]:
             later.advance()
             if later.done:
-                self._waiting.remove(later)
+                self.waiting.remove(later)
                 self._stepped(later)
 
     def finish(self, last: Replacement) -> None:
         """Waits until `last` is done; raises what is in its `error`."""
         while not last.done:
-            self._waiting[0].settle()
+            self.waiting[0].settle()
             self.advance()
         if last.error is not None:
             raise last.error

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from orderbook.core.changes import ChangeBatch, Dictionary
 from orderbook.engine.maps import row_store
+from orderbook.engine.maps.batch_arrays import ARRAY_TYPES, plain_batch
+from orderbook.engine.maps.memory import Block
 from orderbook.engine.maps.row_store import (
     CHECKS,
     CLOCK_RELATION,
@@ -53,7 +55,6 @@ from orderbook.engine.maps.row_store import (
     WIDTH,
 )
 from orderbook.engine.runtime.map_entries import ExpiringRows, RowCounts, recode, text_columns
-from orderbook.engine.runtime.numba_memory import Block
 from orderbook.engine.runtime.store_entries import StoreCopy, copied
 from orderbook.views.encoding.values import describe_row
 from orderbook.views.types import CLOCK, INT64_MAX, Relation
@@ -172,7 +173,10 @@ class RelationStore:
 
     def begin(self, batch: ChangeBatch) -> None:
         """The batch that `event` is asked about."""
-        row_store.begin_batch(self.address, batch.kinds, batch.flags, batch.values)
+        self._begun = batch
+        arrays = batch.kinds, batch.flags, batch.values
+        if row_store.begin_batch(self.address, ARRAY_TYPES, *arrays) < 0:
+            self.begin(plain_batch(batch))
 
     def event(self, batch: ChangeBatch, start: int) -> int:
         """Admits the event that begins there: see `row_store.admit`."""
@@ -180,6 +184,11 @@ class RelationStore:
         described = self.address + 8 * KINDS_AT
         end: int = row_store.admitted(self.address, described, row, start, len(batch))
         return end
+
+    @property
+    def refused(self) -> bool:
+        """Whether events have been refused since `refusals` was last asked."""
+        return self._words[REFUSED + 1] != 0
 
     def refusals(self, batch: ChangeBatch) -> list[Refusal]:
         """The events that have been refused since it was last asked; `batch` is where they were."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -98,7 +99,7 @@ class UnpackedRow:
 
 
 class RecordFormat:
-    """How a firing of a watch lies in memory: watch, key, the old row, the new row."""
+    """How a firing of a watch lies in memory: watch, key, the old row, the new row; `size` bytes."""
 
     __slots__ = ("form", "new", "old", "size", "unpack")
 
@@ -106,24 +107,22 @@ class RecordFormat:
         self.form = form
         self.old = 1 + form.key_count
         self.new = self.old + len(form.row)
-        self.size = 1 + form.key_count + 2 * form.words
+        self.size = 8 * (1 + form.key_count + 2 * form.words)
         self.unpack = unpacker("q" + form.key + 2 * form.row)
 
 
-class UnpackedFiring:
-    """A firing unpacked from memory; its parts are decoded when they are asked for."""
+class UnpackedFiring(msgspec.Struct, eq=False):
+    """A firing as it lay in memory; its parts are unpacked and decoded when they are asked for."""
 
-    __slots__ = ("_format", "_values", "watch")
-
-    def __init__(self, watch: int, values: tuple[Any, ...], record: RecordFormat):
-        self.watch = watch
-        self._values = values
-        self._format = record
+    watch: int
+    _held: bytes
+    _format: RecordFormat
 
     @property
     def key(self) -> tuple[Word, ...]:
         """The row's key."""
-        return self._format.form.decoded_key(self._values[1 : self._format.old])
+        record = self._format
+        return record.form.decoded_key(record.unpack(self._held)[1 : record.old])
 
     @property
     def old(self) -> UnpackedRow | None:
@@ -136,7 +135,7 @@ class UnpackedFiring:
         return self._row(self._format.new, None)
 
     def _row(self, start: int, end: int | None) -> UnpackedRow | None:
-        values = self._values[start:end]
+        values = self._format.unpack(self._held)[start:end]
         return UnpackedRow(values, self._format.form.columns) if values[0] else None
 
 

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
+import msgspec
+
 from orderbook.core.errors import DataError, Problems
 from orderbook.engine.runtime.interface import Firing, PlainFiring, Runtime, Watch
 from orderbook.engine.runtime.live_view import Key, LiveView, ViewLayout, ViewRow, words_of
@@ -20,7 +22,7 @@ Granularity = Literal["message", "event"]
 Fire = Literal["edge", "change"]
 
 
-class ViewEvent:
+class ViewEvent(msgspec.Struct, eq=False, frozen=True):
     """A row of a view that changed, or of which a condition came to hold; it never changes itself.
 
     key: the row's key as `engine[view]` has it. old, new: the row at the subscription's last look (the
@@ -28,12 +30,9 @@ class ViewEvent:
     applied. status: "committed", as every event of a single node is.
     """
 
-    __slots__ = ("_firing", "_layout", "version")
-
-    def __init__(self, layout: ViewLayout, firing: Firing, version: Version):
-        self._layout = layout
-        self._firing = firing
-        self.version = version
+    _layout: ViewLayout
+    _firing: Firing
+    version: Version
 
     @classmethod
     def between(
@@ -153,7 +152,8 @@ class Subscribers:
         self._watched: list[Subscription] = []
         # Whether the runtime watches others than there are.
         self.stale = False
-        self._ignoring = False
+        # Whether any of them says of rows that it would do nothing for them.
+        self.ignoring = False
 
     def __bool__(self) -> bool:
         """Whether the runtime watches anything, or is to."""
@@ -177,7 +177,7 @@ class Subscribers:
     def look(self, runtime: Runtime) -> None:
         """Lets the runtime watch those there are now: rows as they are become the first look of all."""
         self._watched, self.stale = list(self._all), False
-        self._ignoring = any(one.ignores is not None for one in self._watched)
+        self.ignoring = any(one.ignores is not None for one in self._watched)
         runtime.watch([s.watch for s in self._watched])
 
     def wanted(self, firings: Sequence[Firing]) -> Sequence[Firing]:
@@ -187,7 +187,7 @@ class Subscribers:
         """
         if len(firings) > 1:
             firings = sorted(firings, key=self._place)
-        return [firing for firing in firings if not self._ignored(firing)] if self._ignoring else firings
+        return [firing for firing in firings if not self._ignored(firing)] if self.ignoring else firings
 
     def _place(self, firing: Firing) -> tuple[object, ...]:
         key = self._watched[firing.watch].layout.key(firing.key)

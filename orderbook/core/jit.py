@@ -7,6 +7,7 @@ depends on the text of the function's file and, other than numba's, on all that 
 elsewhere: functions it calls, constants.
 """
 
+import ctypes
 import hashlib
 import pickle
 import sys
@@ -30,7 +31,14 @@ from numba.extending import _Intrinsic
 from orderbook.core.code_cache import Entry
 from orderbook.core.generated_code import code_folder, is_published, source_digest
 from orderbook.core.native import NativeError
-from orderbook.core.native_code import native_address, native_callable
+from orderbook.core.native_code import (
+    BYTES,
+    INTEGER,
+    OBJECT,
+    native_address,
+    native_callable,
+    python_callable,
+)
 
 # The digest of a function's file as it was when the function was made.
 _imported: dict[FunctionType, str | None] = {}
@@ -89,6 +97,33 @@ def exported(function: Callable[..., Any]) -> Any:
     arguments = [types.int64] * function.__code__.co_argcount
     symbol, _, _ = native_address(function, arguments, dependence(function))
     return types.ExternalFunction(symbol, types.int64(*arguments))
+
+
+def called_with(arguments: str, result: str = INTEGER) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Compiles a function of int64, by `native`, for Python; what compiled code calls is `exported`.
+
+    arguments: a letter each, "i" an integer, "o" an object, of which the function is given the address.
+    result: "i", or "y" for bytes; see `python_callable`.
+    """
+
+    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        if config.DISABLE_JIT:
+
+            def plain(*given: Any) -> Any:
+                pairs = zip(arguments, given, strict=True)
+                found = function(*(id(one) if letter == OBJECT else one for letter, one in pairs))
+                if result == BYTES:
+                    place, size = (ctypes.c_int64 * 2).from_address(found)
+                    return ctypes.string_at(place, size)
+                return int(found)
+
+            return plain
+        assert isinstance(function, FunctionType)
+        _imported[function] = source_digest(function.__code__.co_filename)
+        _, address, _ = native_address(function, [types.int64] * len(arguments), dependence(function))
+        return python_callable(address, arguments, result)
+
+    return decorated
 
 
 class MachineCode(Cache):  # type: ignore[misc]

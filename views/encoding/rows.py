@@ -30,10 +30,7 @@ _DOUBLE, _CODE = struct.Struct("<d"), struct.Struct("<q")
 
 
 class RowEncoder:
-    """Encodes rows of one relation.
-
-    batch: one change that is an event and a message of its own; `encode_into` writes its row.
-    """
+    """Encodes rows of one relation."""
 
     def __init__(self, relation: Relation, dictionary: Dictionary) -> None:
         self._relation, self._dictionary = relation, dictionary
@@ -48,8 +45,7 @@ class RowEncoder:
         self._pack = struct.Struct(f"<{self._count}q").pack_into
         self._values = np.zeros((1, self._count), np.int64)
         self._words = memoryview(self._values).cast("B")  # type: ignore[arg-type]
-        end = np.array([END_OF_EVENT | END_OF_MESSAGE], np.uint8)
-        self._batches = tuple(ChangeBatch(np.array([d], np.int16), end.copy(), self._values) for d in (0, 1))
+        self._batches: dict[tuple[int, int], ChangeBatch] = {}
 
     def encode(self, row: Row) -> list[int]:
         """The codes of a row; a nullable column that is absent is NULL.
@@ -72,11 +68,14 @@ class RowEncoder:
         return codes if len(row) == self._count else self._slowly(row)
 
     def change(self, index: int, delete: int, row: Row, flags: int) -> ChangeBatch:
-        """The batch of one change of the relation with this index: the same arrays at every call."""
+        """The batch of one change of the relation with this index; the next call writes to the same arrays."""
         self._pack(self._words, 0, *self.encode(row))
-        batch = self._batches[delete]
-        batch.kinds[0] = 2 * index + delete
-        batch.flags[0] = END_OF_EVENT | END_OF_MESSAGE | flags
+        kind = 2 * index + delete
+        batch = self._batches.get((kind, flags))
+        if batch is None:
+            ends = np.array([END_OF_EVENT | END_OF_MESSAGE | flags], np.uint8)
+            batch = ChangeBatch(np.array([kind], np.int16), ends, self._values)
+            self._batches[kind, flags] = batch
         return batch
 
     def _slowly(self, row: Row) -> list[int]:
