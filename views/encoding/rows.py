@@ -68,7 +68,7 @@ class RowEncoder:
         return codes if len(row) == self._count else self._slowly(row)
 
     def change(self, index: int, delete: int, row: Row, flags: int) -> ChangeBatch:
-        """The batch of one change of the relation with this index; the next call writes to the same arrays."""
+        """The batch of one change of the relation with this index; the next call writes to its arrays."""
         self._pack(self._words, 0, *self.encode(row))
         kind = 2 * index + delete
         batch = self._batches.get((kind, flags))
