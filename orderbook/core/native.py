@@ -14,6 +14,7 @@ import builtins
 import linecache
 import math
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -192,6 +193,7 @@ class NativeModule:
             builder.ret(builder.zext(value, _I64) if value.type == _BIT else value)
         while self._pending:
             _Emitter(self, self._pending.pop()).emit()
+        _inline(self.module)
         return own.kind
 
     def specialised(self, function: FunctionType, arguments: tuple[types.Type, ...]) -> _Function:
@@ -229,6 +231,45 @@ class NativeModule:
             known = ir.Function(self.module, ir.FunctionType(result, list(arguments)), symbol)
             known.attributes.add("nounwind")
         return known
+
+
+# Functions of so few instructions, those inlined into them counted, are inlined wherever they are called.
+_SMALL = 120
+
+
+def _inline(module: ir.Module) -> None:
+    """Marks the internal functions that are inlined: small ones, and those that are called once.
+
+    None calls itself, so that callees can be sized first.
+    """
+    internal = {f.name: f for f in module.functions if f.linkage == "internal"}
+    called: Counter[str] = Counter()
+    callees: dict[str, list[str]] = {}
+    for function in module.functions:
+        names = [
+            one.callee.name
+            for block in function.blocks
+            for one in block.instructions
+            if isinstance(one, ir.CallInstr) and getattr(one.callee, "name", None) in internal
+        ]
+        called.update(names)
+        callees[function.name] = names
+    sizes: dict[str, int] = {}
+
+    def size(name: str) -> int:
+        """Instructions of a function once its callees are inlined."""
+        if name not in sizes:
+            own = sum(len(block.instructions) for block in internal[name].blocks)
+            inlined = (one for one in callees[name] if _is_inlined(one))
+            sizes[name] = own + sum(size(one) for one in inlined)
+        return sizes[name]
+
+    def _is_inlined(name: str) -> bool:
+        return called[name] == 1 or size(name) <= _SMALL
+
+    for name, function in internal.items():
+        if _is_inlined(name):
+            function.attributes.add("alwaysinline")
 
 
 class _Typed:
