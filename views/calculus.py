@@ -439,12 +439,17 @@ def nested_relations(node: Term | Poly) -> frozenset[str]:
     return frozenset(n for f in node if isinstance(f, NESTED) for n in relations(f))
 
 
+def map_reads(node: Factor | Term | Poly) -> Iterator[MapRef]:
+    """All reads of maps, at any depth."""
+    if isinstance(node, MapRef):
+        yield node
+    elif isinstance(node, Poly | tuple):
+        for part in node.terms if isinstance(node, Poly) else node:
+            yield from map_reads(part)
+    elif isinstance(node, NESTED):
+        yield from map_reads(node.body)
+
+
 def maps_read(node: Factor | Term | Poly) -> frozenset[str]:
     """Names of all maps read, at any depth."""
-    if isinstance(node, Poly):
-        return frozenset(n for t in node.terms for n in maps_read(t))
-    if isinstance(node, tuple):
-        return frozenset(n for f in node for n in maps_read(f))
-    if isinstance(node, MapRef):
-        return frozenset((node.name,))
-    return maps_read(node.body) if isinstance(node, NESTED) else frozenset()
+    return frozenset(read.name for read in map_reads(node))

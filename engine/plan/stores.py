@@ -12,7 +12,17 @@ from orderbook.engine.maps.dense import Domain
 from orderbook.engine.plan.null_keys import excludes_null
 from orderbook.engine.plan.statistics import Statistics, distinct
 from orderbook.engine.plan.steps import Cursor, Dense, Extremum, Loop, Pipeline, RangeSum, Store, steps_of
-from orderbook.views.calculus import Extreme, Factor, Poly, Rel, Term, Var, scalar_variables
+from orderbook.views.calculus import (
+    Extreme,
+    Factor,
+    Poly,
+    Rel,
+    Scalar,
+    Term,
+    Var,
+    map_reads,
+    scalar_variables,
+)
 from orderbook.views.calculus import maps_read as maps_in
 from orderbook.views.m3 import MapDeclaration, Program, Statement
 from orderbook.views.types import INT64_MAX, INT128_MAX, Kind, Relation, Type
@@ -163,11 +173,21 @@ def _counted_alike(group: Sequence[MapDeclaration]) -> Iterable[list[MapDeclarat
 
 
 def _extremes_of(program: Program) -> Iterator[str]:
-    """Names of the maps that are read inside an Extreme."""
-    statements = [*program.initial, *(s for t in program.triggers for s in t.statements)]
-    for poly in [*(s.value for s in statements), *(p for r in program.results for _, p in r.lets)]:
+    """Names of the maps of which an Extreme goes through keys, rather than look one up."""
+    read = [(s.value, frozenset[Var]()) for s in program.initial]
+    read += [(s.value, frozenset(t.parameters)) for t in program.triggers for s in t.statements]
+    for result in program.results:
+        known = frozenset(key.variable for key in result.keys)
+        for variable, poly in result.lets:
+            read.append((poly, known))
+            known |= {variable}
+    for poly, known in read:
         for extreme in _extremes(poly):
-            yield from maps_in(extreme.body)
+            yield from (r.name for r in map_reads(extreme.body) if not _variables(r.keys) <= known)
+
+
+def _variables(scalars: Iterable[Scalar]) -> frozenset[Var]:
+    return frozenset(v for scalar in scalars for v in scalar_variables(scalar))
 
 
 def _extremes(node: Factor | Term | Poly) -> Iterator[Extreme]:
