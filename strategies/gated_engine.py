@@ -21,7 +21,6 @@ from orderbook.engine.runtime.live_view import Key, ViewLayout, ViewRow, words_o
 from orderbook.engine.runtime.map_entries import Match
 from orderbook.engine.runtime.subscriptions import Fire, Granularity, Subscription, ViewEvent
 from orderbook.market.books import RELATIONS, Books
-from orderbook.market.events import BookState
 from orderbook.market.instruments import Instruments
 from orderbook.views.calculus import Scalar, Var
 from orderbook.views.encoding.rows import Row
@@ -90,7 +89,6 @@ def load_row(data: bytes | None, layout: ViewLayout) -> ViewRow | None:
     return None if data is None else layout.row_of(*unpacked(data))
 
 
-_Behind = tuple[str | None, str | None]
 # Keys of equal names are told apart by a number: symbol, symbol_2.
 _KEY = re.compile(r"(symbol|venue)(_\d+)?")
 
@@ -117,13 +115,14 @@ class GatedEngine(Engine):
         self.observe()
         self._books: Books | None = None
         self._instruments = Instruments(())
-        self._behind: dict[_Behind, list[int]] = {}
+        # The instruments behind rows, by view and the codes of the keys that name them.
+        self._behind: dict[tuple[Any, ...], list[int]] = {}
         self._held: dict[tuple[int, object], tuple[_Gated, ViewEvent]] = {}
         # By what a checkpoint names them.
         self._gates: dict[Identity, _Gated] = {}
         # Of several changes of a row only the last is told, when `books_changed` is called.
         self.conflating = False
-        self._key_places, self._read = _key_places(self.program), _read(self.program)
+        self._fit_program(self.program)
         # Without it no view will be added, and what strategies insert that none reads goes nowhere.
         self.grows = True
 
@@ -218,17 +217,28 @@ class GatedEngine(Engine):
     ) -> None:
         """See `Engine.become`."""
         super().become(program, runtime, matches, statistics)
-        self._key_places, self._read = _key_places(program), _read(program)
+        self._fit_program(program)
         self._fitted()
+
+    def _fit_program(self, program: CompiledProgram) -> None:
+        self._key_places, self._read = _key_places(program), _read(program)
+        self._code_places = {
+            name: [self[name].layout.order[place] for _, place in places]
+            for name, places in self._key_places.items()
+        }
+        self._behind.clear()
 
     def valid(self, event: ViewEvent) -> bool:
         """Whether all books behind the event's row are valid."""
         books = self._books
-        return books is None or all(
-            books.state(instrument) is BookState.VALID
-            for behind in self._keys(event)
-            for instrument in self._instruments_behind(behind)
-        )
+        if books is None:
+            return True
+        codes, view = event.codes, event.view
+        own = view, *[codes[place] for place in self._code_places[view]]
+        behind = self._behind.get(own)
+        if behind is None:
+            behind = self._behind[own] = self._instruments_behind(event)
+        return all(map(books.is_valid, behind))
 
     def hold(self, gated: "_Gated", event: ViewEvent) -> None:
         """Keep what happened to a row for `books_changed`."""
@@ -272,22 +282,17 @@ class GatedEngine(Engine):
                 layout = gated.subscription.layout
                 gated.deliver(ViewEvent.between(layout, key, first.old, new, self.version))
 
-    def _keys(self, event: ViewEvent) -> set[_Behind]:
-        """The (venue, symbol) pairs of the row's keys; None stands for all."""
-        found: dict[str, list[Any]] = {"venue": [], "symbol": []}
+    def _instruments_behind(self, event: ViewEvent) -> list[int]:
+        """The instruments of the venues and symbols among the row's keys; of all where it names none."""
+        found: dict[str, set[Any]] = {"venue": set(), "symbol": set()}
         for name, place in self._key_places[event.view]:
-            found[name].append(event.key[place])
-        return {(venue, symbol) for venue in found["venue"] or [None] for symbol in found["symbol"] or [None]}
-
-    def _instruments_behind(self, behind: _Behind) -> list[int]:
-        if behind not in self._behind:
-            venue, symbol = behind
-            self._behind[behind] = [
-                index
-                for index, one in enumerate(self._instruments)
-                if venue in (None, one.venue) and symbol in (None, one.symbol)
-            ]
-        return self._behind[behind]
+            found[name].add(event.key[place])
+        venues, symbols = found["venue"], found["symbol"]
+        return [
+            index
+            for index, one in enumerate(self._instruments)
+            if (not venues or one.venue in venues) and (not symbols or one.symbol in symbols)
+        ]
 
 
 class _Gated:

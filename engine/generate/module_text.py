@@ -9,7 +9,7 @@ too. They are looked at once for all that is done there.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -27,7 +27,8 @@ class Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._depth = 0
-        self._scopes: list[dict[str, str]] = [{}]
+        # What is known, by scope: the variable, and the store that it says something of.
+        self._scopes: list[dict[str, tuple[str, str | None]]] = [{}]
         self._number = 0
 
     def line(self, text: str) -> None:
@@ -50,27 +51,32 @@ class Writer:
         self._number += 1
         return f"{prefix}_{self._number}"
 
-    def once(self, prefix: str, expression: str) -> str:
-        """The variable that holds an expression, assigned here unless it is known already."""
+    def once(self, prefix: str, expression: str, of: str | None = None) -> str:
+        """The variable that holds an expression, assigned here unless it is known already; see `remember`."""
         name = self.recall(expression)
         if name is None:
             name = self.fresh(prefix)
             self.line(f"{name} = {expression}")
-            self.remember(expression, name)
+            self.remember(expression, name, of)
         return name
 
     def recall(self, what: str) -> str | None:
         """The variable that is known to hold something here."""
-        return next((scope[what] for scope in reversed(self._scopes) if what in scope), None)
+        return next((scope[what][0] for scope in reversed(self._scopes) if what in scope), None)
 
-    def remember(self, what: str, name: str) -> None:
-        """Lets the rest of the block know what a variable holds."""
-        self._scopes[-1][what] = name
+    def remember(self, what: str, name: str, of: str | None = None) -> None:
+        """Lets the rest of the block know what a variable holds.
 
-    def forget(self) -> None:
-        """Drops what is known: the state has changed."""
+        of: the only store that can change it; "": none can; None: any.
+        """
+        self._scopes[-1][what] = name, of
+
+    def forget(self, changed: Collection[str] | None = None) -> None:
+        """Drops what is known of stores that have changed (None: any), and of no one store."""
         for scope in self._scopes:
-            scope.clear()
+            for what, (_, of) in list(scope.items()):
+                if of is None or (of and (changed is None or of in changed)):
+                    del scope[what]
 
     def text(self) -> str:
         return "\n".join(self.lines) + "\n"
@@ -172,7 +178,7 @@ class Emitter:
         return f"checked_word({code.text}, {STATE})" if code.kind == "w" else self.key(scalar, kind, names)
 
     def handle(self, store: Store) -> str:
-        return self.writer.once(f"h_{store.name}", f"load({STATE}, {self.handles[store.name]})")
+        return self.writer.once(f"h_{store.name}", f"load({STATE}, {self.handles[store.name]})", "")
 
     def call(self, store: Store, function: str, *arguments: str) -> str:
         return f"{store.name}_{function}({', '.join([self.handle(store), *arguments])})"
@@ -233,8 +239,9 @@ HEAD = '''\
 """Generated from an M3 program: its stores, a function for every trigger, and the rows of its views."""
 
 from orderbook.engine.generate.support import (
-    bits_to_double, calendar, checked_finite, checked_word, clamp, double_bits, integers, key_word,
-    last_at_most, last_below, matches, ordered_word, push_key, reals, same_integer, wide_null, widened,
+    bits_to_double, calendar, checked_finite, checked_word, clamp, double_bits, integers, key_place, key_word,
+    last_at_most, last_below, matches, note_key, ordered_word, push_key, reals, same_integer, wide_null,
+    widened,
 )
 from orderbook.engine.maps.wide_numbers import (
     checked_add, checked_multiply, checked_subtract, high_word, low_word, sum_doubles, wide, wide_product,

@@ -4,6 +4,7 @@ Of a trigger's statements: values read before, loops, writes, then what reads th
 function that computes a row, the one that lists them, and notes of what changed.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields, is_dataclass
@@ -12,10 +13,18 @@ from itertools import groupby
 from typing import ClassVar
 
 from orderbook.engine.generate.expressions import ZERO, Code, finite, held_as, in_word, number, truth
-from orderbook.engine.generate.module_text import Emitter, ModuleText, Names, empty, in_order, shared_pivots
+from orderbook.engine.generate.module_text import (
+    Emitter,
+    ModuleText,
+    Names,
+    Writer,
+    empty,
+    in_order,
+    shared_pivots,
+)
 from orderbook.engine.generate.numbering import NumberedPlan
 from orderbook.engine.generate.pipelines import Sum, Thread, run, sum_of, sums_of, threads
-from orderbook.engine.generate.reads import lookup
+from orderbook.engine.generate.reads import entry_value, lookup
 from orderbook.engine.generate.state_layout import ACTIVE, COUNT, DIRTY, LIST, Layout, column_words, row_words
 from orderbook.engine.plan.steps import (
     Directory,
@@ -66,9 +75,10 @@ def touch_functions(module: ModuleText, view: int) -> None:
             with w.block(f"if load(S, {at + ACTIVE}) != 0:"):
                 w.line(f"store(S, {DIRTY}, 1)")
                 with w.block(f"if load(S, {at + COUNT}) >= 0:"):
-                    w.line(f"place = push_key(S, {at + LIST}, {len(keys)})")
+                    w.line(f"place = key_place(S, {at + LIST}, {len(keys)})")
                     for i, key in enumerate(keys):
                         w.line(f"store(place, {i}, {key})")
+                    w.line(f"note_key(S, {at + LIST}, {len(keys)})")
     with module.function(f"touch_all_{view}(S)", "Notes for watches that any row may have changed."):
         for at in (module.layout.look(view, per_message) for per_message in (False, True)):
             with w.block(f"if load(S, {at + ACTIVE}) != 0:"):
@@ -208,15 +218,11 @@ class Writes:
         for group in by_store.values():
             first = group[0][0]
             keys = self._keys(first.target, first.keys, self.names)
-            if len(group) > 1:
-                # Values are fixed before the first of them is written.
-                group = [(s, Code(w.once("value", finite(c).text), c.type)) for s, c in group]
-            codes = {s.target: c for s, c in group}
+            # Values are fixed before the first of them is written.
+            codes = {s.target: c if _is_name(c) else _named(w, c) for s, c in group}
             self._entry_write(first.target, "assign" if first.op == ":=" else "add", keys, codes)
             for statement, _ in group:
                 self._touch(statement.target, keys, in_loop=False)
-        if values:
-            w.forget()
 
     def _keys(self, target: str, keys: Sequence[Scalar], names: Names) -> list[str]:
         types = self.plan.program.map(target).key_types
@@ -230,6 +236,7 @@ class Writes:
         stores, directories = self.plan.stores_of(target), self.plan.directories_of(target)
         size = emitter.call(stores[0], "size")
         before = w.fresh("size")
+        known = self._written(stores, function, keys, codes)
         if directories:
             w.line(f"{before} = {size}")
         for store in stores:
@@ -239,12 +246,36 @@ class Writes:
             with w.block(f"if {size} != {before}:"):
                 for directory in directories:
                     self._directory_write(directory, keys, f"{size} - {before}")
+        changed = [*stores, *(s for d in directories for s in self.plan.stores_of(d.name))]
+        changed += self._counted_by(target)
+        w.forget({store.name for store in changed})
+        for place, (name, value) in known.items():
+            w.remember(place, value, name)
+
+    def _written(
+        self, stores: Sequence[Store], function: str, keys: Sequence[str], codes: Mapping[str, Code]
+    ) -> dict[str, tuple[str, str]]:
+        """Values of a hashed entry that are known once it is written, as expressions, and its store."""
+        w, found = self.emitter.writer, dict[str, tuple[str, str]]()
+        for store in stores:
+            if store.ordered is not None or not keys or not set(store.layout) <= {*"iw"}:
+                continue
+            for column, (name, layout) in enumerate(zip(store.maps, store.layout, strict=True)):
+                place = entry_value(store, keys, column)
+                held = w.recall(place)
+                if name not in codes:
+                    after = None if function == "assign" else held
+                elif function == "assign":
+                    after = held_as(codes[name], layout)
+                else:
+                    after = held and f"({held} + {held_as(codes[name], layout)})"
+                if after:
+                    found[place] = store.name, after
+        return found
 
     def _drop_uncounted(self, count: str, keys: Sequence[str]) -> None:
         """Drops the entries of doubles whose last row is gone: a change of 0.0 does not reach them."""
-        counted = [m.name for m in self.plan.program.maps if m.count == count]
-        stores = dict.fromkeys(s for name in counted for s in self.plan.stores_of(name))
-        alone = [s for s in stores if len(s.layout) > len(s.maps)]
+        alone = self._counted_by(count)
         if not alone:
             return
         counting = self.plan.stores_of(count)[0]
@@ -253,6 +284,12 @@ class Writes:
             for store in alone:
                 words = in_order(keys, store)
                 self.emitter.writer.line(self.emitter.call(store, "assign", *words, *_zeros(store)))
+
+    def _counted_by(self, count: str) -> list[Store]:
+        """The stores of doubles whose entries go with those of a map that counts rows."""
+        counted = [m.name for m in self.plan.program.maps if m.count == count]
+        stores = dict.fromkeys(s for name in counted for s in self.plan.stores_of(name))
+        return [s for s in stores if len(s.layout) > len(s.maps)]
 
     def _directory_write(self, directory: Directory, keys: Sequence[str], change: str) -> None:
         words = [keys[p] for p in directory.positions]
@@ -268,9 +305,15 @@ class Writes:
         ]
         if len(store.layout) > len(store.maps):
             self._double_write(store, function, keys, values)
+            return
+        call = self.emitter.call(store, function, *in_order(keys, store), *values)
+        given = [codes[name].text for name in store.maps if name in codes]
+        if function == "add" and len(given) == 1 and re.fullmatch(r"sum_\d+", given[0]):
+            # What is counted by conditions is most often 0.
+            with self.emitter.writer.block(f"if {given[0]} != 0:"):
+                self.emitter.writer.line(call)
         else:
-            words = in_order(keys, store)
-            self.emitter.writer.line(self.emitter.call(store, function, *words, *values))
+            self.emitter.writer.line(call)
 
     def _double_write(self, store: Store, function: str, keys: Sequence[str], values: list[str]) -> None:
         """Maps of doubles without what counts them: entries are there while another map counts rows."""
@@ -351,6 +394,14 @@ class Writes:
             together.append(statement)
         if together:
             yield together
+
+
+def _is_name(code: Code) -> bool:
+    return re.fullmatch(r"\w+", code.text) is not None
+
+
+def _named(writer: Writer, code: Code) -> Code:
+    return Code(writer.once("value", finite(code).text), code.type)
 
 
 def _zeros(store: Store) -> Iterable[str]:

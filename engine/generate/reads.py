@@ -169,11 +169,21 @@ def lookup(emitter: Emitter, step: Lookup, names: Names) -> Code:
     column = store.maps.index(step.map)
     keys = [emitter.key(k, t, names) for k, t in zip(step.keys, store.key_types, strict=True)]
     if store.ordered is None and keys:
-        entry = emitter.writer.once("entry", emitter.call(store, "find", *keys))
-        read = f"{store.name}_value_{column}({entry}) if {entry} != 0 else {ZERO[layout_of(kind)]}"
-        return Code(emitter.writer.once("value", read), kind)
+        w, place = emitter.writer, entry_value(store, keys, column)
+        value = w.recall(place)
+        if value is None:
+            entry = w.once("entry", emitter.call(store, "find", *keys), store.name)
+            read = f"{store.name}_value_{column}({entry}) if {entry} != 0 else {ZERO[layout_of(kind)]}"
+            value = w.once("value", read, store.name)
+            w.remember(place, value, store.name)
+        return Code(value, kind)
     values = emitter.writer.once("values", emitter.call(store, "get", *in_order(keys, store)))
     return Code(f"{values}[{column}]", kind)
+
+
+def entry_value(store: Store, keys: Sequence[str], column: int) -> str:
+    """By what a writer knows the value of an entry of a hashed store."""
+    return f"{store.name}[{', '.join(keys)}].{column}"
 
 
 def range_sum(emitter: Emitter, step: RangeSum, names: Names) -> Code:

@@ -20,10 +20,10 @@ INFINITE = 2
 WIDE_KEY = 3
 # What the driver returns when ERROR is set; the complement of an index says that a watch fired.
 FAILED = -(2**63)
-# What calls with a batch return for arrays that are not as ChangeBatch says, and where all changes are
-# applied and a watch fires at the last.
+# What calls with a batch return for arrays that are not as ChangeBatch says; and what is taken from what the
+# driver returns where the events that it has applied are not counted.
 NOT_DESCRIBED = -(2**63) + 1
-FIRED_AT_END = -(2**63) + 2
+UNCOUNTED = 2**62
 # Words of an engine's progress: how many events were applied, whether the last message is open.
 EVENTS, OPEN = 0, 1
 

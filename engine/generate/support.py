@@ -23,8 +23,8 @@ from orderbook.engine.generate.state_layout import (
     EDGES,
     ERROR,
     EVENTS,
+    FAILED,
     FIRED,
-    FIRED_AT_END,
     FIRED_BYTES,
     FIRED_CAPACITY,
     FIRED_WORDS,
@@ -38,6 +38,7 @@ from orderbook.engine.generate.state_layout import (
     OPEN,
     RUN,
     SCRATCH,
+    UNCOUNTED,
     WATCH_WORDS,
     WIDE_KEY,
 )
@@ -142,7 +143,7 @@ def matches(table, code):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def push_key(S, at, words):  # type: ignore[no-untyped-def]
+def key_place(S, at, words):  # type: ignore[no-untyped-def]
     """The address for one more key of `words` words in the growing list at state word `at`.
 
     Words at, at + 1 and at + 2 hold the list's address, count and capacity in keys.
@@ -157,8 +158,28 @@ def push_key(S, at, words):  # type: ignore[no-untyped-def]
         release(old)
         store(S, at, grown)
         store(S, at + 2, capacity)
-    store(S, at + 1, count + 1)
     return load(S, at) + 8 * words * count
+
+
+@jit()
+def note_key(S, at, words):  # type: ignore[no-untyped-def]
+    """Adds the key that was written to `key_place`, unless it is the last one there: the changes of a message
+    are most often of one row."""
+    count = load(S, at + 1)
+    own = load(S, at) + 8 * words * count
+    new = count == 0
+    for word in range(words):
+        new = new or load(own, word) != load(own, word - words)
+    if new:
+        store(S, at + 1, count + 1)
+
+
+@jit()
+def push_key(S, at, words):  # type: ignore[no-untyped-def]
+    """The address of one more key of `words` words in the growing list at state word `at`."""
+    place = key_place(S, at, words)
+    store(S, at + 1, load(S, at + 1) + 1)
+    return place
 
 
 @jit()
@@ -251,28 +272,31 @@ def run_batch(S, types, kinds, flags, values, start):  # type: ignore[no-untyped
     return NOT_DESCRIBED if stop < 0 else run_described(S, start, stop)
 
 
-@called_with("iiiooo")
-def run_whole(S, types, progress, kinds, flags, values):  # type: ignore[no-untyped-def]
-    """Applies a batch, and counts its events in `progress` if nothing but firings at its end is left to do.
+@called_with("iiioooi")
+def run_counted(S, types, progress, kinds, flags, values, start):  # type: ignore[no-untyped-def]
+    """As `run_batch`, and counts the events in `progress` if nothing but firings is left to do.
 
-    How many changes there were, or FIRED_AT_END; else nothing is counted, and it is what `run_batch` returns.
+    Else nothing is counted, and it is less by UNCOUNTED than what `run_batch` returns.
     """
     batch = S + 8 * BATCH
     stop = describe_batch(batch, types, kinds, flags, values)
     if stop < 0:
         return NOT_DESCRIBED
-    done = run_described(S, 0, stop)
-    if done != stop and (done != ~stop or load(S, FIRED_WORDS) == 0 or tells(load(S, CHECKED_ROWS))):
-        return done
-    at, events, flag = load(batch, 2), 0, END_OF_MESSAGE
-    for _ in range(stop):
+    done = run_described(S, start, stop)
+    if done == FAILED:
+        return FAILED
+    if done < 0 and (load(S, FIRED_WORDS) == 0 or tells(load(S, CHECKED_ROWS))):
+        return done - UNCOUNTED
+    end = done if done >= 0 else ~done
+    at, events, flag = load(batch, 2) + start * load(batch, 3), 0, 0
+    for _ in range(start, end):
         flag = load_byte(at)
         events += 1 if flag & (END_OF_EVENT | END_OF_MESSAGE) != 0 else 0
         at += load(batch, 3)
-    if stop != 0:
+    if end != start:
         store(progress, EVENTS, load(progress, EVENTS) + events)
         store(progress, OPEN, 1 if flag & END_OF_MESSAGE == 0 else 0)
-    return stop if done == stop else FIRED_AT_END
+    return done
 
 
 @called_with("i", "y")

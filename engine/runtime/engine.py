@@ -19,7 +19,7 @@ from orderbook.core.changes import (
     to_message_end,
 )
 from orderbook.core.errors import DataError, Problems
-from orderbook.engine.generate.state_layout import EVENTS, FIRED_AT_END, NOT_DESCRIBED, OPEN
+from orderbook.engine.generate.state_layout import EVENTS, NOT_DESCRIBED, OPEN, UNCOUNTED
 from orderbook.engine.maps.memory import Block
 from orderbook.engine.runtime.compile_process import Setting, Watched, WorkLimits
 from orderbook.engine.runtime.engine_state import EngineState, Layout
@@ -236,7 +236,6 @@ class Engine:
             self._drain()
         finally:
             self._applying, self._reached = False, None
-            self._settle()
         return done
 
     def control(self, control: "StepControl") -> None:
@@ -588,7 +587,7 @@ class Engine:
                 self._replacements.advance()
             stop = NOT_DESCRIBED
         else:
-            stop = direct(batch.kinds, batch.flags, batch.values)
+            stop = direct(batch.kinds, batch.flags, batch.values, 0)
             if stop >= 0:
                 return
         self._applying = True
@@ -598,13 +597,9 @@ class Engine:
             self._applying = False
 
     def _go_on(self, batch: ChangeBatch, stop: int) -> None:
-        """Does what was left to do, calls back, and applies the rest of a batch."""
-        queue, count, done = self._queue, len(batch.kinds), 0
-        if stop == FIRED_AT_END:
-            done = count
-            self._deliver(self._runtime.firings(), done)
-        elif stop != NOT_DESCRIBED:
-            done = self._attend(batch, 0, self._runtime.stopped(stop))
+        """Does what `direct` has left to do, calls back, and applies the rest of a batch."""
+        queue, count = self._queue, len(batch.kinds)
+        done = 0 if stop == NOT_DESCRIBED else self._stopped(batch, 0, stop)
         if queue and not self._message_open:
             self._drain()
         while done < count:
@@ -612,17 +607,28 @@ class Engine:
             if queue and not self._message_open:
                 self._drain()
 
+    def _stopped(self, batch: ChangeBatch, start: int, stop: int) -> int:
+        """Delivers firings at which `direct` has stopped, or does what else it has left; where to go on."""
+        if stop < -UNCOUNTED:
+            return self._attend(batch, start, self._runtime.stopped(stop))
+        self._deliver(self._runtime.firings(), ~stop)
+        return ~stop
+
     def _step(self, batch: ChangeBatch, start: int) -> int:
         """Applies changes up to the next firings and delivers them; returns where to go on.
 
         Raises DataError, and applies nothing, at a refused event that nothing is to be applied without.
         """
-        control = self._control
-        if control is not None:
-            batch = part_of(batch, 0, control.end(batch, start))
         if self._subscribers.stale:
             self._subscribers.look(self._runtime)
             self._settle()
+        if self._direct is not None:
+            stop = self._direct(batch.kinds, batch.flags, batch.values, start)
+            if stop != NOT_DESCRIBED:
+                return stop if stop >= 0 else self._stopped(batch, start, stop)
+        control = self._control
+        if control is not None:
+            batch = part_of(batch, 0, control.end(batch, start))
         runtime = self._runtime
         done = runtime.apply(batch, start)
         if runtime.noted:
@@ -681,6 +687,8 @@ class Engine:
 
     def _drain(self) -> None:
         """Does what is queued, in order; a queued change that leaves its message open ends the turn."""
+        if not self._queue:
+            return
         try:
             while self._queue and not self._message_open:
                 self._queue.popleft()()

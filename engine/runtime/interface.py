@@ -102,9 +102,10 @@ class ViewCopy(Protocol):
         """After `finish`, in any thread: int64[n, words of the key and of the row]."""
 
 
-# Takes kinds, flags and values of a batch; gives how many changes were applied, FIRED_AT_END, NOT_DESCRIBED,
-# or what `stopped` is to know. Events are counted only where all changes were applied and none refused.
-Direct = Callable[[NDArray[np.int16], NDArray[np.uint8], NDArray[np.int64]], int]
+# Takes kinds, flags and values of a batch and where to begin; gives where it stopped, the complement of that
+# where watches fired, NOT_DESCRIBED, or something less that `stopped` is to know, for which no events are
+# counted.
+Direct = Callable[[NDArray[np.int16], NDArray[np.uint8], NDArray[np.int64], int], int]
 
 
 class Runtime(Protocol):

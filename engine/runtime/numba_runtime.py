@@ -43,11 +43,12 @@ from orderbook.engine.generate.state_layout import (
     NOT_DESCRIBED,
     RUN,
     TEXTS,
+    UNCOUNTED,
     WIDE_KEY,
     layout_for,
     row_words,
 )
-from orderbook.engine.generate.support import fired_bytes, free, run_batch, run_whole
+from orderbook.engine.generate.support import fired_bytes, free, run_batch, run_counted
 from orderbook.engine.generate.view_diff import condition_module
 from orderbook.engine.maps.batch_arrays import ARRAY_TYPES, plain_batch
 from orderbook.engine.maps.memory import Block, address_of, callable_at
@@ -395,20 +396,20 @@ class NumbaRuntime:
             return stop
         if stop == NOT_DESCRIBED:
             return self.apply(plain_batch(batch), start)
-        return self.stopped(stop)
+        return self.stopped(stop - UNCOUNTED if stop != FAILED else stop)
 
     def stopped(self, stop: int) -> int:
         """See Runtime."""
         if stop == FAILED:
             self._overflow()
         self.noted = True
-        return ~stop
+        return ~(stop + UNCOUNTED)
 
     def direct(self, progress: int) -> Direct | None:
         """See Runtime."""
         if self._texts.tables:
             return None
-        return partial(run_whole, self.address, ARRAY_TYPES, progress)
+        return partial(run_counted, self.address, ARRAY_TYPES, progress)
 
     def firings(self) -> Sequence[Firing]:
         """The firings at which `apply` stopped."""

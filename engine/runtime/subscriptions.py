@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from orderbook.core.changes import Word
 from orderbook.core.errors import DataError, Problems
 from orderbook.engine.runtime.interface import Firing, PlainFiring, Runtime, Watch
 from orderbook.engine.runtime.live_view import Key, LiveView, ViewLayout, ViewRow, words_of
@@ -49,6 +50,11 @@ class ViewEvent(msgspec.Struct, eq=False, frozen=True):
     @property
     def key(self) -> Key:
         return self._layout.key(self._firing.key)
+
+    @property
+    def codes(self) -> tuple[Word, ...]:
+        """The row's key as the runtime has it: encoded, in its own order."""
+        return self._firing.key
 
     @property
     def old(self) -> ViewRow | None:

@@ -29,6 +29,9 @@ SAVED_BOOK = np.dtype([(n, "<i8") for n in ("tick_scale", "lot_scale", "state", 
 _PART = 1 << 16
 
 
+_VALID = int(BookState.VALID)
+
+
 @dataclass(frozen=True, slots=True)
 class BooksState:
     """Books between two messages, in the order of their instruments.
@@ -140,6 +143,7 @@ class Books:
         self._memory = Memory()
         count = len(instruments)
         self._books = _initial(instruments, dictionary)
+        self._states = self._books["state"]
         self._ladders = np.zeros(2 * count, ladder.LADDER)
         self._problems = np.zeros((count + 1, PROBLEMS), np.int64)
         self._touched = np.zeros(count, np.int64)
@@ -279,6 +283,10 @@ class Books:
     def state(self, instrument: int) -> BookState:
         """The state of a book."""
         return BookState(int(self._book(instrument)["state"]))
+
+    def is_valid(self, instrument: int) -> bool:
+        """Whether the state of a book is VALID."""
+        return bool(self._states[instrument] == _VALID)
 
     def problems(self, instrument: int | None = None) -> dict[str, int]:
         """How many events had each problem, by its lower-case name; of one instrument or of all."""

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from samples import examples
 
 from orderbook.engine.runtime.subscriptions import ViewEvent
-from orderbook.market.events import BookState
 from orderbook.market.synthetic_flow import synthetic_instruments
 from orderbook.strategies.clock import SavedThrottle, Throttle
 from orderbook.strategies.gated_engine import GatedEngine, HeldEvent
@@ -45,8 +44,8 @@ class Books:
 
     valid: bool = True
 
-    def state(self, _: int) -> BookState:
-        return BookState.VALID if self.valid else BookState.STALE
+    def is_valid(self, _: int) -> bool:
+        return self.valid
 
 
 @dataclass

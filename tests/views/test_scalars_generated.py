@@ -155,7 +155,7 @@ def test_a_pattern_meets_strings_that_come_while_running() -> None:
     constants.places[Pattern("a%")] = 0
     constants.places["plain"] = 1
     constants.store()
-    table = constants._tables[Pattern("a%")]
+    table = constants.tables[Pattern("a%")]
     for i in range(1000):
         dictionary.encode(f"{'ab'[i % 3 == 0]}{i}")
         constants.follow()
