@@ -1,6 +1,6 @@
 # make setup | run [DURATION=seconds] [CONFIG=file] | test | test-most | test-spark | test-fast [ROOM=folder] |
-#      test-browser | test-exhaustive [SEED=n] [COUNT=n] | lint | clean |
-#      bench | bench-spark | bench-monitor | soak [SECONDS=n] [RATE=messages a second]
+#      test-browser | test-exhaustive [SEED=n] [COUNT=n] | test-frames [SEED=n] [COUNT=n] |
+#      lint | clean | bench | bench-spark | bench-monitor | soak [SECONDS=n] [RATE=messages a second]
 SHELL := /bin/sh
 BIN := .venv/bin
 # Tests call make themselves, without the jobs of the make that runs them.
@@ -18,7 +18,7 @@ FAST := configuration market core/test_[!c]*.py core/test_checked_source.py \
 	engine/test_blocks.py engine/test_checkpoint_files.py engine/test_engine_*.py engine/test_log.py \
 	engine/test_maps_[dh]*.py engine/test_plan_pivots.py engine/test_protocol_[cr]*.py \
 	feeds/test_checksums.py feeds/test_exchange_[bok]*.py feeds/test_session.py feeds/test_snapshot_join.py \
-	feeds/test_wire_levels.py feeds/test_feeds_files_[crs]*.py strategies/test_queue_loop.py \
+	feeds/test_wire_*.py feeds/test_feeds_files_[crs]*.py strategies/test_queue_loop.py \
 	strategies/test_strategies.py strategies/test_strategies_[dp]*.py
 
 # Scripts in .venv name the folder they were made in, so a moved checkout needs a new one.
@@ -27,7 +27,7 @@ $(shell rm -f $(STAMP))
 endif
 
 .DEFAULT_GOAL := setup
-.PHONY: setup run test test-most test-spark test-fast test-browser test-exhaustive lint clean
+.PHONY: setup run test test-most test-spark test-fast test-browser test-exhaustive test-frames lint clean
 .PHONY: bench bench-spark bench-monitor soak
 
 setup: $(STAMP)
@@ -69,6 +69,11 @@ test-browser: $(STAMP)
 
 test-exhaustive: $(STAMP)
 	@$(BIN)/python -m pytest -q -m 'not browser' --exhaustive --seed $(SEED) --count $(COUNT) tests
+
+# Spoilt frames through every compiled decoder, and recordings whole.
+test-frames: COUNT = 10000
+test-frames: $(STAMP)
+	@$(BIN)/python -m pytest -q --exhaustive --seed $(SEED) --count $(COUNT) tests/feeds/test_wire_decoders.py
 
 lint: $(STAMP)
 	@$(BIN)/ruff check --quiet .

@@ -27,7 +27,8 @@ def write_levels(text: np.ndarray, scales: np.ndarray, template: np.ndarray, out
 
     text: uint8[…], price and size by turns, each ended by a line feed. scales: int64[4], 10^8 times the units
     of price and volume, and tick and lot in units. Returns how many numbers are off tick or lot; -1 where one
-    is not plain digits with at most one point, is no multiple of its unit, or is one too many.
+    is not plain digits with at most one point, is no multiple of its unit, or is one too many. Zeros beyond 8
+    decimal places say nothing.
     """
     place, end, off = 0, len(text), 0
     for row in range(len(out)):
@@ -43,7 +44,7 @@ def write_levels(text: np.ndarray, scales: np.ndarray, template: np.ndarray, out
                     value = 10 * value + (letter - _ZERO)
                     digits += 1
                     places += places >= 0
-                else:
+                elif letter != _ZERO or places != SCALE:
                     return -1
                 place += 1
             if place == end or digits == 0:
@@ -160,6 +161,11 @@ class EventWriter:
         if off >= 0:
             self._buffer += records.data
         return off
+
+    def extend_units(self, records: memoryview) -> None:
+        """Add whole units, as the bytes of EVENT records, where none is open."""
+        self._buffer += records
+        self._closed = len(self._buffer)
 
     def since(self, first: int) -> np.ndarray:
         """EVENT[n], a copy of the events from a number on, which stay."""

@@ -28,6 +28,7 @@ class FeedStatistics:
     messages: int = 0  # those of a known type, whole
     malformed: int = 0  # those that could not be read or used
     events: int = 0  # events decoded
+    checksums: int = 0  # books that were compared with the exchange's checksum, and equal
     gaps: int = 0  # books lost, for whatever reason but the connection's end
     resyncs: int = 0  # books rebuilt from a snapshot after their first
     reconnects: int = 0  # connections after the first

@@ -25,13 +25,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain, zip_longest
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 from zlib import crc32
 
 import msgspec
 
 from orderbook.core.errors import DataError
 from orderbook.feeds.exchanges.exchange import FeedBook, Link, WireLevels
+from orderbook.feeds.wire.decoder_state import BookMemory
+from orderbook.feeds.wire.text_ladder import TextLadder
 from orderbook.market.events import Action, BookState, Side, StateReason
 
 Message = TypeVar("Message")
@@ -364,6 +366,8 @@ TextLevels = Sequence[tuple[str, str]]
 
 KRAKEN_LEVELS = 10
 OKX_LEVELS = 25
+# A depth that a word can hold.
+_NO_DEPTH = 2**62
 BITFINEX_LEVELS = 25
 
 
@@ -462,6 +466,7 @@ class StreamBook:
             self.book.undo()
             self._link.lose(self.book, StateReason.CHECKSUM, wrong)
             return False
+        self._link.statistics.checksums += check is not None
         self.book.end()
         return True
 
@@ -473,28 +478,104 @@ class StreamBook:
         """The snapshot begins from nothing."""
 
 
+class Ladder(Protocol):
+    """The levels of one side, each with a key (ticks, a bid's negative) and the exchange's text."""
+
+    def __len__(self) -> int: ...
+
+    def clear(self) -> None:
+        """There are no levels."""
+
+    def fill(self, book: BookMemory, sign: int, levels: Sequence[tuple[str, str]]) -> bool:
+        """Have these levels, as (price, size), at once; False, and none, where that is not done."""
+
+    def put(self, key: int, price: str, size: str) -> None:
+        """A level has this text, whether it was there or not."""
+
+    def remove(self, key: int) -> None:
+        """A level goes, where it is there."""
+
+    def drop_last(self) -> int:
+        """The last level goes; its key."""
+
+    def best(self, count: int) -> list[tuple[str, str]]:
+        """The best levels, best first, as (price, size) in the text that checksums are made of."""
+
+
+class PythonLadder:
+    """See Ladder."""
+
+    def __init__(self) -> None:
+        self._keys: list[int] = []
+        self._texts: dict[int, tuple[str, str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def clear(self) -> None:
+        self._keys.clear()
+        self._texts.clear()
+
+    def fill(self, book: BookMemory, sign: int, levels: Sequence[tuple[str, str]]) -> bool:
+        return False
+
+    def put(self, key: int, price: str, size: str) -> None:
+        if key not in self._texts:
+            insort(self._keys, key)
+        self._texts[key] = price, size
+
+    def remove(self, key: int) -> None:
+        if self._texts.pop(key, None) is not None:
+            del self._keys[bisect_left(self._keys, key)]
+
+    def drop_last(self) -> int:
+        key = self._keys.pop()
+        del self._texts[key]
+        return key
+
+    def best(self, count: int) -> list[tuple[str, str]]:
+        return [self._texts[key] for key in self._keys[:count]]
+
+
 class CheckedBook(StreamBook):
     """A StreamBook that keeps its levels as the exchange writes them, for checksums.
 
     depth: levels beyond the best `depth` of a side are dropped after every message, as by the exchange.
+    ladder: makes the ladder of a side; one that compiled code shares, or one of Python.
     """
 
-    def __init__(self, book: FeedBook, link: Link, depth: int | None = None) -> None:
+    def __init__(
+        self,
+        book: FeedBook,
+        link: Link,
+        depth: int | None = None,
+        ladder: Callable[[], Ladder] = PythonLadder,
+    ) -> None:
         super().__init__(book, link)
+        self._ladders = {Side.BID: ladder(), Side.ASK: ladder()}
         self.depth = depth
-        # Prices of a side in ticks, best first (a bid's are negative), and each level's text.
-        self._keys: dict[Side, list[int]] = {}
-        self._texts: dict[Side, dict[int, tuple[str, str]]] = {}
-        self._forget()
+        bids, asks = self._ladders.values()
+        if isinstance(bids, TextLadder) and isinstance(asks, TextLadder):
+            book.memory.set("bids", bids.address)
+            book.memory.set("asks", asks.address)
+
+    @property
+    def depth(self) -> int | None:
+        """How many levels of a side are kept; None: all."""
+        return self._depth
+
+    @depth.setter
+    def depth(self, depth: int | None) -> None:
+        self._depth = depth
+        self.book.memory.set("depth", min(depth or 0, _NO_DEPTH))
 
     def best(self, side: Side, count: int) -> list[tuple[str, str]]:
-        """The best `count` levels, best first, as (price, size) in the exchange's text."""
-        texts = self._texts[side]
-        return [texts[key] for key in self._keys[side][:count]]
+        """The best `count` levels, best first, as (price, size) in the text that checksums are made of."""
+        return self._ladders[side].best(count)
 
     def _forget(self) -> None:
-        self._keys = {Side.BID: [], Side.ASK: []}
-        self._texts = {Side.BID: {}, Side.ASK: {}}
+        for ladder in self._ladders.values():
+            ladder.clear()
 
     def _change(self, bids: WireLevels, asks: WireLevels) -> None:
         for side, levels in ((Side.BID, list(bids)), (Side.ASK, list(asks))):
@@ -503,19 +584,15 @@ class CheckedBook(StreamBook):
                 self._keep(side, levels)
 
     def _keep(self, side: Side, levels: list[tuple[str, str]]) -> None:
-        keys, texts, ticks, lots = self._keys[side], self._texts[side], self.book.ticks, self.book.lots
+        ladder, ticks, lots = self._ladders[side], self.book.ticks, self.book.lots
         sign = -1 if side is Side.BID else 1
-        for level in levels:
-            price, size = level
-            key = sign * ticks[price]
-            if lots[size]:
-                if key not in texts:
-                    insort(keys, key)
-                texts[key] = level
-            elif texts.pop(key, None) is not None:
-                del keys[bisect_left(keys, key)]
+        if len(ladder) or not ladder.fill(self.book.memory, sign, levels):
+            for price, size in levels:
+                key = sign * ticks[price]
+                if lots[size]:
+                    ladder.put(key, price, size)
+                else:
+                    ladder.remove(key)
         if self.depth is not None:
-            while len(keys) > self.depth:
-                key = keys.pop()
-                del texts[key]
-                self.book.add(Action.LEVEL, side, price=abs(key))
+            while len(ladder) > self.depth:
+                self.book.add(Action.LEVEL, side, price=abs(ladder.drop_last()))

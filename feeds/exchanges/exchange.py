@@ -18,6 +18,8 @@ from orderbook.core.errors import DataError
 from orderbook.feeds.event_writer import EventWriter
 from orderbook.feeds.source import FeedStatistics
 from orderbook.feeds.text_values import WireNumbers
+from orderbook.feeds.wire.decoder_state import LATEST, SEQUENCE, STATE, BookMemory
+from orderbook.feeds.wire.frame_decoder import FrameDecoder
 from orderbook.market.crossed_books import CROSSED_LIMIT
 from orderbook.market.events import Action, BookState, Flag, Side, StateReason
 from orderbook.market.instruments import Instrument, Instruments
@@ -47,12 +49,24 @@ class FeedBook:
         self.ticks = WireNumbers(one.ticks, one.tick_scale, one.tick_units)
         self.lots = WireNumbers(one.lots, one.lot_scale, one.lot_units)
         self._scales = np.array([one.tick_scale, one.lot_scale, one.tick_units, one.lot_units])
+        # What compiled decoders share.
+        self.memory = BookMemory(one, instrument)
+        self._words = self.memory.words
         self.state = BookState.SYNCING
-        self.sequence = 0
+        self._sequence = 0
         self._instrument = instrument
         self._events = events
         self._statistics = statistics
-        self._latest = self._exchange_time = self._receive_time = self._flags = 0
+        self._exchange_time = self._receive_time = self._flags = 0
+
+    @property
+    def sequence(self) -> int:
+        """The exchange's sequence number of the last unit."""
+        return self._words[SEQUENCE]
+
+    @sequence.setter
+    def sequence(self, number: int) -> None:
+        self._sequence = self._words[SEQUENCE] = number
 
     def begin(
         self,
@@ -71,11 +85,12 @@ class FeedBook:
         if not (-_LARGEST <= exchange_time <= _LARGEST and -_LARGEST <= sequence <= _LARGEST):
             raise DataError("a time or sequence number does not fit 64 bits")
         if exchange_time and not snapshot and not apart:
-            if exchange_time < self._latest:
-                behind = f"{self._latest - exchange_time} ns"
+            if exchange_time < self._words[LATEST]:
+                behind = f"{self._words[LATEST] - exchange_time} ns"
                 self._statistics.problems.add("exchange clock backwards", self.product, behind)
-            self._latest = exchange_time
-        self._exchange_time, self._receive_time, self.sequence = exchange_time, receive_time, sequence
+            self._words[LATEST] = exchange_time
+        self._exchange_time, self._receive_time = exchange_time, receive_time
+        self._sequence = self._words[SEQUENCE] = sequence
         self._flags = _SNAPSHOT if snapshot else 0
 
     def end(self) -> None:
@@ -96,7 +111,7 @@ class FeedBook:
             side,
             exchange_time=self._exchange_time,
             receive_time=self._receive_time,
-            sequence=self.sequence,
+            sequence=self._sequence,
             order_id=order_id,
             price=price,
             volume=volume,
@@ -112,7 +127,7 @@ class FeedBook:
             self._flags,
             self._exchange_time,
             self._receive_time,
-            self.sequence,
+            self._sequence,
         )
         ticks, lots = self.ticks, self.lots
         off = self._events.extend_texts(levels, self._scales, *common) if len(levels) >= _MANY else -1
@@ -141,6 +156,7 @@ class FeedBook:
     def enter(self, state: BookState, reason: StateReason) -> None:
         """Add the state that the book has from now on."""
         self.state = state
+        self._words[STATE] = state
         self.add(Action.STATE, Side.NONE, order_id=reason, volume=state)
 
     def change_steps(self, tick: Decimal, lot: Decimal, receive_time: int) -> bool:
@@ -155,6 +171,8 @@ class FeedBook:
         self.ticks.change_step(one.tick_units)
         self.lots.change_step(one.lot_units)
         self._scales[2:] = one.tick_units, one.lot_units
+        self.memory.set("price_step", one.tick_units)
+        self.memory.set("size_step", one.lot_units)
         self.begin(0, receive_time, self.sequence)
         self.add(Action.INSTRUMENT, Side.NONE, price=one.tick_units, volume=one.lot_units)
         self.end()
@@ -186,6 +204,7 @@ class Link(Protocol):
     books: Mapping[str, FeedBook]
     statistics: FeedStatistics
     receive_time: int
+    compiled: bool
 
     def book(self, product: str) -> FeedBook | None:
         """The book of a native symbol; one that was not subscribed to is counted, and None."""
@@ -307,6 +326,14 @@ class Exchange(ABC):
     @abstractmethod
     def frame(self, data: bytes) -> None:
         """Take one websocket message, received at `link.receive_time`."""
+
+    def decoder(self) -> FrameDecoder | None:
+        """What decodes the ordinary frames of the connection by compiled code; None: there is nothing.
+
+        It and `frame` share what they know of books and of the connection, so each frame may be taken by
+        either, with the same result.
+        """
+        return None
 
     def unreadable(self, data: bytes) -> bool:
         """Whether a frame that `frame` raised for could be placed, and its book was lost alone."""

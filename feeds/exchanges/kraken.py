@@ -48,9 +48,12 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from orderbook.core.errors import ConfigurationError, DataError, SourceError
-from orderbook.feeds.exchanges.books import KRAKEN_LEVELS, CheckedBook, kraken_checksum
+from orderbook.feeds.exchanges.books import KRAKEN_LEVELS, CheckedBook, Ladder, PythonLadder, kraken_checksum
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, Link
 from orderbook.feeds.text_values import IsoClock
+from orderbook.feeds.wire import kraken_v1
+from orderbook.feeds.wire.frame_decoder import FrameDecoder
+from orderbook.feeds.wire.text_ladder import TextLadder
 from orderbook.market.events import BookState, Side, StateReason
 from orderbook.market.instruments import Instrument, normalise_symbol
 
@@ -96,7 +99,12 @@ class KrakenProtocol(Exchange):
     def __init__(self, link: Link, options: ExchangeOptions) -> None:
         super().__init__(link, options)
         self._depth = book_depth(options)
-        self._books = {name: CheckedBook(book, link, self._depth) for name, book in link.books.items()}
+        ladder: Callable[[], Ladder] = PythonLadder
+        if link.compiled:
+            ladder = partial(TextLadder, KRAKEN_LEVELS, as_digits=True)
+        self._books = {
+            name: CheckedBook(book, link, self._depth, ladder) for name, book in link.books.items()
+        }
         self._states = TradingStates(link)
 
     @classmethod
@@ -496,6 +504,9 @@ class KrakenV1(KrakenProtocol):
             self._take_trades(product, [trade for part in parts if isinstance(part, list) for trade in part])
         else:
             self._unknown(f"channel {channel!r}")
+
+    def decoder(self) -> FrameDecoder | None:
+        return FrameDecoder(kraken_v1.take, [book.memory for book in self.link.books.values()])
 
     def unreadable(self, data: bytes) -> bool:
         if data.startswith(b"{"):

@@ -212,8 +212,16 @@ class Shard:
     def decode(self) -> None:
         """Hand what is waiting now to the session, and let its commands be done."""
         session, waiting = self.session, self.waiting
+        # Frames that wait one behind the other, and when each was read.
+        frames: list[bytes] = []
+        times: list[int] = []
         for _ in range(len(waiting)):
             item = kind, text, data, receive_time = waiting.popleft()
+            if kind == "frames" and self._raw is None and (not times or receive_time >= times[-1]):
+                frames += data
+                times += (receive_time,) * len(data)
+                continue
+            self._take_all(frames, times)
             if self._raw is not None:
                 self._record(self._raw, item)
             if kind == "frames":
@@ -230,10 +238,19 @@ class Shard:
                 session.wake(receive_time)
             else:
                 session.failed(text, data[0].decode(), receive_time, float(kind.partition(" ")[2]))
+        self._take_all(frames, times)
         if not self._reading.is_set():
             session.resumed()
             self._reading.set()
         self._turned.set()
+
+    def _take_all(self, frames: list[bytes], times: list[int]) -> None:
+        """Hand frames over that were read at these times, and forget them here."""
+        if frames:
+            self._frames -= len(frames)
+            self.session.frames_of(frames, times)
+            frames.clear()
+            times.clear()
 
     def _take(self, frames: Sequence[bytes], receive_time: int) -> None:
         """Hand frames to the session; the recording is told of each just before, unless it is ignored."""

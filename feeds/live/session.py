@@ -21,6 +21,7 @@ from orderbook.feeds.event_writer import EventWriter
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook
 from orderbook.feeds.raw_log import InstrumentText
 from orderbook.feeds.source import FeedStatistics
+from orderbook.market.book_state import NEVER
 from orderbook.market.crossed_books import CrossedFeed
 from orderbook.market.events import BookState, StateReason
 from orderbook.market.instruments import Instruments
@@ -131,7 +132,11 @@ class Session:
     Whatever is wrong with a frame or answer is counted in `statistics`, never raised. Books are SYNCING and
     empty from a connection's beginning, and after a loss, until they equal the exchange's; STALE, with their
     rows, when the connection has ended. Receive times of events never go back.
+
+    compiled: whether ordinary frames are decoded by compiled code, where the exchange has any.
     """
+
+    compiled: bool = True
 
     def __init__(
         self,
@@ -156,6 +161,7 @@ class Session:
         self.books: Mapping[str, FeedBook] = {book.product: book for book in books}
         self._by_index = dict(zip(indexes, books, strict=True))
         self._exchange = kind(self, options)
+        self._decoder = self._exchange.decoder() if self.compiled else None
         self._syncs = {
             book.product: _Sync(book, Backoff(FIRST_SNAPSHOT_DELAY, LONGEST_DELAY, self._random))
             for book in books
@@ -305,30 +311,67 @@ class Session:
     def frames(self, frames: Sequence[bytes], receive_time: int) -> None:
         """Websocket messages were received together, in this order."""
         self._hear(receive_time)
+        self.frames_of(frames, (self.receive_time,) * len(frames))
+
+    def frames_of(
+        self, frames: Sequence[bytes], times: Sequence[int], turn: Callable[[int], object] | None = None
+    ) -> None:
+        """Websocket messages were received in this order, at these times, ns.
+
+        `turn` is called with the time of each that compiled code leaves, before it is looked at, and with the
+        last of those that it decodes together.
+        """
+        statistics, decoder, place = self.statistics, self._decoder, 0
         self._heard = self._clock()
-        statistics, exchange, messages = self.statistics, self._exchange, 0
         statistics.frames += len(frames)
         statistics.bytes += sum(map(len, frames))
-        for data in frames:
-            if self._closing:
-                break
-            if len(data) > exchange.largest_frame:
-                self.reconnect("oversized frame", f"{len(data)} bytes")
-                break
-            try:
-                exchange.frame(data)
-                messages += 1
-            except _UNUSABLE as error:
-                self._events.undo()
-                self._unreadable(data, _kind_of(error), error)
-            except Exception as error:
-                # Frames come from outside: what our code does not stand is bad data until it is looked into.
-                self._events.undo()
-                venue = exchange.venue
-                _log.exception("%s: a frame could not be handled", venue, extra={"venue": venue})
-                self._unreadable(data, "unexpected frame", error)
-                self.lose_all(StateReason.MALFORMED, f"{type(error).__name__}: {error}")
-        statistics.messages += messages
+        while place < len(frames) and not self._closing:
+            end = place + 1
+            waits = decoder is not None and decoder.load_frames(frames[place:], times[place:])
+            if waits:
+                end = place + waits
+            while place < end and not self._closing:
+                if turn is not None:
+                    turn(times[place])
+                self._hear(times[place])
+                if decoder is not None and waits:
+                    found = decoder.run(self.receive_time, self._crossed_due, self._events)
+                    if found:
+                        place += found
+                        statistics.messages += found
+                        statistics.checksums += decoder.take_checksums()
+                        self.receive_time = times[place - 1]
+                        if turn is not None:
+                            turn(self.receive_time)
+                        continue
+                    decoder.skip()
+                self._take(frames[place])
+                place += 1
+
+    @property
+    def _crossed_due(self) -> int:
+        """From when on books that have stayed crossed are to be looked at, ns."""
+        return NEVER if self._crossed is None else self._crossed.due
+
+    def _take(self, data: bytes) -> None:
+        """Have the exchange's own decoder take a frame."""
+        exchange = self._exchange
+        if len(data) > exchange.largest_frame:
+            self.reconnect("oversized frame", f"{len(data)} bytes")
+            return
+        try:
+            exchange.frame(data)
+            self.statistics.messages += 1
+        except _UNUSABLE as error:
+            self._events.undo()
+            self._unreadable(data, _kind_of(error), error)
+        except Exception as error:
+            # Frames come from outside: what our code does not stand is bad data until it is looked into.
+            self._events.undo()
+            venue = exchange.venue
+            _log.exception("%s: a frame could not be handled", venue, extra={"venue": venue})
+            self._unreadable(data, "unexpected frame", error)
+            self.lose_all(StateReason.MALFORMED, f"{type(error).__name__}: {error}")
 
     def answered(self, product: str, body: bytes, receive_time: int) -> None:
         """The answer to a `Get`, also one that was not asked for."""

@@ -8,7 +8,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
@@ -85,11 +85,11 @@ class CaptureSessions:
     def apply(self, line: Line) -> list[Line]:
         """Hand a line to the session of its connection; the answers that were given to books by that."""
         time = line.time
-        self._now = max(self._now, time / 1e9)
+        self._turn(time)
         if line.t == "session":
             self._begin(line)
             return []
-        conn = self._head.markets.get(line.conn, "") if self._head.connections else line.conn
+        conn = self._conn(line)
         session = self._sessions.get(conn)
         if session is None:
             kind = exchange(self._head.kind)
@@ -117,6 +117,25 @@ class CaptureSessions:
         given = self._answer(conn, session, time) if self._owed else []
         session.commands()
         return given
+
+    def apply_received(self, lines: Sequence[Line]) -> None:
+        """Hand frames that came one after the other on one connection to its session, all together."""
+        line = lines[0]
+        conn = self._conn(line)
+        session = self._sessions.get(conn)
+        if session is None or conn in self._listed or self._owed:
+            for line in lines:
+                self.apply(line)
+            return
+        self._turn_to(session)
+        session.frames_of([line.payload for line in lines], [line.time for line in lines], self._turn)
+        session.commands()
+
+    def _turn(self, time: int) -> None:
+        self._now = max(self._now, time / 1e9)
+
+    def _conn(self, line: Line) -> str:
+        return self._head.markets.get(line.conn, "") if self._head.connections else line.conn
 
     def end(self, time: int) -> None:
         """The recording is through: books that were followed are STALE."""
@@ -185,6 +204,26 @@ class CaptureSessions:
     def _put_aside(self) -> None:
         if self._latest is not None and self._latest.waiting_events:
             self._taken.append(self._latest.take())
+
+
+# Frames that are handed to a session together.
+_FRAMES_TOGETHER = 64
+
+
+def _together(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    """Frames of one connection that follow one another, some at once; other lines one by one."""
+    frames: list[Line] = []
+    for line in lines:
+        goes_on = line.t == "recv" and (not frames or line.conn == frames[0].conn)
+        if frames and (not goes_on or len(frames) == _FRAMES_TOGETHER):
+            yield frames
+            frames = []
+        if line.t == "recv":
+            frames.append(line)
+        else:
+            yield [line]
+    if frames:
+        yield frames
 
 
 def book_address(url: str) -> tuple[str, list[str] | None]:
@@ -313,8 +352,11 @@ class CaptureSource(_Capture):
     def __iter__(self) -> Iterator[Events]:
         self._sessions = sessions = CaptureSessions(self._head)
         self._never_valid.clear()
-        for line in self._lines:
-            sessions.apply(line)
+        for lines in _together(self._lines):
+            if lines[0].t == "recv":
+                sessions.apply_received(lines)
+            else:
+                sessions.apply(lines[0])
             if sessions.waiting_events >= DEFAULT_BATCH_SIZE:
                 yield sessions.take()
         if sessions.waiting_events:

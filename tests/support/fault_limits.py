@@ -98,8 +98,7 @@ class Limits:
         for name, book in self.session._exchange._books.items():  # type: ignore[attr-defined]
             rows = len(self.followers[name].rows.rows)
             if self.network.venue.dialect == "levels":
-                assert all(len(keys) <= DEPTH for keys in book._keys.values())
-                assert all(len(texts) <= DEPTH for texts in book._texts.values())
+                assert all(len(ladder) <= DEPTH for ladder in book._ladders.values())
             elif self.followers[name].state is BookState.VALID:
                 assert len(book._left) == rows
                 assert not book.place._held

@@ -1,0 +1,1 @@
+"""Exchanges' ordinary frames from bytes to events in compiled code; `exchanges` decodes what is unusual."""

@@ -1,0 +1,264 @@
+"""Recorded frames of exchanges, spoilt ones among them, through a decoder in Python and a compiled one."""
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+import numpy as np
+from capture_support import binance_recording, coinbase_recording
+
+from orderbook.feeds.exchanges.exchange import ExchangeOptions, exchange
+from orderbook.feeds.live.session import Session
+from orderbook.feeds.recording.capture_replay import CaptureSource, book_address
+from orderbook.feeds.wire.decoder_state import WORDS
+from orderbook.market.events import BookState
+from orderbook.market.instruments import Instruments
+
+# Product of an answer ("" for a frame), data, and when it came, ns.
+Step = tuple[str, bytes, int]
+
+
+class InPython(Session):
+    """A session whose frames are decoded by the exchange's own decoder alone."""
+
+    compiled = False
+
+
+@dataclass(frozen=True)
+class Script:
+    """What came on a connection to an exchange."""
+
+    kind: str
+    instruments: Instruments
+    steps: Sequence[Step]
+
+    def of(self, product: str, most: int) -> "Script":
+        """The same with one product alone, and the first of its steps."""
+        one = next(i for i in self.instruments if i.native_symbol == product)
+        named = product.encode(), product.lower().encode()
+        own = [s for s in self.steps if s[0] == product or (not s[0] and any(n in s[1] for n in named))]
+        return Script(self.kind, Instruments([one]), own[:most])
+
+
+def script(path: Path, folder: Path, lines: int = 1_000_000) -> Script:
+    """Of a recording; what is none yet is made one in the folder."""
+    if path.parent.name.startswith("hftbacktest"):
+        path = binance_recording(path, folder / f"{path.name}.jsonl", lines)
+    elif path.parent.name == "coinbase_l3":
+        path = coinbase_recording(path, folder / f"{path.name}.jsonl")
+    source = CaptureSource(path)
+    found: list[Step] = []
+    session = _session(Session, Script(source._head.kind, source.instruments, ()), [0.0])
+    asked = {}
+    if session.by_request:
+        asked = {book_address(session.snapshot_url(product)): product for product in session.books}
+    for line in source._lines:
+        if line.t == "recv":
+            found.append(("", line.payload, line.time))
+        elif line.t == "http" and (product := asked.get(book_address(unquote(line.url)))):
+            found.append((product, line.payload, line.time))
+    return Script(source._head.kind, source.instruments, found[:lines])
+
+
+def _session(kind: type[Session], script: Script, now: list[float]) -> Session:
+    indexes = range(len(script.instruments))
+    options = ExchangeOptions(crossed_limit=0)
+    return kind(exchange(script.kind), script.instruments, indexes, options, lambda: now[0], seed=0)
+
+
+@dataclass
+class Outcome:
+    """All that a session can be seen to have made of a script."""
+
+    events: np.ndarray
+    counts: dict[str, Any]
+    books: list[tuple[Any, ...]]
+    sent: list[Any]
+    # Frames that the exchange's own decoder took.
+    left: int
+
+    def same(self, other: "Outcome") -> bool:
+        return (
+            self.events.tobytes() == other.events.tobytes()
+            and self.counts == other.counts
+            and self.books == other.books
+            and self.sent == other.sent
+        )
+
+
+def played(kind: type[Session], script: Script, together: Iterator[int]) -> Outcome:
+    """A script through a session that is given so many frames at once, by turns."""
+    now = [script.steps[0][2] / 1e9]
+    session = _session(kind, script, now)
+    session.connected(script.steps[0][2])
+    left, sent = 0, []
+    own = session._take
+
+    def counted(data: bytes) -> None:
+        nonlocal left
+        left += 1
+        own(data)
+
+    session._take = counted  # type: ignore[method-assign]
+
+    def turn(time: int) -> None:
+        now[0] = max(now[0], time / 1e9)
+
+    frames: list[bytes] = []
+    times: list[int] = []
+    most = next(together)
+    for place, (product, data, time) in enumerate(script.steps):
+        if not product:
+            frames.append(data)
+            times.append(time)
+        if frames and (product or len(frames) >= most or place == len(script.steps) - 1):
+            session.frames_of(frames, times, turn)
+            frames, times, most = [], [], next(together)
+        if product:
+            turn(time)
+            session.answered(product, data, time)
+    sent += session.commands()
+    return _outcome(session, sent, left)
+
+
+def _outcome(session: Session, sent: list[Any], left: int) -> Outcome:
+    events = session.take()
+    statistics = session.statistics
+    counts = {
+        **{
+            name: getattr(statistics, name)
+            for name in ("frames", "bytes", "messages", "malformed", "events", "checksums", "gaps", "resyncs")
+        },
+        "problems": dict(statistics.problems.counts),
+        "examples": {kind: str(one) for kind, one in statistics.problems.examples.items()},
+    }
+    books = []
+    for book in session.books.values():
+        words = book.memory.words
+        books.append((book.product, book.state, *(words[WORDS[name]] for name in _COMPARED)))
+    return Outcome(events, counts, books, sent, left)
+
+
+# What a book's next message is decoded by.
+_COMPARED = ("state", "sequence", "latest", "depth", "arrived", "last_trade", "since")
+_UNKNOWN = ("null", "true", "1.5", '""', '"x"', "[]", "{}", '[[1], {"a": "b"}]', '"a \\" \\\\"', '"\u00e9"')
+_OTHERS = ("null", "true", "0", "-1", "1e20", '""', '"0"', '"-1"', '"1e3"', '"1e-2"', '"NaN"', "[]", '["1"]')
+_BYTES = b'0123456789.-eE+"\\[]{},:ntf \x00\xc3ab'
+
+
+def spoilt(frame: bytes, chance: random.Random) -> bytes:
+    """A frame, changed: bytes of it, values of its JSON, or how that is written."""
+    harmless = chance.random() < 0.5
+    if not harmless and chance.random() < 0.5:
+        return _other_bytes(frame, chance)
+    try:
+        value = json.loads(frame)
+    except ValueError:
+        return _other_bytes(frame, chance)
+    for _ in range(chance.randrange(1, 3)):
+        holders = [one for one in _holders(value) if one]
+        if not holders:
+            break
+        holder = chance.choice(holders)
+        place = chance.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
+        if harmless:
+            _write_otherwise(holder, chance)
+        else:
+            _change(holder, place, chance)
+    text = json.dumps(value, separators=chance.choice([(",", ":"), (", ", ": "), (" ,\n", "\t:\r")]))
+    return text.encode() + chance.choice([b"", b"", b" ", b"\n"])
+
+
+def _change(holder: Any, place: Any, chance: random.Random) -> None:
+    what = chance.randrange(6)
+    if what == 0:
+        holder[place] = json.loads(chance.choice(_OTHERS))
+    elif what == 1 and isinstance(holder[place], str):
+        holder[place] = chance.choice(["0", "00", " "]) + holder[place] + chance.choice(["", "0", "e1", "."])
+    elif what == 2:
+        del holder[place]
+    elif isinstance(holder, dict):
+        _write_otherwise(holder, chance)
+    else:
+        new = json.loads(chance.choice(_UNKNOWN))
+        holder.insert(place, chance.choice([deepcopy(holder[place]), new]))
+
+
+def _write_otherwise(holder: Any, chance: random.Random) -> None:
+    """What says the same: other members, in another order."""
+    if isinstance(holder, dict):
+        items = [*holder.items(), (f"new{chance.randrange(9)}", json.loads(chance.choice(_UNKNOWN)))]
+        chance.shuffle(items)
+        holder.clear()
+        holder.update(items)
+
+
+def _holders(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict | list):
+        yield value
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _holders(one)
+
+
+def _other_bytes(frame: bytes, chance: random.Random) -> bytes:
+    data = bytearray(frame)
+    for _ in range(chance.randrange(1, 4)):
+        place, what = chance.randrange(len(data) + 1), chance.randrange(5)
+        if what == 0:
+            del data[place : place + chance.randrange(1, 6)]
+        elif what == 1:
+            data[place:place] = bytes([chance.choice(_BYTES)])
+        elif what == 2:
+            piece = data[place : place + chance.randrange(1, 20)]
+            data[place:place] = piece
+        else:
+            data[place : place + 1] = bytes([chance.choice(_BYTES)])
+    return bytes(data)
+
+
+def mutant(one: Script, chance: random.Random, mutants: int) -> Script:
+    """A script with frames in its last third that are spoilt, missing, repeated or late."""
+    steps = list(one.steps[: chance.randrange(len(one.steps) // 2, len(one.steps)) + 1])
+    for _ in range(mutants):
+        place = chance.randrange(len(steps) * 2 // 3, len(steps) - 1)
+        product, data, time = steps[place]
+        what = chance.randrange(10)
+        if product:
+            continue
+        if what < 6:
+            steps[place] = product, spoilt(data, chance), time
+        elif what == 6:
+            del steps[place]
+        elif what == 7:
+            steps.insert(place, steps[place])
+        elif what == 8:
+            steps[place], steps[place + 1] = steps[place + 1], steps[place]
+        else:
+            steps[place] = product, data, time - 10**9
+    return Script(one.kind, one.instruments, steps)
+
+
+def batches(chance: random.Random) -> Iterator[int]:
+    """How many frames come together."""
+    most = chance.choice([1, 3, 20, 200])
+    while True:
+        yield chance.randrange(1, most + 1)
+
+
+def decoded(data: bytes) -> Any:
+    """As msgspec reads it; an exception where it does not."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return error
+
+
+def valid(outcome: Outcome) -> int:
+    """How many books are valid in the end."""
+    return sum(book[1] is BookState.VALID for book in outcome.books)
