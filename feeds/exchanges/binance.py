@@ -37,6 +37,10 @@ import msgspec
 from orderbook.core.errors import ConfigurationError, SourceError
 from orderbook.feeds.exchanges.books import JoinedBook, JoinRule, Span
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
+from orderbook.feeds.wire import binance as compiled
+from orderbook.feeds.wire.binance import AGGREGATE_KIND, TRADE_KIND
+from orderbook.feeds.wire.decoder_state import WORDS
+from orderbook.feeds.wire.frame_decoder import FrameDecoder
 from orderbook.market.events import Side
 from orderbook.market.instruments import ContractType, Instrument
 
@@ -191,6 +195,8 @@ decode_information = msgspec.json.Decoder(ExchangeInformation).decode
 
 
 MILLISECOND = 1_000_000
+_TRADE_KINDS = {"trade": TRADE_KIND, "aggTrade": AGGREGATE_KIND}
+_KIND, _LAST_TRADE = WORDS["trade_kind"], WORDS["last_trade"]
 
 
 class BinanceBook(JoinedBook[Depth]):
@@ -208,13 +214,19 @@ class BinanceBook(JoinedBook[Depth]):
     def __init__(self, book: FeedBook, link: Link, *, futures: bool) -> None:
         super().__init__(book, link, JoinRule(overlapping=futures))
         self._futures = futures
-        self._trade_kind = ""
-        self._last_trade = -1
+        # Lower case is the name of its streams; what is not upper case in messages has none.
+        name = book.product
+        book.memory.name(name.lower() if name.isascii() and name.isupper() else "")
+        self._forget_trades()
 
     def begin_connection(self) -> None:
         """Forget the connection before."""
         self.place.reset()
-        self._trade_kind, self._last_trade = "", -1
+        self._forget_trades()
+
+    def _forget_trades(self) -> None:
+        self.book.memory.set("trade_kind", 0)
+        self.book.memory.set("last_trade", -1)
 
     def depth(self, depth: Depth) -> None:
         """Take a depth diff. Raises ValueError for one of another product or market."""
@@ -244,11 +256,12 @@ class BinanceBook(JoinedBook[Depth]):
         """Write a trade of the stream `kind`; the first kind counts where both come. Raises ValueError."""
         if trade.s != self.book.product:
             raise ValueError(f"a trade of {trade.s} among those of {self.book.product}")
-        if self._trade_kind != kind:
-            if self._trade_kind:
+        words, number = self.book.memory.words, _TRADE_KINDS[kind]
+        if words[_KIND] != number:
+            if words[_KIND]:
                 return
-            self._trade_kind = kind
-        if trade.id <= self._last_trade:
+            words[_KIND] = number
+        if trade.id <= words[_LAST_TRADE]:
             where = f"{self.book.product} trade {trade.id}"
             self._link.statistics.problems.add("late trade", where, "repeated or out of order")
             return
@@ -257,7 +270,7 @@ class BinanceBook(JoinedBook[Depth]):
             book.begin(trade.T * MILLISECOND, self._link.receive_time, trade.id, apart=True)
             book.trade(trade.id, Side.ASK if trade.m else Side.BID, trade.p, trade.q)
             book.end()
-        self._last_trade = trade.id
+        words[_LAST_TRADE] = trade.id
 
 
 # Streams that recordings contain, and that say nothing of books or trades.
@@ -373,6 +386,10 @@ class BinanceSpot(Exchange):
             book.trade(kind, decode_aggregate(frame.data))
         elif kind.partition("_")[0] not in _NOT_READ:
             self.link.statistics.problems.add("unknown message", self.venue, frame.stream)
+
+    def decoder(self) -> FrameDecoder | None:
+        loop = compiled.take_futures if self.futures else compiled.take_spot
+        return FrameDecoder(loop, [book.memory for book in self.link.books.values()])
 
     def unreadable(self, data: bytes) -> bool:
         place = decode_placed(data).data

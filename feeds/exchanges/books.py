@@ -32,7 +32,15 @@ import msgspec
 
 from orderbook.core.errors import DataError
 from orderbook.feeds.exchanges.exchange import FeedBook, Link, WireLevels
-from orderbook.feeds.wire.decoder_state import BookMemory
+from orderbook.feeds.wire.decoder_state import (
+    EXPECTED,
+    NONE,
+    PASSED,
+    WORDS,
+    BookMemory,
+    ConnectionMemory,
+    book_words,
+)
 from orderbook.feeds.wire.text_ladder import TextLadder
 from orderbook.market.events import Action, BookState, Side, StateReason
 
@@ -99,20 +107,52 @@ class JoinRule:
 class SnapshotJoin(Generic[Message]):
     """One book's place in its stream of messages; `synchronised` once a snapshot was joined to it."""
 
-    __slots__ = ("_arrived", "_fresh", "_held", "_late", "_restarted", "_rule", "_snapshot", "synchronised")
+    __slots__ = ("_held", "_restarted", "_rule", "_snapshot", "_words")
 
-    def __init__(self, rule: JoinRule) -> None:
+    def __init__(self, rule: JoinRule, words: memoryview | None = None) -> None:
         self._rule = rule
+        # Of the book, which compiled decoders share.
+        self._words = book_words() if words is None else words
         # Each follows the one before, and the last ends at _arrived.
         self._held: deque[Span[Message]] = deque(maxlen=MAXIMUM_HELD)
-        self._arrived: int | None = None
         self._snapshot: int | None = None
-        self._late = 0
         # The numbers began again, and no snapshot has been joined since.
         self._restarted = False
-        self.synchronised = False
-        # No message has been applied since the snapshot.
-        self._fresh = False
+
+    @property
+    def synchronised(self) -> bool:
+        """Whether a snapshot was joined to the stream."""
+        return bool(self._words[_JOINED])
+
+    @synchronised.setter
+    def synchronised(self, is_so: bool) -> None:
+        self._words[_JOINED] = is_so
+
+    @property
+    def _fresh(self) -> bool:
+        """Whether no message has been applied since the snapshot."""
+        return bool(self._words[_FRESH])
+
+    @_fresh.setter
+    def _fresh(self, is_so: bool) -> None:
+        self._words[_FRESH] = is_so
+
+    @property
+    def _arrived(self) -> int | None:
+        number = self._words[_ARRIVED]
+        return None if number == NONE else number
+
+    @_arrived.setter
+    def _arrived(self, number: int | None) -> None:
+        self._words[_ARRIVED] = NONE if number is None else number
+
+    @property
+    def _late(self) -> int:
+        return self._words[_LATE]
+
+    @_late.setter
+    def _late(self, count: int) -> None:
+        self._words[_LATE] = count
 
     def reset(self) -> None:
         """Forget everything: the connection is new."""
@@ -173,7 +213,7 @@ class SnapshotJoin(Generic[Message]):
 
     def lose(self, spans: Iterable[Span[Message]] = ()) -> None:
         """The book cannot be trusted: keep only these, which end at the last, for the next snapshot."""
-        self.synchronised = self._fresh = False
+        self.synchronised, self._fresh = False, False
         self._snapshot = None
         self._held.clear()
         self._held.extend(spans)
@@ -226,7 +266,7 @@ class JoinedBook(ABC, Generic[Message]):
 
     def __init__(self, book: FeedBook, link: Link, rule: JoinRule) -> None:
         self.book = book
-        self.place: SnapshotJoin[Message] = SnapshotJoin(rule)
+        self.place: SnapshotJoin[Message] = SnapshotJoin(rule, book.memory.words)
         self._link = link
         self._joined_at = 0
 
@@ -333,23 +373,23 @@ class ConnectionSequence:
     def __init__(self, link: Link, venue: str) -> None:
         self._link = link
         self._venue = venue
+        self.memory = ConnectionMemory()
         self.reset()
 
     def reset(self) -> None:
         """A new connection begins."""
-        self._next: int | None = None
-        self._late = 0
+        self.memory.words[EXPECTED], self.memory.words[PASSED] = NONE, 0
         self.gaps = 0
 
     def follows(self, number: int) -> bool:
         """Whether to use a message, not one whose number was passed; a gap before it loses all books."""
-        expected = self._next
-        if expected is not None and number < expected:
+        words = self.memory.words
+        expected = words[EXPECTED]
+        if number < expected:
             self._passed(number)
             return False
-        self._late = 0
-        self._next = number + 1
-        if expected is not None and number > expected:
+        words[EXPECTED], words[PASSED] = number + 1, 0
+        if NONE != expected < number:
             self.gaps += 1
             self._link.lose_all(StateReason.GAP, f"message {number} came after {expected - 1}")
         return True
@@ -357,15 +397,17 @@ class ConnectionSequence:
     def _passed(self, number: int) -> None:
         where = f"{self._venue} sequence {number}"
         self._link.statistics.problems.add("late message", where, "repeated or out of order")
-        self._late += 1
-        if self._late >= LATE_IN_A_ROW:
-            self._link.reconnect("sequence reset", f"message {number} came after {self._next}")
+        words = self.memory.words
+        words[PASSED] += 1
+        if words[PASSED] >= LATE_IN_A_ROW:
+            self._link.reconnect("sequence reset", f"message {number} came after {words[EXPECTED]}")
 
 
 TextLevels = Sequence[tuple[str, str]]
 
 KRAKEN_LEVELS = 10
 OKX_LEVELS = 25
+_JOINED, _FRESH, _ARRIVED, _LATE = (WORDS[name] for name in ("joined", "fresh", "arrived", "late"))
 # A depth that a word can hold.
 _NO_DEPTH = 2**62
 BITFINEX_LEVELS = 25

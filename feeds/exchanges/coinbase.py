@@ -33,11 +33,15 @@ from orderbook.core.errors import SourceError
 from orderbook.feeds.exchanges.books import ConnectionSequence, StreamBook
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, Link
 from orderbook.feeds.text_values import IsoClock
+from orderbook.feeds.wire import coinbase as compiled
+from orderbook.feeds.wire.decoder_state import WORDS
+from orderbook.feeds.wire.frame_decoder import FrameDecoder
 from orderbook.market.events import BookState, Side, StateReason
 from orderbook.market.instruments import ContractType, Instrument
 
 # `side` of a trade is the maker's.
 _AGGRESSORS = {"BUY": Side.ASK, "SELL": Side.BID}
+_LAST_TRADE = WORDS["last_trade"]
 _CHANNELS = ("level2", "market_trades", "status", "heartbeats")
 # Channels that there are, and that books and trades do without.
 _NOT_READ = frozenset({"heartbeats", "candles", "ticker", "ticker_batch", "user", "futures_balance_summary"})
@@ -156,7 +160,8 @@ class Coinbase(Exchange):
         self._books = {name: StreamBook(book, link) for name, book in link.books.items()}
         self._sequence = ConnectionSequence(link, self.venue)
         self._clock = IsoClock()
-        self._last_trades = dict.fromkeys(self._books, 0)
+        for book in link.books.values():
+            book.memory.set("last_trade", 0)
         self._steps: dict[str, tuple[str, str]] = {}
         self._takers = {
             "l2_data": self._levels,
@@ -198,6 +203,10 @@ class Coinbase(Exchange):
 
     def resubscribe(self, product: str) -> Sequence[str]:
         return [_request(kind, "level2", [product]) for kind in ("unsubscribe", "subscribe")]
+
+    def decoder(self) -> FrameDecoder | None:
+        books = [book.memory for book in self.link.books.values()]
+        return FrameDecoder(compiled.take, books, self._sequence.memory)
 
     def frame(self, data: bytes) -> None:
         frame = _decode_frame(data)
@@ -265,14 +274,14 @@ class Coinbase(Exchange):
         book = self.link.book(product)
         if book is None:
             return
-        last = self._last_trades[product]
+        last = book.memory.words[_LAST_TRADE]
         for number, trade in () if history else trades:
             if number > last:
                 time = self._clock.nanoseconds(trade.time)
                 book.begin(time, self.link.receive_time, frame.sequence_num, apart=True)
                 book.trade(number, _AGGRESSORS[trade.side], trade.price, trade.size)
         book.end()
-        self._last_trades[product] = max(last, trades[-1][0])
+        book.memory.words[_LAST_TRADE] = max(last, trades[-1][0])
 
     def _acknowledged(self, frame: _Frame) -> None:
         for event in _decode_subscriptions(frame.events):

@@ -327,9 +327,10 @@ class Session:
         statistics.bytes += sum(map(len, frames))
         while place < len(frames) and not self._closing:
             end = place + 1
-            waits = decoder is not None and decoder.load_frames(frames[place:], times[place:])
-            if waits:
-                end = place + waits
+            waits = 0
+            if decoder is not None:
+                waits = decoder.load_frames(frames[place:], times[place:])
+                end = place + max(waits, 1)
             while place < end and not self._closing:
                 if turn is not None:
                     turn(times[place])

@@ -1,5 +1,7 @@
 """CRC32 of bytes at an address, eight at a time by table ("slicing"), as zlib's `crc32`."""
 
+from functools import cache
+
 import numpy as np
 
 from orderbook.core.jit import jit
@@ -11,6 +13,7 @@ _ALL, _SLICES = 0xFFFFFFFF, 8
 _TABLE = 4 * 256
 
 
+@cache
 def crc_tables() -> np.ndarray:
     """uint32[8, 256]: what a byte adds, that so many others follow."""
     tables = np.zeros((_SLICES, 256), np.uint32)

@@ -36,9 +36,12 @@ BOOK = np.dtype(
             "bids",  # addresses of LADDER, 0 where the book has none
             "asks",
             "checksum",  # of the ladders while neither has `changed`
-            "arrived",  # the last message's number, or NONE
-            "ready",  # 1: the message that follows `arrived` can be applied
+            "arrived",  # the number of the last message, or NONE
+            "joined",  # 1: a snapshot was joined to the stream
+            "fresh",  # 1: no message was applied since
+            "late",  # messages in a row whose number was passed
             "last_trade",  # the number of the last trade, or NONE
+            "trade_kind",  # of two streams of trades the one that counts, 0 before the first
             "since",  # the first exchange time of trades that count, ns, or NONE
             "name_length",
             *(f"name_{number}" for number in range(_NAME_WORDS)),
@@ -76,14 +79,23 @@ CONTEXT = np.dtype(
             "checksums",  # compared
             "books",  # int64[books], addresses of BOOK
             "book_count",
-            "expected",  # the next number of the connection, or NONE
-            "late",  # messages in a row whose number was passed
+            "connection",  # address of CONNECTION
         )
     ]
 )
 FIELDS = {name: number for number, name in enumerate(CONTEXT.names or ())}
 
+# Where a connection is that numbers its messages.
+CONNECTION = np.dtype(
+    [
+        ("expected", "i8"),  # the next number, or NONE
+        ("late", "i8"),  # messages in a row whose number was passed
+    ]
+)
+EXPECTED, PASSED = range(2)
+
 context_at = record_at(CONTEXT)
+connection_at = record_at(CONNECTION)
 book_at = record_at(BOOK)
 
 
@@ -92,18 +104,32 @@ def int64_words(memory: np.ndarray) -> memoryview:
     return memoryview(memory.view(np.uint8)).cast("q")  # type: ignore[arg-type]
 
 
+def book_words() -> memoryview:
+    """The words of a book of which nothing is known."""
+    record = np.zeros(1, BOOK)
+    for name in ("arrived", "last_trade", "since"):
+        record[name] = NONE
+    return int64_words(record)
+
+
+class ConnectionMemory:
+    """The words of a connection, `words[EXPECTED]` and so on; `address` is theirs."""
+
+    def __init__(self) -> None:
+        record = np.zeros(1, CONNECTION)
+        record["expected"] = NONE
+        self.words = int64_words(record)
+        self.address = int(record.ctypes.data)
+
+
 class BookMemory:
     """The words of one book, `words[STATE]` and so on; `address` is theirs."""
 
     def __init__(self, instrument: Instrument, index: int) -> None:
-        self._record = np.zeros(1, BOOK)
-        self.address = int(self._record.ctypes.data)
-        self.words = int64_words(self._record)
+        self.words = book_words()
+        self.address = int(np.frombuffer(self.words, np.int64).ctypes.data)
         self.name(instrument.native_symbol)
         self.set("instrument", index)
-        self.set("arrived", NONE)
-        self.set("last_trade", NONE)
-        self.set("since", NONE)
         for side, scale in (("price", instrument.tick_scale), ("size", instrument.lot_scale)):
             self.set(f"{side}_scale", scale)
             self.set(f"{side}_places", _places(scale))

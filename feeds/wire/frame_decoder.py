@@ -19,8 +19,8 @@ from orderbook.feeds.wire.checksums import crc_tables
 from orderbook.feeds.wire.decoder_state import (
     CONTEXT,
     FIELDS,
-    NONE,
     BookMemory,
+    ConnectionMemory,
     addresses,
     context_at,
     int64_words,
@@ -36,7 +36,8 @@ MOST = 1024
 _TOKENS, _EVENTS, _NOTES = 1 << 17, 1 << 14, 1 << 13
 # A frame is begun while so many events have room.
 _ROOM = _EVENTS // 2
-_SCRATCH = 8192
+# Bytes of the memory that a decoder may use for what waits.
+SCRATCH = 1 << 16
 _TEXT, _LARGEST_TEXT = 1 << 16, 1 << 24
 _ZEROS = bytes(PADDING)
 _EVENT_BYTES = EVENT.itemsize
@@ -83,7 +84,10 @@ def frame_loop(decode: Callable[..., Any]) -> FrameLoop:
 class FrameDecoder:
     """Decodes the frames of one connection by a compiled loop; `words` are those of its CONTEXT."""
 
-    def __init__(self, loop: FrameLoop, books: Sequence[BookMemory]) -> None:
+    def __init__(
+        self, loop: FrameLoop, books: Sequence[BookMemory], connection: ConnectionMemory | None = None
+    ) -> None:
+        connection = connection or ConnectionMemory()
         self._loop = loop
         record = np.zeros(1, CONTEXT)
         self.words = int64_words(record)
@@ -100,12 +104,13 @@ class FrameDecoder:
             "tape": np.empty(_TOKENS, np.int64),
             "stack": np.empty(2 * DEEPEST, np.int64),
             "out": self._events,
-            "notes": np.zeros(1 + _NOTES * text_ladder.NOTE_BYTES // 8, np.int64),
-            "scratch": np.zeros(_SCRATCH, np.uint8),
+            "notes": np.empty(1 + _NOTES * text_ladder.NOTE_BYTES // 8, np.int64),
+            "scratch": np.empty(SCRATCH, np.uint8),
             "tables": crc_tables(),
             "books": addresses(books),
         }
-        self._memory = record, memory, tuple(books)
+        memory["notes"][0] = 0
+        self._memory = record, memory, tuple(books), connection
         for name, own in memory.items():
             self.words[FIELDS[name]] = own.ctypes.data
         for name, value in (
@@ -113,7 +118,7 @@ class FrameDecoder:
             ("room", _EVENTS),
             ("notes_room", _NOTES),
             ("book_count", len(books)),
-            ("expected", NONE),
+            ("connection", connection.address),
             ("until", _NEVER),
         ):
             self.words[FIELDS[name]] = value

@@ -14,6 +14,7 @@ _POINT, _ZERO, _MINUS, _E, _CAPITAL_E, _PLUS = (ord(c) for c in ".0-eE+")
 _WHOLE_DIGITS = 10
 _POWERS = tuple(10**places for places in range(19))
 _SECOND, _DAY = 10**9, 86_400
+_MILLISECOND, _MOST_MILLISECONDS = 10**6, (2**63 - 1) // 10**6
 _DASH, _T, _TIME_COLON, _Z = (ord(c) for c in "-T:Z")
 # Of each month, days of the year before it, and its days, in a year that is not a leap year.
 _DAYS_BEFORE = (0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
@@ -107,6 +108,13 @@ def units(start: int, length: int, scale: int, places: int, step: int) -> int:
     if step != 1 and value % step:
         return REFUSED
     return value
+
+
+@jit()
+def milliseconds_time(start: int, length: int) -> int:
+    """ns of a whole number of ms; REFUSED for others."""
+    value = integer(start, length, 13)
+    return REFUSED if value == REFUSED or value > _MOST_MILLISECONDS else value * _MILLISECOND
 
 
 @jit()

@@ -25,6 +25,11 @@ class Recorded:
 
 
 RECORDED = {
+    "binance": Recorded("cryptofeed/BINANCE.jsonl.zst", 0.95, "NKNUSDT"),
+    "binance_futures": Recorded("cryptofeed/BINANCE_FUTURES.jsonl.zst", 0.98, "SUSHIUSDT"),
+    "binance_btcusdt": Recorded("hftbacktest/spot_btcusdt_20240808.gz", 0.99),
+    "binance_futures_btcusdt": Recorded("hftbacktest/usdm_btcusdt_20240808.gz", 0.99),
+    "coinbase": Recorded("cryptofeed/COINBASE.jsonl.zst", 0.97, steps=60),
     "kraken_v1": Recorded("cryptofeed/KRAKEN.jsonl.zst", 0.95, "SC/EUR"),
 }
 LINES = 3000

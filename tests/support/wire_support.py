@@ -57,11 +57,11 @@ def script(path: Path, folder: Path, lines: int = 1_000_000) -> Script:
     session = _session(Session, Script(source._head.kind, source.instruments, ()), [0.0])
     asked = {}
     if session.by_request:
-        asked = {book_address(session.snapshot_url(product)): product for product in session.books}
+        asked = {str(book_address(session.snapshot_url(product))): product for product in session.books}
     for line in source._lines:
         if line.t == "recv":
             found.append(("", line.payload, line.time))
-        elif line.t == "http" and (product := asked.get(book_address(unquote(line.url)))):
+        elif line.t == "http" and (product := asked.get(str(book_address(unquote(line.url))))):
             found.append((product, line.payload, line.time))
     return Script(source._head.kind, source.instruments, found[:lines])
 
