@@ -51,7 +51,8 @@ from orderbook.core.errors import ConfigurationError, DataError, SourceError
 from orderbook.feeds.exchanges.books import KRAKEN_LEVELS, CheckedBook, Ladder, PythonLadder, kraken_checksum
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, Link
 from orderbook.feeds.text_values import IsoClock
-from orderbook.feeds.wire import kraken_v1
+from orderbook.feeds.wire import kraken_v1, kraken_v2
+from orderbook.feeds.wire.decoder_state import NONE, WORDS
 from orderbook.feeds.wire.frame_decoder import FrameDecoder
 from orderbook.feeds.wire.text_ladder import TextLadder
 from orderbook.market.events import BookState, Side, StateReason
@@ -184,6 +185,7 @@ class TradingStates:
         self._link.hold(self._link.books[product], state, reason)
 
 
+_LAST_TRADE = WORDS["last_trade"]
 _AGGRESSORS = {"buy": Side.BID, "sell": Side.ASK}
 
 
@@ -299,7 +301,6 @@ class Kraken(KrakenProtocol):
     def __init__(self, link: Link, options: ExchangeOptions) -> None:
         super().__init__(link, options)
         self._clock = IsoClock()
-        self._last_trades: dict[str, int] = {}
 
     @classmethod
     def instruments(cls, products: Sequence[str], bodies: Sequence[bytes]) -> list[Instrument]:
@@ -350,6 +351,9 @@ class Kraken(KrakenProtocol):
                 for status in message.data:
                     self._states.system(status.system)
 
+    def decoder(self) -> FrameDecoder | None:
+        return FrameDecoder(kraken_v2.take, [book.memory for book in self.link.books.values()])
+
     def unreadable(self, data: bytes) -> bool:
         place = _decode_place(data)
         if place.channel != "book":
@@ -374,13 +378,14 @@ class Kraken(KrakenProtocol):
             if book is None:
                 continue
             for trade in group:
-                last = self._last_trades.get(product, trade.trade_id - 1)
+                words = book.memory.words
+                last = trade.trade_id - 1 if words[_LAST_TRADE] == NONE else words[_LAST_TRADE]
                 if trade.trade_id != last + 1:
                     kind = "missed trades" if trade.trade_id > last else "late trade"
                     where = f"{trade.trade_id} comes after {last}"
                     self.link.statistics.problems.add(kind, product, where)
                 if trade.trade_id > last:
-                    self._last_trades[product] = trade.trade_id
+                    words[_LAST_TRADE] = trade.trade_id
                     time = self._clock.nanoseconds(trade.timestamp)
                     book.begin(time, self.link.receive_time, trade.trade_id, apart=True)
                     book.trade(trade.trade_id, _AGGRESSORS[trade.side], str(trade.price), str(trade.qty))

@@ -99,10 +99,7 @@ def _side_of(context: Record, book: Record, data: int, side: int, time: int) -> 
         price, size = token_at(tape, at + 1), token_at(tape, at + 2)
         if kind_of(price) != STRING or kind_of(size) != STRING:
             return False
-        if not write_numbers(
-            context, book, LEVEL, side, time, start_of(text, price), length_of(price),
-            start_of(text, size), length_of(size),
-        ):  # fmt: skip
+        if not write_numbers(context, book, LEVEL, side, time, price, size):
             return False
         at += 3
     return True
@@ -159,10 +156,7 @@ def _trade(context: Record, address: int, data: int, kind: int) -> bool:
     context.sequence = number
     own, other = token_at(tape, price), token_at(tape, size)
     side = ASK if is_kind(tape, maker, TRUE) else BID
-    if not write_numbers(
-        context, book, TRADE, side, time, start_of(text, own), length_of(own),
-        start_of(text, other), length_of(other),
-    ):  # fmt: skip
+    if not write_numbers(context, book, TRADE, side, time, own, other):
         return False
     name_order(context, number)
     end_unit(context, start)

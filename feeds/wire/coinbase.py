@@ -87,15 +87,6 @@ def _level(context: Record, place: int) -> tuple[int, int, int, int]:
 
 
 @jit()
-def _write(context: Record, book: Record, action: int, side: int, time: int, price: int, size: int) -> bool:
-    text = context.text
-    return write_numbers(
-        context, book, action, side, time, start_of(text, price), length_of(price),
-        start_of(text, size), length_of(size),
-    )  # fmt: skip
-
-
-@jit()
 def _last_time(context: Record, frame_time: int, updates: int) -> int:
     """The time of a message: of its last level, or its own; REFUSED for none."""
     tape, token = context.tape, frame_time
@@ -129,7 +120,7 @@ def _levels(context: Record, address: int, event: int, frame_time: int) -> bool:
         if side == 0:
             return False
         if says(text, side, _BID):
-            if not _write(context, book, LEVEL, BID, time, price, size):
+            if not write_numbers(context, book, LEVEL, BID, time, price, size):
                 return False
         elif not says(text, side, _OFFER) or asks == _MOST:
             return False
@@ -140,7 +131,7 @@ def _levels(context: Record, address: int, event: int, frame_time: int) -> bool:
         at = after(tape, at)
     for number in range(asks):
         waits = context.scratch + 16 * number
-        if not _write(context, book, LEVEL, ASK, time, word(waits), word(waits + 8)):
+        if not write_numbers(context, book, LEVEL, ASK, time, word(waits), word(waits + 8)):
             return False
     end_in_order(context, book, start, time)
     return True
@@ -194,7 +185,7 @@ def _trades(context: Record, event: int) -> bool:
         side = BID if moment >= 0 else ASK
         if number > book.last_trade:
             time = moment if moment >= 0 else -moment - 1
-            if not _write(context, book, TRADE, side, time, word(waits + 16), word(waits + 24)):
+            if not write_numbers(context, book, TRADE, side, time, word(waits + 16), word(waits + 24)):
                 return False
             name_order(context, number)
             last = number

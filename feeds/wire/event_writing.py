@@ -1,6 +1,7 @@
 """EVENT records written by compiled code, a unit for each message; see `orderbook.feeds.event_writer`."""
 
 from orderbook.core.jit import jit
+from orderbook.feeds.wire.json_tape import length_of, start_of
 from orderbook.feeds.wire.numbers import REFUSED, units
 from orderbook.market.block_memory import Record, record_at
 from orderbook.market.events import EVENT, Action, Flag, Side
@@ -37,20 +38,25 @@ def name_order(context: Record, order_id: int) -> None:
 
 
 @jit()
+def ticks_of(context: Record, book: Record, price: int) -> int:
+    """The price of a token in units; REFUSED for what is unusual or off the tick."""
+    start = start_of(context.text, price)
+    return units(start, length_of(price), book.price_scale, book.price_places, book.price_step)
+
+
+@jit()
+def lots_of(context: Record, book: Record, size: int) -> int:
+    """The volume of a token in units; REFUSED for what is unusual or off the lot."""
+    start = start_of(context.text, size)
+    return units(start, length_of(size), book.size_scale, book.size_places, book.size_step)
+
+
+@jit()
 def write_numbers(
-    context: Record,
-    book: Record,
-    action: int,
-    side: int,
-    time: int,
-    price: int,
-    price_length: int,
-    size: int,
-    size_length: int,
+    context: Record, book: Record, action: int, side: int, time: int, price: int, size: int
 ) -> bool:
-    """Adds an event with price and size from text; False where one is unusual, or there is no room."""
-    ticks = units(price, price_length, book.price_scale, book.price_places, book.price_step)
-    lots = units(size, size_length, book.size_scale, book.size_places, book.size_step)
+    """Adds an event with the price and size of tokens; False where one is unusual, or there is no room."""
+    ticks, lots = ticks_of(context, book, price), lots_of(context, book, size)
     if ticks == REFUSED or lots == REFUSED:
         return False
     return write_event(context, book, action, side, time, ticks, lots)

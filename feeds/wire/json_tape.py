@@ -90,6 +90,13 @@ def is_kind(tape: int, place: int, kind: int) -> bool:
 
 
 @jit()
+def member_of(text: int, tape: int, place: int, name: Name, kind: int) -> int:
+    """The token of an object's only member of a name, of this kind; 0 where there is no such."""
+    found = member(text, tape, place, name)
+    return word(tape + 8 * found) if is_kind(tape, found, kind) else 0
+
+
+@jit()
 def _string_end(at: int) -> int:
     """The address of the quote that ends a string; 0 where something unusual comes before it."""
     while True:

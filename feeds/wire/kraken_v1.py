@@ -2,6 +2,7 @@
 
 from orderbook.core.jit import jit
 from orderbook.feeds.wire.bytes_memory import byte, name_of
+from orderbook.feeds.wire.checked_book import drop_beyond, kraken_agrees, put_level
 from orderbook.feeds.wire.decoder_state import SYNCING, book_at, book_named
 from orderbook.feeds.wire.event_writing import (
     ASK,
@@ -27,7 +28,6 @@ from orderbook.feeds.wire.json_tape import (
     start_of,
     token_at,
 )
-from orderbook.feeds.wire.kraken_book import agrees, drop_beyond, put_level
 from orderbook.feeds.wire.numbers import REFUSED, integer, seconds_time
 from orderbook.market.block_memory import Record
 
@@ -70,15 +70,7 @@ def _side_of(context: Record, book: Record, side: int, first: int, end: int) -> 
                 if moment == REFUSED or (width != 0 and width != length_of(time)):
                     return REFUSED, 0
                 latest, width = max(latest, moment), length_of(time)
-                if not put_level(
-                    context,
-                    book,
-                    side,
-                    start_of(text, price),
-                    length_of(price),
-                    start_of(text, size),
-                    length_of(size),
-                ):
+                if not put_level(context, book, side, price, size, 1):
                     return REFUSED, 0
                 at = after(tape, at)
         place = after(tape, place)
@@ -123,7 +115,7 @@ def _update(context: Record, address: int, first: int, end: int) -> bool:
     time = max(bids, asks)
     if (width != 0 and other != 0 and width != other) or goes_back(book, time):
         return False
-    if checksum != _NO_CHECKSUM and not agrees(context, address, checksum):
+    if checksum != _NO_CHECKSUM and not kraken_agrees(context, address, checksum):
         return False
     set_times(context, start, time)
     end_in_order(context, book, start, time)
@@ -148,17 +140,7 @@ def _trades(context: Record, address: int, first: int, end: int) -> bool:
             return False
         side = BID if says(text, buys, _B) else ASK
         latest = max(latest, moment)
-        if not write_numbers(
-            context,
-            book,
-            TRADE,
-            side,
-            moment,
-            start_of(text, price),
-            length_of(price),
-            start_of(text, size),
-            length_of(size),
-        ):
+        if not write_numbers(context, book, TRADE, side, moment, price, size):
             return False
         at = after(tape, at)
     end_in_order(context, book, start, latest)

@@ -21,7 +21,7 @@ LADDER = np.dtype(
     [
         ("keys", "i8"),  # address of int64[capacity]
         ("numbers", "i8"),  # int64[capacity], the slot of each key
-        ("slots", "i8"),  # SLOT bytes each, `capacity` of them
+        ("slots", "i8"),  # SLOT bytes each, `capacity` of them and one that is not used
         ("free", "i8"),  # int64[capacity], numbers of free slots
         ("free_count", "i8"),
         ("count", "i8"),
@@ -36,7 +36,7 @@ _TEXT, TEXT_AT = SLOT - 8, 8
 # Lengths of a level whose text has no room, which is kept elsewhere.
 ELSEWHERE = -1
 _CAPACITY = 2048
-_POINT, _ZERO, _LINE = (ord(c) for c in ".0\n")
+_POINT, _ZERO, _LINE, _COLON, _MINUS = (ord(c) for c in ".0\n:-")
 # Words of a noted change: the ladder, what was done, the key, and the slot that it had.
 NOTE_BYTES = 32
 _INSERTED, _REPLACED, _REMOVED = range(3)
@@ -212,15 +212,19 @@ def slot_of_rank(ladder: Record, rank: int) -> int:
 
 
 @jit()
+def _copy(start: int, length: int, to: int) -> int:
+    for at in range(0, length, 8):
+        put_word(to + at, word(start + at))
+    return to + length
+
+
+@jit()
 def copy_text(slot: int, to: int) -> int:
     """Copies a slot's text, in words of 8 bytes; the address behind it, or 0 where it is not there."""
     lengths = word(slot)
     if lengths == ELSEWHERE:
         return 0
-    length = text_length(lengths)
-    for at in range(0, length, 8):
-        put_word(to + at, word(slot + TEXT_AT + at))
-    return to + length
+    return _copy(slot + TEXT_AT, text_length(lengths), to)
 
 
 @jit()
@@ -274,6 +278,25 @@ def put_level_text(
     return min(own, both) != ELSEWHERE
 
 
+@jit()
+def copy_pair(slot: int, to: int, mark: bool) -> int:
+    """Copies a slot's price, a colon, a minus where asked for, its size and a colon; the address behind, or 0
+    where the text is not there."""
+    lengths = word(slot)
+    if lengths == ELSEWHERE:
+        return 0
+    price, both = lengths & 255, text_length(lengths)
+    to = _copy(slot + TEXT_AT, price, to)
+    put_byte(to, _COLON)
+    to += 1
+    if mark:
+        put_byte(to, _MINUS)
+        to += 1
+    to = _copy(slot + TEXT_AT + price, both - price, to)
+    put_byte(to, _COLON)
+    return to + 1
+
+
 class TextLadder:
     """The levels of one side, as Python reads and changes them.
 
@@ -301,7 +324,7 @@ class TextLadder:
     def _reserve(self, capacity: int) -> None:
         """Have room for so many levels; those that there are stay."""
         keys, numbers = np.zeros(capacity, np.int64), np.zeros(capacity, np.int64)
-        slots, free = np.zeros((capacity, SLOT), np.uint8), np.arange(capacity)[::-1].astype(np.int64)
+        slots, free = np.zeros((capacity + 1, SLOT), np.uint8), np.arange(capacity)[::-1].astype(np.int64)
         count = len(self)
         if count:
             old = self._numbers[:count]

@@ -465,8 +465,8 @@ def test_a_snapshot_passes_the_frames_that_wait() -> None:
         def connected(self, time: int) -> None:
             self.seen.append(("connected", time))
 
-        def frames(self, frames: Sequence[bytes], time: int) -> None:
-            self.seen += [(frame.decode(), time) for frame in frames]
+        def frames_of(self, frames: Sequence[bytes], times: Sequence[int]) -> None:
+            self.seen += [(frame.decode(), time) for frame, time in zip(frames, times, strict=True)]
 
         def answered(self, product: str, body: bytes, time: int) -> None:
             self.seen.append((f"{product} {body.decode()}", time))

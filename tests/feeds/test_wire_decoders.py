@@ -6,7 +6,7 @@ from itertools import repeat
 from pathlib import Path
 
 import pytest
-from wire_support import InPython, Script, batches, mutant, played, script, valid
+from wire_support import InPython, Script, batches, generated_kraken, mutant, played, script, valid
 
 from orderbook.feeds.live.session import Session
 
@@ -16,12 +16,13 @@ MUTANTS, OF_A_SCRIPT = 300, 2
 @dataclass(frozen=True)
 class Recorded:
     """A recording; which share of its frames compiled code takes at least, and what spoilt ones are made of:
-    its first steps, of one product where a name is given."""
+    its first steps, of one product where a name is given; slim: with short snapshots."""
 
     name: str
     compiled: float
     product: str = ""
     steps: int = 200
+    slim: bool = False
 
 
 RECORDED = {
@@ -29,13 +30,17 @@ RECORDED = {
     "binance_futures": Recorded("cryptofeed/BINANCE_FUTURES.jsonl.zst", 0.98, "SUSHIUSDT"),
     "binance_btcusdt": Recorded("hftbacktest/spot_btcusdt_20240808.gz", 0.99),
     "binance_futures_btcusdt": Recorded("hftbacktest/usdm_btcusdt_20240808.gz", 0.99),
-    "coinbase": Recorded("cryptofeed/COINBASE.jsonl.zst", 0.97, steps=60),
+    "coinbase": Recorded("cryptofeed/COINBASE.jsonl.zst", 0.97, steps=80, slim=True),
+    "kraken": Recorded("generated", 0.99),
     "kraken_v1": Recorded("cryptofeed/KRAKEN.jsonl.zst", 0.95, "SC/EUR"),
 }
+GENERATED = {"kraken": generated_kraken}
 LINES = 3000
 
 
 def recorded(name: str, shared_data: Path, folder: Path, exhaustive: bool) -> Script:
+    if RECORDED[name].name == "generated":
+        return GENERATED[name](folder)
     return script(shared_data / RECORDED[name].name, folder, 10**9 if exhaustive else LINES)
 
 
@@ -71,6 +76,7 @@ def test_spoilt_frames_are_decoded_alike(
     mutants = sample_count if exhaustive else MUTANTS
     one, known = recorded(name, shared_data, tmp_path, False), RECORDED[name]
     base = Script(one.kind, one.instruments, one.steps[: known.steps])
+    base = base.slim() if known.slim else base
     if known.product:
         base = one.of(known.product, known.steps)
     taken = kept = 0

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import msgspec
 import numpy as np
-from capture_support import binance_recording, coinbase_recording
+from capture_support import binance_recording, coinbase_recording, kraken_recording
 
 from orderbook.feeds.exchanges.exchange import ExchangeOptions, exchange
 from orderbook.feeds.live.session import Session
@@ -38,12 +38,29 @@ class Script:
     instruments: Instruments
     steps: Sequence[Step]
 
+    def slim(self) -> "Script":
+        """The same with at most 100 elements in any list of a frame."""
+        steps = [(p, _slim(data) if len(data) > _FAT else data, time) for p, data, time in self.steps]
+        return Script(self.kind, self.instruments, steps)
+
     def of(self, product: str, most: int) -> "Script":
         """The same with one product alone, and the first of its steps."""
         one = next(i for i in self.instruments if i.native_symbol == product)
         named = product.encode(), product.lower().encode()
         own = [s for s in self.steps if s[0] == product or (not s[0] and any(n in s[1] for n in named))]
         return Script(self.kind, Instruments([one]), own[:most])
+
+
+_FAT = 20_000
+
+
+def _slim(data: bytes) -> bytes:
+    def cut(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: cut(one) for key, one in value.items()}
+        return [cut(one) for one in value[:100]] if isinstance(value, list) else value
+
+    return msgspec.json.encode(cut(msgspec.json.decode(data)))
 
 
 def script(path: Path, folder: Path, lines: int = 1_000_000) -> Script:
@@ -143,6 +160,26 @@ def _outcome(session: Session, sent: list[Any], left: int) -> Outcome:
         words = book.memory.words
         books.append((book.product, book.state, *(words[WORDS[name]] for name in _COMPARED)))
     return Outcome(events, counts, books, sent, left)
+
+
+def generated_kraken(folder: Path) -> Script:
+    """A generated market that speaks version 2 of Kraken's protocol, with trades."""
+    path = kraken_recording(folder / "kraken.jsonl", "kraken", 10**18, 10_000, 1, messages=600)
+    one = script(path, folder)
+    steps: list[Step] = []
+    for number, step in enumerate(one.steps):
+        steps.append(step)
+        if number % 5 == 4:
+            side, place = ("buy", "sell")[number % 2], number // 5
+            trades = ",".join(
+                f'{{"symbol":"BTC/USD","side":"{side}","price":1000.{n},"qty":0.5,"trade_id":{2 * place + n},'
+                '"timestamp":"2023-09-25T07:49:37.708706Z"}'
+                for n in range(2)
+            )
+            steps.append(("", f'{{"channel":"trade","type":"update","data":[{trades}]}}'.encode(), step[2]))
+        if number % 20 == 19:
+            steps.append(("", b'{"channel":"heartbeat"}', step[2]))
+    return Script(one.kind, one.instruments, steps)
 
 
 # What a book's next message is decoded by.

@@ -1,0 +1,106 @@
+"""Books of levels with checksums in compiled code; see `CheckedBook` in `orderbook.feeds.exchanges.books`."""
+
+from orderbook.core.jit import jit
+from orderbook.feeds.wire import text_ladder
+from orderbook.feeds.wire.checksums import crc32
+from orderbook.feeds.wire.decoder_state import book_at
+from orderbook.feeds.wire.event_writing import ASK, BID, LEVEL, lots_of, ticks_of, write_event
+from orderbook.feeds.wire.json_tape import length_of, start_of
+from orderbook.feeds.wire.numbers import REFUSED
+from orderbook.feeds.wire.text_ladder import ladder_at
+from orderbook.market.block_memory import Record, load
+
+# Levels of a side in a checksum.
+_KRAKEN, _PAIRS = 10, 25
+_SIGN = 1 << 31
+
+
+@jit()
+def _side(book: Record, side: int) -> int:
+    return book.asks if side == ASK else book.bids
+
+
+@jit()
+def put_level(context: Record, book: Record, side: int, price: int, size: int, as_digits: int) -> bool:
+    """Writes a level and keeps it, by the tokens of its price and size; False where something is unusual.
+
+    as_digits: 1 where they count in a checksum without points and leading zeros.
+    """
+    ticks, lots = ticks_of(context, book, price), lots_of(context, book, size)
+    if ticks == REFUSED or lots == REFUSED or load(context.notes) >= context.notes_room:
+        return False
+    ladder, key = _side(book, side), ticks if side == ASK else -ticks
+    if lots == 0:
+        text_ladder.remove_level(context.notes, ladder, key)
+    else:
+        slot = text_ladder.set_level(context.notes, ladder, key)
+        if slot == 0:
+            return False
+        own, other = start_of(context.text, price), start_of(context.text, size)
+        if not text_ladder.put_level_text(slot, as_digits, own, length_of(price), other, length_of(size)):
+            return False
+    return write_event(context, book, LEVEL, side, 0, ticks, lots)
+
+
+@jit()
+def drop_beyond(context: Record, book: Record, side: int) -> bool:
+    """Levels beyond the depth of a side go; False where something is unusual."""
+    address = _side(book, side)
+    ladder = ladder_at(address)
+    while ladder.count > book.depth:
+        key = load(ladder.keys)
+        # What is off the tick is counted elsewhere.
+        if (book.price_step != 1 and key % book.price_step) or load(context.notes) >= context.notes_room:
+            return False
+        text_ladder.remove_level(context.notes, address, key)
+        if not write_event(context, book, LEVEL, side, 0, abs(key), 0):
+            return False
+    return True
+
+
+@jit()
+def kraken_agrees(context: Record, address: int, checksum: int) -> bool:
+    """Whether this is Kraken's checksum of the book at an address: of digits, asks before bids."""
+    book = book_at(address)
+    asks, bids = ladder_at(book.asks), ladder_at(book.bids)
+    if asks.changed or bids.changed:
+        to = context.scratch
+        for side in range(ASK, BID - 1, -1):
+            ladder = asks if side == ASK else bids
+            for rank in range(min(_KRAKEN, ladder.count)):
+                to = text_ladder.copy_text(text_ladder.slot_of_rank(ladder, rank), to)
+                if to == 0:
+                    return False
+        book.checksum = crc32(context.scratch, to - context.scratch, context.tables)
+        asks.changed, bids.changed = 0, 0
+    return _counted(context, book.checksum == checksum)
+
+
+@jit()
+def _counted(context: Record, agree: bool) -> bool:
+    if agree:
+        context.checksums += 1
+    return agree
+
+
+@jit()
+def pairs_agree(context: Record, address: int, checksum: int, marked: bool) -> bool:
+    """Whether this is the checksum, signed, of the pairs price:size of the best bids and asks in turn, joined
+    by colons. marked: sizes of asks have a minus."""
+    book = book_at(address)
+    asks, bids = ladder_at(book.asks), ladder_at(book.bids)
+    if asks.changed or bids.changed:
+        to = context.scratch
+        for rank in range(_PAIRS):
+            for side in range(BID, ASK + 1):
+                ladder = bids if side == BID else asks
+                if rank < ladder.count:
+                    mark = marked and side == ASK
+                    to = text_ladder.copy_pair(text_ladder.slot_of_rank(ladder, rank), to, mark)
+                    if to == 0:
+                        return False
+        # Without the colon behind the last.
+        found = crc32(context.scratch, max(to - context.scratch - 1, 0), context.tables)
+        book.checksum = found - ((found & _SIGN) << 1)
+        asks.changed, bids.changed = 0, 0
+    return _counted(context, book.checksum == checksum)
