@@ -33,6 +33,9 @@ import msgspec
 from orderbook.core.errors import DataError, SourceError
 from orderbook.feeds.exchanges.books import JoinedBook, JoinRule, Message, Span
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
+from orderbook.feeds.wire import bitstamp as compiled
+from orderbook.feeds.wire.decoder_state import WORDS
+from orderbook.feeds.wire.frame_decoder import FrameDecoder
 from orderbook.market.events import Action, Side, StateReason
 from orderbook.market.instruments import Instrument
 
@@ -216,6 +219,7 @@ _decode_order = msgspec.json.Decoder(Order).decode
 
 _BOOK_EVENTS = frozenset({"data", "order_created", "order_changed", "order_deleted"})
 _NOT_READ = frozenset({"bts:heartbeat", "bts:unsubscription_succeeded"})
+_LAST_TRADE = WORDS["last_trade"]
 _AGGRESSORS = (Side.BID, Side.ASK)
 
 
@@ -270,7 +274,8 @@ class Bitstamp(Exchange):
         self._books: dict[str, LevelBook | OrderBook] = {
             name: self.book_kind(book, link) for name, book in link.books.items()
         }
-        self._last_trades = dict.fromkeys(self._books, 0)
+        for book in link.books.values():
+            book.memory.set("last_trade", 0)
 
     @classmethod
     def instrument_urls(cls, products: Sequence[str], rest_url: str) -> Sequence[str]:
@@ -336,6 +341,9 @@ class Bitstamp(Exchange):
         elif event not in _NOT_READ:
             self.link.statistics.problems.add("unknown message", self.venue, f"event {event!r}")
 
+    def decoder(self) -> FrameDecoder | None:
+        return FrameDecoder(compiled.take, [book.memory for book in self.link.books.values()])
+
     def unreadable(self, data: bytes) -> bool:
         now = self.link.receive_time
         try:
@@ -358,12 +366,12 @@ class Bitstamp(Exchange):
 
     def _trade(self, product: str, trade: _Trade) -> None:
         book = self.link.book(product)
-        if book is None or trade.id <= self._last_trades[product]:
+        if book is None or trade.id <= book.memory.words[_LAST_TRADE]:
             return
         book.begin(int(trade.microtimestamp) * 1000, self.link.receive_time, apart=True)
         book.trade(trade.id, _AGGRESSORS[trade.type], trade.price_str, trade.amount_str)
         book.end()
-        self._last_trades[product] = trade.id
+        book.memory.words[_LAST_TRADE] = trade.id
 
 
 class BitstampOrders(Bitstamp):
@@ -372,6 +380,9 @@ class BitstampOrders(Bitstamp):
     channel = "live_orders"
     book_query = "?group=2"
     book_kind = OrderBook
+
+    def decoder(self) -> FrameDecoder | None:
+        return None
 
 
 def _request(event: str, channel: str) -> str:

@@ -34,6 +34,9 @@ import msgspec
 from orderbook.core.errors import ConfigurationError, SourceError
 from orderbook.feeds.exchanges.books import LATE_IN_A_ROW, StreamBook
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
+from orderbook.feeds.wire import bybit as compiled
+from orderbook.feeds.wire.decoder_state import WORDS
+from orderbook.feeds.wire.frame_decoder import FrameDecoder
 from orderbook.market.events import Side, StateReason
 from orderbook.market.instruments import Instrument
 
@@ -123,6 +126,7 @@ decode_information = msgspec.json.Decoder(Information).decode
 MILLISECOND = 1_000_000
 # Trades remembered, so that none is given twice.
 _REMEMBERED = 1024
+_ARRIVED, _LATE = WORDS["arrived"], WORDS["late"]
 
 
 class BybitBook(StreamBook):
@@ -134,13 +138,31 @@ class BybitBook(StreamBook):
     def __init__(self, book: FeedBook, link: Link) -> None:
         super().__init__(book, link)
         self._product = book.product.removesuffix(".P")
-        self._last = 0
-        self._late = 0
+        book.memory.name(self._product)
+        self.begin_connection()
         self._trades: dict[str, None] = {}
 
     def begin_connection(self) -> None:
         """Forget the connection before."""
-        self._last = self._late = 0
+        self._last, self._late = 0, 0
+
+    @property
+    def _last(self) -> int:
+        """The number of the last message."""
+        return self.book.memory.words[_ARRIVED]
+
+    @_last.setter
+    def _last(self, number: int) -> None:
+        self.book.memory.words[_ARRIVED] = number
+
+    @property
+    def _late(self) -> int:
+        """Messages in a row whose number was passed."""
+        return self.book.memory.words[_LATE]
+
+    @_late.setter
+    def _late(self, count: int) -> None:
+        self.book.memory.words[_LATE] = count
 
     def depth(self, message: TopicMessage, depth: Depth) -> None:
         """Take a snapshot or delta, of which each must follow the one before."""
@@ -311,6 +333,9 @@ class Bybit(Exchange):
                 book.trades(trades)
         else:
             self.link.statistics.problems.add("unknown message", self.venue, message.topic)
+
+    def decoder(self) -> FrameDecoder | None:
+        return FrameDecoder(compiled.take, [book.memory for book in self.link.books.values()])
 
     def unreadable(self, data: bytes) -> bool:
         topic = decode_placed(data).topic

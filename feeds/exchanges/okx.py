@@ -27,7 +27,7 @@ connection (3 a second are allowed); "ping" every 20 s, for OKX closes connectio
 
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import groupby
@@ -37,8 +37,12 @@ from typing import ClassVar, Literal
 import msgspec
 
 from orderbook.core.errors import ConfigurationError, DataError, SourceError
-from orderbook.feeds.exchanges.books import OKX_LEVELS, CheckedBook, okx_checksum
-from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, Link
+from orderbook.feeds.exchanges.books import OKX_LEVELS, CheckedBook, Ladder, PythonLadder, okx_checksum
+from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
+from orderbook.feeds.wire import okx as compiled
+from orderbook.feeds.wire.decoder_state import NONE, WORDS
+from orderbook.feeds.wire.frame_decoder import FrameDecoder
+from orderbook.feeds.wire.text_ladder import TextLadder
 from orderbook.market.events import BookState, Side, StateReason
 from orderbook.market.instruments import ContractType, Instrument
 
@@ -109,6 +113,7 @@ def _instrument(product: str, one: _Product | None, problem: str) -> Instrument:
 
 
 _DEPTH = 400
+_ARRIVED, _SINCE, _LAST_TRADE = (WORDS[name] for name in ("arrived", "since", "last_trade"))
 _AGGRESSORS = {"buy": Side.BID, "sell": Side.ASK}
 _HOUR = 3_600 * 1_000_000_000
 _REQUESTS_PER_HOUR = 480
@@ -176,9 +181,32 @@ def _nanoseconds(text: str) -> int:
 class OkxBook(CheckedBook):
     """A book of 400 levels a side, and the number of its last message."""
 
-    number: int | None = None
-    # When the first snapshot of the connection was made; trades before it are history.
-    since: int | None = None
+    def __init__(self, book: FeedBook, link: Link) -> None:
+        ladder: Callable[[], Ladder] = PythonLadder
+        if link.compiled:
+            ladder = partial(TextLadder, OKX_LEVELS)
+        super().__init__(book, link, ladder=ladder)
+        book.memory.set("last_trade", -1)
+
+    @property
+    def number(self) -> int | None:
+        """The number of the last message."""
+        number = self.book.memory.words[_ARRIVED]
+        return None if number == NONE else number
+
+    @number.setter
+    def number(self, number: int | None) -> None:
+        self.book.memory.words[_ARRIVED] = NONE if number is None else number
+
+    @property
+    def since(self) -> int | None:
+        """When the first snapshot of the connection was made; trades before it are history."""
+        since = self.book.memory.words[_SINCE]
+        return None if since == NONE else since
+
+    @since.setter
+    def since(self, time: int | None) -> None:
+        self.book.memory.words[_SINCE] = NONE if time is None else time
 
     def message(self, one: _Book, *, snapshot: bool) -> None:
         """Take the next message of the channel."""
@@ -230,7 +258,6 @@ class Okx(Exchange):
         if options.depth not in (None, _DEPTH):
             raise ConfigurationError(f"okx: depth {options.depth} is not offered; it is {_DEPTH}")
         self._books = {name: OkxBook(book, link) for name, book in link.books.items()}
-        self._last_trades: dict[str, int] = {}
         self._requests: deque[int] = deque()
 
     @classmethod
@@ -291,6 +318,9 @@ class Okx(Exchange):
             case other:
                 self._unknown(f"channel {other.channel!r}")
 
+    def decoder(self) -> FrameDecoder | None:
+        return FrameDecoder(compiled.take, [book.memory for book in self.link.books.values()])
+
     def unreadable(self, data: bytes) -> bool:
         message = _decode(data)
         argument = message.argument
@@ -305,11 +335,12 @@ class Okx(Exchange):
             if self.link.book(product) is None:
                 continue
             book, since = self._books[product].book, self._books[product].since
+            words = book.memory.words
             for trade in group:
                 time, number = _nanoseconds(trade.time), int(trade.number)
-                if since is None or time < since or number <= self._last_trades.get(product, -1):
+                if since is None or time < since or number <= words[_LAST_TRADE]:
                     continue
-                self._last_trades[product] = number
+                words[_LAST_TRADE] = number
                 book.begin(time, self.link.receive_time, number)
                 book.trade(number, _AGGRESSORS[trade.side], trade.price, trade.size)
             book.end()

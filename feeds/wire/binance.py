@@ -6,17 +6,16 @@ from orderbook.feeds.wire.decoder_state import NONE, book_at, book_named
 from orderbook.feeds.wire.event_writing import (
     ASK,
     BID,
-    LEVEL,
     TRADE,
     end_in_order,
     end_unit,
     goes_back,
     name_order,
     write_numbers,
+    write_pairs,
 )
 from orderbook.feeds.wire.frame_decoder import frame_loop
 from orderbook.feeds.wire.json_tape import (
-    ARRAY,
     FALSE,
     INTEGER,
     OBJECT,
@@ -85,27 +84,6 @@ def _is_product(context: Record, data: int, name: int, length: int) -> bool:
 
 
 @jit()
-def _side_of(context: Record, book: Record, data: int, side: int, time: int) -> bool:
-    """Writes the levels of a side."""
-    text, tape = context.text, context.tape
-    levels = member(text, tape, data, _ASKS if side == ASK else _BIDS)
-    if not is_kind(tape, levels, ARRAY):
-        return False
-    at, end = levels + 1, length_of(token_at(tape, levels))
-    while at < end:
-        # Two strings, a token each.
-        if kind_of(token_at(tape, at)) != ARRAY or length_of(token_at(tape, at)) != at + 3:
-            return False
-        price, size = token_at(tape, at + 1), token_at(tape, at + 2)
-        if kind_of(price) != STRING or kind_of(size) != STRING:
-            return False
-        if not write_numbers(context, book, LEVEL, side, time, price, size):
-            return False
-        at += 3
-    return True
-
-
-@jit()
 def _depth(context: Record, address: int, data: int, futures: bool) -> bool:
     book, start = book_at(address), context.written
     time = _time(context, data, _EVENT_TIME)
@@ -123,7 +101,11 @@ def _depth(context: Record, address: int, data: int, futures: bool) -> bool:
     if not follows(book, first, last, previous):
         return False
     context.sequence = last
-    if not _side_of(context, book, data, BID, time) or not _side_of(context, book, data, ASK, time):
+    bids, asks = (
+        member(context.text, context.tape, data, _BIDS),
+        member(context.text, context.tape, data, _ASKS),
+    )
+    if not write_pairs(context, book, bids, BID, time) or not write_pairs(context, book, asks, ASK, time):
         return False
     arrive(book, last)
     end_in_order(context, book, start, time)

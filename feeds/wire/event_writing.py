@@ -1,7 +1,7 @@
 """EVENT records written by compiled code, a unit for each message; see `orderbook.feeds.event_writer`."""
 
 from orderbook.core.jit import jit
-from orderbook.feeds.wire.json_tape import length_of, start_of
+from orderbook.feeds.wire.json_tape import ARRAY, STRING, is_kind, kind_of, length_of, start_of, token_at
 from orderbook.feeds.wire.numbers import REFUSED, units
 from orderbook.market.block_memory import Record, record_at
 from orderbook.market.events import EVENT, Action, Flag, Side
@@ -60,6 +60,27 @@ def write_numbers(
     if ticks == REFUSED or lots == REFUSED:
         return False
     return write_event(context, book, action, side, time, ticks, lots)
+
+
+@jit()
+def write_pairs(context: Record, book: Record, levels: int, side: int, time: int) -> bool:
+    """Adds the levels of an array at a place, each an array of price and size in strings; False where one is
+    unusual, or there is no such."""
+    tape = context.tape
+    if not is_kind(tape, levels, ARRAY):
+        return False
+    at, end = levels + 1, length_of(token_at(tape, levels))
+    while at < end:
+        # Two strings, a token each.
+        if kind_of(token_at(tape, at)) != ARRAY or length_of(token_at(tape, at)) != at + 3:
+            return False
+        price, size = token_at(tape, at + 1), token_at(tape, at + 2)
+        if kind_of(price) != STRING or kind_of(size) != STRING:
+            return False
+        if not write_numbers(context, book, LEVEL, side, time, price, size):
+            return False
+        at += 3
+    return True
 
 
 @jit()

@@ -15,6 +15,14 @@ def follows(book: Record, first: int, last: int, previous: int) -> bool:
 
 
 @jit()
+def follows_in_time(book: Record, moment: int) -> bool:
+    """As `follows`, of messages whose numbers are moments, which only order them."""
+    if book.state == SYNCING or book.joined == 0 or book.fresh or book.arrived == NONE:
+        return False
+    return moment >= book.arrived
+
+
+@jit()
 def arrive(book: Record, last: int) -> None:
     """A message that follows, with this last number, was applied."""
     book.arrived, book.late = last, 0

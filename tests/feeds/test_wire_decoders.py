@@ -6,7 +6,17 @@ from itertools import repeat
 from pathlib import Path
 
 import pytest
-from wire_support import InPython, Script, batches, generated_kraken, mutant, played, script, valid
+from wire_support import (
+    InPython,
+    Script,
+    batches,
+    generated_bybit,
+    generated_kraken,
+    mutant,
+    played,
+    script,
+    valid,
+)
 
 from orderbook.feeds.live.session import Session
 
@@ -30,11 +40,14 @@ RECORDED = {
     "binance_futures": Recorded("cryptofeed/BINANCE_FUTURES.jsonl.zst", 0.98, "SUSHIUSDT"),
     "binance_btcusdt": Recorded("hftbacktest/spot_btcusdt_20240808.gz", 0.99),
     "binance_futures_btcusdt": Recorded("hftbacktest/usdm_btcusdt_20240808.gz", 0.99),
+    "bitstamp": Recorded("cryptofeed/BITSTAMP.jsonl.zst", 0.8, steps=500),
+    "bybit": Recorded("generated", 0.9),
     "coinbase": Recorded("cryptofeed/COINBASE.jsonl.zst", 0.97, steps=80, slim=True),
     "kraken": Recorded("generated", 0.99),
     "kraken_v1": Recorded("cryptofeed/KRAKEN.jsonl.zst", 0.95, "SC/EUR"),
+    "okx": Recorded("cryptofeed/OKX.jsonl.zst", 0.85),
 }
-GENERATED = {"kraken": generated_kraken}
+GENERATED = {"bybit": generated_bybit, "kraken": generated_kraken}
 LINES = 3000
 
 

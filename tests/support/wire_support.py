@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import msgspec
 import numpy as np
 from capture_support import binance_recording, coinbase_recording, kraken_recording
+from session_support import instrument
 
 from orderbook.feeds.exchanges.exchange import ExchangeOptions, exchange
 from orderbook.feeds.live.session import Session
@@ -180,6 +181,33 @@ def generated_kraken(folder: Path) -> Script:
         if number % 20 == 19:
             steps.append(("", b'{"channel":"heartbeat"}', step[2]))
     return Script(one.kind, one.instruments, steps)
+
+
+def generated_bybit(folder: Path) -> Script:
+    """A generated book that speaks Bybit's protocol."""
+    chance = random.Random(1)
+    one = Instruments([instrument("bybit", "BTCUSDT", "0.01", "0.001")])
+
+    def side(first: int) -> str:
+        levels = (
+            (first + chance.randrange(50), chance.choice([0, chance.randrange(10**6)])) for _ in range(3)
+        )
+        return ",".join(f'["{price / 100:.2f}","{size / 1000:.3f}"]' for price, size in levels)
+
+    def frame(kind: str, number: int) -> bytes:
+        return (
+            f'{{"topic":"orderbook.50.BTCUSDT","type":"{kind}","ts":{1672304484978 + number},"data":'
+            f'{{"s":"BTCUSDT","b":[{side(1_649_300)}],"a":[{side(1_649_400)}],"u":{number},"seq":7961638724}},'
+            f'"cts":{1672304484976 + number}}}'
+        ).encode()
+
+    frames = [frame("delta" if number > 10 else "snapshot", number) for number in range(10, 400)]
+    trade = (
+        b'{"topic":"publicTrade.BTCUSDT","type":"snapshot","ts":1672304486868,"data":[{"T":1672304486865,'
+        b'"s":"BTCUSDT","S":"Buy","v":"0.001","p":"16578.50","i":"2290000000061666327","BT":false}]}'
+    )
+    frames.insert(100, trade)
+    return Script("bybit", one, [("", data, 10**18 + number) for number, data in enumerate(frames)])
 
 
 # What a book's next message is decoded by.
