@@ -24,8 +24,9 @@ with a price below 0.0001 may have finer ones, and its book is then lost as malf
 The books take rows of messages in the text of the wire, and make events of them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
+from functools import partial
 from itertools import islice
 from typing import ClassVar, Protocol
 
@@ -37,15 +38,22 @@ from orderbook.feeds.exchanges.books import (
     BITFINEX_LEVELS,
     CheckedBook,
     ConnectionSequence,
+    Ladder,
+    PythonLadder,
     bitfinex_checksum,
 )
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
+from orderbook.feeds.wire import bitfinex as compiled
+from orderbook.feeds.wire.decoder_state import NONE, WORDS
+from orderbook.feeds.wire.frame_decoder import FrameDecoder
+from orderbook.feeds.wire.text_ladder import TextLadder
 from orderbook.market.events import Action, BookState, Side, StateReason
 from orderbook.market.instruments import Instrument
 
 # Three JSON numbers.
 Row = tuple[str, str, str]
 _LARGEST = 2**63 - 1
+_LAST_TRADE = WORDS["last_trade"]
 
 
 class BitfinexBook(Protocol):
@@ -72,6 +80,12 @@ class LevelBook(CheckedBook):
 
     A count of 0 removes the level; the amount, 1 or -1, tells its side.
     """
+
+    def __init__(self, book: FeedBook, link: Link) -> None:
+        ladder: Callable[[], Ladder] = PythonLadder
+        if link.compiled:
+            ladder = partial(TextLadder, BITFINEX_LEVELS)
+        super().__init__(book, link, ladder=ladder)
 
     def checksum(self) -> int:
         bids, asks = (self.best(side, BITFINEX_LEVELS) for side in (Side.BID, Side.ASK))
@@ -254,7 +268,8 @@ class Bitfinex(Exchange):
             raise SourceError(f"{self.venue}: no book has {wanted} levels; at most {max(_LENGTHS)}")
         self._length = min(length for length in _LENGTHS if length >= wanted)
         self._books: dict[str, BitfinexBook] = {n: self.book_kind(b, link) for n, b in link.books.items()}
-        self._last_trades = dict.fromkeys(self._books, 0)
+        for book in link.books.values():
+            book.memory.set("last_trade", 0)
         self._sequence = ConnectionSequence(link, self.venue)
         self._forget()
 
@@ -263,6 +278,18 @@ class Bitfinex(Exchange):
         self._channels: dict[int, tuple[str, str]] = {}
         self._ignored: set[int] = set()
         self._early: dict[int, list[tuple[bytes, msgspec.Raw, int]]] = {}
+        self._tell_channels()
+
+    def _tell_channels(self) -> None:
+        """Let compiled code know the channels; of several of one kind and product the last."""
+        for book in self.link.books.values():
+            book.memory.set("book_channel", NONE)
+            book.memory.set("trade_channel", NONE)
+        for number, (name, product) in self._channels.items():
+            kind = "book_channel" if name == "book" else "trade_channel"
+            # Larger ones stay with this decoder.
+            if 0 <= number <= _LARGEST:
+                self.link.books[product].memory.set(kind, number)
 
     @classmethod
     def instrument_urls(cls, products: Sequence[str], rest_url: str) -> Sequence[str]:
@@ -296,6 +323,7 @@ class Bitfinex(Exchange):
             del self._channels[number]
             self._ignored.add(number)
             requests.append(_text(event="unsubscribe", chanId=number))
+        self._tell_channels()
         return [*requests, self._book_request(product)]
 
     def _book_request(self, product: str) -> str:
@@ -304,6 +332,10 @@ class Bitfinex(Exchange):
 
     def ping(self) -> str:
         return '{"event":"ping"}'
+
+    def decoder(self) -> FrameDecoder | None:
+        books = [book.memory for book in self.link.books.values()]
+        return FrameDecoder(compiled.take, books, self._sequence.memory)
 
     def frame(self, data: bytes) -> None:
         if data.startswith(b"{"):
@@ -350,26 +382,32 @@ class Bitfinex(Exchange):
             self.link.lose(book.book, StateReason.MALFORMED, f"sequence {number}: {error}")
 
     def _check(self, book: BitfinexBook, expected: int) -> None:
-        if book.synchronised and (found := book.checksum()) != expected:
+        if not book.synchronised:
+            return
+        if (found := book.checksum()) != expected:
             self.link.lose(book.book, StateReason.CHECKSUM, f"{found} instead of {expected}")
+        else:
+            self.link.statistics.checksums += 1
 
     def _trade(self, product: str, kind: bytes, body: msgspec.Raw, number: int) -> None:
         """Write a trade when it executes ("te"); "tu" repeats it, and the first message is of the past."""
+        book = self.link.books[product]
+        words = book.memory.words
         if kind == b"":
             found = [trade[0] for trade in _decode_trades(body)]
-            self._last_trades[product] = max(found, default=self._last_trades[product])
+            words[_LAST_TRADE] = max(found, default=words[_LAST_TRADE])
             return
         if kind != b'"te"':
             return
         trade_id, milliseconds, amount, price = _decode_trade(body)
-        if trade_id <= self._last_trades[product]:
+        if trade_id <= words[_LAST_TRADE]:
             return
-        book, size = self.link.books[product], bytes(amount).decode()
+        size = bytes(amount).decode()
         aggressor = Side.ASK if size.startswith("-") else Side.BID
         book.begin(milliseconds * 1_000_000, self.link.receive_time, number, apart=True)
         book.trade(trade_id, aggressor, bytes(price).decode(), size.removeprefix("-"))
         book.end()
-        self._last_trades[product] = trade_id
+        words[_LAST_TRADE] = trade_id
 
     def _event(self, event: _Event) -> None:
         link = self.link
@@ -402,6 +440,7 @@ class Bitfinex(Exchange):
             return
         self._ignored.discard(number)
         self._channels[number] = place
+        self._tell_channels()
         if event.channel == "book":
             self.link.subscribed(event.symbol)
         for kind, body, sequence in early:
@@ -423,6 +462,9 @@ class BitfinexRaw(Bitfinex):
 
     precision = "R0"
     book_kind = OrderBook
+
+    def decoder(self) -> FrameDecoder | None:
+        return None
 
 
 def _is_list_of_lists(body: msgspec.Raw) -> bool:

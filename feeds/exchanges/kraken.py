@@ -531,7 +531,10 @@ class KrakenV1(KrakenProtocol):
             return
         book = self._books[product]
         # Also where the subscription's answer was not seen: a recording may begin after it.
-        book.depth = int(channel[len("book-") :])
+        depth = channel[len("book-") :]
+        if not depth.isdecimal():
+            raise DataError(f"{channel[:40]!r} names no depth")
+        book.depth = int(depth)
         snapshot = any(part.all_asks is not None or part.all_bids is not None for part in parts)
         asks = [level for part in parts for level in part.all_asks or part.asks]
         bids = [level for part in parts for level in part.all_bids or part.bids]

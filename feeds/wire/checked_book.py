@@ -43,6 +43,16 @@ def put_level(context: Record, book: Record, side: int, price: int, size: int, a
 
 
 @jit()
+def put_nothing(context: Record, book: Record, side: int, price: int) -> bool:
+    """Writes that a level goes, by the token of its price; False where something is unusual."""
+    ticks = ticks_of(context, book, price)
+    if ticks == REFUSED or load(context.notes) >= context.notes_room:
+        return False
+    text_ladder.remove_level(context.notes, _side(book, side), ticks if side == ASK else -ticks)
+    return write_event(context, book, LEVEL, side, 0, ticks, 0)
+
+
+@jit()
 def drop_beyond(context: Record, book: Record, side: int) -> bool:
     """Levels beyond the depth of a side go; False where something is unusual."""
     address = _side(book, side)

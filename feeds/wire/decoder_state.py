@@ -42,6 +42,8 @@ BOOK = np.dtype(
             "late",  # messages in a row whose number was passed
             "last_trade",  # the number of the last trade, or NONE
             "trade_kind",  # of two streams of trades the one that counts, 0 before the first
+            "book_channel",  # the numbers of the channels of book and trades, or NONE
+            "trade_channel",
             "since",  # the first exchange time of trades that count, ns, or NONE
             "name_length",
             *(f"name_{number}" for number in range(_NAME_WORDS)),
@@ -107,7 +109,7 @@ def int64_words(memory: np.ndarray) -> memoryview:
 def book_words() -> memoryview:
     """The words of a book of which nothing is known."""
     record = np.zeros(1, BOOK)
-    for name in ("arrived", "last_trade", "since"):
+    for name in ("arrived", "last_trade", "since", "book_channel", "trade_channel"):
         record[name] = NONE
     return int64_words(record)
 

@@ -58,6 +58,12 @@ def token_at(tape: int, place: int) -> int:
 
 
 @jit()
+def behind_sign(token: int) -> int:
+    """The token of a number without the minus that it begins with."""
+    return token + (1 << 4) - (1 << 32)
+
+
+@jit()
 def after(tape: int, place: int) -> int:
     """The place behind a value and all that it holds."""
     token = word(tape + 8 * place)

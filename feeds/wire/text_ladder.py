@@ -394,7 +394,9 @@ class TextLadder:
         self._elsewhere.pop(key, None)
 
     def drop_last(self) -> int:
-        """The last level goes; its key."""
+        """The last level goes; its key. Raises IndexError where there is none."""
+        if not len(self):
+            raise IndexError("no levels")
         key = int(self._keys[0])
         self.remove(key)
         return key

@@ -40,6 +40,7 @@ RECORDED = {
     "binance_futures": Recorded("cryptofeed/BINANCE_FUTURES.jsonl.zst", 0.98, "SUSHIUSDT"),
     "binance_btcusdt": Recorded("hftbacktest/spot_btcusdt_20240808.gz", 0.99),
     "binance_futures_btcusdt": Recorded("hftbacktest/usdm_btcusdt_20240808.gz", 0.99),
+    "bitfinex": Recorded("cryptofeed/BITFINEX.jsonl.zst", 0.8, steps=400),
     "bitstamp": Recorded("cryptofeed/BITSTAMP.jsonl.zst", 0.8, steps=500),
     "bybit": Recorded("generated", 0.9),
     "coinbase": Recorded("cryptofeed/COINBASE.jsonl.zst", 0.97, steps=80, slim=True),
