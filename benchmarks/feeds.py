@@ -1,12 +1,12 @@
-"""Recorded frames of each exchange through decoder, books and views, beside cryptofeed's handling of them."""
+"""Recorded frames of each exchange through decoders, books and views, beside JSON alone and cryptofeed."""
 
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
@@ -38,26 +38,38 @@ _TOGETHER = 64
 _MOST, _LEAST = 20_000, 4_000
 _Step = tuple[str, str, bytes, int]  # "frame" or "answer", product, data, receive time in ns
 
+# Frames and when they came, or an answer: its product, data and when.
+_Call = tuple[list[bytes], list[int]] | tuple[str, bytes, int]
+
 
 @dataclass(frozen=True, slots=True)
 class _Recording:
-    """What happened on a connection; `foreign` is the same for cryptofeed, None where it lacks something."""
+    """What happened on a connection; `foreign` is the same for cryptofeed, None where it lacks something.
+
+    begun: how many steps there are until all books are valid that come to be: these are not measured.
+    """
 
     name: str
     kind: str
     instruments: Instruments
     steps: Sequence[_Step]
     foreign: dict[str, Any] | None
+    begun: int
 
     @property
     def frames(self) -> int:
-        return sum(step[0] == "frame" for step in self.steps)
+        """Those that are measured."""
+        return _frames(self.steps[self.begun :])
+
+
+def _frames(steps: Sequence[_Step]) -> int:
+    return sum(step[0] == "frame" for step in steps)
 
 
 def feeds(options: Options) -> None:
     """CPU time of this thread, and of cryptofeed's own process."""
     folder = Path(os.environ.get(_DATA, _DEFAULT_DATA))
-    recordings = list(_recordings(folder, options.quick))
+    recordings = list(map(_begun, _recordings(folder, options.quick)))
     if not recordings:
         CONSOLE.print(f"no recordings in {folder}; {_DATA} names another folder")
         return
@@ -65,94 +77,180 @@ def feeds(options: Options) -> None:
         theirs = _Cryptofeed.started(Path(temporary))
         if theirs is None:
             CONSOLE.print(f"cryptofeed is not here, so ours alone; {_PYTHON} names a Python that has it")
-        rows = [row for one in recordings for row in _measured(one, theirs, options)]
+        rows = [_measured(one, theirs, options) for one in recordings]
         if theirs is not None:
             theirs.close()
-    columns = ("", "frames", "decode", "+ books", "+ views", "µs a frame", "cryptofeed", "ratio")
-    table("Recorded frames, thousands a second; ratio: cryptofeed's time to ours with views", columns, rows)
+    own, others = ([row[place] for row in rows] for place in range(2))
+    decoders = ("", "frames", "events", "JSON", "Python", "one", "64", "+ books", "of JSON")
+    table(
+        "Recorded frames, µs of CPU each; in Python, compiled one a call, 64 a call, with books",
+        decoders,
+        own,
+    )
+    beside = ("", "one, books", "64, + touch", "64, + sobi", "cryptofeed", "checksums", "ratio")
+    title = "Beside cryptofeed, without and with checksums; ratio: its time with them to ours, one a call"
+    table(title, beside, others)
 
 
-def _measured(one: _Recording, theirs: "_Cryptofeed | None", options: Options) -> Iterator[Sequence[str]]:
+def _measured(one: _Recording, theirs: "_Cryptofeed | None", options: Options) -> tuple[list[str], list[str]]:
+    """Rows of the two tables."""
     times = max(1, -(-(_LEAST if options.quick else 4 * _LEAST) // one.frames))
     count = times * one.frames
     cases = [
-        Case("decode", count, lambda watch: _decode(one, times, watch)),
-        Case("books", count, lambda watch: _books(one, times, watch)),
-        Case("views", count, _Views(one, times).run),
+        Case("json", count, lambda watch: _json(one, times, watch)),
+        Case("python", count, lambda watch: _decode(one, times, watch, 1, _InPython)),
+        Case("one", count, lambda watch: _decode(one, times, watch, 1)),
+        Case("decode", count, lambda watch: _decode(one, times, watch, _TOGETHER)),
+        Case("one, books", count, lambda watch: _books(one, times, watch, 1)),
+        Case("books", count, lambda watch: _books(one, times, watch, _TOGETHER)),
+        Case("touch", count, _Views(one, times, "touch").run),
+        Case("sobi", count, _Views(one, times, "sobi").run),
     ]
     if theirs is not None and one.foreign is not None:
-        handled = theirs.handling(one)
-        if handled is None:
-            CONSOLE.print(f"{one.name}: cryptofeed does not handle it: {theirs.problem}")
-        else:
-            cases.append(Case("cryptofeed", count, lambda watch: handled(times, watch)))
+        for name, checksums in (("cryptofeed", False), ("checksums", True)):
+            handled = theirs.handling(one, checksums)
+            if handled is None:
+                CONSOLE.print(f"{one.name}: cryptofeed does not handle it: {theirs.problem}")
+            else:
+                cases.append(Case(name, count, handled(times)))
     figures = interleaved(cases, options.runs)
-    ours, other = figures["views"], figures.get("cryptofeed")
-    yield (
-        one.name,
-        f"{one.frames:,}",
-        *(_rate(figures[name]) for name in ("decode", "books", "views")),
-        f"{ours.median / 1e3:.1f}",
-        "" if other is None else _rate(other),
-        "" if other is None else f"{other.ratio(ours):.1f} x",
-    )
+    ratio = figures["books"].ratio(figures["json"])
+    own = [_micros(figures[name]) for name in ("json", "python", "one", "decode", "books")]
+    run = _Run(one, Session)
+    list(run.events(_calls(one.steps[: one.begun], _TOGETHER)))
+    events = sum(map(len, run.events(_calls(one.steps[one.begun :], _TOGETHER))))
+    head = [one.name, f"{one.frames:,}", f"{events:,}"]
+    other = [
+        _micros(figures.get(name)) for name in ("one, books", "touch", "sobi", "cryptofeed", "checksums")
+    ]
+    last = ""
+    if "checksums" in figures:
+        last = f"{figures['checksums'].ratio(figures['one, books']):.1f} x"
+    return [*head, *own, f"{ratio:.1f} x"], [one.name, *other, last]
 
 
-def _rate(figures: Figures) -> str:
-    return f"{1e6 / figures.median:,.1f}"
+def _micros(figures: Figures | None) -> str:
+    return "" if figures is None else f"{figures.median / 1e3:.2f}"
 
 
-def _decode(one: _Recording, times: int, watch: Stopwatch) -> None:
+class _InPython(Session):
+    compiled = False
+
+
+def _json(one: _Recording, times: int, watch: Stopwatch) -> None:
+    texts, decode = [data for _, _, data, _ in one.steps[one.begun :]], msgspec.json.decode
+
+    def read() -> None:
+        for text in texts:
+            try:
+                decode(text)
+            except msgspec.DecodeError:
+                continue
+
     for _ in range(times):
-        watch.time("decode", list, _events(one))
+        watch.time("json", read)
 
 
-def _books(one: _Recording, times: int, watch: Stopwatch) -> None:
-    books = Books(one.instruments, Dictionary())
-
-    def apply() -> None:
-        for events in _events(one):
-            books.apply(events)
-
+def _decode(
+    one: _Recording, times: int, watch: Stopwatch, together: int, kind: type[Session] = Session
+) -> None:
+    calls = _calls(one.steps[one.begun :], together)
     for _ in range(times):
-        watch.time("books", apply)
+        run = _Run(one, kind)
+        list(run.events(_calls(one.steps[: one.begun], _TOGETHER)))
+        watch.time("decode", list, run.events(calls))
+
+
+def _apply(
+    one: _Recording, times: int, watch: Stopwatch, together: int, apply: Callable[[np.ndarray], object]
+) -> None:
+    """Hand the events of connections to what applies them."""
+
+    def all_of(batches: Iterator[np.ndarray]) -> None:
+        for events in batches:
+            apply(events)
+
+    calls = _calls(one.steps[one.begun :], together)
+    for _ in range(times):
+        run = _Run(one, Session)
+        all_of(run.events(_calls(one.steps[: one.begun], _TOGETHER)))
+        watch.time("apply", all_of, run.events(calls))
+
+
+def _books(one: _Recording, times: int, watch: Stopwatch, together: int) -> None:
+    _apply(one, times, watch, together, Books(one.instruments, Dictionary()).apply)
 
 
 class _Views:
-    """Books, and the views `sobi` and `depth`; one pipeline for all runs, as every connection begins anew."""
+    """Books and a view; one pipeline for all runs, as every connection begins anew."""
 
-    def __init__(self, one: _Recording, times: int) -> None:
+    def __init__(self, one: _Recording, times: int, view: str) -> None:
         self._one, self._times = one, times
-        configuration = configured(None, ["sobi", "depth"], [], {})
+        configuration = configured(None, [view], [], {})
         self._pipeline: Pipeline = assembled(configuration, one.instruments)[1]
         warm_up(self._pipeline)
 
     def run(self, watch: Stopwatch) -> None:
-        for _ in range(self._times):
-            watch.time("views", self._apply)
-
-    def _apply(self) -> None:
-        for events in _events(self._one):
-            self._pipeline.apply(events, "live")
+        apply = self._pipeline.apply
+        _apply(self._one, self._times, watch, _TOGETHER, lambda events: apply(events, "live"))
 
 
-def _events(one: _Recording) -> Iterator[np.ndarray]:
-    """EVENT[n] of every _TOGETHER frames, by a new session."""
-    now = one.steps[0][3]
-    indexes = range(len(one.instruments))
-    session = Session(
-        exchange(one.kind), one.instruments, indexes, ExchangeOptions(), lambda: now / 1e9, seed=0
-    )
-    session.connected(now)
-    for number, (what, product, data, time) in enumerate(one.steps, 1):
-        now = max(now, time)
-        if what == "frame":
-            session.frame(data, time)
-        else:
-            session.answered(product, data, time)
-        if number % _TOGETHER == 0 or number == len(one.steps):
+class _Run:
+    """A new session that takes the steps of a recording."""
+
+    def __init__(self, one: _Recording, kind: type[Session]) -> None:
+        self._steps = one.steps
+        self._now = one.steps[0][3]
+        indexes = range(len(one.instruments))
+        clock = lambda: self._now / 1e9  # noqa: E731
+        self.session = kind(exchange(one.kind), one.instruments, indexes, ExchangeOptions(), clock, seed=0)
+        self.session.connected(self._now)
+
+    def events(self, calls: Sequence[_Call]) -> Iterator[np.ndarray]:
+        """EVENT[n] of each call that gives any."""
+        session = self.session
+        for call in calls:
+            if isinstance(call[0], str):
+                product, data, time = call
+                self._turn(time)
+                session.answered(product, data, time)
+            else:
+                session.frames_of(*call, self._turn)
             session.commands()
-            yield session.take()
+            if session.waiting_events:
+                yield session.take()
+
+    def _turn(self, time: int) -> None:
+        self._now = max(self._now, time)
+
+
+def _calls(steps: Sequence[_Step], together: int) -> list[_Call]:
+    """Steps with so many frames at once."""
+    calls: list[_Call] = []
+    frames: list[bytes] = []
+    times: list[int] = []
+    for what, product, data, time in steps:
+        if frames and (what != "frame" or len(frames) == together):
+            calls.append((frames, times))
+            frames, times = [], []
+        if what == "frame":
+            frames.append(data)
+            times.append(time)
+        else:
+            calls.append((product, data, time))
+    return [*calls, (frames, times)] if frames else calls
+
+
+def _begun(one: _Recording) -> _Recording:
+    """A recording with the place where all books are valid that come to be."""
+    run, place, valid = _Run(one, Session), 0, 0
+    for number in range(len(one.steps)):
+        list(run.events(_calls(one.steps[number : number + 1], 1)))
+        now = len(run.session.synchronised_products)
+        if now > valid:
+            place, valid = number + 1, now
+    foreign = one.foreign and {**one.foreign, "first": _frames(one.steps[:place])}
+    return replace(one, begun=place, foreign=foreign)
 
 
 class _Cryptofeed:
@@ -171,18 +269,21 @@ class _Cryptofeed:
         python = os.environ.get(_PYTHON) or (sys.executable if find_spec("cryptofeed") else None)
         return None if python is None else cls(python, folder)
 
-    def handling(self, one: _Recording) -> Any:
-        """What has it handle a recording; None where it cannot."""
-        path = self._folder / f"{one.name}.json"
-        path.write_text(json.dumps(one.foreign), "utf-8")
+    def handling(self, one: _Recording, checksums: bool) -> Any:
+        """What makes what has it handle a recording so many times; None where it cannot."""
+        path = self._folder / f"{one.name}.{checksums}.json"
+        path.write_text(json.dumps({**(one.foreign or {}), "checksums": checksums}), "utf-8")
 
-        def handle(times: int, watch: Stopwatch) -> None:
-            for _ in range(times):
-                watch.total += self._ask(path)["seconds"]
+        def handling(times: int) -> Callable[[Stopwatch], None]:
+            def handle(watch: Stopwatch) -> None:
+                for _ in range(times):
+                    watch.total += self._ask(path)["seconds"]
+
+            return handle
 
         found = self._ask(path)
         self.problem = found.get("error", "")
-        return None if self.problem else handle
+        return None if self.problem else handling
 
     def close(self) -> None:
         """Let it end."""
@@ -226,7 +327,7 @@ def _of_cryptofeed(path: Path) -> _Recording:
     instruments = Instruments(head.instruments)
     both = sorted([*received, *head.answers], key=lambda line: line.time)
     steps = list(_steps(head, instruments, both))
-    return _Recording(path.name.partition(".")[0].lower(), head.kind, instruments, steps, foreign)
+    return _Recording(path.name.partition(".")[0].lower(), head.kind, instruments, steps, foreign, 0)
 
 
 def _steps(head: CaptureHead, instruments: Instruments, lines: Sequence[Line]) -> Iterator[_Step]:
@@ -263,4 +364,4 @@ def _of_binance(path: Path) -> _Recording:
         steps.append((what, one.native_symbol if what == "answer" else "", data, int(time)))
         if len(steps) == _MOST:
             break
-    return _Recording(f"{one.venue}, {one.native_symbol}", one.venue, instruments, steps, None)
+    return _Recording(f"{one.venue}, {one.native_symbol}", one.venue, instruments, steps, None, 0)

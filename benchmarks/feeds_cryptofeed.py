@@ -3,8 +3,9 @@
     PYTHON benchmarks/feeds_cryptofeed.py < requests
 
 A request is a line, the path of a file with {"exchange", "config", "answers": [[url, body]],
-"frames": [text], "times": [s]}. It is answered by a line: CPU seconds of the frames' handling, and how many
-callbacks were called.
+"frames": [text], "times": [s], "first": the first frame that is measured, "checksums": whether books are
+checked by them}. It is answered by a line: CPU seconds of the frames' handling, and how many callbacks were
+called.
 """
 
 import asyncio
@@ -62,7 +63,12 @@ async def _run(capture: dict[str, Any]) -> tuple[float, int]:
     asyncio.sleep = at_once  # type: ignore[assignment]
     kind = EXCHANGE_MAP[capture["exchange"]]
     config = {name: own for name, own in capture["config"].items() if name in kind.websocket_channels}
-    feed = kind(candle_closed_only=False, subscription=config, callbacks=dict.fromkeys(config, called))
+    feed = kind(
+        candle_closed_only=False,
+        subscription=config,
+        callbacks=dict.fromkeys(config, called),
+        checksum_validation=capture["checksums"],
+    )
     connection.subscription = {
         feed.std_channel_to_exchange(channel): [feed.std_symbol_to_exchange_symbol(s) for s in symbols]
         for channel, symbols in config.items()
@@ -74,8 +80,10 @@ async def _run(capture: dict[str, Any]) -> tuple[float, int]:
             await subscribe(connection)
     assert handler is not None
     frames = list(zip(capture["frames"], capture["times"], strict=True))
+    for text, at in frames[: capture["first"]]:
+        await handler(text, connection, at)
     start = time.thread_time()
-    for text, at in frames:
+    for text, at in frames[capture["first"] :]:
         await handler(text, connection, at)
     return time.thread_time() - start, calls
 

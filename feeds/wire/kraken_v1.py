@@ -32,7 +32,7 @@ from orderbook.feeds.wire.numbers import REFUSED, integer, seconds_time
 from orderbook.market.block_memory import Record
 
 _A, _B, _C, _AS, _BS, _S = (name_of(text) for text in ("a", "b", "c", "as", "bs", "s"))
-_TRADE, _BOOK = name_of("trade"), name_of("book-")
+_TRADE, _BOOK, _EVENT, _HEARTBEAT = (name_of(text) for text in ("trade", "book-", "event", "heartbeat"))
 _NO_CHECKSUM, _UNUSUAL = -1, -2
 # Digits of a checksum, and of a depth.
 _CHECKSUM_DIGITS, _DEPTH_DIGITS = 10, 9
@@ -148,9 +148,17 @@ def _trades(context: Record, address: int, first: int, end: int) -> bool:
 
 
 @jit()
+def _beats(context: Record) -> bool:
+    return says(context.text, token_at(context.tape, 2), _HEARTBEAT)
+
+
+@jit()
 def _decode(context: Record) -> bool:
     """[channel number, part, …, channel, pair]."""
     text, tape = context.text, context.tape
+    if kind_of(token_at(tape, 0)) == OBJECT:
+        # {"event": "heartbeat"}, and no more.
+        return length_of(token_at(tape, 0)) == 3 and says(text, token_at(tape, 1), _EVENT) and _beats(context)
     if kind_of(token_at(tape, 0)) != ARRAY:
         return False
     end = length_of(token_at(tape, 0))

@@ -35,7 +35,7 @@ SLOT = 64
 _TEXT, TEXT_AT = SLOT - 8, 8
 # Lengths of a level whose text has no room, which is kept elsewhere.
 ELSEWHERE = -1
-_CAPACITY = 2048
+_CAPACITY = 256
 _POINT, _ZERO, _LINE, _COLON, _MINUS = (ord(c) for c in ".0\n:-")
 # Words of a noted change: the ladder, what was done, the key, and the slot that it had.
 NOTE_BYTES = 32

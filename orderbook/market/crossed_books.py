@@ -85,7 +85,9 @@ class CrossedFeed:
     def _follow(self) -> None:
         if self._waiting:
             self._books = self._books or CrossedBooks(self._instruments, self.limit)
-            self._books.follow(np.concatenate(self._waiting))
+            # Of records numpy would compare the fields, array by array.
+            data = np.concatenate([np.ascontiguousarray(part).view(np.uint8) for part in self._waiting])
+            self._books.follow(data.view(EVENT))
             self.due = min(self.due, self._books.due)
             self._waiting, self._count = [], 0
 
