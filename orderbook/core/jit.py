@@ -85,6 +85,13 @@ class _Jitted(CPUDispatcher):  # type: ignore[misc]
         return by_numba
 
 
+def called_with(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    """Calls a compiled function, and gives what is called with such arguments without a look at types."""
+    function(*arguments)
+    natives: dict[tuple[type, ...], Callable[..., Any]] = getattr(function, "natives", {})
+    return natives.get(tuple(map(type, arguments)), function)
+
+
 _SCALARS = {int: types.int64, float: types.float64}
 
 
