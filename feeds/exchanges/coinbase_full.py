@@ -28,6 +28,9 @@ from orderbook.core.errors import DataError, SourceError
 from orderbook.feeds.exchanges.books import JoinedBook, JoinRule, Span, reset_all
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
 from orderbook.feeds.text_values import IsoClock
+from orderbook.feeds.wire import coinbase_full as compiled
+from orderbook.feeds.wire.frame_decoder import FrameDecoder
+from orderbook.feeds.wire.order_amounts import OrderAmounts
 from orderbook.market.events import Action, Side
 from orderbook.market.instruments import Instrument
 
@@ -187,7 +190,10 @@ class CoinbaseBook(JoinedBook[Sequenced]):
 
     def __init__(self, book: FeedBook, link: Link, clock: IsoClock) -> None:
         super().__init__(book, link, JoinRule())
-        self._left: dict[int, int] = {}
+        self._left: dict[int, int] | OrderAmounts = {}
+        if link.compiled:
+            self._left = OrderAmounts()
+            book.memory.set("orders", self._left.address)
         self._clock = clock
         self._appliers: dict[type, Callable[[Any], None]] = {
             Open: self._open,
@@ -217,7 +223,8 @@ class CoinbaseBook(JoinedBook[Sequenced]):
                 number, volume = order_number(order_id), book.lots[size]
                 book.add(Action.ADD, side, order_id=number, price=book.ticks[price], volume=volume)
                 left[number] = volume
-        self._left = left
+        self._left.clear()
+        self._left.update(left)
 
     def _open(self, message: Open) -> None:
         order_id = order_number(message.order_id)
@@ -267,7 +274,7 @@ class CoinbaseBook(JoinedBook[Sequenced]):
             self._left[order_id] = volume
 
     def _delete(self, message: Done | Change, order_id: int) -> None:
-        volume = self._left.pop(order_id)
+        volume = self._left.pop(order_id, 0)
         self.book.add(Action.DELETE, _SIDES[message.side], order_id=order_id, volume=volume)
 
 
@@ -338,6 +345,9 @@ class CoinbaseFull(Exchange):
                 book.missed(number)
             else:
                 book.message(number, number, message)
+
+    def decoder(self) -> FrameDecoder | None:
+        return FrameDecoder(compiled.take, [book.memory for book in self.link.books.values()])
 
     def unreadable(self, data: bytes) -> bool:
         place = decode_envelope(data)

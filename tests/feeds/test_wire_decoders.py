@@ -11,6 +11,7 @@ from wire_support import (
     Script,
     batches,
     generated_bybit,
+    generated_coinbase_full,
     generated_kraken,
     mutant,
     played,
@@ -44,11 +45,16 @@ RECORDED = {
     "bitstamp": Recorded("cryptofeed/BITSTAMP.jsonl.zst", 0.8, steps=500),
     "bybit": Recorded("generated", 0.9),
     "coinbase": Recorded("cryptofeed/COINBASE.jsonl.zst", 0.97, steps=80, slim=True),
+    "coinbase_full": Recorded("generated", 0.7, steps=400),
     "kraken": Recorded("generated", 0.99),
     "kraken_v1": Recorded("cryptofeed/KRAKEN.jsonl.zst", 0.95, "SC/EUR"),
     "okx": Recorded("cryptofeed/OKX.jsonl.zst", 0.85),
 }
-GENERATED = {"bybit": generated_bybit, "kraken": generated_kraken}
+GENERATED = {
+    "bybit": generated_bybit,
+    "coinbase_full": generated_coinbase_full,
+    "kraken": generated_kraken,
+}
 LINES = 3000
 
 

@@ -19,6 +19,7 @@ from orderbook.feeds.wire.checksums import crc32, crc_tables
 from orderbook.feeds.wire.decoder_state import BookMemory
 from orderbook.feeds.wire.json_tape import ARRAY, DEEPEST, OBJECT, STRING, scan
 from orderbook.feeds.wire.numbers import REFUSED, integer, iso_time, seconds_time, units
+from orderbook.feeds.wire.order_amounts import OrderAmounts
 from orderbook.feeds.wire.text_ladder import TextLadder
 from orderbook.market.instruments import Instrument
 
@@ -267,6 +268,26 @@ def test_changes_of_a_ladder_are_undone(sample_seed: int) -> None:
         text_ladder.undo(at)
         assert notes[0] == 0 and record["free_count"] == free
         both.check()
+
+
+def test_amounts_of_orders_are_a_dict(sample_seed: int) -> None:
+    chance, table, plain = random.Random(sample_seed), OrderAmounts(), dict[int, int]()
+    known = [chance.getrandbits(63) for _ in range(1500)] + list(range(50))
+    for number in range(EXAMPLES):
+        order, what = chance.choice(known), chance.random()
+        if what < 0.5:
+            table[order] = plain[order] = number
+        elif what < 0.9:
+            assert table.pop(order, -7) == plain.pop(order, -7)
+        else:
+            assert table.get(order) == plain.get(order) and (order in table) == (order in plain)
+        assert len(table) == len(plain)
+        if number == EXAMPLES // 2:
+            table.clear()
+            plain.clear()
+            table.update({one: one % 7 for one in known})
+            plain.update({one: one % 7 for one in known})
+    assert all(table.get(order) == plain.get(order) for order in known)
 
 
 def test_a_ladder_is_filled_at_once(sample_seed: int) -> None:

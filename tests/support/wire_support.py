@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+from uuid import UUID
 
 import msgspec
 import numpy as np
@@ -181,6 +182,40 @@ def generated_kraken(folder: Path) -> Script:
         if number % 20 == 19:
             steps.append(("", b'{"channel":"heartbeat"}', step[2]))
     return Script(one.kind, one.instruments, steps)
+
+
+def generated_coinbase_full(folder: Path) -> Script:
+    """Generated orders that speak the protocol of Coinbase's `full` channel."""
+    chance = random.Random(1)
+    one = Instruments([instrument("coinbase", "BTC-USD", "0.01", "0.00000001")])
+    resting = [str(UUID(int=chance.getrandbits(128))) for _ in range(40)]
+    rows = ",".join(f'["{100 - n}.00","1","{order}"]' for n, order in enumerate(resting))
+    body = f'{{"sequence":50,"time":"2026-08-09T21:05:47Z","bids":[{rows}],"asks":[]}}'
+    acknowledged = b'{"type":"subscriptions","channels":[{"name":"full","product_ids":["BTC-USD"]}]}'
+    steps: list[Step] = [("", acknowledged, 10**18), ("BTC-USD", body.encode(), 10**18)]
+    for number in range(51, 600):
+        kind = chance.choice(["received", "open", "open", "match", "done", "change"])
+        order = str(UUID(int=chance.getrandbits(128)))
+        if kind == "open":
+            resting.append(order)
+        elif kind != "received" and resting and chance.random() < 0.8:
+            order = resting.pop(chance.randrange(len(resting))) if kind == "done" else chance.choice(resting)
+        price = f'"price":"{chance.randrange(9000, 11000) / 100:.2f}"'
+        text = {
+            "received": f'"order_id":"{order}","size":"1"',
+            "open": f'"order_id":"{order}",{price},"remaining_size":"{chance.randrange(1, 99) / 10}"',
+            "match": f'"maker_order_id":"{order}","trade_id":{number},{price},"size":"0.5"',
+            "done": f'"order_id":"{order}","reason":"filled"',
+            "change": f'"order_id":"{order}",{price},"new_size":"0.25"',
+        }[kind]
+        side = chance.choice(["buy", "sell"])
+        head = f'"type":"{kind}","product_id":"BTC-USD","sequence":{number},"side":"{side}"'
+        message = f'{{{head},"time":"2026-08-09T21:05:48.{number:06}Z",{text}}}'
+        steps.append(("", message.encode(), 10**18 + number))
+        if number % 10 == 0:
+            beat = f'{{"type":"heartbeat","product_id":"BTC-USD","sequence":{number},"last_trade_id":1}}'
+            steps.append(("", beat.encode(), 10**18 + number))
+    return Script("coinbase_full", one, steps)
 
 
 def generated_bybit(folder: Path) -> Script:
