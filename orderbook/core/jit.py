@@ -259,7 +259,10 @@ def _text(value: object) -> str | None:
     if isinstance(value, _Intrinsic):
         value = value._defn
     if isinstance(value, FunctionType):
-        return f"{value.__module__}.{value.__qualname__}"
+        # What an intrinsic was made for, as the layout of a record.
+        cells = (cell.cell_contents for cell in value.__closure__ or ())
+        own = [str(_text(one)) for one in cells if isinstance(one, _CONSTANTS)]
+        return " ".join((f"{value.__module__}.{value.__qualname__}", *own))
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
     return f"{type(value).__name__} {value!r}" if isinstance(value, _CONSTANTS) else None

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 from numba.core import config
 
+from orderbook.core.jit import dependence
+
 TEXT = """
 from orderbook.core.jit import jit
 
@@ -34,3 +36,29 @@ def test_calls_with_constants_share_what_is_compiled(tmp_path: Path) -> None:
     assert module.sums(7) == module.sums_of(np.array([7])) == 14 + 21 + 35
     if not config.DISABLE_JIT:
         assert [len(signature) for signature in module.scaled.signatures] == [2]
+
+
+LAYOUT = """
+import numpy as np
+from orderbook.core.jit import jit
+from orderbook.market.block_memory import record_at
+
+pair_at = record_at(np.dtype([(name, "i8") for name in {names}]))
+
+@jit()
+def first(address):
+    return pair_at(address).first
+"""
+
+
+def test_what_is_kept_depends_on_the_layout_of_records(tmp_path: Path) -> None:
+    """The text of the function is the same: the layout comes from elsewhere."""
+    digests = set()
+    for names in (("first", "second"), ("second", "first")):
+        space = {"names": names, "__name__": "layouts"}
+        path = tmp_path / "layouts.py"
+        path.write_text(LAYOUT.replace("{names}", "names"))
+        exec(compile(path.read_text(), str(path), "exec"), space)
+        function = space["first"].py_func  # type: ignore[attr-defined]
+        digests.add(dependence(function))
+    assert len(digests) == 2 and None not in digests
