@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from orderbook.core.jit import called_with, jit
+from orderbook.core.jit import jit, resolved
 from orderbook.feeds.event_writer import EventWriter
 from orderbook.feeds.wire import text_ladder
 from orderbook.feeds.wire.bytes_memory import PADDING
@@ -122,7 +122,7 @@ class FrameDecoder:
         ):
             self.words[FIELDS[name]] = value
         # Compiles it, where that has not been done.
-        self._loop = called_with(loop, self._address)
+        self._loop = resolved(loop, self._address)
 
     def _make_room(self, size: int) -> None:
         self._text = np.zeros(size, np.uint8)

@@ -85,7 +85,7 @@ class _Jitted(CPUDispatcher):  # type: ignore[misc]
         return by_numba
 
 
-def called_with(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+def resolved(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
     """Calls a compiled function, and gives what is called with such arguments without a look at types."""
     function(*arguments)
     natives: dict[tuple[type, ...], Callable[..., Any]] = getattr(function, "natives", {})
