@@ -10,7 +10,7 @@ from functools import partial
 from itertools import count
 
 from orderbook.engine.plan.null_keys import all_present, asked, decided, excludes_null, map_of, reads_of
-from orderbook.engine.plan.ranges import Bounds, cut, is_ordered, null_or_not, solve, unbound
+from orderbook.engine.plan.ranges import Bounds, cut, null_or_not, solve, unbound
 from orderbook.engine.plan.statistics import Statistics
 from orderbook.engine.plan.steps import (
     Aggregate,
@@ -485,9 +485,7 @@ class _Term:
 
     def _orders(self, read: MapRef, variable: Var) -> bool:
         """Whether the read's tree could be walked in the order of a variable."""
-        return read.keys.count(variable) == 1 and is_ordered(
-            self.lowering.keys[read.name][read.keys.index(variable)]
-        )
+        return read.keys.count(variable) == 1
 
     def _restriction(self, read: MapRef | Exists, variable: Var, known: frozenset[Var]) -> Restriction:
         return restriction(self.lowering, self.pending, read, variable, known, self.binders)

@@ -27,7 +27,7 @@ from orderbook.views.calculus import (
 )
 from orderbook.views.conditions import NULL, linear_form
 from orderbook.views.intervals import scalar_type
-from orderbook.views.types import INT64_MAX, Kind, Type
+from orderbook.views.types import INT64_MAX, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +161,6 @@ def _floor(scalar: Scalar, divisor: int) -> Scalar:
 def unbound(keys: Sequence[Scalar], known: frozenset[Var]) -> list[Var]:
     """The variables among keys that are not known, each once."""
     return list(dict.fromkeys(k for k in keys if isinstance(k, Var) and k not in known))
-
-
-def is_ordered(kind: Type) -> bool:
-    """Whether a key of this type can order a tree: its words are in the order of its values."""
-    return kind.kind is not Kind.TEXT
 
 
 def cut(

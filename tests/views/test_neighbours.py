@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from fuzz import compiled
-from neighbour_views import SCHEMA, VIEWS, check
+from neighbour_views import SCHEMA, VIEWS, check, text
 from paths import SUPPORT
 
 from orderbook.core.errors import SqlError
@@ -18,6 +18,7 @@ LENGTH = 40
 LOGARITHMIC = (
     *("moves", "by_one_column", "unpartitioned", "time_weighted", "nullable", "roll", "lambda", "two_back"),
     *("flow_imbalance", "both_sides", "groups", "buckets", "filtered", "shown", "computed_value", "starts"),
+    *("texts", "ends_of_texts", "texts_of_groups", "by_text", "counted_by_text"),
 )
 
 
@@ -48,14 +49,13 @@ def test_compiled_code_for_neighbours_equals_duckdb(name: str) -> None:
 
 @pytest.mark.parametrize("name", LOGARITHMIC)
 def test_an_event_costs_the_logarithm(name: str) -> None:
-    found = plan(compiled(f"{SCHEMA} CREATE VIEW v AS {VIEWS[name]}"))
+    found = plan(compiled(text(name)))
     assert max(statement_cost(found, s) for t in found.triggers for s in t.statements) <= Cost.LOGARITHMIC
 
 
 def test_order_flow_imbalance_reads_few_maps() -> None:
     """Four neighbours in one window are looked for once."""
-    sql = f"{SCHEMA} CREATE VIEW v AS {VIEWS['flow_imbalance']}"
-    assert len(compiled(sql).maps) <= 20
+    assert len(compiled(text("flow_imbalance")).maps) <= 20
 
 
 @pytest.mark.parametrize("function", ["LAG", "LEAD"])

@@ -337,10 +337,8 @@ def _of_first(binder: Binder, call: Call, scope: Scope) -> Aggregate:
             raise binder.text.error(f"{call.shown} takes two arguments", node)
         name, value = call.name, binder.value(node.this, scope)
         by = (binder.value(node.expression, scope),)
-    for expression in (value, *by):
-        if expression.type.kind is Kind.TEXT:
-            instead = "TEXT has no order; select the row in a derived table with LIMIT 1"
-            raise refusal(binder, f"{call.shown} of or by TEXT", instead, node)
+    if any(b.type.kind is Kind.TEXT for b in by):
+        raise refusal(binder, f"{call.shown} by TEXT", "TEXT has no order; order by a number", node)
     nullable = value.nullable or any(b.nullable for b in by) or not scope.grouped
     result = _filtered(binder, value, call.condition, scope)
     assert result is not None

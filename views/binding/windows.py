@@ -24,6 +24,7 @@ from orderbook.views.binding import aggregates
 from orderbook.views.binding.aggregates import in_order, order_items
 from orderbook.views.binding.bound import (
     Aggregate,
+    Cast,
     ColumnRef,
     Expression,
     Literal,
@@ -50,9 +51,7 @@ from orderbook.views.binding.typed_nodes import (
     number,
     timestamp_literal,
 )
-from orderbook.views.types import BOOLEAN, DOUBLE, Kind, Type
-
-UNIQUE = "declare a PRIMARY KEY, or GROUP BY what tells rows apart"
+from orderbook.views.types import BOOLEAN, DOUBLE, TEXT, Kind, Type
 
 
 class Side(Enum):
@@ -147,11 +146,26 @@ def _total(
     lacking: list[Expression] = []
     for alternatives in keys:
         left = [[e for e in key if _identity(e) not in used] for key in alternatives]
-        sorted_left = sorted((k for k in left if all(e.type.kind is not Kind.TEXT for e in k)), key=len)
-        if not sorted_left:
+        if not left:
             return None
-        lacking += sorted_left[0]
-    return (*order, *(OrderItem(e, descending=False, nulls_first=False) for e in lacking))
+        found = min(left, key=lambda key: (sum(_is_text(e) for e in key), len(key)))
+        lacking += found
+    last = (Cast(e, _CODE, e.nullable) if _is_text(e) else e for e in lacking)
+    return (*order, *(OrderItem(e, descending=False, nulls_first=False) for e in last))
+
+
+# What a TEXT is held as: where SQL leaves the order open, its code decides.
+_CODE = replace(TEXT, kind=Kind.INTEGER)
+
+
+def _is_text(expression: Expression) -> bool:
+    return expression.type.kind is Kind.TEXT
+
+
+def _unproved(scope: Scope) -> str:
+    """What makes the rows of a query provably unique."""
+    lacking = " and ".join(item.alias for item in scope.items if not item.keys)
+    return f"declare a PRIMARY KEY of {lacking}, or GROUP BY what tells rows apart"
 
 
 def _references(item: FromItem, key: frozenset[str]) -> tuple[Expression, ...]:
@@ -274,12 +288,10 @@ def neighbour(binder: Binder, node: exp.Window, spec: Over, scope: Scope) -> Exp
         raise binder.text.error(f"{name} needs ORDER BY in OVER", node)
     value = binder.value(call.this, scope)
     if spec.total is None:
-        raise refusal(binder, f"{name} over rows that are not proved unique", UNIQUE, node)
+        raise refusal(binder, f"{name} over rows that are not proved unique", _unproved(scope), node)
     if any(i.expression.nullable for i in spec.total):
         instead = "declare it NOT NULL, or filter the NULLs away in a derived table"
         raise refusal(binder, f"{name} by values that may be NULL", instead, node)
-    if value.type.kind is Kind.TEXT:
-        raise refusal(binder, f"{name} of TEXT", "take its key, and join the row", node)
     if isinstance(call, exp.Lag | exp.Lead):
         return _at_distance(binder, node, spec, value, scope)
     check_repeatable(binder, name, node, (value, *spec.partition_by, *(i.expression for i in spec.total)))
@@ -297,6 +309,7 @@ _ZEROS = {
     Kind.DOUBLE: Literal(0.0, DOUBLE),
     Kind.BOOLEAN: Literal(False, BOOLEAN),
     Kind.TIMESTAMP: timestamp_literal(0),
+    Kind.TEXT: Literal("", TEXT),
 }
 
 
@@ -356,7 +369,7 @@ def within(binder: Binder, node: exp.Window, spec: Over, scope: Scope, aggregate
         raise refusal(binder, "window frame with EXCLUDE" if frame.excludes else name, instead, node)
     order = spec.total if frame.kind == "ROWS" else spec.order_by
     if order is None:
-        instead = f"write RANGE, or {UNIQUE}"
+        instead = f"write RANGE, or {_unproved(scope)}"
         raise refusal(binder, "ROWS over rows that are not proved unique", instead, node)
     if any(i.expression.nullable for i in order):
         instead = "declare it NOT NULL, or filter the NULLs away in a derived table"
@@ -460,7 +473,7 @@ def _bound(binder: Binder, node: exp.Window, scope: Scope) -> Expression:
     if Distance in map(type, (spec.frame.start, spec.frame.end)):
         aggregate = Aggregate(call.name, value, kind, nullable, by=by)
         return within(binder, node, spec, scope, aggregate)
-    order = _framed(binder, node, spec)
+    order = _framed(binder, node, spec, scope)
     return Window(call.name, value, spec.partition_by, order, kind, nullable, by=by)
 
 
@@ -472,9 +485,9 @@ def _rank(binder: Binder, name: str, node: exp.Window, spec: Over, scope: Scope)
     function, order = ("dense_rank" if name == "dense_rank" else "rank"), spec.order_by
     if name in ("row_number", "ntile"):
         if spec.total is None:
-            instead = (
-                UNIQUE if name == "ntile" else f"{UNIQUE}; or write RANK, which gives equal rows one number"
-            )
+            instead = _unproved(scope)
+            if name == "row_number":
+                instead += "; or write RANK, which gives equal rows one number"
             raise refusal(binder, f"{name.upper()} over rows that are not proved unique", instead, node)
         function, order = "row_number", spec.total
     kind = Type(Kind.INTEGER, 0, 1, max(1, scope.rows))
@@ -531,7 +544,7 @@ _RELATIVE: dict[type[exp.Expr], Callable[[Binder, exp.Window, Over, Scope], Expr
 }
 
 
-def _framed(binder: Binder, node: exp.Window, spec: Over) -> tuple[OrderItem, ...]:
+def _framed(binder: Binder, node: exp.Window, spec: Over, scope: Scope) -> tuple[OrderItem, ...]:
     """The order whose rows up to the peers of the row at hand are the frame; none where it is everything."""
     frame = spec.frame
     ends = (frame.start, frame.end)
@@ -545,7 +558,7 @@ def _framed(binder: Binder, node: exp.Window, spec: Over) -> tuple[OrderItem, ..
         if not order:
             raise refusal(binder, "ROWS without ORDER BY", "leave the frame out", node)
         if spec.total is None:
-            instead = f"write RANGE, which takes rows equal in the order together; or {UNIQUE}"
+            instead = f"write RANGE, which takes rows equal in the order together; or {_unproved(scope)}"
             raise refusal(binder, "ROWS over rows that are not proved unique", instead, node)
         order = spec.total
     return order if frame.start is Side.START else tuple(map(_reversed, order))
