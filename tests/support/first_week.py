@@ -124,7 +124,7 @@ def events(
 ) -> Iterator[list[Change]]:
     """Rows of what the program reads inserted, deleted and updated; at last all are deleted.
 
-    one_at_a_time: no two quotes of a symbol have the same time, of which an ASOF JOIN would take all.
+    one_at_a_time: no two quotes of a symbol have the same time, of which DuckDB's ASOF JOIN takes any.
     """
     read = sorted({t.relation for t in program.triggers})
     live: dict[str, dict[object, Row]] = {name: {} for name in read}

@@ -104,7 +104,7 @@ CASES = {
     ),
     "as of, summed": (
         "SELECT COUNT(*) AS n FROM trades t ASOF JOIN bids b ON t.symbol = b.symbol AND t.ts >= b.ts",
-        Cost.ROWS,
+        Cost.SLICE,
     ),
     "at a distance": (
         "SELECT COUNT(*) AS n FROM bids b WHERE EXISTS (SELECT 1 FROM asks a WHERE a.price = b.price + 1)",

@@ -4,7 +4,8 @@ Items are relations, views, common table expressions and derived tables, with th
 
 ASOF JOIN joins each row of the left with the latest row of the right that its ON lets through:
 `t ASOF JOIN q ON t.s = q.s AND t.ts >= q.ts` is `t JOIN q ON t.s = q.s AND q.ts = (SELECT MAX(q2.ts) FROM q
-q2 WHERE t.s = q2.s AND t.ts >= q2.ts)`. So several rows of the right with the same latest ts all match.
+q2 WHERE t.s = q2.s AND t.ts >= q2.ts)`. Of several rows of the right with the same latest ts their key
+decides: the greatest, column by column, or the least where ON takes the earliest row.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from sqlglot import exp
 
 from orderbook.views.binding.bound import (
     Aggregate,
+    Cast,
     ColumnRef,
     Comparison,
     Expression,
@@ -38,7 +40,14 @@ from orderbook.views.binding.scope import (
     refuse_other_clauses,
     refused_construct,
 )
-from orderbook.views.binding.typed_nodes import TypingError, comparison, count_of, logical
+from orderbook.views.binding.typed_nodes import (
+    TypingError,
+    comparison,
+    count_of,
+    is_null,
+    logical,
+    with_order,
+)
 from orderbook.views.calculus import MIRRORED
 from orderbook.views.types import Column, Relation
 
@@ -169,11 +178,54 @@ def asof_conditions(
     source = again()
     candidate = _match(text, join, source.id, bind())
     scope.items[-1] = item
-    kind = candidate.theirs.type
-    latest = Aggregate("max" if match.op in (">", ">=") else "min", candidate.theirs, kind, nullable=True)
-    where = logical("AND", [*candidate.others, comparison(candidate.op, candidate.value, candidate.theirs)])
-    query = Select((source,), where, (), (Output(latest.function, latest),), True)
-    return [*match.others, comparison("=", match.theirs, ScalarSubquery(query, kind, nullable=True))]
+    function = "max" if match.op in (">", ">=") else "min"
+
+    def end_of(rows: Source, value: Expression, conditions: Sequence[Expression]) -> ScalarSubquery:
+        found = Aggregate(function, value, value.type, nullable=True)
+        query = Select((rows,), logical("AND", conditions), (), (Output(function, found),), True)
+        return ScalarSubquery(query, value.type, nullable=True)
+
+    reached = comparison(candidate.op, candidate.value, candidate.theirs)
+    latest = end_of(source, candidate.theirs, [*candidate.others, reached])
+    result = [*match.others, comparison("=", match.theirs, latest)]
+    places: list[Expression] = []
+    for key in _deciding(text, join, item, match):
+        rows = again()
+        tied = _match(text, join, rows.id, bind())
+        there = scope.items[-1]
+        scope.items[-1] = item
+        equal = [*tied.others, comparison("=", tied.theirs, match.theirs)]
+        equal += [_same(_in_rows(there, p), p) for p in places]
+        result.append(_same(key, end_of(rows, _in_rows(there, key), equal)))
+        places.append(key)
+    return result
+
+
+def _deciding(text: SqlText, join: exp.Join, item: FromItem, match: _Match) -> list[Expression]:
+    """Columns of the right side that tell apart rows which ON finds at the same place."""
+    sides = (side for c in match.others if isinstance(c, Comparison) for side in (c.left, c.right))
+    fixed = {*sides, match.theirs}
+    references = [item.reference(c) for c in item.columns]
+    left = [[r for r in references if r.name in key and r not in fixed] for key in item.keys]
+    if not left:
+        instead = f"declare a PRIMARY KEY of {item.alias}, or GROUP BY what tells its rows apart"
+        raise text.error(refusal_text("ASOF JOIN with rows that are not proved unique", instead), join)
+    return [with_order(r) for r in min(left, key=len)]
+
+
+def _in_rows(there: FromItem, key: Expression) -> Expression:
+    """A column of the key in other rows of the relation."""
+    if isinstance(key, Cast):
+        return replace(key, argument=_in_rows(there, key.argument))
+    assert isinstance(key, ColumnRef)
+    return replace(key, source=there.id)
+
+
+def _same(one: Expression, other: Expression) -> Expression:
+    equal = comparison("=", one, other)
+    if not (one.nullable and other.nullable):
+        return equal
+    return logical("OR", [equal, logical("AND", [is_null(one), is_null(other)])])
 
 
 def _match(text: SqlText, join: exp.Join, right: str, on: list[Expression]) -> _Match:

@@ -15,6 +15,7 @@ from orderbook.views.binding.bound import (
     Aggregate,
     Arithmetic,
     Case,
+    Cast,
     Coalesce,
     Comparison,
     Expression,
@@ -348,6 +349,13 @@ def negation(condition: Expression) -> Expression:
 def is_null(value: Expression) -> Expression:
     """FALSE where the value is never NULL."""
     return IsNull(value, BOOLEAN) if value.nullable else FALSE
+
+
+def with_order(value: Expression) -> Expression:
+    """The value, a TEXT as the code that it is held as: for where SQL leaves open which row comes first."""
+    if value.type.kind is not Kind.TEXT:
+        return value
+    return Cast(value, replace(value.type, kind=Kind.INTEGER), value.nullable)
 
 
 def is_true(condition: Expression) -> Expression:

@@ -24,7 +24,6 @@ from orderbook.views.binding import aggregates
 from orderbook.views.binding.aggregates import in_order, order_items
 from orderbook.views.binding.bound import (
     Aggregate,
-    Cast,
     ColumnRef,
     Expression,
     Literal,
@@ -50,6 +49,7 @@ from orderbook.views.binding.typed_nodes import (
     logical,
     number,
     timestamp_literal,
+    with_order,
 )
 from orderbook.views.types import BOOLEAN, DOUBLE, TEXT, Kind, Type
 
@@ -150,12 +150,7 @@ def _total(
             return None
         found = min(left, key=lambda key: (sum(_is_text(e) for e in key), len(key)))
         lacking += found
-    last = (Cast(e, _CODE, e.nullable) if _is_text(e) else e for e in lacking)
-    return (*order, *(OrderItem(e, descending=False, nulls_first=False) for e in last))
-
-
-# What a TEXT is held as: where SQL leaves the order open, its code decides.
-_CODE = replace(TEXT, kind=Kind.INTEGER)
+    return (*order, *(OrderItem(with_order(e), descending=False, nulls_first=False) for e in lacking))
 
 
 def _is_text(expression: Expression) -> bool:
