@@ -25,7 +25,18 @@ from orderbook.engine.plan.steps import (
     steps_of,
 )
 from orderbook.engine.plan.stores import layout_of
-from orderbook.views.calculus import Rel, Scalar, Term, Var, scalar_variables
+from orderbook.views.calculus import (
+    NESTED,
+    Extreme,
+    Lift,
+    Rel,
+    Scalar,
+    Term,
+    Var,
+    bound_by,
+    scalar_variables,
+    variable_set,
+)
 from orderbook.views.m3 import scalar_text
 
 
@@ -187,15 +198,27 @@ def _at_most_one(plan: Plan, step: Loop) -> bool:
 
 
 def _is_one_row(plan: Plan, term: Term, keys: Sequence[Var], known: Sequence[int]) -> bool:
-    """Whether the keys at the places `known` have a primary key of rows that bind all keys."""
+    """Whether the keys at the places `known` have a primary key of rows that bind all keys.
+
+    A value that is computed from them, such as an extreme or a sum, is one, too.
+    """
     bound: set[Scalar] = {keys[i] for i in known}
-    for factor in term:
-        if isinstance(factor, Rel):
-            relation = plan.program.relation(factor.name)
-            columns = zip(factor.args, relation.columns, strict=True)
-            key = [a for a, c in columns if c.name in (relation.primary_key or ())]
-            if key and bound.issuperset(a for a in key if isinstance(a, Var)):
-                bound.update(factor.args)
+    around = {v for f in term for v in (bound_by(f) if isinstance(f, NESTED) else variable_set(f))}
+    for _ in term:
+        before = len(bound)
+        for factor in term:
+            match factor:
+                case Rel(name, args):
+                    relation = plan.program.relation(name)
+                    columns = zip(args, relation.columns, strict=True)
+                    key = [a for a, c in columns if c.name in (relation.primary_key or ())]
+                    if key and bound.issuperset(a for a in key if isinstance(a, Var)):
+                        bound.update(args)
+                case Lift(var, body) | Extreme(var, _, _, body):
+                    if bound.issuperset((variable_set(body) & around) - {var}):
+                        bound.add(var)
+        if len(bound) == before:
+            break
     return bound.issuperset(keys)
 
 
