@@ -6,11 +6,10 @@ commits, a column that says what happened, and the columns of the row: of the ne
 `new_NAME`, of the old one under `old_NAME` or, where there are none, as the new.
 
 What is read of a table is said by its options, and by where the columns of its rows are. Databases are read
-only: files of SQLite and DuckDB, and PostgreSQL by its address, whose driver, psycopg 3, is optional.
+only: files of SQLite and DuckDB, and PostgreSQL by its address, whose driver, ADBC's, is optional.
 """
 
 import contextlib
-import importlib
 import re
 import sqlite3
 from abc import ABC, abstractmethod
@@ -18,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -25,13 +25,18 @@ from typing import Any, Literal
 from uuid import UUID
 
 import duckdb
+import pyarrow as pa
 
-from orderbook.core.errors import Problems, SourceError
+from orderbook.core.errors import Problems, SourceError, extra
 from orderbook.feeds.change_stream import DEFAULT_CHANGES, RelationChange
 from orderbook.feeds.storage import split_options
 
 FETCH_ROWS = 4_096
 _POSTGRES = ("postgresql://", "postgres://")
+_POSTGRES_TYPES = {
+    "int2", "int4", "int8", "float4", "float8", "numeric", "bool", "text", "varchar", "timestamp",
+    "timestamptz",
+}  # fmt: skip
 _SQLITE_MAGIC, _DUCKDB_MAGIC = b"SQLite format 3\0", b"DUCK"
 # Seconds that a reader waits for a writer's lock.
 _LOCK_SECONDS = 5.0
@@ -206,48 +211,55 @@ class _DuckDatabase(Database):
 
 
 class _PostgresDatabase(Database):
-    """PostgreSQL; rows come through a cursor on the server."""
+    """PostgreSQL through ADBC, in batches of Arrow. What is neither number, text nor time is read as text."""
 
-    mark = "%s"
+    mark = "$1"
 
     def __init__(self, url: str):
         super().__init__(url.partition("?")[0].rpartition("@")[2])
+        self._types: dict[str, dict[str, str]] = {}
+        with extra("postgres", "adbc_driver_postgresql"):
+            from adbc_driver_postgresql import dbapi
+        self._driver: Any = dbapi
         try:
-            self._driver: Any = importlib.import_module("psycopg")
-        except ImportError as error:
-            raise SourceError(
-                f"{self._url}: PostgreSQL is read with psycopg, which is not installed; "
-                "run: pip install 'psycopg[binary]>=3.1'"
-            ) from error
-        try:
-            self._connection = self._driver.connect(url, options="-c default_transaction_read_only=on")
-        except self._driver.Error as error:
+            self._connection = dbapi.connect(url, autocommit=True)
+            with self._connection.cursor() as cursor:
+                cursor.execute("SET default_transaction_read_only = on")
+        except dbapi.Error as error:
             raise self._error(error) from error
 
     def columns(self, table: str) -> list[str]:
-        try:
-            with self._connection.cursor() as cursor:
-                cursor.execute(f"SELECT * FROM {quoted(table)} LIMIT 0")
-                return [column.name for column in cursor.description]
-        except self._driver.errors.UndefinedTable as error:
-            raise SourceError(f"{self._url}: has no table {table!r}; check the name after #") from error
-        except self._driver.Error as error:
-            raise self._error(error) from error
+        query = (
+            "SELECT a.attname::text, t.typname::text "
+            "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid WHERE a.attrelid = to_regclass($1) "
+            "AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
+        )
+        found: dict[str, str] = dict(self._fetch(query, (quoted(table),)))
+        if not found:
+            raise SourceError(f"{self._url}: has no table {table!r}; check the name after #")
+        self._types[table] = found
+        return list(found)
 
     def close(self) -> None:
         self._connection.close()
 
     def _fetch(self, query: str, parameters: Sequence[Any]) -> Iterator[Row]:
         try:
-            with self._connection.cursor(name="rows") as cursor:
-                cursor.itersize = FETCH_ROWS
-                cursor.execute(query, parameters)
-                yield from cursor
-        except self._driver.Error as error:
+            with self._connection.cursor() as cursor:
+                cursor.execute(query, parameters or None)
+                for batch in cursor.fetch_record_batch():
+                    yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        except (self._driver.Error, pa.ArrowException, OSError, ValueError, OverflowError) as error:
             raise self._error(error) from error
 
+    def _shown(self, table: str, column: str) -> str:
+        known = self._types.get(table, {}).get(column) in _POSTGRES_TYPES
+        return quoted(column) if known else f"{quoted(column)}::text"
+
     def _reader(self, table: str, column: str) -> Callable[[Any], Any] | None:
-        return _text
+        if self._types.get(table, {}).get(column) == "numeric":
+            return lambda value: None if value is None else Decimal(value)
+        return None
 
 
 def _text(value: Any) -> Any:
@@ -378,7 +390,8 @@ Reading = Iterator[list[RelationChange]]
 class TableReader:
     """Reads a table again and again: each `read` goes on where the one before has ended.
 
-    `position` is the number of the last row of a log whose message was given, None before the first.
+    `position` is the number of the last row of a log whose message was given, None before the first; a
+    change of a log says it as its `line`, where it is an integer.
     """
 
     def __init__(self, options: TableOptions, problems: Problems, counts: Counter[str]):
@@ -425,7 +438,7 @@ class TableReader:
                     yield batch
                     batch = []
             last = (number, transaction)
-            waiting += self._logged(images, number if isinstance(number, int) else i + 1, row)
+            waiting += self._logged(images, number if isinstance(number, int) else 0, row)
         self._counts["log rows"] += 0 if last is None else i + 1
         batch += _message(waiting)
         if last is not None:

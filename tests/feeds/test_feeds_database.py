@@ -3,6 +3,7 @@
 import asyncio
 import random
 import sqlite3
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from orderbook.configuration.configuration import load_configuration
 from orderbook.configuration.options import TableFeed
-from orderbook.core.errors import Problems, SourceError
+from orderbook.core.errors import Problems, SourceError, UserError
 from orderbook.feeds import database_table
 from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.database_table import TableOptions, TableReader, TableSource, table_options
@@ -314,15 +315,17 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, text: str, message: str) ->
     assert message in str(raised.value)
 
 
-def test_postgresql_says_what_to_install() -> None:
-    try:
-        import psycopg  # type: ignore[import-not-found]  # noqa: F401
-    except ImportError:
-        with pytest.raises(SourceError, match=r"pip install 'psycopg") as raised:
-            open_source("table:postgresql://me:secret@localhost/db#t")
-        assert "secret" not in str(raised.value)
-    else:
-        pytest.skip("psycopg is installed")
+def test_postgresql_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
+    with pytest.raises(UserError, match=r"pip install 'orderbook\[postgres\]'") as raised:
+        open_source("table:postgresql://me:secret@localhost/db#t")
+    assert "secret" not in str(raised.value)
+
+
+def test_a_server_that_is_not_there_is_said_without_the_password(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="cannot read") as raised:
+        open_source(f"table:postgresql://me:secret@/db?host={tmp_path}#t")
+    assert "secret" not in str(raised.value)
 
 
 def test_names_do_not_show_passwords() -> None:
