@@ -50,7 +50,9 @@ def message_ends(changes: Sequence[RelationChange]) -> list[int]:
     return [i + 1 for i, change in enumerate(changes) if change.last or i == final]
 
 
-class _Line(msgspec.Struct, forbid_unknown_fields=True):
+class ChangeLine(msgspec.Struct, forbid_unknown_fields=True):
+    """A change as it is written."""
+
     stream: str
     op: Literal["+", "-"]
     row: dict[str, Any]
@@ -80,15 +82,14 @@ class ChangeStreamSource:
 
     def __iter__(self) -> Iterator[list[RelationChange]]:
         self.problems.clear()
-        decoder = msgspec.json.Decoder(_Line, float_hook=Decimal)
+        decoder = msgspec.json.Decoder(ChangeLine, float_hook=Decimal)
         batch: list[RelationChange] = []
         for line in self._lines:
             if not line.strip():
                 continue
             try:
                 change = decoder.decode(line)
-                _check_scalars(change.row)
-                _whole_time(change.row)
+                check_row(change.row)
             except (msgspec.DecodeError, ValueError) as error:
                 self._lines.malformed(self.problems, "malformed change", f"{error}: {shown(line)}")
                 continue
@@ -102,6 +103,12 @@ class ChangeStreamSource:
         if batch:
             yield batch
         self._lines.raise_if_cut()
+
+
+def check_row(row: dict[str, Any]) -> None:
+    """Make `ts` an integer where it is one, however it is written. Raises ValueError for nested values."""
+    _check_scalars(row)
+    _whole_time(row)
 
 
 def _whole_time(row: dict[str, Any]) -> None:

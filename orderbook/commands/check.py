@@ -14,6 +14,7 @@ from orderbook.configuration.options import (
     ExchangeFeed,
     Feed,
     FileFeed,
+    KafkaFeed,
     SimulatedFeed,
 )
 from orderbook.core.errors import ConfigurationError, OrderbookError, visible
@@ -134,7 +135,7 @@ def _opened(feed: Feed) -> _Opened:
     if isinstance(feed, CaptureFeed):
         player = CapturePlayer(feed.path, feed.exchange, feed.products, feed.speed)
         return tuple(player.instruments), ()
-    if isinstance(feed, FileFeed):
+    if isinstance(feed, FileFeed | KafkaFeed):
         return (), ()
     return _read([TableSource(feed.table_options)])
 

@@ -28,6 +28,7 @@ from orderbook.run.feed_runs import FeedRun, check_runs, open_runs, recorded
 from orderbook.run.live_run import LiveRun, RunReport
 from orderbook.run.pipeline import Pipeline
 from orderbook.run.view_output import written_views
+from orderbook.sinks.run_sinks import RunSinks, sinks_of
 
 if TYPE_CHECKING:
     from orderbook.monitor.run_monitor import RunMonitor
@@ -63,7 +64,10 @@ def run(
     runs, instruments = asyncio.run(open_runs(configuration.feeds, configuration.books.crossed_nanoseconds))
     assembly, engine = started(configuration)
     check_runs(runs, assembly.program.relations)
-    with open_past(configuration, engine.program, instruments) as past:
+    with (
+        open_past(configuration, engine.program, instruments) as past,
+        sinks_of(configuration, engine.program) as sinks,
+    ):
         engines = iter([engine])
         monitored: RunMonitor | None = None
 
@@ -73,22 +77,29 @@ def run(
             own = next(engines, None) or engine_of(configuration, assembly)
             made = piped(configuration, assembly, own, instruments)
             monitored = monitor_of(configuration, made, runs)
+            sinks.attach(own)
             warm_up(made)
             return made
 
         pipeline, durable = past.recovered(fresh)
-        shown = Shown(configuration, assembly, pipeline, durable, runs, display(), monitored)
+        if durable is not None:
+            durable.before_checkpoint = sinks.save
+        for one in runs:
+            one.positions = pipeline.positions
+        shown = Shown(configuration, assembly, pipeline, durable, runs, display(), monitored, sinks)
         recording = recorded(runs, configuration.record, needed=False)
         writing = written_views(out, assembly, pipeline)
-        with recording as recordings, writing as failures, settled():
+        delivering = sinks.delivering(pipeline.engine)
+        with recording as recordings, writing as failures, delivering, settled():
             seconds = asyncio.run(shown.run())
     reports = [run.report() for run in runs]
     strategies_done = pipeline.host.summary()
     print(summary(pipeline, seconds, assembly.views, strategies_done, reports, shown.report()))
-    for line in recordings.summary():
+    for line in (*recordings.summary(), *sinks.summary()):
         print(visible(line))
     failed = (*shown.errors, *recordings.errors, *failures)
-    tell_incomplete(findings_of(pipeline, strategies_done, reports), configuration, failed)
+    found = (*findings_of(pipeline, strategies_done, reports), *sinks.findings())
+    tell_incomplete(found, configuration, failed)
 
 
 class Shown:
@@ -103,14 +114,16 @@ class Shown:
         runs: Sequence[FeedRun],
         display: Display,
         monitor: "RunMonitor | None" = None,
+        sinks: RunSinks | None = None,
     ) -> None:
+        self._sinks = sinks or RunSinks()
         self._live = LiveRun(configuration, pipeline, durable, runs)
         self.errors = self._live.errors
         self._duration, self._core = configuration.run.duration_seconds, configuration.run.core
         # Events of each view that were delivered to callbacks.
         self._view_events: Counter[str] = Counter()
         self._serves = configuration.metrics
-        self._metrics = RunMetrics(self._live, pipeline, durable, runs, self._view_events)
+        self._metrics = RunMetrics(self._live, pipeline, durable, runs, self._view_events, self._sinks)
         if self._serves.port:
             # Compiles what measures maps, for which the run would else wait at the first request.
             list(self._metrics.collect())
@@ -135,7 +148,7 @@ class Shown:
             self._monitored() as publishing,
         ):
             live.start()
-            ends = [live.consume(), self._show(), stopped.wait()]
+            ends = [live.consume(), self._show(), stopped.wait(), self._sinks.attend()]
             others = [live.follow_all(), live.promise(), *([live.stamp_ticks()] if self._ticking else [])]
             others += [*publishing, *([] if self._core is None else [keep_clear()])]
             ending, running = ([asyncio.create_task(one) for one in part] for part in (ends, others))

@@ -24,6 +24,7 @@ from orderbook.configuration.options import (
     MetricsOptions,
     MonitorOptions,
     QueryOptions,
+    SinkOptions,
     SparkOptions,
     TableFeed,
     feed_table,
@@ -212,6 +213,7 @@ class Configuration(Section):
         Field(strict=False),
         Filled,
     ]
+    sinks: Annotated[tuple[SinkOptions, ...], Field(strict=False)] = ()
     strategies: dict[str, Scalars]
     simulation: SimulationOptions
     risk: RiskOptions
@@ -256,16 +258,16 @@ class Configuration(Section):
         """
         if name.endswith(".sql"):
             if not Path(name).is_file():
-                raise self._error(("run", "views"), f"no such file: {name}")
+                raise self.error(("run", "views"), f"no such file: {name}")
             return Path(name)
         known: dict[str, Path] = {}
         for path in (*self.views.paths, packaged_views()):
             if not path.exists():
-                raise self._error(("views", "paths"), f"no such file or folder: {path}")
+                raise self.error(("views", "paths"), f"no such file or folder: {path}")
             for file in sorted(path.glob("*.sql")) if path.is_dir() else [path]:
                 known.setdefault(file.stem, file)
         if name not in known:
-            raise self._error(("run", "views"), f"no view is named {name!r}; {suggestion(name, known)}")
+            raise self.error(("run", "views"), f"no view is named {name!r}; {suggestion(name, known)}")
         return known[name]
 
     def strategy_parameters(self, strategy: str) -> Mapping[str, Scalar]:
@@ -276,7 +278,7 @@ class Configuration(Section):
         """Raises ConfigurationError where this machine cannot give the engine's thread `run.core`."""
         core = self.run.core
         if core is not None and (why := unavailable(core)) is not None:
-            raise self._error(("run", "core"), why)
+            raise self.error(("run", "core"), why)
 
     def check_parameters(
         self, used: Collection[str], elsewhere: Callable[[], Collection[str]] | None = None
@@ -294,18 +296,18 @@ class Configuration(Section):
                 continue
             path: KeyPath = ("parameters", name)
             if near := nearest(name, unset):
-                raise self._error(path, f"nothing uses it; did you mean {near!r}?")
+                raise self.error(path, f"nothing uses it; did you mean {near!r}?")
             if elsewhere is not None and name not in _default().values["parameters"]:
                 known = {*used, *elsewhere()}
                 if name not in known:
-                    raise self._error(path, f"nothing uses it; {suggestion(name, known)}")
+                    raise self.error(path, f"nothing uses it; {suggestion(name, known)}")
 
     def check_strategy_parameters(self, strategy: str, refusal_of: Callable[[str], str | None]) -> None:
         """Refuse the keys of a strategy's table that `refusal_of` gives a reason for. Raises
         ConfigurationError with a line for each."""
         table = strategy_table(strategy)
         found = [(name, refusal_of(name)) for name in self.strategies.get(table, {})]
-        errors = [str(self._error(("strategies", table, name), why)) for name, why in found if why]
+        errors = [str(self.error(("strategies", table, name), why)) for name, why in found if why]
         if errors:
             raise ConfigurationError("\n".join(errors))
 
@@ -321,7 +323,8 @@ class Configuration(Section):
         """The views that the file names, whatever the command line does."""
         return self._run_of_file.views
 
-    def _error(self, path: KeyPath, message: str) -> ConfigurationError:
+    def error(self, path: KeyPath, message: str) -> ConfigurationError:
+        """What is wrong with a key, and where it stands."""
         overridden = any(path[: len(key)] == key for key in self._overridden)
         return ConfigurationError(problem(path, message, None if overridden else self._document))
 
@@ -412,6 +415,8 @@ def _unknown_key(location: KeyPath) -> str:
     match location:
         case ("feeds", int(), str(kind), str(key)):
             known: Collection[str] = FEEDS[kind].model_fields
+        case ("sinks", int(), str(key)):
+            known = SinkOptions.model_fields
         case ("simulation", "fees", *_, str(key)):
             known = VenueFees.model_fields
         case ("risk", "strategies", _, str(key)):

@@ -5,6 +5,8 @@ websocket are served, and its alerts; `spark` where Spark runs, and what it is g
 """
 
 import ipaddress
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from glob import has_magic
@@ -15,12 +17,46 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 from pydantic_core import PydanticCustomError
 
 from orderbook.core.errors import UserError
-from orderbook.core.options import Duration, File, Products, Real, Section, Size, Text, matching
+from orderbook.core.options import Duration, File, Products, Real, Section, Size, Text, matching, read_by
 from orderbook.core.units import nanoseconds, size_of
 from orderbook.feeds.database_table import TableOptions, table_options
 from orderbook.feeds.exchanges.exchange import EXCHANGES
+from orderbook.feeds.kafka_topic import TopicOptions, topic_address
 from orderbook.feeds.source_kinds import unknown_kind
 from orderbook.feeds.storage import split_options
+
+
+def _flat(value: Any, prefix: str = "") -> Any:
+    """TOML's dotted keys are nested tables; Spark's properties are flat names."""
+    if not isinstance(value, Mapping):
+        return value
+    flat: dict[str, Any] = {}
+    for key, inner in value.items():
+        nested = _flat(inner, f"{prefix}{key}.")
+        flat.update(nested if isinstance(nested, Mapping) else {prefix + key: nested})
+    return flat
+
+
+def _text(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int) else value
+
+
+def _environment(value: str) -> str:
+    if value.startswith("$") and value[1:] not in os.environ:
+        raise PydanticCustomError(
+            "environment", "a text, or $NAME of a variable of the environment that is set"
+        )
+    return value
+
+
+def from_environment(properties: Mapping[str, str]) -> dict[str, str]:
+    """Properties with what the environment says of those that begin with "$"."""
+    return {n: os.environ.get(v[1:], "") if v.startswith("$") else v for n, v in properties.items()}
+
+
+Properties = Annotated[
+    dict[str, Annotated[str, BeforeValidator(_text), AfterValidator(_environment)]], BeforeValidator(_flat)
+]
 
 
 class SimulatedFeed(Section):
@@ -99,7 +135,22 @@ class TableFeed(Section):
         return TableOptions(**self.model_dump(exclude={"kind", "interval_seconds"}))
 
 
-LiveKind = SimulatedFeed | ExchangeFeed | CaptureFeed | TableFeed
+class KafkaFeed(Section):
+    """A topic of Kafka, `kafka://HOST:PORT,…/TOPIC`; the other keys are TopicOptions'."""
+
+    kind: Literal["kafka"]
+    address: Annotated[str, read_by(topic_address, "kafka://HOST:PORT,…/TOPIC")]
+    relation: str = ""
+    start: Literal["earliest", "latest"] = "earliest"
+    properties: Properties = Field(default_factory=dict, repr=False)
+
+    @property
+    def topic_options(self) -> TopicOptions:
+        """What a reader of the topic is given."""
+        return TopicOptions(self.address, self.relation, self.start, from_environment(self.properties))
+
+
+LiveKind = SimulatedFeed | ExchangeFeed | CaptureFeed | TableFeed | KafkaFeed
 Feed = LiveKind | FileFeed
 # Exchanges whose name is also that of a kind of files.
 _FILES = ("binance", "bybit")
@@ -108,6 +159,7 @@ FEEDS: dict[str, type[Section]] = {
     "file": FileFeed,
     "capture": CaptureFeed,
     "table": TableFeed,
+    "kafka": KafkaFeed,
     **dict.fromkeys(EXCHANGES, ExchangeFeed),
 }
 
@@ -115,7 +167,7 @@ FEEDS: dict[str, type[Section]] = {
 def feed_table(value: object) -> object:
     """`kraken:XBT/USD,ETH/USD`, `simulated`, `capture:PATH`, `table:URL#TABLE`, `FORMAT:FILE`, `FILE`.
 
-    A feed's text as its table.
+    A feed's text as its table; `kafka://HOST:PORT,…/TOPIC?relation=NAME` is one, too.
     """
     if not isinstance(value, str):
         return value
@@ -124,6 +176,9 @@ def feed_table(value: object) -> object:
         return {"kind": kind, "products": rest.split(",")} if colon else {"kind": kind}
     if kind == "capture" and colon:
         return _capture_table(rest)
+    if value.startswith("kafka://"):
+        address, options = split_options(value, ("relation", "start"))
+        return {"kind": "kafka", "address": address, **options}
     if kind == "table" and colon:
         return {"kind": kind, **asdict(table_options(rest))}
     if (why := unknown_kind(value, FEEDS)) is not None:
@@ -152,6 +207,56 @@ def _capture_table(text: str) -> dict[str, object]:
         except ValueError:
             raise UserError(f"capture:{text}: the speed must be a number, such as 1 or 0.5") from None
     return table
+
+
+class SinkOptions(Section):
+    """Where the changes of a view's rows are sent: a table of PostgreSQL, or a topic of Kafka.
+
+    `to` is `postgresql://…` or `kafka://HOST:PORT,…/TOPIC`. `table` "" is the view's name. `mode` "rows"
+    keeps a table's rows those of the view, "changes" appends every change; None: rows of a table, changes of
+    a topic.
+    What changes within an `interval` is written together. `buffer_rows` rows that changed, or changes that
+    take `spill` on the disk, wait at most. `properties` are librdkafka's; `$NAME` is one of the environment.
+    """
+
+    view: Text
+    to: Annotated[
+        str, matching(r"(postgres(ql)?|kafka)://.*", '"postgresql://…" or "kafka://HOST:PORT,…/TOPIC"')
+    ]
+    table: str = ""
+    mode: Literal["rows", "changes"] | None = None
+    interval: Duration = "100ms"
+    buffer_rows: Annotated[int, Field(ge=1)] = 100_000
+    spill: Size = "1 GB"
+    properties: Properties = Field(default_factory=dict, repr=False)
+
+    @field_validator("to")
+    @classmethod
+    def _topic(cls, to: str) -> str:
+        if to.startswith("kafka:"):
+            try:
+                topic_address(to)
+            except UserError:
+                raise PydanticCustomError("topic", "kafka://HOST:PORT,…/TOPIC") from None
+        return to
+
+    @field_validator("mode")
+    @classmethod
+    def _rows_of_tables(cls, mode: str | None, info: ValidationInfo) -> str | None:
+        if mode == "rows" and info.data.get("to", "").startswith("kafka:"):
+            raise PydanticCustomError("mode", '"changes", which is what a topic holds')
+        return mode
+
+    @property
+    def sends(self) -> Literal["rows", "changes"]:
+        """The mode."""
+        return self.mode or ("changes" if self.to.startswith("kafka:") else "rows")
+
+    @property
+    def target(self) -> str:
+        """The address and table without what is secret."""
+        shown = re.sub(r"//[^@/]*@", "//", self.to).partition("?")[0]
+        return shown if self.to.startswith("kafka:") else f"{shown}#{self.table or self.view}"
 
 
 Token = Annotated[str, matching(r"[!-~]*", "visible ASCII characters without spaces"), Field(repr=False)]
@@ -287,28 +392,13 @@ class MonitorOptions(Section):
 _MASTER = r"local(\[.*\])?|local-cluster\[.*\]|(spark|sc|k8s)://.+|yarn"
 
 
-def _flat(value: Any, prefix: str = "") -> Any:
-    """TOML's dotted keys are nested tables; Spark's properties are flat names."""
-    if not isinstance(value, Mapping):
-        return value
-    flat: dict[str, Any] = {}
-    for key, inner in value.items():
-        nested = _flat(inner, f"{prefix}{key}.")
-        flat.update(nested if isinstance(nested, Mapping) else {prefix + key: nested})
-    return flat
-
-
-def _text(value: Any) -> Any:
-    return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int) else value
-
-
 def _named(properties: dict[str, str]) -> dict[str, str]:
     if all(name.startswith("spark.") for name in properties):
         return properties
     raise PydanticCustomError("property", 'properties whose names begin with "spark."')
 
 
-Properties = Annotated[
+SparkProperties = Annotated[
     dict[str, Annotated[str, BeforeValidator(_text)]], BeforeValidator(_flat), AfterValidator(_named)
 ]
 
@@ -330,4 +420,4 @@ class SparkOptions(Section):
     log: File | None = None
     java: File | None = None
     python: Text | None = None
-    properties: Annotated[Properties, Field(strict=False)] = Field(default_factory=dict)
+    properties: Annotated[SparkProperties, Field(strict=False)] = Field(default_factory=dict)

@@ -102,6 +102,8 @@ class DurableRun:
         self.log, self.pipeline = log, pipeline
         self.clock = clock or HybridClock()
         self.epoch = 0
+        # What is to survive a crash by itself, as the log that it was made of may go.
+        self.before_checkpoint: Callable[[], object] = lambda: None
         self._folder, self._program = folder, pipeline.engine.program
         self._layout = layout_of(self._program)
         # As their exchanges list them now; the log may have them with other ticks and lots.
@@ -172,6 +174,7 @@ class DurableRun:
         While a view of the program is dropped none is written, and the log stays from the last one on.
         Returns whether one was written.
         """
+        self.before_checkpoint()
         self.log.sync()
         position, own = self.log.end, tuple(self.pipeline.instruments)
         run = RunCheckpoint(position, self._stamp, own, self._states, self._started)

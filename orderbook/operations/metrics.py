@@ -22,6 +22,8 @@ from orderbook.market.events import BookState, StateReason
 from orderbook.run.feed_runs import FeedReport, FeedRun
 from orderbook.run.live_run import LiveRun
 from orderbook.run.pipeline import Pipeline
+from orderbook.sinks.delivery import SinkReport
+from orderbook.sinks.run_sinks import RunSinks
 
 # Kinds of problems that are told apart; a feed has about twenty.
 MOST_KINDS = 50
@@ -180,6 +182,30 @@ def _newest(folder: Path) -> tuple[int, float] | None:
     return found.st_size, found.st_mtime
 
 
+_SINKS: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str], ...] = (
+    (
+        CounterMetricFamily,
+        "delivered",
+        "Changes of rows that a sink's target has, and rows that it began with.",
+    ),
+    (CounterMetricFamily, "conflated", "Changes of rows that later ones took the place of."),
+    (CounterMetricFamily, "resyncs", "How often a sink's target was given all rows."),
+    (CounterMetricFamily, "failures", "Attempts to write to a sink that failed."),
+    (GaugeMetricFamily, "waiting", "Changes of rows that a sink's target has not."),
+    (GaugeMetricFamily, "spilled", "Bytes on the disk of what a sink's target has not."),
+)
+
+
+def sink_families(reports: Sequence[SinkReport]) -> Iterator[Metric]:
+    """The families of all sinks."""
+    for kind, name, help_text in _SINKS:
+        unit = "_bytes" if name == "spilled" else ""
+        family = kind(f"orderbook_sink_{name}{unit}", help_text, labels=["sink"])
+        for one in reports:
+            family.add_metric([one.name], getattr(one, name))
+        yield family
+
+
 # Upper bounds of latencies' buckets, ns.
 _BOUNDS = np.array([a * 10**b for b in range(4, 10) for a in (1.0, 2.5, 5.0)] + [1e10]).astype(np.int64)
 
@@ -197,7 +223,9 @@ class RunMetrics(Collector):
         durable: DurableRun | None,
         runs: Sequence[FeedRun],
         view_events: Mapping[str, int],
+        sinks: RunSinks | None = None,
     ) -> None:
+        self._sinks = sinks or RunSinks()
         self._live, self._pipeline, self._durable = live, pipeline, durable
         self._runs = runs
         self._labels = feed_labels(runs)
@@ -225,6 +253,7 @@ class RunMetrics(Collector):
         yield from self._engine()
         yield from self._views()
         yield from self._strategies()
+        yield from sink_families(self._sinks.reports())
         yield from _cache()
 
     def _latencies(self) -> Iterator[Metric]:

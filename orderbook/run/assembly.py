@@ -36,7 +36,7 @@ class Assembly:
 
 
 def assemble(configuration: Configuration) -> Assembly:
-    """Compile the views of `run.views` and those that `run.strategies` watch or read.
+    """Compile the views of `run.views`, and those that `run.strategies` watch or read and sinks send.
 
     Raises ConfigurationError for a view, strategy or parameter that is not there, SqlError with file,
     line and column.
@@ -58,6 +58,10 @@ def assemble(configuration: Configuration) -> Assembly:
             if not any(view in names for names in declared.values()):
                 file = _view_of_strategy(configuration, strategy.name, view)
                 declared[file] = declared_views(file)
+    for number, sink in enumerate(configuration.sinks):
+        if not any(sink.view in names for names in declared.values()):
+            file = _view_of_sink(configuration, number, sink.view)
+            declared[file] = declared_views(file)
     files = with_read(configuration, declared)
     program = compile_views(files, configuration.parameters, Dictionary(), configuration.engine.materialize)
     used = parameters_of(view.sql for view in program.catalog.views)
@@ -164,6 +168,16 @@ def _view_of_strategy(configuration: Configuration, strategy: str, view: str) ->
         return _file_of_view(configuration, view)
     except ConfigurationError as error:
         raise ConfigurationError(f"strategy {strategy} looks at view {view!r}: {error}") from None
+
+
+def _view_of_sink(configuration: Configuration, number: int, view: str) -> Path:
+    try:
+        file = _file_of_view(configuration, view)
+    except ConfigurationError:
+        file = None
+    if file is None or view not in declared_views(file):
+        raise configuration.error(("sinks", number, "view"), f"no view is named {view!r}")
+    return file
 
 
 def _file_that_declares(configuration: Configuration, view: str) -> Path | None:

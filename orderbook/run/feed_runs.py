@@ -25,6 +25,7 @@ from orderbook.core.units import size_text
 from orderbook.feeds.change_stream import ChangeSource
 from orderbook.feeds.database_table import TableSource
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, exchange
+from orderbook.feeds.kafka_topic import TopicReader
 from orderbook.feeds.live.http_requests import exchange_instruments
 from orderbook.feeds.live.live_feed import LiveFeed
 from orderbook.feeds.live.session import Backoff
@@ -117,10 +118,12 @@ class FeedReport:
 class FeedRun(ABC):
     """One feed. `indexes` gives, for each of its `instruments`, the index in the run's; None without any.
 
-    clock: ns since 1970 UTC, of which its receive times are.
+    clock: ns since 1970 UTC, of which its receive times are. positions: how far its changes have been
+    applied by the run that it goes on with, see Pipeline.
     """
 
     clock: Callable[[], int] = time.time_ns
+    positions: Mapping[str, int] = {}
     name: str
     live: bool
     instruments: Instruments
@@ -342,6 +345,8 @@ class TableRun(FeedRun):
     async def follow(self, put: Put) -> None:
         """See FeedRun; it never ends by itself."""
         backoff = Backoff(min(1.0, self._interval), 30.0)
+        if self._source.options.mode == "log" and (last := self.positions.get(self.name)) is not None:
+            self._source.reader.position = last
         while True:
             batches = self._source.reader.read()
             try:
@@ -357,6 +362,49 @@ class TableRun(FeedRun):
     def report(self) -> FeedReport:
         """What was read so far."""
         return source_report(self._source)
+
+
+class TopicRun(FeedRun):
+    """A topic of Kafka, from where the run was; where it cannot be read, after a while once more."""
+
+    live = True
+    may_be_empty = True
+
+    def __init__(self, feed: options.KafkaFeed) -> None:
+        self._options = feed.topic_options
+        self.name = self._options.name
+        self.instruments = Instruments(())
+        self.problems = Problems()
+        self.counts: Counter[str] = Counter()
+        self._messages = 0
+
+    async def follow(self, put: Put) -> None:
+        """See FeedRun; it never ends by itself."""
+        backoff = Backoff(0.1, 30.0)
+        positions = dict(self.positions)
+        while True:
+            reader: TopicReader | None = None
+            try:
+                reader = await asyncio.to_thread(
+                    TopicReader, self._options, self.problems, self.counts, positions
+                )
+                while True:
+                    for source, changes in await asyncio.to_thread(lambda r: list(r.read()), reader):
+                        await put(ChangeItem(source, changes))
+                        positions[source] = changes[-1].line
+                        self._messages += len(changes)
+                    backoff.reset()
+            except SourceError as error:
+                self.problems.add("topic not read", self.name, str(error))
+                await asyncio.sleep(backoff.delay())
+            finally:
+                if reader is not None:
+                    reader.close()
+
+    def report(self) -> FeedReport:
+        """What was read so far."""
+        found = tuple(input_findings(self.name, self._messages, self.problems, quiet=True))
+        return FeedReport(self.name, Counter(self.counts), self.problems, findings=found)
 
 
 def _live_report(
@@ -441,6 +489,8 @@ async def _open(feed: options.LiveKind, crossed_limit: int) -> FeedRun:
         return ExchangeRun(feed, kind, Instruments(found), crossed_limit)
     if isinstance(feed, options.CaptureFeed):
         return CaptureRun(feed, crossed_limit)
+    if isinstance(feed, options.KafkaFeed):
+        return TopicRun(feed)
     return TableRun(feed)
 
 

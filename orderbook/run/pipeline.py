@@ -43,7 +43,7 @@ class SavedPipeline(msgspec.Struct, frozen=True):
     """A pipeline in a checkpoint, without its engine, books and strategies.
 
     counts: events, messages, changes. ticked: the last tick. states: rows of `book_states`, by instrument.
-    held: callbacks that wait for their books. told: the latest time that came alone.
+    held: callbacks that wait for their books. told: the latest time that came alone. positions: see Pipeline.
     """
 
     time: int
@@ -52,6 +52,7 @@ class SavedPipeline(msgspec.Struct, frozen=True):
     states: dict[int, SavedState]
     held: list[HeldEvent]
     told: int = 0
+    positions: dict[str, int] = {}
 
 
 class Pipeline:
@@ -63,6 +64,8 @@ class Pipeline:
     `host` runs the strategies, which `start` and `finish` begin and end; `trading` says how their orders are
     simulated. Where views read the clock it ticks
     every `resolution` ns of the events' times, before the first message of a step.
+
+    `positions` says how far sources of changes have been applied: the `line` of the last of each.
 
     Raises UserError where the program declares relations that books cannot fill, ConfigurationError where
     a strategy does not fit the program.
@@ -81,6 +84,7 @@ class Pipeline:
         self.problems = Problems()
         self.events = self.messages = self.changes = 0
         self.time = self._told = 0
+        self.positions: dict[str, int] = {}
         # Whether latencies are measured: of what is received now, not of what is applied again. By `clock`.
         self.measures = True
         self.clock: Callable[[], int] = time.time_ns
@@ -195,7 +199,8 @@ class Pipeline:
         """What the pipeline knows itself, between two items."""
         counts = (self.events, self.messages, self.changes)
         held = self.engine.save_held()
-        return SavedPipeline(self.time, counts, self._ticker.last, self._states.save(), held, self._told)
+        states, last = self._states.save(), self._ticker.last
+        return SavedPipeline(self.time, counts, last, states, held, self._told, dict(self.positions))
 
     def load(self, saved: SavedPipeline, indexes: Sequence[int], views: Collection[str] | None = None) -> int:
         """Goes on from `save`; how many callbacks that waited have gone with their subscriptions.
@@ -204,6 +209,7 @@ class Pipeline:
         """
         self.time, self._told, self._ticker.last = saved.time, saved.told, saved.ticked
         self.events, self.messages, self.changes = saved.counts
+        self.positions = dict(saved.positions)
         self._states.load({indexes[index]: row for index, row in saved.states.items()})
         return self.engine.load_held(saved.held, views)
 
@@ -345,6 +351,8 @@ class Pipeline:
         self.engine.apply(batch)
         self.host.end()
         self.changes += len(batch)
+        if changes[-1].line:
+            self.positions[source] = changes[-1].line
         self.messages += int(np.count_nonzero(batch.flags & END_OF_MESSAGE))
 
 
