@@ -76,3 +76,44 @@ CREATE STREAM book_states (
 
 -- What NOW() reads: one row, the last tick of the clock. The engine alone changes it.
 CREATE STREAM clock (now TIMESTAMP NOT NULL) WITH (max_rows = 1);
+
+-- What exchanges tell of contracts. Rows only come: each is what was told at ts, and the last of a symbol is what
+-- holds. rate is what longs pay to shorts, as a fraction of the position's value; next_time is when it is paid
+-- next, and both are for the period that ends then.
+CREATE STREAM funding (
+    ts        TIMESTAMP       NOT NULL,
+    venue     TEXT            NOT NULL,
+    symbol    TEXT            NOT NULL,
+    rate      DECIMAL(18, 12) NOT NULL,
+    next_time TIMESTAMP
+);
+
+-- price is what positions are valued by, index_price what it is made of where that is told; both are rounded to
+-- eight decimal places where the exchange computes more.
+CREATE STREAM mark_prices (
+    ts          TIMESTAMP      NOT NULL,
+    venue       TEXT           NOT NULL,
+    symbol      TEXT           NOT NULL,
+    price       DECIMAL(18, 8) NOT NULL,
+    index_price DECIMAL(18, 8)
+);
+
+-- volume counts what the volumes of the venue's books and trades count.
+CREATE STREAM open_interest (
+    ts     TIMESTAMP      NOT NULL,
+    venue  TEXT           NOT NULL,
+    symbol TEXT           NOT NULL,
+    volume DECIMAL(18, 8) NOT NULL CHECK (volume >= 0)
+);
+
+-- An order by which the exchange closes a position: side is the order's, sell where a long is closed. id is 0 where
+-- none is told.
+CREATE STREAM liquidations (
+    ts     TIMESTAMP      NOT NULL,
+    venue  TEXT           NOT NULL,
+    symbol TEXT           NOT NULL,
+    id     BIGINT         NOT NULL,
+    volume DECIMAL(18, 8) NOT NULL CHECK (volume >= 0),
+    price  DECIMAL(18, 8) NOT NULL,
+    side   TEXT           NOT NULL
+);

@@ -35,6 +35,7 @@ from urllib.parse import quote
 import msgspec
 
 from orderbook.core.errors import ConfigurationError, SourceError
+from orderbook.feeds.exchanges.binance_contracts import STREAMS, SUBSCRIBED, write_contract
 from orderbook.feeds.exchanges.books import JoinedBook, JoinRule, Span
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
 from orderbook.feeds.wire import binance as compiled
@@ -274,7 +275,7 @@ class BinanceBook(JoinedBook[Depth]):
 
 
 # Streams that recordings contain, and that say nothing of books or trades.
-_NOT_READ = frozenset({"bookTicker", "kline", "miniTicker", "ticker", "markPrice", "forceOrder"})
+_NOT_READ = frozenset({"bookTicker", "kline", "miniTicker", "ticker"})
 # Two streams each, so a subscription stays below 4,096 bytes.
 _PRODUCTS_PER_MESSAGE = 25
 _PRODUCTS_PER_REQUEST = 100
@@ -291,6 +292,7 @@ class BinanceSpot(Exchange):
     ping_interval = 15.0
     send_interval = 0.25
     futures: ClassVar[bool] = False
+    streams: ClassVar[tuple[str, ...]] = ("depth@100ms", "trade")
     depth_path: ClassVar[str] = "/api/v3/depth"
     information_path: ClassVar[str] = "/api/v3/exchangeInfo"
     # Levels of a snapshot: the least seconds between two such requests, by half of the limit.
@@ -354,7 +356,7 @@ class BinanceSpot(Exchange):
             part = products[first : first + _PRODUCTS_PER_MESSAGE]
             number = len(self._asked) + 1
             self._asked[number] = part
-            names = [f"{product.lower()}@{kind}" for product in part for kind in ("depth@100ms", "trade")]
+            names = [f"{product.lower()}@{kind}" for product in part for kind in self.streams]
             requests.append(_request("SUBSCRIBE", number, names))
         return requests
 
@@ -384,6 +386,8 @@ class BinanceSpot(Exchange):
             book.trade(kind, decode_trade(frame.data))
         elif kind == "aggTrade":
             book.trade(kind, decode_aggregate(frame.data))
+        elif kind in STREAMS and self.futures:
+            write_contract(kind, frame.data, book.book, self.link.receive_time)
         elif kind.partition("_")[0] not in _NOT_READ:
             self.link.statistics.problems.add("unknown message", self.venue, frame.stream)
 
@@ -430,6 +434,17 @@ class BinanceFutures(BinanceSpot):
     @classmethod
     def instrument_urls(cls, products: Sequence[str], rest_url: str) -> Sequence[str]:
         return [f"{rest_url}{cls.information_path}"]
+
+
+class BinanceDelivery(BinanceFutures):
+    """COIN-M futures: a contract is an amount of USD, settled in the coin. All streams have one address."""
+
+    venue = "binance_delivery"
+    url = "wss://dstream.binance.com/stream"
+    rest_url = "https://dapi.binance.com"
+    streams = (*BinanceSpot.streams, *SUBSCRIBED)
+    depth_path = "/dapi/v1/depth"
+    information_path = "/dapi/v1/exchangeInfo"
 
 
 def _step(stated: str, places: int) -> Decimal:

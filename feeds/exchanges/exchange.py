@@ -26,6 +26,8 @@ from orderbook.market.instruments import Instrument, Instruments
 
 _SNAPSHOT = int(Flag.SNAPSHOT)
 _LARGEST = 2**63 - 1
+# What has neither price nor volume in the instrument's units.
+_NO_LOTS = frozenset({Action.STATE, Action.FUNDING, Action.MARK, Action.OPEN_INTEREST})
 # With fewer levels the numbers that are remembered are faster than what converts many at once.
 _MANY = 6
 # (price, size) as the exchange writes them.
@@ -103,7 +105,7 @@ class FeedBook:
 
     def add(self, action: Action, side: Side, *, order_id: int = 0, price: int = 0, volume: int = 0) -> None:
         """Add an event; price and volume in the instrument's units."""
-        if (self.ticks.off or self.lots.off) and action != Action.STATE:
+        if (self.ticks.off or self.lots.off) and action not in _NO_LOTS:
             self._count_off(price, volume)
         self._events.append(
             self._instrument,
@@ -347,6 +349,7 @@ class Exchange(ABC):
 # Modules are imported when they are asked for.
 _CLASSES = {
     "binance": "binance:BinanceSpot",
+    "binance_delivery": "binance:BinanceDelivery",
     "binance_futures": "binance:BinanceFutures",
     "bitfinex": "bitfinex:Bitfinex",
     "bitfinex_l3": "bitfinex:BitfinexRaw",

@@ -25,7 +25,7 @@ from orderbook.engine.runtime.state_transfer import CarriedOver, FedRows, NotCar
 from orderbook.feeds.raw_log import InstrumentText
 from orderbook.market import books as book_snapshot
 from orderbook.market.book_relations import RELATION, BookRelations, SavedState, row_of
-from orderbook.market.books import RELATIONS, Books, BooksState
+from orderbook.market.books import RELATIONS, RESTING, Books, BooksState
 from orderbook.market.instruments import Instrument
 from orderbook.run.pipeline import Pipeline, SavedPipeline
 from orderbook.strategies.host import SavedHost
@@ -52,7 +52,7 @@ def fed_rows(
         if books is None:
             # There was nothing that could have fed it.
             return lambda: _nothing(relations[name])
-        return lambda: None if name == "trades" else rows()[name]
+        return lambda: rows()[name] if name in RESTING else None
 
     found = {name: FedRows(of(name), True) for name in RELATIONS if name in relations}
     if RELATION in relations and pipeline.shows_states:

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from orderbook.core.changes import NULL_CODE
 from orderbook.core.jit import exported, jit
 from orderbook.market import book_actions, ladder
 from orderbook.market.block_memory import Record, has_reserve, load, record_at, store
@@ -10,14 +11,21 @@ from orderbook.market.book_state import (
     ASK,
     BID,
     CONTEXT,
+    FUNDING,
+    LIQUIDATIONS,
+    MARK_PRICES,
     NEVER,
     NO_SIDE,
+    OPEN_INTEREST,
+    TRADES,
     Problem,
     book_of,
     count,
+    emit_told,
     emit_trade,
     end_event,
     end_message,
+    fits,
     ladder_of,
     note_crossing,
     note_touch,
@@ -38,6 +46,10 @@ _CLEAR = int(Action.CLEAR)
 _TRADE = int(Action.TRADE)
 _STATE = int(Action.STATE)
 _INSTRUMENT = int(Action.INSTRUMENT)
+_FUNDING = int(Action.FUNDING)
+_MARK = int(Action.MARK)
+_OPEN_INTEREST = int(Action.OPEN_INTEREST)
+_LIQUIDATION = int(Action.LIQUIDATION)
 _LAST = int(Flag.LAST)
 _VALID = int(BookState.VALID)
 _STALE = int(BookState.STALE)
@@ -48,6 +60,9 @@ _UNKNOWN_INSTRUMENT = int(Problem.UNKNOWN_INSTRUMENT)
 _BAD_ACTION = int(Problem.BAD_ACTION)
 _BAD_STATE = int(Problem.BAD_STATE)
 _CROSSED = int(Problem.CROSSED)
+_BAD_VOLUME = int(Problem.BAD_VOLUME)
+_PRICE_OUT_OF_RANGE = int(Problem.PRICE_OUT_OF_RANGE)
+_VOLUME_OUT_OF_RANGE = int(Problem.VOLUME_OUT_OF_RANGE)
 
 _context_at = record_at(CONTEXT)
 _event_at = record_at(EVENT)
@@ -57,13 +72,46 @@ CHANGES_OF_EVENT = 2
 
 
 @jit()
-def _trade(context: Record, book: Record, event: Record) -> None:
+def _trade(context: Record, book: Record, event: Record, kind: int) -> None:
     if (
         valid_side(context, book, event.side, NO_SIDE)
         and valid_volume(context, book, event.volume, 1)
         and valid_price(context, book, event.price)
     ):
-        emit_trade(context, book, time_of(event), event.order_id, event.volume, event.price, event.side)
+        emit_trade(context, kind, book, time_of(event), event.order_id, event.volume, event.price, event.side)
+
+
+@jit()
+def _or_null(value: int) -> int:
+    """What is 0 where it was not told."""
+    return value if value else NULL_CODE
+
+
+@jit()
+def _tell(context: Record, book: Record, event: Record) -> bool:
+    """Writes the row of what is told of a contract; False where the action is none of these."""
+    action = event.action
+    if action == _FUNDING:
+        if event.order_id < 0:
+            count(context, book.instrument, _BAD_STATE)
+        elif fits(context, book, event.price, _PRICE_OUT_OF_RANGE):
+            emit_told(context, FUNDING, book, time_of(event), event.price, _or_null(event.order_id))
+    elif action == _MARK:
+        price, index_price = event.price, event.volume
+        if fits(context, book, price, _PRICE_OUT_OF_RANGE) and fits(
+            context, book, index_price, _PRICE_OUT_OF_RANGE
+        ):
+            emit_told(context, MARK_PRICES, book, time_of(event), price, _or_null(index_price))
+    elif action == _OPEN_INTEREST:
+        if event.volume < 0:
+            count(context, book.instrument, _BAD_VOLUME)
+        elif fits(context, book, event.volume, _VOLUME_OUT_OF_RANGE):
+            emit_told(context, OPEN_INTEREST, book, time_of(event), event.volume, 0)
+    elif action == _LIQUIDATION:
+        _trade(context, book, event, LIQUIDATIONS)
+    else:
+        return False
+    return True
 
 
 @jit()
@@ -111,7 +159,7 @@ def _apply_event(context: Record, book: Record, event: Record) -> None:
     elif action == _MODIFY:
         book_actions.modify(context, book, event)
     elif action == _TRADE:
-        _trade(context, book, event)
+        _trade(context, book, event, TRADES)
     elif action == _CLEAR:
         _clear(context, book, event)
     elif action == _STATE:
@@ -119,7 +167,7 @@ def _apply_event(context: Record, book: Record, event: Record) -> None:
     elif action == _INSTRUMENT:
         # Prices and volumes are in units that stay.
         return
-    else:
+    elif not _tell(context, book, event):
         count(context, book.instrument, _BAD_ACTION)
 
 

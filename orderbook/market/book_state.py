@@ -12,6 +12,7 @@ from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE
 from orderbook.core.jit import jit
 from orderbook.market.block_memory import Record, load, record_at, store
 from orderbook.market.events import Side
+from orderbook.market.instruments import LARGEST
 from orderbook.market.ladder import LADDER, NO_KEY, best_key, level_of
 
 BID, ASK, NO_SIDE = int(Side.BID), int(Side.ASK), int(Side.NONE)
@@ -116,11 +117,14 @@ _KIND = np.dtype([("kind", "i2")])
 _FLAGS = np.dtype([("flags", "u1")])
 _BOOK_ROW = np.dtype([(c, "i8") for c in ("ts", "venue", "symbol", "id", "broker_id", "volume", "price")])
 _TRADE_ROW = np.dtype([(c, "i8") for c in ("ts", "venue", "symbol", "id", "volume", "price", "side")])
+# A rate with the next time of payment, a mark price with the index price, or a volume and nothing.
+_TOLD_ROW = np.dtype([(c, "i8") for c in ("ts", "venue", "symbol", "value", "other", "unused", "last")])
 WIDTH = _BOOK_ROW.itemsize // 8
 _ROW_BYTES = _BOOK_ROW.itemsize
 
 DELETE = 1
-TRADES = 4
+# Kinds of inserts, by the order of books.RELATIONS.
+TRADES, FUNDING, MARK_PRICES, OPEN_INTEREST, LIQUIDATIONS = range(4, 14, 2)
 _END_OF_EVENT = CHECKED | END_OF_EVENT
 _BOOK_BYTES = BOOK.itemsize
 _LADDER_BYTES = LADDER.itemsize
@@ -135,6 +139,7 @@ _kind_at = record_at(_KIND)
 _flags_at = record_at(_FLAGS)
 _book_row_at = record_at(_BOOK_ROW)
 _trade_row_at = record_at(_TRADE_ROW)
+_told_row_at = record_at(_TOLD_ROW)
 
 
 @jit()
@@ -205,10 +210,10 @@ def emit_row(
 
 @jit()
 def emit_trade(
-    context: Record, book: Record, ts: int, trade_id: int, volume: int, price: int, side: int
+    context: Record, kind: int, book: Record, ts: int, trade_id: int, volume: int, price: int, side: int
 ) -> None:
-    """Writes an insert into trades; volume in lots, price in ticks, side a Side."""
-    row = _trade_row_at(_begin_change(context, TRADES))
+    """Writes an insert into trades or liquidations; volume in lots, price in ticks, side a Side."""
+    row = _trade_row_at(_begin_change(context, kind))
     row.ts = ts
     row.venue = book.venue
     row.symbol = book.symbol
@@ -216,6 +221,19 @@ def emit_trade(
     row.volume = volume * book.lot_scale
     row.price = price * book.tick_scale
     row.side = load(context.aggressors + 8 * side)
+
+
+@jit()
+def emit_told(context: Record, kind: int, book: Record, ts: int, value: int, other: int) -> None:
+    """Writes an insert into funding, mark_prices or open_interest: the columns after symbol."""
+    row = _told_row_at(_begin_change(context, kind))
+    row.ts = ts
+    row.venue = book.venue
+    row.symbol = book.symbol
+    row.value = value
+    row.other = other
+    row.unused = 0
+    row.last = 0
 
 
 @jit()
@@ -259,6 +277,15 @@ def valid_price(context: Record, book: Record, price: int) -> bool:
     """Whether a price fits its column; counts the problem if not."""
     if price > book.max_ticks or price < -book.max_ticks:
         count(context, book.instrument, _PRICE_OUT_OF_RANGE)
+        return False
+    return True
+
+
+@jit()
+def fits(context: Record, book: Record, value: int, problem: int) -> bool:
+    """Whether a number in the units of its column fits DECIMAL(18, n); counts the problem if not."""
+    if value > LARGEST or value < -LARGEST:
+        count(context, book.instrument, problem)
         return False
     return True
 

@@ -107,7 +107,9 @@ def state_of(sections: Mapping[str, Stored]) -> BooksState:
 
 
 # The relations behind ChangeBatch.kinds: kind 2 r inserts into RELATIONS[r], 2 r + 1 deletes.
-RELATIONS = ("bids", "asks", "trades")
+RELATIONS = ("bids", "asks", "trades", "funding", "mark_prices", "open_interest", "liquidations")
+# Those of them whose rows are what rests in books; the others only grow.
+RESTING = RELATIONS[:2]
 BIDS_INSERT, BIDS_DELETE, ASKS_INSERT, ASKS_DELETE, TRADES_INSERT = range(5)
 
 # Aggressor sides by Side, as the relation trades shows them.

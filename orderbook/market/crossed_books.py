@@ -24,6 +24,7 @@ CROSSED_LIMIT = 5 * 10**9
 # Events that are looked at together at most, so that nothing waits for long.
 _MOST_WAITING = 2048
 _STATE, _LAST = int(Action.STATE), int(Flag.LAST)
+_TOLD = int(Action.FUNDING)
 
 
 class CrossedBooks:
@@ -69,9 +70,11 @@ class CrossedFeed:
 
     def note(self, events: Events) -> None:
         """EVENT[n], whole messages, that came now."""
-        self._waiting += events.tobytes()
-        if len(self._waiting) >= _MOST_WAITING * EVENT.itemsize:
-            self._follow()
+        # What is told of contracts changes no book, and often comes alone.
+        if len(events) and not (events["action"][-1] >= _TOLD and (events["action"] >= _TOLD).all()):
+            self._waiting += events.tobytes()
+            if len(self._waiting) >= _MOST_WAITING * EVENT.itemsize:
+                self._follow()
 
     def expire(self, time: int) -> list[int]:
         """The instruments of books that have been crossed for too long at a time, ns, when all were noted."""

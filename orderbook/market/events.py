@@ -28,6 +28,11 @@ class Action(IntEnum):
     TRADE = 8  # a trade print that changes no book state; side is the aggressor's
     STATE = 9  # the book's state becomes `volume`: a BookState; `order_id` is a StateReason
     INSTRUMENT = 10  # the instrument's tick becomes `price`, its lot `volume`; the book stays as it is
+    # What exchanges tell of contracts; no book changes. Units are those of the relation's columns.
+    FUNDING = 11  # `price` is the rate in 1e-12, `order_id` when it is paid next (ns, 0: not told)
+    MARK = 12  # `price` is the mark price, `volume` the index price (0: not told), both in 1e-8
+    OPEN_INTEREST = 13  # `volume` in 1e-8 of what the exchange's volumes count
+    LIQUIDATION = 14  # as TRADE: an order of the exchange's closes a position; side is that order's
 
 
 class Side(IntEnum):

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+from orderbook.core.changes import NULL_CODE
 from orderbook.market.events import Action, BookState, Flag, Side
 
 LIMIT = 10**18 - 1
@@ -59,7 +60,7 @@ class BookModel:
         order_id, price, volume = event["order_id"], event["price"], event["volume"]
         if not 0 <= i < len(self.instruments):
             return self._problem("unknown_instrument")
-        if not Action.ADD <= action <= Action.INSTRUMENT:
+        if not Action.ADD <= action <= Action.LIQUIDATION:
             return self._problem("bad_action")
         if action == Action.INSTRUMENT:
             return []
@@ -68,11 +69,11 @@ class BookModel:
                 return self._problem("bad_state")
             self.states[i] = BookState(volume)
             return []
-        if side > (Side.NONE if action in (Action.CLEAR, Action.TRADE) else Side.ASK) and action in (
-            Action.ADD,
-            Action.LEVEL,
-            Action.CLEAR,
-            Action.TRADE,
+        if action in (Action.FUNDING, Action.MARK, Action.OPEN_INTEREST):
+            return self._tell(i, event)
+        printed = action in (Action.TRADE, Action.LIQUIDATION)
+        if side > (Side.NONE if printed or action == Action.CLEAR else Side.ASK) and (
+            printed or action in (Action.ADD, Action.LEVEL, Action.CLEAR)
         ):
             return self._problem("bad_side")
         if action == Action.CLEAR:
@@ -83,19 +84,36 @@ class BookModel:
                 return self._problem("bad_volume")
             if volume * lot_scale > LIMIT:
                 return self._problem("volume_out_of_range")
-        priced = action in (Action.ADD, Action.LEVEL, Action.MODIFY, Action.TRADE)
+        priced = printed or action in (Action.ADD, Action.LEVEL, Action.MODIFY)
         if priced and abs(price) * tick_scale > LIMIT:
             return self._problem("price_out_of_range")
         ts = event["exchange_time"] or event["receive_time"]
-        if action == Action.TRADE:
+        if printed:
             venue, symbol, _, _ = self.instruments[i]
             row = (ts, venue, symbol, order_id, volume * lot_scale, price * tick_scale, AGGRESSOR[side])
-            return [("+", ("trades", *row))]
+            return [("+", ("trades" if action == Action.TRADE else "liquidations", *row))]
         if action == Action.LEVEL:
             return self._set_level(i, (side, price), volume, ts)
         if action == Action.ADD:
             return self._add(i, event, ts)
         return self._act_on_order(i, event, ts)
+
+    def _tell(self, i: int, event: dict[str, Any]) -> list[tuple[str, tuple]]:
+        order_id, price, volume = event["order_id"], event["price"], event["volume"]
+        row = (event["exchange_time"] or event["receive_time"], *self.instruments[i][:2])
+        if event["action"] == Action.FUNDING:
+            if order_id < 0:
+                return self._problem("bad_state")
+            if abs(price) > LIMIT:
+                return self._problem("price_out_of_range")
+            return [("+", ("funding", *row, price, order_id or NULL_CODE))]
+        if event["action"] == Action.MARK:
+            if max(abs(price), abs(volume)) > LIMIT:
+                return self._problem("price_out_of_range")
+            return [("+", ("mark_prices", *row, price, volume or NULL_CODE))]
+        if not 0 <= volume <= LIMIT:
+            return self._problem("bad_volume" if volume < 0 else "volume_out_of_range")
+        return [("+", ("open_interest", *row, volume))]
 
     def _add(self, i: int, event: dict[str, Any], ts: int) -> list[tuple[str, tuple]]:
         order_id = event["order_id"]

@@ -51,6 +51,20 @@ def _binance(venue: str, previous: str, trade: str) -> Sample:
     )
 
 
+def _delivery() -> Sample:
+    one = _binance("binance_delivery", ',"pu":%d', "trade")
+    mark = (
+        '{"stream":"btcusdt@markPrice@1s","data":{"e":"markPriceUpdate","E":1596095725000,"s":"BTCUSDT",'
+        '"p":"10934.62615417","i":"10930.5","P":"10962.17178236","r":"0.00038167","T":1596096000000}}'
+    )
+    force = (
+        '{"stream":"btcusdt@forceOrder","data":{"e":"forceOrder","E":1591154240950,"o":{"s":"BTCUSDT",'
+        '"S":"SELL","o":"LIMIT","f":"IOC","q":"1","p":"9425.5","ap":"9496.5","X":"FILLED","l":"1","z":"1",'
+        '"T":1591154240949}}}'
+    )
+    return Sample(one.instrument, one.frames, one.answer, (*one.more, mark, force))
+
+
 def _bitfinex(rows: str, change: str) -> Sample:
     return Sample(
         instrument("bitfinex", "tBTCUSD", "0.00000001", "0.00000001"),
@@ -114,6 +128,7 @@ _KRAKEN = (
 SAMPLES: dict[str, Sample] = {
     "binance": _binance("binance", "", "trade"),
     "binance_futures": _binance("binance_futures", ',"pu":%d', "aggTrade"),
+    "binance_delivery": _delivery(),
     "bitfinex": _bitfinex("[100,1,1],[101,1,-2]", "[100.5,2,3]"),
     "bitfinex_l3": _bitfinex("[11,100,1],[12,101,-2]", "[13,100.5,3]"),
     "bitstamp": _bitstamp(
@@ -235,6 +250,7 @@ _TRADING_PAIRS = '[{"url_symbol":"btcusd","base_decimals":8,"counter_decimals":1
 # Answers with reference data.
 REFERENCE: dict[str, str] = {
     "binance": _FILTERS,
+    "binance_delivery": _FILTERS,
     "binance_futures": _FILTERS,
     "bitfinex": '[["BTCUSD","AVAX:USD"]]',
     "bitfinex_l3": '[["BTCUSD","AVAX:USD"]]',

@@ -15,6 +15,7 @@ class PlainBook:
         self.levels: dict[int, dict[int, int]] = {Side.BID: {}, Side.ASK: {}}
         self.state = BookState.SYNCING
         self.trades: list[tuple[int, int, int]] = []
+        self.told: list[tuple[Action, int, int, int, int]] = []
 
     def apply(self, event: np.void) -> None:
         action, side = Action(event["action"]), int(event["side"])
@@ -50,6 +51,8 @@ class PlainBook:
             self.state = BookState(volume)
         elif action is Action.TRADE:
             self.trades.append((side, price, volume))
+        elif action in (Action.FUNDING, Action.MARK, Action.OPEN_INTEREST, Action.LIQUIDATION):
+            self.told.append((action, side, order_id, price, volume))
         else:
             assert action is Action.INSTRUMENT
             assert price > 0 < volume
