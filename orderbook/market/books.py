@@ -115,6 +115,11 @@ BIDS_INSERT, BIDS_DELETE, ASKS_INSERT, ASKS_DELETE, TRADES_INSERT = range(5)
 # Aggressor sides by Side, as the relation trades shows them.
 AGGRESSORS = ("buy", "sell", "")
 
+_COUNTS, _TOUCHES, _TOUCHES_WRITTEN, _CROSSINGS, _CROSSINGS_WRITTEN = (
+    (CONTEXT.names or ()).index(name)
+    for name in ("counts", "touches", "touches_written", "crossings", "crossings_written")
+)
+
 # What `levels` returns: price in ticks, volume in lots, number of orders (1 in an L2 book).
 DEPTH = np.dtype([("price", "i8"), ("volume", "i8"), ("orders", "i8")])
 
@@ -152,6 +157,8 @@ class Books:
         self._aggressors = dictionary.encode_all(AGGRESSORS)
         self._contexts = np.zeros(1, CONTEXT)
         self._context = self._contexts[0]
+        # The same as words, which are set in a fraction of the time.
+        self._words = memoryview(self._contexts.view(np.uint8)).cast("q")  # type: ignore[arg-type]
         for name, array in (
             ("books", self._books),
             ("ladders", self._ladders),
@@ -194,10 +201,11 @@ class Books:
         events = plain(events)
         written = len(self._held.kinds)
         room = CHANGES_OF_EVENT * len(events)
-        self._context["counts"] = 0 if counts is None else counts.ctypes.data
-        self._context["touches"] = 0 if touches is None else touches.ctypes.data
-        self._context["crossings"] = 0 if crossings is None else crossings.ctypes.data
-        self._context["touches_written"] = self._context["crossings_written"] = 0
+        words = self._words
+        words[_COUNTS] = 0 if counts is None else counts.ctypes.data
+        words[_TOUCHES] = 0 if touches is None else touches.ctypes.data
+        words[_CROSSINGS] = 0 if crossings is None else crossings.ctypes.data
+        words[_TOUCHES_WRITTEN] = words[_CROSSINGS_WRITTEN] = 0
         out = self._held.copy(0, written, room) if written else _Output.empty(room)
         if written:
             self._context["event_start"], self._context["last_change"] = 0, written - 1
