@@ -43,7 +43,7 @@ _TRADE_ID, _AGGREGATE_ID, _PRICE, _SIZE, _MAKER, _X = (
 _DEPTH, _TRADE, _AGGREGATE, _MARKET = (name_of(text) for text in ("depth", "trade", "aggTrade", "MARKET"))
 # Streams that say nothing of books and trades.
 _TICKER, _KLINE, _BOOK_TICKER = (name_of(text) for text in ("ticker", "kline", "bookTicker"))
-_MINI, _MARK, _FORCED = (name_of(text) for text in ("miniTicker", "markPrice", "forceOrder"))
+_MINI = name_of("miniTicker")
 _AT, _UNDERSCORE, _CASE = ord("@"), ord("_"), 32
 _DIGITS = 18
 
@@ -158,9 +158,7 @@ def _until(start: int, end: int, letter: int) -> int:
 def _is_not_read(start: int, length: int) -> bool:
     if is_named(start, length, _TICKER) or is_named(start, length, _KLINE):
         return True
-    if is_named(start, length, _BOOK_TICKER) or is_named(start, length, _MINI):
-        return True
-    return is_named(start, length, _MARK) or is_named(start, length, _FORCED)
+    return is_named(start, length, _BOOK_TICKER) or is_named(start, length, _MINI)
 
 
 @jit()

@@ -80,7 +80,8 @@ def test_activity_is_uneven_and_every_kind_of_event_occurs() -> None:
     events = flow(200_000, 100, 10, 1, resting=20)
     counts = np.bincount(events["instrument"], minlength=100)
     assert counts[0] > 1.5 * counts[1] > 1.5 * counts[5]
-    others = {Action.LEVEL, Action.CLEAR, Action.INSTRUMENT}
+    told = {Action.FUNDING, Action.MARK, Action.OPEN_INTEREST, Action.LIQUIDATION}
+    others = {Action.LEVEL, Action.CLEAR, Action.INSTRUMENT, *told}
     assert set(np.unique(events["action"]).tolist()) == set(Action) - others
     assert len(np.unique(events["broker_id"][events["action"] == Action.ADD])) == 10
     lengths = np.diff(np.flatnonzero(events["flags"] & Flag.LAST))
