@@ -221,7 +221,9 @@ class SinkOptions(Section):
 
     view: Text
     to: Annotated[
-        str, matching(r"(postgres(ql)?|kafka)://.*", '"postgresql://…" or "kafka://HOST:PORT,…/TOPIC"')
+        str,
+        matching(r"(postgres(ql)?|kafka)://.*", '"postgresql://…" or "kafka://HOST:PORT,…/TOPIC"'),
+        Field(repr=False),
     ]
     table: str = ""
     mode: Literal["rows", "changes"] | None = None

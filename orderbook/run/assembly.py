@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from orderbook.configuration.configuration import Configuration, packaged_views
 from orderbook.core.changes import Dictionary
-from orderbook.core.errors import ConfigurationError, SourceError, UserError
+from orderbook.core.errors import ConfigurationError, SourceError, UserError, suggestion
 from orderbook.engine.plan.statistics import read_statistics
 from orderbook.market.instruments import Instruments
 from orderbook.run.display import working
@@ -176,7 +176,10 @@ def _view_of_sink(configuration: Configuration, number: int, view: str) -> Path:
     except ConfigurationError:
         file = None
     if file is None or view not in declared_views(file):
-        raise configuration.error(("sinks", number, "view"), f"no view is named {view!r}")
+        known = {name for one in view_files(configuration) for name in declared_views(one)}
+        raise configuration.error(
+            ("sinks", number, "view"), f"no view is named {view!r}; {suggestion(view, known)}"
+        )
     return file
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from orderbook.configuration import options
 from orderbook.configuration.configuration import RecordOptions
-from orderbook.core.errors import Problems, SourceError, UserError
+from orderbook.core.errors import Problems, SourceError, UserError, extra
 from orderbook.core.latency import SignedLatencyHistogram
 from orderbook.core.units import size_text
 from orderbook.feeds.change_stream import ChangeSource
@@ -371,6 +371,8 @@ class TopicRun(FeedRun):
     may_be_empty = True
 
     def __init__(self, feed: options.KafkaFeed) -> None:
+        with extra("kafka", "confluent_kafka"):
+            import confluent_kafka  # noqa: F401
         self._options = feed.topic_options
         self.name = self._options.name
         self.instruments = Instruments(())

@@ -178,6 +178,8 @@ class RowDelivery(Delivery):
         self._rows, self._limit = target, limit
         self._engine: GatedEngine | None = None
         self._changed: dict[Key, ViewEvent] = {}
+        # How many of them are being written.
+        self._sending = 0
         # All rows as of a version, which the target is to be given first; whether they are to be looked at.
         self._all: tuple[list[RowChange], Version] | None = None
         self._stale = False
@@ -185,7 +187,7 @@ class RowDelivery(Delivery):
     @property
     def waiting(self) -> int:
         with self._lock:
-            return len(self._changed) + (0 if self._all is None else len(self._all[0]))
+            return self._sending + len(self._changed) + (0 if self._all is None else len(self._all[0]))
 
     def attach(self, engine: GatedEngine) -> None:
         """See Delivery: what is repeated is in the rows at the beginning."""
@@ -238,7 +240,7 @@ class RowDelivery(Delivery):
         with self._lock:
             everything, changed = self._all, self._changed
             if everything is None:
-                self._changed = {}
+                self._changed, self._sending = {}, len(changed)
         if everything is not None:
             self._rows.replace(*everything)
             with self._lock:
@@ -260,6 +262,8 @@ class RowDelivery(Delivery):
                 for key, event in later.items():
                     self._changed[key] = event
             raise
+        finally:
+            self._sending = 0
         return True
 
 

@@ -66,6 +66,7 @@ class Outbox:
         self._file, self._program = folder / "delivered", program
         self._log = Log.open(folder, IDENTITY, policy=SyncPolicy(None), segment_bytes=segment_bytes)
         self._new: list[RowChange] = []
+        self._closed = False
         noted = self._read()
         self.begun = noted is not None and noted.program == program
         # Without a note it ended while it was given its first rows, which are given again.
@@ -163,6 +164,9 @@ class Outbox:
     def close(self) -> None:
         """Have everything durable, and let go of the folder."""
         with self._lock:
+            if self._closed:
+                return
+            self._closed = True
             try:
                 self.flush()
             finally:

@@ -45,7 +45,10 @@ class RunSinks:
             one.open()
         for one in self._deliveries:
             one.begin(engine)
-        yield
+        try:
+            yield
+        finally:
+            self.close()
 
     def close(self) -> None:
         """See Delivery.close."""
@@ -97,6 +100,8 @@ def sinks_of(configuration: Configuration, program: CompiledProgram) -> Iterator
     with ExitStack() as opened:
         made: list[Delivery] = []
         for number, options in enumerate(configuration.sinks):
+            if any(options.target == other.target for other in configuration.sinks[:number]):
+                raise configuration.error(("sinks", number, "to"), f"two sinks write {options.target}")
             one = _delivery(configuration, number, options, program)
             opened.callback(one.close)
             made.append(one)

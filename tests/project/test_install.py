@@ -126,6 +126,12 @@ def test_a_users_view_and_strategies_beside_those_that_ship(python: Path, folder
     ("module", "extra", "arguments"),
     [
         ("pyspark", "spark", ("backtest", "--engine", "spark", "--view", "views/mine.sql", "flow.parquet")),
+        (
+            "adbc_driver_postgresql",
+            "postgres",
+            ("replay", "--view", "views/mine.sql", "table:postgresql://h/d#t"),
+        ),
+        ("confluent_kafka", "kafka", ("run", "--view", "views/mine.sql", "--feed", "kafka://h:1/t")),
         ("databento_dbn", "databento", ("replay", "--view", "views/mine.sql", "dbn:day.dbn")),
     ],
 )

@@ -189,6 +189,19 @@ def test_a_run_follows_a_topic_that_comes_later(brokers: str) -> None:
     assert run.report().problems.counts == {"malformed message": 1}
 
 
+def test_where_a_topic_was_is_in_the_log_and_its_checkpoints(tmp_path: Path) -> None:
+    places = iter(range(1, 100))
+    for number in range(4):
+        run = Run(tmp_path, lambda own, folder: [])
+        assert run.pipeline.positions == ({} if not number else {"test": 5 * number})
+        for message in messages(number, 5):
+            place = next(places)
+            run.apply([change._replace(line=place) for change in message])
+        if number % 2:
+            assert run.durable.checkpoint()
+        run.log.close()
+
+
 def test_a_broker_that_is_not_there_is_an_error_of_the_source() -> None:
     with pytest.raises(SourceError, match="cannot be read"):
         TopicReader(
