@@ -358,6 +358,7 @@ _CLASSES = {
     "bybit": "bybit:Bybit",
     "coinbase": "coinbase:Coinbase",
     "coinbase_full": "coinbase_full:CoinbaseFull",
+    "deribit": "deribit:Deribit",
     "kraken": "kraken:Kraken",
     "kraken_v1": "kraken:KrakenV1",
     "okx": "okx:Okx",

@@ -305,7 +305,8 @@ def _names(text: str) -> Iterator[str]:
     except msgspec.DecodeError:
         return
     for leaf in leaves:
-        yield from dict.fromkeys((leaf, leaf.rpartition("_")[2], leaf.rpartition(".")[2]))
+        between = leaf.partition(".")[2].rpartition(".")[0]
+        yield from dict.fromkeys((leaf, leaf.rpartition("_")[2], leaf.rpartition(".")[2], between))
 
 
 def _leaves(value: Any) -> Iterator[str]:

@@ -395,11 +395,14 @@ def test_cryptofeeds_text_gives_what_its_json_gives(shared_data: Path) -> None:
     assert (joined(book)["action"] == Action.LEVEL).sum() == (found["action"] == Action.LEVEL).sum()
 
 
-def test_what_is_no_recording_of_an_exchange_that_is_followed_says_which_are(shared_data: Path) -> None:
+def test_what_is_no_recording_of_an_exchange_that_is_followed_says_which_are(
+    shared_data: Path, tmp_path: Path
+) -> None:
     folder = shared_data / "cryptofeed" / "original"
+    (tmp_path / "PHEMEX.ws.1.0").write_bytes((folder / "DERIBIT.ws.1.0").read_bytes())
     for text, message in (
-        (f"{folder}/DERIBIT.ws.1.0", "a recording of 'deribit', .* of binance, .*, kraken, kraken_v1, okx"),
-        (f"capture:{folder}/DERIBIT*", "a recording of 'deribit'"),
+        (f"{tmp_path}/PHEMEX.ws.1.0", "a recording of 'phemex', .* of binance, .*, kraken, kraken_v1, okx"),
+        (f"capture:{tmp_path}/PHEMEX*", "a recording of 'phemex'"),
         (f"{folder}", r"recordings of 2 exchanges; name one: .*DERIBIT\.\*, .*KRAKEN\.\*"),
         (f"capture:{folder}/KRAKEN.0", "has no connection to an exchange; name the files of those, too"),
     ):

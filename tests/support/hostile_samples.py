@@ -125,6 +125,11 @@ _KRAKEN = (
     '"asks":[{"price":101.0,"qty":2.00000000}],"checksum":%d,"timestamp":"' + _ISO + '"}]}'
 )
 
+_DERIBIT = '{"jsonrpc":"2.0","method":"subscription","params":{"channel":"%s.BTC-PERPETUAL.100ms","data":%s}}'
+_DERIBIT_LEVELS = (
+    '"instrument_name":"BTC-PERPETUAL","bids":[["new",37392.5,3000.0]],"asks":[["change",37399.0,6530.0]]}'
+)
+
 SAMPLES: dict[str, Sample] = {
     "binance": _binance("binance", "", "trade"),
     "binance_futures": _binance("binance_futures", ',"pu":%d', "aggTrade"),
@@ -195,6 +200,34 @@ SAMPLES: dict[str, Sample] = {
             '{"type":"error","message":"no","reason":"because"}',
         ),
     ),
+    "deribit": Sample(
+        instrument("deribit", "BTC-PERPETUAL", "0.5", "10"),
+        (
+            _DERIBIT
+            % ("book", '{"type":"snapshot","timestamp":1622626784890,"change_id":7,' + _DERIBIT_LEVELS),
+        ),
+        more=(
+            _DERIBIT
+            % (
+                "book",
+                '{"type":"change","timestamp":1622626784990,"prev_change_id":7,"change_id":9,'
+                + _DERIBIT_LEVELS,
+            ),
+            _DERIBIT
+            % (
+                "trades",
+                '[{"trade_seq":30289442,"trade_id":"48079269","timestamp":1590484512188,"price":8950.0,'
+                '"instrument_name":"BTC-PERPETUAL","direction":"sell","amount":10.0,"liquidation":"T"}]',
+            ),
+            _DERIBIT
+            % (
+                "ticker",
+                '{"timestamp":1550652954406,"open_interest":18918470,"mark_price":3940.06,'
+                '"instrument_name":"BTC-PERPETUAL","index_price":3931.73,"current_funding":0.00042}',
+            ),
+            '{"jsonrpc":"2.0","id":10,"error":{"code":11050,"message":"bad_request"}}',
+        ),
+    ),
     "kraken": Sample(
         instrument("kraken", "BTC/USD"),
         (_KRAKEN % ("snapshot", _KRAKEN_SUM),),
@@ -260,6 +293,8 @@ REFERENCE: dict[str, str] = {
     '"lotSizeFilter":{"basePrecision":"0.000001"},"priceFilter":{"tickSize":"0.01"}}]}}',
     "coinbase": '{"products":[{"product_id":"BTC-USD","price_increment":"0.01","base_increment":"0.01"}]}',
     "coinbase_full": '{"id":"BTC-USD","quote_increment":"0.01","base_increment":"0.00000001"}',
+    "deribit": '{"jsonrpc":"2.0","result":{"instrument_name":"BTC-PERPETUAL","tick_size":0.5,'
+    '"min_trade_amount":10.0,"kind":"future","instrument_type":"reversed"}}',
     "kraken": _PAIRS,
     "kraken_v1": _PAIRS,
     "okx": '{"code":"0","msg":"","data":[{"instId":"BTC-USDT","tickSz":"0.1","lotSz":"0.00001"}]}',
