@@ -13,8 +13,9 @@ Instruments Info", "Rate Limit Rules". Messages are typed structs whose numbers 
      "BT": false}]}
     {"success": true, "ret_msg": "", "conn_id": "…", "req_id": "BTCUSDT", "op": "subscribe"}
 
-Products are spot (`BTCUSDT`), or linear perpetuals with `.P` after Bybit's name (`BTCUSDT.P`, `BTCPERP.P`):
-Bybit gives both the same name. Each has its own address, so a feed is of one of the two.
+Products are spot (`BTCUSDT`), or contracts with `.P` after Bybit's name: linear ones (`BTCUSDT.P`,
+`BTCPERP.P`), since Bybit gives both the same name, and inverse ones (`BTCUSD.P`, `BTCUSDZ25.P`), whose volumes
+are USD. Each has its own address, so a feed is of one of the three.
 
 A delta's `u` is one above that of the message before; a snapshot, or `u` 1 after a restart of the service,
 begins anew. There is no checksum. Levels that leave the depth are deleted by deltas.
@@ -38,7 +39,7 @@ from orderbook.feeds.wire import bybit as compiled
 from orderbook.feeds.wire.decoder_state import WORDS
 from orderbook.feeds.wire.frame_decoder import FrameDecoder
 from orderbook.market.events import Side, StateReason
-from orderbook.market.instruments import Instrument
+from orderbook.market.instruments import ContractType, Instrument, contract_type
 
 Levels = list[tuple[str, str]]
 Identifier = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -233,6 +234,7 @@ class Bybit(Exchange):
     url = "wss://stream.bybit.com/v5/public/spot"
     rest_url = "https://api.bybit.com"
     linear_url: ClassVar[str] = "wss://stream.bybit.com/v5/public/linear"
+    inverse_url: ClassVar[str] = "wss://stream.bybit.com/v5/public/inverse"
     snapshots: ClassVar[Literal["stream", "request"]] = "stream"
     ping_interval = 20.0
     silence = 45.0
@@ -255,8 +257,8 @@ class Bybit(Exchange):
     def instruments(cls, products: Sequence[str], bodies: Sequence[bytes]) -> list[Instrument]:
         if len({_category(product) for product in products}) > 1:
             raise SourceError(
-                f"{cls.venue}: {', '.join(products)}: spot and perpetuals ({_PERPETUAL}) have each their "
-                "address; make them two feeds"
+                f"{cls.venue}: {', '.join(products)}: spot, linear and inverse contracts ({_PERPETUAL}) have "
+                "each their address; make them feeds of their own"
             )
         known = {}
         for body in bodies:
@@ -282,7 +284,8 @@ class Bybit(Exchange):
             lot = Decimal(product.lotSizeFilter.qtyStep or product.lotSizeFilter.basePrecision)
         except ArithmeticError:
             raise SourceError(f"{cls.venue}: {name} has no price or lot filter") from None
-        return Instrument.listed(cls.venue, name, tick.normalize(), lot.normalize(), contract="linear")
+        contract: ContractType = "inverse" if _category(name) == "inverse" else "linear"
+        return Instrument.listed(cls.venue, name, tick.normalize(), lot.normalize(), contract=contract)
 
     @classmethod
     def market(cls, address: str) -> str:
@@ -297,8 +300,8 @@ class Bybit(Exchange):
         return _category(product)
 
     def websocket_url(self, products: Sequence[str]) -> str:
-        linear = any(_category(product) == "linear" for product in products)
-        return self.options.url or (self.linear_url if linear else self.url)
+        own = {"linear": self.linear_url, "inverse": self.inverse_url}
+        return self.options.url or own.get(_category(products[0]), self.url)
 
     def connected(self) -> None:
         for book in self._books.values():
@@ -374,7 +377,9 @@ def _wire_name(product: str) -> str:
 
 
 def _category(product: str) -> str:
-    return "linear" if product.endswith(_PERPETUAL) else "spot"
+    if not product.endswith(_PERPETUAL):
+        return "spot"
+    return "inverse" if contract_type(Bybit.venue, product) == "inverse" else "linear"
 
 
 def _request(operation: str, product: str, *topics: str) -> str:

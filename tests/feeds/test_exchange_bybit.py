@@ -18,7 +18,7 @@ from orderbook.feeds.live.session import Connect, Disconnect, Send, Session
 from orderbook.market.events import Action, BookState, Side
 from orderbook.market.instruments import Instruments
 
-BTC, ETH, PERPETUAL = "BTCUSDT", "ETHUSDT", "BTCUSDT.P"
+BTC, ETH, PERPETUAL, INVERSE = "BTCUSDT", "ETHUSDT", "BTCUSDT.P", "BTCUSD.P"
 VALID, SYNCING = BookState.VALID, BookState.SYNCING
 TRADES = """{"topic": "publicTrade.BTCUSDT", "type": "snapshot", "ts": 1672304486868, "data": [
     {"T": 1672304486865, "s": "BTCUSDT", "S": "Buy", "v": "0.001", "p": "16578.50", "L": "PlusTick",
@@ -83,7 +83,7 @@ def test_subscriptions_pings_and_addresses() -> None:
     assert perpetual.sent(0)[0]["args"] == ["orderbook.50.BTCUSDT", "publicTrade.BTCUSDT"]
     perpetual.frame(SNAPSHOT)
     assert perpetual.state(PERPETUAL) is VALID and perpetual.problems == {}
-    for products, address in (((BTC,), "spot"), ((PERPETUAL,), "linear")):
+    for products, address in (((BTC,), "spot"), ((PERPETUAL,), "linear"), ((INVERSE,), "inverse")):
         session = Session(
             Bybit, Instruments([instrument("bybit", p) for p in products]), [0], ExchangeOptions(), float
         )
@@ -100,11 +100,16 @@ def test_instruments() -> None:
     (linear,) = Bybit.instruments([PERPETUAL], [LINEAR.encode()])
     assert (str(linear), linear.native_symbol) == ("bybit:BTC-USDT-PERP", PERPETUAL)
     assert (linear.tick, linear.lot) == (Decimal("0.1"), Decimal("0.001"))
+    listed = LINEAR.replace("linear", "inverse").replace(BTC, "BTCUSD")
+    (inverse,) = Bybit.instruments([INVERSE], [listed.encode()])
+    assert (str(inverse), inverse.contract, linear.contract) == ("bybit:BTC-USD-PERP", "inverse", "linear")
+    assert Bybit.instrument_urls([INVERSE], "https://x")[0].endswith("category=inverse&symbol=BTCUSD")
+    assert Bybit.product(Bybit.market(Bybit.inverse_url), "BTCUSD") == INVERSE
     urls = [Bybit.instrument_urls([name], "https://x")[0].partition("?")[2] for name in (BTC, PERPETUAL)]
     assert urls == ["category=spot&symbol=BTCUSDT", "category=linear&symbol=BTCUSDT"]
     with pytest.raises(SourceError, match=r"bybit: no product 'BTCUSDT\.P'; names are as in BTCUSDT"):
         Bybit.instruments([PERPETUAL], [SPOT.encode()])
-    with pytest.raises(SourceError, match=r"spot and perpetuals .* make them two feeds"):
+    with pytest.raises(SourceError, match=r"spot, linear and inverse .* make them feeds of their own"):
         Bybit.instruments([BTC, PERPETUAL], [SPOT.encode(), LINEAR.encode()])
     with pytest.raises(SourceError, match="not instruments"):
         Bybit.instruments([BTC], [b"<html>"])
