@@ -14,8 +14,8 @@ Instruments Info", "Rate Limit Rules". Messages are typed structs whose numbers 
     {"success": true, "ret_msg": "", "conn_id": "…", "req_id": "BTCUSDT", "op": "subscribe"}
 
 Products are spot (`BTCUSDT`), or contracts with `.P` after Bybit's name: linear ones (`BTCUSDT.P`,
-`BTCPERP.P`), since Bybit gives both the same name, and inverse ones (`BTCUSD.P`, `BTCUSDZ25.P`), whose volumes
-are USD. Each has its own address, so a feed is of one of the three.
+`BTCPERP.P`), since Bybit gives both the same name, and inverse ones (`BTCUSD.P`, `BTCUSDZ25.P`), whose
+volumes are USD. Each has its own address, so a feed is of one of the three.
 
 A delta's `u` is one above that of the message before; a snapshot, or `u` 1 after a restart of the service,
 begins anew. There is no checksum. Levels that leave the depth are deleted by deltas.
