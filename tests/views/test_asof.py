@@ -7,11 +7,9 @@ from fuzz import InterpreterRuntime, compiled
 from generated_runner import GeneratedRuntime
 from oracle import Oracle, Row, difference
 
-from orderbook.core.errors import SqlError
-
 SCHEMA = """
 CREATE STREAM t (id BIGINT PRIMARY KEY, s TEXT, ts TIMESTAMP NOT NULL, price BIGINT NOT NULL);
-CREATE STREAM q (s TEXT, ts TIMESTAMP, id BIGINT NOT NULL, venue TEXT NOT NULL, bid BIGINT, {key});
+CREATE STREAM q (s TEXT, ts TIMESTAMP, id BIGINT NOT NULL, venue TEXT NOT NULL, bid BIGINT{key});
 CREATE VIEW v AS {query}
 """
 RIGHT = {
@@ -34,7 +32,7 @@ QUERIES = {
 }
 
 
-def texts(name: str, key: str) -> tuple[str, str]:
+def texts(name: str, key: str | None) -> tuple[str, str]:
     """The view as it is written, and as DuckDB is asked: rows of t joined with all, and numbered."""
     right, outputs, join, on, rest = QUERIES[name]
     written = f"SELECT {outputs} FROM t {join} {RIGHT[right]} w ON {on} {rest}"
@@ -44,7 +42,7 @@ def texts(name: str, key: str) -> tuple[str, str]:
     side = "LEFT" if "LEFT" in join else ""
     asked = f"""SELECT {outputs} FROM t {side} JOIN (SELECT * FROM ({numbered}) p WHERE n = 1) w
         ON w.tid = t.id {rest}"""
-    keys = f"PRIMARY KEY ({key})"
+    keys = f", PRIMARY KEY ({key})" if key else ""
     return SCHEMA.format(key=keys, query=written), SCHEMA.format(key=keys, query=asked)
 
 
@@ -56,9 +54,12 @@ def row(generator: random.Random, relation: str, id: int) -> Row:
     return (symbol, moment, id, generator.choice(("X", "Y")), bid)
 
 
-@pytest.mark.parametrize("key", ["id", "venue, id"])
-@pytest.mark.parametrize("name", QUERIES)
-def test_one_of_several_rows_is_taken(name: str, key: str) -> None:
+# Without a key all columns decide, of which the first may be a TEXT, which DuckDB orders otherwise.
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [(name, key) for name in QUERIES for key in ("id", "venue, id", None) if key or name != "after"],
+)
+def test_one_of_several_rows_is_taken(name: str, key: str | None) -> None:
     written, asked = texts(name, key)
     program, oracle = compiled(written), Oracle(asked, few_rows=True)
     runtimes = [InterpreterRuntime(program), GeneratedRuntime(program)]
@@ -78,8 +79,13 @@ def test_one_of_several_rows_is_taken(name: str, key: str) -> None:
             assert wrong is None, f"{type(runtime).__name__}: {wrong}"
 
 
-def test_rows_that_nothing_tells_apart_are_refused() -> None:
-    sql = "SELECT q.id FROM t q ASOF JOIN (SELECT s, ts FROM t) w ON q.s = w.s AND q.ts >= w.ts"
-    with pytest.raises(SqlError, match="declare a PRIMARY KEY of w, or GROUP BY") as refusal:
-        compiled(SCHEMA.format(key="PRIMARY KEY (id)", query=sql))
-    assert "ASOF JOIN with rows that are not proved unique" in refusal.value.message
+def test_rows_that_nothing_tells_apart_match_as_often_as_they_stand() -> None:
+    query = "SELECT t.id, w.id AS k FROM t ASOF JOIN q w ON t.s = w.s AND t.ts >= w.ts"
+    program = compiled(SCHEMA.format(key="", query=query))
+    for runtime in (InterpreterRuntime(program), GeneratedRuntime(program)):
+        runtime.change("t", True, (1, "A", 5, 0))
+        for quote in (("A", 3, 7, "X", None), ("A", 4, 6, "X", 2), ("A", 4, 6, "X", 2), ("A", 4, 5, "Y", 9)):
+            runtime.change("q", True, quote)
+        assert sorted(runtime.rows("v")) == [(1, 6), (1, 6)]
+        runtime.change("q", False, ("A", 4, 6, "X", 2))
+        assert sorted(runtime.rows("v")) == [(1, 6)]

@@ -207,9 +207,8 @@ def _deciding(text: SqlText, join: exp.Join, item: FromItem, match: _Match) -> l
     fixed = {*sides, match.theirs}
     references = [item.reference(c) for c in item.columns]
     left = [[r for r in references if r.name in key and r not in fixed] for key in item.keys]
-    if not left:
-        instead = f"declare a PRIMARY KEY of {item.alias}, or GROUP BY what tells its rows apart"
-        raise text.error(refusal_text("ASOF JOIN with rows that are not proved unique", instead), join)
+    # Rows that are equal in all columns are one and the same, as often as they stand.
+    left = left or [[r for r in references if r not in fixed]]
     return [with_order(r) for r in min(left, key=len)]
 
 
