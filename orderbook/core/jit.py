@@ -106,11 +106,13 @@ def exported(function: Callable[..., Any]) -> Any:
     return types.ExternalFunction(symbol, types.int64(*arguments))
 
 
-def called_with(arguments: str, result: str = INTEGER) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def called_with(
+    arguments: str, result: str = INTEGER, *, nogil: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Compiles a function of int64, by `native`, for Python; what compiled code calls is `exported`.
 
     arguments: a letter each, "i" an integer, "o" an object, of which the function is given the address.
-    result: "i", or "y" for bytes; see `python_callable`.
+    result: "i", or "y" for bytes; nogil: other threads run meanwhile; see `python_callable`.
     """
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -128,7 +130,7 @@ def called_with(arguments: str, result: str = INTEGER) -> Callable[[Callable[...
         assert isinstance(function, FunctionType)
         _imported[function] = source_digest(function.__code__.co_filename)
         _, address, _ = native_address(function, [types.int64] * len(arguments), dependence(function))
-        return python_callable(address, arguments, result)
+        return python_callable(address, arguments, result, nogil)
 
     return decorated
 

@@ -4,28 +4,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Each power of two is cut into this many buckets, half of which lie above its lower half.
-_STEPS = 64
-_BITS = _STEPS.bit_length() - 1
-_BUCKETS = (64 - _BITS) * _STEPS
+STEPS = 64
+_BITS = STEPS.bit_length() - 1
+_BUCKETS = (64 - _BITS) * STEPS
+# Words of a histogram behind its buckets: how many latencies there are, and the greatest.
+COUNT, MAXIMUM = _BUCKETS, _BUCKETS + 1
 
 
 class LatencyHistogram:
     """Counts latencies in ns. Buckets are 1 ns wide below 64 ns, above that 1/64 to 1/32 of their value.
 
+    Compiled code may count at `address`: words of buckets, then COUNT and MAXIMUM.
+
     Source: Gil Tene's HdrHistogram, "HDR Histogram: a high dynamic range histogram", bucket layout.
     """
 
     def __init__(self) -> None:
-        self._counts = np.zeros(_BUCKETS, np.int64)
-        self.count = 0
-        self.maximum = 0
+        held = np.zeros(_BUCKETS + 2, np.int64)
+        self.address = int(held.ctypes.data)
+        self._words = memoryview(held)  # type: ignore[arg-type]
+        self._counts = held[:_BUCKETS]
+
+    def clear(self) -> None:
+        """Forget all latencies."""
+        self._counts[:] = 0
+        self._words[COUNT] = self._words[MAXIMUM] = 0
+
+    @property
+    def count(self) -> int:
+        """How many latencies there are."""
+        return int(self._words[COUNT])
+
+    @property
+    def maximum(self) -> int:
+        """The greatest, ns."""
+        return int(self._words[MAXIMUM])
 
     def record(self, nanoseconds: int) -> None:
         """Count one latency; one below 0, of a clock that was set back, counts as 0."""
-        nanoseconds = max(0, nanoseconds)
-        self._counts[_bucket(nanoseconds)] += 1
-        self.count += 1
-        self.maximum = max(self.maximum, nanoseconds)
+        words, nanoseconds = self._words, max(0, nanoseconds)
+        words[_bucket(nanoseconds)] += 1
+        words[COUNT] += 1
+        words[MAXIMUM] = max(words[MAXIMUM], nanoseconds)
 
     def percentile(self, percent: float) -> int:
         """The latency in ns that `percent` of all do not exceed, rounded up to its bucket; 0 of none."""
@@ -60,7 +80,7 @@ class SignedLatencyHistogram:
             return
         magnitudes = np.minimum(np.abs(nanoseconds), 1 << 62)
         shifts = np.maximum(np.frexp(magnitudes.astype(np.float64))[1] - _BITS, 0)
-        buckets = np.minimum(shifts * (_STEPS // 2) + (magnitudes >> shifts), _BUCKETS - 1)
+        buckets = np.minimum(shifts * (STEPS // 2) + (magnitudes >> shifts), _BUCKETS - 1)
         places = np.where(nanoseconds < 0, _BUCKETS - 1 - buckets, _BUCKETS + buckets)
         np.add.at(self._counts, places, 1)
         lowest, highest = int(nanoseconds.min()), int(nanoseconds.max())
@@ -83,15 +103,15 @@ class SignedLatencyHistogram:
 
 def _bucket(nanoseconds: int) -> int:
     shift = max(0, nanoseconds.bit_length() - _BITS)
-    return min(shift * (_STEPS // 2) + (nanoseconds >> shift), _BUCKETS - 1)
+    return min(shift * (STEPS // 2) + (nanoseconds >> shift), _BUCKETS - 1)
 
 
 def _highest(bucket: int) -> int:
     """The highest latency of a bucket."""
-    if bucket < _STEPS:
+    if bucket < STEPS:
         return bucket
-    shift, step = divmod(bucket - _STEPS // 2, _STEPS // 2)
-    return ((step + _STEPS // 2 + 1) << shift) - 1
+    shift, step = divmod(bucket - STEPS // 2, STEPS // 2)
+    return ((step + STEPS // 2 + 1) << shift) - 1
 
 
 def _at_most(counts: np.ndarray, highest: np.ndarray, bounds: np.ndarray) -> np.ndarray:

@@ -165,8 +165,10 @@ class _Function:
 class NativeModule:
     """Functions compiled together; `add` each, then `object_code`."""
 
-    def __init__(self) -> None:
+    def __init__(self, methods: Mapping[str, Any] | None = None) -> None:
         self.module = ir.Module()
+        # What is called by `record.name(…)`, with the record as the first argument.
+        self.methods = methods or {}
         self._functions: dict[tuple[FunctionType, tuple[types.Type, ...]], _Function] = {}
         self._pending: list[_Function] = []
         # Signatures of intrinsics, and what builds them, by types of arguments.
@@ -350,9 +352,9 @@ class _Typed:
                 return found
             case ast.Subscript(value, _):
                 return self._item_type(self.typeof(value), node)
-            case ast.Call(function):
-                called = self.constant(function)
-                return self._called(called, self.arguments(called, node), node)
+            case ast.Call():
+                called, arguments = self.callee(node)
+                return self._called(called, arguments, node)
         raise self.own.fail(f"{type(node).__name__} is not compiled", node)
 
     def _item_type(self, kind: types.Type, node: ast.expr) -> types.Type:
@@ -378,18 +380,33 @@ class _Typed:
                 return value if type(value) is int else None
         return None
 
-    def arguments(self, function: Any, node: ast.Call) -> Sequence[ast.expr]:
-        """The arguments of a call in the order of the function's parameters."""
-        if not node.keywords:
-            return node.args
-        plain, named = plain_function(function), {k.arg: k.value for k in node.keywords}
+    def callee(self, node: ast.Call) -> tuple[Any, Sequence[ast.expr]]:
+        """What a call calls, and its arguments in the order of the function's parameters."""
+        function, given = node.func, node.args
+        if isinstance(function, ast.Attribute) and self.is_local(function.value):
+            called = self.module.methods.get(function.attr)
+            if called is None:
+                raise self.own.fail(f"the unknown method {function.attr}", node)
+            given = [function.value, *given]
+        else:
+            called = self.constant(function)
+        plain, named = plain_function(called), {k.arg: k.value for k in node.keywords}
         if plain is None:
-            raise self.own.fail("arguments by name", node)
-        code = plain.__code__
-        names = code.co_varnames[len(node.args) : code.co_argcount]
+            if named:
+                raise self.own.fail("arguments by name", node)
+            return called, given
+        code, defaults = plain.__code__, plain.__defaults__ or ()
+        names = code.co_varnames[len(given) : code.co_argcount]
+        left = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+        named = {
+            **{
+                name: ast.Constant(value) for name, value in zip(left, defaults, strict=True) if name in names
+            },
+            **named,
+        }
         if set(names) != set(named):
             raise self.own.fail(f"arguments that are not those of {plain.__name__}", node)
-        return [*node.args, *(named[name] for name in names)]
+        return called, [*given, *(named[name] for name in names)]
 
     def _called(self, function: Any, arguments: Sequence[ast.expr], node: ast.Call) -> types.Type:
         if isinstance(function, _Intrinsic):
@@ -798,9 +815,8 @@ class _Emitter(_Typed):
                 kind = llvm_type(self._item_type(self.typeof(node.value), node))
                 items = self.builder.bitcast(self._places[name], kind.as_pointer())
                 return self.builder.load(self.builder.gep(items, [self.as_type(index, _INT)]))
-            case ast.Call(function):
-                called = self.constant(function)
-                return self._call(called, self.arguments(called, node))
+            case ast.Call():
+                return self._call(*self.callee(node))
         raise self.own.fail(f"{type(node).__name__} is not compiled", node)
 
     def _item(self, values: tuple[Any, ...], index: ast.expr) -> ir.Value:

@@ -9,7 +9,7 @@ Objects".
 import ctypes
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import FunctionType
@@ -111,19 +111,23 @@ def _object_code(text: str) -> bytes:
 
 
 def native_address(
-    function: FunctionType, arguments: Sequence[types.Type], digest: str | None
+    function: FunctionType,
+    arguments: Sequence[types.Type],
+    digest: str | None,
+    methods: Mapping[str, Any] | None = None,
 ) -> tuple[str, int, types.Type]:
     """The symbol by which a function's machine code is registered with LLVM, where it is, what it returns.
 
     digest: over all that it is made of, None: it is not kept. The symbol is made of it, so that functions
-    that are made of the same are one. Raises NativeError where it cannot be compiled.
+    that are made of the same are one. methods: what `record.name(…)` calls, with the record as its first
+    argument. Raises NativeError where it cannot be compiled.
     """
     with _lock:
         names = " ".join(kind.name for kind in arguments)
         own = hashlib.sha256(f"{digest or id(function)} {names} {_processor()}".encode()).hexdigest()
         symbol = f"{function.__name__}_{own[:32]}"
         if symbol not in _loaded:
-            code, kind = _code(function, symbol, arguments, own if digest else None)
+            code, kind = _code(function, symbol, arguments, own if digest else None, methods)
             with step_times.step("linking"):
                 engine = _engine()
                 engine.add_object_file(binding.ObjectFileRef.from_data(code))
@@ -138,7 +142,11 @@ _KINDS = {kind.name: kind for kind in (types.int64, types.float64, types.boolean
 
 
 def _code(
-    function: FunctionType, symbol: str, arguments: Sequence[types.Type], digest: str | None
+    function: FunctionType,
+    symbol: str,
+    arguments: Sequence[types.Type],
+    digest: str | None,
+    methods: Mapping[str, Any] | None,
 ) -> tuple[bytes, types.Type]:
     entry = None
     if digest is not None:
@@ -149,7 +157,7 @@ def _code(
             name, _, code = kept.partition(b"\n")
             return code, _KINDS[name.decode()]
     counts.made += 1
-    module = NativeModule()
+    module = NativeModule(methods)
     with step_times.step("types and LLVM"):
         kind = module.add(function, symbol, arguments)
         text = str(module.module)
