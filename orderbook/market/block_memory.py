@@ -43,8 +43,9 @@ BUMP, END, RESERVE, FREE = 0, 1, 2, 3
 POOL_WORDS = FREE + len(SIZES)
 _SMALLEST_RESERVE = 3 * SIZES[SEGMENT_CLASSES - 1] + 8 * SIZES[LADDER_BLOCK]
 _FIRST_CHUNK = 1 << 20
-# Larger arrays get huge pages, and the first touch of each would clear 2 MB at once.
-_CHUNK = 7 << 19
+# Larger arrays get huge pages, and the first touch of each clears 2 MB at once; with much memory that is less
+# than what finding small pages costs.
+_CHUNK, _HUGE_CHUNK, _MUCH = 7 << 19, 1 << 25, 1 << 23
 
 
 def record_at(dtype: np.dtype) -> Callable[[int], Any]:
@@ -59,6 +60,16 @@ def record_at(dtype: np.dtype) -> Callable[[int], Any]:
         return record(types.int64), generate
 
     return at
+
+
+@intrinsic
+def address_of(typing_context: Any, record: Any) -> Any:
+    """Where a record is."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ptrtoint(arguments[0], ir.IntType(64))
+
+    return types.int64(record), generate
 
 
 @intrinsic
@@ -80,6 +91,21 @@ def store(typing_context: Any, address: Any, value: Any) -> Any:
         return context.get_dummy_value()
 
     return types.none(types.int64, types.int64), generate
+
+
+@intrinsic
+def fetch_line(typing_context: Any, address: Any) -> Any:
+    """Asks for the cache line of an address, which need not be one of this process; never waits for it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        prefetch = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, prefetch, "llvm.prefetch.p0")
+        to_write, keep, data = number(1), number(3), number(1)
+        builder.call(function, [builder.inttoptr(arguments[0], pointer), to_write, keep, data])
+        return context.get_dummy_value()
+
+    return types.none(types.int64), generate
 
 
 _LANES = 8
@@ -168,7 +194,8 @@ class Memory:
         while pool[END] - pool[BUMP] >= bytes_of_segment:
             release(pool.ctypes.data, int(pool[BUMP]), segment)
             pool[BUMP] += bytes_of_segment
-        size = max(_CHUNK if self._chunks else _FIRST_CHUNK, 2 * int(pool[RESERVE]))
+        usual = _HUGE_CHUNK if self.nbytes >= _MUCH else _CHUNK
+        size = max(usual if self._chunks else _FIRST_CHUNK, 2 * int(pool[RESERVE]))
         chunk = np.empty(size, np.uint8)
         self._chunks.append(chunk)
         self.nbytes += size

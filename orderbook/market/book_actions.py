@@ -48,10 +48,10 @@ def apply_level(context: Record, book: Record, event: Record) -> None:
     levels = ladder_of(context, book, side)
     key = key_of(side, event.price)
     ts = time_of(event)
-    address = ladder.find(levels, key)
+    number, position, address = ladder.place_of(levels, key)
     if address == 0:
         if event.volume:
-            ladder.insert(context.pool, levels, key, event.volume, ts)
+            ladder.insert_at(context.pool, levels, number, position, key, event.volume, ts)
             levels.rows += 1
             _emit_level(context, book, 2 * side, ts, event.volume, event.price)
         return
@@ -60,7 +60,7 @@ def apply_level(context: Record, book: Record, event: Record) -> None:
         return
     _emit_level(context, book, 2 * side + DELETE, resting.extra, resting.volume, event.price)
     if event.volume == 0:
-        ladder.remove(context.pool, levels, key)
+        ladder.remove_at(context.pool, levels, number, position)
         levels.rows -= 1
         return
     resting.volume = event.volume
@@ -76,9 +76,10 @@ def clear_l2(context: Record, book: Record, side: int) -> None:
             levels = ladder_of(context, book, each)
             while levels.levels:
                 key = ladder.best_key(levels)
-                row = ladder.level_at(ladder.find(levels, key))
+                number, position, address = ladder.place_of(levels, key)
+                row = ladder.level_at(address)
                 _emit_level(context, book, 2 * each + DELETE, row.extra, row.volume, key_of(each, key))
-                ladder.remove(context.pool, levels, key)
+                ladder.remove_at(context.pool, levels, number, position)
             levels.rows = 0
 
 

@@ -1,15 +1,15 @@
 """The compiled loop over a batch of events: dispatch, messages, and the crossed-book check."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orderbook.core.changes import NULL_CODE
-from orderbook.core.jit import exported, jit
-from orderbook.market import book_actions, ladder
-from orderbook.market.block_memory import Record, has_reserve, load, record_at, store
+from orderbook.core.jit import called_with, exported, jit
+from orderbook.market import book_actions, ladder, order_table
+from orderbook.market.block_memory import Record, fetch_line, has_reserve, load, record_at, store
 from orderbook.market.book_state import (
     ASK,
     BID,
+    BOOK,
     CONTEXT,
     FUNDING,
     LIQUIDATIONS,
@@ -26,6 +26,7 @@ from orderbook.market.book_state import (
     end_event,
     end_message,
     fits,
+    key_of,
     ladder_of,
     note_crossing,
     note_touch,
@@ -34,7 +35,8 @@ from orderbook.market.book_state import (
     valid_side,
     valid_volume,
 )
-from orderbook.market.events import EVENT, Action, BookState, Events, Flag, StateReason
+from orderbook.market.events import EVENT, Action, BookState, Flag, StateReason
+from orderbook.market.ladder import LADDER
 
 _ADD = int(Action.ADD)
 _REDUCE = int(Action.REDUCE)
@@ -64,6 +66,12 @@ _BAD_VOLUME = int(Problem.BAD_VOLUME)
 _PRICE_OUT_OF_RANGE = int(Problem.PRICE_OUT_OF_RANGE)
 _VOLUME_OUT_OF_RANGE = int(Problem.VOLUME_OUT_OF_RANGE)
 
+# How many events ahead books are fetched, their directories, and rows and levels; up to so many books stay in
+# the cache.
+_LEAD_BOOK, _LEAD_DIRECTORY, _LEAD_ROWS, _FEW = 24, 16, 8, 64
+_BOOK_BYTES, _BOOK_LINES = BOOK.itemsize, -(-BOOK.itemsize // 64)
+_LADDER_BYTES = LADDER.itemsize
+_LAST_OF_BOOK = int(Action.LEVEL)
 _context_at = record_at(CONTEXT)
 _event_at = record_at(EVENT)
 
@@ -241,30 +249,49 @@ def _has_room(context: Record, event: Record) -> bool:
 
 
 @jit()
-def _direct(
-    context: Record,
-    written: int,
-    kinds: NDArray[np.int16],
-    flags: NDArray[np.uint8],
-    values: NDArray[np.int64],
-    scratch: NDArray[np.void],
-) -> None:
-    """Makes arrays the output, of which `written` changes are there already."""
-    context.kinds = kinds.ctypes.data
-    context.flags = flags.ctypes.data
-    context.values = values.ctypes.data
-    context.scratch = scratch.ctypes.data
-    context.room = len(kinds)
-    context.scratch_room = len(scratch)
-    context.written = written
+def _fetch_ahead(context: Record, event_at: int, stride: int, left: int) -> None:
+    """Fetches what events to come read, of `left` from this one on: books, then what they name, and so on.
+
+    Among the books of thousands of instruments every step of an event would else wait for memory.
+    """
+    if left > _LEAD_BOOK:
+        event = _event_at(event_at + stride * _LEAD_BOOK)
+        if 0 <= event.instrument < context.instruments:
+            address = context.books + _BOOK_BYTES * np.int64(event.instrument)
+            for line in range(_BOOK_LINES):
+                fetch_line(address + 64 * line)
+            ladders = context.ladders + 2 * _LADDER_BYTES * np.int64(event.instrument)
+            fetch_line(ladders)
+            fetch_line(ladders + 64)
+    if left > _LEAD_DIRECTORY:
+        event = _event_at(event_at + stride * _LEAD_DIRECTORY)
+        if 0 <= event.instrument < context.instruments and event.action <= _LAST_OF_BOOK:
+            book = book_of(context, np.int64(event.instrument))
+            order_table.fetch_entry(book, event.order_id)
+            if context.track and event.side <= ASK:
+                ladder.fetch_directory(ladder_of(context, book, event.side))
+    if left > _LEAD_ROWS:
+        event = _event_at(event_at + stride * _LEAD_ROWS)
+        if 0 <= event.instrument < context.instruments and event.action <= _LAST_OF_BOOK:
+            book = book_of(context, np.int64(event.instrument))
+            order_table.fetch(book, event.order_id)
+            if context.track and event.side <= ASK:
+                ladder.fetch(ladder_of(context, book, event.side), key_of(event.side, event.price))
 
 
 @exported
-def _apply(context_at: int, events: int, stride: int, first: int, count_of_events: int) -> int:
-    """Applies the EVENTs from number `first` on at address `events`; returns where it stopped."""
+def apply_range(context_at: int, events: int, stride: int, first: int, end: int, count_of_events: int) -> int:
+    """Applies the EVENTs from number `first` to `end` at address `events`, in order, to the books whose
+    CONTEXT is at an address; returns where it stopped. There are `count_of_events`: more to come are fetched.
+
+    It stops before an event that may need more output than there is (context.needed changes) or more memory
+    (context.needed = 0); the caller makes room and calls again.
+    """
     context = _context_at(context_at)
-    for e in range(first, count_of_events):
+    for e in range(first, end):
         event = _event_at(events + stride * e)
+        if context.instruments > _FEW:
+            _fetch_ahead(context, events + stride * e, stride, count_of_events - e)
         if context.crossed_limit and context.between:
             _begin_message(context, event, e)
         if not _has_room(context, event):
@@ -289,38 +316,19 @@ def _apply(context_at: int, events: int, stride: int, first: int, count_of_event
             _look_at_touched(context, e)
             end_message(context)
             context.between = 1
-    return count_of_events
+    return end
 
 
-@jit(nogil=True)
-def doubt_crossed(contexts: NDArray[np.void], time: int) -> None:
-    """It is a time, ns: books that have been crossed for too long are not trusted any more. `contexts` is
-    CONTEXT[1]."""
-    context = contexts[0]
+@called_with("ii")
+def doubt_crossed(context_at: int, time: int) -> int:
+    """It is a time, ns: books that have been crossed for too long are not trusted any more."""
+    context = _context_at(context_at)
     context.time = max(context.time, time)
     _doubt(context, 0)
+    return 0
 
 
-@jit(nogil=True)
-def apply_events(
-    events: Events,
-    first: int,
-    contexts: NDArray[np.void],
-    written: int,
-    kinds: NDArray[np.int16],
-    flags: NDArray[np.uint8],
-    values: NDArray[np.int64],
-    scratch: NDArray[np.void],
-) -> tuple[int, int, int]:
-    """Applies events[first:] in order; returns how many were, and how many changes are written and ready.
-
-    `contexts` is CONTEXT[1]; `kinds`, `flags` and `values` are the columns of the output, which holds
-    `written` changes already, and `scratch` is ROW[n]. Ready are the changes before the last event of
-    an open message. It stops before an event that may need more output than there is (context.needed
-    changes) or more memory (context.needed = 0); the caller makes room and calls again.
-    """
-    context = contexts[0]
-    _direct(context, written, kinds, flags, values, scratch)
-    applied = _apply(contexts.ctypes.data, events.ctypes.data, events.strides[0], first, len(events))
-    ready = context.event_start if context.last_change >= 0 else context.written
-    return applied, context.written, ready
+@called_with("iiiii", nogil=True)
+def apply_events(context_at: int, events: int, stride: int, first: int, count_of_events: int) -> int:
+    """See `apply_range`."""
+    return apply_range(context_at, events, stride, first, count_of_events, count_of_events)

@@ -1,7 +1,7 @@
-"""The relations that books feed: bids, asks, trades and `book_states`, as a program declares them.
+"""The relations that books feed, `book_states` and `instruments` among them, as a program declares them.
 
 The rows that books give out are fitted to the columns declared. `book_states` has for every book its state,
-why it has it, and since when.
+why it has it, and since when; `instruments` what its venue lists of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,12 +10,16 @@ from typing import Any, Protocol
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import NULL_CODE, ChangeBatch, Dictionary
 from orderbook.core.errors import Problems, UserError, nearest
+from orderbook.market.book_state import WIDTH
 from orderbook.market.books import RELATIONS
+from orderbook.market.contract_terms import Terms
 from orderbook.market.events import Action, BookState, Events, StateReason
 from orderbook.market.instruments import Instrument, Instruments
+from orderbook.views.encoding.rows import encode_row, event_batch
 from orderbook.views.encoding.values import describe_row
 from orderbook.views.m3 import Program
 from orderbook.views.program import CompiledProgram
@@ -65,6 +69,7 @@ class BookRelations:
                 if fit.ranges or fit.places != tuple(range(len(books[relation.name].columns))):
                     self._fits[index] = fit
         self._width = max((len(fit.places) for fit in self._fits.values()), default=0)
+        self._table = self._fit_table(len(program.relations))
 
     def translate(self, changes: ChangeBatch) -> ChangeBatch:
         """The same changes, in the same order; those left out have kind -1 and keep their flags."""
@@ -83,6 +88,35 @@ class BookRelations:
                 self._report(fit.relation, column, values[outside[kinds[outside] == 2 * index]])
                 kinds[outside] = -1
         return ChangeBatch(kinds, changes.flags, values)
+
+    @property
+    def kinds(self) -> NDArray[np.int16]:
+        """The kind of the program's relations by that of books, -1 for one that it does not read."""
+        return self._kinds
+
+    @property
+    def fits(self) -> NDArray[np.int64]:
+        """How columns are to be fitted, for compiled code: empty where they are as books have them.
+
+        By relation the place of its part, 0 for one that needs none; then the parts: how many columns and
+        how many ranges, the books' column of each (-1: NULL), and of each range column, lowest, highest.
+        """
+        return self._table
+
+    @property
+    def width(self) -> int:
+        """Words of a row."""
+        return max(WIDTH, self._width)
+
+    def _fit_table(self, relations: int) -> NDArray[np.int64]:
+        if not self._fits:
+            return np.empty(0, np.int64)
+        words = [0] * relations
+        for index, fit in self._fits.items():
+            words[index] = len(words)
+            ranges = [word for one in fit.ranges for word in one]
+            words += [len(fit.places), len(fit.ranges), *fit.places, *ranges]
+        return np.array(words, np.int64)
 
     def _report(self, relation: Relation, column: int, rows: np.ndarray) -> None:
         for row in rows.tolist():
@@ -128,17 +162,38 @@ def _missing(relation: Relation, column: Column, names: Sequence[str]) -> str:
     )
 
 
-RELATION = "book_states"
-_COLUMNS = ("ts", "venue", "symbol", "state", "reason")
-_STATE = int(Action.STATE)
+RELATION, LISTINGS = "book_states", "instruments"
+# Relations of which a book has one row, from the first STATE or INSTRUMENT event on.
+TOLD_BY_STATES = (RELATION, LISTINGS)
+_COLUMNS = {
+    RELATION: ("ts", "venue", "symbol", "state", "reason"),
+    LISTINGS: (
+        "ts", "venue", "symbol", "native_symbol", "contract", "tick", "lot",
+        "kind", "settlement", "multiplier", "expiry", "strike", "option_type",
+    ),
+}  # fmt: skip
+_STATE, _INSTRUMENT = int(Action.STATE), int(Action.INSTRUMENT)
+
+
+class SavedListing(msgspec.Struct, frozen=True):
+    """What the row of `instruments` of one book says: tick and lot in units, since ts, ns."""
+
+    ts: int
+    tick: int
+    lot: int
+    terms: Terms = Terms()
 
 
 class SavedState(msgspec.Struct, frozen=True):
-    """The row of one book, in a checkpoint; ts in ns."""
+    """The rows of one book, in a checkpoint; ts in ns. Without a `state` it has no row of `book_states`."""
 
     ts: int
     state: str
     reason: str
+    listing: SavedListing | None = None
+
+
+_UNKNOWN = SavedState(0, "", "")
 
 
 class _Engine(Protocol):
@@ -148,17 +203,19 @@ class _Engine(Protocol):
     def program(self) -> CompiledProgram: ...
 
     @property
+    def dictionary(self) -> Dictionary: ...
+
+    @property
     def keeps_rows(self) -> bool: ...
 
-    def insert(self, relation: str, row: Mapping[str, Any]) -> None: ...
-
-    def update(self, relation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None: ...
+    def apply(self, changes: ChangeBatch) -> None: ...
 
 
 class BookStates:
-    """Keeps the relation in step with STATE events, where a view reads it.
+    """Keeps `book_states` and `instruments` in step with STATE and INSTRUMENT events, where views read them.
 
-    A book has a row from its first STATE event on; `ts` is the time of the event that changed it.
+    The `ts` of a row is the time of the event that changed it. What a book's instrument is, is looked up at
+    its events, as `instruments` has it then.
     """
 
     def __init__(self, engine: _Engine, instruments: Instruments) -> None:
@@ -168,55 +225,91 @@ class BookStates:
         self.fit()
 
     def fit(self) -> None:
-        """Look again whether the program has the relation, which a view may have brought."""
+        """Look again whether the program has the relations, which a view may have brought."""
         program = self._engine.program
-        relation = next((r for r in program.relations if r.name == RELATION), None)
-        fits = relation is not None and tuple(c.name for c in relation.columns) == _COLUMNS
-        read = any(t.relation == RELATION for t in program.program.triggers)
-        self._wanted = fits and (read or self._engine.keeps_rows)
+        read = {trigger.relation for trigger in program.program.triggers}
+        self._wanted = {
+            relation.name: (place, relation)
+            for place, relation in enumerate(program.relations)
+            if _COLUMNS.get(relation.name) == tuple(column.name for column in relation.columns)
+            and (relation.name in read or self._engine.keeps_rows)
+        }
 
     def note(self, events: Events) -> None:
-        """Brings STATE events (EVENT[n]) into the relation, each a message of its own."""
-        for event in events[events["action"] == _STATE]:
-            index, state = int(event["instrument"]), int(event["volume"])
-            if not (0 <= index < len(self._instruments) and 0 <= state <= BookState.STALE):
+        """Brings STATE and INSTRUMENT events (EVENT[n]) into the relations, each a message of its own."""
+        for event in events[(events["action"] == _STATE) | (events["action"] == _INSTRUMENT)]:
+            index = int(event["instrument"])
+            if not 0 <= index < len(self._instruments):
                 continue
-            reason = int(event["order_id"])
-            known = reason if 0 <= reason <= max(StateReason) else 0
-            time = int(event["receive_time"]) or int(event["exchange_time"])
-            row = SavedState(time, BookState(state).name.lower(), StateReason(known).name.lower())
-            old = self._rows.get(index)
-            if old is not None and (old.state, old.reason) == (row.state, row.reason):
-                continue
-            self._rows[index] = row
-            if not self._wanted:
-                continue
-            if old is None:
-                self._engine.insert(RELATION, self._row(index, row))
-            else:
-                self._engine.update(RELATION, self._row(index, old), self._row(index, row))
+            old = self._rows.get(index, _UNKNOWN)
+            new = self._after(old, index, event)
+            if new != old:
+                self._rows[index] = new
+                self._tell(index, old, new)
 
     def of(self, instrument: int) -> SavedState | None:
         """The row of one book; None before its first STATE event."""
-        return self._rows.get(instrument)
+        found = self._rows.get(instrument)
+        return found if found is not None and found.state else None
 
     def save(self) -> dict[int, SavedState]:
         """The rows by instrument."""
         return dict(self._rows)
 
     def load(self, rows: Mapping[int, SavedState]) -> None:
-        """Goes on from `save`; the relation's rows are the engine's to load."""
+        """Goes on from `save`; the relations' rows are the engine's to load."""
         self._rows = dict(rows)
 
-    @property
-    def wanted(self) -> bool:
-        """Whether the engine is told of them."""
-        return self._wanted
+    def wants(self, relation: str) -> bool:
+        """Whether the engine is told of the rows of one of `TOLD_BY_STATES`."""
+        return relation in self._wanted
 
-    def _row(self, index: int, row: SavedState) -> dict[str, Any]:
-        return row_of(self._instruments[index], row)
+    def _after(self, old: SavedState, index: int, event: np.void) -> SavedState:
+        """What is told of a book after an event; the same where it says nothing."""
+        time = int(event["receive_time"]) or int(event["exchange_time"])
+        listing = _listing(self._instruments[index], old.listing, time)
+        if event["action"] == _INSTRUMENT:
+            return msgspec.structs.replace(old, listing=listing)
+        state, reason = int(event["volume"]), int(event["order_id"])
+        if not 0 <= state <= BookState.STALE:
+            return old
+        known = StateReason(reason if 0 <= reason <= max(StateReason) else 0)
+        told = BookState(state).name.lower(), known.name.lower()
+        since = old.ts if (old.state, old.reason) == told else time
+        return SavedState(since, *told, listing)
+
+    def _tell(self, index: int, old: SavedState, new: SavedState) -> None:
+        """What has changed of the relations that are wanted, as one event."""
+        changes = []
+        for name, (place, relation) in self._wanted.items():
+            before, after = (row_of(name, self._instruments[index], state) for state in (old, new))
+            if before != after:
+                for delete, row in ((1, before), (0, after)):
+                    if row is not None:
+                        changes.append((2 * place + delete, relation, row))
+        if changes:
+            width = max(len(relation.columns) for _, relation, _ in changes)
+            codes = [
+                (kind, encode_row(relation, row, self._engine.dictionary)) for kind, relation, row in changes
+            ]
+            self._engine.apply(event_batch((kind, own + [0] * (width - len(own))) for kind, own in codes))
 
 
-def row_of(one: Instrument, row: SavedState) -> dict[str, Any]:
-    """The relation's row of an instrument's book."""
-    return dict(zip(_COLUMNS, (row.ts, one.venue, one.symbol, row.state, row.reason), strict=True))
+def _listing(one: Instrument, old: SavedListing | None, time: int) -> SavedListing:
+    """What is listed of an instrument, since when."""
+    told = one.tick_units, one.lot_units, one.terms
+    return old if old is not None and (old.tick, old.lot, old.terms) == told else SavedListing(time, *told)
+
+
+def row_of(relation: str, one: Instrument, saved: SavedState) -> dict[str, Any] | None:
+    """The row of an instrument's book in one of `TOLD_BY_STATES`, None where it has none."""
+    listing = saved.listing
+    if relation == RELATION:
+        values: tuple[Any, ...] = (saved.ts, one.venue, one.symbol, saved.state, saved.reason)
+        return dict(zip(_COLUMNS[relation], values, strict=True)) if saved.state else None
+    if listing is None:
+        return None
+    steps = one.price(listing.tick), one.volume(listing.lot)
+    names = one.venue, one.symbol, one.native_symbol, one.contract
+    values = (listing.ts, *names, *steps, *msgspec.structs.astuple(listing.terms))
+    return dict(zip(_COLUMNS[relation], values, strict=True))

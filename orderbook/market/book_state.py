@@ -13,7 +13,7 @@ from orderbook.core.jit import jit
 from orderbook.market.block_memory import Record, load, record_at, store
 from orderbook.market.events import Side
 from orderbook.market.instruments import LARGEST
-from orderbook.market.ladder import LADDER, NO_KEY, best_key, level_of
+from orderbook.market.ladder import LADDER, NO_KEY, best_key, ladder_at, level_of
 
 BID, ASK, NO_SIDE = int(Side.BID), int(Side.ASK), int(Side.NONE)
 # The price of a bid where there is none.
@@ -131,8 +131,7 @@ _LADDER_BYTES = LADDER.itemsize
 _TOUCH_BYTES = TOUCH.itemsize
 _CROSSING_BYTES = CROSSING.itemsize
 
-_book_at = record_at(BOOK)
-_ladder_at = record_at(LADDER)
+book_at = record_at(BOOK)
 _touch_at = record_at(TOUCH)
 _crossing_at = record_at(CROSSING)
 _kind_at = record_at(_KIND)
@@ -145,13 +144,13 @@ _told_row_at = record_at(_TOLD_ROW)
 @jit()
 def book_of(context: Record, instrument: int) -> Record:
     """The BOOK of an instrument."""
-    return _book_at(context.books + _BOOK_BYTES * instrument)
+    return book_at(context.books + _BOOK_BYTES * instrument)
 
 
 @jit()
 def ladder_of(context: Record, book: Record, side: int) -> Record:
     """The LADDER of one side of a book."""
-    return _ladder_at(context.ladders + _LADDER_BYTES * (2 * book.instrument + side))
+    return ladder_at(context.ladders + _LADDER_BYTES * (2 * book.instrument + side))
 
 
 @jit()

@@ -16,10 +16,21 @@ from numpy.typing import NDArray
 from orderbook.core.changes import END_OF_MESSAGE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError
 from orderbook.core.files import ArrayRows, Content, Stored
+from orderbook.core.jit import called_with
 from orderbook.market import ladder, order_table
-from orderbook.market.block_memory import Memory
+from orderbook.market.block_memory import Memory, store
 from orderbook.market.book_loop import CHANGES_OF_EVENT, apply_events, doubt_crossed
-from orderbook.market.book_state import ASK, BID, BOOK, CONTEXT, NEVER, PROBLEMS, WIDTH, Problem
+from orderbook.market.book_state import (
+    ASK,
+    BID,
+    BOOK,
+    CONTEXT,
+    NEVER,
+    PROBLEMS,
+    WIDTH,
+    Problem,
+    book_at,
+)
 from orderbook.market.events import EVENT, Action, BookState, Events, Side, plain
 from orderbook.market.instruments import Instruments
 from orderbook.market.order_table import ROW
@@ -115,10 +126,13 @@ BIDS_INSERT, BIDS_DELETE, ASKS_INSERT, ASKS_DELETE, TRADES_INSERT = range(5)
 # Aggressor sides by Side, as the relation trades shows them.
 AGGRESSORS = ("buy", "sell", "")
 
+_WORD_OF = {name: place for place, name in enumerate(CONTEXT.names or ())}
 _COUNTS, _TOUCHES, _TOUCHES_WRITTEN, _CROSSINGS, _CROSSINGS_WRITTEN = (
-    (CONTEXT.names or ()).index(name)
-    for name in ("counts", "touches", "touches_written", "crossings", "crossings_written")
+    _WORD_OF[name] for name in ("counts", "touches", "touches_written", "crossings", "crossings_written")
 )
+_OUTPUT = tuple(_WORD_OF[name] for name in ("kinds", "flags", "values", "scratch", "room", "scratch_room"))
+_WRITTEN, _NEEDED = _WORD_OF["written"], _WORD_OF["needed"]
+_EVENT_START, _LAST_CHANGE = _WORD_OF["event_start"], _WORD_OF["last_change"]
 
 # What `levels` returns: price in ticks, volume in lots, number of orders (1 in an L2 book).
 DEPTH = np.dtype([("price", "i8"), ("volume", "i8"), ("orders", "i8")])
@@ -168,18 +182,24 @@ class Books:
             ("aggressors", self._aggressors),
         ):
             self._context[name] = array.ctypes.data
+        self._at = int(self._contexts.ctypes.data)
+        self._books_at, self._ladders_at = int(self._books.ctypes.data), int(self._ladders.ctypes.data)
+        self._level = np.zeros(2, np.int64)
         self._context["instruments"], self._context["track"] = count, track_crossed
         self._context["message"], self._context["last_change"] = 1, -1
         self._context["crossed_limit"], self._context["crossed_due"] = crossed_limit, NEVER
         self._context["between"] = 1
         self._held = _NOTHING
+        # Whether all books are VALID; None where that may have changed.
+        self._all_valid: bool | None = None
+        self._directed: MessageChanges | None = None
 
     def apply(
         self,
         events: Events,
-        counts: np.ndarray | None = None,
-        touches: np.ndarray | None = None,
+        counts: NDArray[np.int64] | None = None,
         crossings: NDArray[np.void] | None = None,
+        touches: NDArray[np.void] | None = None,
     ) -> ChangeBatch:
         """Applies events (EVENT[n]) in order and returns what changed, as rows of `RELATIONS`.
 
@@ -190,46 +210,88 @@ class Books:
         next call shows whether they are its last (`flush` gives them out without waiting).
 
         counts: int64[n] of zeros that becomes how many changes each event makes.
-        touches: TOUCH[n], where the touch of every book is written that a message has changed, with
-            `track_crossed`; `touches_written` says how many.
         crossings: CROSSING[2 n + instruments], where with a `crossed_limit` is written which books are STALE
             by it, and which are VALID again, before which event; `crossings_written` says how many.
+        touches: TOUCH[n + instruments], of books with `track_crossed`, where is written what each message
+            that ends left of the books that it changed; `touches_written` says how many.
         Raises DataError when `events` is not a one-dimensional array of EVENT.
         """
         if events.dtype != EVENT or events.ndim != 1:
             raise DataError(f"events must be a one-dimensional array of EVENT, not {events.dtype}")
         events = plain(events)
+        self._all_valid = self._directed = None
         written = len(self._held.kinds)
         room = CHANGES_OF_EVENT * len(events)
         words = self._words
-        words[_COUNTS] = 0 if counts is None else counts.ctypes.data
         words[_TOUCHES] = 0 if touches is None else touches.ctypes.data
-        words[_CROSSINGS] = 0 if crossings is None else crossings.ctypes.data
         words[_TOUCHES_WRITTEN] = words[_CROSSINGS_WRITTEN] = 0
+        words[_COUNTS] = 0 if counts is None else counts.ctypes.data
+        words[_CROSSINGS] = 0 if crossings is None else crossings.ctypes.data
         out = self._held.copy(0, written, room) if written else _Output.empty(room)
         if written:
             self._context["event_start"], self._context["last_change"] = 0, written - 1
-        applied, written, ready = apply_events(events, 0, self._contexts, written, *out)
+        words[_WRITTEN] = written
+        applied = self._apply(events, 0, out)
         while applied < len(events):
             if needed := int(self._context["needed"]):
                 room = needed + CHANGES_OF_EVENT * (len(events) - applied)
-                out = out.copy(0, written, room, scratch=needed)
+                out = out.copy(0, words[_WRITTEN], room, scratch=needed)
             else:
                 self._memory.grow()
-            applied, written, ready = apply_events(events, applied, self._contexts, written, *out)
+            applied = self._apply(events, applied, out)
+        written = words[_WRITTEN]
+        ready = words[_EVENT_START] if words[_LAST_CHANGE] >= 0 else written
         if written:
             self._held = out.copy(ready, written) if ready < written else _NOTHING
         return ChangeBatch(out.kinds[:ready], out.flags[:ready], out.values[:ready])
 
+    def _apply(self, events: Events, first: int, out: "_Output") -> int:
+        words = self._words
+        for word, value in zip(_OUTPUT, out.words(), strict=True):
+            words[word] = value
+        return int(apply_events(self._at, events.ctypes.data, EVENT.itemsize, first, len(events)))
+
     @property
-    def touches_written(self) -> int:
-        """How many touches the last `apply` has written."""
-        return int(self._context["touches_written"])
+    def address(self) -> int:
+        """Where the CONTEXT of compiled code is."""
+        return self._at
+
+    def direct_to(self, out: "MessageChanges") -> None:
+        """Between messages: compiled code may apply events from now on (see `book_loop.apply_range`), none of
+        which is a STATE. Their changes go to `out`.
+        """
+        words = self._words
+        for word in (_COUNTS, _TOUCHES, _CROSSINGS, _WRITTEN, _CROSSINGS_WRITTEN):
+            words[word] = 0
+        out.direct(words)
+        self._directed = out
+
+    def writes_to(self, out: "MessageChanges") -> bool:
+        """Whether `direct_to` has said so, and nothing was applied in between."""
+        return self._directed is out
+
+    def make_room(self, out: "MessageChanges") -> None:
+        """To be called where `apply_range` has stopped before an event."""
+        if needed := self._words[_NEEDED]:
+            out.grow(self._words[_WRITTEN], needed)
+            out.direct(self._words)
+        else:
+            self._memory.grow()
+
+    @property
+    def changes_written(self) -> int:
+        """How many changes of the message at hand compiled code has written."""
+        return int(self._words[_WRITTEN])
 
     @property
     def crossings_written(self) -> int:
         """How many crossings the last `apply` has written."""
         return int(self._context["crossings_written"])
+
+    @property
+    def touches_written(self) -> int:
+        """How many touches the last `apply` has written."""
+        return self._words[_TOUCHES_WRITTEN]
 
     @property
     def crossed_due(self) -> int:
@@ -239,8 +301,9 @@ class Books:
     def doubt_crossed(self, time: int, crossings: NDArray[np.void]) -> int:
         """It is a time, ns, between messages: books that were crossed for too long are STALE, and written
         to CROSSING[instruments]; returns how many."""
+        self._all_valid = None
         self._context["crossings"], self._context["crossings_written"] = crossings.ctypes.data, 0
-        doubt_crossed(self._contexts, time)
+        doubt_crossed(self._at, time)
         return self.crossings_written
 
     def flush(self) -> ChangeBatch:
@@ -283,6 +346,7 @@ class Books:
                 self.apply(events)
             self._books["state"][instrument] = state.books["state"][number]
         self.flush()
+        self._all_valid = None
         self._problems[:] = 0
         self._problems[[*places, -1]] = state.problems
 
@@ -298,6 +362,13 @@ class Books:
         """Whether the state of a book is VALID."""
         return bool(self._states[instrument] == _VALID)
 
+    @property
+    def all_valid(self) -> bool:
+        """Whether the state of every book is VALID."""
+        if self._all_valid is None:
+            self._all_valid = bool((self._states == _VALID).all())
+        return self._all_valid
+
     def problems(self, instrument: int | None = None) -> dict[str, int]:
         """How many events had each problem, by its lower-case name; of one instrument or of all."""
         table = self._problems
@@ -310,8 +381,7 @@ class Books:
         if book["orders"] and not self._track:
             return _levels_of(self.resting(instrument), side, depth)
         found = np.zeros(depth, ladder.KEYED_LEVEL)
-        levels = self._ladders[2 * instrument + side]
-        found = found[: ladder.copy_best(levels, found)]
+        found = found[: _copy_best(self._ladder(instrument, side), found.ctypes.data, depth)]
         out = np.empty(len(found), DEPTH)
         out["price"] = found["key"] if side == BID else -found["key"]
         out["volume"] = found["volume"]
@@ -327,17 +397,20 @@ class Books:
         if self._book(instrument)["orders"] and not self._track:
             bids, asks = (self.levels(instrument, side, 1)["price"].tolist() for side in (Side.BID, Side.ASK))
             return (bids[0] if bids else None, asks[0] if asks else None)
-        bid, ask = ladder.best_keys(self._ladders[2 * instrument], self._ladders[2 * instrument + 1])
+        bid, ask = (_best_key(self._ladder(instrument, side)) for side in (BID, ASK))
         return (None if bid == ladder.NO_KEY else bid, None if ask == ladder.NO_KEY else -ask)
 
     def at(self, instrument: int, side: Side, price: int) -> NDArray[np.void]:
         """The orders, or the level with id 0, that rest at a price in ticks: order_table.ROW[n], in no
         order."""
-        book, levels = self._book(instrument), self._ladders[2 * instrument + side]
-        volume, count = ladder.level_of(levels, price if side == BID else -price)
+        book, found = self._book(instrument), self._level
+        _read_level(self._ladder(instrument, side), price if side == BID else -price, found.ctypes.data)
+        volume, count = found.tolist()
         if book["orders"]:
-            out = np.zeros(count if self._track else int(levels["rows"]), order_table.ROW)
-            return out[: order_table.copy_at(book, int(side), price, out.ctypes.data, len(out))]
+            rows = self.rows(instrument)[side]
+            out = np.zeros(count if self._track else rows, order_table.ROW)
+            place = self._books_at + BOOK.itemsize * instrument
+            return out[: _copy_orders_at(place, int(side), price, out.ctypes.data, len(out))]
         out = np.zeros(1 if volume else 0, order_table.ROW)
         out["price"], out["volume"], out["ts"], out["side"] = price, volume, count, side
         return out
@@ -347,13 +420,13 @@ class Books:
         book = self._book(instrument)
         out = np.zeros(sum(self.rows(instrument)), order_table.ROW)
         if book["orders"]:
-            order_table.copy_rows(book, out.ctypes.data)
+            _copy_orders(self._books_at + BOOK.itemsize * instrument, out.ctypes.data)
             return out
         start = 0
         for side in (BID, ASK):
             rows = self.rows(instrument)[side]
             levels = np.zeros(rows, ladder.KEYED_LEVEL)
-            ladder.copy_best(self._ladders[2 * instrument + side], levels)
+            _copy_best(self._ladder(instrument, side), levels.ctypes.data, rows)
             part = out[start : start + rows]
             part["price"] = levels["key"] if side == BID else -levels["key"]
             part["volume"], part["ts"], part["side"] = levels["volume"], levels["extra"], side
@@ -370,6 +443,10 @@ class Books:
         """Bytes held for resting orders and levels, including what is kept for reuse."""
         return self._memory.nbytes + self._books.nbytes + self._ladders.nbytes
 
+    def _ladder(self, instrument: int, side: int) -> int:
+        """The address of a LADDER."""
+        return self._ladders_at + ladder.LADDER.itemsize * (2 * instrument + side)
+
     def _book(self, instrument: int) -> np.void:
         book: np.void = self._books[self._checked(instrument)]
         return book
@@ -378,6 +455,70 @@ class Books:
         if not 0 <= instrument < len(self._instruments):
             raise DataError(f"no instrument {instrument}; there are {len(self._instruments)}")
         return instrument
+
+
+@called_with("i")
+def _best_key(at: int) -> int:
+    """The key of the best level of a LADDER, NO_KEY where there is none."""
+    levels = ladder.ladder_at(at)
+    return ladder.best_key(levels) if levels.blocks else ladder.NO_KEY
+
+
+@called_with("iii")
+def _read_level(at: int, key: int, out: int) -> int:
+    """Writes volume and `extra` of the level with a key to int64[2], zeros where there is none."""
+    volume, extra = ladder.level_of(ladder.ladder_at(at), key)
+    store(out, volume)
+    store(out + 8, extra)
+    return 0
+
+
+@called_with("iii")
+def _copy_best(at: int, out: int, most: int) -> int:
+    return ladder.copy_best(ladder.ladder_at(at), out, most)
+
+
+@called_with("ii")
+def _copy_orders(at: int, out: int) -> int:
+    return order_table.copy_rows(book_at(at), out)
+
+
+@called_with("iiiii")
+def _copy_orders_at(at: int, side: int, price: int, out: int, most: int) -> int:
+    return order_table.copy_at(book_at(at), side, price, out, most)
+
+
+_FIRST_ROOM = 1 << 10
+
+
+class MessageChanges:
+    """Where compiled code lets books write the changes of one message after the other; see Books.direct_to.
+
+    room: how many changes it takes.
+    """
+
+    def __init__(self) -> None:
+        self._become(_Output.empty(_FIRST_ROOM))
+
+    def _become(self, out: "_Output") -> None:
+        self._out = out
+        self.room = len(out.kinds)
+        self._words = out.words()
+
+    def written(self, count: int) -> ChangeBatch:
+        """The first changes; they stay until the books go on."""
+        out = self._out
+        return ChangeBatch(out.kinds[:count], out.flags[:count], out.values[:count])
+
+    def grow(self, written: int, needed: int) -> None:
+        """Makes room for so many changes after those that are written."""
+        room = max(2 * self.room, 2 * (written + needed))
+        self._become(self._out.copy(0, written, room - written, max(needed, len(self._out.scratch))))
+
+    def direct(self, words: memoryview) -> None:
+        """Makes it the output of a CONTEXT of words."""
+        for word, value in zip(_OUTPUT, self._words, strict=True):
+            words[word] = value
 
 
 _NO_SCRATCH = np.empty(0, order_table.ROW)
@@ -399,6 +540,10 @@ class _Output(NamedTuple):
             np.empty((size, WIDTH), np.int64),
             np.empty(scratch, order_table.ROW) if scratch else _NO_SCRATCH,
         )
+
+    def words(self) -> list[int]:
+        """What CONTEXT holds of it."""
+        return [*(array.ctypes.data for array in self), len(self.kinds), len(self.scratch)]
 
     def copy(self, start: int, end: int, room: int = 0, scratch: int = 0) -> "_Output":
         """The changes start … end - 1, with room for more after them."""

@@ -25,6 +25,10 @@ CROSSED_LIMIT = 5 * 10**9
 _MOST_WAITING = 2048
 _STATE, _LAST = int(Action.STATE), int(Flag.LAST)
 _TOLD = int(Action.FUNDING)
+# Where a record's action is, and that of the last of several, from their end.
+assert EVENT.fields is not None
+_ACTION = EVENT.fields["action"][1]
+_LAST_ACTION = _ACTION - EVENT.itemsize
 
 
 class CrossedBooks:
@@ -68,11 +72,11 @@ class CrossedFeed:
         # Bytes of EVENT records: arrays of them are compared field by field where they are joined.
         self._waiting = bytearray()
 
-    def note(self, events: Events) -> None:
-        """EVENT[n], whole messages, that came now."""
+    def note(self, records: bytes | bytearray) -> None:
+        """EVENT records, whole messages, that came now."""
         # What is told of contracts changes no book, and often comes alone.
-        if len(events) and not (events["action"][-1] >= _TOLD and (events["action"] >= _TOLD).all()):
-            self._waiting += events.tobytes()
+        if records and (records[_LAST_ACTION] < _TOLD or min(records[_ACTION :: EVENT.itemsize]) < _TOLD):
+            self._waiting += records
             if len(self._waiting) >= _MOST_WAITING * EVENT.itemsize:
                 self._follow()
 

@@ -11,6 +11,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Literal
 
 from orderbook.core.errors import DataError
+from orderbook.market.contract_terms import Terms
 
 # "linear": a volume times a price is an amount of the quote currency, as of spot, shares and USD-margined
 # perpetuals. "inverse": contracts of an amount of the quote currency, settled in the base. "multiplier":
@@ -99,8 +100,8 @@ def normalise_symbol(venue: str, native: str) -> str:
 
     `XBT/USD`, `BTCUSD` and `tBTCUSD` are `BTC-USD`; `BTCUSDT` is `BTC-USDT`; what follows the pair
     stays (`BTC-USD-220527`). Perpetuals are told apart: `BTCUSDT` of binance_futures, `BTCUSDT.P` of bybit
-    and `BTC-USDT-SWAP` of okx are `BTC-USDT-PERP`, `BTCPERP.P` is `BTC-USDC-PERP`. A symbol that ends in
-    no known quote currency stays as it is, in capitals.
+    and `BTC-USDT-SWAP` of okx are `BTC-USDT-PERP`; `BTCPERP.P` of bybit and `BTC` of hyperliquid are
+    `BTC-USDC-PERP`. A symbol that ends in no known quote currency stays as it is, in capitals.
     """
     venue = venue.lower()
     if venue in EQUITY_VENUES:
@@ -141,6 +142,8 @@ def _without_perpetual(venue: str, native: str) -> tuple[str, tuple[str, ...]]:
     if venue == "bybit" and native.endswith(".P"):
         pair = native.removesuffix(".P")
         return (pair.removesuffix("PERP") + "USDC" if pair.endswith("PERP") else pair), ("PERP",)
+    if venue == "hyperliquid" and not _SEPARATORS.search(native) and not native.startswith("@"):
+        return f"{native}-USDC", ("PERP",)
     if venue == "okx" and native.endswith("-SWAP"):
         return native.removesuffix("-SWAP"), ("PERP",)
     return native, ()
@@ -228,6 +231,7 @@ def _steps(units: int, step: int) -> int | float:
 
 # Stands for a unit that is not given.
 _LIKE_STEP = Decimal(0)
+_NOT_TOLD = Terms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +243,7 @@ class Instrument:
     instruments may differ in them. Events and books count prices and volumes ("ticks" and "lots" there) in
     `price_unit` and `volume_unit`, which never change: where an exchange has levels off its own tick or lot,
     they are held as they are. Without units these are tick and lot. `contract` is what kind of contract it
-    is, by its name (see `contract_type`) unless stated.
+    is, by its name (see `contract_type`) unless stated; `terms` are what else its venue lists.
 
     Raises DataError unless all are positive multiples of 10^-8, and tick and lot multiples of their units.
     """
@@ -252,6 +256,7 @@ class Instrument:
     price_unit: Decimal = field(default=_LIKE_STEP, repr=False)
     volume_unit: Decimal = field(default=_LIKE_STEP, repr=False)
     contract: ContractType | None = None
+    terms: Terms = field(default=_NOT_TOLD, repr=False, compare=False)
     tick_scale: int = field(init=False, repr=False, compare=False)
     lot_scale: int = field(init=False, repr=False, compare=False)
     tick_units: int = field(init=False, repr=False, compare=False)
@@ -280,13 +285,14 @@ class Instrument:
         lot: Decimal,
         names: str | None = None,
         contract: ContractType | None = None,
+        terms: Terms = _NOT_TOLD,
     ) -> "Instrument":
         """An instrument as its exchange lists it: held as finely as rows can.
 
         names: the venue whose way of naming products it has, if not its own. Raises DataError.
         """
         symbol = normalise_symbol(names or venue, native_symbol)
-        return cls(venue, symbol, native_symbol, tick, lot, FINEST, FINEST, contract)
+        return cls(venue, symbol, native_symbol, tick, lot, FINEST, FINEST, contract, terms)
 
     def with_steps(self, tick: Decimal, lot: Decimal) -> "Instrument":
         """The instrument with another tick and lot. Raises DataError where its units cannot tell them."""
@@ -354,7 +360,7 @@ class Instrument:
 
 
 class Instruments:
-    """The instruments of a run; the position of each is `EVENT["instrument"]`. Only tick and lot may change.
+    """The instruments of a run; the position of each is `EVENT["instrument"]`. Steps and terms may change.
 
     Raises DataError when two of them share a venue and symbol, or a venue and native symbol.
     """
@@ -383,7 +389,7 @@ class Instruments:
         return iter(self._instruments)
 
     def adopt(self, instruments: Iterable[Instrument]) -> None:
-        """Ticks and lots are those of these, as far as they are instruments of the run."""
+        """Ticks, lots and terms are those of these, as far as they are instruments of the run."""
         for one in instruments:
             index = self._by_symbol.get((one.venue, one.symbol))
             if index is not None and self._instruments[index] == one:

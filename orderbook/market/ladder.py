@@ -5,7 +5,6 @@ key: the price of a bid, minus the price of an ask, so that the best level is th
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orderbook.core.jit import jit
 from orderbook.market.block_memory import (
@@ -16,6 +15,7 @@ from orderbook.market.block_memory import (
     Record,
     allocate,
     count_below,
+    fetch_line,
     load,
     move,
     record_at,
@@ -39,6 +39,7 @@ LADDER = np.dtype(
         ("blocks", "i8"),
         ("levels", "i8"),
         ("rows", "i8"),  # rows of the relation: orders of an L3 book, levels of an L2 book
+        ("finger", "i8"),  # the number that the block looked up last had then
     ]
 )
 
@@ -50,9 +51,13 @@ _HEADER_BYTES = 16
 _LEVELS = _HEADER_BYTES + 8 * LEVELS_OF_BLOCK
 _LEVEL_BYTES = LEVEL.itemsize
 _LEVEL_WORDS = _LEVEL_BYTES // 8
+_FETCHED_LINES = _LEVELS // 64 + 2
 BLOCK_BYTES = _LEVELS + LEVELS_OF_BLOCK * _LEVEL_BYTES
 assert SIZES[LADDER_BLOCK] == BLOCK_BYTES
+_KEYED_BYTES = KEYED_LEVEL.itemsize
 level_at = record_at(LEVEL)
+ladder_at = record_at(LADDER)
+_keyed_at = record_at(KEYED_LEVEL)
 
 
 @jit()
@@ -91,7 +96,7 @@ def _move_levels(source: int, position: int, target: int, to: int, count: int) -
 
 
 @jit()
-def _block_of(ladder: Record, key: int) -> int:
+def _searched(ladder: Record, key: int) -> int:
     """The number of the block a key belongs to; the ladder has at least one."""
     # No branch depends on keys: a mispredicted one costs more than the whole search.
     entry, count = ladder.directory, ladder.blocks
@@ -103,21 +108,59 @@ def _block_of(ladder: Record, key: int) -> int:
 
 
 @jit()
+def _block_of(ladder: Record, key: int) -> int:
+    """As `_searched`. Messages have their levels in order: the next is most often in the same block."""
+    finger = ladder.finger
+    if finger < ladder.blocks:
+        entry = ladder.directory + 16 * finger
+        if load(entry) <= key and (finger + 1 == ladder.blocks or key < load(entry + 16)):
+            return finger
+    finger = _searched(ladder, key)
+    ladder.finger = finger
+    return finger
+
+
+@jit()
 def _position(block: int, key: int) -> int:
     """The number of keys in a block below `key`."""
     return count_below(block + _HEADER_BYTES, key)
 
 
 @jit()
-def find(ladder: Record, key: int) -> int:
-    """The address of the level with a key, 0 where there is none."""
+def fetch_directory(ladder: Record) -> None:
+    """Fetches the begin of the directory; `fetch` reads it."""
+    if ladder.blocks:
+        fetch_line(ladder.directory)
+
+
+@jit()
+def fetch(ladder: Record, key: int) -> None:
+    """Fetches the keys of the block that a key belongs to, and its first levels."""
+    if ladder.blocks:
+        block = _address(ladder, _searched(ladder, key))
+        for line in range(_FETCHED_LINES):
+            fetch_line(block + 64 * line)
+
+
+@jit()
+def place_of(ladder: Record, key: int) -> tuple[int, int, int]:
+    """Where a key stands or would stand, for `insert_at` and `remove_at`: the number of the block and the
+    position in it; and the address of its level, 0 where there is none."""
     if ladder.blocks == 0:
-        return 0
-    block = _address(ladder, _block_of(ladder, key))
+        return 0, 0, 0
+    number = _block_of(ladder, key)
+    block = _address(ladder, number)
     position = _position(block, key)
     if position < LEVELS_OF_BLOCK and _key(block, position) == key:
-        return _level(block, position)
-    return 0
+        return number, position, _level(block, position)
+    return number, position, 0
+
+
+@jit()
+def find(ladder: Record, key: int) -> int:
+    """The address of the level with a key, 0 where there is none."""
+    _, _, address = place_of(ladder, key)
+    return address
 
 
 @jit()
@@ -128,12 +171,6 @@ def best_key(ladder: Record) -> int:
 
 
 @jit()
-def best_keys(bids: Record, asks: Record) -> tuple[int, int]:
-    """The keys of the best bid and the best ask, NO_KEY where a side is empty."""
-    return (best_key(bids) if bids.blocks else NO_KEY, best_key(asks) if asks.blocks else NO_KEY)
-
-
-@jit()
 def level_of(ladder: Record, key: int) -> tuple[int, int]:
     """The volume and the `extra` of the level with a key; (0, 0) where there is none."""
     address = find(ladder, key)
@@ -141,6 +178,20 @@ def level_of(ladder: Record, key: int) -> tuple[int, int]:
         return 0, 0
     level = level_at(address)
     return level.volume, level.extra
+
+
+@jit()
+def levels_in(ladder: Record, block: int) -> int:
+    """How many levels a block has, by its number."""
+    count: int = load(_address(ladder, block))
+    return count
+
+
+@jit()
+def level_in(ladder: Record, block: int, position: int) -> tuple[int, int]:
+    """The key and the volume of a level, by the number of its block and its place there, worst first."""
+    address = _address(ladder, block)
+    return _key(address, position), level_at(_level(address, position)).volume
 
 
 @jit()
@@ -192,9 +243,14 @@ def _cut(pool: int, ladder: Record, number: int, position: int, key: int) -> tup
 
 
 @jit()
-def _insert_at(
+def insert_at(
     pool: int, ladder: Record, number: int, position: int, key: int, volume: int, extra: int
 ) -> None:
+    """Inserts a level at the place of its key, which is not there."""
+    if ladder.blocks == 0:
+        first = allocate(pool, LADDER_BLOCK)
+        _set_count(first, 0)
+        _insert_block(pool, ladder, 0, key, first)
     block = _address(ladder, number)
     if load(block) == LEVELS_OF_BLOCK:
         block, position = _cut(pool, ladder, number, position, key)
@@ -209,7 +265,8 @@ def _insert_at(
 
 
 @jit()
-def _remove_at(pool: int, ladder: Record, number: int, position: int) -> None:
+def remove_at(pool: int, ladder: Record, number: int, position: int) -> None:
+    """Removes the level at the place of its key."""
     block = _address(ladder, number)
     count = load(block) - 1
     _move_levels(block, position + 1, block, position, count - position)
@@ -228,44 +285,17 @@ def _remove_at(pool: int, ladder: Record, number: int, position: int) -> None:
 
 
 @jit()
-def _begin(pool: int, ladder: Record, key: int) -> None:
-    if ladder.blocks == 0:
-        first = allocate(pool, LADDER_BLOCK)
-        _set_count(first, 0)
-        _insert_block(pool, ladder, 0, key, first)
-
-
-@jit()
 def change(pool: int, ladder: Record, key: int, volume: int, orders: int) -> None:
     """Adds signed volume and a signed number of orders to a level, which comes and goes with its orders."""
-    _begin(pool, ladder, key)
-    number = _block_of(ladder, key)
-    block = _address(ladder, number)
-    position = _position(block, key)
-    if position == LEVELS_OF_BLOCK or _key(block, position) != key:
-        _insert_at(pool, ladder, number, position, key, volume, orders)
+    number, position, address = place_of(ladder, key)
+    if address == 0:
+        insert_at(pool, ladder, number, position, key, volume, orders)
         return
-    level = level_at(_level(block, position))
+    level = level_at(address)
     level.volume += volume
     level.extra += orders
     if level.extra == 0:
-        _remove_at(pool, ladder, number, position)
-
-
-@jit()
-def insert(pool: int, ladder: Record, key: int, volume: int, extra: int) -> None:
-    """Inserts a level whose key is not there."""
-    _begin(pool, ladder, key)
-    number = _block_of(ladder, key)
-    position = _position(_address(ladder, number), key)
-    _insert_at(pool, ladder, number, position, key, volume, extra)
-
-
-@jit()
-def remove(pool: int, ladder: Record, key: int) -> None:
-    """Removes the level with a key, which is there."""
-    number = _block_of(ladder, key)
-    _remove_at(pool, ladder, number, _position(_address(ladder, number), key))
+        remove_at(pool, ladder, number, position)
 
 
 @jit()
@@ -281,17 +311,15 @@ def clear(pool: int, ladder: Record) -> None:
 
 
 @jit()
-def copy_best(ladder: Record, out: NDArray[np.void]) -> int:
-    """Copies the best levels into `out` (KEYED_LEVEL[n]), best first; returns how many."""
+def copy_best(ladder: Record, out: int, most: int) -> int:
+    """Copies the best levels to KEYED_LEVEL[most] at an address, best first; returns how many."""
     written = 0
     for number in range(ladder.blocks - 1, -1, -1):
         block = _address(ladder, number)
         for position in range(load(block) - 1, -1, -1):
-            if written == len(out):
+            if written == most:
                 return written
-            level = level_at(_level(block, position))
-            out[written].key = _key(block, position)
-            out[written].volume = level.volume
-            out[written].extra = level.extra
+            level, found = level_at(_level(block, position)), _keyed_at(out + _KEYED_BYTES * written)
+            found.key, found.volume, found.extra = _key(block, position), level.volume, level.extra
             written += 1
     return written

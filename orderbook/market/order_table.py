@@ -17,6 +17,7 @@ from orderbook.market.block_memory import (
     WORDS,
     Record,
     allocate,
+    fetch_line,
     load,
     move,
     record_at,
@@ -98,13 +99,23 @@ def find(book: Record, order_id: int) -> int:
 
 
 @jit()
-def home_of(book: Record, order_id: int) -> int:
-    """The address where the search for an order begins, 0 in a table that has never held one."""
-    if book.directory == 0:
-        return 0
-    h = _hash(order_id)
-    word = load(_entry(book, h))
-    return _row(word & ~_CLASS_BITS, _home(h, _mask(word)))
+def fetch_entry(book: Record, order_id: int) -> None:
+    """Fetches the word of the directory by which an order is found; `fetch` reads it."""
+    if book.directory:
+        fetch_line(_entry(book, _hash(order_id)))
+
+
+@jit()
+def fetch(book: Record, order_id: int) -> None:
+    """Fetches what a search for an order reads first: the segment's header, and its rows in two lines."""
+    if book.directory:
+        h = _hash(order_id)
+        word = load(_entry(book, h))
+        segment = word & ~_CLASS_BITS
+        home = _row(segment, _home(h, _mask(word)))
+        fetch_line(segment)
+        fetch_line(home)
+        fetch_line(home + ROW_BYTES)
 
 
 @jit()
