@@ -21,6 +21,7 @@ from typing import Union
 
 # The largest view of the repository's tests takes a thirtieth.
 MOST_STEPS = 200_000
+_UNBOUNDED = 2**62
 
 
 class TooMuchWorkError(Exception):
@@ -48,6 +49,15 @@ class Budget:
 
 
 _at_hand: ContextVar[Budget | None] = ContextVar("budget at hand", default=None)
+
+
+@contextmanager
+def counting() -> Iterator[Budget]:
+    """Within, `spend` takes from a budget of its own, of as many steps as the one at hand has left."""
+    outer = _at_hand.get()
+    own = Budget("", _UNBOUNDED) if outer is None else Budget(outer.view, outer.left)
+    with own.spending():
+        yield own
 
 
 def spend(steps: int) -> None:
@@ -131,7 +141,7 @@ Scalar = Union[Var, Const, Apply]
 
 
 @dataclass(frozen=True, slots=True)
-class Rel:
+class Rel(_Remembering):
     """The rows of a stream or table: each argument is bound to, or must equal, a column."""
 
     name: str
@@ -139,7 +149,7 @@ class Rel:
 
 
 @dataclass(frozen=True, slots=True)
-class MapRef:
+class MapRef(_Remembering):
     """The entries of a map; an absent entry is 0."""
 
     name: str
@@ -147,14 +157,14 @@ class MapRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Val:
+class Val(_Remembering):
     """The value of a scalar, as a multiplicity."""
 
     scalar: Scalar
 
 
 @dataclass(frozen=True, slots=True)
-class Cmp:
+class Cmp(_Remembering):
     """1 where `left op right`, else 0."""
 
     op: str
@@ -163,7 +173,7 @@ class Cmp:
 
 
 @dataclass(frozen=True, slots=True)
-class Lift:
+class Lift(_Remembering):
     """Binds `var` to the value of `body`, summed over the variables bound nowhere else.
 
     A body that is one `Val` binds its scalar as it is, NULL included.
@@ -174,7 +184,7 @@ class Lift:
 
 
 @dataclass(frozen=True, slots=True)
-class Exists:
+class Exists(_Remembering):
     """Binds `group` to the groups of `body` whose sum is not 0; 1 for each."""
 
     group: tuple[Var, ...]
@@ -182,7 +192,7 @@ class Exists:
 
 
 @dataclass(frozen=True, slots=True)
-class Extreme:
+class Extreme(_Remembering):
     """Binds `var` to the least (or `greatest`) `value` for which `body` is not 0; 0 where there is none.
 
     `value` is a variable that `body` binds and is local to it; `body` counts rows, so it is never
@@ -196,13 +206,14 @@ class Extreme:
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbour:
+class Neighbour(_Remembering):
     """Binds `vars` to the row that stands next to the row at hand in an order, `found` to 1, or 0 for none.
 
     `body` counts rows, of which the row at hand is one unless an event has just taken it; they share the
     `partition` with it. `values` are what they are ordered by, local to `body`, and `order` the same of the
     row at hand. Of the rows before it the last is taken: at each place, `greatest` says whether less is
-    before. The source of LAG and LEAD. What changes in `body` reaches the rows beside it alone.
+    before. The source of LAG and LEAD. What changes in `body` reaches the rows beside it alone, unless the
+    row at hand need not be one of them (`apart`): then several may have one neighbour.
     """
 
     found: Var
@@ -212,6 +223,7 @@ class Neighbour:
     order: tuple[Scalar, ...]
     partition: tuple[Scalar, ...]
     body: "Poly"
+    apart: bool = False
 
 
 def _remembered_hash(node: _Remembering, content: object) -> int:
@@ -324,17 +336,19 @@ def variables(node: Factor | Term | Poly) -> Iterator[Var]:
 
 def variable_set(node: Factor | Term | Poly) -> frozenset[Var]:
     """The variables of factors, terms and nested polynomials."""
-    if isinstance(node, Poly):
-        try:
-            return node._variables
-        except AttributeError:
-            found = _union(map(variable_set, node.terms))
-            object.__setattr__(node, "_variables", found)
-            return found
     if isinstance(node, tuple):
         return _union(map(variable_set, node))
-    own = frozenset(v for s in scalars_of(node) for v in scalar_variables(s))
-    return own | variable_set(node.body) if isinstance(node, NESTED) else own
+    try:
+        return node._variables
+    except AttributeError:
+        if isinstance(node, Poly):
+            found = _union(map(variable_set, node.terms))
+        else:
+            found = frozenset(v for s in scalars_of(node) for v in scalar_variables(s))
+            if isinstance(node, NESTED):
+                found |= variable_set(node.body)
+        object.__setattr__(node, "_variables", found)
+        return found
 
 
 def _union(sets: Iterable[frozenset[Var]]) -> frozenset[Var]:
@@ -389,7 +403,7 @@ def substitute_factor(factor: Factor, by: Mapping[Var, Scalar]) -> Factor:
             return Exists(tuple(_variable(change(v)) for v in group), substitute(body, by))
         case Extreme(var, greatest, value, body):
             return Extreme(_variable(change(var)), greatest, _variable(change(value)), substitute(body, by))
-        case Neighbour(found, there, greatests, values, order, partition, body):
+        case Neighbour(found, there, greatests, values, order, partition, body, apart):
             return Neighbour(
                 _variable(change(found)),
                 tuple(_variable(change(v)) for v in there),
@@ -398,6 +412,7 @@ def substitute_factor(factor: Factor, by: Mapping[Var, Scalar]) -> Factor:
                 tuple(map(change, order)),
                 tuple(map(change, partition)),
                 substitute(body, by),
+                apart,
             )
     raise TypeError(factor)
 

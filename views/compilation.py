@@ -23,7 +23,7 @@ from orderbook.core.step_times import step_times
 from orderbook.views.binding.bound import Catalog, Source
 from orderbook.views.binding.catalog import bind
 from orderbook.views.binding.expressions import ExpressionBinder
-from orderbook.views.binding.parser import CreateRelation, CreateView, SqlText, parse
+from orderbook.views.binding.parser import CreateRelation, CreateStrategy, CreateView, SqlText, parse
 from orderbook.views.binding.scope import FromItem, Scope, refusal_text
 from orderbook.views.calculus import Budget, Scalar, TooMuchWorkError, Var
 from orderbook.views.conditions import TRUE
@@ -244,6 +244,9 @@ def with_views(
     for file, text in added:
         for statement in () if is_m3(file, text) else parse(file, text):
             tree = statement.tree
+            if isinstance(tree, CreateStrategy):
+                message = "a strategy is not added to what runs; declare it before the start"
+                raise statement.text.error(message, tree.this)
             if isinstance(tree, CreateRelation) and tree.this.name.lower() in predeclared:
                 raise statement.text.error(f"{tree.this.name} is declared already", tree.this)
     return bound_source((*source.texts, *added), parameters, source.levels)
@@ -252,13 +255,16 @@ def with_views(
 def without_view(source: ProgramSource, view: str) -> ProgramSource:
     """The source without one of its views.
 
-    Raises DataError for a view that is not there, one declared in M3, and one that another view reads.
+    Raises DataError for a view that is not there, one declared in M3, a strategy's, and one that another view
+    reads.
     """
     catalog = source.catalog
     if not any(v.name == view for v in catalog.views):
         if any(is_m3(*text) for text in source.texts):
             raise DataError(f"view {view} is declared in M3, which is not dropped; compile without it")
         raise DataError(f"no view {view!r} any more")
+    if any(v.name == view for v in catalog.strategies):
+        raise DataError(f"{view} is a strategy, which is not dropped; run without it")
     readers = [v.name for v in catalog.views if v.name != view and view in _views_read(v.query)]
     if readers:
         raise DataError(f"view {view} is read by {', '.join(readers)}; drop {readers[0]} first")

@@ -11,6 +11,7 @@ unless the colours leave ties between factors that are not interchangeable (then
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from hashlib import blake2b
 
 from orderbook.views.calculus import (
@@ -142,6 +143,12 @@ Colours = Mapping[Var, Var]
 def canonical(keys: Sequence[Var], body: Poly) -> tuple[Canonical, tuple[int, ...]]:
     """The canonical form of `Sum[keys](body)` and, for each canonical key, its place in `keys`."""
     spend(ROUNDS * body.size)
+    return _canonical(tuple(keys), body)
+
+
+# A view asks for the same few dozens a thousand times.
+@lru_cache(maxsize=4096)
+def _canonical(keys: tuple[Var, ...], body: Poly) -> tuple[Canonical, tuple[int, ...]]:
     ordered = _Texts(_colours(keys, body)).sorted(body)
     names = {v: Var(f"v{i}") for i, v in enumerate(dict.fromkeys([*variables(ordered), *keys]))}
     places = sorted(range(len(keys)), key=lambda i: int(names[keys[i]].name[1:]))

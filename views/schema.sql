@@ -117,3 +117,36 @@ CREATE STREAM liquidations (
     price  DECIMAL(18, 8) NOT NULL,
     side   TEXT           NOT NULL
 );
+
+-- What venues list of what they trade. A row is there from the first that is heard of its book, and changes when
+-- the venue tells another tick or lot: orders must be multiples of them. contract is linear, inverse, multiplier or
+-- unknown: volume * multiplier is an amount of the base, of inverse contracts of the quote currency. kind is spot,
+-- perpetual, future, option, spread or share; profit is paid in settlement; expiry, strike and option_type (call or
+-- put) are those of what has them. NULL is what the source does not tell.
+CREATE STREAM instruments (
+    ts            TIMESTAMP      NOT NULL,
+    venue         TEXT           NOT NULL,
+    symbol        TEXT           NOT NULL,
+    native_symbol TEXT           NOT NULL,
+    contract      TEXT           NOT NULL,
+    tick          DECIMAL(18, 8) NOT NULL CHECK (tick >= 0),
+    lot           DECIMAL(18, 8) NOT NULL CHECK (lot >= 0),
+    kind          TEXT,
+    settlement    TEXT,
+    multiplier    DECIMAL(18, 8) CHECK (multiplier >= 0),
+    expiry        TIMESTAMP,
+    strike        DECIMAL(18, 8) CHECK (strike >= 0),
+    option_type   TEXT,
+    PRIMARY KEY (venue, symbol)
+);
+
+-- What strategies hold of each instrument that they have traded, as far as they were told: volume is below 0 where
+-- one is short, fees are all that it has paid, in the quote currency.
+CREATE STREAM positions (
+    strategy TEXT           NOT NULL,
+    venue    TEXT           NOT NULL,
+    symbol   TEXT           NOT NULL,
+    volume   DECIMAL(18, 8) NOT NULL,
+    fees     DECIMAL(18, 8) NOT NULL,
+    PRIMARY KEY (strategy, venue, symbol)
+);

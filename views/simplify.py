@@ -10,6 +10,7 @@ they are tried.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import isfinite
 from typing import Any
 
@@ -36,6 +37,7 @@ from orderbook.views.calculus import (
     Val,
     Var,
     bound_by,
+    counting,
     map_scalar,
     product,
     scalar_variables,
@@ -458,7 +460,18 @@ RULES: tuple[tuple[str, Rule], ...] = (
 
 def simplify(poly: Poly, keep: Iterable[Var] = ()) -> Poly:
     """The simplified polynomial; variables of `keep` are neither renamed nor eliminated."""
-    return _simplified(poly, frozenset(keep), set())
+    result, steps = _simplest(poly, frozenset(keep))
+    spend(steps)
+    return result
+
+
+# A view asks for the same ones several times.
+@lru_cache(maxsize=4096)
+def _simplest(poly: Poly, kept: frozenset[Var]) -> tuple[Poly, int]:
+    """With the steps that it takes, which whoever asks for it again spends, too."""
+    with counting() as budget:
+        before = budget.left
+        return _simplified(poly, kept, set()), before - budget.left
 
 
 def _simplified(poly: Poly, kept: frozenset[Var], known: set[tuple[Poly, frozenset[Var]]]) -> Poly:

@@ -157,7 +157,8 @@ class Window:
     before the peers), `dense_rank` (1 + the distinct orders before) or `row_number` (rows whose columns are
     proved unique).
     `lag` and `lead` are the argument in the row `offset` rows before or after, in an order of rows without
-    NULL that tells them apart. `by` is that of the aggregate.
+    NULL that tells them apart; with `skips_null` of those rows alone where the argument is not NULL. `by` is
+    that of the aggregate.
     """
 
     function: str
@@ -168,6 +169,7 @@ class Window:
     nullable: bool
     offset: int = 1
     by: tuple["Expression", ...] = ()
+    skips_null: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,11 +280,29 @@ class UnionAll:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderRules:
+    """How the rows of a strategy become requests; see `orderbook.views.binding.orders`.
+
+    min_life: ns that an order stays as it is at least. min_move: of a price, in ticks, below which it stays.
+    max_requests: in a second, at most; 0: as many as there are. refill: an order that is filled is placed
+    again. line, column, file: where the strategy is declared.
+    """
+
+    min_life: int = 0
+    min_move: int = 1
+    max_requests: int = 0
+    refill: bool = False
+    line: int = 1
+    column: int = 1
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """A named view: its bound query and the SQL text it came from.
 
     `order` is what its rows are shown by. `materialize` is how much of it is kept where its SQL says so:
-    `full`, `first` or `none`, see materialization.py.
+    `full`, `first` or `none`, see materialization.py. `orders`: its rows are the orders of a strategy.
     """
 
     name: str
@@ -290,6 +310,7 @@ class View:
     sql: str
     order: tuple[ShownBy, ...] = ()
     materialize: str | None = None
+    orders: OrderRules | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +319,11 @@ class Catalog:
 
     relations: tuple[Relation, ...]
     views: tuple[View, ...]
+
+    @property
+    def strategies(self) -> tuple[View, ...]:
+        """The views whose rows are the orders of a strategy."""
+        return tuple(view for view in self.views if view.orders is not None)
 
 
 def parts(expression: Expression) -> Iterator[Expression]:

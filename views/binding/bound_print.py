@@ -174,6 +174,7 @@ def _window(window: Window, indent: str) -> str:
         argument += f" BY {_listed(window.by, indent)}"
     if window.offset > 1:
         argument += f", {window.offset}"
+    argument += " IGNORE NULLS" * window.skips_null
     over = []
     if window.partition_by:
         over.append(f"PARTITION BY {_listed(window.partition_by, indent)}")

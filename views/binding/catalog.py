@@ -18,6 +18,7 @@ from sqlglot import exp
 from orderbook.views import types
 from orderbook.views.binding.bound import Catalog, View
 from orderbook.views.binding.grouping import ViewDefinition
+from orderbook.views.binding.orders import OwnRows, check_orders, with_rules
 from orderbook.views.binding.parser import TYPES, CreateRelation, CreateView, SqlText, Statement, parse
 from orderbook.views.binding.queries import QueryBinder
 from orderbook.views.binding.scope import identifier, nearest
@@ -230,7 +231,7 @@ def bind(
 ) -> Catalog:
     """The relations and views that SQL texts declare, with names resolved and types known.
 
-    texts: (file name or None, SQL) each: CREATE STREAM, CREATE TABLE and CREATE VIEW, and at most one
+    texts: (file name or None, SQL) each: CREATE STREAM, TABLE, VIEW and STRATEGY, and at most one
         SELECT without a name, which is a view named as its file (`view` without a file).
     parameters: what `:name` stands for; a float is taken as the decimal its repr shows.
     instead: relations by their names, as if they had been declared so.
@@ -272,7 +273,7 @@ class _CatalogBinder:
                     message = "a second SELECT without a name; write CREATE VIEW name AS SELECT ..."
                     raise statement.text.error(message, tree)
                 unnamed = True
-            view = _definition(statement)
+            view = with_rules(_definition(statement), statement, self.parameters)
             self._check_new(view.name, view.text, view.named_at)
             self.views[view.name] = view
 
@@ -298,12 +299,17 @@ class _CatalogBinder:
             return
         self.path.append(view.name)
         try:
-            query = QueryBinder(view.text, self.parameters, self._lookup).query(view.tree, None)
+            lookup = self._lookup if view.orders is None else OwnRows(view.name, self._lookup)
+            query = QueryBinder(view.text, self.parameters, lookup).query(view.tree, None)
         except RecursionError:
             message = f"view {view.name} is nested too deeply; split it into views"
             raise view.text.error(message, view.tree) from None
         self.path.pop()
-        self.bound[view.name] = View(view.name, query.select, view.sql, query.order, view.materialize)
+        if view.orders is not None:
+            check_orders(view, query.select)
+        self.bound[view.name] = View(
+            view.name, query.select, view.sql, query.order, view.materialize, view.orders
+        )
 
     def _lookup(self, name: str, text: SqlText, node: exp.Expr) -> Relation | ViewDefinition:
         if name in self.relations:

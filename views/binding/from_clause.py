@@ -15,7 +15,6 @@ from sqlglot import exp
 
 from orderbook.views.binding.bound import (
     Aggregate,
-    Cast,
     ColumnRef,
     Comparison,
     Expression,
@@ -42,11 +41,15 @@ from orderbook.views.binding.scope import (
 )
 from orderbook.views.binding.typed_nodes import (
     TypingError,
+    case,
+    coalesce,
     comparison,
     count_of,
     is_null,
     logical,
+    number,
     with_order,
+    zero_of,
 )
 from orderbook.views.calculus import MIRRORED
 from orderbook.views.types import Column, Relation
@@ -180,44 +183,62 @@ def asof_conditions(
     scope.items[-1] = item
     function = "max" if match.op in (">", ">=") else "min"
 
-    def end_of(rows: Source, value: Expression, conditions: Sequence[Expression]) -> ScalarSubquery:
+    def end_of(
+        function: str, rows: Source, value: Expression, conditions: Sequence[Expression]
+    ) -> Expression:
         found = Aggregate(function, value, value.type, nullable=True)
         query = Select((rows,), logical("AND", conditions), (), (Output(function, found),), True)
         return ScalarSubquery(query, value.type, nullable=True)
 
     reached = comparison(candidate.op, candidate.value, candidate.theirs)
-    latest = end_of(source, candidate.theirs, [*candidate.others, reached])
+    latest = end_of(function, source, candidate.theirs, [*candidate.others, reached])
     result = [*match.others, comparison("=", match.theirs, latest)]
-    places: list[Expression] = []
-    for key in _deciding(text, join, item, match):
+    places: list[_Place] = []
+    for place in _deciding(item, match):
         rows = again()
         tied = _match(text, join, rows.id, bind())
         there = scope.items[-1]
         scope.items[-1] = item
         equal = [*tied.others, comparison("=", tied.theirs, match.theirs)]
-        equal += [_same(_in_rows(there, p), p) for p in places]
-        result.append(_same(key, end_of(rows, _in_rows(there, key), equal)))
-        places.append(key)
+        equal += [_same(p.value(there), p.value(item)) for p in places]
+        end = end_of("max" if place.presence else function, rows, place.value(there), equal)
+        result.append(_same(place.value(item), end))
+        places.append(place)
     return result
 
 
-def _deciding(text: SqlText, join: exp.Join, item: FromItem, match: _Match) -> list[Expression]:
-    """Columns of the right side that tell apart rows which ON finds at the same place."""
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A column as rows are ordered by it; `presence`: whether it is there, None: both at once."""
+
+    column: str
+    presence: bool | None
+
+    def value(self, item: FromItem) -> Expression:
+        """Its value in the rows of an item."""
+        (found,) = (r for r in map(item.reference, item.columns) if r.name == self.column)
+        if self.presence:
+            return case([(is_null(found), number(0))], number(1))
+        ordered = with_order(found)
+        return ordered if self.presence is None else coalesce([ordered, zero_of(ordered.type)])
+
+
+def _deciding(item: FromItem, match: _Match) -> list[_Place]:
+    """What of the right side tells apart rows which ON finds at the same place."""
     sides = (side for c in match.others if isinstance(c, Comparison) for side in (c.left, c.right))
     fixed = {*sides, match.theirs}
     references = [item.reference(c) for c in item.columns]
     left = [[r for r in references if r.name in key and r not in fixed] for key in item.keys]
     # Rows that are equal in all columns are one and the same, as often as they stand.
     left = left or [[r for r in references if r not in fixed]]
-    return [with_order(r) for r in min(left, key=len)]
-
-
-def _in_rows(there: FromItem, key: Expression) -> Expression:
-    """A column of the key in other rows of the relation."""
-    if isinstance(key, Cast):
-        return replace(key, argument=_in_rows(there, key.argument))
-    assert isinstance(key, ColumnRef)
-    return replace(key, source=there.id)
+    places = min(left, key=len)
+    # Each comparison of what may be NULL doubles the terms, so that several are made of what is not.
+    apart = sum(r.nullable for r in places) > 1
+    return [
+        _Place(r.name, presence)
+        for r in places
+        for presence in ((True, False) if apart and r.nullable else (None,))
+    ]
 
 
 def _same(one: Expression, other: Expression) -> Expression:

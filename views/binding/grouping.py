@@ -13,7 +13,16 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from orderbook.views.binding.bound import Aggregate, Cast, ColumnRef, Expression, Output, Select, Window
+from orderbook.views.binding.bound import (
+    Aggregate,
+    Cast,
+    ColumnRef,
+    Expression,
+    OrderRules,
+    Output,
+    Select,
+    Window,
+)
 from orderbook.views.binding.expressions import ExpressionBinder
 from orderbook.views.binding.parser import SqlText
 from orderbook.views.binding.scope import Scope, identifier, refuse_other_clauses
@@ -23,7 +32,8 @@ from orderbook.views.types import Relation, ShownBy
 
 @dataclass(frozen=True, slots=True)
 class ViewDefinition:
-    """A view before it is bound; `named_at` is the node that an error about its name points at."""
+    """A view before it is bound; `named_at` is the node that an error about its name points at, `orders` the
+    rules of a strategy."""
 
     name: str
     tree: exp.Expr
@@ -31,6 +41,7 @@ class ViewDefinition:
     sql: str
     named_at: exp.Expr
     materialize: str | None = None
+    orders: OrderRules | None = None
 
 
 @dataclass(frozen=True, slots=True)

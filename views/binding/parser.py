@@ -1,6 +1,6 @@
 """SQL text to syntax trees: sqlglot's grammar, declarations of our own, a position on every node.
 
-The grammar of CREATE STREAM, CREATE TABLE and CREATE VIEW is ours, and positions are put on the nodes of any
+The grammar of CREATE STREAM, TABLE, VIEW and STRATEGY is ours, and positions are put on the nodes of any
 tree. Names are resolved later by `scope.py`, not by sqlglot's `qualify`, which renames nodes and so loses
 their positions, and reports its own errors without any.
 """
@@ -50,6 +50,12 @@ class CreateView(exp.Expression):
     """CREATE VIEW: `this` the name, `expression` the query, `materialize` a word of MATERIALIZE or None."""
 
     arg_types: ClassVar = {"this": True, "expression": True, "materialize": False}
+
+
+class CreateStrategy(CreateView):
+    """CREATE STRATEGY: a view of orders; `options` are EQs of a Var and its value, in the text's order."""
+
+    arg_types: ClassVar = {"this": True, "expression": True, "options": False}
 
 
 class KurtosisPop(exp.Expression, exp.AggFunc):
@@ -137,8 +143,10 @@ class DeclarationParser(Parser):
         start = self._prev
         if self._match(TokenType.VIEW):
             return start_at(start, self._parse_create_view())
+        if self._match_text_seq("STRATEGY"):
+            return start_at(start, self._parse_create_strategy())
         if not self._match_set((TokenType.STREAM, TokenType.TABLE)):
-            self.refuse("after CREATE write STREAM, TABLE or VIEW")
+            self.refuse("after CREATE write STREAM, TABLE, VIEW or STRATEGY")
         return start_at(start, self._parse_create_relation(self._prev.token_type is TokenType.TABLE))
 
     def _parse_match_recognize(self) -> Any:
@@ -162,6 +170,22 @@ class DeclarationParser(Parser):
             self.raise_error("expected AS and a SELECT after the view's name")
         query = self._parse_ddl_select() or self.raise_error("expected a SELECT after AS")
         return self.expression(CreateView(this=name, expression=query, materialize=materialize))
+
+    def _parse_create_strategy(self) -> Any:
+        name = self._parse_name("strategy")
+        options: list[Any] = []
+        if self._match(TokenType.WITH):
+            options = self._parse_wrapped_csv(lambda: self.marked(self._parse_rule))
+        if not self._match(TokenType.ALIAS):
+            self.raise_error("expected AS and a SELECT after the strategy's name")
+        query = self._parse_ddl_select() or self.raise_error("expected a SELECT after AS")
+        return self.expression(CreateStrategy(this=name, expression=query, options=options))
+
+    def _parse_rule(self) -> Any:
+        """An option of a strategy: a name with its value, TRUE where none is given."""
+        name = self._parse_name("option")
+        value = self.marked(self._parse_unary) if self._match(TokenType.EQ) else exp.Boolean(this=True)
+        return exp.EQ(this=name, expression=value or self.raise_error("expected the option's value"))
 
     def _parse_materialize(self) -> str:
         if not self._match_text_seq("MATERIALIZE"):
@@ -264,7 +288,7 @@ class DeclarationParser(Parser):
 # The parser recurses about twenty frames a parenthesis, every stage a few frames a level of the tree.
 MAX_PARENTHESES = 32
 MAX_DEPTH = 120
-_STATEMENTS = "CREATE STREAM, CREATE TABLE, CREATE VIEW or SELECT"
+_STATEMENTS = "CREATE STREAM, CREATE TABLE, CREATE VIEW, CREATE STRATEGY or SELECT"
 _OF_ROWS = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY", "VALUES")
 
 

@@ -60,6 +60,7 @@ from orderbook.views.binding.grouping import (
     with_aliases,
     with_hidden,
 )
+from orderbook.views.binding.orders import OwnRows
 from orderbook.views.binding.parser import SqlText
 from orderbook.views.binding.scope import (
     MAX_SOURCES,
@@ -265,7 +266,8 @@ class QueryBinder:
         found = self.lookup(name, self.text, node)
         if isinstance(found, Relation):
             return Named(found)
-        inner = QueryBinder(found.text, self.parameters, self.lookup, self.names)
+        lookup = self.lookup if found.orders is None else OwnRows(found.name, self.lookup)
+        inner = QueryBinder(found.text, self.parameters, lookup, self.names)
         return Named(inner.query(found.tree, None, limits), found.name)
 
     def unique(self, alias: str, node: exp.Expr) -> str:

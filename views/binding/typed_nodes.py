@@ -395,3 +395,16 @@ def count_of(
     where = logical("AND", conditions) if conditions else None
     query = Select(rows, where, (), (output,), True)
     return comparison(op, ScalarSubquery(query, counted, nullable=False), number(0))
+
+
+_ZEROS = {
+    Kind.DOUBLE: Literal(0.0, DOUBLE),
+    Kind.BOOLEAN: Literal(False, BOOLEAN),
+    Kind.TIMESTAMP: timestamp_literal(0),
+    Kind.TEXT: Literal("", TEXT),
+}
+
+
+def zero_of(kind: Type) -> Literal:
+    """A value of the type, to stand where there is none."""
+    return _ZEROS.get(kind.kind) or number(0)

@@ -30,8 +30,9 @@ from orderbook.views.calculus import (
 )
 from orderbook.views.intervals import Types, row_types
 from orderbook.views.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, Statement, Trigger
+from orderbook.views.maintenance.components import split_mixed
 from orderbook.views.maintenance.deltas import Domain, Piece, parameters, pieces, whole
-from orderbook.views.maintenance.materialise import Materialiser, split_mixed
+from orderbook.views.maintenance.materialise import Materialiser
 from orderbook.views.maintenance.neighbours import Beyond, expanded, rows_beyond
 from orderbook.views.maintenance.ordering import named, ordered_statement, ordered_triggers
 from orderbook.views.materialization import (

@@ -53,6 +53,7 @@ from orderbook.views.calculus import (
 from orderbook.views.conditions import linear_form
 from orderbook.views.m3 import MapDeclaration
 from orderbook.views.maintenance.neighbours import Beyond, absent, apart, next_beyond
+from orderbook.views.maintenance.sides import side_limits
 from orderbook.views.names import apart_from, used_outside
 from orderbook.views.simplify import simplify
 from orderbook.views.types import Relation
@@ -137,7 +138,7 @@ def _beside(neighbour: Neighbour, changed: list[Domain], outside: frozenset[Var]
 
 def _one_beyond(neighbour: Neighbour, changed: Sequence[Domain]) -> tuple[Beyond, ...] | None:
     """The row beyond the only changed one; where several change, it need not be the same afterwards."""
-    plain = all(isinstance(s, Var) for s in neighbour.order)
+    plain = not neighbour.apart and all(isinstance(s, Var) for s in neighbour.order)
     return next_beyond(neighbour, changed[0]) if plain and len(distinct(changed)) == 1 else None
 
 
@@ -275,26 +276,52 @@ def _only(domain: Domain, variables: frozenset[Var]) -> Domain:
     return {v: p for v, p in domain.items() if v in variables}
 
 
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """An extreme of a term, its own only term, and the value that a changed row has in it."""
+
+    extreme: Extreme
+    inner: Term
+    at: Scalar
+
+    @property
+    def towards(self) -> str:
+        """The comparison that bounds what the extreme may be."""
+        return "<" if self.extreme.greatest else ">"
+
+    def bounds(self) -> Term:
+        return tuple(f for f in self.inner if _bounds(f, self.extreme.value, self.towards))
+
+
 def extreme_limits(term: Term, relation: Relation) -> Term:
     """Factors that hold for every binding that a changed row can reach; none where they are not known.
 
-    Known are they where all that reads the relation is one Extreme, and rows and groups whose value is
-    that extreme.
+    Known are they where all that reads the relation is one Extreme, and what is read of rows, groups and
+    nested polynomials whose value is that extreme.
     """
+    reach = _reach(term, relation)
+    return _limits(term, reach) if reach else ()
+
+
+def _reach(term: Term, relation: Relation) -> _Reach | None:
+    """The extreme that all bindings a changed row can reach agree with; None where there is none."""
     extremes = [f for f in term if isinstance(f, Extreme) and relation.name in relations(f)]
-    if len(extremes) != 1 or len(extremes[0].body.terms) != 1:
-        return ()
-    (extreme,) = extremes
-    (inner,) = extreme.body.terms
-    domains = [*row_domains(inner, relation), *nested_domains(inner, relation, frozenset({extreme.value}))]
-    if len(domains) != 1 or extreme.value not in domains[0]:
-        return ()
-    at = domains[0][extreme.value]
-    others = [d for f in term if f is not extreme for d in _own_domains(f, relation)]
-    same = {extreme.var, *_equal_to(extreme.var, term)}
-    if not all(any(d.get(v) == at for v in same) for d in others):
-        return ()
-    return _limits(term, extreme, inner, at)
+    for extreme in extremes:
+        if len(extreme.body.terms) != 1:
+            continue
+        (inner,) = extreme.body.terms
+        domains = [
+            *row_domains(inner, relation),
+            *nested_domains(inner, relation, frozenset({extreme.value})),
+        ]
+        if len(domains) != 1 or extreme.value not in domains[0]:
+            continue
+        at = domains[0][extreme.value]
+        others = [d for f in term if f is not extreme for d in _own_domains(f, term, relation)]
+        same = {extreme.var, *_equal_to(extreme.var, term)}
+        if all(any(d.get(v) == at for v in same) for d in others):
+            return _Reach(extreme, inner, at)
+    return None
 
 
 def _equal_to(variable: Var, term: Term) -> Iterator[Var]:
@@ -304,24 +331,23 @@ def _equal_to(variable: Var, term: Term) -> Iterator[Var]:
                 yield right if left == variable else left
 
 
-def _own_domains(factor: Factor, relation: Relation) -> Iterator[Domain]:
-    """What the changed row binds in a factor that reads its relation; nothing is known of sums."""
+def _own_domains(factor: Factor, term: Term, relation: Relation) -> Iterator[Domain]:
+    """What the changed row binds in a factor of the term that reads its relation."""
     if isinstance(factor, Rel):
         yield from row_domains((factor,), relation)
-    elif isinstance(factor, Exists):
+    elif isinstance(factor, NESTED):
+        outside = frozenset(factor.group) if isinstance(factor, Exists) else used_outside(term)
         for inner in factor.body.terms:
-            for domain in (*row_domains(inner, relation), *nested_domains(inner, relation)):
-                yield {v: s for v, s in domain.items() if v in factor.group}
-    elif isinstance(factor, NESTED) and relation.name in relations(factor):
-        yield {}
+            for domain in (*row_domains(inner, relation), *nested_domains(inner, relation, outside)):
+                yield _only(domain, outside)
 
 
-def _limits(term: Term, extreme: Extreme, inner: Term, at: Scalar) -> Term:
+def _limits(term: Term, reach: _Reach) -> Term:
     """The row's value is admitted, and as many rows lie within the bounds as lie up to it."""
-    towards = "<" if extreme.greatest else ">"
+    extreme, inner, at, towards = reach.extreme, reach.inner, reach.at, reach.towards
     outer = used_outside(term) | frozenset(scalar_variables(at))
     around = [f for f in inner if isinstance(f, Cmp | Val) and variable_set(f) <= outer]
-    bounds = [f for f in inner if _bounds(f, extreme.value, towards)]
+    bounds = reach.bounds()
     rest = tuple(f for f in inner if f not in around)
     counted, taken = [], variable_set(term) | frozenset(scalar_variables(at))
     up_to_it = Cmp(f"{towards}=", extreme.value, at)
@@ -392,18 +418,38 @@ def _reevaluated(
     every = [d for t, found in zip(reading, nested, strict=True) for d in (*row_domains(t, relation), *found)]
     shared = common(every)
     beyond_keys = all(any(v not in keys for v in d) for d in every)
+    sure = {t: _never_null(t, known) | _sure_parameters(relation) for t in reading}
     limited = all(
-        all(found) or not _has_rows(t) or extreme_limits(t, relation)
+        all(found) or not _has_rows(t) or extreme_limits(t, relation) or _sides(t, relation, sure[t])
         for t, found in zip(reading, nested, strict=True)
     )
-    if not limited or (not beyond_keys and keys <= set(shared)):
+    few = all(_narrow(t, relation) or _sides(t, relation, sure[t]) for t in reading)
+    if not limited or (not beyond_keys and keys <= set(shared) and not few):
         return [_assignment(declaration, relation, shared if keys <= set(shared) else {})]
     result = []
     for term, domains in zip(reading, nested, strict=True):
-        sure = _never_null(term, known) | _sure_parameters(relation)
-        result += _again(declaration, term, relation, domains, sure)
-        result += _direct(declaration, Poly((term,)), relation, insert, domains, sure)
+        result += _again(declaration, term, relation, domains, sure[term])
+        result += _direct(declaration, Poly((term,)), relation, insert, domains, sure[term])
     return result
+
+
+def _sides(term: Term, relation: Relation, sure: frozenset[Var]) -> Term:
+    """On which side of the row its reach lies; not where a cut by what is aggregated reaches fewer."""
+    aggregates = _aggregates(term)
+    compared = (f for f in term if isinstance(f, Cmp) and variable_set(f) & aggregates)
+    forms = (linear_form(Apply("-", (f.left, f.right))) for f in compared)
+    # That there are rows at all is no cut.
+    if any(form is not None and (len(form[0]) > 1 or form[1]) for form in forms):
+        return ()
+    return side_limits(term, relation.name, parameters(relation), sure)
+
+
+def _narrow(term: Term, relation: Relation) -> bool:
+    """Whether the row reaches few rows of other relations: those that its extreme is bounded by."""
+    reach = _reach(term, relation)
+    bounding = variable_set(reach.bounds()) if reach else frozenset()
+    others = (f for f in term if isinstance(f, Rel | Exists) and relation.name not in relations(f))
+    return any(bound_by(f) & bounding for f in others)
 
 
 def _has_rows(term: Term) -> bool:
@@ -429,7 +475,7 @@ def _again(
 ) -> list[Piece]:
     """The term over each domain, those before it left out: as it was taken away, as it is added."""
     pieces = []
-    limits = Poly((extreme_limits(term, relation),))
+    limits = Poly(((*extreme_limits(term, relation), *_sides(term, relation, sure)),))
     for i, domain in enumerate(domains):
         body = _marked(Poly((term,)), declaration.keys) * limits
         for earlier in domains[:i]:

@@ -1,10 +1,9 @@
 """Materialisation: which parts of an expression become maps, shared by what they hold.
 
-Factors of a term are joined into components by the variables they share; a component of relations
-becomes one map, keyed by what the rest of the term and the event need of it. A factor that mentions
-a value known only at run time (an event's parameter) stays outside unless a relation of the component
-binds that value by equality, for a map can be keyed only by values it holds. So every map is finite,
-and inequalities with parameters stay outside as range lookups.
+A component of relations becomes one map, keyed by what the rest of the term and the event need of it. A
+factor that mentions a value known only at run time (an event's parameter) stays outside unless a relation of
+the component binds that value by equality, for a map can be keyed only by values it holds. So every map is
+finite, and inequalities with parameters stay outside as range lookups.
 
 Groups that are compared by an aggregate are kept in a map with its value among the keys.
 `EXISTS[g](Q) * (v ^= S)` beside a comparison of v with another value would be a loop over all groups.
@@ -26,7 +25,6 @@ from orderbook.views.calculus import (
     Factor,
     Lift,
     MapRef,
-    Neighbour,
     Poly,
     Rel,
     Scalar,
@@ -44,6 +42,7 @@ from orderbook.views.calculus import (
 from orderbook.views.conditions import linear_form
 from orderbook.views.intervals import Types, row_types, scalar_type, sum_type
 from orderbook.views.m3 import MapDeclaration
+from orderbook.views.maintenance.components import Bound, components_of, split_mixed
 from orderbook.views.maintenance.deltas import nested_domains
 from orderbook.views.maintenance.neighbours import with_neighbours_found
 from orderbook.views.materialization import Upkeep, is_base_map
@@ -131,9 +130,6 @@ def _reaches_one(exists: Exists, lift: Lift, bound: frozenset[Var], known: Mappi
         for name in relations(pair)
         for domain in nested_domains(pair, known[name], frozenset(exists.group))
     )
-
-
-Bound = frozenset[Var]
 
 
 @dataclass(slots=True)
@@ -233,7 +229,7 @@ class Materialiser:
             return None
         key_sets = set()
         for term in poly.terms:
-            components, outside = _guarded(*_components(term, bound, needed, None, joined))
+            components, outside = _guarded(*components_of(term, bound, needed, None, joined))
             if any(variable_set(f) for f in outside) or len(components) != 1:
                 return None
             key_sets.add(frozenset(_keys(components[0], (), bound, needed)))
@@ -250,9 +246,9 @@ class Materialiser:
             return known
         term = self._with_ranked_groups(term, bound, needed)
         bound |= frozenset(v for f in term if isinstance(f, MapRef) for v in bound_by(f))
-        components, outside = _components(term, bound, needed, None, joined)
+        components, outside = components_of(term, bound, needed, None, joined)
         if len(components) < 2:
-            components, outside = _components(term, bound, needed, apart, joined)
+            components, outside = components_of(term, bound, needed, apart, joined)
         components, outside = _guarded(*self._with_values_compared(components, outside, bound, needed))
         factors: list[Factor] = []
         for component in components:
@@ -409,23 +405,6 @@ def _keys(
     return tuple(v for v in visible if v in used)
 
 
-def _components(
-    term: Term, bound: Bound, needed: Bound, apart: str | None, joined: bool
-) -> tuple[list[Term], Term]:
-    """Splits a term into components that become maps and the factors that stay outside."""
-    outside = _forced_outside(term, needed, apart)
-    separate = _separators(term, bound, joined)
-    while True:
-        groups = _connected([f for i, f in enumerate(term) if i not in outside], term, separate)
-        wrong = _unanchored(groups, term, bound)
-        if not wrong:
-            break
-        outside |= wrong
-        outside |= _dependents(term, outside, needed)
-    components = [tuple(g) for g in groups if any(_binds_rows(f) for f in g)]
-    return components, tuple(f for f in term if not any(f in c for c in components))
-
-
 def _given(scalar: Scalar, local: Bound) -> bool:
     """Whether the scalar has variables, none of them local."""
     used = variable_set(Val(scalar))
@@ -468,138 +447,3 @@ def _not_null(factor: Factor) -> Var | None:
 
 def _computes(factor: Factor, variable: Var | None) -> bool:
     return not isinstance(factor, Rel | MapRef) and variable in variable_set(factor)
-
-
-def _binds_rows(factor: Factor) -> bool:
-    return isinstance(factor, Rel | Exists)
-
-
-def _separators(term: Term, bound: Bound, joined: bool) -> Bound:
-    """The bound variables that do not connect the factors that share them."""
-    columns = frozenset(v for f in term for v in bound_by(f)) if joined else frozenset()
-    return bound - columns
-
-
-def _forced_outside(term: Term, needed: Bound, apart: str | None) -> set[int]:
-    """Maps, lifts to keep apart, lifts whose value the result needs, and all that uses such a value."""
-    outside: set[int] = set()
-    for i, factor in enumerate(term):
-        if isinstance(factor, NESTED) and apart is not None and apart in relations(factor):
-            outside.add(i)
-        if isinstance(factor, MapRef):
-            outside.add(i)
-        if isinstance(factor, Lift | Extreme) and factor.var in needed and relations(factor):
-            outside.add(i)
-        if isinstance(factor, Neighbour) and bound_by(factor) & needed:
-            outside.add(i)
-    return outside | _dependents(term, outside, needed)
-
-
-def _dependents(term: Term, outside: set[int], needed: Bound) -> set[int]:
-    """Closes a set of outside factors: users of what only they bind, and lifts used outside."""
-    result = set(outside)
-    while True:
-        inside = {v for i, f in enumerate(term) if i not in result and _binds_rows(f) for v in bound_by(f)}
-        lifted = {v for i in result if isinstance(term[i], NESTED) for v in bound_by(term[i])} - inside
-        used = {v for i, f in enumerate(term) if i in result for v in variable_set(f)}
-        more = {
-            i
-            for i, f in enumerate(term)
-            if i not in result
-            and not isinstance(f, Rel)
-            and (
-                (variable_set(f) & lifted)
-                or (isinstance(f, Neighbour) and bound_by(f) & (used | needed))
-                or (isinstance(f, Lift | Extreme) and _wanted(f, used, needed))
-            )
-        }
-        if not more:
-            return result
-        result |= more
-
-
-def _wanted(factor: Lift | Extreme, used: set[Var], needed: Bound) -> bool:
-    """Whether a factor's variable is wanted outside; one computed from a row's columns may be a key there."""
-    return factor.var in (used | needed if relations(factor) else used - needed)
-
-
-def _connected(factors: list[Factor], term: Term, separate: Bound) -> list[list[Factor]]:
-    """Groups factors that share a variable which is not one of `separate`."""
-    binders = frozenset(v for f in term for v in bound_by(f)) - separate
-    groups: list[tuple[set[Var], list[Factor]]] = []
-    for factor in factors:
-        joined: set[Var] = set((bound_by(factor) | variable_set(factor)) & binders)
-        members: list[Factor] = []
-        apart = []
-        for names, group in groups:
-            if names & joined:
-                joined |= names
-                members += group
-            else:
-                apart.append((names, group))
-        groups = [*apart, (joined, [*members, factor])]
-    order = {id(f): i for i, f in enumerate(term)}
-    return [sorted(g, key=lambda f: order[id(f)]) for _, g in groups]
-
-
-def _unanchored(groups: list[list[Factor]], term: Term, bound: Bound) -> set[int]:
-    """Factors that mention an outside value which no relation of their component binds."""
-    wrong: set[int] = set()
-    for group in groups:
-        anchored = frozenset(v for f in group if isinstance(f, Rel | NESTED) for v in bound_by(f)) & bound
-        for factor in group:
-            free = variable_set(factor) & bound
-            if not isinstance(factor, Rel) and not free <= anchored:
-                wrong |= {i for i, f in enumerate(term) if f is factor}
-        if not any(_binds_rows(f) for f in group):
-            wrong |= {i for i, f in enumerate(term) if any(f is g for g in group)}
-    return wrong
-
-
-def split_mixed(poly: Poly, bound: Bound, needed: Bound = frozenset(), joined: bool = False) -> Poly:
-    """Distributes a sum over its term where it mixes values from outside with a row's columns.
-
-    `[a.price - @price] * rest` becomes two terms, so that neither needs a map keyed by price. Not beside a
-    neighbour: that is looked for from one row, so that no term would be a map without its columns.
-    """
-    done: list[Term] = []
-    pending = list(reversed(poly.terms))
-    while pending:
-        term = pending.pop()
-        separate = _separators(term, bound, joined)
-        beside = any(isinstance(f, Neighbour) for f in term)
-        for i, factor in enumerate(term):
-            if not beside and isinstance(factor, Val) and _mixed(factor, term, separate):
-                products = sum_of_products(factor.scalar)
-                if len(products) > 1:
-                    pending += [(*term[:i], *map(Val, p), *term[i + 1 :]) for p in reversed(products)]
-                    break
-        else:
-            done.append(term)
-    return simplify(Poly(tuple(done)), bound | needed)
-
-
-def sum_of_products(scalar: Scalar) -> list[tuple[Scalar, ...]]:
-    """The products whose sum is the scalar, sums multiplied out."""
-    match scalar:
-        case Apply("+", (left, right)):
-            return sum_of_products(left) + sum_of_products(right)
-        case Apply("-", (left, right)):
-            return sum_of_products(left) + sum_of_products(Apply("neg", (right,)))
-        case Apply("neg", (inner,)):
-            return [(Const(-1), *p) for p in sum_of_products(inner)]
-        case Apply("*", (left, right)):
-            return [(*a, *b) for a in sum_of_products(left) for b in sum_of_products(right)]
-    return [(scalar,)]
-
-
-def _mixed(factor: Val, term: Term, separate: Bound) -> bool:
-    """Whether a sum's variables come from outside and from rows, or from unconnected relations."""
-    used = variable_set(factor)
-    if len(used) < 2:
-        return False
-    if used & separate and used - separate:
-        return True
-    others: list[Factor] = [f for f in term if isinstance(f, Rel | NESTED)]
-    groups = _connected(others, term, separate)
-    return sum(1 for g in groups if used & frozenset(v for f in g for v in bound_by(f))) > 1

@@ -87,9 +87,11 @@ def ordered_triggers(triggers: Iterable[Trigger], counts: Mapping[str, str | Non
     A map of doubles is written after the map that counts its rows, which `counts` names. Its entries go with
     that one, so that what reads them before comes before the count.
     """
+    triggers = tuple(triggers)
+    read = {id(s): maps_read(s.value) for t in triggers for s in t.statements}
 
     def reads(statement: Statement, target: str) -> bool:
-        return any(target in (m, counts.get(m)) for m in maps_read(statement.value))
+        return any(target in (m, counts.get(m)) for m in read[id(statement)])
 
     result = []
     for trigger in triggers:
@@ -97,7 +99,7 @@ def ordered_triggers(triggers: Iterable[Trigger], counts: Mapping[str, str | Non
         after = [s for s in trigger.statements if s.after]
         ordered = _sorted(
             before, lambda a, b: reads(a, b.target) or counts.get(b.target) == a.target
-        ) + _sorted(after, lambda a, b: a.target in maps_read(b.value) or counts.get(b.target) == a.target)
+        ) + _sorted(after, lambda a, b: a.target in read[id(b)] or counts.get(b.target) == a.target)
         result.append(replace(trigger, statements=tuple(ordered)))
     return tuple(result)
 

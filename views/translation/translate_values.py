@@ -40,10 +40,17 @@ from orderbook.views.conditions import (
     truth,
 )
 from orderbook.views.intervals import exact, join, scalar_type
-from orderbook.views.translation.decay import DECAYED, decayed
-from orderbook.views.translation.moments import STATISTICS, Powers, mean, statistic
-from orderbook.views.translation.quantiles import QUANTILES, Rank
 from orderbook.views.translation.row_order import Ordered, before, up_to
+from orderbook.views.translation.statistical_aggregates import (
+    DECAYED,
+    QUANTILES,
+    STATISTICS,
+    Powers,
+    Rank,
+    decayed,
+    mean,
+    statistic,
+)
 from orderbook.views.translation.values import (
     Names,
     Scope,
@@ -426,12 +433,25 @@ class WindowTranslator(AggregateTranslator):
         if not places:
             return Value(Const(0), window.type, FALSE, zero_if_null=True)
         given = self.value(window.argument, scope, inner)
-        rows, row, argument = group.rows * product(*inner), tuple(places), given
+        rows, row = group.rows * product(*inner), tuple(places)
         valid: Scalar = TRUE
-        for _ in range(window.offset):
+        if window.skips_null:
+            rows *= condition_poly(given.valid)
+            given = replace(given, valid=TRUE)
+        argument = given
+        for step in range(window.offset):
             others, names = self.copy(rows, frozenset(parts))
             values = _renamed_variables(row, names)
-            look = Neighbour(Var("found"), values, tuple(places.values()), values, row, parts, others)
+            look = Neighbour(
+                Var("found"),
+                values,
+                tuple(places.values()),
+                values,
+                row,
+                parts,
+                others,
+                apart=window.skips_null and step == 0,
+            )
             look, rows, names_there = self._looking(look, lifts)
             valid = both(valid, comparison(">", look.found, Const(0)))
             argument, row = renamed(renamed(argument, names), names_there), look.vars

@@ -1,21 +1,35 @@
-"""Statistics by sums of powers: variance, covariance, correlation, regression, skewness and kurtosis.
+"""Statistical aggregates by counts and sums: moments, quantiles, and exponentially decayed sums.
 
-Each is a function of the count of rows and of sums of products of their values, so an event costs O(1). Exact
-values have exact sums: differences of products of these, in which digits cancel, are rounded once.
+Moments (variance, covariance, correlation, regression, skewness and kurtosis) are functions of the count of
+rows and of sums of products of their values, so an event costs O(1). Exact values have exact sums:
+differences of products of these, in which digits cancel, are rounded once. With n rows, Sa the sum of a, and
+so on, n * Sab - Sa * Sb is n * n times the covariance of a and b.
 Source: the definitions of SQL:2003, and of DuckDB for skewness and kurtosis.
 
-With n rows, Sa the sum of a, and so on, n * Sab - Sa * Sb is n * n times the covariance of a and b.
+Quantiles are the value at a rank among a group's rows, found by how many rows have a value up to it. A
+discrete one is the least value that enough rows lie up to. A continuous one lies between two of these, at
+the place q * (n - 1) among n rows. q is a decimal fraction, so that ranks are compared as whole numbers.
+That is exact, and linear in the running count, so that an index over it answers the comparison.
+Source: PERCENTILE_DISC and PERCENTILE_CONT of SQL:2003; of integers and decimals as in DuckDB.
+
+In a decayed sum each row weighs 0.5 to the power of its age in half-lives. So that an event costs one change
+of a sum, rows weigh by the time since a moment that stays, which cancels when the sum is read (forward
+decay: Cormode, Shkapenyuk, Srivastava and Xu, ICDE 2009). No double holds such weights for days: moments are
+`SPAN` half-lives apart, with a sum for each, and the last `READ` are read. Rows before these are `SPAN *
+(READ - 1)` half-lives old or more, and weigh less than rounding takes.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
 
-from orderbook.views.calculus import Apply, Const, Poly, Scalar, Val, Var, product
+from orderbook.views.calculus import Apply, Cmp, Const, Lift, Poly, Scalar, Val, Var, product
 from orderbook.views.conditions import TRUE, both, choose, comparison
 from orderbook.views.intervals import Environment, exact, scalar_type
 from orderbook.views.scalars.integers import LIMB
-from orderbook.views.translation.values import Value, as_double
-from orderbook.views.types import DOUBLE, INTEGER
+from orderbook.views.translation.values import Value, as_double, cast, divided, times
+from orderbook.views.types import DOUBLE, INTEGER, Kind, Type
 
 # What rounding may leave of n * Saa - Sa * Sa where all a are one double, as a part of n * Saa.
 _ROUNDING = 2.0**-50
@@ -280,3 +294,127 @@ STATISTICS: dict[str, Statistic] = {
     "kurtosis": _kurtosis(sample=True),
     "kurtosis_pop": _kurtosis(sample=False),
 }
+
+
+QUANTILES = ("quantile_disc", "quantile_disc_desc", "quantile_cont")
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """Which of `rows` rows, a scalar, stands at the part `fraction` of them."""
+
+    fraction: Decimal
+    rows: Scalar
+
+    @property
+    def whole(self) -> int:
+        """The power of ten that makes the fraction an integer."""
+        return int(10**self.places)
+
+    @property
+    def places(self) -> int:
+        """Decimal places of the fraction."""
+        exponent = self.fraction.as_tuple().exponent
+        assert isinstance(exponent, int)
+        return max(0, -exponent)
+
+    @property
+    def _part(self) -> int:
+        return int(self.fraction * self.whole)
+
+    def discrete(self, up_to: Scalar) -> Cmp:
+        """That `up_to` rows reach it; it is the first value for which that holds."""
+        return Cmp(">=", times(Const(self.whole), up_to), times(Const(self._part), self.rows))
+
+    def below(self, up_to: Scalar) -> Cmp:
+        """That `up_to` rows reach the last row that does not stand after the place between rows."""
+        return Cmp(">", times(Const(self.whole), up_to), self._place)
+
+    def above(self, up_to: Scalar) -> Cmp:
+        """That they reach the first row that does not stand before it."""
+        return Cmp(">=", times(Const(self.whole), _less_one(up_to)), self._place)
+
+    def between(self, low: Value, high: Value) -> Value:
+        """The value at the place between the values of two rows; low and high are of one type.
+
+        A DECIMAL is cut off, a TIMESTAMP rounded.
+        """
+        beyond = Apply("mod", (self._place, Const(self.whole)))
+        if low.type.kind is Kind.DOUBLE:
+            part = as_double(Value(beyond, Type(Kind.DECIMAL, self.places)))
+            rest = Apply("-", (Const(1.0), part))
+            weighed = Apply("+", (Apply("*", (low.scalar, rest)), Apply("*", (high.scalar, part))))
+            alike = comparison("=", low.scalar, high.scalar)
+            return Value(choose(alike, low.scalar, weighed), DOUBLE)
+        difference = Apply("-", (high.scalar, low.scalar))
+        scaled = Apply("+", (times(Const(self.whole), low.scalar), Apply("*", (difference, beyond))))
+        if low.type.kind is Kind.INTEGER:
+            return cast(Value(scaled, Type(Kind.DECIMAL, self.places)), DOUBLE)
+        op = "round_div" if low.type.kind is Kind.TIMESTAMP else "trunc_div"
+        return Value(divided(op, scaled, self.whole), low.type)
+
+    @property
+    def _place(self) -> Scalar:
+        return times(Const(self._part), _less_one(self.rows))
+
+
+def _less_one(scalar: Scalar) -> Scalar:
+    return Apply("-", (scalar, Const(1)))
+
+
+# Weights grow 4e9 fold in these half-lives: a sum of two doubles leaves 74 bits for the least of them.
+SPAN = 32
+READ = 5
+
+DECAYED = ("ewma", "decayed_sum")
+
+
+def decayed(
+    function: str,
+    value: Value,
+    moment: Value,
+    until: Scalar,
+    half_life: int,
+    rows: Poly,
+    lift: Callable[[str, Poly], Var],
+) -> Scalar:
+    """The decayed sum (decayed_sum) or mean (ewma) of the rows' values, a double.
+
+    moment: when a row was, ns. until: when its age is taken, ns: no row is later. half_life: ns. lift: the
+    variable of a sum, by a name.
+    """
+    width = SPAN * half_life
+    weight = Val(_power_of_two(_rest(moment.scalar, width), half_life))
+    totals: list[Scalar] = []
+    weights: list[Scalar] = []
+    for age in range(READ):
+        span = lift("span", product(Val(Apply("-", (_span(until, width), Const(age))))))
+        inside = rows * product(Lift(span, product(Val(_span(moment.scalar, width)))))
+        totals.append(lift("decayed", inside * product(weight, Val(as_double(value)))))
+        if function == "ewma":
+            weights.append(lift("weights", inside * product(weight)))
+    if weights:
+        return Apply("/", (_joined(totals), _joined(weights)))
+    since = Apply("-", (Const(0), _rest(until, width)))
+    return Apply("*", (_joined(totals), _power_of_two(since, half_life)))
+
+
+def _span(moment: Scalar, width: int) -> Scalar:
+    return Apply("floor_div", (moment, Const(width)))
+
+
+def _rest(moment: Scalar, width: int) -> Scalar:
+    """The ns since the span began, also before 1970."""
+    positive = Apply("+", (Apply("mod", (moment, Const(width))), Const(width)))
+    return Apply("mod", (positive, Const(width)))
+
+
+def _joined(sums: list[Scalar]) -> Scalar:
+    """Sums of spans, the last one first, each with the weights of the last."""
+    older = Const(2.0**-SPAN)
+    return reduce(lambda rest, newer: Apply("+", (newer, Apply("*", (rest, older)))), reversed(sums))
+
+
+def _power_of_two(ns: Scalar, half_life: int) -> Scalar:
+    exponent = Apply("/", (Apply("double", (ns, Const(0))), Const(float(half_life))))
+    return Apply("power", (Const(2.0), exponent))
