@@ -9,8 +9,8 @@ blocks are these bytes (see Sent).
 Net effects are what a piece of history leaves of rows inserted and deleted. What maps hold, and so what
 views show, is a function of the rows that are there. Net effects of pieces that follow each other add up to
 the rows that are there after them, so that a stage can begin at any of them (see StageRunner.fill),
-wherever its state does not depend on the way: `orderbook.backtest.time_cuts.depends_on_order` says where it
-does.
+wherever its state does not depend on the way: `orderbook.backtesting.time_cuts.depends_on_order` says where
+it does.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

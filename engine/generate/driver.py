@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, OR_STOP
 from orderbook.engine.generate.module_text import ModuleText
 from orderbook.engine.generate.numbering import NumberedPlan
-from orderbook.engine.generate.program import trigger_name
+from orderbook.engine.generate.program import trigger_name, update_name
 from orderbook.engine.generate.state_layout import (
     BATCH,
     CACHE,
@@ -27,6 +27,7 @@ from orderbook.engine.generate.state_layout import (
     row_words,
 )
 from orderbook.engine.generate.view_diff import ViewDiffText
+from orderbook.engine.plan.steps import UpdatePlan
 
 
 def driver_module(plan: NumberedPlan, program_module: str) -> str:
@@ -72,7 +73,7 @@ def _end(module: ModuleText) -> None:
 
 def trigger_imports(plan: NumberedPlan, program_module: str, more: Sequence[str] = ()) -> str:
     """Imports triggers, and more, of the program's module."""
-    names = [*(trigger_name(t) for t in plan.triggers), *more]
+    names = [*map(trigger_name, plan.triggers), *map(update_name, plan.updates), *more]
     return f"from {program_module} import {', '.join(names)}\n" if names else ""
 
 
@@ -103,7 +104,8 @@ def changes_applied(module: ModuleText) -> Iterator[None]:
         w.line("batch_begins(rows, batch)")
     w.line("end = start")
     w.line("refused = False")
-    with w.block("for i in range(start, stop):"):
+    w.line("i = start")
+    with w.block("while i < stop:"):
         w.line("flag = load_byte(flags + i * flag_stride)")
         with w.block("if i >= end:"):
             w.line("end = admitted(rows, batch, row, i, stop)")
@@ -116,11 +118,33 @@ def changes_applied(module: ModuleText) -> Iterator[None]:
         word = "if"
         for trigger in plan.triggers:
             kind = 2 * names.index(trigger.relation) + (not trigger.insert)
+            update = next((u for u in plan.updates if u.relation == trigger.relation), None)
             with w.block(f"{word} kind == {kind}:"):
-                w.line(f"{trigger_name(trigger)}(S, row)")
+                if update is None or trigger.insert:
+                    w.line(f"{trigger_name(trigger)}(S, row)")
+                else:
+                    _updated(module, update, kind - 1)
             word = "elif"
         w.line("row += stride")
         yield
+        w.line("i += 1")
+
+
+def _updated(module: ModuleText, update: UpdatePlan, insert: int) -> None:
+    """Deletes a row, or, where the same event has one inserted after it, in one with that."""
+    w = module.writer
+    follows = f"i + 1 < end and flag & {END_OF_EVENT | END_OF_MESSAGE} == 0"
+    equal = "".join(f" and load(row, {at}) == load(row + stride, {at})" for at in update.same)
+    w.line("updated = False")
+    with w.block(f"if {follows}:"):
+        w.line(f"updated = load_short(kinds + (i + 1) * kind_stride) == {insert}{equal}")
+    with w.block("if updated:"):
+        w.line(f"{update_name(update)}(S, row, row + stride)")
+        w.line("row += stride")
+        w.line("i += 1")
+        w.line("flag = load_byte(flags + i * flag_stride)")
+    with w.block("else:"):
+        w.line(f"delete_{update.relation}(S, row)")
 
 
 _IMPORTS = """\

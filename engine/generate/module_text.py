@@ -254,9 +254,11 @@ from orderbook.core.jit import exported, jit
 '''
 
 HASHED = (
-    *("find", "add", "assign", "get", "remove", "clear", "error", "size"),
+    *("find", "add", "add_at", "assign", "assign_at", "get", "remove", "clear", "error", "size"),
     *("first", "next_entry", "create", "destroy"),
 )
+# What a store has only where it has keys.
+KEYED = ("find", "add_at", "assign_at", "remove")
 ORDERED = (
     "add",
     "assign",
@@ -331,7 +333,7 @@ def store_imports(stores: Sequence[Store]) -> str:
     for s in stores:
         if s.ordered is None:
             lines.append(f"{s.name} = hashed({len(s.key_types)}, {s.layout!r}, {s.slices!r})")
-            names = [n for n in HASHED if s.key_types or n not in ("find", "remove")]
+            names = [n for n in HASHED if s.key_types or n not in KEYED]
             names += [f"value_{i}" for i in range(len(s.layout))] if s.key_types else []
             names += [f"key_{i}" for i in range(len(s.key_types))]
             names += [f"slice_{i}_{w}" for i in range(len(s.slices)) for w in ("first", "next")]

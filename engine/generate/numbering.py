@@ -67,7 +67,7 @@ class Numbering:
             *((), (), ()),
         )
         results = tuple(replace(r, result=replace(r.result, lets=())) for r in plan.results)
-        parts = (program, plan.stores, plan.initial, plan.triggers, results, plan.directories)
+        parts = (program, plan.stores, plan.initial, plan.triggers, results, plan.directories, plan.updates)
         return NumberedPlan(*(self._part(part, "") for part in parts))
 
     def condition(self, view: Result, condition: Scalar) -> Scalar:

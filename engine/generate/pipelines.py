@@ -71,8 +71,8 @@ def sums_of(emitter: Emitter, wanted: Sequence[Sum], names: Names) -> list[Code]
     pending: dict[str, str] = {}
     codes = [_start_sum(emitter, w, names, started, pending) for w in wanted]
     run(emitter, started)
-    for signature, total in pending.items():
-        emitter.writer.remember(signature, total)
+    for same, total in pending.items():
+        emitter.writer.remember(same, total)
     return codes
 
 
@@ -86,14 +86,14 @@ def _start_sum(
         text = _same_value(result[0], layout)
         # A choice named once is read often, also by choices that follow from it.
         return Code(writer.once("choice", text) if _chosen(wanted.pipelines[0]) else text, wanted.kind)
-    signature = _signature(wanted.pipelines, names)
-    total = writer.recall(signature) or pending.get(signature)
+    same = signature(wanted.pipelines, names)
+    total = writer.recall(same) or pending.get(same)
     if total is None:
         total = writer.fresh("sum")
         writer.line(f"{total} = {ZERO[layout]}")
         if layout == "d":
             writer.line(f"{total}_rest = 0.0")
-        pending[signature] = total
+        pending[same] = total
         started += threads(wanted.pipelines, names, wanted.types, partial(_add, emitter, total, layout))
     return Code(total, wanted.kind)
 
@@ -124,7 +124,7 @@ def _chosen(pipeline: Pipeline) -> bool:
     return any(isinstance(v, Apply) and v.op == "if" for v in pipeline.values)
 
 
-def _signature(pipelines: tuple[Pipeline, ...], names: Names) -> str:
+def signature(pipelines: tuple[Pipeline, ...], names: Names) -> str:
     """Equal for pipelines that compute the same from the same: bound variables are numbered."""
     texts = {v: c.text for v, c in names.items()}
 

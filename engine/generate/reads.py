@@ -168,17 +168,22 @@ def lookup(emitter: Emitter, step: Lookup, names: Names) -> Code:
     kind = emitter.map_type(step.map)
     column = store.maps.index(step.map)
     keys = [emitter.key(k, t, names) for k, t in zip(step.keys, store.key_types, strict=True)]
-    if store.ordered is None and keys:
-        w, place = emitter.writer, entry_value(store, keys, column)
-        value = w.recall(place)
-        if value is None:
-            entry = w.once("entry", emitter.call(store, "find", *keys), store.name)
-            read = f"{store.name}_value_{column}({entry}) if {entry} != 0 else {ZERO[layout_of(kind)]}"
-            value = w.once("value", read, store.name)
-            w.remember(place, value, store.name)
-        return Code(value, kind)
-    values = emitter.writer.once("values", emitter.call(store, "get", *in_order(keys, store)))
-    return Code(f"{values}[{column}]", kind)
+    return Code(entry_code(emitter, store, keys, column), kind)
+
+
+def entry_code(emitter: Emitter, store: Store, keys: Sequence[str], column: int) -> str:
+    """The value of the entry of a store at words of keys, 0 where there is none."""
+    if store.ordered is not None or not keys:
+        values = emitter.writer.once("values", emitter.call(store, "get", *in_order(keys, store)))
+        return f"{values}[{column}]"
+    w, place = emitter.writer, entry_value(store, keys, column)
+    value = w.recall(place)
+    if value is None:
+        entry = w.once("entry", emitter.call(store, "find", *keys), store.name)
+        read = f"{store.name}_value_{column}({entry}) if {entry} != 0 else {ZERO[store.layout[column]]}"
+        value = w.once("value", read, store.name)
+        w.remember(place, value, store.name)
+    return value
 
 
 def entry_value(store: Store, keys: Sequence[str], column: int) -> str:

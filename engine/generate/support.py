@@ -272,21 +272,18 @@ def run_batch(S, types, kinds, flags, values, start):  # type: ignore[no-untyped
     return NOT_DESCRIBED if stop < 0 else run_described(S, start, stop)
 
 
-@called_with("iiioooi")
-def run_counted(S, types, progress, kinds, flags, values, start):  # type: ignore[no-untyped-def]
-    """As `run_batch`, and counts the events in `progress` if nothing but firings is left to do.
+@jit()
+def counted(S, progress, start, done):  # type: ignore[no-untyped-def]
+    """Counts the events that `run`, which has returned `done`, has applied of the batch described, in
+    `progress`, if nothing but firings is left to do.
 
-    Else nothing is counted, and it is less by UNCOUNTED than what `run_batch` returns.
+    Else nothing is counted, and it is less by UNCOUNTED than what `run` returned.
     """
-    batch = S + 8 * BATCH
-    stop = describe_batch(batch, types, kinds, flags, values)
-    if stop < 0:
-        return NOT_DESCRIBED
-    done = run_described(S, start, stop)
     if done == FAILED:
         return FAILED
     if done < 0 and (load(S, FIRED_WORDS) == 0 or tells(load(S, CHECKED_ROWS))):
         return done - UNCOUNTED
+    batch = S + 8 * BATCH
     end = done if done >= 0 else ~done
     at, events, flag = load(batch, 2) + start * load(batch, 3), 0, 0
     for _ in range(start, end):
@@ -297,6 +294,28 @@ def run_counted(S, types, progress, kinds, flags, values, start):  # type: ignor
         store(progress, EVENTS, load(progress, EVENTS) + events)
         store(progress, OPEN, 1 if flag & END_OF_MESSAGE == 0 else 0)
     return done
+
+
+@called_with("iiioooi")
+def run_counted(S, types, progress, kinds, flags, values, start):  # type: ignore[no-untyped-def]
+    """As `run_batch`; see `counted`."""
+    stop = describe_batch(S + 8 * BATCH, types, kinds, flags, values)
+    if stop < 0:
+        return NOT_DESCRIBED
+    return counted(S, progress, start, run_described(S, start, stop))
+
+
+@jit()
+def run_columns(S, progress, kinds, flags, values, stride, start, stop):  # type: ignore[no-untyped-def]
+    """As `run_counted`, with columns at addresses; rows are `stride` bytes apart."""
+    batch = S + 8 * BATCH
+    store(batch, 0, kinds)
+    store(batch, 1, 2)
+    store(batch, 2, flags)
+    store(batch, 3, 1)
+    store(batch, 4, values)
+    store(batch, 5, stride)
+    return counted(S, progress, start, call(load(S, RUN), S, start, stop))
 
 
 @called_with("i", "y")

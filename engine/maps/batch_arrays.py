@@ -16,7 +16,14 @@ from orderbook.engine.maps.memory import load, load_short, store
 _TYPE, _DATA, _DIMENSIONS, _SHAPE, _STRIDES, _DTYPE = 1, 2, 3, 4, 5, 7
 _WORD = 8
 _DTYPES = np.dtype(np.int16), np.dtype(np.uint8), np.dtype(np.int64)
-_TYPES = np.array([id(np.ndarray), *map(id, _DTYPES)], np.int64)
+
+
+def array_types(*dtypes: np.dtype) -> np.ndarray:
+    """int64 addresses of the type of arrays, and of dtypes, which live as long as the process."""
+    return np.array([id(np.ndarray), *map(id, dtypes)], np.int64)
+
+
+_TYPES = array_types(*_DTYPES)
 # Address of the addresses of the type of arrays, and of those of kinds, flags and values.
 ARRAY_TYPES = _TYPES.ctypes.data
 
@@ -27,6 +34,23 @@ def is_array(types, one, dtype, dimensions):
     if load(one, _TYPE) != load(types, 0) or load(one, _DTYPE) != load(types, dtype):
         return False
     return load_short(one + 8 * _DIMENSIONS) == dimensions
+
+
+@jit()
+def describe_records(at, types, one, size):
+    """Writes to words where the records of an array lie, each of `size` bytes, and how many they are.
+
+    0 where it has another dtype than the first in `types` or several dimensions, or they are not side by
+    side; else 1.
+    """
+    if not is_array(types, one, 1, 1):
+        return 0
+    count = load(load(one, _SHAPE), 0)
+    if count > 1 and load(load(one, _STRIDES), 0) != size:
+        return 0
+    store(at, 0, load(one, _DATA))
+    store(at, 1, count)
+    return 1
 
 
 @jit()

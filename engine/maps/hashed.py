@@ -99,9 +99,8 @@ $unlink
 
 
 @jit()
-def add(H, $keys, $deltas):
-    """Add to the values of a key: its entry, or 0 when it is not there afterwards."""
-    entry = find(H, $keys)
+def add_at(H, entry, $keys, $deltas):
+    """Add to the values of a key whose entry, or 0, is known: what its entry is then, or 0."""
     if entry == 0:
         if $no_delta:
             return 0
@@ -117,9 +116,14 @@ $write_sums
 
 
 @jit()
-def assign(H, $keys, $values):
-    """Set the values of a key: its entry, or 0 when they are all zero."""
-    entry = find(H, $keys)
+def add(H, $keys, $deltas):
+    """Add to the values of a key: its entry, or 0 when it is not there afterwards."""
+    return add_at(H, find(H, $keys), $keys, $deltas)
+
+
+@jit()
+def assign_at(H, entry, $keys, $values):
+    """Set the values of a key whose entry, or 0, is known: what its entry is then, or 0."""
     if $no_value:
         if entry != 0:
             remove(H, entry)
@@ -128,6 +132,12 @@ def assign(H, $keys, $values):
         entry = insert(H, $keys)
 $write_values
     return entry
+
+
+@jit()
+def assign(H, $keys, $values):
+    """Set the values of a key: its entry, or 0 when they are all zero."""
+    return assign_at(H, find(H, $keys), $keys, $values)
 
 
 @jit()

@@ -221,7 +221,7 @@ def _library(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
 
 
 _c_calloc = _library("calloc", *[ctypes.c_int64] * 3)
-_c_free = _library("free", None, ctypes.c_int64)
+free_memory = _library("free", None, ctypes.c_int64)
 _c_move = _library("memmove", *[ctypes.c_int64] * 4)
 _c_map = _library("mmap", *[ctypes.c_int64] * 7)
 _c_unmap = _library("munmap", *[ctypes.c_int64] * 3)
@@ -230,12 +230,15 @@ _c_abort = _library("abort", None)
 _long = types.int64
 # As in the C library; int arguments are passed in whole registers, so int64 serves for them.
 calloc = external("calloc", _long, _long, _long, fallback=_c_calloc)
-release = external("free", types.void, _long, fallback=_c_free)
+release = external("free", types.void, _long, fallback=free_memory)
 memory_move = external("memmove", *[_long] * 4, fallback=_c_move)
 memory_map = external("mmap", *[_long] * 7, fallback=_c_map)
 memory_unmap = external("munmap", *[_long] * 3, fallback=_c_unmap)
 abort = external("abort", types.void, fallback=_c_abort)
 # CPython's lock, which is given up meanwhile; plain Python holds it.
+read_clock = external(
+    "clock_gettime", *[_long] * 3, fallback=_library("clock_gettime", *[ctypes.c_int64] * 3)
+)
 save_thread = external("PyEval_SaveThread", _long, fallback=lambda: 0)
 restore_thread = external("PyEval_RestoreThread", types.void, _long, fallback=lambda thread: None)
 

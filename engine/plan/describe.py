@@ -69,6 +69,12 @@ def plan_text(plan: Plan) -> str:
         lines.append(f"ON {_event(trigger)}: {trigger_cost(plan, trigger.statements)}")
         for statement in trigger.statements:
             lines += _statement_lines(plan, statement)
+    for update in plan.updates:
+        statements = [s for part in update.parts for s in part]
+        lines.append("")
+        lines.append(f"ON UPDATE {update.relation}: {trigger_cost(plan, statements)}")
+        for statement in statements:
+            lines += _statement_lines(plan, statement)
     for result in plan.results:
         lines.append("")
         lines.append(

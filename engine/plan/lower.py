@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 
-from orderbook.engine.plan.null_keys import all_present, asked, decided, excludes_null, map_of, reads_of
 from orderbook.engine.plan.ranges import Bounds, cut, null_or_not, solve, unbound
 from orderbook.engine.plan.statistics import Statistics
 from orderbook.engine.plan.steps import (
@@ -26,7 +25,16 @@ from orderbook.engine.plan.steps import (
     RangeSum,
     Step,
 )
-from orderbook.engine.plan.stores import key_type, layout_of
+from orderbook.engine.plan.stores import (
+    all_present,
+    asked,
+    decided,
+    excludes_null,
+    key_type,
+    layout_of,
+    map_of,
+    reads_of,
+)
 from orderbook.views.calculus import (
     ZERO,
     Apply,

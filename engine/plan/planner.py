@@ -16,8 +16,10 @@ from orderbook.engine.plan.steps import (
     ResultPlan,
     StatementPlan,
     TriggerPlan,
+    UpdatePlan,
 )
 from orderbook.engine.plan.stores import Access, levels, sharing, stores_for
+from orderbook.engine.plan.updates import Update, updates
 from orderbook.views.calculus import Apply, Scalar, Var, maps_read, scalar_variables
 from orderbook.views.intervals import Types
 from orderbook.views.m3 import Program, Result, Statement
@@ -95,9 +97,12 @@ def plan(program: Program, statistics: Statistics | None = None) -> Plan:
         event = {p: unscaled(c.type) for p, c in zip(trigger.parameters, columns, strict=True)}
         statements = _statements(program, derived, trigger.statements, event)
         triggers.append(TriggerPlan(trigger.relation, trigger.insert, trigger.parameters, statements))
+    shared = [{d.name for d in g} for g in groups if len(g) > 1]
+    changes = tuple(_update(program, derived, u) for u in updates(program, shared))
     results = tuple(_result(program, derived, r) for r in program.results)
     access = Access()
-    for statement in [*initial, *(s for t in triggers for s in t.statements)]:
+    of_updates = (s for u in changes for part in u.parts for s in part)
+    for statement in [*initial, *(s for t in triggers for s in t.statements), *of_updates]:
         access.read_all((*statement.erased, *statement.pipelines))
     for result in results:
         for _, pipelines in result.lets:
@@ -108,7 +113,17 @@ def plan(program: Program, statistics: Statistics | None = None) -> Plan:
     whole = replace(program, maps=(*program.maps, *derived.maps.values()))
     types = {m.name: m.type for m in whole.maps}
     stores = [s for g in groups for s in stores_for(types, relations, g, access, statistics)]
-    return Plan(whole, tuple(stores), initial, tuple(triggers), results, tuple(derived.directories.values()))
+    directories = tuple(derived.directories.values())
+    return Plan(whole, tuple(stores), initial, tuple(triggers), results, directories, changes)
+
+
+def _update(program: Program, derived: Derived, update: Update) -> UpdatePlan:
+    columns = program.relation(update.relation).columns
+    event = {
+        v: unscaled(c.type) for row in (update.old, update.new) for v, c in zip(row, columns, strict=True)
+    }
+    parts = tuple(_statements(program, derived, own, event) for own in update.parts)
+    return UpdatePlan(update.relation, update.old, update.new, update.same, parts)
 
 
 def _statements(

@@ -1,7 +1,7 @@
 """The physical plan of an M3 program: stores, and statements as pipelines of steps."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Union
 
 from orderbook.engine.maps.dense import Domain
@@ -206,6 +206,17 @@ class TriggerPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class UpdatePlan:
+    """An update (updates.py): `parts` are statements of the old row, of the new one, and of both."""
+
+    relation: str
+    old: tuple[Var, ...]
+    new: tuple[Var, ...]
+    same: tuple[int, ...]
+    parts: tuple[tuple[StatementPlan, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ResultPlan:
     """How a view's row is computed from its keys: lets in order, each a sum of pipelines."""
 
@@ -240,6 +251,7 @@ class Plan:
     triggers: tuple[TriggerPlan, ...]
     results: tuple[ResultPlan, ...]
     directories: tuple[Directory, ...] = ()
+    updates: tuple[UpdatePlan, ...] = ()
 
     def stores_of(self, name: str) -> tuple[Store, ...]:
         """The stores that hold a map, hashed ones first."""
@@ -251,7 +263,8 @@ class Plan:
 
     @property
     def statements(self) -> tuple[StatementPlan, ...]:
-        return (*self.initial, *(s for t in self.triggers for s in t.statements))
+        of_updates = (s for u in self.updates for part in u.parts for s in part)
+        return (*self.initial, *(s for t in self.triggers for s in t.statements), *of_updates)
 
     @property
     def scratch(self) -> frozenset[str]:
@@ -289,3 +302,15 @@ def reads_in_pipelines(pipelines: Iterable[Pipeline]) -> Iterator[tuple[str, tup
             for cut in (cut for r in ranges if r for cut in r.cuts):
                 keys = (*cut.prefix[: cut.position], None, *cut.prefix[cut.position :])
                 yield from ((name, keys) for _, name in cut.sums)
+
+
+def variables(part: object) -> Iterator[Var]:
+    """All variables of statements or pipelines, as often as they stand there."""
+    if isinstance(part, Var):
+        yield part
+    elif isinstance(part, tuple):
+        for own in part:
+            yield from variables(own)
+    elif is_dataclass(part):
+        for own in fields(part):
+            yield from variables(getattr(part, own.name))

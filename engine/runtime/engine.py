@@ -72,6 +72,9 @@ class StepControl(Protocol):
     def applied(self, changes: ChangeBatch, start: int, end: int) -> None:
         """They have been applied up to there, and callbacks called."""
 
+    def free(self, events: int) -> bool:
+        """Whether so many events may be applied without asking."""
+
 
 class Engine:
     """Keeps the views of a program fresh at every event. One thread owns an engine.
@@ -125,9 +128,8 @@ class Engine:
         self._direct: Direct | None = None
         self._applying = False
         self._progress = Block(2).words
-        # While `apply_to_call` applies: whether a callback was called, and who is told how far it is.
-        self._called = False
-        self._reached: Callable[[int], object] | None = None
+        # Where they lie, for compiled code.
+        self.progress = ctypes.addressof(self._progress)
         self._control: StepControl | None = None
         self._stamp: int | None = None
         self._switch = 0
@@ -217,26 +219,53 @@ class Engine:
             return
         self._run(changes)
 
-    def apply_to_call(self, changes: ChangeBatch, start: int, reached: Callable[[int], object]) -> int:
-        """Applies changes from `start` to the end of the next message in which a callback is called, or to
-        their end; where to go on.
+    def ready(self, events: int) -> int:
+        """Between messages: the address of the state on which compiled code may apply so many events itself
+        (see `run_columns`), 0 where `apply` is to do it. What is queued, or has become due, is done first."""
+        if self._queue:
+            self._applying = True
+            try:
+                self._drain()
+            finally:
+                self._applying = False
+        if self._replacements.waiting:
+            self._replacements.advance()
+        if self._subscribers.stale:
+            self._subscribers.look(self._runtime)
+            self._settle()
+        if self._recorders or self._replacements.waiting:
+            return 0
+        if self._control is not None and not self._control.free(events):
+            return 0
+        return self._runtime.ready()
 
-        changes: CHECKED, whole messages. `reached` is called with how many are applied, before callbacks.
-        """
-        self._applying, self._called = True, False
+    @property
+    def watched(self) -> Sequence[Subscription]:
+        """The subscriptions that the runtime watches, by the numbers of their watches."""
+        return self._subscribers.watched
+
+    @property
+    def asked(self) -> bool:
+        """Whether a callback has asked for something that waits for the end of the message, or for something
+        that `ready` does before the next."""
+        return bool(self._queue) or self._direct is None
+
+    def call_back(self) -> None:
+        """Calls back for the firings at which `run_columns` has stopped."""
+        self._applying = True
         try:
-            self._drain()
-            self._reached = reached
-            done = start
-            while done < len(changes) and not self._called:
-                done = self._step(changes, done)
-                while self._message_open and done < len(changes):
-                    done = self._step(to_message_end(changes, done), done)
-            self._reached = None
-            self._drain()
+            self._deliver(self._runtime.firings())
         finally:
-            self._applying, self._reached = False, None
-        return done
+            self._applying = False
+
+    def attend(self, changes: ChangeBatch, start: int, stop: int) -> int:
+        """Does what else `run_columns`, which has returned `stop`, has left of changes from `start` on; where
+        to go on. Raises as `apply` does."""
+        self._applying = True
+        try:
+            return self._attend(changes, start, self._runtime.stopped(stop))
+        finally:
+            self._applying = False
 
     def control(self, control: "StepControl") -> None:
         """From now on it goes as far at a time as `control` says."""
@@ -360,11 +389,6 @@ class Engine:
         """Waits for a replacement and those before it; raises what keeps it from taking place."""
         self._between_messages("a view cannot be waited for")
         self._replacements.finish(replacement)
-
-    def become_due(self) -> None:
-        """Goes on with another program, if one is ready: between two messages."""
-        if self._replacements.waiting:
-            self._replacements.advance()
 
     @property
     def compiles(self) -> bool:
@@ -492,8 +516,7 @@ class Engine:
     @property
     def reads_clock(self) -> bool:
         """Whether a tick can change anything: a view reads NOW(), or rows expire."""
-        expiring = self._rows.store.retained
-        return bool(expiring) or any(t.relation == CLOCK for t in self.program.program.triggers)
+        return self._reads_clock
 
     def view_bytes(self) -> dict[str, int]:
         """Bytes of every view's maps; a map that several views read is shared among them evenly."""
@@ -536,6 +559,8 @@ class Engine:
         self._relations = {r.name: (i, r) for i, r in enumerate(program.relations)}
         self._encoders: dict[str, tuple[int, RowEncoder]] = {}
         self._views = live_views(program, self._runtime, self._views)
+        read = {trigger.relation for trigger in program.program.triggers}
+        self._reads_clock = CLOCK in read or any(r.retain is not None for r in program.relations)
 
     def _note_recorders(self) -> None:
         """Who is told of every change that has been applied."""
@@ -611,7 +636,7 @@ class Engine:
         """Delivers firings at which `direct` has stopped, or does what else it has left; where to go on."""
         if stop < -UNCOUNTED:
             return self._attend(batch, start, self._runtime.stopped(stop))
-        self._deliver(self._runtime.firings(), ~stop)
+        self._deliver(self._runtime.firings())
         return ~stop
 
     def _step(self, batch: ChangeBatch, start: int) -> int:
@@ -653,7 +678,7 @@ class Engine:
         else:
             self._advance(batch, start, done)
         if firings := self._runtime.firings():
-            self._deliver(firings, done)
+            self._deliver(firings)
         elif done < len(batch.kinds):
             # A change of the clock that none of its ticks made: one that inserts is a tick.
             if not batch.kinds[done] & 1:
@@ -661,15 +686,12 @@ class Engine:
             done += 1
         return done
 
-    def _deliver(self, firings: Sequence[Firing], done: int) -> None:
-        """Calls back for what fired at the last change, up to which `done` are applied."""
+    def _deliver(self, firings: Sequence[Firing]) -> None:
+        """Calls back for what fired at the last change."""
         subscribers = self._subscribers
         wanted = firings
         if (len(firings) > 1 or subscribers.ignoring) and not (wanted := subscribers.wanted(firings)):
             return
-        self._called = True
-        if self._reached is not None:
-            self._reached(done)
         version = self.version
         for firing in wanted:
             if failed := subscribers.deliver(firing, version):

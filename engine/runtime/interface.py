@@ -41,6 +41,9 @@ class Row(Protocol):
     @property
     def columns(self) -> tuple[Word, ...]: ...
 
+    def word(self, place: int) -> Word:
+        """The value of one column."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlainRow:
@@ -48,6 +51,10 @@ class PlainRow:
 
     count: int
     columns: tuple[Word, ...]
+
+    def word(self, place: int) -> Word:
+        """See Row."""
+        return self.columns[place]
 
 
 class Firing(Protocol):
@@ -129,6 +136,10 @@ class Runtime(Protocol):
 
     def direct(self, progress: int) -> "Direct | None":
         """What applies batches and counts their events at an address, until watches change; None: nothing."""
+
+    def ready(self) -> int:
+        """Where the state lies for compiled code that applies changes itself, from now until the dictionary
+        grows; 0: nowhere."""
 
     def stopped(self, stop: int) -> int:
         """Notes what `direct` left to do; what `apply` would have returned. Raises as `apply` does."""

@@ -356,6 +356,10 @@ class InterpreterRuntime:
         holds = ResultColumn("", BOOLEAN, condition, TRUE)
         return replace(result, name=_watch_name(index), columns=(*result.columns, holds))
 
+    def ready(self) -> int:
+        """See Runtime."""
+        return 0
+
     def direct(self, progress: int) -> None:
         """There is nothing faster."""
 

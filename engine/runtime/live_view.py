@@ -107,12 +107,16 @@ class ViewRow(Mapping[str, Value]):
         return self._row.count
 
     def __getitem__(self, name: str) -> Value:
-        i = self._layout.index[name]
-        return self._layout.decoders[i](self._row.columns[i])
+        layout = self._layout
+        place = layout.index[name]
+        return layout.decoders[place](self._row.word(place))
 
     def __getattr__(self, name: str) -> Any:
-        if name not in ViewRow.__slots__ and name in self._layout.index:
-            return self[name]
+        if name not in ViewRow.__slots__:
+            layout = self._layout
+            place = layout.index.get(name)
+            if place is not None:
+                return layout.decoders[place](self._row.word(place))
         raise AttributeError(f"the row has no column {name!r}")
 
     def __iter__(self) -> Iterator[str]:

@@ -13,6 +13,7 @@ import struct
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import ModuleType
 from typing import Protocol
@@ -26,7 +27,7 @@ from orderbook.core.step_times import step_times
 from orderbook.engine.generate.driver import Recorded, driver_module, record_module
 from orderbook.engine.generate.measured import MeasuredWrites, numbered, read_cycles
 from orderbook.engine.generate.numbering import Numbering
-from orderbook.engine.generate.program import Writes, program_module
+from orderbook.engine.generate.program import program_module
 from orderbook.engine.generate.state_layout import (
     ACTIVE,
     CHECKED_ROWS,
@@ -50,6 +51,7 @@ from orderbook.engine.generate.state_layout import (
 )
 from orderbook.engine.generate.support import fired_bytes, free, run_batch, run_counted
 from orderbook.engine.generate.view_diff import condition_module
+from orderbook.engine.generate.writes import Writes
 from orderbook.engine.maps.batch_arrays import ARRAY_TYPES, plain_batch
 from orderbook.engine.maps.memory import Block, address_of, callable_at
 from orderbook.engine.maps.shapes import hashed
@@ -287,6 +289,8 @@ class NumbaRuntime:
     ):
         with step_times.step("plan"):
             self.plan = plan(program) if statistics is None else plan(program, statistics)
+            if measured:
+                self.plan = replace(self.plan, updates=())
         self._layout = layout_for(self.plan)
         self._maps = tuple(m.name for m in program.maps)
         self._texts = TextConstants(dictionary)
@@ -404,6 +408,11 @@ class NumbaRuntime:
             self._overflow()
         self.noted = True
         return ~(stop + UNCOUNTED)
+
+    def ready(self) -> int:
+        """See Runtime."""
+        self._texts.follow()
+        return self.address
 
     def direct(self, progress: int) -> Direct | None:
         """See Runtime."""

@@ -88,6 +88,15 @@ class UnpackedRow:
             ]
         )
 
+    def word(self, place: int) -> Word:
+        """See Row."""
+        at, wide = self._columns[place]
+        values = self._values
+        if not values[at]:
+            return None
+        found: Word = values[at + 1] + values[at + 2] * _LOW_WORD if wide else values[at + 1]
+        return found
+
     def __eq__(self, other: object) -> bool:
         return (self.count, self.columns) == (getattr(other, "count", None), getattr(other, "columns", None))
 
@@ -99,14 +108,19 @@ class UnpackedRow:
 
 
 class RecordFormat:
-    """How a firing of a watch lies in memory: watch, key, the old row, the new row; `size` bytes."""
+    """How a firing of a watch lies in memory: watch, key, the old row, the new row; `size` bytes.
 
-    __slots__ = ("form", "new", "old", "size", "unpack")
+    old_word, new_word: where the rows begin, in words.
+    """
+
+    __slots__ = ("form", "new", "new_word", "old", "old_word", "size", "unpack")
 
     def __init__(self, form: RowFormat):
         self.form = form
         self.old = 1 + form.key_count
         self.new = self.old + len(form.row)
+        self.old_word = self.old
+        self.new_word = self.old_word + form.words
         self.size = 8 * (1 + form.key_count + 2 * form.words)
         self.unpack = unpacker("q" + form.key + 2 * form.row)
 
@@ -115,28 +129,36 @@ class UnpackedFiring(msgspec.Struct, eq=False):
     """A firing as it lay in memory; its parts are unpacked and decoded when they are asked for."""
 
     watch: int
-    _held: bytes
-    _format: RecordFormat
+    held: bytes
+    format: RecordFormat
+    _unpacked: tuple[Any, ...] | None = None
+
+    @property
+    def _values(self) -> tuple[Any, ...]:
+        found = self._unpacked
+        if found is None:
+            found = self._unpacked = self.format.unpack(self.held)
+        return found
 
     @property
     def key(self) -> tuple[Word, ...]:
         """The row's key."""
-        record = self._format
-        return record.form.decoded_key(record.unpack(self._held)[1 : record.old])
+        record = self.format
+        return record.form.decoded_key(self._values[1 : record.old])
 
     @property
     def old(self) -> UnpackedRow | None:
         """The row at the last look."""
-        return self._row(self._format.old, self._format.new)
+        return self._row(self.format.old, self.format.new)
 
     @property
     def new(self) -> UnpackedRow | None:
         """The row now."""
-        return self._row(self._format.new, None)
+        return self._row(self.format.new, None)
 
     def _row(self, start: int, end: int | None) -> UnpackedRow | None:
-        values = self._format.unpack(self._held)[start:end]
-        return UnpackedRow(values, self._format.form.columns) if values[0] else None
+        values = self._values[start:end]
+        return UnpackedRow(values, self.format.form.columns) if values[0] else None
 
 
 def unpacker(form: str) -> Callable[..., tuple[Any, ...]]:
@@ -253,7 +275,7 @@ def unpacked(
 
 def words_of(result: Result, pairs: Iterable[tuple[tuple[Word, ...], Row]]) -> NDArray[np.int64]:
     """Keys and rows, as runtimes have them, as words: int64[n, words of the key and of the row]."""
-    rows = [_key_words(result, key) + _row_words(result, row) for key, row in pairs]
+    rows = [_key_words(result, key) + row_words(result, row) for key, row in pairs]
     return _matrix(rows, len(result.keys) + RowFormat(result).words)
 
 
@@ -262,8 +284,8 @@ def _records(result: Result, found: Sequence[tuple[int, Firing]]) -> Records:
     return Records(
         np.array([index for index, _ in found], np.int64),
         _matrix([_key_words(result, f.key) for _, f in found], len(result.keys)),
-        _matrix([_row_words(result, f.old) for _, f in found], width),
-        _matrix([_row_words(result, f.new) for _, f in found], width),
+        _matrix([row_words(result, f.old) for _, f in found], width),
+        _matrix([row_words(result, f.new) for _, f in found], width),
     )
 
 
@@ -275,7 +297,8 @@ def _key_words(result: Result, key: Sequence[int | float | None]) -> list[int]:
     return [word_of(word, k.type) for word, k in zip(key, result.keys, strict=True)]
 
 
-def _row_words(result: Result, row: Row | None) -> list[int]:
+def row_words(result: Result, row: Row | None) -> list[int]:
+    """A row, as runtimes have it, as words; None: a row that stands 0 times."""
     form = RowFormat(result)
     words = [0] * form.words
     if row is None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from orderbook.core.changes import Word
 from orderbook.core.errors import DataError, Problems
@@ -34,6 +35,9 @@ class ViewEvent(msgspec.Struct, eq=False, frozen=True):
     _layout: ViewLayout
     _firing: Firing
     version: Version
+    # What was asked for before.
+    _key: Key | None = None
+    _new: ViewRow | None = None
 
     @classmethod
     def between(
@@ -49,7 +53,16 @@ class ViewEvent(msgspec.Struct, eq=False, frozen=True):
 
     @property
     def key(self) -> Key:
-        return self._layout.key(self._firing.key)
+        found = self._key
+        if found is None:
+            found = self._layout.key(self._firing.key)
+            force_setattr(self, "_key", found)
+        return found
+
+    @property
+    def firing(self) -> Firing:
+        """The event as the runtime has it."""
+        return self._firing
 
     @property
     def codes(self) -> tuple[Word, ...]:
@@ -62,7 +75,11 @@ class ViewEvent(msgspec.Struct, eq=False, frozen=True):
 
     @property
     def new(self) -> ViewRow | None:
-        return self._layout.row(self._firing.new)
+        found = self._new
+        if found is None:
+            found = self._layout.row(self._firing.new)
+            force_setattr(self, "_new", found)
+        return found
 
     @property
     def status(self) -> Literal["tentative", "committed"]:
@@ -155,7 +172,7 @@ class Subscribers:
         self._problems = problems
         self._on_error = on_error
         self._all: list[Subscription] = []
-        self._watched: list[Subscription] = []
+        self.watched: list[Subscription] = []
         # Whether the runtime watches others than there are.
         self.stale = False
         # Whether any of them says of rows that it would do nothing for them.
@@ -163,7 +180,7 @@ class Subscribers:
 
     def __bool__(self) -> bool:
         """Whether the runtime watches anything, or is to."""
-        return bool(self._all or self._watched)
+        return bool(self._all or self.watched)
 
     def __iter__(self) -> Iterator[Subscription]:
         return iter(list(self._all))
@@ -182,9 +199,9 @@ class Subscribers:
 
     def look(self, runtime: Runtime) -> None:
         """Lets the runtime watch those there are now: rows as they are become the first look of all."""
-        self._watched, self.stale = list(self._all), False
-        self.ignoring = any(one.ignores is not None for one in self._watched)
-        runtime.watch([s.watch for s in self._watched])
+        self.watched, self.stale = list(self._all), False
+        self.ignoring = any(one.ignores is not None for one in self.watched)
+        runtime.watch([s.watch for s in self.watched])
 
     def wanted(self, firings: Sequence[Firing]) -> Sequence[Firing]:
         """Without those of rows that their subscriptions have said they would do nothing for.
@@ -196,16 +213,16 @@ class Subscribers:
         return [firing for firing in firings if not self._ignored(firing)] if self.ignoring else firings
 
     def _place(self, firing: Firing) -> tuple[object, ...]:
-        key = self._watched[firing.watch].layout.key(firing.key)
+        key = self.watched[firing.watch].layout.key(firing.key)
         return firing.watch, *((value is not None, value) for value in key)
 
     def _ignored(self, firing: Firing) -> bool:
-        one = self._watched[firing.watch]
+        one = self.watched[firing.watch]
         return one.ignores is not None and one.ignores(one.layout.key(firing.key))
 
     def deliver(self, firing: Firing, version: Version) -> Subscription | None:
         """Calls back; returns the subscription where that raised, which is to end."""
-        subscription = self._watched[firing.watch]
+        subscription = self.watched[firing.watch]
         if not subscription.active:
             return None
         try:
@@ -225,7 +242,7 @@ class Subscribers:
             else:
                 self._drop(subscription)
         self._all = [s for s in self._all if s.active]
-        self._watched, self.stale = [], bool(self._all)
+        self.watched, self.stale = [], bool(self._all)
 
     def _drop(self, subscription: Subscription) -> None:
         subscription.active = False

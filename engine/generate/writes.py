@@ -1,0 +1,458 @@
+"""The statements of one trigger as text: what is written, in which order, and what need not be.
+
+Level by level: values of what the event alone gives the keys of, loops, writes; then notes for watches. An
+entry that was looked up is written where it is. What is added to one entry twice is added once, and what
+follows from maps that the event has not changed is left as it is (unchanged.py).
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from itertools import groupby
+from typing import ClassVar
+
+from orderbook.engine.generate.expressions import ZERO, Code, finite, held_as
+from orderbook.engine.generate.module_text import (
+    Emitter,
+    Names,
+    Writer,
+    empty,
+    in_order,
+)
+from orderbook.engine.generate.pipelines import Sum, Thread, run, sums_of, threads
+from orderbook.engine.generate.reads import entry_code, entry_value
+from orderbook.engine.generate.state_layout import ACTIVE, Layout
+from orderbook.engine.generate.unchanged import (
+    ALWAYS,
+    NEVER,
+    Condition,
+    Sources,
+    deferrable,
+    either,
+)
+from orderbook.engine.plan.steps import (
+    Directory,
+    Plan,
+    ResultPlan,
+    StatementPlan,
+    Store,
+    maps_in_pipelines,
+    reads_in_pipelines,
+)
+from orderbook.engine.plan.stores import layout_of
+from orderbook.views.calculus import Scalar, Var
+
+
+def row_keys(plan: Plan, result: ResultPlan, name: str) -> list[tuple[int, ...] | None]:
+    """How a written key of map `name` tells the view's row: positions of its keys; None: any row.
+
+    A row that reads a map at all of its own keys, whatever else, is not changed by other entries.
+    """
+    view_keys = [k.variable for k in result.result.keys]
+    found: list[tuple[int, ...] | None] = []
+    if result.result.multiplicity == name:
+        found.append(tuple(range(len(view_keys))))
+    places: dict[str, Sequence[int]] = {d.name: d.positions for d in plan.directories_of(name)}
+    places[name] = range(len(plan.program.map(name).keys))
+    for read, keys in reads_in_pipelines(p for _, pipelines in result.lets for p in pipelines):
+        if read in places:
+            at = dict(zip(keys, places[read], strict=True))
+            found.append(tuple(at[k] for k in view_keys) if at.keys() >= {*view_keys} else None)
+    return [None] if None in found else list(dict.fromkeys(found))
+
+
+class Writes:
+    """The statements of one trigger; notes rows of watched views that they may change.
+
+    `imports` are lines that a module with such statements needs.
+    """
+
+    imports: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        emitter: Emitter,
+        names: Mapping[Var, Code],
+        layout: Layout,
+        follows: Mapping[str, Sources] | None = None,
+    ):
+        """follows: of each map that follows from others, those that these statements write."""
+        self.emitter, self.names, self.layout = emitter, dict(names), layout
+        self.plan = emitter.plan
+        self.touched: dict[tuple[int, tuple[str, ...] | None], Condition] = {}
+        self._follows = follows or {}
+        self._tested = {read for reads in self._follows.values() for read, zero in reads.items() if zero}
+        # When what is written of a map is not what was there, and when one of both is 0.
+        self._changed: dict[str, Condition] = {}
+        self._crossed: dict[str, Condition] = {}
+        self._deferred: dict[str, Code] = {}
+
+    def statements(self, statements: Sequence[StatementPlan]) -> None:
+        """Writes statements, level by level, and then what they touch."""
+        deferred = {} if not self._follows else deferrable(self.plan, statements, self.names)
+        under: Condition = ALWAYS
+        with ExitStack() as block:
+            for number, level in groupby(statements, key=lambda s: s.level):
+                own = list(level)
+                several = [s for s in own if not s.writes_one(self.names)]
+                single = [s for s in own if s.writes_one(self.names)]
+                for condition, some in self._by_condition(single):
+                    if not some and not several:
+                        continue
+                    if condition != under:
+                        block.close()
+                        under = condition
+                        if condition is not ALWAYS:
+                            block.enter_context(self.emitter.writer.block(f"if {_holds(condition)}:"))
+                    wanted = [Sum(s.pipelines, self.emitter.map_type(s.target), s.types) for s in some]
+                    values = sums_of(self.emitter, wanted, self.names)
+                    if condition is ALWAYS:
+                        for together in self._fusable(several):
+                            self._loop_writes(together)
+                    here = [
+                        (statement, self._added_up(statement, code, deferred.get(statement.target) == number))
+                        for statement, code in zip(some, values, strict=True)
+                    ]
+                    self._write([(s, c) for s, c in here if c is not None], condition)
+        for (view, keys), condition in self.touched.items():
+            self._emit_touch(view, keys, condition)
+
+    def _by_condition(
+        self, single: Sequence[StatementPlan]
+    ) -> Iterable[tuple[Condition, list[StatementPlan]]]:
+        """Statements of a level by when there is anything for them to write; what is always written first."""
+        by_entry: dict[object, Condition] = {}
+        for statement in single:
+            entry = self.plan.stores_of(statement.target)[0].name, statement.keys
+            by_entry[entry] = either(by_entry.get(entry, NEVER), self._condition(statement))
+        found: dict[Condition, list[StatementPlan]] = {ALWAYS: []}
+        for statement in single:
+            entry = self.plan.stores_of(statement.target)[0].name, statement.keys
+            found.setdefault(by_entry[entry], []).append(statement)
+        return found.items()
+
+    def _condition(self, statement: StatementPlan) -> Condition:
+        reads = self._follows.get(statement.target)
+        if not reads:
+            return ALWAYS
+        found: Condition = NEVER
+        for read, zero in reads.items():
+            known = self._crossed if zero and read in self._crossed else self._changed
+            found = either(found, known.get(read, ALWAYS))
+        return found
+
+    def _added_up(self, statement: StatementPlan, code: Code, later: bool) -> Code | None:
+        """What is to be added, with what was to be added before; nothing if that is to be done later."""
+        w, target = self.emitter.writer, statement.target
+        if later:
+            self._deferred[target] = code if _is_name(code) else _named(w, code)
+            return None
+        if target not in self._deferred:
+            return code
+        layout, total = layout_of(self.emitter.map_type(target)), w.fresh("sum")
+        w.line(f"{total} = {held_as(self._deferred.pop(target), layout)} + {held_as(code, layout)}")
+        return Code(total, code.type)
+
+    def _write(self, values: Sequence[tuple[StatementPlan, Code]], condition: Condition = ALWAYS) -> None:
+        """Writes values at keys that the event gives: all maps of a store in one call."""
+        w = self.emitter.writer
+        by_store: dict[object, list[tuple[StatementPlan, Code]]] = {}
+        earlier: list[object] = []
+        for statement, code in values:
+            entry = (self.plan.stores_of(statement.target)[0].name, statement.keys)
+            # A map that is written twice at one key is written in two calls.
+            times = earlier.count((statement.target, statement.keys))
+            earlier.append((statement.target, statement.keys))
+            by_store.setdefault((*entry, times), []).append((statement, code))
+        for group in by_store.values():
+            first = group[0][0]
+            keys = self._keys(first.target, first.keys, self.names)
+            # Values are fixed before the first of them is written.
+            codes = {s.target: c if _is_name(c) else _named(w, c) for s, c in group}
+            function = "assign" if first.op == ":=" else "add"
+            with ExitStack() as block:
+                crossed = self._crossing(block, function, [s.target for s, _ in group], keys, codes)
+                self._entry_write(first.target, function, keys, codes)
+                for variable, text in crossed.items():
+                    w.line(f"{variable} = {text}")
+            for statement, code in group:
+                target = statement.target
+                own = condition if function == "assign" else _unless_zero(code, codes[target])
+                self._changed[target] = either(self._changed.get(target, NEVER), own)
+                self._touch(target, keys, own)
+
+    def _crossing(
+        self,
+        block: ExitStack,
+        function: str,
+        targets: Sequence[str],
+        keys: Sequence[str],
+        codes: Mapping[str, Code],
+    ) -> dict[str, str]:
+        """Variables of `_crossed`, for maps that others follow by being 0 or not, and what they become.
+
+        That is known in `block`, where the entries are to be written.
+        """
+        w, found = self.emitter.writer, dict[str, str]()
+        for target in targets:
+            store = self.emitter.hashed(target)
+            if target not in self._tested or target in self._changed or function != "add" or store is None:
+                self._crossed.pop(target, None)
+                continue
+            column = store.maps.index(target)
+            if len(store.layout) != len(store.maps) or store.layout[column] not in "iw":
+                continue
+            variable = w.fresh("crossed")
+            if len(targets) == 1 and _is_sum(codes[target]):
+                w.line(f"{variable} = 0")
+                block.enter_context(w.block(f"if {codes[target].text} != 0:"))
+            before = entry_code(self.emitter, store, keys, column)
+            after = f"{before} + {held_as(codes[target], store.layout[column])}"
+            found[variable] = f"1 if ({before} != 0) != ({after} != 0) else 0"
+            self._crossed[target] = frozenset({variable})
+        return found
+
+    def _keys(self, target: str, keys: Sequence[Scalar], names: Names) -> list[str]:
+        types = self.plan.program.map(target).key_types
+        return [self.emitter.new_key(k, t, names) for k, t in zip(keys, types, strict=True)]
+
+    def _entry_write(
+        self,
+        target: str,
+        function: str,
+        keys: Sequence[str],
+        codes: Mapping[str, Code],
+        in_loop: bool = False,
+    ) -> None:
+        """Writes one entry in every store that holds it, and counts it in the directories.
+
+        In a loop, where other entries are written in turn, it is looked up each time.
+        """
+        w, emitter = self.emitter.writer, self.emitter
+        stores, directories = self.plan.stores_of(target), self.plan.directories_of(target)
+        size = emitter.call(stores[0], "size")
+        before = w.fresh("size")
+        known = self._written(stores, function, keys, codes)
+        entries = {} if in_loop else self._looked_up(stores, keys)
+        if directories:
+            w.line(f"{before} = {size}")
+        for store in stores:
+            _, entry = entries.get(store.name, ("", None))
+            self._store_write(store, function, keys, codes, entry)
+        self._drop_uncounted(target, keys)
+        if directories:
+            with w.block(f"if {size} != {before}:"):
+                for directory in directories:
+                    self._directory_write(directory, keys, f"{size} - {before}")
+        changed = [*stores, *(s for d in directories for s in self.plan.stores_of(d.name))]
+        changed += self._counted_by(target)
+        w.forget({store.name for store in changed})
+        for place, (name, value) in known.items():
+            w.remember(place, value, name)
+        for name, (find, entry) in entries.items():
+            w.remember(find, entry, name)
+
+    def _looked_up(self, stores: Sequence[Store], keys: Sequence[str]) -> dict[str, tuple[str, str]]:
+        """By store what looks an entry up, and the variable that holds it, where that was done."""
+        found = {}
+        for store in stores:
+            if keys and store.ordered is None and len(store.layout) == len(store.maps):
+                find = self.emitter.call(store, "find", *keys)
+                entry = self.emitter.writer.recall(find)
+                if entry is not None:
+                    found[store.name] = find, entry
+        return found
+
+    def _written(
+        self, stores: Sequence[Store], function: str, keys: Sequence[str], codes: Mapping[str, Code]
+    ) -> dict[str, tuple[str, str]]:
+        """Values of a hashed entry that are known once it is written, as expressions, and its store."""
+        w, found = self.emitter.writer, dict[str, tuple[str, str]]()
+        for store in stores:
+            if store.ordered is not None or not keys or not set(store.layout) <= {*"iw"}:
+                continue
+            for column, (name, layout) in enumerate(zip(store.maps, store.layout, strict=True)):
+                place = entry_value(store, keys, column)
+                held = w.recall(place)
+                if name not in codes:
+                    after = None if function == "assign" else held
+                elif function == "assign":
+                    after = held_as(codes[name], layout)
+                else:
+                    after = held and f"({held} + {held_as(codes[name], layout)})"
+                if after:
+                    found[place] = store.name, after
+        return found
+
+    def _drop_uncounted(self, count: str, keys: Sequence[str]) -> None:
+        """Drops the entries of doubles whose last row is gone: a change of 0.0 does not reach them."""
+        alone = self._counted_by(count)
+        if not alone:
+            return
+        counting = self.plan.stores_of(count)[0]
+        held = self.emitter.call(counting, "get", *in_order(keys, counting))
+        with self.emitter.writer.block(f"if {held}[{counting.maps.index(count)}] == 0:"):
+            for store in alone:
+                words = in_order(keys, store)
+                self.emitter.writer.line(self.emitter.call(store, "assign", *words, *_zeros(store)))
+
+    def _counted_by(self, count: str) -> list[Store]:
+        """The stores of doubles whose entries go with those of a map that counts rows."""
+        counted = [m.name for m in self.plan.program.maps if m.count == count]
+        stores = dict.fromkeys(s for name in counted for s in self.plan.stores_of(name))
+        return [s for s in stores if len(s.layout) > len(s.maps)]
+
+    def _directory_write(self, directory: Directory, keys: Sequence[str], change: str) -> None:
+        words = [keys[p] for p in directory.positions]
+        for store in self.plan.stores_of(directory.name):
+            self.emitter.writer.line(self.emitter.call(store, "add", *in_order(words, store), change))
+
+    def _store_write(
+        self,
+        store: Store,
+        function: str,
+        keys: Sequence[str],
+        codes: Mapping[str, Code],
+        entry: str | None,
+    ) -> None:
+        values = [
+            held_as(finite(codes[m]), c) if m in codes else ZERO[c]
+            for m, c in zip(store.maps, store.layout, strict=False)
+        ]
+        if len(store.layout) > len(store.maps):
+            self._double_write(store, function, keys, values)
+            return
+        if entry is None:
+            call = self.emitter.call(store, function, *in_order(keys, store), *values)
+        else:
+            call = f"{entry} = {self.emitter.call(store, f'{function}_at', entry, *keys, *values)}"
+        given = [codes[name] for name in store.maps if name in codes]
+        if function == "add" and len(given) == 1 and _is_sum(given[0]):
+            # What is counted by conditions is most often 0.
+            with self.emitter.writer.block(f"if {given[0].text} != 0:"):
+                self.emitter.writer.line(call)
+        else:
+            self.emitter.writer.line(call)
+
+    def _double_write(self, store: Store, function: str, keys: Sequence[str], values: list[str]) -> None:
+        """Maps of doubles without what counts them: entries are there while another map counts rows."""
+        w, emitter, words = self.emitter.writer, self.emitter, in_order(keys, store)
+        if function == "assign":
+            held = [w.once("value", value) for value in values]
+            there = " or ".join(f"{value} != 0.0" for value in held)
+            w.line(emitter.call(store, "assign", *words, *held, f"1 if {there} else 0"))
+            return
+        count = self.plan.program.map(store.maps[0]).count
+        there = f"{emitter.call(store, 'get', *words)}[{len(store.maps)}]"
+        if count is None:
+            w.line(emitter.call(store, "add", *words, *values, f"1 - {there}"))
+            return
+        counting = self.plan.stores_of(count)[0]
+        rows = emitter.call(counting, "get", *in_order(keys, counting))
+        with w.block(f"if {rows}[{counting.maps.index(count)}] == 0:"):
+            w.line(emitter.call(store, "assign", *words, *_zeros(store)))
+        with w.block("else:"):
+            w.line(emitter.call(store, "add", *words, *values, f"1 - {there}"))
+
+    def _loop_writes(self, statements: Sequence[StatementPlan]) -> None:
+        """Writes at every key that the loops of statements bind; loops they share are walked once."""
+        emitter, running = self.emitter, list[Thread]()
+        for statement in statements:
+            self._changed[statement.target] = ALWAYS
+            self._crossed.pop(statement.target, None)
+            if statement.erased:
+                sink = partial(self._loop_write, statement)
+                run(emitter, threads(statement.erased, self.names, statement.types, sink))
+            elif statement.op == ":=":
+                self._clear(statement.target)
+            sink = partial(self._loop_write, statement)
+            running += threads(statement.pipelines, self.names, statement.types, sink)
+        emitter.writer.forget()
+        run(emitter, running)
+        emitter.writer.forget()
+
+    def _clear(self, target: str) -> None:
+        names = [target, *(d.name for d in self.plan.directories_of(target))]
+        for store in (s for name in names for s in self.plan.stores_of(name)):
+            empty(self.emitter, store)
+        self._touch(target, None)
+
+    def _loop_write(self, statement: StatementPlan, value: Code, names: Names) -> None:
+        keys = self._keys(statement.target, statement.keys, names)
+        self._entry_write(statement.target, "add", keys, {statement.target: value}, in_loop=True)
+        self._touch(statement.target, keys, in_loop=True)
+
+    def _touch(
+        self,
+        name: str,
+        keys: Sequence[str] | None,
+        condition: Condition = ALWAYS,
+        in_loop: bool = False,
+    ) -> None:
+        """Notes that rows of the views that read this map may have changed, on a condition."""
+        for view, result in enumerate(self.plan.results):
+            for order in row_keys(self.plan, result, name):
+                own = None if keys is None or order is None else tuple(keys[i] for i in order)
+                if in_loop and own is not None:
+                    self._emit_touch(view, own)
+                else:
+                    known = self.touched.get((view, own), NEVER)
+                    self.touched[view, own] = either(known, condition)
+
+    def _emit_touch(self, view: int, keys: tuple[str, ...] | None, condition: Condition = ALWAYS) -> None:
+        w = self.emitter.writer
+        arguments = f", {', '.join(keys)}" if keys else ""
+        flags = " or ".join(f"load(S, {self.layout.look(view, m) + ACTIVE}) != 0" for m in (False, True))
+        flags = flags if condition is ALWAYS else f"({flags}) and ({_holds(condition)})"
+        with w.block(f"if {flags}:"):
+            w.line(f"touch_all_{view}(S)" if keys is None else f"touch_{view}(S{arguments})")
+
+    def _fusable(self, statements: Sequence[StatementPlan]) -> Iterator[list[StatementPlan]]:
+        """Runs of statements none of which reads what another of them writes, or drops with its count."""
+        counted = [(m.name, m.count) for m in self.plan.program.maps if m.count]
+        together: list[StatementPlan] = []
+        for statement in statements:
+            several = (*together, statement)
+            written = {s.target for s in several}
+            written |= {name for name, count in counted if count in written}
+            written |= {d.name for name in written for d in self.plan.directories_of(name)}
+            read = {m for s in several for m in maps_in_pipelines((*s.pipelines, *s.erased))}
+            if together and not written.isdisjoint(read):
+                yield together
+                together = []
+            together.append(statement)
+        if together:
+            yield together
+
+
+def _holds(condition: Condition) -> str:
+    return " or ".join(f"{variable} != 0" for variable in sorted(condition or ()))
+
+
+def _unless_zero(value: Code, held: Code) -> Condition:
+    """When adding a value, which the variable `held` holds, changes anything."""
+    if (
+        value.kind not in "iw"
+        or re.fullmatch(r"\(?-?[1-9]\d*\)?", value.text)
+        or not held.text.isidentifier()
+    ):
+        return ALWAYS
+    return frozenset({held.text})
+
+
+def _is_sum(code: Code) -> bool:
+    return re.fullmatch(r"sum_\d+", code.text) is not None
+
+
+def _is_name(code: Code) -> bool:
+    return re.fullmatch(r"\w+", code.text) is not None
+
+
+def _named(writer: Writer, code: Code) -> Code:
+    return Code(writer.once("value", finite(code).text), code.type)
+
+
+def _zeros(store: Store) -> Iterable[str]:
+    """The values of an entry that goes."""
+    return [ZERO[column] for column in store.layout]
