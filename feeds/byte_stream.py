@@ -6,7 +6,7 @@
 import zlib
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heapreplace
 from typing import IO, BinaryIO, Protocol
 from zipfile import BadZipFile, ZipFile
@@ -146,6 +146,24 @@ class Blocks:
                 decoder = _decoder(zipped)
         if not decoder.eof:
             self.cut = "the compressed data has no end"
+
+
+# What is decompressed is decoded by compiled code this many bytes at a time.
+_LARGER_BYTES = 1 << 20
+
+
+def larger(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in blocks of at least a megabyte, but for the last."""
+    parts: list[bytes] = []
+    size = 0
+    for part in blocks:
+        parts.append(part)
+        size += len(part)
+        if size >= _LARGER_BYTES:
+            yield b"".join(parts)
+            parts.clear()
+            size = 0
+    yield b"".join(parts)
 
 
 class Lines:

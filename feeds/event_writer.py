@@ -167,9 +167,9 @@ class EventWriter:
         self._buffer += records
         self._closed = len(self._buffer)
 
-    def since(self, first: int) -> np.ndarray:
-        """EVENT[n], a copy of the events from a number on, which stay."""
-        return np.frombuffer(bytes(self._buffer[first * _RECORD.size :]), EVENT)
+    def since(self, first: int) -> bytearray:
+        """A copy of the EVENT records from a number on, which stay."""
+        return self._buffer[first * _RECORD.size :]
 
     def undo(self) -> None:
         """Take back the events of the open unit."""
@@ -184,10 +184,12 @@ class EventWriter:
 
     def take(self) -> np.ndarray:
         """EVENT[n], the events since the last call, in order."""
-        events = np.frombuffer(self._buffer, EVENT)
-        self._buffer = bytearray()
-        self._closed = 0
-        return events
+        return np.frombuffer(self.take_records(), EVENT)
+
+    def take_records(self) -> bytearray:
+        """The same as EVENT records, which are the caller's."""
+        records, self._buffer, self._closed = self._buffer, bytearray(), 0
+        return records
 
 
 # Events a source gives at a time: a few milliseconds of work for whoever takes them.

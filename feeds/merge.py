@@ -432,7 +432,7 @@ BATCH, SMALLEST_BATCH, MOST_OPEN = 1 << 16, 1 << 12, 1 << 20
 
 
 class SourceSpec(Protocol):
-    """What a source is opened by: see `orderbook.backtest.sources`."""
+    """What a source is opened by: see `orderbook.backtesting.sources`."""
 
     def open(self, batch_size: int | None = None) -> EventSource | ChangeSource: ...
 

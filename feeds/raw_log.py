@@ -28,6 +28,7 @@ from typing import Protocol
 
 import msgspec
 
+from orderbook.market.contract_terms import Terms
 from orderbook.market.instruments import FINEST, ContractType, Instrument
 
 # Of the lines; a recording of a later one is refused.
@@ -68,12 +69,13 @@ class InstrumentText(msgspec.Struct, frozen=True):
     price_unit: str = ""
     volume_unit: str = ""
     contract: ContractType | None = None
+    terms: Terms = Terms()
 
     @classmethod
     def of(cls, one: Instrument) -> "InstrumentText":
         price, volume = str(one.price_unit), str(one.volume_unit)
         steps = (str(one.tick), str(one.lot), price, volume)
-        return cls(one.venue, one.symbol, one.native_symbol, *steps, one.contract)
+        return cls(one.venue, one.symbol, one.native_symbol, *steps, one.contract, one.terms)
 
     @property
     def names(self) -> tuple[str, str]:
@@ -85,7 +87,8 @@ class InstrumentText(msgspec.Struct, frozen=True):
         """The instrument. Raises DataError, or InvalidOperation for what is no number."""
         tick, lot = Decimal(self.tick), Decimal(self.lot)
         units = Decimal(self.price_unit or tick), Decimal(self.volume_unit or lot)
-        return Instrument(self.venue, self.symbol, self.native_symbol, tick, lot, *units, self.contract)
+        names = self.venue, self.symbol, self.native_symbol
+        return Instrument(*names, tick, lot, *units, self.contract, self.terms)
 
     @property
     def decoded(self) -> Instrument:

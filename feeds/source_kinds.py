@@ -20,6 +20,7 @@ from orderbook.feeds.exchanges.exchange import EXCHANGES
 from orderbook.feeds.files.binance_capture import BinanceCaptureSource, NoDepthError
 from orderbook.feeds.files.bybit_history import OPTIONS as BYBIT_OPTIONS
 from orderbook.feeds.files.bybit_history import BybitHistorySource, is_bybit_trades
+from orderbook.feeds.files.hyperliquid_capture import HyperliquidCaptureSource
 from orderbook.feeds.files.itch import ItchSource
 from orderbook.feeds.files.itch_format import is_itch
 from orderbook.feeds.files.lobster import LobsterSource
@@ -54,6 +55,7 @@ KINDS = (
     "capture",
     "table",
     "bybit",
+    "hyperliquid",
 )
 KNOWN = ", ".join(KINDS)
 # Lines that are looked at, so that a damaged first one does not hide what the file is.
@@ -178,7 +180,7 @@ def _json(line: bytes) -> str | None:
 
 def _plain(line: bytes, rows: Sequence[bytes], named: bool) -> str | None:
     if _HFTBACKTEST.match(line):
-        return "binance"
+        return "hyperliquid" if b'{"channel":' in line else "binance"
     if begins_as_cryptofeed(line):
         return "capture"
     bare = line.replace(b'"', b"").replace(b" ", b"").lower()
@@ -215,12 +217,12 @@ Opened = EventSource | ChangeSource
 def open_source(text: str, *more: str) -> Opened:
     """Open `KIND:PATH` or PATH, whose kind is then found by content and name.
 
-    KIND is `lobster` (a message file), `binance` (a capture of hftbacktest), `capture` (recorded raw frames
-    of any exchange; a folder or glob is one feed's files by time), `record` (Parquet; a glob or a folder
-    is all its files by time), `changes` (NDJSON), `itch` (NASDAQ), `dbn` (Databento), `tardis` (CSV; a
-    glob or a folder is one source by time), `views` (view events), `bybit` (public history of books and
-    trades) or `table` (URL#TABLE). `.gz`, `.zst` and `.zip` files are read as they are. PATH may be the URL
-    of a file, folder or glob in a store (`orderbook.feeds.storage`).
+    KIND is `lobster` (a message file), `binance` and `hyperliquid` (captures of hftbacktest), `capture`
+    (recorded raw frames of any exchange; a folder or glob is one feed's files by time), `record`
+    (Parquet; a glob or a folder is all its files by time), `changes` (NDJSON), `itch` (NASDAQ), `dbn`
+    (Databento), `tardis` (CSV; a glob or a folder is one source by time), `views` (view events), `bybit`
+    (public history of books and trades) or `table` (URL#TABLE). `.gz`, `.zst` and `.zip` files are read
+    as they are. PATH may be the URL of a file, folder or glob in a store (`orderbook.feeds.storage`).
 
     more: further files of the same feed, as `open_streams` puts them together; all are one source by time.
 
@@ -449,6 +451,10 @@ def _binance(*texts: str) -> BinanceCaptureSource:
     return BinanceCaptureSource([place(text) for text in texts])
 
 
+def _hyperliquid(*texts: str) -> HyperliquidCaptureSource:
+    return HyperliquidCaptureSource([place(text) for text in texts])
+
+
 def _bybit(*texts: str) -> BybitHistorySource:
     split = [split_options(text, BYBIT_OPTIONS) for text in texts]
     return BybitHistorySource([place(path) for path, _ in split], split[0][1])
@@ -472,15 +478,17 @@ _KINDS: dict[str, Callable[[str], Opened]] = {
     "capture": open_captures,
     "table": lambda text: TableSource(table_options(text)),
     "bybit": _bybit,
+    "hyperliquid": _hyperliquid,
 }
 # Kinds of which one file is one source …
-_BY_FILE = ("lobster", "binance", "changes", "itch", "dbn", "views", "bybit")
+_BY_FILE = ("lobster", "binance", "changes", "itch", "dbn", "views", "bybit", "hyperliquid")
 # … and those whose sources of one feed are one.
 _SEVERAL: dict[str, Callable[..., Opened]] = {
     "binance": _binance,
     "bybit": _bybit,
     "capture": open_captures,
     "dbn": _dbn,
+    "hyperliquid": _hyperliquid,
     "tardis": open_tardis,
 }
 # Not the drive of a path.

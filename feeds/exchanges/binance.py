@@ -42,6 +42,7 @@ from orderbook.feeds.wire import binance as compiled
 from orderbook.feeds.wire.binance import AGGREGATE_KIND, TRADE_KIND
 from orderbook.feeds.wire.decoder_state import WORDS
 from orderbook.feeds.wire.frame_decoder import FrameDecoder
+from orderbook.market.contract_terms import SPOT, Terms, amount, expiry_of
 from orderbook.market.events import Side
 from orderbook.market.instruments import ContractType, Instrument
 
@@ -157,7 +158,7 @@ class Filter(msgspec.Struct, frozen=True, gc=False):
 
 class Product(msgspec.Struct, frozen=True, gc=False):
     """A product; futures state `pricePrecision` and `quantityPrecision`, decimal places of their messages,
-    and COIN-M futures `contractSize`, USD of a contract.
+    and COIN-M futures `contractSize`, USD of a contract. `deliveryDate` is in ms, far away for perpetuals.
 
     {"symbol": "ETHBTC", "baseAssetPrecision": 8, "quotePrecision": 8,
      "filters": [{"filterType": "PRICE_FILTER", "tickSize": "0.00000100", ...}, ...]}
@@ -169,7 +170,10 @@ class Product(msgspec.Struct, frozen=True, gc=False):
     quotePrecision: int = 0
     pricePrecision: int | None = None
     quantityPrecision: int | None = None
-    contractSize: float | None = None
+    contractSize: Decimal | None = None
+    contractType: str = ""
+    marginAsset: str = ""
+    deliveryDate: int = 0
 
     @property
     def price_places(self) -> int:
@@ -343,7 +347,9 @@ class BinanceSpot(Exchange):
         except (KeyError, ArithmeticError):
             raise SourceError(f"{cls.venue}: {product.symbol} has no price or lot filter") from None
         contract: ContractType = "linear" if product.contractSize is None else "inverse"
-        return Instrument.listed(cls.venue, product.symbol, tick, lot, contract=contract)
+        return Instrument.listed(
+            cls.venue, product.symbol, tick, lot, contract=contract, terms=_terms(product)
+        )
 
     def connected(self) -> None:
         self._asked.clear()
@@ -427,6 +433,7 @@ class BinanceFutures(BinanceSpot):
     url = "wss://fstream.binance.com/public/stream"
     rest_url = "https://fapi.binance.com"
     futures = True
+    beside = "binance_futures_market"
     depth_path = "/fapi/v1/depth"
     information_path = "/fapi/v1/exchangeInfo"
     depths: ClassVar[dict[int, float]] = {50: 0.1, 100: 0.25, 500: 0.5, 1000: 1.0}
@@ -442,9 +449,22 @@ class BinanceDelivery(BinanceFutures):
     venue = "binance_delivery"
     url = "wss://dstream.binance.com/stream"
     rest_url = "https://dapi.binance.com"
+    beside = ""
     streams = (*BinanceSpot.streams, *SUBSCRIBED)
     depth_path = "/dapi/v1/depth"
     information_path = "/dapi/v1/exchangeInfo"
+
+
+def _terms(product: Product) -> Terms:
+    if not product.contractType:
+        return SPOT
+    perpetual = product.contractType.endswith("PERPETUAL")
+    return Terms(
+        kind="perpetual" if perpetual else "future",
+        settlement=product.marginAsset or None,
+        multiplier=amount(product.contractSize or Decimal(1)),
+        expiry=None if perpetual else expiry_of(product.deliveryDate),
+    )
 
 
 def _step(stated: str, places: int) -> Decimal:

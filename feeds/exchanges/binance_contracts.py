@@ -13,8 +13,8 @@ Streams" and "How to manage a local order book correctly" of COIN-M Futures.
 Dated contracts have no rate, which is "" there. USD-M mark prices have the index price `i`. Of liquidations
 the largest of a second is sent, and its price is the order's limit, not what it was filled at.
 
-USD-M futures send both from another address (`/market`) than books and trades, to which a feed does not
-connect: of them they are read from recordings. COIN-M futures send all from one.
+USD-M futures send both from another address (`/market`) than books and trades (`binance_market`). COIN-M
+futures send all from one.
 """
 
 from typing import Literal

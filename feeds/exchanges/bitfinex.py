@@ -17,7 +17,7 @@ with. The last element of a frame counts the frames of a connection, over all ch
 gap every book is subscribed anew. Checksums (flag OB_CHECKSUM) are signed CRC32s of the 25 best levels of
 both sides, from the numbers' own text. A channel's frame may come before its `subscribed`: it waits.
 
-Limits: 25 channels a connection, so 12 products; pings each 10 s. The exchange states no tick (prices have
+Limits: 25 channels a connection, so 8 products; pings each 10 s. The exchange states no tick (prices have
 five significant digits) and no lot (8 decimals), so both are 1e-8, the finest that rows can hold: a product
 with a price below 0.0001 may have finer ones, and its book is then lost as malformed. Books have no times.
 
@@ -34,6 +34,7 @@ import msgspec
 from sortedcontainers import SortedDict
 
 from orderbook.core.errors import DataError, SourceError
+from orderbook.feeds.exchanges.bitfinex_contracts import KEY, is_derivative, write_status
 from orderbook.feeds.exchanges.books import (
     BITFINEX_LEVELS,
     CheckedBook,
@@ -47,6 +48,7 @@ from orderbook.feeds.wire import bitfinex as compiled
 from orderbook.feeds.wire.decoder_state import NONE, WORDS
 from orderbook.feeds.wire.frame_decoder import FrameDecoder
 from orderbook.feeds.wire.text_ladder import TextLadder
+from orderbook.market.contract_terms import PERPETUAL, SPOT, Terms
 from orderbook.market.events import Action, BookState, Side, StateReason
 from orderbook.market.instruments import Instrument
 
@@ -231,6 +233,7 @@ class _Event(msgspec.Struct, frozen=True):
     channel: str = ""
     chanId: int = 0
     symbol: str = ""
+    key: str = ""
     status: str = ""
     code: int | None = None
     msg: str = ""
@@ -257,7 +260,8 @@ class Bitfinex(Exchange):
     url = "wss://api-pub.bitfinex.com/ws/2"
     rest_url = "https://api-pub.bitfinex.com"
     ping_interval = 10.0
-    products_per_connection = 12
+    # 25 channels, of which a derivative has three.
+    products_per_connection = 8
     precision: ClassVar[str] = "P0"
     book_kind: ClassVar[type[LevelBook | OrderBook]] = LevelBook
 
@@ -285,10 +289,11 @@ class Bitfinex(Exchange):
         for book in self.link.books.values():
             book.memory.set("book_channel", NONE)
             book.memory.set("trade_channel", NONE)
+        kinds = {"book": "book_channel", "trades": "trade_channel"}
         for number, (name, product) in self._channels.items():
-            kind = "book_channel" if name == "book" else "trade_channel"
+            kind = kinds.get(name)
             # Larger ones stay with this decoder.
-            if 0 <= number <= _LARGEST:
+            if kind is not None and 0 <= number <= _LARGEST:
                 self.link.books[product].memory.set(kind, number)
 
     @classmethod
@@ -304,7 +309,7 @@ class Bitfinex(Exchange):
         for product in products:
             if product not in known:
                 raise SourceError(f"{cls.venue}: no product {product!r}; names are as in tBTCUSD")
-        return [Instrument.listed(cls.venue, p, _STEP, _STEP) for p in products]
+        return [Instrument.listed(cls.venue, p, _STEP, _STEP, terms=_terms(p)) for p in products]
 
     def connected(self) -> None:
         self._sequence.reset()
@@ -315,7 +320,9 @@ class Bitfinex(Exchange):
 
     def subscribe(self, products: Sequence[str]) -> Sequence[str]:
         trades = [_text(event="subscribe", channel="trades", symbol=product) for product in products]
-        return [*map(self._book_request, products), *trades]
+        keys = [f"{KEY}{product}" for product in products if is_derivative(product)]
+        status = [_text(event="subscribe", channel="status", key=key) for key in keys]
+        return [*map(self._book_request, products), *trades, *status]
 
     def resubscribe(self, product: str) -> Sequence[str]:
         requests = []
@@ -366,6 +373,9 @@ class Bitfinex(Exchange):
             return
         if name == "trades":
             self._trade(product, kind, body, number)
+            return
+        if name == "status":
+            write_status(body, self.link.books[product], self.link.receive_time, number)
             return
         book = self._books[product]
         try:
@@ -423,19 +433,22 @@ class Bitfinex(Exchange):
             case "conf":
                 link.refused(f"sequence numbers and checksums: {event.status}")
             case "error":
-                link.refused(f"{event.msg} (code {event.code})", event.symbol or None)
+                link.refused(
+                    f"{event.msg} (code {event.code})", (event.symbol or event.key.removeprefix(KEY)) or None
+                )
             case "pong":
                 pass
             case other:
                 link.statistics.problems.add("unknown message", self.venue, f"event {other!r}")
 
     def _subscribed(self, event: _Event) -> None:
-        number, place = event.chanId, (event.channel, event.symbol)
+        symbol = event.key.removeprefix(KEY) if event.channel == "status" else event.symbol
+        number, place = event.chanId, (event.channel, symbol)
         early = self._early.pop(number, [])
         if len(self._ignored) + len(self._channels) > _MOST_CHANNELS:
             self.link.reconnect("unknown channel", "channels that were not asked for")
             return
-        if event.channel not in ("book", "trades") or self.link.book(event.symbol) is None:
+        if event.channel not in ("book", "trades", "status") or self.link.book(symbol) is None:
             self._ignored.add(number)
             return
         self._ignored.discard(number)
@@ -479,3 +492,8 @@ def _texts(row: _RawRow) -> tuple[str, str, str]:
 
 def _text(**request: str | int) -> str:
     return msgspec.json.encode(request).decode()
+
+
+def _terms(product: str) -> Terms:
+    """Derivatives are perpetuals, as tBTCF0:USTF0, margined and settled in what they are quoted in."""
+    return msgspec.structs.replace(PERPETUAL, settlement="USDT") if product.endswith(":USTF0") else SPOT

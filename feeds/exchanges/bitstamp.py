@@ -36,6 +36,7 @@ from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBo
 from orderbook.feeds.wire import bitstamp as compiled
 from orderbook.feeds.wire.decoder_state import WORDS
 from orderbook.feeds.wire.frame_decoder import FrameDecoder
+from orderbook.market.contract_terms import PERPETUAL, SPOT, Terms
 from orderbook.market.events import Action, Side, StateReason
 from orderbook.market.instruments import Instrument
 
@@ -299,7 +300,7 @@ class Bitstamp(Exchange):
         if pair is None:
             raise SourceError(f"{cls.venue}: no product {name!r}; names are as in btcusd")
         tick, lot = (Decimal(1).scaleb(-places) for places in (pair.counter_decimals, pair.base_decimals))
-        return Instrument.listed(cls.venue, name, tick, lot)
+        return Instrument.listed(cls.venue, name, tick, lot, terms=_terms(name))
 
     def connected(self) -> None:
         for book in self._books.values():
@@ -387,3 +388,8 @@ class BitstampOrders(Bitstamp):
 
 def _request(event: str, channel: str) -> str:
     return msgspec.json.encode({"event": event, "data": {"channel": channel}}).decode()
+
+
+def _terms(product: str) -> Terms:
+    """Perpetuals are named as in btcusd-perp; what they are settled in is not listed."""
+    return PERPETUAL if product.endswith("-perp") else SPOT

@@ -418,7 +418,11 @@ def kraken_checksum(asks: TextLevels, bids: TextLevels) -> int:
 
     The 10 best asks, then bids: digits of price and size, without point and leading zeros.
     """
-    levels = chain(asks[:KRAKEN_LEVELS], bids[:KRAKEN_LEVELS])
+    return digits_checksum(chain(asks[:KRAKEN_LEVELS], bids[:KRAKEN_LEVELS]))
+
+
+def digits_checksum(levels: Iterable[tuple[str, str]]) -> int:
+    """CRC32 of the digits of prices and sizes one after the other, each without point and leading zeros."""
     numbers = ("," + ",".join(chain.from_iterable(levels))).replace(".", "")
     while ",0" in numbers:
         numbers = numbers.replace(",0", ",")

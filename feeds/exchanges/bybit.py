@@ -20,8 +20,8 @@ volumes are USD. Each has its own address, so a feed is of one of the three.
 A delta's `u` is one above that of the message before; a snapshot, or `u` 1 after a restart of the service,
 begins anew. There is no checksum. Levels that leave the depth are deleted by deltas.
 
-Limits: a ping every 20 s; 10 topics in a request to spot, of which a product has 2; 21,000 characters of
-topics a connection.
+Limits: a ping every 20 s; 10 topics in a request to spot, of which a product has 2 (a contract has 4);
+21,000 characters of topics a connection.
 """
 
 from collections.abc import Sequence
@@ -34,10 +34,17 @@ import msgspec
 
 from orderbook.core.errors import ConfigurationError, SourceError
 from orderbook.feeds.exchanges.books import LATE_IN_A_ROW, StreamBook
+from orderbook.feeds.exchanges.bybit_contracts import (
+    TOPICS,
+    BybitContract,
+    decode_liquidations,
+    decode_ticker,
+)
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
 from orderbook.feeds.wire import bybit as compiled
 from orderbook.feeds.wire.decoder_state import WORDS
 from orderbook.feeds.wire.frame_decoder import FrameDecoder
+from orderbook.market.contract_terms import SPOT, Kind, Terms, expiry_of
 from orderbook.market.events import Side, StateReason
 from orderbook.market.instruments import ContractType, Instrument, contract_type
 
@@ -100,9 +107,14 @@ class LotSizeFilter(msgspec.Struct, frozen=True, gc=False):
 
 
 class Product(msgspec.Struct, frozen=True, gc=False):
+    """`contractType`, `settleCoin` and `deliveryTime` (ms, 0 of perpetuals) are of contracts."""
+
     symbol: str
     priceFilter: PriceFilter
     lotSizeFilter: LotSizeFilter
+    contractType: str = ""
+    settleCoin: str = ""
+    deliveryTime: str = ""
 
 
 class Products(msgspec.Struct, frozen=True, gc=False):
@@ -247,6 +259,11 @@ class Bybit(Exchange):
             raise ConfigurationError(f"{self.venue}: no book has {wanted} levels; at most {_DEPTHS[-1]}")
         self._depth = min(depth for depth in _DEPTHS if depth >= wanted)
         self._books = {_wire_name(name): BybitBook(book, link) for name, book in link.books.items()}
+        self._contracts = {
+            _wire_name(name): BybitContract(book, link, _wire_name(name))
+            for name, book in link.books.items()
+            if _category(name) != "spot"
+        }
 
     @classmethod
     def instrument_urls(cls, products: Sequence[str], rest_url: str) -> Sequence[str]:
@@ -285,7 +302,8 @@ class Bybit(Exchange):
         except ArithmeticError:
             raise SourceError(f"{cls.venue}: {name} has no price or lot filter") from None
         contract: ContractType = "inverse" if _category(name) == "inverse" else "linear"
-        return Instrument.listed(cls.venue, name, tick.normalize(), lot.normalize(), contract=contract)
+        tick, lot = tick.normalize(), lot.normalize()
+        return Instrument.listed(cls.venue, name, tick, lot, contract=contract, terms=_terms(name, product))
 
     @classmethod
     def market(cls, address: str) -> str:
@@ -306,13 +324,17 @@ class Bybit(Exchange):
     def connected(self) -> None:
         for book in self._books.values():
             book.begin_connection()
+        for contract in self._contracts.values():
+            contract.begin_connection()
 
     def subscribe(self, products: Sequence[str]) -> Sequence[str]:
         # A request each, so that a refusal is of one product.
-        return [
-            _request("subscribe", product, self._topic(product), f"publicTrade.{_wire_name(product)}")
-            for product in products
-        ]
+        return [_request("subscribe", product, *self._topics(product)) for product in products]
+
+    def _topics(self, product: str) -> Sequence[str]:
+        name = _wire_name(product)
+        more = TOPICS if name in self._contracts else ()
+        return [self._topic(product), *(f"{kind}.{name}" for kind in ("publicTrade", *more))]
 
     def resubscribe(self, product: str) -> Sequence[str]:
         topic = self._topic(product)
@@ -334,8 +356,19 @@ class Bybit(Exchange):
             trades = decode_trades(message.data)
             if (book := self._book(name, name)) is not None:
                 book.trades(trades)
+        elif kind in TOPICS and self._contracts:
+            self._told(kind, name, message)
         else:
             self.link.statistics.problems.add("unknown message", self.venue, message.topic)
+
+    def _told(self, kind: str, name: str, message: TopicMessage) -> None:
+        contract = self._contracts.get(name)
+        if contract is None:
+            self.link.book(name)
+        elif kind == "tickers":
+            contract.ticker(message.type, message.ts, decode_ticker(message.data))
+        else:
+            contract.liquidations(decode_liquidations(message.data))
 
     def decoder(self) -> FrameDecoder | None:
         return FrameDecoder(compiled.take, [book.memory for book in self.link.books.values()])
@@ -369,6 +402,17 @@ class Bybit(Exchange):
 
     def _topic(self, product: str) -> str:
         return f"orderbook.{self._depth}.{_wire_name(product)}"
+
+
+def _terms(name: str, product: Product) -> Terms:
+    """Contracts count units of the base, inverse ones of the quote currency."""
+    if _category(name) == "spot":
+        return SPOT
+    kind: Kind | None = None
+    if product.contractType:
+        kind = "perpetual" if product.contractType.endswith("Perpetual") else "future"
+    expiry = expiry_of(product.deliveryTime) if kind == "future" else None
+    return Terms(kind=kind, settlement=product.settleCoin or None, multiplier=Decimal(1), expiry=expiry)
 
 
 def _wire_name(product: str) -> str:

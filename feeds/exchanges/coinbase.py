@@ -36,6 +36,7 @@ from orderbook.feeds.text_values import IsoClock
 from orderbook.feeds.wire import coinbase as compiled
 from orderbook.feeds.wire.decoder_state import WORDS
 from orderbook.feeds.wire.frame_decoder import FrameDecoder
+from orderbook.market.contract_terms import SPOT, Terms, amount, expiry_of_text
 from orderbook.market.events import BookState, Side, StateReason
 from orderbook.market.instruments import ContractType, Instrument
 
@@ -107,7 +108,11 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 class _Future(msgspec.Struct, frozen=True):
+    """`contract_expiry_type` EXPIRING or PERPETUAL, `contract_expiry` ISO 8601."""
+
     contract_size: str | None = None
+    contract_expiry_type: str | None = None
+    contract_expiry: str | None = None
 
 
 class _Product(msgspec.Struct, frozen=True):
@@ -127,6 +132,19 @@ class _Product(msgspec.Struct, frozen=True):
         if not size:
             return "unknown"
         return "linear" if Decimal(size) == 1 else "multiplier"
+
+    @property
+    def terms(self) -> Terms:
+        """What is stated of it; what futures are settled in is not."""
+        if self.product_type != "FUTURE":
+            return SPOT
+        future = self.future_product_details or _Future()
+        perpetual = future.contract_expiry_type == "PERPETUAL"
+        return Terms(
+            kind="perpetual" if perpetual else "future",
+            multiplier=amount(future.contract_size),
+            expiry=None if perpetual else expiry_of_text(future.contract_expiry),
+        )
 
 
 class _Products(msgspec.Struct, frozen=True):
@@ -193,7 +211,7 @@ class Coinbase(Exchange):
             contract = product.contract_type
         except ArithmeticError:
             raise SourceError(f"{cls.venue}: {name} has no increments") from None
-        return Instrument.listed(cls.venue, name, tick, lot, contract=contract)
+        return Instrument.listed(cls.venue, name, tick, lot, contract=contract, terms=product.terms)
 
     def connected(self) -> None:
         self._sequence.reset()

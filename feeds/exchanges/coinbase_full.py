@@ -15,6 +15,8 @@ What each message does to a book, as events: `received` and `activate` leave the
 ADD; `match` an EXECUTE of the maker's order and a TRADE of the opposite side with the trade id as its order
 id; `done` a DELETE of what is left of an order, and nothing for one that never rested or was executed in
 full; `change` a REDUCE or MODIFY.
+
+The real server asks for signed subscriptions and requests (`credentials`), which are sent where keys are set.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,11 +28,13 @@ import msgspec
 
 from orderbook.core.errors import DataError, SourceError
 from orderbook.feeds.exchanges.books import JoinedBook, JoinRule, Span, reset_all
+from orderbook.feeds.exchanges.credentials import CoinbaseLogin, Login
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
 from orderbook.feeds.text_values import IsoClock
 from orderbook.feeds.wire import coinbase_full as compiled
 from orderbook.feeds.wire.frame_decoder import FrameDecoder
 from orderbook.feeds.wire.order_amounts import OrderAmounts
+from orderbook.market.contract_terms import SPOT
 from orderbook.market.events import Action, Side
 from orderbook.market.instruments import Instrument
 
@@ -314,7 +318,11 @@ class CoinbaseFull(Exchange):
             tick, lot = Decimal(product.quote_increment), Decimal(product.base_increment)
         except (msgspec.DecodeError, UnicodeDecodeError, ArithmeticError) as error:
             raise SourceError(f"{cls.venue}: not a product: {error}: {body[:100]!r}") from None
-        return Instrument.listed(cls.venue, product.id, tick, lot, names="coinbase")
+        return Instrument.listed(cls.venue, product.id, tick, lot, names="coinbase", terms=SPOT)
+
+    @classmethod
+    def login(cls, options: ExchangeOptions) -> Login | None:
+        return CoinbaseLogin.from_environment(cls.venue)
 
     def connected(self) -> None:
         reset_all(list(self._books.values()))

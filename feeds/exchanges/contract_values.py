@@ -27,6 +27,8 @@ def rounded(text: str, places: int = SCALE) -> int:
         raise DataError(f"{text!r} is not a decimal number") from None
     if not number.is_finite():
         raise DataError(f"{text!r} is not a finite number")
+    if not number:
+        return 0
     if number.adjusted() >= 18 - places:
         raise DataError(f"{text} does not fit DECIMAL(18, {places})")
     value = int(number.scaleb(places).to_integral_value(ROUND_HALF_EVEN))

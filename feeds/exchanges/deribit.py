@@ -40,8 +40,9 @@ from orderbook.core.errors import SourceError
 from orderbook.feeds.exchanges.books import LATE_IN_A_ROW, StreamBook
 from orderbook.feeds.exchanges.contract_values import ContractValues
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
+from orderbook.market.contract_terms import Kind, Terms, amount, expiry_of, option_type_of
 from orderbook.market.events import Side, StateReason
-from orderbook.market.instruments import Instrument
+from orderbook.market.instruments import ContractType, Instrument
 
 Identifier = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=(2**63 - 1) // 1_000_000)]
@@ -114,6 +115,11 @@ class Product(msgspec.Struct, frozen=True, gc=False):
     min_trade_amount: Decimal
     kind: str = ""
     instrument_type: str = ""
+    settlement_period: str = ""
+    settlement_currency: str | None = None
+    expiration_timestamp: int | None = None
+    strike: Decimal | None = None
+    option_type: str | None = None
 
 
 class Information(msgspec.Struct, frozen=True, gc=False):
@@ -139,6 +145,13 @@ decode_placed = msgspec.json.Decoder(Placed).decode
 MILLISECOND = 1_000_000
 _HEARTBEAT = 30
 _SHORT = 30
+_KINDS: dict[str, Kind] = {
+    "spot": "spot",
+    "future": "future",
+    "option": "option",
+    "future_combo": "spread",
+    "option_combo": "spread",
+}
 # Ids of requests that are of no product.
 _SET_HEARTBEAT, _TEST, _FIRST = 1, 2, 10
 
@@ -278,7 +291,8 @@ class Deribit(Exchange):
             raise SourceError(f"{cls.venue}: no product {name!r}; names are as in BTC-PERPETUAL")
         linear = product.kind == "future" and product.instrument_type == "linear"
         tick, lot = product.tick_size.normalize(), product.min_trade_amount.normalize()
-        return Instrument.listed(cls.venue, name, tick, lot, contract="linear" if linear else None)
+        contract: ContractType | None = "linear" if linear else None
+        return Instrument.listed(cls.venue, name, tick, lot, contract=contract, terms=_terms(product))
 
     def connected(self) -> None:
         for book in self._books.values():
@@ -350,6 +364,19 @@ class Deribit(Exchange):
         channels = [f"{kind}.{product}.100ms" for kind in kinds]
         number = _FIRST + self._products.index(product)
         return _request(number, f"public/{what}", {"channels": channels})
+
+
+def _terms(product: Product) -> Terms:
+    """Amounts count units of the base, of inverse contracts of the quote currency."""
+    kind, perpetual = _KINDS.get(product.kind), product.settlement_period == "perpetual"
+    return Terms(
+        kind="perpetual" if perpetual and kind == "future" else kind,
+        settlement=product.settlement_currency,
+        multiplier=Decimal(1) if kind in ("spot", "future", "option") else None,
+        expiry=None if perpetual or kind == "spot" else expiry_of(product.expiration_timestamp),
+        strike=amount(product.strike),
+        option_type=option_type_of(product.option_type or ""),
+    )
 
 
 def _request(number: int, method: str, parameters: dict[str, object]) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 
 from orderbook.core.errors import DataError
 from orderbook.feeds.event_writer import EventWriter
+from orderbook.feeds.exchanges.credentials import Login
 from orderbook.feeds.source import FeedStatistics
 from orderbook.feeds.text_values import WireNumbers
 from orderbook.feeds.wire.decoder_state import LATEST, SEQUENCE, STATE, BookMemory
@@ -265,6 +266,10 @@ class Exchange(ABC):
     get_interval: ClassVar[float] = 0.1
     """Least seconds between two requests, by the exchange's limit."""
     products_per_connection: ClassVar[int] = 50
+    tells_books: ClassVar[bool] = True
+    """Whether there are books on the connection; else it tells what stands beside those of another."""
+    beside: ClassVar[str] = ""
+    """What follows another address of the exchange for the same products, by its name; "" for nothing."""
     announces: ClassVar[bool] = False
     """Whether another tick or lot is told on the connection; else reference data are asked for again."""
     largest_frame: ClassVar[int] = 1 << 24
@@ -276,7 +281,14 @@ class Exchange(ABC):
     @classmethod
     @abstractmethod
     def instrument_urls(cls, products: Sequence[str], rest_url: str) -> Sequence[str]:
-        """Where GETs answer with the reference data of products, as the exchange names them."""
+        """Where the reference data of products are, as the exchange names them."""
+
+    @classmethod
+    def instrument_requests(
+        cls, products: Sequence[str], rest_url: str
+    ) -> Sequence[tuple[str, bytes | None]]:
+        """What to ask for reference data: addresses, with the JSON of a POST, None for a GET."""
+        return [(url, None) for url in cls.instrument_urls(products, rest_url)]
 
     @classmethod
     @abstractmethod
@@ -297,6 +309,14 @@ class Exchange(ABC):
     def market_of(cls, product: str) -> str:
         """The market of a product."""
         return ""
+
+    @classmethod
+    def login(cls, options: ExchangeOptions) -> Login | None:
+        """What signs messages and requests, by keys in the environment; None: nothing does.
+
+        Raises ConfigurationError where keys are missing that it needs.
+        """
+        return None
 
     def websocket_url(self, products: Sequence[str]) -> str:
         """Where to connect to."""
@@ -359,15 +379,23 @@ _CLASSES = {
     "coinbase": "coinbase:Coinbase",
     "coinbase_full": "coinbase_full:CoinbaseFull",
     "deribit": "deribit:Deribit",
+    "hyperliquid": "hyperliquid:Hyperliquid",
     "kraken": "kraken:Kraken",
+    "kraken_l3": "kraken_orders:KrakenLevel3",
     "kraken_v1": "kraken:KrakenV1",
     "okx": "okx:Okx",
 }
 EXCHANGES = tuple(_CLASSES)
+# What is followed beside another exchange, and no feed by itself.
+_BESIDE = {
+    "binance_futures_market": "binance_market:BinanceFuturesMarket",
+    "kraken_trades": "kraken_orders:KrakenTrades",
+}
+CONNECTIONS = (*EXCHANGES, *_BESIDE)
 
 
 def exchange(name: str) -> type[Exchange]:
-    """The class of an exchange. Raises KeyError for a name that is not among EXCHANGES."""
-    module, _, kind = _CLASSES[name].partition(":")
+    """The class of an exchange. Raises KeyError for a name that is not among CONNECTIONS."""
+    module, _, kind = (_CLASSES | _BESIDE)[name].partition(":")
     found: type[Exchange] = getattr(import_module(f"orderbook.feeds.exchanges.{module}"), kind)
     return found

@@ -55,6 +55,7 @@ from orderbook.feeds.wire import kraken_v1, kraken_v2
 from orderbook.feeds.wire.decoder_state import NONE, WORDS
 from orderbook.feeds.wire.frame_decoder import FrameDecoder
 from orderbook.feeds.wire.text_ladder import TextLadder
+from orderbook.market.contract_terms import SPOT
 from orderbook.market.events import BookState, Side, StateReason
 from orderbook.market.instruments import Instrument, normalise_symbol
 
@@ -142,7 +143,7 @@ def kraken_instruments(
             Decimal(1).scaleb(-places)
             for places in (pairs[product].pair_decimals, pairs[product].lot_decimals)
         )
-        found.append(Instrument.listed("kraken", product, tick, lot))
+        found.append(Instrument.listed("kraken", product, tick, lot, terms=SPOT))
     return found
 
 
@@ -276,9 +277,9 @@ class _Product(msgspec.Struct, frozen=True, gc=False):
 _decode = msgspec.json.Decoder(
     _BookMessage | _TradeMessage | _InstrumentMessage | _StatusMessage | _Heartbeat, float_hook=str
 ).decode
-_decode_answer = msgspec.json.Decoder(_Answer).decode
-_decode_place = msgspec.json.Decoder(_Place).decode
-_decode_products = msgspec.json.Decoder(list[_Product]).decode
+decode_answer = msgspec.json.Decoder(_Answer).decode
+decode_place = msgspec.json.Decoder(_Place).decode
+decode_products = msgspec.json.Decoder(list[_Product]).decode
 _CHANNELS = ("book", "trade", "instrument", "status", "heartbeat")
 
 _level = attrgetter("price", "qty")
@@ -305,31 +306,31 @@ class Kraken(KrakenProtocol):
     @classmethod
     def instruments(cls, products: Sequence[str], bodies: Sequence[bytes]) -> list[Instrument]:
         """See `kraken_instruments`; this protocol names currencies as everybody else does (BTC, DOGE)."""
-        return kraken_instruments(products, bodies, _name)
+        return kraken_instruments(products, bodies, kraken_name)
 
     def subscribe(self, products: Sequence[str]) -> Sequence[str]:
         trades = {"channel": "trade", "symbol": products, "snapshot": False}
         return [
-            _request("subscribe", {"channel": "instrument"}),
-            _request("subscribe", self._book_of(products)),
-            _request("subscribe", trades),
+            kraken_request("subscribe", {"channel": "instrument"}),
+            kraken_request("subscribe", self._book_of(products)),
+            kraken_request("subscribe", trades),
         ]
 
     def resubscribe(self, product: str) -> Sequence[str]:
         book = self._book_of([product])
-        return [_request("unsubscribe", book), _request("subscribe", book)]
+        return [kraken_request("unsubscribe", book), kraken_request("subscribe", book)]
 
     def _book_of(self, products: Sequence[str]) -> dict[str, Any]:
         return {"channel": "book", "symbol": products, "depth": self._depth}
 
     def frame(self, data: bytes) -> None:
         if b'"method"' in data:
-            self._take_answer(_decode_answer(data))
+            self._take_answer(decode_answer(data))
             return
         try:
             message = _decode(data)
         except msgspec.ValidationError:
-            channel = _decode_place(data).channel
+            channel = decode_place(data).channel
             if channel in _CHANNELS:
                 raise
             self.link.statistics.problems.add("unknown type", self.venue, f"channel {channel!r}")
@@ -355,10 +356,10 @@ class Kraken(KrakenProtocol):
         return FrameDecoder(kraken_v2.take, [book.memory for book in self.link.books.values()])
 
     def unreadable(self, data: bytes) -> bool:
-        place = _decode_place(data)
+        place = decode_place(data)
         if place.channel != "book":
             return bool(place.channel or place.method)
-        products = [one.symbol for one in _decode_products(place.data)]
+        products = [one.symbol for one in decode_products(place.data)]
         for product in products:
             if (book := self.link.book(product)) is not None:
                 self.link.lose(book, StateReason.MALFORMED, "a message that cannot be read")
@@ -403,11 +404,12 @@ class Kraken(KrakenProtocol):
             self.link.subscribed(result.symbol)
 
 
-def _request(method: str, parameters: dict[str, Any]) -> str:
+def kraken_request(method: str, parameters: dict[str, Any]) -> str:
+    """A request of version 2."""
     return msgspec.json.encode({"method": method, "params": parameters}).decode()
 
 
-def _name(pair: str) -> str:
+def kraken_name(pair: str) -> str:
     """A pair's name in this protocol, from its name in the first: BTC/USD for XBT/USD."""
     return normalise_symbol("kraken", pair).replace("-", "/")
 
@@ -478,7 +480,10 @@ class KrakenV1(KrakenProtocol):
         return kraken_instruments(products, bodies, str)
 
     def subscribe(self, products: Sequence[str]) -> Sequence[str]:
-        return [self._request("subscribe", products, "book"), self._request("subscribe", products, "trade")]
+        return [
+            self._request("subscribe", products, "book"),
+            self._request("subscribe", products, "trade"),
+        ]
 
     def resubscribe(self, product: str) -> Sequence[str]:
         return [self._request(event, [product], "book") for event in ("unsubscribe", "subscribe")]

@@ -39,14 +39,23 @@ import msgspec
 from orderbook.core.errors import ConfigurationError, DataError, SourceError
 from orderbook.feeds.exchanges.books import OKX_LEVELS, CheckedBook, Ladder, PythonLadder, okx_checksum
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
+from orderbook.feeds.exchanges.okx_contracts import (
+    CHANNELS,
+    LIQUIDATIONS,
+    nanoseconds,
+    write_liquidations,
+    write_values,
+)
 from orderbook.feeds.wire import okx as compiled
 from orderbook.feeds.wire.decoder_state import NONE, WORDS
 from orderbook.feeds.wire.frame_decoder import FrameDecoder
 from orderbook.feeds.wire.text_ladder import TextLadder
+from orderbook.market.contract_terms import SPOT, Kind, Terms, amount, expiry_of, option_type_of
 from orderbook.market.events import BookState, Side, StateReason
 from orderbook.market.instruments import ContractType, Instrument
 
 INSTRUMENTS_PATH = "/api/v5/public/instruments"
+_KINDS: dict[str, Kind] = {"SPOT": "spot", "SWAP": "perpetual", "FUTURES": "future", "OPTION": "option"}
 
 
 class _Product(msgspec.Struct, frozen=True):
@@ -57,6 +66,10 @@ class _Product(msgspec.Struct, frozen=True):
     contract: str = msgspec.field(name="ctType", default="")
     contract_value: str = msgspec.field(name="ctVal", default="")
     multiplier: str = msgspec.field(name="ctMult", default="")
+    settlement: str = msgspec.field(name="settleCcy", default="")
+    expiry: str = msgspec.field(name="expTime", default="")
+    strike: str = msgspec.field(name="stk", default="")
+    option_type: str = msgspec.field(name="optType", default="")
 
     @property
     def contract_type(self) -> ContractType | None:
@@ -68,6 +81,25 @@ class _Product(msgspec.Struct, frozen=True):
         except ArithmeticError:
             return None
         return "linear" if self.contract == "linear" and size == 1 else "multiplier"
+
+    @property
+    def terms(self) -> Terms:
+        """What is stated of it; `expTime` of spot is when it is delisted."""
+        kind = _KINDS.get(self.kind)
+        if kind == "spot":
+            return SPOT
+        try:
+            size = Decimal(self.contract_value) * Decimal(self.multiplier or 1)
+        except ArithmeticError:
+            size = None
+        return Terms(
+            kind=kind,
+            settlement=self.settlement or None,
+            multiplier=amount(size),
+            expiry=None if kind == "perpetual" else expiry_of(self.expiry),
+            strike=amount(self.strike),
+            option_type=option_type_of(self.option_type),
+        )
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -109,7 +141,7 @@ def _instrument(product: str, one: _Product | None, problem: str) -> Instrument:
         tick, lot = Decimal(one.tick), Decimal(one.lot)
     except ArithmeticError:
         raise SourceError(f"okx: {product}: no tick and lot, but {one.tick!r} and {one.lot!r}") from None
-    return Instrument.listed("okx", product, tick, lot, contract=one.contract_type)
+    return Instrument.listed("okx", product, tick, lot, contract=one.contract_type, terms=one.terms)
 
 
 _DEPTH = 400
@@ -171,13 +203,6 @@ _decode_states = msgspec.json.Decoder(list[_State]).decode
 _level = attrgetter("price", "size")
 
 
-def _nanoseconds(text: str) -> int:
-    """ns since 1970 UTC of a time in ms."""
-    if not text.isdecimal() or len(text) > 13:
-        raise DataError(f"{text[:40]!r} is not a time in milliseconds")
-    return int(text) * 1_000_000
-
-
 class OkxBook(CheckedBook):
     """A book of 400 levels a side, and the number of its last message."""
 
@@ -210,7 +235,7 @@ class OkxBook(CheckedBook):
 
     def message(self, one: _Book, *, snapshot: bool) -> None:
         """Take the next message of the channel."""
-        time = _nanoseconds(one.time)
+        time = nanoseconds(one.time)
         asks, bids = list(map(_level, one.asks)), list(map(_level, one.bids))
         check = partial(self._disagreement, one.checksum) if one.checksum else None
         if snapshot:
@@ -278,7 +303,13 @@ class Okx(Exchange):
         channels = [{"channel": name, "instId": one} for name in ("books", "trades") for one in products]
         types = dict.fromkeys(map(instrument_type, products))
         states = [{"channel": "instruments", "instType": one} for one in types]
-        return [self._request("subscribe", channels + states)]
+        told = [
+            {"channel": channel, "instId": one}
+            for one in products
+            for channel in CHANNELS.get(instrument_type(one), ())
+        ]
+        closed = [{"channel": LIQUIDATIONS, "instType": one} for one in types if one in CHANNELS]
+        return [self._request("subscribe", channels + states + told + closed)]
 
     def resubscribe(self, product: str) -> Sequence[str]:
         now = self.link.receive_time
@@ -313,6 +344,11 @@ class Okx(Exchange):
                 self._take_trades(_decode_trades(message.data))
             case _Argument("instruments", _):
                 self._take_states(_decode_states(message.data))
+            case _Argument("funding-rate" | "mark-price" | "open-interest" as channel, product):
+                if (book := self.link.book(product)) is not None:
+                    write_values(channel, message.data, book, self.link.receive_time)
+            case _Argument("liquidation-orders", _):
+                write_liquidations(message.data, self.link.books, self.link.receive_time)
             case None:
                 raise DataError("a message names no channel")
             case other:
@@ -337,7 +373,7 @@ class Okx(Exchange):
             book, since = self._books[product].book, self._books[product].since
             words = book.memory.words
             for trade in group:
-                time, number = _nanoseconds(trade.time), int(trade.number)
+                time, number = nanoseconds(trade.time), int(trade.number)
                 if since is None or time < since or number <= words[_LAST_TRADE]:
                     continue
                 words[_LAST_TRADE] = number

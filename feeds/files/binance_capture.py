@@ -62,7 +62,7 @@ class BinanceCaptureSource(ReplayedLines):
     changes = "diffs applied"
 
     def __init__(self, path: Place | Sequence[Place]) -> None:
-        super().__init__("binance", list(path) if isinstance(path, Sequence) else [path], _time)
+        super().__init__("binance", list(path) if isinstance(path, Sequence) else [path], local_time)
         self._instrument = _scan_heads([lines.path for lines in self._lines.files])
         self.instruments = Instruments([self._instrument])
 
@@ -70,7 +70,7 @@ class BinanceCaptureSource(ReplayedLines):
         if not line:
             return
         try:
-            time, frame, exact = _split(line)
+            time, frame, exact = local_line(line)
         except ValueError as error:
             self._lines.malformed(self.problems, "malformed line", f"{error}: {shown(line)}")
             return
@@ -136,7 +136,7 @@ def _scan_head(path: Place) -> Instrument:
         if number == HEAD_LINES:
             break
         try:
-            head.take(_split(line)[1])
+            head.take(local_line(line)[1])
         except _MALFORMED:
             continue
     if not head.venue:
@@ -149,7 +149,7 @@ def _scan_head(path: Place) -> Instrument:
     return Instrument.listed(head.venue, head.symbol, tick, lot)
 
 
-def _split(line: bytes) -> tuple[int, bytes, bool]:
+def local_line(line: bytes) -> tuple[int, bytes, bool]:
     """Local time (ns) and message of a line, and whether the time is exact. Raises ValueError."""
     time, _, message = line.partition(b" ")
     # More digits are past int64, and past the year 2262.
@@ -165,9 +165,9 @@ def _split(line: bytes) -> tuple[int, bytes, bool]:
     return number, message, exact
 
 
-def _time(line: bytes) -> int | None:
+def local_time(line: bytes) -> int | None:
     """The local time of a line, None where it cannot be read."""
     try:
-        return _split(line)[0]
+        return local_line(line)[0]
     except ValueError:
         return None

@@ -29,6 +29,7 @@ from orderbook.feeds.live.session import Session
 from orderbook.feeds.recording.capture_replay import ReplayedLines
 from orderbook.feeds.storage import Place
 from orderbook.feeds.text_values import decimal_places, scaled
+from orderbook.market.contract_terms import SPOT, Terms
 from orderbook.market.events import Action, Events, Side
 from orderbook.market.instruments import Instrument, Instruments
 
@@ -228,7 +229,7 @@ def _instrument(paths: Sequence[Place], options: Mapping[str, str]) -> tuple[Ins
     tick = _step(paths[0], options, "tick", Decimal(1).scaleb(-places))
     lot = _step(paths[0], options, "lot", _LOT)
     try:
-        one = Instrument.listed(VENUE, native, tick, lot)
+        one = Instrument.listed(VENUE, native, tick, lot, terms=SPOT if native == symbol else Terms())
     except DataError as error:
         raise SourceError(f"{paths[0]}: {error}") from error
     return one, any(head.books for head in heads.values())

@@ -1,31 +1,33 @@
-"""DBN files: their records in order, whose instrument each is, what definitions state, and messages.
+"""DBN files: their records in order, whose instrument each is, and what definitions state.
 
-Source: Databento, "Databento Binary Encoding". The records are decoded by Databento's own library. One
-instrument's records are gathered to messages, with what its book's state is by them.
+Source: Databento, "Databento Binary Encoding". Metadata and records of definitions and mappings are decoded
+by Databento's own library.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from math import gcd
-from typing import Any
+from typing import Any, NoReturn
 
 import databento_dbn as dbn
 
-from orderbook.core.errors import Problems, SourceError
-from orderbook.feeds.byte_stream import Blocks
-from orderbook.feeds.event_writer import EventWriter
+from orderbook.core.errors import SourceError
+from orderbook.feeds.byte_stream import Blocks, larger
 from orderbook.feeds.storage import Place
-from orderbook.market.events import Action, BookState, Flag, Side, StateReason
+from orderbook.market.contract_terms import Kind, Terms, amount, expiry_of, option_type_of
 from orderbook.market.instruments import ContractType
 
-UNDEFINED_PRICE = dbn.UNDEF_PRICE
-UNDEFINED_TIME = dbn.UNDEF_TIMESTAMP
+UNDEFINED_PRICE, UNDEFINED_TIME = dbn.UNDEF_PRICE, dbn.UNDEF_TIMESTAMP
 # Prices and quantities are in units of 1e-9, and the finest tick is 1e-8.
 _ONE = 10**9
 FINEST_TICK = 10
 _ALL_TIME = (0, 2**63)
+# How a file with metadata begins: then its version and the length of the metadata, four bytes.
+_WHOLE, _PREFIX = b"DBN", 8
+# Bytes of what every record begins with; its time is the second half.
+_HEAD = 16
 # A fragment has no metadata to tell its version; definitions grew with each, other market data did not.
 _DEFINITION = 19
 _VERSIONS = {360: 1, 400: 2, 520: 3}
@@ -43,8 +45,11 @@ class RecordFile:
         self.path = path
         self.number = 0
         self._blocks = Blocks(path)
-        first = next(self._decoded(), None)
-        self.metadata = first if isinstance(first, dbn.Metadata) else None
+        head = next(self._parts(self._blocks))
+        try:
+            self.metadata = dbn.Metadata.decode(head) if head else None
+        except dbn.DBNError as error:
+            self.end(f"not readable as DBN: {error}", 0)
 
     @property
     def progress(self) -> float:
@@ -61,10 +66,14 @@ class RecordFile:
     @property
     def begin(self) -> int:
         """When the first record is of, ns since 1970 UTC; 0 where there is none that can be read."""
-        try:
-            return next((int(record.ts_event) for record in self), 0)
-        except SourceError:
-            return 0
+        start = b""
+        parts = self._parts(self._blocks)
+        next(parts)
+        for part in parts:
+            start += part
+            if len(start) >= _HEAD:
+                return int.from_bytes(start[_HEAD // 2 : _HEAD], "little")
+        return 0
 
     @property
     def venue(self) -> str:
@@ -83,6 +92,39 @@ class RecordFile:
                 self.number += 1
                 yield record
 
+    def body(self) -> Iterator[bytes]:
+        """The bytes of the records in blocks; where the file ends early `cut` says why."""
+        parts = self._parts(larger(self._blocks))
+        next(parts)
+        yield from parts
+
+    def _parts(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        """The bytes of the metadata, b"" for a fragment, then those of the records in blocks."""
+        start: bytes | None = b""
+        for block in blocks:
+            if start is None:
+                yield block
+                continue
+            start += block
+            if not start.startswith(_WHOLE[: len(start)]):
+                _check_fragment(self.path)
+                yield b""
+                yield start
+                start = None
+            elif len(start) >= _PREFIX:
+                head = _PREFIX + int.from_bytes(start[4:_PREFIX], "little")
+                if len(start) >= head:
+                    yield start[:head]
+                    yield start[head:]
+                    start = None
+        if start is not None:
+            self.end(self._blocks.cut or "truncated within a record", 0)
+
+    @property
+    def cut(self) -> str | None:
+        """Why the file ended early, None where it is whole."""
+        return self._blocks.cut
+
     def _decoded(self) -> Iterator[Any]:
         decoder = None
         try:
@@ -92,25 +134,36 @@ class RecordFile:
                 if decoder is not None:
                     yield from decoder.write_and_decode(block)
         except dbn.DBNError as error:
-            self._end(f"not readable as DBN: {error}")
+            self.end(f"not readable as DBN: {error}", self.number)
+        except BaseException as error:
+            # The library panics over records that are shorter than their types.
+            if type(error).__name__ != "PanicException":
+                raise
+            self.end("not readable as DBN: a record of another length than its type", self.number)
         if decoder is None or decoder.buffer() or self._blocks.cut:
-            self._end(self._blocks.cut or "truncated within a record")
+            self.end(self._blocks.cut or "truncated within a record", self.number)
 
-    def _end(self, reason: str) -> None:
+    def end(self, reason: str, number: int) -> NoReturn:
+        """Raises SourceError, which says why its records end, after how many."""
         raise SourceError(
-            f"{self.path}: {reason}, after record {self.number}; everything before it was read; "
+            f"{self.path}: {reason}, after record {number}; everything before it was read; "
             "get the whole file again"
         )
 
 
 def _decoder(path: Place, start: bytes) -> dbn.DBNDecoder:
-    whole = start.startswith(b"DBN")
+    whole = start.startswith(_WHOLE)
     version = None
-    if not whole and ".frag" not in path.name:
-        raise SourceError(f"{path}: does not begin as DBN; check the path")
+    if not whole:
+        _check_fragment(path)
     if not whole and len(start) > 1:
         version = _VERSIONS.get(4 * start[0], _LATEST) if start[1] == _DEFINITION else _LATEST
     return dbn.DBNDecoder(has_metadata=whole, input_version=version)
+
+
+def _check_fragment(path: Place) -> None:
+    if ".frag" not in path.name:
+        raise SourceError(f"{path}: does not begin as DBN; check the path")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +213,19 @@ def _start_of(day: date) -> int:
     return round(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 1_000_000_000
 
 
+_NOT_TOLD = Terms()
+
+
 @dataclass(slots=True)
 class Definition:
-    """What definition records state of a symbol: its tick in 1e-9, 0 where none is, and its contract."""
+    """What definition records state of a symbol: its tick in 1e-9, 0 where none is, and its contract.
+
+    Where records differ, terms are those of the last.
+    """
 
     tick: int = 0
     contract: ContractType | None = None
+    terms: Terms = _NOT_TOLD
 
 
 def definitions_of(
@@ -184,6 +244,7 @@ def definitions_of(
                     continue
                 definition = found.setdefault(record.raw_symbol, Definition())
                 definition.contract = _contract_of(record)
+                definition.terms = _terms_of(record)
                 tick = record.min_price_increment
                 if 0 < tick < UNDEFINED_PRICE and tick % FINEST_TICK == 0:
                     definition.tick = gcd(definition.tick, tick)
@@ -200,177 +261,32 @@ def _contract_of(record: Any) -> ContractType:
     return "linear" if one_unit else "multiplier"
 
 
-# Events that may wait for the last record of their message.
-MAXIMUM_WAITING = 1 << 20
-LAST = int(dbn.F_LAST)
-SNAPSHOT = int(dbn.F_SNAPSHOT)
-
-_HALTED, _AUCTION, _CLOSED = StateReason.HALTED, StateReason.AUCTION, StateReason.CLOSED
-# Why a market that does not trade does not, by what happened to it; without an entry nothing has.
-_REASONS = {
-    dbn.StatusAction.PRE_OPEN: _AUCTION,
-    dbn.StatusAction.PRE_CROSS: _AUCTION,
-    dbn.StatusAction.QUOTING: _AUCTION,
-    dbn.StatusAction.CROSS: _AUCTION,
-    dbn.StatusAction.ROTATION: _AUCTION,
-    dbn.StatusAction.NEW_PRICE_INDICATION: _AUCTION,
-    dbn.StatusAction.PRE_CLOSE: _AUCTION,
-    dbn.StatusAction.HALT: _HALTED,
-    dbn.StatusAction.PAUSE: _HALTED,
-    dbn.StatusAction.SUSPEND: _HALTED,
-    dbn.StatusAction.CLOSE: _CLOSED,
-    dbn.StatusAction.POST_CLOSE: _CLOSED,
-    dbn.StatusAction.NOT_AVAILABLE_FOR_TRADING: _CLOSED,
-    dbn.StatusAction.TRADING: StateReason.NONE,
+_KINDS: dict[str, Kind] = {
+    "K": "share",
+    "F": "future",
+    "C": "option",
+    "P": "option",
+    "S": "spread",
+    "M": "spread",
+    "T": "spread",
+    "X": "spot",
 }
-_State = tuple[BookState, StateReason]
-_VALID: _State = (BookState.VALID, StateReason.SYNCHRONISED)
-_SYNCING: _State = (BookState.SYNCING, StateReason.NONE)
 
 
-class InstrumentMessages:
-    """Collects the events of an instrument's open message, and hands them to `writer` at its last record.
-
-    `instrument_id` is the id whose records are applied. With `alone` every record is a message, as in
-    files of trades; `sound` says that books are not these records' concern, as there and in files of status.
-    """
-
-    def __init__(
-        self,
-        index: int,
-        tick: int,
-        writer: EventWriter,
-        problems: Problems,
-        counts: Counter[str],
-        *,
-        alone: bool,
-        sound: bool,
-    ) -> None:
-        self.instrument_id: int | None = None
-        self.synchronised = sound
-        self.doubt = StateReason.NONE
-        self._index, self._tick = index, tick
-        self._writer, self._problems, self._counts = writer, problems, counts
-        self._alone, self._sound = alone, sound
-        self._waiting: list[tuple[int, ...]] = []
-        self._publisher: int | None = None
-        self._stated: _State = _SYNCING
-        self._closed = StateReason.NONE
-        self._record: Any = None
-        self._exchange_time = self._receive_time = self._sequence = self._flags = 0
-
-    def forget(self) -> None:
-        """Nothing is known of the book's content any more."""
-
-    def restart(self, record: Any) -> None:
-        """The symbol is another instrument from this record on: the book begins again."""
-        if self.instrument_id is not None:
-            self.finish()
-            self.forget()
-            self._publisher, self.synchronised, self.doubt = None, self._sound, StateReason.NONE
-            self._stated = (BookState.SYNCING, StateReason.RESET)
-            self.begin(record, 0, 0)
-            self.event(Action.STATE, Side.NONE, StateReason.RESET, 0, BookState.SYNCING)
-            self.event(Action.CLEAR, Side.NONE)
-            self._flush()
-        self.instrument_id = record.instrument_id
-
-    def status(self, record: Any) -> None:
-        """A record of status: whether the instrument trades."""
-        reason = _REASONS.get(record.action)
-        if record.is_trading is not None:
-            # Trading goes on before some changes of phase, and stops without one.
-            reason = StateReason.NONE if record.is_trading else reason or _HALTED
-        if reason is not None:
-            self._closed = reason
-        if not self._waiting:
-            self.begin(record, 0, 0)
-            self.end(True)
-
-    def finish(self) -> None:
-        """No more records of this instrument come."""
-        if self._waiting:
-            self._waiting.clear()
-            self._problems.add("message without end", f"instrument {self.instrument_id}", "left out")
-
-    def of_publisher(self, record: Any) -> bool:
-        """Whether a record is of the book's own venue: another's orders make another book."""
-        publisher = record.publisher_id
-        if self._publisher is None:
-            self._publisher = publisher
-        if publisher == self._publisher:
-            return True
-        self.problem("second publisher", record, f"{publisher} beside {self._publisher}")
-        return False
-
-    def begin(self, record: Any, sequence: int, flags: int) -> None:
-        """Events are of this record from now on."""
-        self._record = record
-        self._exchange_time, self._receive_time = _time(record.ts_event), _time(record.ts_recv)
-        self._sequence = sequence
-        self._flags = int(Flag.SNAPSHOT) if flags & SNAPSHOT else 0
-
-    def event(self, action: int, side: int, order_id: int = 0, price: int = 0, volume: int = 0) -> None:
-        """Add an event to the open message; price in 1e-8."""
-        times = (self._exchange_time, self._receive_time, self._sequence)
-        self._waiting.append((action, side, *times, order_id, price, volume, self._flags))
-
-    def end(self, last: bool) -> None:
-        """The record is through; `last` says that the message is, too."""
-        if len(self._waiting) > MAXIMUM_WAITING and not last:
-            self.lose(self._record, "a message of too many records")
-            last = True
-        if last or self._alone:
-            self._state()
-            self._flush()
-
-    def ticks(self, price: int) -> int | None:
-        """A price of 1e-9 in 1e-8, None where it is unset or finer; one between ticks is counted."""
-        if price == UNDEFINED_PRICE or price % FINEST_TICK:
-            return None
-        if price % self._tick:
-            self.problem("off the tick", self._record, f"price {price}e-9, tick {self._tick}e-9")
-        return price // FINEST_TICK
-
-    def lose(self, record: Any, detail: str) -> None:
-        """A record of the book cannot be used: what the book shows is not the exchange's."""
-        self.doubt = StateReason.MALFORMED
-        self.problem("unusable record", record, detail)
-
-    def problem(self, kind: str, record: Any, detail: str) -> None:
-        """Count what is wrong with a record."""
-        self._problems.add(kind, f"instrument {self.instrument_id} at {record.ts_event}", detail)
-
-    def _state(self) -> None:
-        """Says what the book's state has become, if it is another."""
-        state = _VALID
-        if not self.synchronised:
-            state = self._stated if self._stated[0] is BookState.SYNCING else _SYNCING
-        elif self.doubt:
-            state = (BookState.STALE, self.doubt)
-        elif self._closed:
-            state = (BookState.STALE, self._closed)
-        if state != self._stated:
-            self._stated = state
-            self.event(Action.STATE, Side.NONE, state[1], 0, state[0])
-
-    def _flush(self) -> None:
-        for place, event in enumerate(self._waiting, 1):
-            action, side, exchange_time, receive_time, sequence, order_id, price, volume, flags = event
-            self._writer.append(
-                self._index,
-                action,
-                side,
-                exchange_time=exchange_time,
-                receive_time=receive_time,
-                sequence=sequence,
-                order_id=order_id,
-                price=price,
-                volume=volume,
-                flags=flags | Flag.LAST if place == len(self._waiting) else flags,
-            )
-        self._waiting.clear()
+def _terms_of(record: Any) -> Terms:
+    kind = _KINDS.get(str(record.instrument_class))
+    whole = kind in ("share", "spot")
+    expires = record.expiration != UNDEFINED_TIME and kind in ("future", "option", "spread")
+    return Terms(
+        kind=kind,
+        settlement=record.settl_currency or None,
+        multiplier=Decimal(1) if whole else _units(record.unit_of_measure_qty),
+        expiry=expiry_of(record.expiration, 1) if expires else None,
+        strike=_units(record.strike_price) if kind == "option" else None,
+        option_type=option_type_of(str(record.instrument_class)) if kind == "option" else None,
+    )
 
 
-def _time(time: int) -> int:
-    return 0 if time == UNDEFINED_TIME else time
+def _units(number: int) -> Decimal | None:
+    """A number of 1e-9 as stated; None where none is."""
+    return None if number == UNDEFINED_PRICE else amount(Decimal(number) / _ONE)

@@ -7,7 +7,7 @@ from decimal import Decimal
 import numpy as np
 
 from orderbook.core.errors import DataError, Problems, SourceError
-from orderbook.feeds.byte_stream import Blocks
+from orderbook.feeds.byte_stream import Blocks, larger
 from orderbook.feeds.event_writer import DEFAULT_BATCH_SIZE
 from orderbook.feeds.files import itch_format
 from orderbook.feeds.files.itch_decoder import (
@@ -27,13 +27,12 @@ from orderbook.feeds.files.itch_format import midnight_of, stock_directory
 from orderbook.feeds.storage import Place
 from orderbook.market import order_table
 from orderbook.market.block_memory import Memory
+from orderbook.market.contract_terms import SHARE
 from orderbook.market.events import EVENT, Action, BookState, Events, Flag, Side, StateReason
 from orderbook.market.instruments import Instrument, Instruments
 
 VENUE = "nasdaq"
 TICK = Decimal("0.0001")
-# What is decompressed is decoded this many bytes at a time.
-_BLOCK_BYTES = 1 << 20
 
 _PROBLEMS = {
     Count.UNKNOWN_TYPE: ("unknown message type", "skipped"),
@@ -87,7 +86,7 @@ class ItchSource:
             chosen = symbols is None or symbol in symbols
             self._indexes[locate] = len(instruments) if chosen else NOT_CHOSEN
             if chosen:
-                instruments.append(Instrument(VENUE, symbol, symbol, TICK, Decimal(1)))
+                instruments.append(Instrument(VENUE, symbol, symbol, TICK, Decimal(1), terms=SHARE))
         try:
             self.instruments = Instruments(instruments)
         except DataError as error:
@@ -103,7 +102,7 @@ class ItchSource:
         self.counts.clear()
         decoder = _Decoder(self._indexes, len(self.instruments), self._midnight, self._batch_size)
         try:
-            for block in _larger(self._blocks):
+            for block in larger(self._blocks):
                 yield from decoder.block(block)
                 decoder.report(self.problems, self.counts)
                 if decoder.damage:
@@ -116,20 +115,6 @@ class ItchSource:
                 f"{self._blocks.path}: {damage}, after message {decoder.messages}; "
                 "everything before it was read; get the whole file again"
             )
-
-
-def _larger(blocks: Blocks) -> Iterator[bytes]:
-    """The bytes of a file in blocks of at least _BLOCK_BYTES, but for the last."""
-    parts: list[bytes] = []
-    size = 0
-    for part in blocks:
-        parts.append(part)
-        size += len(part)
-        if size >= _BLOCK_BYTES:
-            yield b"".join(parts)
-            parts.clear()
-            size = 0
-    yield b"".join(parts)
 
 
 class _Decoder:

@@ -7,20 +7,14 @@ a million of them would miss it.
 """
 
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from orderbook.core.jit import jit
 from orderbook.feeds.files import itch_format
 from orderbook.market import order_table
 from orderbook.market.block_memory import Record, has_reserve, load, record_at, store
 from orderbook.market.events import EVENT, Action, BookState, Flag, Side, StateReason
-from orderbook.market.order_table import ROW, home_of
 
 
 class Count(IntEnum):
@@ -108,28 +102,6 @@ def emit(
 _NAMES_ORDER = np.zeros(256, np.bool_)
 _NAMES_ORDER[list(b"AFECXDU")] = True
 _REPLACE = ord("U")
-_ROW_BYTES = ROW.itemsize
-
-
-@intrinsic
-def _fetch(typing_context: Any, address: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        prefetch = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
-        function = cgutils.get_or_insert_function(builder.module, prefetch, "llvm.prefetch.p0")
-        to_write, keep, data = number(1), number(3), number(1)
-        builder.call(function, [builder.inttoptr(arguments[0], pointer), to_write, keep, data])
-        return context.get_dummy_value()
-
-    return types.none(types.int64), generate
-
-
-@jit()
-def _fetch_row(context: Record, order_id: int) -> None:
-    """Fetches where the search for an order begins, and the row after, which lies in the next line."""
-    home = home_of(context, order_id)
-    _fetch(home)
-    _fetch(home + _ROW_BYTES)
 
 
 @jit()
@@ -137,9 +109,9 @@ def fetch_order(context: Record, at: int) -> None:
     """Fetches what the message at an address will look up; reads no further than a replace does."""
     kind = itch_format.number_1(at)
     if _NAMES_ORDER[kind]:
-        _fetch_row(context, itch_format.number_8(at + itch_format.REFERENCE))
+        order_table.fetch(context, itch_format.number_8(at + itch_format.REFERENCE))
         if kind == _REPLACE:
-            _fetch_row(context, itch_format.number_8(at + itch_format.NEW_REFERENCE))
+            order_table.fetch(context, itch_format.number_8(at + itch_format.NEW_REFERENCE))
 
 
 _ADD = int(Action.ADD)

@@ -24,6 +24,7 @@ from orderbook.feeds.byte_stream import Lines, shown
 from orderbook.feeds.event_writer import DEFAULT_BATCH_SIZE, EventWriter
 from orderbook.feeds.storage import Place
 from orderbook.feeds.text_values import scaled, whole
+from orderbook.market.contract_terms import SHARE
 from orderbook.market.events import Action, BookState, Events, Flag, Side, StateReason
 from orderbook.market.instruments import Instrument, Instruments
 
@@ -256,7 +257,7 @@ class LobsterSource:
         self.problems = Problems()
         self.counts: Counter[str] = Counter()
         symbol = named["symbol"]
-        self.instruments = Instruments([Instrument(VENUE, symbol, symbol, TICK, Decimal(1))])
+        self.instruments = Instruments([Instrument(VENUE, symbol, symbol, TICK, Decimal(1), terms=SHARE)])
         self.begin = self._midnight = _midnight(path, named["date"])
         self.anew = False
         self._depth = int(named["depth"])

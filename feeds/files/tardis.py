@@ -7,7 +7,6 @@ to no book. Times are µs since 1970 UTC. What a file holds is known by its head
 are made block by block.
 """
 
-import re
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,133 +18,20 @@ from orderbook.core.errors import KEPT_EXAMPLES, DataError, Problems, SourceErro
 from orderbook.feeds.byte_stream import MAXIMUM_LINE_BYTES, Blocks, shown
 from orderbook.feeds.files import tardis_decoder
 from orderbook.feeds.files.tardis_decoder import (
-    NOTHING,
-    ROW_REASONS,
-    Kind,
     close_message,
-    name_hash,
     new_message,
-    read_rows,
     room,
     snapshot_events,
+    told_events,
     update_events,
 )
+from orderbook.feeds.files.tardis_layout import Layout, layout_of, symbol_of, venue_of
+from orderbook.feeds.files.tardis_text import NOTHING, ROW_REASONS, name_hash, read_rows
 from orderbook.feeds.merge import Cursor, merged
 from orderbook.feeds.storage import Place, files_at, place, split_options
+from orderbook.market.contract_terms import Terms
 from orderbook.market.events import EVENT, Events
-from orderbook.market.instruments import FINEST, FIXED_POINT, SCALE, Instrument, Instruments, normalise_symbol
-
-_NAMES = ("exchange", "symbol", "timestamp", "local_timestamp")
-_UPDATES = ("is_snapshot", "side", "price", "amount")
-_TRADES = ("id", "side", "price", "amount")
-_QUOTES = ("bid_price", "bid_amount", "ask_price", "ask_amount")
-_KINDS = {
-    "exchange": Kind.NAME,
-    "symbol": Kind.NAME,
-    "timestamp": Kind.TIME,
-    "local_timestamp": Kind.TIME,
-    "is_snapshot": Kind.FLAG,
-    "side": Kind.SIDE,
-    "id": Kind.ID,
-    "price": Kind.NUMBER,
-    "amount": Kind.NUMBER,
-}
-_LEVEL = re.compile(r"(asks|bids)\[(\d+)\]\.(price|amount)")
-_KNOWN = "incremental_book_L2, trades, book_snapshot_5, book_snapshot_25, quotes and book_ticker"
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Where a data type's columns are.
-
-    `kinds` has a Kind for each column. `times` are timestamp and local_timestamp. Updates and trades have
-    `updates`: times, is_snapshot or id, side, price, amount. Snapshots of `depth` levels have `levels`: for
-    bids and asks, for each level, price and amount.
-    """
-
-    data_type: str
-    kinds: tuple[int, ...]
-    times: tuple[int, int]
-    exchange: int
-    symbol: int
-    trades: bool = False
-    updates: tuple[int, ...] = ()
-    depth: int = 0
-    levels: tuple[tuple[tuple[int, int], ...], ...] = ()
-
-    @property
-    def numbers(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The columns of prices, and of amounts."""
-        if not self.depth:
-            return (self.updates[4],), (self.updates[5],)
-        levels = [level for side in self.levels for level in side]
-        return tuple(price for price, _ in levels), tuple(amount for _, amount in levels)
-
-    def name(self, line: str) -> tuple[str, str]:
-        """Exchange and symbol of a row."""
-        fields = line.split(",")
-        return fields[self.exchange], fields[self.symbol]
-
-
-def layout_of(path: Place, header: Sequence[str]) -> Layout:
-    """The layout of the file at `path` by the columns of its first line.
-
-    Raises SourceError for a data type that is not read.
-    """
-    place = {name: i for i, name in enumerate(header)}
-    if not all(name in place for name in _NAMES) or place["symbol"] < place["exchange"]:
-        raise SourceError(
-            f"{path}: its first line has no columns {', '.join(_NAMES)}; read are Tardis's {_KNOWN}"
-        )
-    times = (place["timestamp"], place["local_timestamp"])
-    names = (place["exchange"], place["symbol"])
-    levels = _levels(place)
-    if levels:
-        depth = len(levels[0])
-        data_type = "quotes" if depth == 1 else f"book_snapshot_{depth}"
-        used = {column for side in levels for level in side for column in level}
-        kinds = tuple(int(Kind.NUMBER if i in used else _kind(name, _NAMES)) for i, name in enumerate(header))
-        return Layout(data_type, kinds, times, *names, depth=depth, levels=levels)
-    for data_type, columns in (("incremental_book_L2", _UPDATES), ("trades", _TRADES)):
-        if all(name in place for name in columns) and "liquidations" not in path.name:
-            kinds = tuple(int(_kind(name, (*_NAMES, *columns))) for name in header)
-            updates = (*times, *(place[name] for name in columns))
-            return Layout(data_type, kinds, times, *names, data_type == "trades", updates)
-    raise SourceError(f"{path}: of a data type that is not read; read are Tardis's {_KNOWN}")
-
-
-def venue_of(exchange: str) -> str:
-    """The venue of an exchange as Tardis names it: `binance_futures` for `binance-futures`."""
-    return re.sub(r"^okex\b", "okx", exchange.lower()).replace("-", "_")
-
-
-def symbol_of(exchange: str, symbol: str) -> str:
-    """The normalised symbol."""
-    return normalise_symbol(venue_of(exchange), symbol)
-
-
-def _kind(name: str, wanted: Sequence[str]) -> Kind:
-    return _KINDS[name] if name in wanted else Kind.SKIPPED
-
-
-def _levels(place: dict[str, int]) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """For bids and asks the columns of price and amount, level by level; () where they are incomplete."""
-    if all(name in place for name in _QUOTES):
-        bid_price, bid_amount, ask_price, ask_amount = (place[name] for name in _QUOTES)
-        return (((bid_price, bid_amount),), ((ask_price, ask_amount),))
-    depth = 1 + max((int(found[2]) for name in place if (found := _LEVEL.fullmatch(name))), default=-1)
-    try:
-        return (
-            tuple(
-                tuple((place[f"{side}[{k}].price"], place[f"{side}[{k}].amount"]) for k in range(depth))
-                for side in ("bids", "asks")
-            )
-            if depth
-            else ()
-        )
-    except KeyError:
-        return ()
-
+from orderbook.market.instruments import FINEST, FIXED_POINT, SCALE, Instrument, Instruments
 
 # Rows that are searched for symbols and decimal places; a file of several symbols is searched whole.
 HEAD_ROWS = 20_000
@@ -153,6 +39,7 @@ BLOCK_BYTES = 1 << 20
 _REASONS = {int(status): reason for status, reason in ROW_REASONS.items()} | tardis_decoder.BOOK_REASONS
 
 Name = tuple[str, str]
+_NOT_TOLD = Terms()
 
 
 @dataclass(slots=True)
@@ -176,11 +63,13 @@ def _step(numbers: np.ndarray, step: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FileHead:
-    """What a file holds: exchange and symbol of its instruments, when it begins (µs), and how many bytes."""
+    """What a file holds: exchange and symbol of its instruments, their terms where rows state them, when it
+    begins (µs), and how many bytes."""
 
     path: Place
     layout: Layout
     names: Mapping[Name, Steps]
+    terms: Mapping[Name, Terms]
     begin: int
     size: int
 
@@ -205,6 +94,7 @@ def read_head(path: Place, whole: bool) -> FileHead:
     layout: Layout | None = None
     known: dict[int, Name] = {}
     names: dict[Name, Steps] = {}
+    terms: dict[Name, Terms] = {}
     begin, count = NOTHING, 0
     for block in blocks:
         if layout is None:
@@ -219,6 +109,7 @@ def read_head(path: Place, whole: bool) -> FileHead:
             if value not in known:
                 line = _line(block, int(rows.starts[np.argmax(chosen)])).decode("utf-8", "replace")
                 known[value] = layout.name(line)
+                terms[known[value]] = layout.terms(line)
             steps = names.setdefault(known[value], Steps())
             prices, amounts = (rows.values[chosen][:, list(places)] for places in layout.numbers)
             steps.take(*(n[n != NOTHING] for n in (prices, amounts)))
@@ -227,7 +118,7 @@ def read_head(path: Place, whole: bool) -> FileHead:
             break
     if layout is None:
         raise SourceError(f"{path}: empty or cut before its first line ends; get the file again")
-    return FileHead(path, layout, names, begin, blocks.size)
+    return FileHead(path, layout, names, terms, begin, blocks.size)
 
 
 class LineBlocks:
@@ -305,6 +196,7 @@ class TardisFile:
         books = np.zeros((len(self.steps), tardis_decoder.WORDS), np.uint8)
         books[list(self.told), tardis_decoder.TOLD] = 1
         levels = np.zeros((len(self.steps), 2, 2, max(layout.depth, 1)), np.int64)
+        known = np.full((len(self.steps), tardis_decoder.VALUES), NOTHING)
         waiting = np.empty(0, EVENT)
         line = 0
         for block in self._blocks:
@@ -319,7 +211,7 @@ class TardisFile:
             events[: len(waiting)] = waiting
             message[tardis_decoder.CLOSED] = 0
             own = np.where(unknown, np.int32(-1), places[found])
-            count = self._events(rows, own, levels, books, message, events, len(waiting))
+            count = self._events(rows, own, levels, known, books, message, events, len(waiting))
             self._count(rows, block, line)
             line += lines
             closed = int(message[tardis_decoder.CLOSED])
@@ -355,6 +247,7 @@ class TardisFile:
         rows: _Rows,
         instruments: np.ndarray,
         levels: np.ndarray,
+        known: np.ndarray,
         books: np.ndarray,
         message: np.ndarray,
         events: Events,
@@ -362,12 +255,14 @@ class TardisFile:
     ) -> int:
         layout = self.head.layout
         common = (rows.values, rows.status, instruments, self.steps)
+        out = (books, message, events, count)
         if layout.depth:
             times, places = np.array(layout.times), np.array(layout.levels)
-            count = snapshot_events(*common, times, places, levels, books, message, events, count)
+            count = snapshot_events(*common, times, places, np.array(layout.told), levels, known, *out)
+        elif layout.updates:
+            count = update_events(*common, np.array(layout.updates), layout.prints, *out)
         else:
-            columns = np.array(layout.updates)
-            count = update_events(*common, columns, layout.trades, books, message, events, count)
+            count = told_events(*common[:3], np.array(layout.times), np.array(layout.told), known, *out)
         return count
 
     def _count(self, rows: _Rows, block: bytes, line: int) -> None:
@@ -428,13 +323,14 @@ _OPTIONS = ("tick", "lot", "scan")
 
 
 class TardisSource:
-    """L2 books and trades of Tardis files: incremental_book_L2, trades, book_snapshot_5 and _25, quotes.
+    """Books, trades and what is told of contracts, of Tardis files of the types in `tardis_layout`.
 
     Rows of one local_timestamp and symbol are a message. `receive_time` is local_timestamp, `exchange_time`
     timestamp. A book is VALID from the end of its first snapshot's message. Of snapshots and quotes what
     changed since the row before is given. A trade's `order_id` is its id: the number, else a hash of the
-    text. The venue is the exchange with `_` for `-`. Files are merged by local_timestamp, each read
-    from its first row on when its time comes.
+    text. Of tickers and chains what changed since the row before is given, too. The venue is the exchange
+    with `_` for `-`. Files are merged by local_timestamp, each read from its first row on when its time
+    comes.
 
     Files do not state tick and lot. They are `tick` and `lot` where given, else the coarsest powers of ten,
     at most 1, that fit the first 20,000 rows of every file, or all rows with `scan_all` (and in a file of
@@ -481,7 +377,7 @@ class TardisSource:
         for head in self._heads:
             file = TardisFile(head, self._indexes, self._steps, self.problems, self.counts, frozenset(told))
             self._files.append(file)
-            if not head.layout.trades:
+            if head.layout.tells_books:
                 told |= {self._indexes[name] for name in head.names}
         errors: list[SourceError] = []
         own = np.arange(len(self.instruments), dtype=np.int32)
@@ -531,7 +427,7 @@ def _check_books(name: str, heads: Iterable[FileHead]) -> None:
     """Refuse two data types that both tell one book."""
     told: dict[Name, FileHead] = {}
     for head in heads:
-        if head.layout.trades:
+        if not head.layout.tells_books:
             continue
         for instrument in head.names:
             other = told.setdefault(instrument, head)
@@ -546,7 +442,9 @@ def _instruments(
     name: str, heads: Iterable[FileHead], tick: Decimal | None, lot: Decimal | None
 ) -> tuple[dict[Name, int], Instruments]:
     steps: dict[Name, Steps] = {}
+    terms: dict[Name, Terms] = {}
     for head in heads:
+        terms |= head.terms if head.layout.states_terms else {}
         for instrument, own in head.names.items():
             known = steps.setdefault(instrument, Steps())
             known.tick, known.lot = min(known.tick, own.tick), min(known.lot, own.lot)
@@ -560,6 +458,7 @@ def _instruments(
                 decimal_step(own.lot) if lot is None else lot,
                 FINEST,
                 FINEST,
+                terms=terms.get((exchange, symbol), _NOT_TOLD),
             )
             for (exchange, symbol), own in steps.items()
         )

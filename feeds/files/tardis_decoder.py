@@ -1,251 +1,17 @@
-"""Tardis' rows to EVENT records, compiled: comma-separated text in, messages, books and trades out.
+"""Tardis' rows to EVENT records, compiled: messages, books, trades and what is told of contracts.
 
-Numbers are read exactly, names by hash, and every row gets a status; events are made of the rows read.
+Events are made of the rows that `tardis_text` has read.
 """
 
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
 from orderbook.core.jit import jit
+from orderbook.feeds.files.tardis_text import NOTHING, Status
 from orderbook.market.events import EVENT, Action, BookState, Events, Flag, Side, StateReason
 
-# What an empty field reads as.
-NOTHING = -(2**63)
-# A row holds DECIMAL(18, 8): numbers times 10^8 below 10^18.
-_SCALE = 8
-_LARGEST = 10**18 - 1
-# µs that, as ns, fit 64 bits.
-_LATEST = (2**63 - 1) // 1000
-_PRIME = np.uint64(1_099_511_628_211)
-_OFFSET = np.uint64(14_695_981_039_346_656_037)
-_COMMA, _NEWLINE, _RETURN, _POINT = ord(","), ord("\n"), ord("\r"), ord(".")
-_PLUS, _MINUS, _ZERO, _NINE, _E, _LOWER_E = ord("+"), ord("-"), ord("0"), ord("9"), ord("E"), ord("e")
-
-
-class Kind(IntEnum):
-    """What a column holds, and what it reads as."""
-
-    SKIPPED = 0
-    NAME = 1  # part of the instrument's name; the row's names together are its hash
-    TIME = 2  # µs since 1970 UTC
-    NUMBER = 3  # a decimal: times 10^8; NOTHING where empty
-    FLAG = 4  # true or false: 1 or 0
-    SIDE = 5  # bid, buy: 0; ask, sell: 1; unknown or empty: 2
-    ID = 6  # digits: the number; other text: a hash of 63 bits; empty: 0
-
-
-class Status(IntEnum):
-    """Whether a row was read, or why not."""
-
-    GOOD = 0
-    COLUMNS = 1
-    TIME = 2
-    NUMBER = 3
-    FINE = 4
-    LARGE = 5
-    FLAG = 6
-    SIDE = 7
-
-
-ROW_REASONS = {
-    Status.COLUMNS: "too few or too many columns",
-    Status.TIME: "a time is not in microseconds since 1970",
-    Status.NUMBER: "a price or amount is not a number",
-    Status.FINE: "a price or amount has more than 8 decimal places",
-    Status.LARGE: "a price or amount does not fit DECIMAL(18, 8)",
-    Status.FLAG: "is_snapshot is neither true nor false",
-    Status.SIDE: "the side is none of bid, ask, buy, sell and unknown",
-}
-_COLUMNS, _TIME, _NUMBER, _FINE, _LARGE, _FLAG, _SIDE = map(int, list(Status)[1:])
-_K_SKIPPED, _K_NAME, _K_TIME, _K_NUMBER, _K_FLAG, _K_SIDE, _K_ID = map(int, Kind)
-
-
-@jit(nogil=True, inline="always")
-def _hash(block: np.ndarray, start: int, end: int, value: np.uint64) -> np.uint64:
-    """FNV-1a of bytes, going on from `value`."""
-    for i in range(start, end):
-        value = (value ^ np.uint64(block[i])) * _PRIME
-    return value
-
-
-def name_hash(names: list[bytes]) -> int:
-    """The hash that a row with these names has; NAME columns in the order of the file."""
-    value = int(_OFFSET)
-    for name in names:
-        for byte in name + b",":
-            value = (value ^ byte) * int(_PRIME) & (2**64 - 1)
-    return value
-
-
-@jit(nogil=True)
-def _integer(block: np.ndarray, start: int, end: int, largest: int) -> int:
-    """Digits as a number up to `largest`; -1 where they are none."""
-    if start == end or end - start > 19:
-        return -1
-    value = 0
-    for i in range(start, end):
-        # int() would make it unsigned, which numba adds as a double.
-        digit: Any = np.int64(block[i]) - _ZERO
-        if digit < 0 or digit > 9 or value > (largest - digit) // 10:
-            return -1
-        value = value * 10 + digit
-    return value
-
-
-@jit(nogil=True)
-def _exponent(block: np.ndarray, start: int, end: int) -> int:
-    """The exponent after an e; 10^6 where it is malformed."""
-    negative = False
-    if start < end and (block[start] == _MINUS or block[start] == _PLUS):
-        negative = block[start] == _MINUS
-        start += 1
-    value = _integer(block, start, end, 400)
-    if value < 0:
-        return 1_000_000
-    return -value if negative else value
-
-
-@jit(nogil=True)
-def _decimal(block: np.ndarray, start: int, end: int) -> tuple[int, int]:
-    """(number times 10^8, 0) of decimal text, or (0, status)."""
-    negative = block[start] == _MINUS
-    i = start + 1 if negative or block[start] == _PLUS else start
-    value, digits, shift, exponent = 0, 0, _SCALE, 0
-    pointed = large = fine = False
-    while i < end:
-        byte: Any = np.int64(block[i])
-        if _ZERO <= byte <= _NINE:
-            digits += 1
-            if value > _LARGEST // 10:
-                # What follows counts only where it is zero.
-                fine = fine or byte != _ZERO
-                shift += 0 if pointed else 1
-            else:
-                value = value * 10 + (byte - _ZERO)
-                shift -= 1 if pointed else 0
-        elif byte == _POINT and not pointed:
-            pointed = True
-        elif (byte == _E or byte == _LOWER_E) and digits:
-            exponent = _exponent(block, i + 1, end)
-            break
-        else:
-            return 0, _NUMBER
-        i += 1
-    if not digits or exponent == 1_000_000:
-        return 0, _NUMBER
-    shift += exponent
-    while shift < 0 and value and not fine:
-        fine = value % 10 != 0
-        value //= 10
-        shift += 1
-    while shift > 0 and value and not large:
-        large = value > _LARGEST // 10
-        value = value if large else value * 10
-        shift -= 1
-    if large:
-        return 0, _LARGE
-    if fine:
-        return 0, _FINE
-    return (-value if negative else value), 0
-
-
-@jit(nogil=True)
-def _equal(block: np.ndarray, start: int, end: int, text: bytes) -> bool:
-    if end - start != len(text):
-        return False
-    for i in range(len(text)):  # noqa: SIM110 - compiled
-        if block[start + i] != text[i]:
-            return False
-    return True
-
-
-@jit(nogil=True)
-def _side(block: np.ndarray, start: int, end: int) -> int:
-    if _equal(block, start, end, b"bid") or _equal(block, start, end, b"buy"):
-        return 0
-    if _equal(block, start, end, b"ask") or _equal(block, start, end, b"sell"):
-        return 1
-    return 2 if start == end or _equal(block, start, end, b"unknown") else -1
-
-
-@jit(nogil=True)
-def _id(block: np.ndarray, start: int, end: int) -> int:
-    if start == end:
-        return 0
-    number = _integer(block, start, end, 2**63 - 1)
-    if number >= 0:
-        return number
-    hashed: Any = np.int64(_hash(block, start, end, _OFFSET) >> np.uint64(1))
-    return hashed
-
-
-@jit(nogil=True)
-def _field(block: np.ndarray, start: int, end: int, kind: int) -> tuple[int, int]:
-    """(value, status) of one field."""
-    if kind == _K_NUMBER:
-        return (NOTHING, 0) if start == end else _decimal(block, start, end)
-    if kind == _K_TIME:
-        value = _integer(block, start, end, _LATEST)
-        return value, (_TIME if value < 0 else 0)
-    if kind == _K_FLAG:
-        if _equal(block, start, end, b"true"):
-            return 1, 0
-        return 0, (0 if _equal(block, start, end, b"false") else _FLAG)
-    if kind == _K_SIDE:
-        value = _side(block, start, end)
-        return value, (_SIDE if value < 0 else 0)
-    return _id(block, start, end), 0
-
-
-@jit(nogil=True)
-def read_rows(
-    block: np.ndarray,
-    kinds: np.ndarray,
-    values: np.ndarray,
-    hashes: np.ndarray,
-    status: np.ndarray,
-    starts: np.ndarray,
-    lines: np.ndarray,
-) -> tuple[int, int]:
-    """Read the whole lines of `block`, uint8[n]; every line ends with a line feed.
-
-    `kinds` is int8[columns], a Kind each. Row i goes to values[i] (int64[columns]), hashes[i] (uint64, of
-    its NAMEs), status[i] (uint8, a Status), starts[i] and lines[i] (int64: its offset, and how many lines
-    of the block came before it). Blank lines are no rows. Returns (rows, lines).
-    """
-    columns = len(kinds)
-    row = line = position = 0
-    size = len(block)
-    while position < size:
-        start = position
-        column = 0
-        state = 0
-        name = _OFFSET
-        while True:
-            first = position
-            while block[position] != _COMMA and block[position] != _NEWLINE:
-                position += 1
-            ended = block[position] == _NEWLINE
-            last = position - 1 if ended and position > first and block[position - 1] == _RETURN else position
-            position += 1
-            if column < columns:
-                kind = kinds[column]
-                if kind == _K_NAME:
-                    name = (_hash(block, first, last, name) ^ np.uint64(_COMMA)) * _PRIME
-                elif kind != _K_SKIPPED and not state:
-                    values[row, column], state = _field(block, first, last, kind)
-            column += 1
-            if ended:
-                break
-        if column > 1 or last > first:
-            status[row] = state if column == columns else _COLUMNS
-            hashes[row], starts[row], lines[row] = name, start, line
-            row += 1
-        line += 1
-    return row, line
-
+_COLUMNS, _TIME, _NUMBER, _SIDE = (int(s) for s in (Status.COLUMNS, Status.TIME, Status.NUMBER, Status.SIDE))
 
 # Words of a file's open message: its time (ns) and instrument, and how many events are in closed ones.
 TIME, INSTRUMENT, CLOSED = 0, 1, 2
@@ -265,9 +31,14 @@ BOOK_REASONS = {
 }
 
 _LEVEL, _CLEAR, _TRADE, _STATE = (int(a) for a in (Action.LEVEL, Action.CLEAR, Action.TRADE, Action.STATE))
+_MARK, _FUNDING, _INTEREST = (int(a) for a in (Action.MARK, Action.FUNDING, Action.OPEN_INTEREST))
 _LAST, _SNAPSHOT, _NONE = int(Flag.LAST), int(Flag.SNAPSHOT), int(Side.NONE)
 _VALID, _SYNCHRONISED = int(BookState.VALID), int(StateReason.SYNCHRONISED)
 _STALE, _MALFORMED, _GAP = int(BookState.STALE), int(StateReason.MALFORMED), int(StateReason.GAP)
+
+
+# Values of a contract: mark and index price, funding rate and when it is paid (µs), open interest.
+VALUES = 5
 
 
 def new_message() -> np.ndarray:
@@ -366,13 +137,13 @@ def update_events(
     instruments: np.ndarray,
     steps: np.ndarray,
     columns: np.ndarray,
-    trades: bool,
+    prints: int,
     books: np.ndarray,
     message: np.ndarray,
     events: Events,
     count: int,
 ) -> int:
-    """Events of rows of incremental_book_L2, or of trades, after the `count` that there are.
+    """Events of rows of incremental_book_L2, or of prints of an Action, after the `count` that there are.
 
     `instruments` is int32[rows], -1 where a name is not known, `steps` int64[instruments, 2] (tick and lot
     times 10^8), `columns` the places of timestamp, local_timestamp, is_snapshot or id, side, price, amount.
@@ -380,6 +151,7 @@ def update_events(
     STALE from then on until a snapshot, as is one that a file before this one told. At most four events
     a row, and one for each book.
     """
+    trades = prints != 0
     for row in range(len(status)):
         instrument = instruments[row]
         if status[row]:
@@ -410,7 +182,7 @@ def update_events(
         status[row] = wrong
         count = _enter(events, count, message, books, times[1], instrument)
         if trades:
-            count = _write(events, count, message, times, _TRADE, side, (marked, price, amount), 0)
+            count = _write(events, count, message, times, prints, side, (marked, price, amount), 0)
             continue
         flags = _SNAPSHOT if marked else 0
         if marked and not book[IN_SNAPSHOT]:
@@ -462,7 +234,9 @@ def snapshot_events(
     steps: np.ndarray,
     times_at: np.ndarray,
     places: np.ndarray,
+    told: np.ndarray,
     levels: np.ndarray,
+    known: np.ndarray,
     books: np.ndarray,
     message: np.ndarray,
     events: Events,
@@ -472,8 +246,9 @@ def snapshot_events(
 
     As `update_events`; `times_at` has the places of timestamp and local_timestamp, `places`
     int64[2, depth, 2] those of the bids' and asks' prices and amounts, `levels`
-    int64[instruments, 2 (price, amount), 2, depth] the row before. A book is STALE after a row that is wrong
-    until the next one. At most 4 * depth + 3 events a row, and one for each book.
+    int64[instruments, 2 (price, amount), 2, depth] the row before; `told` and `known` as in `told_events`. A
+    book is STALE after a row that is wrong until the next one. At most 4 * depth + 6 events a row, and one
+    for each book.
     """
     depth = places.shape[1]
     prices, amounts = np.zeros((2, depth), np.int64), np.zeros((2, depth), np.int64)
@@ -485,6 +260,7 @@ def snapshot_events(
                 count = _lose(events, count, message, books, instrument, time)
             continue
         wrong = _read_levels(values[row], places, steps[instrument], prices, amounts)
+        wrong = NEGATIVE if _value(values[row], told[4]) < 0 else wrong
         status[row] = wrong
         if wrong and wrong != TICK and wrong != LOT:
             count = _lose(events, count, message, books, instrument, values[row, times_at[1]] * 1000)
@@ -511,9 +287,79 @@ def snapshot_events(
         if book[LOST]:
             book[LOST] = 0
             count = _write(events, count, message, times, _STATE, _NONE, (_SYNCHRONISED, 0, _VALID), 0)
+        count = _tell(values[row], told, known[instrument], events, count, message, times)
+    return count
+
+
+@jit(nogil=True)
+def _value(values: np.ndarray, place: int) -> int:
+    """A value of a row, 0 where there is none."""
+    return 0 if place < 0 or values[place] == NOTHING else values[place]
+
+
+@jit(nogil=True)
+def _is_new(values: np.ndarray, told: np.ndarray, known: np.ndarray, first: int, last: int) -> bool:
+    """Whether a row states the first of some values, and any of them anew; notes them."""
+    if told[first] < 0 or values[told[first]] == NOTHING:
+        return False
+    new = known[first] == NOTHING
+    for at in range(first, last + 1):
+        value = _value(values, told[at])
+        new = new or known[at] != value
+        known[at] = value
+    return new
+
+
+@jit(nogil=True)
+def _tell(
+    values: np.ndarray,
+    told: np.ndarray,
+    known: np.ndarray,
+    events: Events,
+    count: int,
+    message: np.ndarray,
+    times: tuple[int, int],
+) -> int:
+    """Write the values of a contract that a row states, where they are others than before."""
+    if _is_new(values, told, known, 0, 1):
+        count = _write(events, count, message, times, _MARK, _NONE, (0, known[0], known[1]), 0)
+    if _is_new(values, told, known, 2, 3):
+        count = _write(events, count, message, times, _FUNDING, _NONE, (known[3] * 1000, known[2], 0), 0)
+    if _is_new(values, told, known, 4, 4):
+        count = _write(events, count, message, times, _INTEREST, _NONE, (0, 0, known[4]), 0)
+    return count
+
+
+@jit(nogil=True)
+def told_events(
+    values: np.ndarray,
+    status: np.ndarray,
+    instruments: np.ndarray,
+    times_at: np.ndarray,
+    told: np.ndarray,
+    known: np.ndarray,
+    books: np.ndarray,
+    message: np.ndarray,
+    events: Events,
+    count: int,
+) -> int:
+    """Events of rows that state values of contracts: what changed since the row before.
+
+    As `update_events`; `told` has the places of the values, int64[VALUES], -1 for what there is not, `known`
+    int64[instruments, VALUES] the row before, NOTHING at first. At most three events a row.
+    """
+    for row in range(len(status)):
+        if status[row]:
+            continue
+        if _value(values[row], told[4]) < 0:
+            status[row] = NEGATIVE
+            continue
+        times = values[row, times_at[0]] * 1000, values[row, times_at[1]] * 1000
+        count = _enter(events, count, message, books, times[1], instruments[row])
+        count = _tell(values[row], told, known[instruments[row]], events, count, message, times)
     return count
 
 
 def room(rows: int, waiting: int, depth: int, books: int) -> np.ndarray:
     """EVENT[n]: room for the events of `rows` rows of `depth` levels (0: updates) after those waiting."""
-    return np.empty(waiting + rows * (4 * depth + 3 if depth else 4) + books + 2, EVENT)
+    return np.empty(waiting + rows * (4 * depth + 6 if depth else 4) + books + 2, EVENT)

@@ -1,4 +1,4 @@
-"""HTTP GET for snapshots and reference data, awaitable and cancellable.
+"""HTTP requests for snapshots and reference data, awaitable and cancellable.
 
 `exchange_instruments` asks for the instruments of an exchange's products, as it states them.
 """
@@ -8,7 +8,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http.client import HTTPResponse, IncompleteRead
 from typing import Any
 from urllib.parse import urlsplit
@@ -38,27 +38,31 @@ class RefusedRequest(SourceError):
         self.retry_after = retry_after
 
 
-async def http_get(url: str, timeout: float = 10.0) -> bytes:
+async def http_get(
+    url: str, timeout: float = 10.0, body: bytes | None = None, headers: Mapping[str, str] | None = None
+) -> bytes:
     """The body of the answer: `timeout` seconds for each wait on the network, PATIENCE times that for all.
 
+    body: what is sent with a POST instead, JSON unless `headers` say otherwise. headers: more of them; a
+    request with any is sent to no other address, nor without TLS, but to this machine.
     Servers of https must prove who they are, and may not redirect to http. Raises SourceError where there is
     no whole answer or its status is not 2xx, RefusedRequest for 418 and 429.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[bytes] = loop.create_future()
 
-    def settle(body: bytes | SourceError) -> None:
+    def settle(found: bytes | SourceError) -> None:
         if answer.done():
             return
-        if isinstance(body, SourceError):
-            answer.set_exception(body)
+        if isinstance(found, SourceError):
+            answer.set_exception(found)
         else:
-            answer.set_result(body)
+            answer.set_result(found)
 
     def run() -> None:
-        body = _get(url, timeout)
+        found = _get(url, timeout, body, headers or {})
         if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, body)
+            loop.call_soon_threadsafe(settle, found)
 
     # A daemon thread, because an executor's would hold up the end of the program until its timeout.
     threading.Thread(target=run, name="http-get", daemon=True).start()
@@ -66,7 +70,12 @@ async def http_get(url: str, timeout: float = 10.0) -> bytes:
         async with asyncio.timeout(PATIENCE * timeout):
             return await answer
     except TimeoutError:
-        raise SourceError(f"GET {url}: no whole answer within {PATIENCE * timeout:g} s") from None
+        what = f"{_method(body)} {url}"
+        raise SourceError(f"{what}: no whole answer within {PATIENCE * timeout:g} s") from None
+
+
+def _method(body: bytes | None) -> str:
+    return "GET" if body is None else "POST"
 
 
 class _StaysEncrypted(urllib.request.HTTPRedirectHandler):
@@ -76,26 +85,41 @@ class _StaysEncrypted(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _opener(url: str) -> urllib.request.OpenerDirector:
+class _StaysThere(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        raise urllib.error.HTTPError(req.full_url, code, "a redirection of a signed request", headers, fp)
+
+
+def _opener(url: str, signed: bool) -> urllib.request.OpenerDirector:
+    redirections = _StaysThere() if signed else _StaysEncrypted()
     if is_loopback(url):
-        return urllib.request.build_opener(_StaysEncrypted(), urllib.request.ProxyHandler({}))
-    return urllib.request.build_opener(_StaysEncrypted())
+        return urllib.request.build_opener(redirections, urllib.request.ProxyHandler({}))
+    return urllib.request.build_opener(redirections)
 
 
-def _get(url: str, timeout: float) -> bytes | SourceError:
+def is_private(url: str) -> bool:
+    """Whether what is sent there is encrypted, or does not leave this machine."""
+    return urlsplit(url).scheme in ("https", "wss") or is_loopback(url)
+
+
+def _get(url: str, timeout: float, sent: bytes | None, more: Mapping[str, str]) -> bytes | SourceError:
+    what = f"{_method(sent)} {url}"
+    if more and not is_private(url):
+        return SourceError(f"{what}: a signed request is sent over https alone")
     try:
-        request = urllib.request.Request(url, headers=_HEADERS)
-        with _opener(url).open(request, timeout=timeout) as response:
+        kind = {} if sent is None else {"Content-Type": "application/json"}
+        request = urllib.request.Request(url, sent, {**_HEADERS, **kind, **more})
+        with _opener(url, bool(more)).open(request, timeout=timeout) as response:
             body = _read(response, time.monotonic() + PATIENCE * timeout)
     except urllib.error.HTTPError as error:
-        message = f"GET {url}: {error.code} {error.reason}: {error.read(200).decode(errors='replace')}"
+        message = f"{what}: {error.code} {error.reason}: {error.read(200).decode(errors='replace')}"
         if error.code in _TOO_MANY:
             return RefusedRequest(message, _seconds(error.headers.get("Retry-After")))
         return SourceError(message)
     except Exception as error:
-        return SourceError(f"GET {url}: {type(error).__name__}: {error}")
+        return SourceError(f"{what}: {type(error).__name__}: {error}")
     if len(body) > LARGEST_ANSWER:
-        return SourceError(f"GET {url}: the answer is longer than {LARGEST_ANSWER} bytes")
+        return SourceError(f"{what}: the answer is longer than {LARGEST_ANSWER} bytes")
     return body
 
 
@@ -123,8 +147,9 @@ async def exchange_instruments(
 
     Raises SourceError for a product that the exchange does not have, or where it does not answer.
     """
-    urls = kind.instrument_urls(products, rest_url or kind.rest_url)
-    return instruments_of(kind, products, await asyncio.gather(*map(http_get, urls)))
+    requests = kind.instrument_requests(products, rest_url or kind.rest_url)
+    answers = await asyncio.gather(*(http_get(url, body=body) for url, body in requests))
+    return instruments_of(kind, products, answers)
 
 
 def instruments_of(

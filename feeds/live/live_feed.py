@@ -1,160 +1,46 @@
-"""Live feeds: sessions over websockets, and batches of events for one consumer.
-
-The websocket client hands over together all messages that one read of the socket brought.
-Messages in one unmasked frame, which nearly all are, are cut out of what was read right here; control frames,
-fragments and whatever is wrong go through the protocol object of `websockets`, which answers pings, closes,
-and refuses what is too big. Source: RFC 6455, section 5.2, "Base Framing Protocol".
-"""
+"""Live feeds: sessions over websockets, and batches of events for one consumer."""
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from math import inf
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 import numpy as np
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidURI, WebSocketException
-from websockets.frames import Frame, Opcode
-from websockets.protocol import State
 
 from orderbook.core.errors import DataError, SourceError
-from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions
-from orderbook.feeds.live.http_requests import RefusedRequest, exchange_instruments, http_get, is_loopback
+from orderbook.feeds.exchanges.credentials import Login
+from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, exchange
+from orderbook.feeds.live.frame_connection import FrameConnection
+from orderbook.feeds.live.http_requests import (
+    RefusedRequest,
+    exchange_instruments,
+    http_get,
+    is_loopback,
+    is_private,
+)
 from orderbook.feeds.live.session import Connect, Disconnect, Get, Send, Session
 from orderbook.feeds.raw_log import InstrumentText, RawLog
 from orderbook.feeds.source import FeedStatistics
 from orderbook.market.instruments import Instrument, Instruments
-
-# First bytes of a message in one frame, FIN set: text and binary.
-_WHOLE = (0x81, 0x82)
-# Second bytes that say that bytes of length follow; above them the frame is masked.
-_SHORT, _LONG = 126, 127
-_LENGTH_BYTES = {_SHORT: 2, _LONG: 8}
-# The beginning of a frame of at most so many bytes is kept until the rest of it comes.
-_KEPT = 1 << 16
-_HEAD_END = b"\r\n\r\n"
-
-
-class FrameConnection(ClientConnection):
-    """For `websockets.connect(create_connection=…)` without extensions; `deliver` replaces `recv`.
-
-    `clock` tells when something was read, ns since 1970 UTC.
-    """
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.clock: Callable[[], int] = time.time_ns
-        self._messages: list[bytes] = []
-        self._parts: list[bytes] = []
-        self._put: Callable[[list[bytes], int], object] | None = None
-        self._arrived = asyncio.Event()
-        # The end of what has come of the answer to the handshake; None once that is whole.
-        self._head: bytes | None = b""
-        # The beginning of a frame, and how many bytes of another the protocol object still has to get.
-        self._rest = b""
-        self._owed = 0
-
-    def deliver(self, put: Callable[[list[bytes], int], object]) -> None:
-        """Call `put` with the messages that have come, and from now on with those of each read of the socket.
-
-        Its second argument is when they were read, ns since 1970 UTC.
-        """
-        self._put = put
-        self._hand_over(self.clock())
-
-    async def delivered(self) -> None:
-        """Wait until `put` has been called again; raises ConnectionClosed when the connection has ended."""
-        await self._arrived.wait()
-        if self.connection_lost_waiter.done():
-            raise self.close_exc
-        self._arrived.clear()
-
-    def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
-        read_at = self.clock()
-        if self._rest:
-            data, self._rest = self._rest + data, b""
-        while data:
-            if self._head is not None:
-                data = self._answer(data)
-            elif self.protocol.state is not State.OPEN:
-                super().data_received(data)
-                break
-            elif self._owed:
-                part, data = data[: self._owed], data[self._owed :]
-                self._owed -= len(part)
-                super().data_received(part)
-            else:
-                data = self._cut(data)
-        self._hand_over(read_at)
-
-    def process_event(self, event: Any) -> None:
-        """Take what the protocol object has read."""
-        if isinstance(event, Frame) and event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
-            self._parts.append(bytes(event.data))
-            if event.fin:
-                self._messages.append(b"".join(self._parts))
-                self._parts.clear()
-        else:
-            super().process_event(event)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
-        super().connection_lost(exc)
-        self._arrived.set()
-
-    def _hand_over(self, read_at: int) -> None:
-        if self._messages and self._put is not None:
-            messages, self._messages = self._messages, []
-            self._put(messages, read_at)
-            self._arrived.set()
-
-    def _answer(self, data: bytes) -> bytes:
-        """Hand on the answer to the handshake; what comes after it."""
-        assert self._head is not None
-        seen = self._head + data
-        place = seen.find(_HEAD_END)
-        end = len(data) if place < 0 else place + len(_HEAD_END) - len(self._head)
-        self._head = seen[1 - len(_HEAD_END) :] if place < 0 else None
-        super().data_received(data[:end])
-        return data[end:]
-
-    def _cut(self, data: bytes) -> bytes:
-        """Take the messages at the beginning; what begins with another frame, owed to the protocol object."""
-        append, largest = self._messages.append, self.protocol.max_message_size or len(data)
-        # A message in several frames has nothing but control frames between them.
-        whole = _WHOLE if self.protocol.current_size is None else ()
-        start, size = 0, len(data)
-        while size - start >= 2:
-            length, first = data[start + 1], start + 2
-            if length >= _SHORT:
-                first += _LENGTH_BYTES.get(length, 0)
-                length = int.from_bytes(data[start + 2 : first], "big")
-            end = first + length
-            plain = data[start] in whole and length <= largest and data[start + 1] <= _LONG
-            if plain and end <= size:
-                append(data[first:end])
-                start = end
-            elif first > size or (plain and end - start <= _KEPT):
-                break
-            else:
-                self._owed = end - start
-                return data[start:]
-        self._rest = data[start:]
-        return b""
-
 
 # Frames that may wait for the consumer before the websocket is no longer read.
 MAXIMUM_WAITING = 65_536
 _CLOSED, _TOO_BIG = "the connection was closed", 1009
 # Between two looks at the reference data of an exchange that does not announce their changes.
 LISTING_SECONDS = 300.0
+
+# Of the websocket library, for connections that prove themselves: it would log what they send.
+_SILENT = logging.getLogger("orderbook.feeds.silent")
+_SILENT.setLevel(logging.CRITICAL)
 
 _decode_listing = msgspec.msgpack.Decoder(list[InstrumentText]).decode
 
@@ -173,8 +59,10 @@ class Shard:
         arrived: asyncio.Event,
         raw: RawLog | None,
         clock: Callable[[], int] = time.time_ns,
+        login: Login | None = None,
     ) -> None:
         self.session = session
+        self._login = login
         self._clock = clock
         self.waiting: deque[_Item] = deque()
         self._frames = 0
@@ -308,14 +196,24 @@ class Shard:
                 if self._raw is not None:
                     self._raw.sent(text, self._clock())
                 if self._connection is not None:
+                    login = self._login
                     with contextlib.suppress(ConnectionClosed):
-                        await self._connection.send(text)
+                        await self._connection.send(
+                            text if login is None else login.signed(text, self._clock())
+                        )
 
     async def _connect(self, url: str) -> None:
         """One connection, from its opening to its end."""
         try:
+            await self._log_in(url)
+        except SourceError as error:
+            self.put("disconnected", str(error))
+            return
+        try:
             async with connect(
                 url,
+                # It would show what is sent, where everything is logged.
+                logger=_SILENT if self._login is not None else None,
                 compression=None,
                 proxy=None if is_loopback(url) else True,
                 max_size=self._kind.largest_frame,
@@ -341,6 +239,16 @@ class Shard:
             self._connection = None
         self.put("disconnected", reason)
 
+    async def _log_in(self, url: str) -> None:
+        """Ask for what a connection needs to prove itself. Raises SourceError."""
+        login = self._login
+        if login is None:
+            return
+        if not is_private(url):
+            raise SourceError(f"{url}: keys are sent over wss alone")
+        if (asked := login.before(self._clock())) is not None:
+            login.told(await http_get(asked.url, body=asked.body, headers=asked.headers))
+
     async def _receive(self, connection: FrameConnection) -> str:
         """Leave off reading while there is no room for more, until the connection ends; says why it did."""
         try:
@@ -362,7 +270,8 @@ class Shard:
 
     async def _get(self, product: str, url: str) -> None:
         try:
-            data = await http_get(url)
+            headers = None if self._login is None else self._login.headers(url, self._clock())
+            data = await http_get(url, headers=headers)
         except RefusedRequest as error:
             self.put(f"failed {error.retry_after}", product, str(error).encode())
         except SourceError as error:
@@ -382,8 +291,8 @@ class LiveFeed:
     whole messages only; receive times are when frames were read from the socket. What goes wrong is the
     session's to care for. Where the consumer falls behind, sockets are no longer read.
 
-    `record` gives each connection, by a name for it and its instruments, what its raw frames go to. `clock`
-    tells receive times, ns since 1970 UTC.
+    `record` gives each connection, by a name for it and its instruments, what its raw frames go to: the
+    exchange's, or that of what it has beside, and a number. `clock` tells receive times, ns since 1970 UTC.
 
     Iterating raises SourceError where the exchange refuses the subscription. Leaving the context closes
     the feed; iteration then ends.
@@ -402,18 +311,21 @@ class LiveFeed:
         self.kind = kind
         self._options = options
         self._arrived = asyncio.Event()
-        size = kind.products_per_connection
+        kinds = [(kind, kind.venue)]
+        # Where another address is given, nobody knows that of what is told beside books.
+        if kind.beside and options.url is None:
+            kinds.append((exchange(kind.beside), kind.beside))
         self.shards = [
             Shard(
-                Session(kind, instruments, indexes[first : first + size], options, time.monotonic),
-                kind,
+                Session(own, instruments, part, options, time.monotonic),
+                own,
                 self._arrived,
-                record(f"{kind.venue}.{number}", [instruments[i] for i in indexes[first : first + size]])
-                if record is not None
-                else None,
+                None if record is None else record(name, [instruments[i] for i in part]),
                 clock,
+                own.login(options),
             )
-            for number, first in enumerate(range(0, len(indexes), size), 1)
+            for own, called in kinds
+            for name, part in _connections(called, indexes, own.products_per_connection)
         ]
         self._tasks: list[asyncio.Task[None]] = []
         self._known = {instruments[i].native_symbol: instruments[i] for i in indexes}
@@ -492,6 +404,12 @@ class LiveFeed:
                 raise StopAsyncIteration
             self._arrived.clear()
             await self._arrived.wait()
+
+
+def _connections(name: str, indexes: Sequence[int], size: int) -> Iterator[tuple[str, Sequence[int]]]:
+    """Parts of `size` instruments, each with the name of its connection."""
+    for number, first in enumerate(range(0, len(indexes), size), 1):
+        yield f"{name}.{number}", indexes[first : first + size]
 
 
 def _steps(one: Instrument) -> tuple[Decimal, Decimal]:

@@ -23,7 +23,7 @@ from orderbook.feeds.raw_log import InstrumentText
 from orderbook.feeds.source import FeedStatistics
 from orderbook.market.book_state import NEVER
 from orderbook.market.crossed_books import CrossedFeed
-from orderbook.market.events import BookState, StateReason
+from orderbook.market.events import EVENT, BookState, StateReason
 from orderbook.market.instruments import Instruments
 
 
@@ -133,6 +133,8 @@ class Session:
     empty from a connection's beginning, and after a loss, until they equal the exchange's; STALE, with their
     rows, when the connection has ended. Receive times of events never go back.
 
+    Where the exchange tells no books on the connection, no states are told of any.
+
     compiled: whether ordinary frames are decoded by compiled code, where the exchange has any.
     """
 
@@ -152,7 +154,9 @@ class Session:
         self.refusal: str | None = None
         self.connections = 0
         self._events = EventWriter()
-        self._crossed = CrossedFeed(instruments, options.crossed_limit) if options.crossed_limit else None
+        self.tells_books = kind.tells_books
+        limit = options.crossed_limit if self.tells_books else 0
+        self._crossed = CrossedFeed(instruments, limit) if limit else None
         # Events that wait to be taken and are noted there.
         self._noted = 0
         self._clock = clock
@@ -165,6 +169,7 @@ class Session:
         self._syncs = {
             book.product: _Sync(book, Backoff(FIRST_SNAPSHOT_DELAY, LONGEST_DELAY, self._random))
             for book in books
+            if self.tells_books
         }
         self._commands: list[Command] = []
         self._outgoing = _Outgoing()
@@ -193,8 +198,8 @@ class Session:
         if self._exchange.ping_interval:
             times.append(self._pinged + self._exchange.ping_interval)
         syncs = self._syncs.values()
-        times.append(min(sync.deadline for sync in syncs))
-        due = min(sync.due for sync in syncs)
+        times.append(min((sync.deadline for sync in syncs), default=inf))
+        due = min((sync.due for sync in syncs), default=inf)
         if due < inf and self._slot_free:
             times.append(max(due, self._next_get))
         return min(times)
@@ -230,12 +235,12 @@ class Session:
 
     def take(self) -> np.ndarray:
         """EVENT[n]: the events since the last call, in order."""
-        self.statistics.events += len(self._events)
-        events = self._events.take()
+        records = self._events.take_records()
+        self.statistics.events += len(records) // EVENT.itemsize
         if self._crossed is not None:
-            self._crossed.note(events[self._noted :])
+            self._crossed.note(records[self._noted * EVENT.itemsize :] if self._noted else records)
             self._noted = 0
-        return events
+        return np.frombuffer(records, EVENT)
 
     def wake(self, receive_time: int) -> None:
         """Do what is due."""
@@ -323,6 +328,9 @@ class Session:
         """
         statistics, decoder, place = self.statistics, self._decoder, 0
         self._heard = self._clock()
+        if len(frames) == 1:
+            self._take_one(frames[0], times[0], turn)
+            return
         statistics.frames += len(frames)
         statistics.bytes += sum(map(len, frames))
         while place < len(frames) and not self._closing:
@@ -348,6 +356,27 @@ class Session:
                     decoder.skip()
                 self._take(frames[place])
                 place += 1
+
+    def _take_one(self, frame: bytes, time: int, turn: Callable[[int], object] | None) -> None:
+        """See `frames_of`."""
+        statistics, decoder = self.statistics, self._decoder
+        statistics.frames += 1
+        statistics.bytes += len(frame)
+        if self._closing:
+            return
+        if turn is not None:
+            turn(time)
+        crossed = self._crossed
+        if time < self.receive_time or (crossed is not None and time >= crossed.due):
+            self._hear(time)
+        else:
+            self.receive_time = time
+        due = NEVER if crossed is None else crossed.due
+        if decoder is not None and decoder.take(frame, time, self.receive_time, due, self._events):
+            statistics.messages += 1
+            statistics.checksums += decoder.take_checksums()
+        else:
+            self._take(frame)
 
     @property
     def _crossed_due(self) -> int:
@@ -408,7 +437,7 @@ class Session:
     def relisted(self, instruments: Sequence[InstrumentText], receive_time: int) -> None:
         """The exchange's reference data say this of products now."""
         self._hear(receive_time)
-        for one in instruments:
+        for one in instruments if self.tells_books else ():
             self.listed(one.native_symbol, one.tick, one.lot)
 
     # What an exchange calls.
@@ -428,7 +457,7 @@ class Session:
     def refused(self, reason: str, product: str | None = None) -> None:
         """See Link."""
         self.statistics.problems.add("refused", product or self._exchange.venue, reason)
-        if not any(sync.joined for sync in self._syncs.values()):
+        if self.tells_books and not any(sync.joined for sync in self._syncs.values()):
             self.refusal = reason
 
     def want_snapshot(self, book: FeedBook) -> None:
@@ -467,13 +496,13 @@ class Session:
 
     def lose_all(self, reason: StateReason, detail: str) -> None:
         """See Link."""
-        for book in self.books.values():
-            self.lose(book, reason, detail)
+        for sync in self._syncs.values():
+            self.lose(sync.book, reason, detail)
 
     def hold(self, book: FeedBook, state: BookState, reason: StateReason) -> None:
         """See Link."""
-        sync = self._syncs[book.product]
-        if sync.trading != (state, reason):
+        sync = self._syncs.get(book.product)
+        if sync is not None and sync.trading != (state, reason):
             sync.trading = state, reason
             if book.state is not BookState.SYNCING:
                 self._changes(sync, state, reason)

@@ -29,6 +29,7 @@ from websockets.http11 import Request, Response
 from websockets.protocol import State
 
 from orderbook.feeds.exchanges.coinbase_full import CoinbaseFull
+from orderbook.feeds.exchanges.exchange import ExchangeOptions
 from orderbook.feeds.live.simulated_market import Order, SimulatedBook, SimulatedMarket, iso_time
 from orderbook.market.events import Events
 from orderbook.market.instruments import Instrument, Instruments, normalise_symbol
@@ -427,6 +428,10 @@ class Simulated(CoinbaseFull):
     """Coinbase's `full` channel, spoken by the simulated exchange."""
 
     venue = VENUE
+
+    @classmethod
+    def login(cls, options: ExchangeOptions) -> None:
+        """It asks nobody who they are."""
 
 
 if __name__ == "__main__":

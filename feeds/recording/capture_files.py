@@ -27,7 +27,7 @@ import msgspec
 
 from orderbook.core.errors import Problems, SourceError
 from orderbook.feeds.byte_stream import Lines, first_line, shown
-from orderbook.feeds.exchanges.exchange import EXCHANGES, exchange
+from orderbook.feeds.exchanges.exchange import CONNECTIONS, EXCHANGES, exchange
 from orderbook.feeds.raw_log import FORMAT, Line
 from orderbook.feeds.storage import Place, files_at
 from orderbook.feeds.text_values import scaled
@@ -234,9 +234,11 @@ def _own(files: Sequence[Place], conn: str) -> CaptureHead:
     kind = ""
     for file in files:
         for line in takewhile(lambda line: line.t == "session", _lines(file)):
-            kind = line.exchange
-            if kind not in EXCHANGES:
-                raise SourceError(f"{file}: a recording of {kind!r}, which is no exchange that is known")
+            if line.exchange not in CONNECTIONS:
+                raise SourceError(
+                    f"{file}: a recording of {line.exchange!r}, which is no exchange that is known"
+                )
+            kind = kind or line.exchange
             instruments |= dict.fromkeys(one.decoded for one in line.instruments)
     feeds = frozenset(f"{kind} {conn} {one}" for one in instruments)
     return CaptureHead(tuple(files), kind, tuple(instruments), feeds=feeds)

@@ -62,7 +62,7 @@ class CaptureSessions:
 
     def never_valid(self) -> Problems:
         """A problem for each product whose book was never valid, once all lines were applied."""
-        found, sessions = Problems(), self._sessions.values()
+        found, sessions = Problems(), [one for one in self._sessions.values() if one.tells_books]
         valid = self._valid.union(*(session.synchronised_products for session in sessions))
         for product in sorted({product for session in sessions for product in session.books} - valid):
             detail = "its book was never valid: the exchange's snapshot is not in the recording"

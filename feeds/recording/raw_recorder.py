@@ -22,6 +22,7 @@ import pyarrow as pa
 import zstandard
 
 from orderbook.core.errors import OrderbookError, SourceError
+from orderbook.feeds.exchanges.exchange import CONNECTIONS, EXCHANGES
 from orderbook.feeds.raw_log import FORMAT, InstrumentText, Line, with_payload
 from orderbook.feeds.recording.parquet_record import RecordWriter
 from orderbook.market.crossed_books import CROSSED_LIMIT
@@ -183,9 +184,9 @@ class RawRecorder:
     def connection(self, conn: str, instruments: Sequence[Instrument]) -> "ConnectionLog":
         """What a connection tells this recording; announce all before the first frame."""
         texts = [InstrumentText.of(one) for one in instruments]
-        line = Line(
-            "session", conn, exchange=self._exchange, depth=self._depth, instruments=texts, format=FORMAT
-        )
+        beside = conn.rpartition(".")[0]
+        kind = beside if beside in CONNECTIONS and beside not in EXCHANGES else self._exchange
+        line = Line("session", conn, exchange=kind, depth=self._depth, instruments=texts, format=FORMAT)
         line.crossed_limit = self._crossed_limit or None
         self.put(line, _LINE_BYTES * (1 + len(texts)))
         return ConnectionLog(self, conn)

@@ -109,3 +109,15 @@ def is_named(start: int, length: int, name: Name) -> bool:
     if low_bytes(word(start), length) != name[1]:
         return False
     return length <= 8 or word(start + length - 8) == name[2]
+
+
+@jit()
+def copy_bytes(source: int, target: int, length: int) -> None:
+    """Copies bytes from one address to another; nothing beyond them is read."""
+    place = 0
+    while place + 8 <= length:
+        put_word(target + place, word(source + place))
+        place += 8
+    while place < length:
+        put_byte(target + place, byte(source + place))
+        place += 1

@@ -21,6 +21,7 @@ from orderbook.feeds.wire.json_tape import (
     STRING,
     kind_of,
     length_of,
+    member,
     member_of,
     says,
     start_of,
@@ -39,10 +40,13 @@ _ORDER, _MAKER, _TRADE_ID, _PRICE = (
     name_of(text) for text in ("order_id", "maker_order_id", "trade_id", "price")
 )
 _SIZE, _REMAINING, _BUY, _SELL = (name_of(text) for text in ("size", "remaining_size", "buy", "sell"))
-_RECEIVED, _OPEN, _MATCH, _DONE, _HEARTBEAT = (
-    name_of(text) for text in ("received", "open", "match", "done", "heartbeat")
+_NEW_SIZE, _NEW_PRICE, _OLD_PRICE = (name_of(text) for text in ("new_size", "new_price", "old_price"))
+_RECEIVED, _OPEN, _MATCH, _DONE, _CHANGE, _HEARTBEAT = (
+    name_of(text) for text in ("received", "open", "match", "done", "change", "heartbeat")
 )
-_ADD, _EXECUTE, _DELETE = int(Action.ADD), int(Action.EXECUTE), int(Action.DELETE)
+_ADD, _EXECUTE, _DELETE, _REDUCE, _MODIFY = (
+    int(action) for action in (Action.ADD, Action.EXECUTE, Action.DELETE, Action.REDUCE, Action.MODIFY)
+)
 _DIGITS = 18
 # Characters of a UUID, and where its hyphens stand; the first 16 digits make an order's number.
 _UUID, _NUMBERED, _HYPHEN = 36, 18, ord("-")
@@ -157,6 +161,49 @@ def _done(context: Record, book: Record, side: int, time: int) -> bool:
 
 
 @jit()
+def _is_absent(context: Record, name: Name) -> bool:
+    return member(context.text, context.tape, 0, name) == 0
+
+
+@jit()
+def _change(context: Record, book: Record, side: int, time: int) -> bool:
+    order, size = _order_number(context, _ORDER), _text_of(context, _NEW_SIZE)
+    price = _text_of(context, _PRICE)
+    new, old = _text_of(context, _NEW_PRICE), _text_of(context, _OLD_PRICE)
+    if order == REFUSED or size == 0:
+        return False
+    left = amount_of(book.orders, order)
+    if left == FREE:
+        return True
+    if new == 0 and not _is_absent(context, _NEW_PRICE):
+        return False
+    token, moved = price if new == 0 else new, False
+    if token == 0:
+        return False
+    ticks, lots = ticks_of(context, book, token), lots_of(context, book, size)
+    if ticks == REFUSED or lots == REFUSED:
+        return False
+    if new != 0:
+        if old == 0:
+            return False
+        before = ticks_of(context, book, old)
+        if before == REFUSED:
+            return False
+        moved = before != ticks
+    if lots == 0 or (not moved and book.size_step != 1 and left % book.size_step):
+        return False
+    if not moved and lots == left:
+        return True
+    reduces = not moved and lots < left
+    action, volume = (_REDUCE, left - lots) if reduces else (_MODIFY, lots)
+    if not write_event(context, book, action, side, time, ticks, volume):
+        return False
+    name_order(context, order)
+    put_amount(book.orders, order, lots)
+    return True
+
+
+@jit()
 def _decode(context: Record) -> bool:
     """{"type": …, "product_id": …, "sequence": …, …}."""
     text, tape, start = context.text, context.tape, context.written
@@ -191,8 +238,10 @@ def _decode(context: Record) -> bool:
         taken = _open(context, book, side, time)
     elif says(text, kind, _MATCH):
         taken = _match(context, book, side, time)
+    elif says(text, kind, _DONE):
+        taken = _done(context, book, side, time)
     else:
-        taken = says(text, kind, _DONE) and _done(context, book, side, time)
+        taken = says(text, kind, _CHANGE) and _change(context, book, side, time)
     if taken:
         arrive(book, number)
         end_in_order(context, book, start, time)

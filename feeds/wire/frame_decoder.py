@@ -7,14 +7,16 @@ ladders before it knows, which is undone, but no other word of a book.
 
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from orderbook.core.jit import jit, resolved
+from orderbook.core.jit import called_with, jit, resolved
 from orderbook.feeds.event_writer import EventWriter
 from orderbook.feeds.wire import text_ladder
-from orderbook.feeds.wire.bytes_memory import PADDING
+from orderbook.feeds.wire.bytes_memory import PADDING, copy_bytes
 from orderbook.feeds.wire.checksums import crc_tables
 from orderbook.feeds.wire.decoder_state import (
     CONTEXT,
@@ -26,7 +28,7 @@ from orderbook.feeds.wire.decoder_state import (
     int64_words,
 )
 from orderbook.feeds.wire.json_tape import DEEPEST, scan
-from orderbook.market.block_memory import load
+from orderbook.market.block_memory import load, store
 from orderbook.market.events import EVENT
 
 # Longer frames, which are snapshots, are left.
@@ -43,8 +45,20 @@ _ZEROS = bytes(PADDING)
 _EVENT_BYTES = EVENT.itemsize
 _NEVER = 2**63 - 1
 
-# Takes frames from the address of a context; how many were taken.
-FrameLoop = Callable[[int], int]
+# Where bytes objects begin: CPython, Include/cpython/bytesobject.h.
+_BYTES_AT = bytes.__basicsize__ - 1
+
+
+@dataclass(frozen=True, slots=True)
+class FrameLoop:
+    """How the frames of an exchange are taken, by the address of a context; compiled when it is needed.
+
+    waiting: those that wait; gives how many were taken. one: one frame, by its bytes, how many they are, when
+    it was received, and CONTEXT's `receive_time` and `until`; 1 if it was taken, else 0.
+    """
+
+    waiting: Callable[[int], int]
+    one: Callable[[], Callable[[int, bytes, int, int, int, int], int]]
 
 
 def frame_loop(decode: Callable[..., Any]) -> FrameLoop:
@@ -77,8 +91,22 @@ def frame_loop(decode: Callable[..., Any]) -> FrameLoop:
             context.place, context.number = begin + length + PADDING, number + 1
         return context.number - first
 
-    found: FrameLoop = take
-    return found
+    @cache
+    def one() -> Callable[[int, bytes, int, int, int, int], int]:
+        @called_with("ioiiii")
+        def take_one(context_address: int, data: int, size: int, time: int, last: int, until: int) -> int:
+            context = context_at(context_address)
+            copy_bytes(data + _BYTES_AT, context.text, size)
+            store(context.text + size, 0)
+            store(context.lengths, size)
+            store(context.times, time)
+            context.receive_time, context.until = last, until
+            context.place, context.number, context.count = context.text, 0, 1
+            return take(context_address)
+
+        return take_one
+
+    return FrameLoop(take, one)
 
 
 class FrameDecoder:
@@ -122,7 +150,7 @@ class FrameDecoder:
         ):
             self.words[FIELDS[name]] = value
         # Compiles it, where that has not been done.
-        self._loop = resolved(loop, self._address)
+        self._loop, self._one = resolved(loop.waiting, self._address), loop.one()
 
     def _make_room(self, size: int) -> None:
         self._text = np.zeros(size, np.uint8)
@@ -142,8 +170,6 @@ class FrameDecoder:
         Those that waited before are forgotten.
         """
         words = self.words
-        if len(frames) == 1:
-            return self._load_one(frames[0], times[0])
         frames = frames[:MOST]
         lengths = array("q", map(len, frames))
         count, size = len(frames), sum(lengths) + PADDING * len(frames)
@@ -160,19 +186,19 @@ class FrameDecoder:
         words[_PLACE], words[_NUMBER], words[_COUNT] = self._place, 0, count
         return count
 
-    def _load_one(self, frame: bytes, time: int) -> int:
-        length, text = len(frame), self._text_bytes
-        if length > LONGEST:
-            return 0
-        if length + PADDING > len(text):
-            self._make_room(2 * length + PADDING)
-            text = self._text_bytes
-        text[:length] = frame
-        text[length : length + PADDING] = _ZEROS
-        self._length_words[0], self._time_words[0] = length, time
-        words = self.words
-        words[_PLACE], words[_NUMBER], words[_COUNT] = self._place, 0, 1
-        return 1
+    def take(self, frame: bytes, time: int, last: int, until: int, events: EventWriter) -> bool:
+        """Decode one frame, unless it is unusual; see `run`. Those that waited before are forgotten."""
+        size, words = len(frame), self.words
+        if size > LONGEST:
+            return False
+        if size + PADDING > len(self._text):
+            self._make_room(2 * size + PADDING)
+        taken = self._one(self._address, frame, size, time, last, until)
+        written = words[_WRITTEN]
+        if written:
+            events.extend_units(self._bytes[: _EVENT_BYTES * written])
+            words[_WRITTEN] = 0
+        return taken != 0
 
     def run(self, last: int, until: int, events: EventWriter) -> int:
         """Decode the frames that wait up to one that is unusual; how many were decoded.
