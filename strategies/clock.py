@@ -13,11 +13,13 @@ from orderbook.core.files import packed, unpacked
 from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.live_view import Key, ViewRow
 from orderbook.engine.runtime.subscriptions import ViewEvent
-from orderbook.strategies.execution.wake_conditions import FIRST, LAST
+from orderbook.strategies.execution.exchange_state import LAST
 from orderbook.strategies.gated_engine import GatedEngine, RowCondition, load_row, save_row
 from orderbook.strategies.strategy import Strategy, ViewWatch, timers_of, watches_of
 
 _MOST_TOLD = 1_024
+# Before all other times.
+_FIRST = -(2**63)
 
 
 class SavedThrottle(msgspec.Struct, frozen=True):
@@ -136,6 +138,8 @@ class RunnerClock:
         deliver: Callable[[str, Any], object],
     ) -> None:
         self._timers, self._periods = timers_of(kind), dict[str, int]()
+        # Whether its method `woken` is called at a time that it says, and when, ns.
+        self._wakes, self._wake = hasattr(kind, "woken"), LAST
         self._throttles = {
             watch: Throttle(
                 engine,
@@ -151,19 +155,23 @@ class RunnerClock:
     @property
     def runs(self) -> bool:
         """Whether there is anything that time brings about."""
-        return bool(self._timers or self._throttles)
+        return bool(self._timers or self._throttles or self._wakes)
 
     @property
     def due_at(self) -> int:
         """The time (ns) from which on the end of a message brings something about; LAST: none does."""
-        found = LAST
+        found = self._wake
         for timer in self._timers:
             periods = self._periods.get(timer.method)
             # The first message starts a timer.
-            found = min(found, FIRST if periods is None else (periods + 1) * timer.period)
+            found = min(found, _FIRST if periods is None else (periods + 1) * timer.period)
         for throttle in self._throttles.values():
             found = min(found, throttle.due_at)
         return found
+
+    def wake(self, time: int) -> None:
+        """Calls `woken` at the end of the first message from this time on, ns."""
+        self._wake = min(self._wake, time)
 
     def ignores(self, watch: ViewWatch, key: Key) -> bool:
         """Whether an event of a row of a throttled watch would change nothing."""
@@ -182,6 +190,9 @@ class RunnerClock:
             if self._periods.setdefault(timer.method, periods) < periods:
                 self._periods[timer.method] = periods
                 found.append(timer.method)
+        if self._wakes and now >= self._wake:
+            self._wake = LAST
+            found.append("woken")
         return found
 
     def look(self, now: int) -> None:

@@ -197,6 +197,17 @@ class GatedEngine(Engine):
         if relation == "orders" and isinstance(new, Mapping):
             self._ordered(new)
 
+    @property
+    def unobserved(self) -> bool:
+        """Whether nobody is told of each callback, order or fill, and rows of these go nowhere."""
+        told = self.called_back is not _ignore or self.conflating
+        return not (told or any(map(self.takes, ("orders", "fills", "positions"))))
+
+    def takes(self, relation: str) -> bool:
+        """Whether rows of what strategies keep go anywhere; where not, they need not be inserted."""
+        observed = {"orders": self._ordered, "fills": self._filled}.get(relation, _ignore)
+        return observed is not _ignore or self._keeps(relation)
+
     def _keeps(self, relation: str) -> bool:
         """Whether a view reads a relation, or one that does may come."""
         return self.grows or self.keeps_rows or relation in self._read
@@ -231,7 +242,7 @@ class GatedEngine(Engine):
     def valid(self, event: ViewEvent) -> bool:
         """Whether all books behind the event's row are valid."""
         books = self._books
-        if books is None:
+        if books is None or books.all_valid:
             return True
         codes, view = event.codes, event.view
         own = view, *[codes[place] for place in self._code_places[view]]
@@ -310,14 +321,12 @@ class _Gated:
         self._noted = noted
 
     def __call__(self, event: ViewEvent) -> None:
-        if self._engine.valid(event) and not self._engine.conflating:
-            self._call(event)
-        else:
-            self._engine.hold(self, event)
-
-    def _call(self, event: ViewEvent) -> None:
-        if self._noted:
-            self._engine.called_back(event)
+        engine = self._engine
+        if engine.conflating or not engine.valid(event):
+            engine.hold(self, event)
+            return
+        if self._noted and engine.called_back is not _ignore:
+            engine.called_back(event)
         self._callback(event)
 
     def deliver(self, event: ViewEvent) -> None:
@@ -325,7 +334,9 @@ class _Gated:
         if not self.subscription.active or not self._tells(event):
             return
         try:
-            self._call(event)
+            if self._noted:
+                self._engine.called_back(event)
+            self._callback(event)
         except Exception as error:
             self._engine.failed(self.subscription, error)
 

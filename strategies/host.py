@@ -8,15 +8,15 @@ import msgspec
 from msgspec.structs import replace
 
 from orderbook.engine.runtime.engine import Engine
+from orderbook.market.books import Books
 from orderbook.market.events import Events
 from orderbook.market.instruments import Instruments
 from orderbook.strategies.clock import SavedClock
 from orderbook.strategies.execution.account import OrderUpdate, StrategySummary, row_of
-from orderbook.strategies.execution.account_orders import MarketBooks
 from orderbook.strategies.execution.client import ExecutionClient, LoggedRequest, NoLog, Replayed, RequestLog
 from orderbook.strategies.execution.paper_client import PaperClient
 from orderbook.strategies.execution.venue_model import TRADING, TradingOptions, strategy_table
-from orderbook.strategies.execution.wake_conditions import Window
+from orderbook.strategies.loop_desks import LoopDesks
 from orderbook.strategies.message_dispatcher import LastTimes, MessageDispatcher, keys_of, subscribe_by_key
 from orderbook.strategies.runner import Failure, Runner, SavedRunner, identity_of
 from orderbook.strategies.strategy import StrategyDefinition, check_relations
@@ -26,6 +26,7 @@ _logger = logging.getLogger("orderbook.strategies")
 MOST_STATES_BYTES = 32 << 20
 # Beyond those of any item.
 LAST_STEP = 2**62
+_NO_LOG = NoLog()
 
 
 class SavedHost(msgspec.Struct, frozen=True):
@@ -41,8 +42,9 @@ class StrategyHost:
     """The strategies of a run and their orders. The engine's thread owns it.
 
     The feed's loop calls `start`, then for every message `begin`, the books' and the engine's `apply` and
-    `end`, and at last `stop`. Several messages may go through together; orders then meet the books as they
-    are after the last, and what trades printed in between.
+    `end`, and at last `stop`. A message that no `wake_conditions` name needs neither `begin` nor `end`: where
+    a callback is called for it, `called` before and `answered` after it. Several messages may go through
+    together; orders then meet the books as they are after the last, and what trades printed in between.
 
     books: those that feed the engine, or None; orders are then refused.
     strategies: in the order in which they are called.
@@ -60,13 +62,13 @@ class StrategyHost:
     subscriptions and resting orders are cancelled, what it asked for and was not done yet is refused.
 
     Raises ConfigurationError for two strategies of one name, a subscription that names no view or column
-    there is, or a program whose own `orders` or `fills` are other relations.
+    there is, or a program whose own `orders`, `fills` or `positions` are other relations.
     """
 
     def __init__(
         self,
         engine: Engine,
-        books: MarketBooks | None,
+        books: Books | None,
         instruments: Instruments,
         strategies: Sequence[StrategyDefinition],
         *,
@@ -77,14 +79,16 @@ class StrategyHost:
         self.now = 0
         self.silent = False
         self.step = 0
-        self._log: RequestLog = NoLog()
-        self.engine, self.instruments = engine, instruments
+        self._log: RequestLog = _NO_LOG
+        self.engine, self.instruments, self.books = engine, instruments, books
         self.on_callback = on_callback
         self.on_update: Callable[[Runner, OrderUpdate], object] = lambda *_: None
         # Of the last message of a partition's own, ns: the time at its `on_stop`. None: as it passed by.
         self.last_times: Mapping[str | None, int] | None = None
         self._last_times = LastTimes(len(instruments))
         self._queue: deque[Callable[[], None]] = deque()
+        # Those that look at the end of the message at hand.
+        self._looking: dict[Runner, None] = {}
         self._replayed = Replayed()
         self._performed: set[tuple[str, str, int, int]] = set()
         # Strategies of a checkpoint that this run has not.
@@ -108,6 +112,7 @@ class StrategyHost:
                 subscribe_by_key(engine, definition, of_one)
         for runner in self._runners:
             runner.create()
+        self._desks = LoopDesks(engine, self._runners, instruments, self._audience.stir)
 
     def log_to(self, log: RequestLog) -> None:
         """From now on requests go to this log before they take effect."""
@@ -121,7 +126,7 @@ class StrategyHost:
         self,
         definition: StrategyDefinition,
         key: str | None,
-        books: MarketBooks | None,
+        books: Books | None,
         instruments: Instruments,
         trading: TradingOptions,
     ) -> ExecutionClient:
@@ -142,24 +147,9 @@ class StrategyHost:
         return sum(runner.calls for runner in self._runners)
 
     @property
-    def asks(self) -> bool:
-        """Whether something waits for the end of the message at hand."""
-        return bool(self._queue or self._replayed)
-
-    @property
-    def stirred(self) -> bool:
-        """Whether `next_concerned` may be another than it was: strategies or their orders have changed."""
-        return self._audience.stirred
-
-    @property
     def callbacks(self) -> int:
         """Calls of `on_view` methods so far."""
         return sum(runner.callbacks for runner in self._runners)
-
-    def warm_up(self) -> None:
-        """Compile what messages run through, before the first one comes."""
-        if self._runners:
-            self._audience.warm_up()
 
     @property
     def unstarted(self) -> tuple[str, ...]:
@@ -200,9 +190,9 @@ class StrategyHost:
 
     def request(self, request: LoggedRequest) -> None:
         """Write a request ahead, then perform it, unless the log held it and it was performed."""
-        if _identity(request) not in self._performed:
-            request = replace(request, step=self.step)
-            self._log.request(request)
+        if not self._performed or _identity(request) not in self._performed:
+            if self._log is not _NO_LOG:
+                self._log.request(replace(request, step=self.step))
             self._perform(request)
 
     def take_states(self) -> dict[str, bytes]:
@@ -252,7 +242,7 @@ class StrategyHost:
         for order in orders:
             cancelled = replace(order, status="cancelled", reason="the strategy is not in the run any more")
             self.engine.update("orders", row_of(order), row_of(cancelled))
-        account = replace(saved.account, resting=[], messages=[], reports=[], known=[])
+        account = replace(saved.account, exchange=None, known=[])
         client = PaperClient(name, None, self.instruments, TRADING.simulation, TRADING.risk.of(name), name)
         client.load(account, indexes)
         self._absent[name] = replace(saved, account=client.save(), clock=SavedClock(), started=False)
@@ -277,15 +267,18 @@ class StrategyHost:
         if events is not None and len(events):
             self._audience.begin(events)
 
-    def end(self, followed: bool = False) -> None:
-        """Brings a message to the clients, then does what strategies asked for, once the engine has it.
-
-        followed: see MessageDispatcher.end.
-        """
+    def end(self) -> None:
+        """Brings a message to the clients, then does what strategies asked for, once the engine has it."""
         self._next_step()
         if not self._audience.open:
-            self._audience.end(self.now, followed)
+            self._audience.end(self.now)
             self._settle()
+
+    def followed(self, events: Events) -> None:
+        """As `end`, of a message (EVENT[n]) that orders have followed in compiled code."""
+        self._next_step()
+        self._audience.followed(events)
+        self._settle()
 
     def ticked(self) -> None:
         """Brings a tick to the clients, and does what strategies asked for.
@@ -306,26 +299,56 @@ class StrategyHost:
     def _next_step(self) -> None:
         self.step = (self.step | 1) + 1
 
-    def next_concerned(self, window: Window, number: int) -> tuple[int, bool]:
-        """See MessageDispatcher.next_concerned."""
-        return self._audience.next_concerned(window, number)
+    def wake_conditions(self) -> int:
+        """See MessageDispatcher."""
+        return self._audience.wake_conditions()
 
-    def rewind(self, window: Window, number: int) -> None:
-        """See WakeConditions.rewind."""
-        self._audience.rewind(window, number)
+    def look_at_end(self, runner: Runner) -> None:
+        """See Host."""
+        self._looking[runner] = None
 
     def stir(self, runner: Runner) -> None:
         """See Host."""
         self._audience.stir(runner)
 
+    def loop_desks(self, free: bool) -> LoopDesks:
+        """Whose compiled methods the loop calls from now on. free: as far as books and the run go."""
+        if self._desks:
+            logged = self._log is not _NO_LOG or self._replayed or self._performed
+            self._desks.look(free and not (self.silent or logged))
+        return self._desks
+
+    def look_again(self) -> None:
+        """Ticks, lots or what strategies are told may be others than at the last look of `loop_desks`."""
+        self._desks.stale = True
+
+    def ask(self) -> None:
+        """Asks for what compiled methods have asked for in the loop, and could not have there."""
+        for runner in self._runners:
+            runner.ask_apart()
+
+    def learn(self, at_message: Callable[[int, int], None]) -> None:
+        """Brings to clients what compiled methods did and were told in the loop, each as of its message."""
+        news, now = self._desks.learn(), self.now
+        for runner, self.now, first, time, update in news:
+            at_message(first, time)
+            runner.publish(update, known=True)
+        self.now = max(now, self.now)
+
+    @property
+    def asked(self) -> bool:
+        """Whether a callback has asked for anything, or other messages matter than before."""
+        return bool(self._queue or self._looking or self._replayed or self._audience.stirred)
+
     def called(self, time: int) -> None:
-        """Sets the clock to the time (ns) of a message that `next_concerned` passes over."""
+        """Sets the clock to the time (ns) of a message that nobody waits for."""
         self.now = max(self.now, time)
 
     def answered(self) -> None:
-        """Does what strategies asked for at a message that `next_concerned` passes over."""
+        """Does what strategies asked for at a message that nobody waits for."""
         self._next_step()
-        self._settle()
+        if self._queue or self._looking or self._replayed:
+            self._settle()
 
     def summary(self) -> tuple[StrategySummary, ...]:
         """What became of every strategy so far."""
@@ -363,11 +386,17 @@ class StrategyHost:
 
     def _settle(self) -> None:
         self._perform_replayed()
-        while self._queue:
-            self._queue.popleft()()
+        while self._queue or self._looking:
+            if self._queue:
+                self._queue.popleft()()
+            else:
+                looking, self._looking = self._looking, {}
+                for runner in self._runners if len(looking) > 1 else looking:
+                    if runner in looking:
+                        runner.look()
             self._perform_replayed()
         for runner in self._runners:
-            runner.requests = 0
+            runner.requests, runner.looked = 0, False
 
     def _perform_replayed(self) -> None:
         """Perform what the log holds of this step."""

@@ -12,9 +12,10 @@ from orderbook.core.errors import ConfigurationError
 from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.live_view import Key
 from orderbook.engine.runtime.subscriptions import ViewEvent
-from orderbook.market.events import Events, Flag
+from orderbook.market.events import EVENT, Events, Flag
 from orderbook.market.instruments import Instruments
-from orderbook.strategies.execution.wake_conditions import LAST, WakeCondition, WakeConditions, Window
+from orderbook.strategies.execution.exchange_state import LAST
+from orderbook.strategies.execution.wake_conditions import WakeCondition, WakeConditions
 from orderbook.strategies.runner import Runner, key_place
 from orderbook.strategies.strategy import StrategyDefinition, ViewWatch, states_of, trades_of, watches_of
 
@@ -123,12 +124,14 @@ class MessageDispatcher:
         }
         self._everywhere = [runner for runner in runners if runner.key is None]
         self._watches_market = any(runner.news.any or runner.clock.runs for runner in runners)
-        # Runners whose clients a message may concern.
+        # Runners whose clients a message may concern, and those of which that may have changed.
         self._working: set[Runner] = set()
+        self._doubtful: dict[Runner, None] = {}
         # Of the message at hand: its parts, and by instrument its time at the exchange.
         self._parts: list[np.ndarray] = []
         self._times: dict[int, int] = {}
-        self._concerns = WakeConditions(instruments)
+        accounts = [runner.client.account for runner in self._everywhere]
+        self._concerns = WakeConditions(len(instruments), accounts)
         self._dues = dict.fromkeys(runners, LAST)
         # Runners and instruments for which something else may matter than is noted.
         self._stirred: dict[Runner, None] = dict.fromkeys(runners)
@@ -141,20 +144,12 @@ class MessageDispatcher:
 
     @property
     def stirred(self) -> bool:
-        """Whether something may matter that did not when `next_concerned` was asked last."""
+        """Whether another message may matter than `wake_conditions` said last."""
         return bool(self._stirred)
-
-    def warm_up(self) -> None:
-        """Compile what is looked for in messages, before the first one comes."""
-        self._concerns.warm_up()
 
     def stir(self, runner: Runner) -> None:
         """Something has become of a runner: what it waits for, or its client's orders."""
-        self._stirred[runner] = None
-        if runner.client.working:
-            self._working.add(runner)
-        else:
-            self._working.discard(runner)
+        self._stirred[runner] = self._doubtful[runner] = None
 
     def own(self, runner: Runner) -> Sequence[int]:
         """The instruments that a runner is told of."""
@@ -163,6 +158,12 @@ class MessageDispatcher:
     def begin(self, events: Events) -> None:
         """A message (EVENT[n], or more of it) is about to change the books."""
         self._parts.append(events)
+        for runner in self._doubtful:
+            if runner.client.working:
+                self._working.add(runner)
+            else:
+                self._working.discard(runner)
+        self._doubtful.clear()
         if not self._working:
             return
         columns = (events[name].tolist() for name in ("instrument", "exchange_time", "receive_time"))
@@ -172,18 +173,15 @@ class MessageDispatcher:
                 for runner in self._concerned[index]:
                     runner.client.before(index, time)
 
-    def end(self, now: int, followed: bool = False) -> None:
-        """The message has changed the books, at a time of the run: tells clients, then strategies.
-
-        followed: see WakeConditions.next.
-        """
+    def end(self, now: int) -> None:
+        """The message has changed the books, at a time of the run: tells clients, then strategies."""
         parts, self._parts = self._parts, []
         if not (self._working or self._watches_market):
             return
         seen = dict.fromkeys(index for part in parts for index in part["instrument"].tolist())
         told = self._told_of(seen)
         if self._working:
-            self._tell_clients(None if followed else parts, seen, now)
+            self._tell_clients(parts, seen, now)
             for runner in told:
                 runner.told()
         if self._watches_market:
@@ -191,26 +189,29 @@ class MessageDispatcher:
         for runner in told:
             self.stir(runner)
 
-    def next_concerned(self, window: Window, number: int) -> tuple[int, bool]:
-        """The first message of a window, from a number on, of which a client or a strategy is to be told, and
-        whether orders have followed it already; how many it has where there is none.
+    def followed(self, events: Events) -> None:
+        """A message (EVENT[n]) has changed the books, and orders have followed it, in compiled code: tells
+        strategies."""
+        told = self._runners
+        if len(self._everywhere) < len(told):
+            told = tuple(self._told_of(dict.fromkeys(events["instrument"].tolist())))
+        for runner in told:
+            runner.client.followed()
+            runner.told()
+        if self._watches_market:
+            self._tell_market([events], told)
+        for runner in told:
+            self.stir(runner)
 
-        Views are not looked at: callbacks may be called before.
-        """
-        self._note_concerns()
-        return self._concerns.next(window, number)
-
-    def rewind(self, window: Window, number: int) -> None:
-        """See WakeConditions.rewind."""
-        self._concerns.rewind(window, number)
-
-    def _note_concerns(self) -> None:
+    def wake_conditions(self) -> int:
+        """Where the conditions lie, as they are now, by which compiled code finds the next message that a
+        client or a strategy is to be told of; see WakeConditions."""
         for runner in self._stirred:
             due = min(runner.clock.due_at, runner.client.due)
             if due != self._dues[runner]:
                 self._dues[runner] = due
                 if runner.key is None:
-                    self._concerns.due = min(self._dues[one] for one in self._everywhere)
+                    self._concerns.note_due(min(self._dues[one] for one in self._everywhere))
                 else:
                     self._stale.update(self._own[runner])
             self._stale.update(runner.client.stirred)
@@ -219,6 +220,7 @@ class MessageDispatcher:
         for index in self._stale:
             self._concerns.note(index, self._concern(index))
         self._stale.clear()
+        return self._concerns.address
 
     def _concern(self, index: int) -> WakeCondition:
         found = WakeCondition()
@@ -239,13 +241,11 @@ class MessageDispatcher:
                 found.update(self._concerned[index])
         return [runner for runner in self._runners if runner in found] if len(found) > 1 else list(found)
 
-    def _tell_clients(self, parts: Sequence[np.ndarray] | None, seen: Iterable[int], now: int) -> None:
+    def _tell_clients(self, parts: Sequence[np.ndarray], seen: Iterable[int], now: int) -> None:
         # Orders may have arrived with this message.
-        for runner in self._working:
-            self._stirred[runner] = None
-        events = None
-        if parts:
-            events = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        self._stirred.update(dict.fromkeys(self._working))
+        # A tick has no events.
+        events = np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else np.empty(0, EVENT)
         for index in seen:
             if 0 <= index < len(self._concerned):
                 for runner in self._concerned[index]:

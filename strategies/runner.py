@@ -18,11 +18,16 @@ from orderbook.core.errors import ConfigurationError, DataError, OrderbookError,
 from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.live_view import Key, LiveView, ViewRow
 from orderbook.engine.runtime.subscriptions import Subscription, ViewEvent
+from orderbook.market.books import Books
 from orderbook.market.instruments import Instrument, Instruments
 from orderbook.strategies.clock import RunnerClock, SavedClock
+from orderbook.strategies.compiled import CompiledMethods
 from orderbook.strategies.execution.account import (
+    Fill,
+    Order,
     OrderSide,
     OrderUpdate,
+    Position,
     StrategySummary,
     row_of,
 )
@@ -35,6 +40,8 @@ from orderbook.strategies.execution.client import (
     SavedAccount,
     TimeInForce,
 )
+from orderbook.strategies.execution.exchange_account import ExchangeAccount
+from orderbook.strategies.execution.paper_client import PaperClient
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.strategy import (
     BookStateChange,
@@ -44,6 +51,7 @@ from orderbook.strategies.strategy import (
     StrategyDefinition,
     Trade,
     ViewWatch,
+    compiled_methods,
     watches_of,
     with_parameters,
 )
@@ -85,6 +93,8 @@ MOST_REQUESTS = 1_000
 MOST_STATE_BYTES = 4 << 20
 
 _logger = logging.getLogger("orderbook.strategies")
+# By what compiled methods ask for.
+_REQUESTED: tuple[RequestKind, ...] = ("order", "modify", "cancel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +116,7 @@ class Host(Protocol):
     failures: list[Failure]
     engine: Engine
     instruments: Instruments
+    books: Books | None
     now: int
     silent: bool
     on_callback: Callable[[], None]
@@ -116,6 +127,9 @@ class Host(Protocol):
 
     def request(self, request: LoggedRequest) -> None:
         """Write what a strategy asks for ahead, then let its runner perform it; done once."""
+
+    def look_at_end(self, runner: "Runner") -> None:
+        """Let a runner look once, when everything else of the message at hand is done."""
 
     def stir(self, runner: "Runner") -> None:
         """Another message may matter to a runner or its orders than before."""
@@ -157,8 +171,16 @@ class Runner:
         self._host = host
         self._kind, self._partition_by = definition.kind, definition.partition_by
         self._views = definition.views
+        # The name that its SQL gives it, where it is called otherwise.
+        own = getattr(definition.kind, "of_view", self.name)
+        self._own_name: str | None = None if own == self.name else own
         self._strategy: Strategy | None = None
+        # Of instruments, by symbol and venue.
+        self._places: dict[tuple[str, str | None], int] = {}
         self._follows_orders = definition.kind.on_order_update is not Strategy.on_order_update
+        self._follows_fills = definition.kind.on_fill is not Strategy.on_fill
+        # The rows of `positions`, by venue and symbol.
+        self._positions: dict[tuple[str, str], Position] = {}
         # Requests since the last item began, by which a log tells them apart.
         self.asked = 0
         self._subscriptions: list[Subscription] = []
@@ -166,6 +188,17 @@ class Runner:
         self.clock = RunnerClock(
             host.engine, definition.kind, lambda when: with_parameters(when, self.parameters), self._on_view
         )
+        results = {name: host.engine[name].layout.result for name in host.engine.views}
+        self.compiled: CompiledMethods | None = None
+        if own := compiled_methods(definition.kind):
+            count = len(host.instruments)
+            self.compiled = CompiledMethods(definition.kind, self.parameters, results, count)
+        # What is watched, by subscription.
+        self.watches: dict[Subscription, ViewWatch] = {}
+        self.instruments = [index for index, one in enumerate(host.instruments) if self.sees(one)]
+        self._compiled_names = frozenset(own)
+        # The instruments of rows, by view and key.
+        self._instruments_of: dict[tuple[object, ...], int | None] = {}
         self.stopped: int | None = None
         self.started = False
         # Why what `on_save` gave last was not taken; whether none that was could be taken up again.
@@ -173,6 +206,8 @@ class Runner:
         self._unloaded = False
         # Of any method, and of those the ones that `take_state` has seen.
         self.calls = self._saved_calls = 0
+        # Whether it has looked at the end of the message at hand.
+        self.looked = False
 
     @property
     def now(self) -> int:
@@ -181,8 +216,11 @@ class Runner:
     def subscribe(self) -> None:
         """Raises ConfigurationError for what the engine does not take."""
         for watch in watches_of(self._kind):
-            ignores = partial(self.clock.ignores, watch) if watch.every else None
-            self._subscriptions.append(self.subscribed(watch, partial(self.on_view, watch), ignores))
+            if watch.every:
+                ignores = partial(self.clock.ignores, watch)
+                self._subscriptions.append(self.subscribed(watch, partial(self.on_view, watch), ignores))
+            else:
+                self._subscriptions.append(self.subscribed(watch, partial(self._on_view, watch.method), None))
 
     def subscribed(
         self,
@@ -198,13 +236,18 @@ class Runner:
         if watch.view not in engine.views:
             near = suggestion(watch.view, engine.views)
             raise ConfigurationError(f"{where}: no view is named {watch.view!r}; {near}")
+        if self.compiled is not None and watch.method in self._compiled_names:
+            self.compiled.entry(watch.method, watch.view)
         when = None if watch.when is None else with_parameters(watch.when, self.parameters)
         try:
             if isinstance(engine, GatedEngine):
-                return engine.subscribe(
+                found = engine.subscribe(
                     watch.view, callback, when, watch.on, watch.fire, ignores=ignores, owner=where
                 )
-            return engine.subscribe(watch.view, callback, when, watch.on, watch.fire)
+            else:
+                found = engine.subscribe(watch.view, callback, when, watch.on, watch.fire)
+            self.watches[found] = watch
+            return found
         except (SqlError, DataError) as error:
             raise ConfigurationError(f"{where}, on view {watch.view}: {error}") from error
 
@@ -225,6 +268,31 @@ class Runner:
         except Exception as error:
             self._fail(method, error)
 
+    def valid(self, symbol: str, venue: str) -> bool:
+        """Whether the book of an instrument is valid; also where there is no such instrument."""
+        books, index = self._host.books, self._index(symbol, venue)
+        return books is None or index is None or books.is_valid(index)
+
+    def look_at_end(self) -> None:
+        """Calls its method `look` when everything else of the message at hand is done, once; once more at the
+        end of its next message, where more came of it."""
+        self._host.look_at_end(self)
+
+    def look(self) -> None:
+        """See `look_at_end`."""
+        if not self.started:
+            return
+        if self.looked:
+            self.wake(self.now)
+        else:
+            self.looked = True
+            self.call("look")
+
+    def wake(self, time: int) -> None:
+        """Calls its method `woken` at the end of the first message from this time on, ns."""
+        self.clock.wake(time)
+        self._host.stir(self)
+
     def on_view(self, watch: ViewWatch, event: ViewEvent) -> None:
         """Calls a subscribed method unless the strategy has failed, or not yet where it is throttled."""
         if watch.every:
@@ -234,10 +302,141 @@ class Runner:
             self._on_view(watch.method, event)
 
     def _on_view(self, method: str, event: ViewEvent) -> None:
-        if self._strategy is not None and not self._host.silent:
-            self.callbacks += 1
-            self._host.on_callback()
-            self.call(method, event)
+        strategy = self._strategy
+        if strategy is None or self._host.silent:
+            return
+        self.callbacks += 1
+        self.calls += 1
+        self._host.on_callback()
+        try:
+            if method in self._compiled_names:
+                self._call_compiled(method, event)
+            else:
+                getattr(strategy, method)(event)
+        except Exception as error:
+            self._fail(method, error)
+
+    def _call_compiled(self, method: str, event: ViewEvent) -> None:
+        """Calls a compiled method, and asks for what it asks for."""
+        compiled = self.compiled
+        assert compiled is not None
+        index = self._instrument_of(event)
+        one = None if index is None else self._host.instruments[index]
+        held = Decimal(0) if one is None else self.client.position(one.symbol)
+        compiled.orders = self.orders
+        compiled.call(method, event, index, one, held, self.now)
+        self.orders = compiled.orders
+        self.ask()
+
+    def ask(self) -> None:
+        """Asks for what compiled methods have asked for."""
+        compiled, instruments = self.compiled, self._host.instruments
+        for asked in () if compiled is None else compiled.requests():
+            one = None if asked.instrument < 0 else instruments[asked.instrument]
+            self._count_request()
+            self.asked += 1
+            kind: RequestKind = _REQUESTED[asked.kind]
+            volume, price = (
+                None if value is None else f"{value.normalize():f}" for value in (asked.volume, asked.price)
+            )
+            if kind == "order" and compiled is not None:
+                compiled.told(asked.id, max(asked.instrument, 0), price is None, True)
+            request = LoggedRequest(
+                0, self.identity, kind, asked.id, one.symbol if one else "", asked.side, volume, price,
+                one.venue if one else None, "ioc" if asked.ioc else "gtc", asked.post_only, self.asked,
+            )  # fmt: skip
+            self._host.after_message(partial(self._host.request, request))
+
+    def ask_apart(self) -> None:
+        """As `ask`, of methods that were called in the loop."""
+        try:
+            self.ask()
+        except Exception as error:
+            self._fail("ask", error)
+
+    def _instrument_of(self, event: ViewEvent) -> int | None:
+        """The instrument that a row's venue and symbol name; None where they name none, or several."""
+        own = event.view, *event.codes
+        if own not in self._instruments_of:
+            names = [key.name for key in self._host.engine[event.view].layout.key_columns]
+            key = dict(zip(names, event.key, strict=True))
+            found = [
+                index
+                for index, one in enumerate(self._host.instruments)
+                if key.get("venue", one.venue) == one.venue and key.get("symbol", one.symbol) == one.symbol
+            ]
+            self._instruments_of[own] = found[0] if len(found) == 1 else None
+        return self._instruments_of[own]
+
+    def _index_of(self, venue: str, symbol: str) -> int:
+        """The index of an instrument, 0 where there is none."""
+        found = self._index(symbol, venue)
+        return 0 if found is None else found
+
+    def _index(self, symbol: str, venue: str) -> int | None:
+        """The index of an instrument; None where there is none."""
+        found = self._places.get((symbol, venue))
+        if found is None:
+            for index, own in enumerate(self._host.instruments):
+                if (own.symbol, own.venue) == (symbol, venue):
+                    found = self._places[symbol, venue] = index
+        return found
+
+    @property
+    def desk(self) -> CompiledMethods:
+        """Its compiled methods, where it has some."""
+        assert self.compiled is not None
+        return self.compiled
+
+    @property
+    def alive(self) -> bool:
+        """Whether its methods are called."""
+        return self._strategy is not None
+
+    @property
+    def exchange(self) -> ExchangeAccount | None:
+        """Its account at the simulated exchange, where orders go there without a look by Python."""
+        return self.client.exchange if isinstance(self.client, PaperClient) else None
+
+    @property
+    def runs_in_loop(self) -> bool:
+        """Whether nothing of what it is keeps compiled methods from being called in the loop."""
+        if self._follows_orders or self._follows_fills or self.exchange is None:
+            return False
+        return bool(self.instruments) and (self.key is None or len(self.instruments) == 1)
+
+    def compiles(self, method: str) -> bool:
+        """Whether a method is compiled."""
+        return method in self._compiled_names
+
+    def note_positions(self) -> None:
+        """Compiled methods see what is held as it is now."""
+        for index in self.instruments:
+            self.desk.positions[index] = (
+                self.client.held(index) if isinstance(self.client, PaperClient) else 0
+            )
+
+    def learn(self) -> list[tuple[int, int, int, OrderUpdate]]:
+        """Brings to the client what compiled methods did and were told in the loop; see its `learn`."""
+        compiled = self.desk
+        self.orders = compiled.orders
+        calls = compiled.take_calls()
+        self.callbacks += calls
+        self.calls += calls
+        news = compiled.news()
+        if not news:
+            return []
+        assert isinstance(self.client, PaperClient)
+        return list(self.client.learn(news, compiled.take_news_fills()))
+
+    def field(self, name: str) -> float:
+        assert self.compiled is not None
+        value: float = self.compiled.row[name].item()
+        return value
+
+    def set_field(self, name: str, value: float) -> None:
+        assert self.compiled is not None
+        self.compiled.row[name] = value
 
     def _fail(self, method: str, error: Exception) -> None:
         text = "".join(traceback.format_exception(error))
@@ -269,12 +468,18 @@ class Runner:
         return self.client.position(symbol)
 
     def instrument(self, symbol: str, venue: str | None) -> Instrument:
-        found = [one for one in self._host.instruments if one.symbol == symbol and venue in (None, one.venue)]
-        if len(found) != 1:
-            where = f" on {venue}" if venue else ""
-            what = "no instrument" if not found else f"{len(found)} venues, name one, for"
-            raise DataError(f"{what} {symbol}{where}")
-        return found[0]
+        instruments = self._host.instruments
+        place = self._places.get((symbol, venue))
+        if place is None:
+            found = [
+                i for i, one in enumerate(instruments) if one.symbol == symbol and venue in (None, one.venue)
+            ]
+            if len(found) != 1:
+                where = f" on {venue}" if venue else ""
+                what = "no instrument" if not found else f"{len(found)} venues, name one, for"
+                raise DataError(f"{what} {symbol}{where}")
+            place = self._places[symbol, venue] = found[0]
+        return instruments[place]
 
     def place(
         self,
@@ -288,16 +493,13 @@ class Runner:
     ) -> int:
         self._count_request()
         self.orders += 1
-        request = replace(
-            self._asked("order", self.orders),
-            symbol=str(symbol),
-            side=side,
-            volume=str(volume),
-            price=_text(price),
-            venue=venue,
-            time_in_force=str(time_in_force),
-            post_only=bool(post_only),
-        )
+        if self.compiled is not None:
+            self.compiled.orders = self.orders
+        self.asked += 1
+        request = LoggedRequest(
+            0, self.identity, "order", self.orders, str(symbol), side, str(volume), _text(price), venue,
+            str(time_in_force), bool(post_only), self.asked,
+        )  # fmt: skip
         self._host.after_message(partial(self._host.request, request))
         return request.id
 
@@ -381,22 +583,52 @@ class Runner:
         for update in updates:
             self.publish(update)
 
-    def publish(self, update: OrderUpdate) -> None:
-        """Brings a change of an order into the relations, then tells the strategy of it and of its fills."""
+    def publish(self, update: OrderUpdate, *, known: bool = False) -> None:
+        """Brings a change of an order into the relations, then tells the strategy of it and of its fills.
+
+        known: compiled methods have been told in the loop.
+        """
         engine = self._host.engine
         self._host.on_update(self, update)
+        if self.compiled is not None and not known:
+            new = update.new
+            index = self._index_of(new.venue, new.symbol)
+            self.compiled.told(new.id, index, new.price is None, new.status in ("sent", "resting"))
+            if update.fills:
+                self.note_positions()
         self.refused += update.new.status == "refused"
-        if update.old is None:
-            engine.insert("orders", row_of(update.new))
-        else:
-            engine.update("orders", row_of(update.old), row_of(update.new))
+        if not isinstance(engine, GatedEngine) or engine.takes("orders"):
+            if update.old is None:
+                engine.insert("orders", self._row(update.new))
+            else:
+                engine.update("orders", self._row(update.old), self._row(update.new))
         self.fills += len(update.fills)
-        for fill in update.fills:
-            engine.insert("fills", row_of(fill))
+        if update.fills and (not isinstance(engine, GatedEngine) or engine.takes("fills")):
+            for fill in update.fills:
+                engine.insert("fills", self._row(fill))
+        if update.fills and (not isinstance(engine, GatedEngine) or engine.takes("positions")):
+            for fill in update.fills:
+                self._hold(fill)
         if self._follows_orders:
             self._host.after_message(partial(self.call, "on_order_update", update.new))
-        for fill in update.fills:
-            self._host.after_message(partial(self.call, "on_fill", fill))
+        if self._follows_fills:
+            for fill in update.fills:
+                self._host.after_message(partial(self.call, "on_fill", fill))
+
+    def _hold(self, fill: Fill) -> None:
+        """Brings a fill into the relation `positions`."""
+        engine, key = self._host.engine, (fill.venue, fill.symbol)
+        old = self._positions.get(key)
+        new = self._positions[key] = (old or Position(self.name, *key)).after(fill)
+        if old is None:
+            engine.insert("positions", self._row(new))
+        else:
+            engine.update("positions", self._row(old), self._row(new))
+
+    def _row(self, value: Order | Fill | Position) -> dict[str, Any]:
+        """Its row in a relation, under the name that the SQL of a strategy sees."""
+        row = row_of(value)
+        return row if self._own_name is None else {**row, "strategy": self._own_name}
 
     def take_state(self) -> bytes | None:
         """What `on_save` gives, where a method was called since the last time.
@@ -409,6 +641,8 @@ class Runner:
         self._saved_calls = self.calls
         try:
             state = self._strategy.on_save()
+            if self.compiled is not None and self._kind.on_save is Strategy.on_save:
+                state = self.compiled.save()
             kept = None if state is None else _bytes_of(state)
         except Exception as error:
             self.keep_state_before(f"on_save raised {type(error).__name__}: {error}")
@@ -438,7 +672,10 @@ class Runner:
             if self._strategy is None:
                 return
             try:
-                self._strategy.on_load(state)
+                if self.compiled is not None and self._kind.on_load is Strategy.on_load:
+                    self.compiled.load(state)
+                else:
+                    self._strategy.on_load(state)
                 self.calls += 1
                 return
             except Exception as error:
@@ -469,6 +706,14 @@ class Runner:
         self.callbacks, self.orders, self.refused, self.fills = saved.counts
         self.started = saved.started
         self.client.load(saved.account, indexes)
+        self._positions = {
+            (one.venue, one.symbol): Position(self.name, one.venue, one.symbol, one.position, one.fees)
+            for one in self.client.positions()
+        }
+        if self.compiled is not None:
+            self.compiled.orders = self.orders
+            for order_id, index, market in self.client.open_instruments():
+                self.compiled.told(order_id, index, market, True)
         self.clock.load(saved.clock, views)
         if saved.failed:
             self._disable()

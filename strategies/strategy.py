@@ -6,6 +6,7 @@ are written into the text of its conditions. Strategies are found by name, MODUL
 
 import importlib
 import importlib.util
+import inspect
 import logging
 import pkgutil
 import re
@@ -27,7 +28,14 @@ from orderbook.engine.runtime.subscriptions import Fire, Granularity
 from orderbook.market.books import AGGRESSORS
 from orderbook.market.events import Action, BookState, StateReason
 from orderbook.market.instruments import Instrument, Instruments
-from orderbook.strategies.execution.account import FILL_COLUMNS, ORDER_COLUMNS, Fill, Order, OrderSide
+from orderbook.strategies.execution.account import (
+    FILL_COLUMNS,
+    ORDER_COLUMNS,
+    POSITION_COLUMNS,
+    Fill,
+    Order,
+    OrderSide,
+)
 from orderbook.strategies.execution.client import Number, TimeInForce
 from orderbook.views.program import CompiledProgram
 
@@ -61,6 +69,8 @@ def _literal(value: Parameter) -> str:
     return f"({number:f})" if number < 0 else f"{number:f}"
 
 
+# What a field of a class with compiled methods may be declared as.
+_NUMBERS = (int, float, bool, "int", "float", "bool")
 _TRADE, _STATE = int(Action.TRADE), int(Action.STATE)
 _AGGRESSORS = dict(enumerate(AGGRESSORS))
 
@@ -153,7 +163,7 @@ def _time(event: np.void) -> int:
 PartitionBy = Literal["symbol", "venue"]
 Method = TypeVar("Method", bound=Callable[..., object])
 
-_WATCHES, _TIMERS = "_on_view", "_on_timer"
+_WATCHES, _TIMERS, _COMPILED = "_on_view", "_on_timer", "_compiled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +216,12 @@ def on_view(
         return method
 
     return mark
+
+
+def compiled(method: Method) -> Method:
+    """Makes a method of `on_view` machine code; see `orderbook.strategies.compiled`."""
+    setattr(method, _COMPILED, True)
+    return method
 
 
 def on_timer(period: str) -> Callable[[Method], Method]:
@@ -261,6 +277,29 @@ class Desk(Protocol):
 
     def cancel(self, order_id: int) -> None: ...
 
+    def valid(self, symbol: str, venue: str) -> bool: ...
+
+    def look_at_end(self) -> None: ...
+
+    def wake(self, time: int) -> None: ...
+
+    def field(self, name: str) -> float: ...
+
+    def set_field(self, name: str, value: float) -> None: ...
+
+
+class _Field:
+    """A number among the fields of a class with compiled methods, as Python reads and writes it."""
+
+    def __init__(self, name: str, first: float) -> None:
+        self.name, self.first = name, first
+
+    def __get__(self, instance: "Strategy | None", kind: type) -> Any:
+        return self.first if instance is None else type(self.first)(instance._desk.field(self.name))
+
+    def __set__(self, instance: "Strategy", value: float) -> None:
+        instance._desk.set_field(self.name, value)
+
 
 class Strategy:
     """A trading strategy: what views tell it, and the orders it places.
@@ -289,6 +328,14 @@ class Strategy:
     did after each value of it. Without it, the first column that a condition names."""
 
     _desk: Desk
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if compiled_methods(cls):
+            for name, kind in inspect.get_annotations(cls).items():
+                first = vars(cls).get(name)
+                if kind in _NUMBERS and isinstance(first, int | float):
+                    setattr(cls, name, _Field(name, first))
 
     def on_start(self) -> None:
         """Called before the first event."""
@@ -398,6 +445,14 @@ class Strategy:
         """Sends an order to sell; see `buy`."""
         return self._desk.place("sell", symbol, volume, price, venue, time_in_force, post_only)
 
+    def hold(self, symbol: str, target: Decimal, venue: str | None = None) -> None:
+        """Buys or sells at market what is missing to a position, as far as it is known."""
+        change = target - self.position(symbol)
+        if change > 0:
+            self.buy(symbol, change, venue=venue)
+        elif change < 0:
+            self.sell(symbol, -change, venue=venue)
+
     def modify(self, order_id: int, volume: Number | None = None, price: Number | None = None) -> None:
         """Gives an order that rests another volume, what is filled included, or another price.
 
@@ -435,6 +490,20 @@ def _texts_beside_parameters(code: CodeType) -> set[str]:
     constants = [one for part in parts for one in part.co_consts]
     constants += [one for own in constants if isinstance(own, tuple | frozenset) for one in own]
     return {one for one in constants if isinstance(one, str) and one.isidentifier()}
+
+
+def compiled_methods(kind: type) -> tuple[str, ...]:
+    """The names of the compiled methods of a class and its bases."""
+    names = dict.fromkeys(name for base in reversed(kind.__mro__) for name in vars(base))
+    return tuple(name for name in names if getattr(getattr(kind, name, None), _COMPILED, False))
+
+
+def fields_of(kind: type) -> dict[str, float]:
+    """The fields that compiled methods of a class read and write, and their first values."""
+    found = {}
+    for base in reversed(kind.__mro__):
+        found.update({name: one.first for name, one in vars(base).items() if isinstance(one, _Field)})
+    return found
 
 
 def watches_of(kind: type[Strategy]) -> tuple[ViewWatch, ...]:
@@ -572,13 +641,14 @@ def _strategies(module: ModuleType) -> list[str]:
 
 
 def check_relations(program: CompiledProgram, strategies: Iterable[StrategyDefinition]) -> None:
-    """Raises ConfigurationError for two strategies of one name, or if views declare orders or fills."""
+    """Raises ConfigurationError for two strategies of one name, or if views declare their relations."""
     names = [strategy.name for strategy in strategies]
     for name in names:
         if names.count(name) > 1:
             raise ConfigurationError(f"two strategies are called {name}; rename a class")
     relations = {relation.name: relation for relation in program.relations}
-    for name, columns in (("orders", ORDER_COLUMNS), ("fills", FILL_COLUMNS)):
+    kept = {"orders": ORDER_COLUMNS, "fills": FILL_COLUMNS, "positions": POSITION_COLUMNS}
+    for name, columns in kept.items():
         if names and tuple(column.name for column in relations[name].columns) != columns:
             raise ConfigurationError(
                 f"the views declare a relation {name} of their own, where strategies keep theirs; rename it"

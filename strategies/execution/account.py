@@ -67,12 +67,31 @@ class OrderUpdate(msgspec.Struct, frozen=True):
     fills: tuple[Fill, ...] = ()
 
 
+class Position(msgspec.Struct, frozen=True):
+    """What a strategy holds of an instrument: a row of the relation `positions`, from its first fill on.
+
+    volume: in the relation's units, below 0 when short. fees: all that was paid, in the quote currency.
+    """
+
+    strategy: str
+    venue: str
+    symbol: str
+    volume: Decimal = Decimal(0)
+    fees: Decimal = Decimal(0)
+
+    def after(self, fill: Fill) -> "Position":
+        """With a fill more."""
+        volume = fill.volume if fill.side == "buy" else -fill.volume
+        return Position(self.strategy, self.venue, self.symbol, self.volume + volume, self.fees + fill.fee)
+
+
 ORDER_COLUMNS = Order.__struct_fields__
 FILL_COLUMNS = Fill.__struct_fields__
+POSITION_COLUMNS = Position.__struct_fields__
 
 
-def row_of(value: Order | Fill) -> dict[str, Any]:
-    """The row of a relation that an order or a fill is."""
+def row_of(value: Order | Fill | Position) -> dict[str, Any]:
+    """The row of a relation that an order, a fill or a position is."""
     return msgspec.structs.asdict(value)
 
 
@@ -143,8 +162,12 @@ class Ledger:
 
     def position(self, symbol: str) -> Decimal:
         """Volume held of a symbol on all venues."""
-        own = ((self._instruments[index], one.lots) for index, one in self._holdings.items())
-        return sum((one.volume(lots) for one, lots in own if one.symbol == symbol), Decimal(0))
+        found = Decimal(0)
+        for index, holding in self._holdings.items():
+            one = self._instruments[index]
+            if one.symbol == symbol:
+                found += one.volume(holding.lots)
+        return found
 
     def cash(self, instrument: int) -> Decimal:
         """Cash received and paid, in the quote currency, before fees."""

@@ -4,7 +4,6 @@ What a strategy asks for is checked against the instruments, the same wherever o
 its effect (`LoggedRequest`), so that a crash neither loses nor doubles it.
 """
 
-import dataclasses
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,21 +11,18 @@ from decimal import Decimal
 from typing import Literal, Protocol
 
 import msgspec
-from msgspec.structs import replace
 
 from orderbook.core.errors import DataError
-from orderbook.market.events import Events
+from orderbook.market.events import Events, Side
 from orderbook.market.instruments import SCALE, Instruments, fixed_point
 from orderbook.strategies.execution.account import (
-    Execution,
-    Fill,
     Holding,
     Order,
     OrderSide,
     OrderUpdate,
     PositionSummary,
 )
-from orderbook.strategies.execution.account_orders import SavedOrder, Working
+from orderbook.strategies.execution.exchange_account import SavedExchange
 from orderbook.strategies.execution.wake_conditions import WakeCondition
 
 RequestKind = Literal["order", "modify", "cancel", "failed", "unloaded"]
@@ -105,64 +101,32 @@ class OrderRequest:
     post_only: bool = False
 
 
-class OrderMessage(msgspec.Struct, frozen=True):
-    """What is on its way to the exchange: an order, or another volume (lots) or limit for one, or its end.
-
-    arrival: ns. reason: why the order is cancelled.
-    """
-
-    arrival: int
-    kind: Literal["order", "modify", "cancel"]
-    order_id: int
-    instrument: int
-    order: Working | None = None
-    lots: int | None = None
-    limit: int | None = None
-    reason: str | None = None
-
-    def load(self, indexes: Sequence[int]) -> "OrderMessage":
-        """The message as it was saved; `indexes` are the instruments' in this run."""
-        index, order = indexes[self.instrument], self.order
-        return replace(self, instrument=index, order=order and dataclasses.replace(order, instrument=index))
-
-
-class Report(msgspec.Struct, frozen=True):
-    """What is on its way back, and when (ns) the strategy can know it."""
-
-    due: int
-    order: Order
-    fills: tuple[Fill, ...]
-    executions: tuple[Execution, ...]
-
-    def load(self, indexes: Sequence[int]) -> "Report":
-        """The report as it was saved; `indexes` are the instruments' in this run."""
-        own = (replace(one, instrument=indexes[one.instrument]) for one in self.executions)
-        return replace(self, executions=tuple(own))
-
-
 class SavedAccount(msgspec.Struct, frozen=True):
     """One strategy's side of the exchange, and its own.
 
-    `taken` are (instrument, side, price, lots), `executes` the instruments whose feeds tell executions of
-    orders, `known` the orders that are open as far as was told, with their instruments, `numbers` how many
-    messages were sent, `arrivals` by instrument the last arrival, `due` that of the last report, `sent` the
-    times of the orders of the last second, `worth` and `peak` the account's profit at the last look, and the
-    most of it, in the quote currency.
+    `known` are the orders that are open as far as was told, with their instruments, `sent` the times of the
+    orders of the last second, `worth` and `peak` the account's profit at the last look, and the most of it,
+    in the quote currency. exchange: None where there are no books.
     """
 
-    resting: list[SavedOrder]
-    taken: list[tuple[int, int, int, int]]
-    executes: list[int]
-    messages: list[OrderMessage]
-    reports: list[Report]
+    exchange: SavedExchange | None
     known: list[tuple[int, Order]]
     holdings: dict[int, Holding]
-    numbers: int
-    arrivals: dict[int, int]
-    due: int
     sent: list[int]
     worth: str
     peak: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedOrder:
+    """An order that may be sent, in ticks and lots; `limit` None: a market order."""
+
+    instrument: int
+    side: Side
+    limit: int | None
+    lots: int
+    ioc: bool
+    post_only: bool
 
 
 class ExecutionClient(Protocol):
@@ -175,6 +139,10 @@ class ExecutionClient(Protocol):
     @property
     def stirred(self) -> set[int]:
         """Instruments of which other messages may concern it than `concern` said; whoever asks clears it."""
+
+    @property
+    def account(self) -> int:
+        """The address of the ACCOUNT whose orders compiled code lets follow messages; 0: there is none."""
 
     @property
     def working(self) -> bool:
@@ -204,9 +172,12 @@ class ExecutionClient(Protocol):
     def before(self, instrument: int, time: int) -> None:
         """A message of an instrument, of this time at the exchange, is about to change its book."""
 
-    def after(self, instrument: int, events: Events | None, time: int, now: int) -> None:
+    def after(self, instrument: int, events: Events, time: int, now: int) -> None:
         """A message, EVENT[n], has changed the book of an instrument; `time` is the exchange's, `now` the
-        run's. events: None where the boards that `concern` named have had them already."""
+        run's."""
+
+    def followed(self) -> None:
+        """Compiled code has brought a message to `account`, which stands for `before` and `after`."""
 
     def told(self, now: int) -> list[OrderUpdate]:
         """What is known by now, at the end of a message that the strategy sees."""
@@ -216,6 +187,9 @@ class ExecutionClient(Protocol):
 
     def open_orders(self) -> list[int]:
         """Ids of the orders that are under way or rest, as far as was told, oldest first."""
+
+    def open_instruments(self) -> list[tuple[int, int, bool]]:
+        """Of the same orders: id, instrument, and whether it has no limit."""
 
     def position(self, symbol: str) -> Decimal:
         """Volume held of a symbol on all venues, as far as was told; below 0 when short."""
@@ -240,20 +214,34 @@ class Requests:
     """Makes orders of requests of one strategy."""
 
     def __init__(self, strategy: str, instruments: Instruments) -> None:
-        self._strategy, self._instruments = strategy, instruments
+        self.strategy, self._instruments = strategy, instruments
+        # The instruments that a symbol and a venue may mean.
+        self._candidates: dict[tuple[str, str | None], list[int]] = {}
 
     def unchecked(self, request: OrderRequest, now: int) -> Order:
         """The request as an order, with the venue and numbers that it cannot have left out."""
+        volume = _fixed(request.volume)
+        return self._order(request, now, volume, None if request.price is None else _fixed(request.price))
+
+    def checked(self, request: OrderRequest, now: int) -> tuple[Order, CheckedOrder | DataError]:
+        """The order as of `unchecked`, and as it may be sent, or the reason for a refusal."""
+        volume, price = _fixed(request.volume), None if request.price is None else _fixed(request.price)
+        order = self._order(request, now, volume, price)
+        try:
+            return order, self._checked(request, volume, price)
+        except DataError as error:
+            return order, error
+
+    def _order(self, request: OrderRequest, now: int, volume: int | None, price: int | None) -> Order:
         candidates = self._venues(request)
         one = self._instruments[candidates[0]] if len(candidates) == 1 else None
-        volume, price = _number(request.volume), None if request.price is None else _number(request.price)
         return Order(
-            now, self._strategy, request.id, one.venue if one else request.venue or "", str(request.symbol),
-            request.side, volume if volume is not None and volume > 0 else _ZERO, price, _ZERO, "resting",
+            now, self.strategy, request.id, one.venue if one else request.venue or "", str(request.symbol),
+            request.side, _decimal(volume) if volume is not None and volume > 0 else _ZERO,
+            None if price is None else _decimal(price), _ZERO, "resting",
         )  # fmt: skip
 
-    def checked(self, order: Order, request: OrderRequest) -> Working:
-        """Raises DataError with the reason for a refusal."""
+    def _checked(self, request: OrderRequest, volume: int | None, price: int | None) -> CheckedOrder:
         candidates = self._venues(request)
         if not candidates:
             where = f" on {request.venue}" if request.venue else ""
@@ -262,16 +250,25 @@ class Requests:
             venues = ", ".join(self._instruments[i].venue for i in candidates)
             raise DataError(f"{request.symbol} trades on {venues}; name the venue")
         index = candidates[0]
-        lots = self.lots(index, request.volume)
-        limit = None if request.price is None else self.ticks(index, request.price)
         one = self._instruments[index]
+        # What is not as it should be is said by what would take it.
+        if volume is not None and volume > 0 and volume % (one.lot_scale * one.lot_units) == 0:
+            lots = volume // one.lot_scale
+        else:
+            lots = self.lots(index, request.volume)
+        limit = None
+        if price is not None and price % (one.tick_scale * one.tick_units) == 0:
+            limit = price // one.tick_scale
+        elif request.price is not None:
+            limit = self.ticks(index, request.price)
         if one.not_tradable is not None:
             raise DataError(one.not_tradable)
         if request.time_in_force not in ("gtc", "ioc"):
             raise DataError(f"{one}: time_in_force={request.time_in_force!r}; give 'gtc' or 'ioc'")
         if request.post_only and (limit is None or request.time_in_force == "ioc"):
             raise DataError(f"{one}: only a limit order that may rest can be post-only")
-        return Working(order, index, limit, lots, request.time_in_force == "ioc", request.post_only)
+        side = Side.BID if request.side == "buy" else Side.ASK
+        return CheckedOrder(index, side, limit, lots, request.time_in_force == "ioc", request.post_only)
 
     def lots(self, instrument: int, volume: Number) -> int:
         """A volume above 0, a multiple of the lot, as books count it. Raises DataError."""
@@ -287,16 +284,24 @@ class Requests:
 
     def _venues(self, request: OrderRequest) -> list[int]:
         """The instruments that a request may mean."""
-        return [
-            index
-            for index, one in enumerate(self._instruments)
-            if one.symbol == request.symbol and request.venue in (None, one.venue)
-        ]
+        asked = request.symbol, request.venue
+        found = self._candidates.get(asked)
+        if found is None:
+            found = self._candidates[asked] = [
+                index
+                for index, one in enumerate(self._instruments)
+                if one.symbol == request.symbol and request.venue in (None, one.venue)
+            ]
+        return found
 
 
-def _number(value: Number) -> Decimal | None:
-    """The number as the relation holds it; None where it cannot."""
+def _fixed(value: Number) -> int | None:
+    """The number times 10^8, as the relation holds it; None where it cannot."""
     try:
-        return Decimal(fixed_point(str(value))).scaleb(-SCALE)
+        return fixed_point(str(value))
     except DataError:
         return None
+
+
+def _decimal(fixed: int) -> Decimal:
+    return Decimal(fixed).scaleb(-SCALE)

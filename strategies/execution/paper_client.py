@@ -11,7 +11,7 @@ The way of an order sent after a message at `now`:
    latency + order latency, and not before what the strategy sent to the same instrument earlier. It meets the
    book as it is before the first message of its instrument whose time at the exchange is later than its
    arrival: all that happened at or before the arrival has happened, nothing else.
-3. From then on it rests, and messages of its instrument fill it; `queue_position` and `matching` say how.
+3. From then on it rests, and messages of its instrument fill it; `queue_position` and `exchange` say how.
 4. What became of it, at the time t of its arrival or of a message at the exchange, is told at the end of the
    first message of the strategy's own whose `now` is t + response latency or later, and not before what was
    told earlier. A partitioned strategy's own messages are those of its symbol or venue; of others, all.
@@ -34,29 +34,37 @@ from decimal import Decimal
 from msgspec.structs import replace
 
 from orderbook.core.errors import DataError
+from orderbook.market.books import Books
 from orderbook.market.events import Events, Side
 from orderbook.market.instruments import Instruments
 from orderbook.strategies.execution.account import (
     EXACT,
+    Execution,
+    Fill,
     Ledger,
     Order,
+    OrderSide,
+    OrderStatus,
     OrderUpdate,
     PositionSummary,
+    fee_amount,
 )
-from orderbook.strategies.execution.account_orders import MarketBooks, Working
 from orderbook.strategies.execution.client import (
     Number,
-    OrderMessage,
     OrderRequest,
-    Report,
     Requests,
     SavedAccount,
 )
-from orderbook.strategies.execution.matching import Matching, OrderOutcome
-from orderbook.strategies.execution.venue_model import Delays, RiskLimits, SimulationOptions
-from orderbook.strategies.execution.wake_conditions import LAST, WakeCondition
+from orderbook.strategies.execution.exchange import new_order
+from orderbook.strategies.execution.exchange_account import ExchangeAccount, Report, lots_before
+from orderbook.strategies.execution.exchange_state import CANCEL, LAST, MODIFY, PLACE, REPORT, RESTING, SENT
+from orderbook.strategies.execution.venue_model import Delays, Fees, RiskLimits, SimulationOptions
+from orderbook.strategies.execution.wake_conditions import WakeCondition
 
 _SECOND = 10**9
+# By the codes of ORDER.
+_VOLUME, _LIMIT = ((REPORT.names or ()).index(name) for name in ("volume", "limit"))
+_STATUSES: tuple[OrderStatus, ...] = ("sent", "resting", "filled", "cancelled", "refused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +98,16 @@ class Risk:
 
     def __init__(self, limits: RiskLimits) -> None:
         self._limits = limits
+        self._unlimited = all(getattr(limits, name) is None for name in RiskLimits.model_fields)
         self.sent: deque[int] = deque()
         # The most that the account was worth, in the quote currency; it begins with nothing.
         self.peak = Decimal(0)
         self.worth = Decimal(0)
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether every order may be sent."""
+        return self._unlimited
 
     @property
     def watches_drawdown(self) -> bool:
@@ -149,7 +163,7 @@ class PaperClient:
     def __init__(
         self,
         strategy: str,
-        books: MarketBooks | None,
+        books: Books | None,
         instruments: Instruments,
         options: SimulationOptions,
         limits: RiskLimits,
@@ -157,9 +171,8 @@ class PaperClient:
     ) -> None:
         self._books, self._instruments = books, instruments
         self._requests, self._ledger = Requests(strategy, instruments), Ledger(instruments)
-        self._risk = Risk(limits)
-        self._matching = None if books is None else Matching(books, instruments, options)
-        self._to, self._back, self._feed = (
+        self._risk, self._fees = Risk(limits), Fees(options.fees)
+        self._to, back, self._feed = (
             Delays(option, options.seed, line, kind)
             for option, kind in (
                 (options.order_latency, "order"),
@@ -168,55 +181,113 @@ class PaperClient:
             )
         )
         self._arrives_at_once = self._to.zero and self._feed.zero
-        self._instant = self._arrives_at_once and self._back.zero
-        self._messages: dict[int, deque[OrderMessage]] = {}
-        self._reports: deque[Report] = deque()
+        # How long a message takes, where that is always the same.
+        self._varies = not (self._to.constant and self._feed.constant)
+        self._delay = self._feed.of(0, 0) + self._to.of(0, 0)
+        self._instant = self._arrives_at_once and back.zero
+        self._exchange: ExchangeAccount | None = None
+        if books is not None:
+            delays = {"orders": self._to, "feed": self._feed, "responses": back}
+            self._exchange = ExchangeAccount(books, instruments, options, delays, self._instant)
         # Orders that are not done, as far as was told: as they stand in the relation, and their instruments.
         self._known: dict[int, tuple[int, Order]] = {}
-        # How many messages were sent either way; the last arrival by instrument; when the last report is due.
-        self._numbers, self._due = 0, 0
-        self._arrivals: dict[int, int] = {}
+        # The one that is being sent, where it is not known before it is answered.
+        self._new: Order | None = None
         self.stirred: set[int] = set()
+
+    @property
+    def account(self) -> int:
+        """See ExecutionClient."""
+        return 0 if self._exchange is None else self._exchange.address
+
+    @property
+    def exchange(self) -> ExchangeAccount | None:
+        """The account at the simulated exchange; None where orders are not sent as they are."""
+        return self._exchange if self._risk.unlimited else None
+
+    def held(self, instrument: int) -> int:
+        """Lots held of an instrument, as far as was told."""
+        return self._ledger.held(instrument)
+
+    def open_instruments(self) -> list[tuple[int, int, bool]]:
+        """The orders that are open, as far as was told: id, instrument, and whether it has no limit."""
+        return [
+            (order_id, index, row.price is None) for order_id, (index, row) in sorted(self._known.items())
+        ]
+
+    def learn(self, news: Iterable[Sequence[int]], fills: int) -> Iterator[tuple[int, int, int, OrderUpdate]]:
+        """What compiled code has sent and told, NEWS as words, with so many FILLs: each the time of the run,
+        where its message begins, the message's time, and what became of an order."""
+        exchange = self._exchange
+        assert exchange is not None
+        own = exchange.take_fills(fills)
+        for words in news:
+            *report, now, first, time, market = words
+            said = exchange.report_of(report, own)
+            if said.status != SENT:
+                yield now, first, time, self._tell(said)
+                continue
+            one = self._instruments[said.instrument]
+            side: OrderSide = "buy" if said.side == Side.BID else "sell"
+            price = None if market else one.price(report[_LIMIT])
+            order = Order(
+                now, self._requests.strategy, said.id, one.venue, one.symbol, side,
+                one.volume(report[_VOLUME]), price, Decimal(0), "sent",
+            )  # fmt: skip
+            if self._instant:
+                self._new = order
+            else:
+                self._known[said.id] = (said.instrument, order)
+                yield now, first, time, OrderUpdate(None, order)
 
     @property
     def working(self) -> bool:
         """See ExecutionClient."""
-        if self._messages or self._reports:
+        if self._exchange is not None and not self._exchange.idle:
             return True
-        if self._matching is not None and not self._matching.idle:
-            return True
+        return self._marks
+
+    @property
+    def _marks(self) -> bool:
+        """Whether the risk check is told what the account is worth."""
         return self._risk.watches_drawdown and any(holding.lots for _, holding in self._ledger)
 
     @property
     def due(self) -> int:
         """See ExecutionClient."""
-        return self._reports[0].due if self._reports else LAST
+        exchange = self._exchange
+        return LAST if exchange is None or exchange.told_apart else exchange.due
 
     def concern(self, instrument: int, found: WakeCondition) -> None:
         """See ExecutionClient."""
-        waiting = self._messages.get(instrument)
-        if waiting:
-            found.arrival = min(found.arrival, waiting[0].arrival)
-        if self._matching is not None:
-            self._matching.concern(instrument, found)
-        found.every |= self._risk.watches_drawdown and any(holding.lots for _, holding in self._ledger)
+        if self._exchange is not None and self._exchange.has(instrument):
+            found.boards.append(self._exchange.board(instrument))
+        found.every |= self._marks
 
     def place(self, request: OrderRequest, now: int) -> list[OrderUpdate]:
         """See ExecutionClient."""
-        order = self._requests.unchecked(request, now)
+        order, checked = self._requests.checked(request, now)
         try:
-            working = self._requests.checked(order, request)
-            if self._matching is None:
-                raise DataError(f"{self._instruments[working.instrument]}: the book is absent")
-            self._check_risk(working.instrument, order, working.left, working.limit, now)
+            if isinstance(checked, DataError):
+                raise checked
+            index, limit = checked.instrument, checked.limit
+            if self._exchange is None:
+                raise DataError(f"{self._instruments[index]}: the book is absent")
+            self._check_risk(index, order, checked.lots, limit, now)
         except DataError as error:
             return [OrderUpdate(None, replace(order, status="refused", reason=str(error)))]
         told = []
-        if not self._instant:
-            working.order = sent = replace(order, status="sent")
-            self._known[order.id] = (working.instrument, sent)
+        if self._instant:
+            self._new = order
+        else:
+            sent = replace(order, status="sent")
+            self._known[order.id] = (index, sent)
             told.append(OrderUpdate(None, sent))
-        return told + self._send(OrderMessage(0, "order", order.id, working.instrument, working), now)
+        new = new_order(
+            order.id, checked.side, limit or 0, limit is None, checked.lots, checked.ioc,
+            checked.post_only,
+        )  # fmt: skip
+        return told + self._send(PLACE, index, order.id, now, order=new)
 
     def refuse(self, request: OrderRequest, now: int, reason: str) -> list[OrderUpdate]:
         """See ExecutionClient."""
@@ -244,53 +315,43 @@ class PaperClient:
             row = replace(order, ts=now, reason=f"not modified: {error}")
             self._known[order_id] = (index, row)
             return [OrderUpdate(order, row)]
-        return self._send(OrderMessage(0, "modify", order_id, index, None, lots, limit), now)
+        return self._send(MODIFY, index, order_id, now, lots=lots, limit=limit)
 
     def cancel(self, order_id: int, now: int, reason: str | None = None) -> list[OrderUpdate]:
         """See ExecutionClient."""
         if order_id not in self._known:
             return []
-        index = self._known[order_id][0]
-        return self._send(OrderMessage(0, "cancel", order_id, index, reason=reason), now)
+        return self._send(CANCEL, self._known[order_id][0], order_id, now, reason=reason)
 
     def before(self, instrument: int, time: int) -> None:
         """See ExecutionClient."""
-        waiting = self._messages.get(instrument)
-        if not waiting or waiting[0].arrival >= time:
-            return
-        while waiting and waiting[0].arrival < time:
-            message = waiting.popleft()
-            self._act(message, message.arrival)
-        if not waiting:
-            del self._messages[instrument]
+        if self._exchange is not None:
+            self._exchange.before(instrument, time)
 
-    def after(self, instrument: int, events: Events | None, time: int, now: int) -> None:
+    def after(self, instrument: int, events: Events, time: int, now: int) -> None:
         """See ExecutionClient."""
-        if self._matching is None:
-            return
-        self.stirred.add(instrument)
-        for change in self._matching.message(instrument, events, now):
-            self._report(change, time)
+        if self._exchange is not None:
+            self._exchange.after(instrument, events, time, now)
+            self.followed()
+
+    def followed(self) -> None:
+        """See ExecutionClient."""
         if self._risk.watches_drawdown:
             self._mark()
 
     def told(self, now: int) -> list[OrderUpdate]:
         """See ExecutionClient."""
-        updates = []
-        while self._reports and self._reports[0].due <= now:
-            updates.append(self._tell(self._reports.popleft()))
-        return updates
+        exchange = self._exchange
+        return [] if exchange is None else [self._tell(report) for report in exchange.told(now)]
 
     def end(self, now: int) -> list[OrderUpdate]:
         """See ExecutionClient."""
-        updates = [self._tell(report) for report in self._reports]
-        self._reports.clear()
-        for message in (message for own in self._messages.values() for message in own):
-            if message.kind == "order" and message.order_id in self._known:
-                row = self._known[message.order_id][1]
+        updates = self.told(LAST)
+        for message in () if self._exchange is None else self._exchange.drop_messages():
+            if message.kind == PLACE and message.id in self._known:
+                _, row = self._known.pop(message.id)
                 lost = replace(row, ts=now, status="cancelled", reason="the run ended before it arrived")
-                updates.append(self._tell(Report(now, lost, (), ())))
-        self._messages.clear()
+                updates.append(OrderUpdate(row, lost))
         return updates
 
     def open_orders(self) -> list[int]:
@@ -315,25 +376,18 @@ class PaperClient:
 
     def places(self, instrument: int) -> Iterable[Mapping[str, object]]:
         """See ExecutionClient."""
-        matching = self._matching
-        for order in () if matching is None else matching.resting.get(instrument, {}).values():
-            row, ahead = order.order, order.place.before
-            yield {"id": row.id, "side": row.side, "price": order.limit, "left": order.left, "ahead": ahead}
+        for order in () if self._exchange is None else self._exchange.orders(instrument):
+            yield {
+                "id": int(order["id"]), "side": "buy" if order["side"] == Side.BID else "sell",
+                "price": int(order["limit"]), "left": int(order["left"]), "ahead": lots_before(order),
+            }  # fmt: skip
 
     def save(self) -> SavedAccount:
         """See ExecutionClient."""
-        matching = self._matching
         return SavedAccount(
-            [] if matching is None else [order.save() for order in matching.orders()],
-            [] if matching is None else matching.displayed.save(),
-            [] if matching is None else sorted(matching.executes),
-            [message for own in self._messages.values() for message in own],
-            list(self._reports),
+            None if self._exchange is None else self._exchange.save(),
             list(self._known.values()),
             self._ledger.save(),
-            self._numbers,
-            dict(self._arrivals),
-            self._due,
             list(self._risk.sent),
             str(self._risk.worth),
             str(self._risk.peak),
@@ -341,76 +395,71 @@ class PaperClient:
 
     def load(self, saved: SavedAccount, indexes: Sequence[int]) -> None:
         """See ExecutionClient."""
-        if self._matching is not None:
-            for one in saved.resting:
-                self._matching.rest(Working.load(one, indexes[one.instrument]))
-            self._matching.displayed.load([(indexes[index], *rest) for index, *rest in saved.taken])
-            self._matching.executes = {indexes[index] for index in saved.executes}
-        for message in saved.messages:
-            own = message.load(indexes)
-            self._messages.setdefault(own.instrument, deque()).append(own)
-        self._reports.extend(report.load(indexes) for report in saved.reports)
+        if self._exchange is not None and saved.exchange is not None:
+            self._exchange.load(saved.exchange, indexes)
         self._known = {row.id: (indexes[index], row) for index, row in saved.known}
         self._ledger.load(saved.holdings, indexes)
-        self._numbers, self._due = saved.numbers, saved.due
-        self._arrivals = {indexes[index]: time for index, time in saved.arrivals.items()}
         self._risk.sent = deque(saved.sent)
         self.stirred.update(range(len(self._instruments)))
         self._risk.worth, self._risk.peak = Decimal(saved.worth), Decimal(saved.peak)
 
-    def _send(self, message: OrderMessage, now: int) -> list[OrderUpdate]:
+    def _send(
+        self,
+        kind: int,
+        index: int,
+        order_id: int,
+        now: int,
+        *,
+        order: int = 0,
+        lots: int | None = None,
+        limit: int | None = None,
+        reason: str | None = None,
+    ) -> list[OrderUpdate]:
         """Sends a message; what is told of it at once."""
-        index, order_id = message.instrument, message.order_id
-        self.stirred.add(index)
-        self._numbers += 1
-        if self._arrives_at_once:
-            self._act(message, now)
-            return self.told(now) if self._instant else []
-        arrival = now + self._feed.of(order_id, self._numbers) + self._to.of(order_id, self._numbers)
-        # One line to each instrument: what is sent later does not arrive earlier.
-        arrival = self._arrivals[index] = max(arrival, self._arrivals.get(index, arrival))
-        self._messages.setdefault(index, deque()).append(replace(message, arrival=arrival))
-        return []
-
-    def _act(self, message: OrderMessage, time: int) -> None:
-        """A message has arrived."""
-        matching, index, order_id = self._matching, message.instrument, message.order_id
-        self.stirred.add(index)
-        if matching is None:
-            return
-        if message.order is not None:
-            change: OrderOutcome | None = matching.place(message.order, time)
-        elif message.kind == "modify":
-            change = matching.modify(index, order_id, message.lots, message.limit, time)
-        else:
-            change = matching.cancel(index, order_id, time, message.reason)
-        if change is not None:
-            self._report(change, time)
-
-    def _report(self, change: OrderOutcome, time: int) -> None:
-        """Sends back what has become of an order."""
-        due = 0
-        if not self._instant:
-            self._numbers += 1
-            due = self._due = max(time + self._back.of(change.order.id, self._numbers), self._due)
-        self._reports.append(Report(due, change.order, change.fills, change.executions))
+        assert self._exchange is not None
+        if not self._exchange.has(index):
+            self.stirred.add(index)
+        number, arrival = self._exchange.next_number(), now + self._delay
+        if self._varies:
+            arrival = now + self._feed.of(order_id, number) + self._to.of(order_id, number)
+        self._exchange.send(
+            kind, index, order_id, arrival, self._arrives_at_once,
+            order=order, lots=lots, limit=limit, reason=reason,
+        )  # fmt: skip
+        return self.told(now) if self._instant else []
 
     def _tell(self, report: Report) -> OrderUpdate:
         """The strategy is told: its positions have what was executed."""
-        row = report.order
-        index, before = self._known.pop(row.id, (-1, None))
-        for execution in report.executions:
-            self._ledger.trade(execution)
-        if report.executions and self._risk.watches_drawdown:
+        index, before = self._known.pop(report.id, (report.instrument, None))
+        row = self._new if before is None else before
+        assert row is not None
+        one, fills = self._instruments[index], []
+        for fill in report.fills:
+            maker, lots = bool(fill.maker), fill.lots if row.side == "buy" else -fill.lots
+            fee = self._fees.of(one, fill.ticks, fill.lots, maker)
+            fills.append(
+                Fill(
+                    fill.time, row.strategy, row.id, one.venue, one.symbol, row.side, one.volume(fill.lots),
+                    one.price(fill.ticks), fee_amount(fee), "maker" if maker else "taker",
+                )
+            )  # fmt: skip
+            self._ledger.trade(Execution(index, lots, fill.ticks, fee))
+        if fills and self._risk.watches_drawdown:
             self.stirred.update(range(len(self._instruments)))
-        if row.status in ("sent", "resting"):
-            if before is None:
-                index = self._instruments.index(row.venue, row.symbol)
-            self._known[row.id] = (index, row)
-        return OrderUpdate(before, row, tuple(report.fills))
+        new = Order(
+            report.time, row.strategy, row.id, row.venue, row.symbol, row.side,
+            row.volume if report.volume is None else one.volume(report.volume),
+            row.price if report.limit is None else one.price(report.limit),
+            one.volume(report.filled) if fills else row.filled, _STATUSES[report.status], report.reason,
+        )  # fmt: skip
+        if report.status in (SENT, RESTING):
+            self._known[row.id] = (index, new)
+        return OrderUpdate(before, new, tuple(fills))
 
     def _check_risk(self, index: int, order: Order, lots: int, limit: int | None, now: int) -> None:
         """Raises DataError with the reason for a refusal."""
+        if self._risk.unlimited:
+            return
         one, buys = self._instruments[index], order.side == "buy"
         known = (row for i, row in self._known.values() if i == index and row.side == order.side)
         waiting = sum((row.volume - row.filled for row in known if row.id != order.id), Decimal(0))

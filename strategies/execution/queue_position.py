@@ -18,54 +18,12 @@ prints fill (Databento's feeds show what was executed as a print and a cancellat
 Everything here is compiled, and reached by address as books are. Own orders of a side stand best price first,
 the older before the younger; a trade fills them in that order up to its volume. A trade beyond a price
 reaches the orders at it with all its volume. A key is a price, greater where it is better for who takes it.
-What messages change of the orders of an account can be copied, so that they can go back to an earlier
-message.
 """
 
-import numpy as np
-
 from orderbook.core.jit import jit
-from orderbook.market.block_memory import Record, load, move, record_at, store
-from orderbook.market.events import Action, Events, Side
-
-PLACE = np.dtype(
-    [
-        ("key", "i8"),
-        ("left", "i8"),  # lots still to be filled
-        ("hit", "i8"),  # lots that the message at hand has filled
-        ("front", "i8"),  # lots before it, as of the start of the message
-        ("level", "i8"),  # lots displayed at the price at the last look
-        ("traded", "i8"),  # lots of these that have traded since
-        ("requeue", "i8"),  # whether the book was lost, and the place with it
-        ("known", "i8"),  # whether orders ahead are known by id: in an L3 book
-        ("ahead", "i8"),  # address of int64[count, 2], their ids and lots
-        ("count", "i8"),
-        ("moved", "i8"),  # whether `front` is to be summed up again
-    ]
-)
-
-TAKEN = np.dtype(
-    [
-        ("bids", "i8"),  # address of int64[bids_count, 2], keys of levels and lots taken of them
-        ("asks", "i8"),
-        ("bids_count", "i8"),
-        ("asks_count", "i8"),
-    ]
-)
-
-BOARD = np.dtype(
-    [
-        ("bids", "i8"),  # address of int64[bids_count], addresses of the places of own orders to buy
-        ("asks", "i8"),
-        ("bids_count", "i8"),
-        ("asks_count", "i8"),
-        ("executes", "i8"),  # whether executions of orders were seen
-        ("proportional", "i8"),  # the lot in the book's units where queues are so; 0: "back"
-        ("taken", "i8"),  # address of TAKEN, what is taken of displayed volume
-        ("hit", "i8"),  # whether the message at hand has filled an order
-        ("lost", "i8"),  # whether an order has lost its place
-    ]
-)
+from orderbook.market.block_memory import Record, load, record_at, store
+from orderbook.market.events import EVENT, Action, Side
+from orderbook.strategies.execution.exchange_state import order_at
 
 _EXECUTE, _TRADE, _LEVEL, _CLEAR = (
     int(action) for action in (Action.EXECUTE, Action.TRADE, Action.LEVEL, Action.CLEAR)
@@ -73,17 +31,14 @@ _EXECUTE, _TRADE, _LEVEL, _CLEAR = (
 _REDUCE, _DELETE, _MODIFY = (int(action) for action in (Action.REDUCE, Action.DELETE, Action.MODIFY))
 _BID, _ASK, _NONE = int(Side.BID), int(Side.ASK), int(Side.NONE)
 _MOST = 2**63 - 1
-# The key of the best level where there is none.
-NO_BID = -(2**63)
 
-board_at = record_at(BOARD)
-taken_at = record_at(TAKEN)
-_place_at = record_at(PLACE)
+_event_at = record_at(EVENT)
+_EVENT_BYTES = EVENT.itemsize
 
 
 @jit()
 def _place(side: int, number: int) -> Record:
-    return _place_at(load(side + 8 * number))
+    return order_at(load(side + 8 * number))
 
 
 @jit()
@@ -257,23 +212,23 @@ def _happened(board: Record, event: Record) -> None:
 
 
 @jit()
-def follow(board: Record, events: Events, first: int, end: int, instrument: int) -> bool:
-    """Lets those of events[first:end], a message, that are of an instrument act on the orders of a board;
-    whether one is filled."""
+def follow(board: Record, events: int, count: int, instrument: int) -> bool:
+    """Lets those events of a message, EVENT[count] at an address, that are of an instrument act on the orders
+    of a board; whether one is filled."""
     if board.bids_count + board.asks_count == 0:
         return False
     _begin(board.bids, board.bids_count)
     _begin(board.asks, board.asks_count)
-    for number in range(first, end):
-        event = events[number]
+    for number in range(count):
+        event = _event_at(events + _EVENT_BYTES * number)
         if event.instrument == instrument and event.action == _EXECUTE:
             board.executes = 1
-    for number in range(first, end):
-        event = events[number]
+    for number in range(count):
+        event = _event_at(events + _EVENT_BYTES * number)
         if event.instrument == instrument:
             _happened(board, event)
     board.hit = _hit(board.bids, board.bids_count) or _hit(board.asks, board.asks_count)
-    return bool(board.hit)
+    return board.hit != 0
 
 
 @jit()
@@ -288,52 +243,3 @@ def kept(taken: int, count: int, best: int, volume: int) -> int:
             store(taken + 16 * left + 8, min(lots, volume) if key == best else lots)
             left += 1
     return left
-
-
-@jit()
-def refresh(taken: Record, bid: int, bid_volume: int, ask: int, ask_volume: int) -> None:
-    """Forgets what was taken on either side; see `kept`. `ask` is a price."""
-    taken.bids_count = kept(taken.bids, taken.bids_count, bid, bid_volume)
-    taken.asks_count = kept(taken.asks, taken.asks_count, -ask, ask_volume)
-
-
-_BOARD_WORDS, _PLACE_WORDS, _TAKEN_WORDS = (dtype.itemsize // 8 for dtype in (BOARD, PLACE, TAKEN))
-
-
-@jit()
-def _copied(address: int, words: int, buffer: int, back: bool) -> int:
-    """Copies words to a buffer, or back; where it goes on. Without one, at 0 or below, it counts bytes."""
-    if buffer <= 0:
-        return buffer - 8 * words
-    if back:
-        move(buffer, address, words)
-    else:
-        move(address, buffer, words)
-    return buffer + 8 * words
-
-
-@jit()
-def _copied_side(side: int, count: int, buffer: int, back: bool) -> int:
-    for number in range(count):
-        address = load(side + 8 * number)
-        buffer = _copied(address, _PLACE_WORDS, buffer, back)
-        place = _place_at(address)
-        buffer = _copied(place.ahead, 2 * place.count, buffer, back)
-    return buffer
-
-
-@jit()
-def copied_board(address: int, buffer: int, back: bool) -> int:
-    """Copies what messages change of a board to a buffer, or back from it; where the buffer goes on.
-
-    With 0 it counts: the bytes that it needs, below 0. Between a copy and the way back nothing else may have
-    been done to the board.
-    """
-    buffer = _copied(address, _BOARD_WORDS, buffer, back)
-    board = board_at(address)
-    buffer = _copied_side(board.bids, board.bids_count, buffer, back)
-    buffer = _copied_side(board.asks, board.asks_count, buffer, back)
-    buffer = _copied(board.taken, _TAKEN_WORDS, buffer, back)
-    taken = taken_at(board.taken)
-    buffer = _copied(taken.bids, 2 * taken.bids_count, buffer, back)
-    return _copied(taken.asks, 2 * taken.asks_count, buffer, back)

@@ -12,7 +12,7 @@ Trading hours are ranges of the UTC day, on all or some days of the week.
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -20,6 +20,7 @@ from hashlib import blake2b
 from statistics import NormalDist
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
@@ -27,6 +28,7 @@ from orderbook.core.errors import UserError
 from orderbook.core.options import Duration, Real, Section
 from orderbook.core.units import delay
 from orderbook.market.instruments import FIXED_POINT, Instrument
+from orderbook.strategies.execution.exchange import delay_of, is_open
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d"
@@ -188,54 +190,56 @@ class Fees:
 
 
 _NORMAL = NormalDist()
+# Of a lognormal distribution.
+_QUANTILES = 1 << 14
 
 
 class Delays:
     """Delays of one kind ("order", "response" or "feed") of one strategy, in ns.
 
-    line: names the strategy and its partition.
+    line: names the strategy and its partition. A lognormal distribution is drawn from by its quantiles.
     """
 
     def __init__(self, option: Latency, seed: int, line: str, kind: str) -> None:
-        self._quantile = _quantile_of(option)
-        least, most = self._quantile(0.0), self._quantile(1.0)
-        self._constant = least if least == most else None
-        self._key = f"{seed}\x1f{line}\x1f{kind}"
+        delays = _delays_of(option)
+        # What is always the same need not be drawn.
+        self._table = np.array(delays if len(set(delays)) > 1 else delays[:1], np.int64)
+        digest = blake2b(f"{seed}\x1f{line}\x1f{kind}".encode(), digest_size=8).digest()
+        self.words = (
+            int(self._table.ctypes.data),
+            len(self._table),
+            int.from_bytes(digest, "big", signed=True),
+        )
 
     @property
     def zero(self) -> bool:
         """Whether there is never any."""
-        return self._constant == 0
+        return not self._table.any()
+
+    @property
+    def constant(self) -> bool:
+        """Whether it is always the same."""
+        return len(self._table) == 1
 
     def of(self, order_id: int, number: int) -> int:
         """The delay of the message of this number, which is about an order."""
-        if self._constant is not None:
-            return self._constant
-        digest = blake2b(f"{self._key}\x1f{order_id}\x1f{number}".encode(), digest_size=8).digest()
-        # The upper 53 bits, so that the fraction is exact and below 1.
-        return self._quantile((int.from_bytes(digest, "big") >> 11) / 2**53)
+        if self.constant:
+            return int(self._table[0])
+        return int(delay_of(*self.words, order_id, number))
 
 
-def _quantile_of(option: Latency) -> Callable[[float], int]:
-    """From a fraction, 0 to 1, of all delays to the delay that they do not exceed."""
+def _delays_of(option: Latency) -> list[int]:
+    """All delays, each as likely as another, from the least on."""
     if isinstance(option, str):
-        constant = delay(option)
-        return lambda _: constant
+        return [delay(option)]
     if isinstance(option, LognormalDelay):
         median, sigma = delay(option.median), option.sigma
-        return lambda fraction: round(median * math.exp(sigma * _NORMAL.inv_cdf(_inside(fraction))))
-    drawn = sorted(delay(one) for one in option)
-    return lambda fraction: drawn[min(int(fraction * len(drawn)), len(drawn) - 1)]
-
-
-def _inside(fraction: float) -> float:
-    return min(max(fraction, 2.0**-54), 1 - 2.0**-53)
+        shares = ((number + 0.5) / _QUANTILES for number in range(_QUANTILES if sigma else 1))
+        return [round(median * math.exp(sigma * _NORMAL.inv_cdf(share))) for share in shares]
+    return sorted(delay(one) for one in option)
 
 
 _MINUTE = 60 * 10**9
-_DAY = 24 * 60 * _MINUTE
-# The first day of 1970 was a Thursday.
-_FIRST_WEEKDAY = 3
 
 
 class Sessions:
@@ -243,34 +247,25 @@ class Sessions:
     into the next day."""
 
     def __init__(self, ranges: Sequence[str]) -> None:
-        self._ranges = [_parsed(text) for text in ranges]
+        self._table = np.array([_parsed(text) for text in ranges], np.int64)
+        self.words = int(self._table.ctypes.data), len(self._table)
 
     def open(self, time: int) -> bool:
         """Whether orders are taken at a time, ns since 1970 UTC."""
-        if not self._ranges:
-            return True
-        day, within = divmod(time, _DAY)
-        weekday = (day + _FIRST_WEEKDAY) % 7
-        return any(_within(weekday, within, *one) for one in self._ranges)
+        return bool(is_open(*self.words, time))
 
 
-def _within(weekday: int, time: int, days: frozenset[int], start: int, end: int) -> bool:
-    if start < end:
-        return weekday in days and start <= time < end
-    return (weekday in days and time >= start) or ((weekday - 1) % 7 in days and time < end)
-
-
-def _parsed(text: str) -> tuple[frozenset[int], int, int]:
-    """(weekdays, start, end), the times as ns of a day."""
+def _parsed(text: str) -> tuple[int, int, int]:
+    """A bit for each weekday, start, end, the times as ns of a day."""
     found = re.fullmatch(SESSION, text)
     assert found is not None, text
     first, last, start, end = found.groups()
     if first is None:
-        days = frozenset(range(7))
+        days = range(7)
     else:
         a, b = DAYS.index(first), DAYS.index(last or first)
-        days = frozenset((a + n) % 7 for n in range((b - a) % 7 + 1))
-    return days, _time(start), _time(end)
+        days = range(a, a + (b - a) % 7 + 1)
+    return sum(1 << day % 7 for day in days), _time(start), _time(end)
 
 
 def _time(text: str) -> int:

@@ -1,0 +1,378 @@
+"""The desk of a strategy with compiled methods, in the loop: its state, what it asks for, what it is told.
+
+A state begins with DESK. Requests are written there, and become messages to the exchange once the message at
+hand has ended. What became of orders is told there, and left as NEWS for Python, which keeps relations,
+money and counts. Where a desk is not run in the loop, Python does with the same requests what it does with
+any strategy's.
+"""
+
+import numpy as np
+
+from orderbook.core.jit import called_with, jit
+from orderbook.engine.generate.state_layout import FIRED, FIRED_WORDS
+from orderbook.engine.maps.memory import call
+from orderbook.market.block_memory import Record, address_of, load, move, record_at, store
+from orderbook.market.instruments import LARGEST
+from orderbook.strategies.execution.exchange import drawn, made_order, sent
+from orderbook.strategies.execution.exchange_state import (
+    ACCOUNT,
+    CANCEL,
+    FILL,
+    LAST,
+    MODIFY,
+    PLACE,
+    REPORT,
+    RESTING,
+    SENT,
+    account_at,
+    board_at,
+    dropped,
+    fill_at,
+    pushed,
+    report_at,
+    vector,
+)
+
+# The price of an order that takes at any.
+MARKET = -(2**63)
+# Of a volume that stays as it is.
+UNCHANGED = -1
+
+# What every state begins with. Prices and volumes are in 10^-8 of the relation's units.
+DESK = np.dtype(
+    [
+        *vector("requests"),
+        *vector("open"),  # OPEN, orders under way or resting, as far as was told
+        *vector("news"),
+        ("news_fills", "i8"),  # how many of the account's FILLs are of news
+        ("orders", "i8"),  # how many were placed
+        ("calls", "i8"),  # of methods, in the loop
+        ("now", "i8"),  # ns
+        ("instrument", "i8"),  # of the row at hand; -1: it names none
+        ("tick", "i8"),
+        ("lot", "i8"),
+        ("position", "i8"),  # held of it, as far as was told
+        ("account", "i8"),  # address of ACCOUNT
+        ("boards", "i8"),  # address of int64[instruments], of the BOARD of each, 0 where it has none
+        ("positions", "i8"),  # address of int64[instruments], lots held, as far as was told
+        ("own", "i8"),  # address of the BOARD whose messages alone tell it anything; 0: all do
+    ]
+)
+REQUEST = np.dtype(
+    [
+        ("kind", "i8"),
+        ("id", "i8"),
+        ("instrument", "i8"),
+        ("side", "i8"),
+        ("volume", "i8"),
+        ("price", "i8"),  # MARKET: none, or as it is
+        ("post_only", "i8"),
+        ("ioc", "i8"),
+    ]
+)
+OPEN = np.dtype([("id", "i8"), ("instrument", "i8"), ("market", "i8")])
+# A REPORT, when it was told, at which message, and, of a new order, whether it has no limit.
+NEWS = np.dtype(
+    [
+        *((name, "i8") for name in REPORT.names or ()),
+        ("now", "i8"),
+        ("first", "i8"),
+        ("at", "i8"),
+        ("market", "i8"),
+    ]
+)
+# Of each watch: what it calls (0: Python does), and how its firings lie.
+HANDLER = np.dtype(
+    [
+        ("entry", "i8"),
+        ("words", "i8"),  # of a firing
+        ("old", "i8"),  # where its rows begin, in words
+        ("new", "i8"),
+        ("venue", "i8"),  # which of the keys they are, from 0; -1: none is
+        ("symbol", "i8"),
+        ("instances", "i8"),  # address of INSTANCE[count]
+        ("count", "i8"),
+    ]
+)
+# A strategy's instance for the rows of one instrument: codes of its venue and symbol.
+INSTANCE = np.dtype([("venue", "i8"), ("symbol", "i8"), ("instrument", "i8"), ("desk", "i8")])
+
+_desk_at = record_at(DESK)
+_request_at = record_at(REQUEST)
+_open_at = record_at(OPEN)
+_news_at = record_at(NEWS)
+_handler_at = record_at(HANDLER)
+_instance_at = record_at(INSTANCE)
+_REQUEST_BYTES, _OPEN_BYTES, _NEWS_BYTES = REQUEST.itemsize, OPEN.itemsize, NEWS.itemsize
+_HANDLER_BYTES, _INSTANCE_BYTES, _FILL_BYTES = HANDLER.itemsize, INSTANCE.itemsize, FILL.itemsize
+_REPORT_BYTES, _REPORT_WORDS = REPORT.itemsize, REPORT.itemsize // 8
+assert DESK.fields is not None and ACCOUNT.fields is not None
+_OPEN_AT, _NEWS_AT = DESK.fields["open"][1], DESK.fields["news"][1]
+_REPORTS_AT = ACCOUNT.fields["reports"][1]
+# More than any message can call for.
+MOST_REQUESTS = 1_000
+
+
+@jit()
+def _asked(desk: Record, kind: int, order_id: int) -> Record:
+    """A request, to be filled in."""
+    request: Record = _request_at(pushed(address_of(desk), _REQUEST_BYTES))
+    request.kind, request.id, request.instrument = kind, order_id, desk.instrument
+    request.side, request.post_only, request.ioc = 0, 0, 0
+    request.volume, request.price = UNCHANGED, MARKET
+    return request
+
+
+@jit()
+def _placed(desk: Record, side: int, volume: int, price: int, post_only: int, ioc: int) -> int:
+    desk.orders += 1
+    request = _asked(desk, PLACE, desk.orders)
+    request.side, request.volume, request.price = side, volume, price
+    request.post_only, request.ioc = post_only, ioc
+    order_id: int = desk.orders
+    return order_id
+
+
+@jit()
+def buy(self: Record, volume: int, price: int = MARKET, post_only: bool = False, ioc: bool = False) -> int:
+    """See `Strategy.buy`; of the instrument of the row at hand. The id of the order."""
+    order_id: int = _placed(self, 0, volume, price, 1 if post_only else 0, 1 if ioc else 0)
+    return order_id
+
+
+@jit()
+def sell(self: Record, volume: int, price: int = MARKET, post_only: bool = False, ioc: bool = False) -> int:
+    """See `Strategy.sell`."""
+    order_id: int = _placed(self, 1, volume, price, 1 if post_only else 0, 1 if ioc else 0)
+    return order_id
+
+
+@jit()
+def modify(self: Record, order_id: int, volume: int = UNCHANGED, price: int = MARKET) -> None:
+    """See `Strategy.modify`."""
+    request = _asked(self, MODIFY, order_id)
+    request.volume, request.price = volume, price
+
+
+@jit()
+def cancel(self: Record, order_id: int) -> None:
+    """See `Strategy.cancel`."""
+    _asked(self, CANCEL, order_id)
+
+
+@jit()
+def _opened(desk: Record, order_id: int) -> int:
+    """Where the OPEN of an order is, 0 where it is not."""
+    for number in range(desk.open_count):
+        place: int = desk.open + _OPEN_BYTES * number
+        if _open_at(place).id == order_id:
+            return place
+    return 0
+
+
+@jit()
+def is_open(self: Record, order_id: int) -> bool:
+    """Whether an order is asked for, under way or rests, as far as was told."""
+    if _opened(self, order_id) != 0:
+        return True
+    for number in range(self.requests_count):
+        request = _request_at(self.requests + _REQUEST_BYTES * number)
+        if request.kind == PLACE and request.id == order_id:
+            return True
+    return False
+
+
+@jit()
+def _open(desk: int, order_id: int, instrument: int, market: int) -> None:
+    if _opened(_desk_at(desk), order_id) == 0:
+        one = _open_at(pushed(desk + _OPEN_AT, _OPEN_BYTES))
+        one.id, one.instrument, one.market = order_id, instrument, market
+
+
+@jit()
+def _close(desk: Record, order_id: int) -> None:
+    place = _opened(desk, order_id)
+    if place != 0:
+        desk.open_count -= 1
+        last = desk.open + _OPEN_BYTES * desk.open_count
+        move(last, place, _OPEN_BYTES // 8)
+
+
+@jit()
+def _tell(desk_at: int, now: int, first: int, time: int) -> None:
+    """Tells a desk what is due, and leaves it as news."""
+    desk = _desk_at(desk_at)
+    account = account_at(desk.account)
+    while account.reports_first < account.reports_count:
+        place = account.reports + _REPORT_BYTES * account.reports_first
+        report = report_at(place)
+        if report.due > now:
+            break
+        at = pushed(desk_at + _NEWS_AT, _NEWS_BYTES)
+        move(place, at, _REPORT_WORDS)
+        news = _news_at(at)
+        news.now, news.first, news.at, news.market = now, first, time, 0
+        held = desk.positions + 8 * report.instrument
+        for number in range(report.fills):
+            fill = account.fills + _FILL_BYTES * (account.fills_first + desk.news_fills + number)
+            lots = fill_at(fill).lots
+            store(held, load(held) + (lots if report.side == 0 else -lots))
+        desk.news_fills += report.fills
+        if report.status == SENT or report.status == RESTING:
+            _open(desk_at, report.id, report.instrument, 0)
+        else:
+            _close(desk, report.id)
+        # Fills stay until Python has the news.
+        dropped(desk.account + _REPORTS_AT, 1)
+    account.due = LAST
+    if account.reports_first < account.reports_count:
+        account.due = report_at(account.reports + _REPORT_BYTES * account.reports_first).due
+
+
+@jit()
+def _may_be_sent(desk: Record, request: Record) -> bool:
+    """Whether a request is as it should be; where not, Python says what is wrong."""
+    market, post_only = request.price == MARKET, request.post_only != 0
+    board, instrument = 0, request.instrument
+    if request.kind != PLACE:
+        place = _opened(desk, request.id)
+        if place == 0:
+            return True
+        opened = _open_at(place)
+        instrument = opened.instrument
+        if request.kind == MODIFY and opened.market:
+            return False
+    if instrument >= 0:
+        board = load(desk.boards + 8 * instrument)
+    if board == 0:
+        return False
+    if request.kind == CANCEL:
+        return True
+    own = board_at(board)
+    if own.tick == 0:
+        return False
+    if request.kind == PLACE and (market or request.ioc != 0) and post_only:
+        return False
+    stays = request.kind == MODIFY and request.volume == UNCHANGED
+    if not stays and (request.volume <= 0 or request.volume > LARGEST or request.volume % own.lot != 0):
+        return False
+    good: bool = market or (abs(request.price) <= LARGEST and request.price % own.tick == 0)
+    return good
+
+
+@jit()
+def _send(desk_at: int, request: Record, now: int, first: int, time: int) -> None:
+    """Sends what a request asks for."""
+    desk = _desk_at(desk_at)
+    account = account_at(desk.account)
+    instrument, market = request.instrument, 1 if request.price == MARKET else 0
+    if request.kind != PLACE:
+        place = _opened(desk, request.id)
+        # What is done stays as it is.
+        if place == 0:
+            return
+        instrument = _open_at(place).instrument
+    board = load(desk.boards + 8 * instrument)
+    own = board_at(board)
+    lots = request.volume // own.lot_scale if request.volume != UNCHANGED else 0
+    ticks = 0 if market else request.price // own.tick_scale
+    account.numbers += 1
+    delay = drawn(account.feed, account.feed_count, account.feed_key, request.id, account.numbers)
+    delay += drawn(account.orders, account.orders_count, account.orders_key, request.id, account.numbers)
+    # With a table of delays, none of which is 0 or all of which are.
+    at_once = 1 if account.at_once else 0
+    order = 0
+    if request.kind == PLACE:
+        order = made_order(request.id, request.side, ticks, market, lots, request.ioc, request.post_only)
+        news = _news_at(pushed(desk_at + _NEWS_AT, _NEWS_BYTES))
+        news.due, news.id, news.instrument, news.time, news.status = now, request.id, instrument, now, SENT
+        news.filled, news.volume, news.limit, news.modified, news.reason = 0, lots, ticks, 0, 0
+        news.fills, news.side, news.market = 0, request.side, market
+        news.now, news.first, news.at = now, first, time
+        _open(desk_at, request.id, instrument, market)
+    changes_lots = 1 if request.volume != UNCHANGED and request.kind == MODIFY else 0
+    changes_limit = 1 if market == 0 and request.kind == MODIFY else 0
+    sent(
+        board, now + delay, at_once, request.kind, request.id, order, lots, changes_lots, ticks,
+        changes_limit, 0,
+    )  # fmt: skip
+    if account.instant:
+        _tell(desk_at, now, first, time)
+
+
+@jit()
+def end_message(desks: int, count: int, followed: int, now: int, first: int, time: int) -> bool:
+    """A message has ended, at a time of the run: desks, int64[count] at an address, are told what is due, and
+    what they asked for is sent. False where Python is to go on with that.
+
+    followed: the number of the message, as boards have it. first, time: see Feed.at_message.
+    """
+    done = True
+    for number in range(count):
+        desk_at = load(desks + 8 * number)
+        desk = _desk_at(desk_at)
+        own = desk.own == 0 or board_at(desk.own).message == followed
+        if own and account_at(desk.account).due <= now:
+            _tell(desk_at, now, first, time)
+        if desk.requests_count != 0:
+            sending = desk.requests_count <= MOST_REQUESTS
+            while sending and desk.requests_first < desk.requests_count:
+                request = _request_at(desk.requests + _REQUEST_BYTES * desk.requests_first)
+                sending = _may_be_sent(desk, request)
+                if sending:
+                    _send(desk_at, request, now, first, time)
+                    dropped(desk_at, 1)
+            done = done and sending
+    return done
+
+
+@jit()
+def _instance_of(handler: Record, firing: int) -> int:
+    """The address of the INSTANCE of a firing's row, 0 where there is none."""
+    for number in range(handler.count):
+        place: int = handler.instances + _INSTANCE_BYTES * number
+        one = _instance_at(place)
+        venue = handler.venue < 0 or load(firing + 8 + 8 * handler.venue) == one.venue
+        if venue and (handler.symbol < 0 or load(firing + 8 + 8 * handler.symbol) == one.symbol):
+            return place
+    return 0
+
+
+@jit()
+def dispatch(handlers: int, state: int, now: int) -> bool:
+    """Calls compiled methods for the rows of views that have fired; False where Python is to do it, which
+    knows the order of several rows of a watch.
+
+    handlers: address of HANDLER, by watch. state: of the engine's runtime.
+    """
+    firing = load(state + 8 * FIRED)
+    end, watch = firing + 8 * load(state + 8 * FIRED_WORDS), -1
+    while firing < end:
+        handler = _handler_at(handlers + _HANDLER_BYTES * load(firing))
+        if handler.entry == 0 or load(firing) <= watch or _instance_of(handler, firing) == 0:
+            return False
+        watch = load(firing)
+        firing += 8 * handler.words
+    firing = load(state + 8 * FIRED)
+    while firing < end:
+        handler = _handler_at(handlers + _HANDLER_BYTES * load(firing))
+        one = _instance_at(_instance_of(handler, firing))
+        desk = _desk_at(one.desk)
+        board = board_at(load(desk.boards + 8 * one.instrument))
+        desk.now, desk.instrument, desk.tick, desk.lot = now, one.instrument, board.tick, board.lot
+        desk.position = load(desk.positions + 8 * one.instrument) * board.lot_scale
+        desk.calls += 1
+        call(handler.entry, one.desk, firing + 8 * handler.new, firing + 8 * handler.old)
+        firing += 8 * handler.words
+    return True
+
+
+@called_with("iiii")
+def note_open(desk: int, order_id: int, instrument: int, is_open_now: int) -> int:
+    """An order is under way or rests, or is done. instrument: below 0, ~instrument of a market order."""
+    if is_open_now:
+        market = 1 if instrument < 0 else 0
+        _open(desk, order_id, ~instrument if market else instrument, market)
+    else:
+        _close(_desk_at(desk), order_id)
+    return 0
