@@ -5,6 +5,8 @@
     engine.subscribe("sobi", callback, when="pressure > 2.6")
     engine.apply(program.changes(frame))
 
+    orderbook.backtest("flow.parquet", "sobi", "strategies.sobi:Sobi").equity
+
 Names are imported at their first use, so that `import orderbook` costs nothing.
 """
 
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orderbook.clients.client_engine import ClientEngine
+    from orderbook.commands.backtest import backtest_in_python
     from orderbook.core.changes import Dictionary as Dictionary
     from orderbook.core.errors import DataError as DataError
     from orderbook.core.errors import OrderbookError as OrderbookError
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from orderbook.engine.runtime.live_view import ViewRow as ViewRow
     from orderbook.engine.runtime.subscriptions import Subscription as Subscription
     from orderbook.engine.runtime.subscriptions import ViewEvent as ViewEvent
+    from orderbook.report.backtest_result import BacktestResult as BacktestResult
     from orderbook.strategies.execution.account import Fill as Fill
     from orderbook.strategies.execution.account import Order as Order
     from orderbook.strategies.execution.account import OrderSide as OrderSide
@@ -28,15 +32,18 @@ if TYPE_CHECKING:
     from orderbook.strategies.strategy import Parameter as Parameter
     from orderbook.strategies.strategy import Strategy as Strategy
     from orderbook.strategies.strategy import Trade as Trade
+    from orderbook.strategies.strategy import compiled as compiled
     from orderbook.strategies.strategy import on_timer as on_timer
     from orderbook.strategies.strategy import on_view as on_view
     from orderbook.views.compilation import compile_views
     from orderbook.views.program import CompiledProgram as CompiledProgram
 
     Engine = ClientEngine
+    backtest = backtest_in_python
     compile = compile_views
 
 _PLACES = {
+    "BacktestResult": ("orderbook.report.backtest_result", "BacktestResult"),
     "BookStateChange": ("orderbook.strategies.strategy", "BookStateChange"),
     "CompiledProgram": ("orderbook.views.program", "CompiledProgram"),
     "DataError": ("orderbook.core.errors", "DataError"),
@@ -54,7 +61,9 @@ _PLACES = {
     "Trade": ("orderbook.strategies.strategy", "Trade"),
     "ViewEvent": ("orderbook.engine.runtime.subscriptions", "ViewEvent"),
     "ViewRow": ("orderbook.engine.runtime.live_view", "ViewRow"),
+    "backtest": ("orderbook.commands.backtest", "backtest_in_python"),
     "compile": ("orderbook.views.compilation", "compile_views"),
+    "compiled": ("orderbook.strategies.strategy", "compiled"),
     "on_timer": ("orderbook.strategies.strategy", "on_timer"),
     "on_view": ("orderbook.strategies.strategy", "on_view"),
 }

@@ -238,6 +238,22 @@ def report(
 
 
 @app.command()
+def compare(
+    job: Annotated[list[Path], typer.Argument(help="Folders of two jobs or more.", metavar="JOB...")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the figures to FILE.parquet, .csv or .ndjson.")
+    ] = None,
+) -> None:
+    """Show what strategies made in several backtests, and how their orders and fills differ from the first's.
+
+    The job of a session's log (`backtest log:FOLDER`) beside another shows whether both agree.
+    """
+    from orderbook.commands.query import compare as command
+
+    command(job, out)
+
+
+@app.command()
 def blocks(
     source: JobSources,
     out: Annotated[Path, typer.Option("--out", help="Folder of the logs.", metavar="DIR")],

@@ -1,4 +1,4 @@
-"""`orderbook backtest`: history through views and strategies into a job's folder, here or on Spark.
+"""`orderbook backtest`, and the same from Python: history through views and strategies into a job's folder.
 
 `--set NAME=VALUE,…` gives parameters values; of several values, every combination is run.
 """
@@ -10,16 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
+from importlib import import_module
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from rich.console import Console
 
-from orderbook.backtest.plan import STRATEGIES
-from orderbook.backtest.run import Executor, LocalExecutor, Outcome, ProcessExecutor, backtest
-from orderbook.backtest.sources import SourceSpec, source_specs
-from orderbook.backtest.tasks import READERS, Combination, JobProgram, JobSettings
+from orderbook.backtesting.plan import STRATEGIES
+from orderbook.backtesting.run import Executor, LocalExecutor, Outcome, ProcessExecutor, backtest
+from orderbook.backtesting.sources import SourceSpec, source_specs
+from orderbook.backtesting.tasks import READERS, Combination, JobProgram, JobSettings
 from orderbook.commands.common import configured, tell_incomplete, terminable
 from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import SourceError, UserError, extra, suggestion, visible_lines
@@ -27,12 +29,13 @@ from orderbook.core.units import nanoseconds
 from orderbook.engine.distribution.stage_runner import Granularity
 from orderbook.jobs.job import open_job
 from orderbook.operations.summary import strategy_lines
+from orderbook.report.backtest_result import BacktestResult
 from orderbook.report.page import write_report
 from orderbook.report.results import combinations_table, report_of
 from orderbook.run.assembly import Assembly, assemble, parameters_of
 from orderbook.run.display import progress_bar, working
 from orderbook.strategies.execution.venue_model import strategy_table
-from orderbook.strategies.strategy import load_strategy, parameters_named
+from orderbook.strategies.strategy import Strategy, load_strategy, parameters_named
 
 # More are more likely a mistake than a wish.
 _MOST = 10_000
@@ -77,7 +80,7 @@ def configuration_keys(configuration: Configuration, names: Sequence[str]) -> di
 
     Raises UserError for a name that none has.
     """
-    strategies = {path: load_strategy(path) for path in configuration.run.strategies}
+    strategies = {path: load_strategy(path) for path in configuration.run.strategies if ":" in path}
     of_views: set[str] | None = None
     found: dict[str, list[str]] = {}
     for name in names:
@@ -110,9 +113,8 @@ class Choice:
     configured: Configured
 
 
-def choice(configured: Configured, texts: Sequence[str]) -> Choice:
-    """What the texts of `--set` choose. Raises UserError."""
-    values = parsed_sets(texts)
+def choice(configured: Configured, values: Values) -> Choice:
+    """What the values of `--set` choose. Raises UserError."""
     keys = configuration_keys(configured({}), list(values)) if values else {}
     single = {key: own[0] for name, own in values.items() if len(own) == 1 for key in keys[name]}
     several = {name: own for name, own in values.items() if len(own) > 1}
@@ -181,18 +183,123 @@ def run_backtest(
     Raises UserError for bad options, OrderbookError if it fails, SourceError where a source is damaged and
     IncompleteError where the result is incomplete, after everything else has been done.
     """
+    with terminable():
+        made = _made(
+            sources, config, views, strategies, engine, out, granularity, partitions, master, key, cut_time,
+            parsed_sets(sets), {}, allow_incomplete,
+        )  # fmt: skip
+    _report(made.folder, made.outcome, made.seconds)
+    tell_incomplete(made.outcome.findings, made.configuration, map(SourceError, made.outcome.errors))
+
+
+def backtest_in_python(
+    source: str | Path | Sequence[str | Path],
+    views: str | Path | Sequence[str | Path] = (),
+    strategies: str | type[Strategy] | Sequence[str | type[Strategy]] = (),
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    config: str | Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    engine: EngineName = "numba",
+    granularity: str = "message",
+    partitions: int | None = None,
+    master: str | None = None,
+    key: str | None = None,
+    cut_time: str | int = "auto",
+) -> BacktestResult:
+    """Run a backtest as `orderbook backtest` does; `orderbook.backtest`.
+
+    source: files, globs or folders, or `log:FOLDER`. views: names, .sql files, or SQL. strategies: classes of
+    a module or notebook, or MODULE:CLASS. parameters: of strategies and views; of a list, every combination
+    is run. config: a TOML file; options: keys over it, as {"simulation.order_latency": "5ms"}. out: the job's
+    folder, else backtests/TIME. The rest are as on the command line.
+
+    What makes the result incomplete is in its `findings`. Raises UserError for bad arguments, OrderbookError
+    where it fails.
+    """
+    values = {name: _values(value) for name, value in (parameters or {}).items()}
+    with TemporaryDirectory() as folder:
+        made = _made(
+            [str(one) for one in _several(source)], None if config is None else Path(config),
+            [_view_file(one, Path(folder), number) for number, one in enumerate(_several(views))],
+            [_strategy_path(one) for one in _several(strategies)], engine,
+            None if out is None else Path(out), granularity, partitions, master, key, str(cut_time), values,
+            options or {}, True,
+        )  # fmt: skip
+    if made.outcome.manifest.strategies:
+        write_report(made.folder)
+    problems = (*made.outcome.problems, *made.outcome.errors)
+    return BacktestResult(open_job(made.folder), made.outcome.findings, problems)
+
+
+def _several(given: Any) -> list[Any]:
+    return [given] if isinstance(given, str | Path | type) else list(given)
+
+
+def _values(value: Any) -> list[Any]:
+    values = list(value) if isinstance(value, list | tuple | range) else [value]
+    return [Decimal(repr(one)) if isinstance(one, float) else one for one in values]
+
+
+def _view_file(view: str | Path, folder: Path, number: int) -> str:
+    """A view as the configuration names it; SQL as a file of its own."""
+    text = str(view)
+    if isinstance(view, Path) or not any(map(str.isspace, text)) or Path(text).is_file():
+        return text
+    file = folder / f"query{number or ''}.sql"
+    file.write_text(text, "utf-8")
+    return str(file)
+
+
+def _strategy_path(strategy: str | type[Strategy]) -> str:
+    if isinstance(strategy, str):
+        return strategy
+    module, name = strategy.__module__, strategy.__qualname__
+    if getattr(import_module(module), name, None) is not strategy:
+        raise UserError(f"{module}.{name}: define the class at the top of its module or notebook")
+    return f"{module}:{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A job that was run, its seconds, and the configuration that it had."""
+
+    folder: Path
+    outcome: Outcome
+    seconds: float
+    configuration: Configuration
+
+
+def _made(
+    sources: Sequence[str],
+    config: Path | None,
+    views: Sequence[str],
+    strategies: Sequence[str],
+    engine: EngineName,
+    out: Path | None,
+    granularity: str,
+    partitions: int | None,
+    master: str | None,
+    key: str | None,
+    cut_time: str,
+    values: Values,
+    options: Mapping[str, object],
+    allow_incomplete: bool,
+) -> _Made:
+    """Run a backtest, or a sweep where there are several values. Raises as `run_backtest`."""
     looks, cut = parsed_granularity(granularity), parsed_cut_time(cut_time)
     if engine == "numba" and (partitions or key or master):
         raise UserError("--partitions, --key and --master are for --engine spark")
-    overrides: dict[str, object] = {} if master is None else {"spark.master": master}
+    overrides: dict[str, object] = {**options} if master is None else {**options, "spark.master": master}
 
     def configuration_with(changes: Mapping[str, object]) -> Configuration:
         found = configured(config, views, strategies, {**overrides, **changes}, allow_incomplete)
         return found.without_views() if strategies and not views else found
 
-    chosen = choice(configuration_with, sets)
+    chosen = choice(configuration_with, values)
     configuration, swept = chosen.configuration, bool(chosen.values)
-    folder = out or Path("backtests") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    folder = out or Path("backtests") / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     with working("looking at the sources"):
         specs = source_specs(sources, configuration.books.crossed_nanoseconds)
     if swept and engine == "numba":
@@ -205,10 +312,8 @@ def run_backtest(
         executor, count = _executor(engine, configuration, partitions)
         settings = replace(settings_of(configuration, folder, looks, count, key), cut_time=cut)
     start = time.monotonic()
-    with terminable():
-        outcome = _backtested(settings, specs, executor, engine)
-    _report(folder, outcome, time.monotonic() - start)
-    tell_incomplete(outcome.findings, configuration, map(SourceError, outcome.errors))
+    outcome = _backtested(settings, specs, executor, engine)
+    return _Made(folder, outcome, time.monotonic() - start, configuration)
 
 
 def _backtested(
@@ -282,7 +387,9 @@ def _sweep_settings(chosen: Choice, folder: Path, looks: Granularity, workers: i
 def _sweep_executor(chosen: Choice, specs: Sequence[SourceSpec]) -> Executor:
     """Processes, unless the work is less than starting them."""
     work = sum(spec.rows for spec in specs) * math.prod(map(len, chosen.values.values()))
-    return LocalExecutor() if 0 < work < _LITTLE else ProcessExecutor()
+    # A notebook's classes are in no other process.
+    own = any(path.startswith("__main__:") for path in chosen.configuration.run.strategies)
+    return LocalExecutor() if own or 0 < work < _LITTLE else ProcessExecutor()
 
 
 def _executor(

@@ -28,7 +28,14 @@ from orderbook.feeds.merge import check_relations, is_event_source
 from orderbook.feeds.recording.capture_replay import CapturePlayer
 from orderbook.feeds.source_kinds import Opened, open_sources
 from orderbook.market.instruments import Instrument, Instruments, normalise_symbol
-from orderbook.run.assembly import Assembly, assemble, declared_views, view_files, with_read
+from orderbook.run.assembly import (
+    Assembly,
+    assemble,
+    declared_views,
+    view_files,
+    with_read,
+    with_strategies_of_views,
+)
 from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.strategy import Strategy, watches_of
@@ -45,7 +52,7 @@ def check(config: Path | None) -> None:
     and their conditions bound; files, captures and databases of feeds are opened, and their instruments
     compared. What exchanges list is asked when they are followed.
     """
-    configuration = load_configuration(config)
+    configuration = with_strategies_of_views(load_configuration(config))
     checks = _Checks()
     checks.made(configuration.check_core)
     assembly = checks.made(lambda: assemble(configuration))

@@ -12,6 +12,7 @@ from orderbook.configuration.configuration import Configuration, load_configurat
 from orderbook.core.errors import UserError
 from orderbook.feeds.source import Finding
 from orderbook.operations.logs import configure_logging
+from orderbook.run.assembly import with_strategies_of_views
 from orderbook.run.findings import incomplete_lines, refuse_incomplete
 
 
@@ -22,7 +23,8 @@ def configured(
     overrides: Mapping[str, object],
     allow_incomplete: bool = False,
 ) -> Configuration:
-    """The configuration with the command line's options over it; see `load_configuration`."""
+    """The configuration with the command line's options over it, see `load_configuration`, and with the
+    strategies that the files of its views declare."""
     chosen = {**overrides}
     if allow_incomplete:
         chosen["run.allow_incomplete"] = True
@@ -32,7 +34,8 @@ def configured(
         chosen["run.strategies"] = list(strategies)
     configuration = load_configuration(config, chosen)
     configure_logging(configuration.logging)
-    return configuration
+    # Where only strategies are named, only those run.
+    return configuration if strategies and not views else with_strategies_of_views(configuration)
 
 
 def tell_incomplete(

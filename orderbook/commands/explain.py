@@ -81,8 +81,8 @@ def explain_timings(view: str, config: Path | None, settings: Sequence[str]) -> 
 
 def _explain_strategies(configuration: Configuration, view: str) -> None:
     """Say how the run's strategies that watch a view run on Spark."""
-    from orderbook.backtest.plan import strategies_note
-    from orderbook.backtest.plan import why_one_task as why_together
+    from orderbook.backtesting.plan import strategies_note
+    from orderbook.backtesting.plan import why_one_task as why_together
 
     assembly = assemble(configuration)
     watching = [s for s in assembly.strategies if any(w.view == view for w in watches_of(s.kind))]

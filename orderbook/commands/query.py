@@ -1,6 +1,7 @@
 """`orderbook query`: rows of views as of a version, by key or by SQL: of a job, a run's log or a monitor.
 
-`orderbook why`: what one event of a run's log did to a view, and what followed.
+`orderbook why`: what one event of a run's log did to a view, and what followed. `orderbook compare`: jobs
+beside each other.
 """
 
 import difflib
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from rich.console import Console
 
 from orderbook.clients.queries import answered, planned, snapshot
 from orderbook.commands.common import configured, socket_address
@@ -22,6 +24,7 @@ from orderbook.engine.runtime.subscriptions import Version
 from orderbook.jobs.folder import JobVersion, Manifest
 from orderbook.jobs.job import Job, open_job
 from orderbook.operations.why import Explanation, why_text
+from orderbook.report.comparison import difference, difference_lines, figures, figures_table, job_names
 from orderbook.run.assembly import assemble
 
 _SECONDS = 30
@@ -59,6 +62,34 @@ class QuerySource:
         """The configuration of the run whose log is asked."""
         overrides: dict[str, object] = {} if self.log is None else {"log.folder": str(self.log.absolute())}
         return configured(self.config, (), (), overrides)
+
+
+def compare(folders: Sequence[Path], out: Path | None) -> None:
+    """Prints figures of several jobs, and the orders and fills in which they differ from the first.
+
+    Raises UserError for fewer than two, and for one without strategies.
+    """
+    if len(folders) < 2:
+        raise UserError("compare takes two jobs or more")
+    names = job_names(folders)
+    jobs = dict(zip(names, map(open_job, folders), strict=True))
+    found = figures(jobs)
+    if out is not None:
+        _write(found, out)
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(figures_table(found))
+    first = jobs[names[0]]
+    for name in names[1:]:
+        console.print()
+        for what, own, other in (
+            ("changes of orders", first.order_changes(), jobs[name].order_changes()),
+            ("fills", first.fills(), jobs[name].fills()),
+        ):
+            for line in difference_lines(what, (names[0], name), difference(own, other)):
+                console.print(visible(line), markup=False)
+    for job in jobs.values():
+        warn_incomplete(job.manifest)
 
 
 def query_log(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from orderbook.backtest.sources import source_specs
+from orderbook.backtesting.sources import source_specs
 from orderbook.commands.backtest import parsed_granularity, settings_of
 from orderbook.commands.common import configured, tell_incomplete
 from orderbook.configuration.configuration import Configuration

@@ -72,11 +72,14 @@ def _scalar(value: object) -> Scalar:
 
 
 Scalars = dict[str, Annotated[Scalar, PlainValidator(_scalar)]]
-StrategyName = Annotated[str, matching(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "MODULE:CLASS")]
+StrategyName = Annotated[
+    str, matching(r"([A-Za-z_][\w.]*:)?[A-Za-z_]\w*", "MODULE:CLASS, or the name of a strategy in SQL")
+]
 
 
 class RunOptions(Section):
-    """What runs: names or .sql paths of views, MODULE:CLASS of strategies, seconds (None: until Ctrl-C).
+    """What runs: names or .sql paths of views, MODULE:CLASS of strategies, or their names in
+    SQL, seconds (None: until Ctrl-C).
 
     `allow_incomplete`: the exit status is 0 also where a result is incomplete, see orderbook.run.findings.
     `core` is the processor that the engine's thread has to itself; None: it runs where the system puts it.
@@ -287,17 +290,18 @@ class Configuration(Section):
         other views that it could have.
 
         A parameter is misspelt when nothing uses it and it resembles one that is used and that the
-        file does not set, or when nothing else has it either. Raises ConfigurationError.
+        file does not set, or when nothing else has it either; those of the default configuration are not.
+        Raises ConfigurationError.
         """
         own = [name for name in self.parameters if self._document.contains(("parameters", name))]
         unset = set(used).difference(own)
         for name in own:
-            if name in used:
+            if name in used or name in _default().values["parameters"]:
                 continue
             path: KeyPath = ("parameters", name)
             if near := nearest(name, unset):
                 raise self.error(path, f"nothing uses it; did you mean {near!r}?")
-            if elsewhere is not None and name not in _default().values["parameters"]:
+            if elsewhere is not None:
                 known = {*used, *elsewhere()}
                 if name not in known:
                     raise self.error(path, f"nothing uses it; {suggestion(name, known)}")

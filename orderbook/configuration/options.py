@@ -153,7 +153,9 @@ class KafkaFeed(Section):
 LiveKind = SimulatedFeed | ExchangeFeed | CaptureFeed | TableFeed | KafkaFeed
 Feed = LiveKind | FileFeed
 # Exchanges whose name is also that of a kind of files.
-_FILES = ("binance", "bybit")
+_FILES = ("binance", "bybit", "hyperliquid")
+# As the exchange with slashes in them names them.
+_PAIR = re.compile(r"[A-Z0-9]+/[A-Z0-9]+")
 FEEDS: dict[str, type[Section]] = {
     "simulated": SimulatedFeed,
     "file": FileFeed,
@@ -172,7 +174,7 @@ def feed_table(value: object) -> object:
     if not isinstance(value, str):
         return value
     kind, colon, rest = value.partition(":")
-    if kind == "simulated" or (kind in EXCHANGES and not (kind in _FILES and _is_path(rest))):
+    if kind == "simulated" or (kind in EXCHANGES and not (kind in _FILES and _is_path(kind, rest))):
         return {"kind": kind, "products": rest.split(",")} if colon else {"kind": kind}
     if kind == "capture" and colon:
         return _capture_table(rest)
@@ -188,12 +190,14 @@ def feed_table(value: object) -> object:
     return {"kind": "file", "path": value}
 
 
-def _is_path(text: str) -> bool:
+def _is_path(kind: str, text: str) -> bool:
     """Whether what stands after an exchange's name is a file, and not its products."""
-    # Products have neither slashes nor dots, but for the .P of Bybit's perpetuals.
+    # Products have neither slashes nor dots, but for the .P of Bybit's perpetuals and Hyperliquid's spot.
     products = text.split(",")
     dotted = any("." in product.removesuffix(".P") for product in products)
-    return dotted or "/" in text or has_magic(text) or Path(text).exists()
+    pairs = kind == "hyperliquid"
+    parted = any("/" in product and not (pairs and _PAIR.fullmatch(product)) for product in products)
+    return dotted or parted or has_magic(text) or Path(text).exists()
 
 
 def _capture_table(text: str) -> dict[str, object]:

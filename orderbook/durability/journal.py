@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 
 from orderbook.core.errors import DataError, Problems, SourceError
-from orderbook.core.files import packed, unpacked
+from orderbook.core.files import OsFiles, packed, unpacked
 from orderbook.engine.log.log import LogReader
-from orderbook.engine.log.segments import Record
+from orderbook.engine.log.segments import Record, bases
 from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.merge import ChangeItem, TickItem
 from orderbook.feeds.raw_log import InstrumentText
@@ -205,11 +205,12 @@ class Renumbering:
 class LoggedRun:
     """Iterates over what a log holds: items that switches stamped, and the strategies' start and stop.
 
-    Raises SourceError where there is no log, or instruments had different ticks or lots in it; iterating,
-    LogError where it is damaged.
+    instruments: all that the log names (None: they are looked for), whose ticks and lots become those of each
+    process of the run on the way. Raises SourceError where there is no log, or instruments had different
+    units in it; iterating, LogError where it is damaged.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, instruments: Instruments | None = None) -> None:
         self.name = f"log:{folder}"
         self.problems = Problems()
         self.counts: Counter[str] = Counter()
@@ -218,20 +219,28 @@ class LoggedRun:
         if not self._bytes:
             raise SourceError(f"{folder}: no log there; name the folder of [log] in the run's configuration")
         self._position = self._start = 0
+        self.instruments = instruments or self._named()
+        self._watch = SourceWatch(self.name, self.instruments)
+
+    def _named(self) -> Instruments:
         found: dict[Instrument, None] = {}
         for entry in self._entries():
             if isinstance(entry, Known):
                 found.update(dict.fromkeys(entry.instruments))
         try:
-            self.instruments = Instruments(found)
+            return Instruments(found)
         except DataError as error:
             raise SourceError(f"{self.name}: an instrument has other units later: {error}") from error
-        self._watch = SourceWatch(self.name, self.instruments)
 
     @property
     def progress(self) -> float:
         """Fraction of the log read."""
         return (self._position - self._start) / self._bytes
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has its beginning, which goes with checkpoints where it is not kept."""
+        return bases(OsFiles(), self._folder)[0] == 0
 
     def findings(self) -> list[Finding]:
         """Books that the run lost, as far as the log was read."""

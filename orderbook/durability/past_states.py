@@ -24,6 +24,7 @@ from orderbook.engine.log.log import LogReader
 from orderbook.engine.log.segments import Position, Record, bases
 from orderbook.engine.runtime.engine_state import program_hash
 from orderbook.engine.runtime.subscriptions import Version
+from orderbook.market.book_relations import TOLD_BY_STATES
 from orderbook.market.instruments import Instrument, Instruments
 from orderbook.run.assembly import piped, started, warm_up
 from orderbook.run.event_queue import Stamped
@@ -40,7 +41,7 @@ class Reached(Exception):
 
 
 # What strategies bring about in a message comes after it.
-_FOLLOWING = ("orders", "fills")
+_FOLLOWING = ("orders", "fills", "positions")
 
 
 class Stop:
@@ -77,7 +78,7 @@ class Stop:
         """See StepControl."""
         self._before = before = self._engine.version[2]
         end, relation = len(changes), self._relation(changes, start)
-        if relation in self._unnumbered:
+        if self._without_number(changes, start):
             return end
         if self._last is not None:
             if before >= self._last:
@@ -94,10 +95,19 @@ class Stop:
 
     def applied(self, changes: ChangeBatch, start: int, _: int) -> None:
         """See StepControl."""
-        if self._relation(changes, start) in self._unnumbered:
+        if self._without_number(changes, start):
             self._engine.count_from(self._before)
         elif self._looked is not None and self._before < self._looked == self._engine.version[2]:
             self._after()
+
+    def free(self, events: int) -> bool:
+        """See StepControl."""
+        last = [one for one in (self._last, self._looked) if one is not None]
+        return not self._unnumbered and all(self._engine.version[2] + events < one for one in last)
+
+    def _without_number(self, changes: ChangeBatch, start: int) -> bool:
+        """Whether all of an event, which is a batch then, is of relations that have none."""
+        return all(self._relation(changes, at) in self._unnumbered for at in (start, len(changes) - 1))
 
     def _relation(self, changes: ChangeBatch, start: int) -> str | None:
         kind = int(changes.kinds[start])
@@ -112,8 +122,6 @@ def _end_of(batch: ChangeBatch, start: int, events: int) -> int:
 
 LAST = 2**63 - 1
 _ATTEMPTS = 3
-# Books' states reach an engine where a view reads them, or all rows are kept.
-_STATES = "book_states"
 
 
 @dataclass(slots=True)
@@ -220,8 +228,9 @@ def _opened(
     pipeline = piped(configuration, assembly, engine, instruments)
     warm_up(pipeline)
     pipeline.measures, pipeline.host.silent = False, True
-    states_read = any(t.relation == _STATES for t in engine.program.program.triggers)
-    stop = Stop(engine, (_STATES,) if again and not states_read else ())
+    # These reach an engine where a view reads them, or all rows are kept.
+    read = {trigger.relation for trigger in engine.program.program.triggers}
+    stop = Stop(engine, [name for name in TOLD_BY_STATES if name not in read] if again else ())
     own = () if checkpoint is None else load_checkpoint(checkpoint, pipeline).instruments
     path = None if checkpoint is None else checkpoint.path
     return PastRun(configuration, engine, stop, pipeline, requests, path, first, own)

@@ -7,7 +7,7 @@ more of them.
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import msgspec
@@ -24,7 +24,7 @@ from orderbook.engine.runtime.held_rows import Rows
 from orderbook.engine.runtime.state_transfer import CarriedOver, FedRows, NotCarriedOver
 from orderbook.feeds.raw_log import InstrumentText
 from orderbook.market import books as book_snapshot
-from orderbook.market.book_relations import RELATION, BookRelations, SavedState, row_of
+from orderbook.market.book_relations import TOLD_BY_STATES, BookRelations, SavedState, row_of
 from orderbook.market.books import RELATIONS, RESTING, Books, BooksState
 from orderbook.market.instruments import Instrument
 from orderbook.run.pipeline import Pipeline, SavedPipeline
@@ -37,9 +37,10 @@ from orderbook.views.types import Relation
 def fed_rows(
     pipeline: Pipeline, books: BooksState | None, states: Mapping[int, SavedState]
 ) -> Mapping[str, FedRows]:
-    """Rows of `bids`, `asks` and `book_states` as they were saved; of `trades` nobody knows them.
+    """Rows of `bids`, `asks`, `book_states` and `instruments` as they were saved; nobody knows others.
 
-    books: those saved, None without any. states: rows of `book_states`, by this run's instruments.
+    books: those saved, None without any. states: rows of `book_states` and `instruments`, by this run's
+    instruments.
     """
     program = pipeline.engine.program
     relations = {relation.name: relation for relation in program.relations}
@@ -55,8 +56,9 @@ def fed_rows(
         return lambda: rows()[name] if name in RESTING else None
 
     found = {name: FedRows(of(name), True) for name in RELATIONS if name in relations}
-    if RELATION in relations and pipeline.shows_states:
-        found[RELATION] = FedRows(lambda: _state_rows(pipeline, relations[RELATION], states), False)
+    for name in TOLD_BY_STATES:
+        if name in relations and pipeline.shows_states(name):
+            found[name] = FedRows(partial(_state_rows, pipeline, relations[name], states), False)
     return found
 
 
@@ -89,10 +91,8 @@ def _collect(found: dict[int, list[np.ndarray]], changes: ChangeBatch) -> None:
 
 def _state_rows(pipeline: Pipeline, relation: Relation, states: Mapping[int, SavedState]) -> Rows:
     dictionary = pipeline.engine.dictionary
-    rows = [
-        encode_row(relation, row_of(pipeline.instruments[index], state), dictionary)
-        for index, state in states.items()
-    ]
+    told = (row_of(relation.name, pipeline.instruments[index], state) for index, state in states.items())
+    rows = [encode_row(relation, row, dictionary) for row in told if row is not None]
     width = len(relation.columns)
     return np.array(rows, np.int64).reshape(len(rows), width), np.ones(len(rows), np.int64)
 

@@ -31,6 +31,11 @@ from orderbook.views.types import Type
 
 FORMAT_VERSION = 1
 
+# How long after a sample or a fill the table `market` has the touch, too, ns.
+HORIZONS = tuple(10**6 * length for length in (10, 100, 300, 1_000, 3_000, 10_000, 30_000, 60_000))
+# In place of a view in the table `signals`: what every signal is measured against.
+BASELINES = "(market)"
+
 # (stamp, switch, sequence), as in the history's columns.
 JobVersion = tuple[int, int, int]
 Status = Literal["running", "complete", "failed"]
@@ -134,7 +139,7 @@ class Manifest(msgspec.Struct, frozen=True):
     tables: what else was written, by name: `market` and `signals` that strategies saw, tables of the report.
     strategies: by name their parameters, as text; strategy_program has the views that they saw.
     swept: the parameters that a sweep has combinations of; its strategies are called NUMBER:CLASS.
-    findings: what makes the result incomplete.
+    findings: what makes the result incomplete. horizons: HORIZONS of the table `market`.
     """
 
     format: int
@@ -156,6 +161,7 @@ class Manifest(msgspec.Struct, frozen=True):
     swept: tuple[str, ...] = ()
     strategy_program: ProgramText | None = None
     findings: tuple[Finding, ...] = ()
+    horizons: tuple[int, ...] = ()
 
     @property
     def incomplete(self) -> tuple[Finding, ...]:
@@ -263,14 +269,15 @@ def fills_dataset() -> Dataset:
 
 
 def market_dataset() -> Dataset:
-    """The touch of books at times of a grid, `stamp`; null where a side was empty or the book not valid."""
+    """The touch of books before times, `stamp`, of a grid, just after fills, and HORIZONS after both; null
+    where a side was empty or the book not valid."""
     text = pa.string()
     own = {"venue": text, "symbol": text, "bid": _DECIMAL, "ask": _DECIMAL}
     return _versioned(own, ("venue", "symbol"))
 
 
 def signals_dataset() -> Dataset:
-    """Columns of views that strategies go by, at the times of `market_dataset`."""
+    """Columns of views that strategies go by, and BASELINES, at the grid's times of `market_dataset`."""
     text = pa.string()
     own = {"venue": text, "symbol": text, "view": text, "column": text, "value": pa.float64()}
     return _versioned(own, ("venue", "symbol", "view", "column"))

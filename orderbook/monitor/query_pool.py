@@ -20,7 +20,6 @@ from typing import IO
 
 import msgspec
 
-import orderbook
 from orderbook.clients.queries import EngineSnapshot, Pace, snapshot_between
 from orderbook.clients.query_plan import Queryable
 from orderbook.configuration.options import QueryOptions
@@ -175,7 +174,7 @@ class QueryProcess:
             "memory": options.memory_bytes,
             "seconds": int(4 * options.seconds + 60),
         }
-        path = os.pathsep.join(p for p in (str(Path(orderbook.__file__).parents[1]), *sys.path) if p)
+        path = os.pathsep.join(p for p in (str(Path(__file__).resolve().parents[2]), *sys.path) if p)
         with theirs:
             self._process = subprocess.Popen(
                 [

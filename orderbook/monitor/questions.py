@@ -89,8 +89,7 @@ class ExplainQuestion:
         """The texts of the stages and the overview, and a line for each map."""
         from orderbook.engine.plan.describe import map_text
         from orderbook.engine.plan.planner import plan
-        from orderbook.operations.declarations import part_of
-        from orderbook.operations.explain import STAGES, overview
+        from orderbook.operations.explain import STAGES, overview, part_of
         from orderbook.views.compilation import compile_source
 
         program = compile_source(self.source)

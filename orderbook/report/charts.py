@@ -140,8 +140,16 @@ class Series:
     read: bool = True
 
 
-def chart(series: Sequence[Series], height: int = 240, *, times: bool = True, zero: bool = False) -> str:
-    """A chart of some series; nothing where they have no points. zero: 0 is always within it."""
+def chart(
+    series: Sequence[Series],
+    height: int = 240,
+    *,
+    times: bool = True,
+    zero: bool = False,
+    labels: Sequence[str] = (),
+) -> str:
+    """A chart of some series; nothing where they have no points. zero: 0 is always within it. labels: what
+    stands at x of 0, 1, … in place of numbers."""
     series = [one for one in series if len(one.x)]
     if not series:
         return '<p class="none">nothing to show</p>'
@@ -149,7 +157,7 @@ def chart(series: Sequence[Series], height: int = 240, *, times: bool = True, ze
     parts = [
         f'<div class="plot"><svg class="chart" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="'
         f'{visible_html(", ".join(one.name for one in series))}"{_readable(series, x, times)}>',
-        *_grid(x, y, height, times),
+        *_grid(x, y, height, times, labels),
         *(_drawn(one, x, y) for one in series),
         f'<line class="pointer" y1="{TOP}" y2="{height - BOTTOM}"/></svg></div>',
     ]
@@ -177,14 +185,16 @@ def _scales(series: Sequence[Series], height: int, zero: bool) -> tuple[Scale, S
     return Scale(low, high, LEFT, WIDTH - RIGHT), Scale(bottom, top, height - BOTTOM, TOP)
 
 
-def _grid(x: Scale, y: Scale, height: int, times: bool) -> Iterator[str]:
+def _grid(x: Scale, y: Scale, height: int, times: bool, labels: Sequence[str]) -> Iterator[str]:
     ticks = number_ticks(y.low, y.high, max(3, height // 45))
     for tick, text in zip(ticks, tick_texts(ticks), strict=True):
         at = y.at(tick)
         kind = "zero" if abs(tick) < 1e-12 else "grid"
         yield f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
         yield f'<text class="tick" x="{LEFT - 8}" y="{at + 3.5:.1f}" text-anchor="end">{text}</text>'
-    if times:
+    if labels:
+        places, texts = [float(place) for place in range(len(labels))], list(labels)
+    elif times:
         stamps = time_ticks(int(x.low), int(x.high), 10)
         places, texts = [float(t) for t in stamps], time_texts(stamps)
     else:

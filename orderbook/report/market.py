@@ -4,7 +4,7 @@ Signals against what the market did next, and fills against it (markouts).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
@@ -17,15 +17,11 @@ Instrument = tuple[str, str]
 @dataclass(frozen=True, slots=True)
 class Mids:
     """Mid prices of an instrument: `times` ns, int64[n], increasing; `mids` float64[n], the last known
-    each."""
+    each; `halves` float64[n], half the spread, or none."""
 
     times: NDArray[np.int64]
     mids: NDArray[np.float64]
-
-    @property
-    def resolution(self) -> int:
-        """ns between two samples, the median; 0 of less than two."""
-        return int(np.median(np.diff(self.times))) if len(self.times) > 1 else 0
+    halves: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
     @property
     def span(self) -> int:
@@ -46,26 +42,26 @@ def mids_of(market: pl.DataFrame) -> Mapping[Instrument, Mids]:
         return {}
     known = (
         market.drop_nulls(["bid", "ask"])
-        .with_columns(mid=(pl.col("bid").cast(pl.Float64) + pl.col("ask").cast(pl.Float64)) / 2)
+        .with_columns(pl.col("bid", "ask").cast(pl.Float64))
+        .with_columns(mid=(pl.col("bid") + pl.col("ask")) / 2, half=(pl.col("ask") - pl.col("bid")) / 2)
         .sort("stamp", "sequence")
         .unique(["venue", "symbol", "stamp"], keep="last", maintain_order=True)
     )
     return {
-        (str(venue), str(symbol)): Mids(own["stamp"].to_numpy(), own["mid"].to_numpy())
+        (str(venue), str(symbol)): Mids(*(own[name].to_numpy() for name in ("stamp", "mid", "half")))
         for (venue, symbol), own in known.group_by(["venue", "symbol"], maintain_order=True)
     }
 
 
-def horizons(mids: Mapping[Instrument, Mids]) -> tuple[int, ...]:
-    """Three times, ns, over which what the market did next is worth looking at: between what the samples of
-    an instrument can tell and a twentieth of the time there is of it; fewer where there are no three."""
-    ladder = [unit * step for unit in (10**power for power in range(4, 12)) for step in (1, 2, 5)]
-    ladder += [600 * 10**9, 1_800 * 10**9, 3_600 * 10**9]
-    ranges = [(one.resolution, one.span / 20) for one in mids.values() if len(one.times) > 1]
-    fitting = [time for time in ladder if any(low <= time <= high for low, high in ranges)]
-    if len(fitting) <= 3:
-        return tuple(fitting)
-    return fitting[0], fitting[len(fitting) // 2], fitting[-1]
+def horizons(mids: Mapping[Instrument, Mids], known: Sequence[int]) -> tuple[int, ...]:
+    """Of the times, ns, over which the mids are known, those that are at most a twentieth of the time there
+    is of an instrument."""
+    return tuple(time for time in known if any(20 * time <= one.span for one in mids.values()))
+
+
+def drawn_horizons(times: Sequence[int]) -> tuple[int, ...]:
+    """Three of these: the first, the middle and the last; fewer where there are no three."""
+    return tuple(dict.fromkeys((times[0], times[len(times) // 2], times[-1]))) if times else ()
 
 
 BUCKETS = 10
@@ -93,7 +89,7 @@ def signal_returns(
 ) -> pl.DataFrame:
     """Each signal in BUCKETS of equal size, and how far the mid went over each horizon after: its mean, in
     basis points, and the standard error that has where the signal tells nothing. Signals that hardly vary
-    have fewer buckets; an instrument whose samples are farther apart than a horizon is left out of it."""
+    have fewer buckets."""
     return signals_compared(signals, mids, horizons)[0]
 
 
@@ -135,6 +131,95 @@ def signals_compared(
     return found, pl.DataFrame(spreads, schema=_SPREADS, orient="row").sort(*order)
 
 
+_ICS = {
+    "view": pl.String, "column": pl.String, "horizon": pl.Int64, "ic": pl.Float64, "ic_error": pl.Float64,
+    "rank_ic": pl.Float64, "rank_error": pl.Float64, "hit_rate": pl.Float64, "hit_error": pl.Float64,
+    "gross": pl.Float64, "gross_error": pl.Float64, "half_spread": pl.Float64, "samples": pl.Int64,
+}  # fmt: skip
+
+
+def signal_ics(
+    signals: pl.DataFrame, mids: Mapping[Instrument, Mids], horizons: Sequence[int]
+) -> pl.DataFrame:
+    """What each signal foretold over each horizon, with standard errors as if it foretold nothing.
+
+    ic, rank_ic: its correlation with the mid's return, of values and of ranks. hit_rate: of returns that are
+    not 0 the share that went up where it was above its median, or down below it. gross: what following its
+    outer tenths earned, basis points a sample, at the mid; half_spread: half the spread there.
+    """
+    rows = []
+    for (view, column), own in (
+        signals.group_by(["view", "column"], maintain_order=True) if len(signals) else ()
+    ):
+        parts, values = _parts(own, mids)
+        for horizon in horizons if len(values) else ():
+            found = _Foretold(parts, horizon)
+            if len(found.values) > BUCKETS and np.ptp(found.values) > 0 and np.any(found.returns):
+                rows.append((view, column, horizon, *found.figures(), len(found.values)))
+    return pl.DataFrame(rows, schema=_ICS, orient="row").sort("view", "column", "horizon")
+
+
+class _Foretold:
+    """A signal's values, and the returns over a horizon after them in basis points, of all instruments."""
+
+    def __init__(self, parts: Sequence[tuple[Mids, np.ndarray, np.ndarray]], horizon: int) -> None:
+        found: list[list[np.ndarray]] = [[], [], [], []]
+        for known, times, signal in parts:
+            first = np.searchsorted(known.times, times, side="right") - 1
+            there = (first >= 0) & (times + horizon <= known.times[-1])
+            first = first[there]
+            mid = known.mids[first]
+            halves = known.halves[first] if len(known.halves) else np.full(len(first), np.nan)
+            moved = known.at(times[there] + horizon) - mid
+            scale = 10_000 / np.abs(mid)
+            for part, own in zip(
+                found, (times[there], signal[there], moved * scale, halves * scale), strict=True
+            ):
+                part.append(own)
+        self.times, self.values, self.returns, self.halves = (
+            np.concatenate([np.empty(0), *own]) for own in found
+        )
+        self._horizon = horizon
+
+    def figures(self) -> tuple[float | None, ...]:
+        """The columns of `signal_ics` from `ic` to `half_spread`."""
+        linear = self._correlation(self.values, self.returns)
+        ranks = self._correlation(*(_ranks(own) for own in (self.values, self.returns)))
+        above = np.sign(self.values - np.median(self.values)) * np.sign(self.returns)
+        decided = above != 0
+        hit = float((above[decided] > 0).mean()) if decided.any() else None
+        hit_error = self._error(above[decided] / 2, self.times[decided])
+        low, high = np.quantile(self.values, [1 / BUCKETS, 1 - 1 / BUCKETS])
+        side = np.where(self.values >= high, 1.0, 0.0) - np.where(self.values <= low, 1.0, 0.0)
+        taken = side != 0
+        earned = (side * self.returns)[taken]
+        gross = float(earned.mean()) if len(earned) else None
+        half = float(self.halves[taken].mean()) if len(earned) else None
+        return *linear, *ranks, hit, hit_error, gross, self._error(earned, self.times[taken]), half
+
+    def _correlation(self, values: np.ndarray, returns: np.ndarray) -> tuple[float | None, float | None]:
+        a, b = ((own - own.mean()) / (own.std() or 1) for own in (values, returns))
+        products = a * b
+        return float(products.mean()), self._error(products, self.times)
+
+    def _error(self, scores: np.ndarray, times: np.ndarray) -> float | None:
+        """The standard error of a mean of scores, expected to be 0, which share moves within a horizon."""
+        if not len(scores):
+            return None
+        start, length = times.min(), max(1.0, float(np.ptp(times)))
+        cells = ((times - start) * ((_CELLS - 1) / length)).astype(np.int64)
+        parts = np.bincount(cells, scores, _CELLS) / len(scores)
+        apart = min(int(np.count_nonzero(scores)), int(length // self._horizon))
+        found = standard_errors(parts[None], apart)
+        return None if found is None else float(found[0])
+
+
+def _ranks(values: np.ndarray) -> NDArray[np.float64]:
+    """Ranks from 0, of equal values their mean."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts + 1) / 2)[places])
+
+
 def _parts(
     signals: pl.DataFrame, mids: Mapping[Instrument, Mids]
 ) -> tuple[list[tuple[Mids, np.ndarray, np.ndarray]], np.ndarray]:
@@ -169,8 +254,6 @@ class _Returns:
         length = max(1, max(int(known.times[-1]) for known, _, _ in parts) - start)
         values, buckets = [], []
         for known, times, signal in parts:
-            if known.resolution > horizon:
-                continue
             first = np.searchsorted(known.times, times, side="right") - 1
             last = np.searchsorted(known.times, times + horizon, side="right") - 1
             there = (first >= 0) & (times + horizon <= known.times[-1])
@@ -247,7 +330,7 @@ def markouts(
         parts: dict[bool, list[tuple[np.ndarray, np.ndarray]]] = {True: [], False: []}
         for (venue, symbol, maker), own in fills.group_by(["venue", "symbol", "maker"], maintain_order=True):
             known = mids.get((str(venue), str(symbol)))
-            if known is not None and len(known.times) and known.resolution <= horizon:
+            if known is not None and len(known.times):
                 times = own["time"].to_numpy()
                 move = _move(known, times, own["price"].to_numpy(), horizon)
                 parts[bool(maker)].append((times, move * np.sign(own["change"].to_numpy())))
@@ -274,7 +357,9 @@ def _mean_error(times: np.ndarray, values: np.ndarray, reach: int) -> float | No
 
 def order_times(changes: pl.DataFrame) -> pl.DataFrame:
     """Of each order, ns: when it was `sent`, and how long until it was `answered`, first `filled` and `done`,
-    as its strategy was told; null where that never was. `changes`: all rows of a job's orders, in order."""
+    as its strategy was told; null where that never was. `queued`: of one that rested, from the answer to the
+    first fill. `ratio`: the share of its volume that was filled. `changes`: all rows of a job's orders, in
+    order."""
     keys = ["strategy", "partition_key", "id"]
     time = pl.col("ts").dt.epoch("ns")
     status, filled = pl.col("status"), pl.col("filled") > 0
@@ -287,5 +372,9 @@ def order_times(changes: pl.DataFrame) -> pl.DataFrame:
             (time.filter(status != "sent").first() - time.first()).alias("answered"),
             (time.filter(filled).first() - time.first()).alias("filled"),
             (time.filter(done).first() - time.first()).alias("done"),
+            (pl.col("filled").cast(pl.Float64) / pl.col("volume").cast(pl.Float64)).last().alias("ratio"),
+            (status == "resting").any().alias("rested"),
         )
+        .with_columns(queued=pl.when("rested").then(pl.col("filled") - pl.col("answered")))
+        .drop("rested")
     )  # fmt: skip

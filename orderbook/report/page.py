@@ -16,11 +16,19 @@ import pyarrow as pa
 
 from orderbook.core.errors import visible_html
 from orderbook.core.files import replace_file
-from orderbook.jobs.folder import Dataset, DatasetWriter, remove_unlisted, table_dataset, write_manifest
+from orderbook.jobs.folder import (
+    BASELINES,
+    Dataset,
+    DatasetWriter,
+    remove_unlisted,
+    table_dataset,
+    write_manifest,
+)
 from orderbook.jobs.job import open_job
 from orderbook.report.charts import Series, chart, duration_text, legend, moment_text, number_text
 from orderbook.report.market import Instrument
 from orderbook.report.results import (
+    REACH,
     SHARPE_DAYS,
     Account,
     Report,
@@ -83,7 +91,10 @@ def _resource(name: str) -> str:
 
 # Strategies and instruments that are drawn; tables have all.
 _DRAWN_STRATEGIES, _DRAWN_INSTRUMENTS = 3, 6
-_WAITS = {"answered": "until the exchange's answer", "filled": "until the first fill", "done": "until done"}
+_WAITS = {
+    "answered": "until the exchange's answer", "queued": "from there in the queue, until the first fill",
+    "filled": "until the first fill", "done": "until done",
+}  # fmt: skip
 _COLOURS = ("one", "two", "three")
 
 
@@ -96,6 +107,7 @@ def body(report: Report) -> Iterator[str]:
         yield _compared(report, ranked)
     for name in ranked[:drawn]:
         yield from _strategy(report, name)
+    yield from _foretold(report)
     yield from _signals(report)
     yield from _job(report, ranked[:drawn])
 
@@ -166,6 +178,7 @@ def _strategy(report: Report, name: str) -> Iterator[str]:
     if len(numbers) > 1:
         rows = [[f"{one.venue} {one.symbol}", *_row(one)] for one in numbers[1:]]
         yield section("By instrument", table(["instrument", *_HEADS], rows))
+    yield from _attribution(report, name)
     yield from _fills(report, name)
     yield from _times(report, name)
 
@@ -173,7 +186,9 @@ def _strategy(report: Report, name: str) -> Iterator[str]:
 def _headline(one: Statistics) -> Iterator[tuple[str, str, str, str]]:
     steady = f"t-value {number_text(one.steadiness, 3)}, by {duration_text(one.step)}"
     yield "Profit", number_text(one.profit), f"after fees {number_text(one.fees)}", _sign(one.profit)
-    short = "" if one.sharpe is not None else f"under {SHARPE_DAYS} days, not annualised; "
+    short = f"under {SHARPE_DAYS} days, not annualised; "
+    if one.sharpe is not None:
+        short = f"Sortino {number_text(one.sortino, 3)}; "
     yield "Sharpe", number_text(one.sharpe, 3), "too few changes" if one.step is None else short + steady, ""
     yield "Max drawdown", number_text(one.max_drawdown), "from the highest", ""
     yield "Hit rate", _percent(one.hits), f"of {one.trades:,} closing fills", ""
@@ -213,6 +228,74 @@ def _instruments(report: Report, name: str) -> Iterator[str]:
         yield section("Fills over the price, and the position", *parts, note=note)
 
 
+def _attribution(report: Report, name: str) -> Iterator[str]:
+    own = report.attribution.filter(pl.col("strategy") == name)
+    columns = ("profit", "spread", "adverse", "inventory", "fees")
+    rows = [
+        [f"{row['venue']} {row['symbol']}", *(number_text(row[c]) for c in columns)]
+        for row in own.iter_rows(named=True)
+    ]
+    if len(rows) > 1:
+        rows.insert(0, ["all", *(number_text(float(own[c].sum())) for c in columns)])
+    if rows:
+        yield section(
+            "Where the profit came from", table(["instrument", *columns], rows),
+            note="Profit is spread (fills against the mid just after them), what the mid did within "
+            f"{duration_text(REACH)} of them (adverse below 0), what it did later (inventory), less fees.",
+        )  # fmt: skip
+
+
+def _foretold(report: Report) -> Iterator[str]:
+    """The information coefficients over horizons, of the signals and what they are beside."""
+    if report.ics.is_empty():
+        return
+    lines, rows = [], []
+    times = report.ics["horizon"].unique().sort().to_list()
+    fee = _taker_fee(report)
+    named = report.ics.group_by(["view", "column"], maintain_order=True)
+    ranked = sorted(named, key=lambda one: one[0][0] == BASELINES)
+    for place, ((view, column), own) in enumerate(ranked):
+        name = str(column).replace("_", " ") if view == BASELINES else f"{view}.{column}"
+        colour = _COLOURS[place] if place < len(_COLOURS) else "soft"
+        x = np.array([float(times.index(h)) for h in own["horizon"]])
+        lines.append(
+            Series(name, x, own["ic"].to_numpy(), "line", colour, own["ic_error"].fill_null(0).to_numpy())
+        )
+        for row in own.iter_rows(named=True):
+            net = None if row["gross"] is None else row["gross"] - row["half_spread"] - (fee or 0)
+            rows.append([
+                name, duration_text(row["horizon"]), *_measured(row["ic"], row["ic_error"]),
+                *_measured(row["rank_ic"], row["rank_error"]), _percent(row["hit_rate"]),
+                number_text(row["gross"], 3), number_text(row["half_spread"], 3), number_text(fee, 3),
+                number_text(net, 3), f"{row['samples']:,}",
+            ])  # fmt: skip
+    heads = [
+        "signal", "later", "IC", "t", "rank IC", "t", "hit rate", "gross, bps", "half spread", "fee",
+        "net, bps", "samples",
+    ]  # fmt: skip
+    labels = [duration_text(time) for time in times]
+    yield section(
+        "What signals foretold", legend(lines), chart(lines, 240, times=False, zero=True, labels=labels),
+        table(heads, rows, 2),
+        note="IC: the correlation of a signal with the mid's return over each time after, with its standard "
+        "error if it foretold nothing, beside what the touch alone says. Gross: what following its outer "
+        "tenths earned at the mid; net of half the spread and of the fee that this job's takers paid, once.",
+    )  # fmt: skip
+
+
+def _measured(value: float | None, error: float | None) -> tuple[str, str]:
+    """A figure, and how many of its standard errors it is."""
+    told = None if value is None or not error else value / error
+    return number_text(value, 3), number_text(told, 3)
+
+
+def _taker_fee(report: Report) -> float | None:
+    """Basis points of the value that takers paid; None where none took."""
+    fills = pl.concat([account.fills for account in report.accounts.values()]).filter(~pl.col("maker"))
+    value = float((fills["change"].abs() * fills["price"].abs()).sum())
+    return 10_000 * float(fills["fee"].sum()) / value if value else None
+
+
 def _signals(report: Report) -> Iterator[str]:
     for (view, column), own in report.signals.group_by(["view", "column"], maintain_order=True):
         lines = []
@@ -243,19 +326,12 @@ def _signals(report: Report) -> Iterator[str]:
 
 
 def _grid_text(report: Report) -> str:
-    """What the samples of the market can resolve."""
-    known = [one for one in report.mids.values() if len(one.times) > 1]
-    if not known:
+    """What horizons there are."""
+    spans = [one.span for one in report.mids.values() if len(one.times) > 1]
+    if not spans:
         return "The market has no samples of a valid book."
-    steps, spans = {one.resolution for one in known}, [one.span for one in known]
-    apart = (
-        duration_text(min(steps))
-        if len(steps) == 1
-        else (f"{duration_text(min(steps))} to {duration_text(max(steps))}")
-    )
     return (
-        f"The market was sampled every {apart}, for {duration_text(max(spans))}; horizons are no shorter, "
-        "and at most a twentieth of that."
+        f"Returns are exact; horizons are at most a twentieth of the {duration_text(max(spans))} there are."
     )
 
 
@@ -311,8 +387,15 @@ def _times(report: Report, name: str) -> Iterator[str]:
     status = ", ".join(f"{count:,} {what}" for what, count in counts.iter_rows())
     yield section(
         "How long orders took", table(["from sending", "orders", "median", "p90", "p99", "longest"], rows),
-        note=f"By the event clock, as the strategy was told. At the end: {status}.",
+        note=f"By the event clock, as the strategy was told. At the end: {status}; {_ratios(own)}.",
     )  # fmt: skip
+
+
+def _ratios(orders: pl.DataFrame) -> str:
+    """How much of orders was filled."""
+    ratio = orders["ratio"]
+    whole = _percent(float((ratio >= 1).mean()))  # type: ignore[arg-type]
+    return f"filled of an order {_percent(float(ratio.mean()))} on average, whole {whole} of them"  # type: ignore[arg-type]
 
 
 def _job(report: Report, names: Sequence[str]) -> Iterator[str]:
@@ -388,7 +471,9 @@ def tables(report: Report) -> dict[str, pl.DataFrame]:
         "positions": pl.concat([_no_positions(), *positions]),
         "signal_returns": report.signals,
         "signal_spreads": report.spreads,
+        "signal_ics": report.ics,
         "markouts": report.markouts,
+        "attribution": report.attribution,
         "order_times": report.orders.with_columns(pl.col("sent").cast(_TIME)),
     }
 

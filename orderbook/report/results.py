@@ -18,15 +18,18 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from orderbook.core.errors import UserError
+from orderbook.jobs.folder import BASELINES
 from orderbook.jobs.job import Job
 from orderbook.report.charts import number_text
 from orderbook.report.market import (
     Instrument,
     Mids,
+    drawn_horizons,
     horizons,
     markouts,
     mids_of,
     order_times,
+    signal_ics,
     signals_compared,
 )
 
@@ -130,7 +133,8 @@ class Statistics:
     volumes; all in the quote currency. trades: fills that closed something, of which `hits` (a share) earned
     after their own fee, the oldest first. steadiness: of the changes of equity every `step` ns, their mean
     over its standard error (a t-value); None where they are fewer than 30 or do not vary. sharpe: their mean
-    over their deviation, scaled to a year of 365 days; None under SHARPE_DAYS, whose year would be made up.
+    over their deviation, scaled to a year of 365 days; None under SHARPE_DAYS, whose year would be made up;
+    sortino: likewise over the root of the mean square of losses.
     invested: share of the time with a position. margin: profit in basis points of the turnover.
     """
 
@@ -143,6 +147,7 @@ class Statistics:
     margin: float | None
     max_drawdown: float
     sharpe: float | None
+    sortino: float | None
     steadiness: float | None
     step: int | None
     orders: int
@@ -212,13 +217,13 @@ def _numbers(
     turnover = float((fills["change"].abs() * fills["price"].abs()).sum())
     profit = float(equity[-1]) if len(equity) else 0.0
     closed = [] if venue is None else closed_profits(fills)
-    sharpe, steadiness, step = ratios(times, equity)
+    sharpe, sortino, steadiness, step = ratios(times, equity)
     return {
         "strategy": strategy, "venue": venue, "symbol": symbol, "profit": profit,
         "fees": float(fills["fee"].sum()), "turnover": turnover,
         "margin": 10_000 * profit / turnover if turnover else None,
         "max_drawdown": -float(drawdown.min(initial=0.0)) + 0.0, "sharpe": sharpe,
-        "steadiness": steadiness, "step": step,
+        "sortino": sortino, "steadiness": steadiness, "step": step,
         "orders": len(orders), "refused": int((orders["status"] == "refused").sum()), "fills": len(fills),
         "maker": float(fills["maker"].mean()) if len(fills) else None,  # type: ignore[arg-type]
         "trades": len(closed), "hits": float(np.mean([p > 0 for p in closed])) if closed else None,
@@ -244,8 +249,11 @@ def closed_profits(fills: pl.DataFrame) -> list[float]:
     return found
 
 
-def ratios(times: np.ndarray, equity: np.ndarray) -> tuple[float | None, float | None, int | None]:
-    """`sharpe` and `steadiness` by the longest step that gives 30 changes of equity at least, and that step.
+def ratios(
+    times: np.ndarray, equity: np.ndarray
+) -> tuple[float | None, float | None, float | None, int | None]:
+    """`sharpe`, `sortino` and `steadiness` by the longest step that gives 30 changes of equity at least, and
+    that step.
 
     The standard error of a year's Sharpe ratio is 1 / sqrt(years), or more: 4.3 of 20 days. Source: Lo, "The
     statistics of Sharpe ratios", Financial Analysts Journal 58 (2002).
@@ -253,15 +261,19 @@ def ratios(times: np.ndarray, equity: np.ndarray) -> tuple[float | None, float |
     span = int(times[-1] - times[0]) if len(times) else 0
     step = max((step for step in _STEPS if span // step >= _CHANGES), default=None)
     if step is None:
-        return None, None, None
+        return None, None, None, None
     grid = np.arange(times[0], times[-1] + 1, step)
     changes = np.diff(equity[np.searchsorted(times, grid, side="right") - 1])
     deviation = float(np.std(changes, ddof=1))
     if deviation == 0:
-        return None, None, step
+        return None, None, None, step
     ratio = float(np.mean(changes)) / deviation
-    sharpe = ratio * (_YEAR / step) ** 0.5 if span >= SHARPE_DAYS * _DAY else None
-    return sharpe, ratio * len(changes) ** 0.5, step
+    losses = float(np.mean(np.minimum(changes, 0) ** 2)) ** 0.5
+    sharpe = sortino = None
+    if span >= SHARPE_DAYS * _DAY:
+        yearly = (_YEAR / step) ** 0.5
+        sharpe, sortino = ratio * yearly, float(np.mean(changes)) / losses * yearly if losses else None
+    return sharpe, sortino, ratio * len(changes) ** 0.5, step
 
 
 def best_by_luck(tried: int) -> float:
@@ -274,6 +286,36 @@ def best_by_luck(tried: int) -> float:
         return 0.0
     normal = NormalDist().inv_cdf
     return (1 - _EULER) * normal(1 - 1 / tried) + _EULER * normal(1 - 1 / (tried * e))
+
+
+# How long after a fill what the mid did is its own, ns.
+REACH = 10**9
+_ATTRIBUTION = {
+    **dict.fromkeys(("strategy", "venue", "symbol"), pl.String),
+    **dict.fromkeys(("profit", "spread", "adverse", "inventory", "fees"), pl.Float64),
+}  # fmt: skip
+
+
+def attributed(account: Account, mids: Mapping[Instrument, Mids], known: Sequence[int]) -> pl.DataFrame:
+    """Where the profit of a strategy came from in each instrument: spread + adverse + inventory - fees.
+
+    spread: what its fills were better than the mid just after them. adverse: what the mid did within REACH
+    of them. inventory: what it did later, until the end. Only where mids are known at REACH.
+    """
+    rows = []
+    for (venue, symbol), held in sorted(account.holdings.items()):
+        seen = mids.get((venue, symbol))
+        if seen is None or not len(seen.times) or REACH not in known:
+            continue
+        own = account.fills.filter((pl.col("venue") == venue) & (pl.col("symbol") == symbol))
+        time, change, price = (own[name].to_numpy() for name in ("time", "change", "price"))
+        at_fill, later = seen.at(time + 1), seen.at(np.minimum(time + REACH, held.times[-1]))
+        at_fill, later = (np.where(np.isnan(one), price, one) for one in (at_fill, later))
+        parts = [change * (at_fill - price), change * (later - at_fill), change * (held.mid[-1] - later)]
+        fees = float(own["fee"].sum())
+        sums = [float(part.sum()) for part in parts]
+        rows.append((account.strategy, venue, symbol, sum(sums) - fees, *sums, fees))
+    return pl.DataFrame(rows, schema=_ATTRIBUTION, orient="row")
 
 
 def _share(times: np.ndarray, held: np.ndarray) -> float:
@@ -291,7 +333,8 @@ def _mean(values: list[float | None], weights: list[int]) -> float | None:
 class Report:
     """All that a report shows; `statistics` of a strategy are its own, then those of each instrument.
 
-    `signals`, `spreads`: see `signals_compared`; `sampled` are the views' columns that have samples.
+    `signals`, `spreads`: see `signals_compared`; `sampled` are the views' columns that have samples; `ics`:
+    see `signal_ics`, with the baselines; `attribution`: see `attributed`.
     """
 
     job: Job
@@ -302,7 +345,9 @@ class Report:
     signals: pl.DataFrame
     spreads: pl.DataFrame
     sampled: tuple[str, ...]
+    ics: pl.DataFrame
     markouts: pl.DataFrame
+    attribution: pl.DataFrame
     orders: pl.DataFrame
 
 
@@ -315,14 +360,17 @@ def report_of(job: Job) -> Report:
     orders = job.orders()
     names = tuple(job.manifest.strategies)
     accounts = {name: account_of(name, fills, mids) for name in names}
-    times, samples = horizons(mids), job.table("signals")
-    signals, spreads = signals_compared(samples, mids, times)
-    named = () if samples.is_empty() else samples.select("view", "column").unique().sort(pl.all()).rows()
+    times, samples = horizons(mids, job.manifest.horizons), job.table("signals")
+    own = samples if samples.is_empty() else samples.filter(pl.col("view") != BASELINES)
+    signals, spreads = signals_compared(own, mids, drawn_horizons(times))
+    named = () if own.is_empty() else own.select("view", "column").unique().sort(pl.all()).rows()
     return Report(
         job, names, mids, accounts,
         {name: statistics_of(account, orders) for name, account in accounts.items()},
         signals, spreads, tuple(f"{view}.{column}" for view, column in named),
+        signal_ics(samples, mids, times),
         pl.concat([markouts(name, accounts[name].fills, mids, times) for name in names]),
+        pl.concat([attributed(account, mids, job.manifest.horizons) for account in accounts.values()]),
         order_times(changes),
     )  # fmt: skip
 

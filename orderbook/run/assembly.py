@@ -18,10 +18,13 @@ from orderbook.market.instruments import Instruments
 from orderbook.run.display import working
 from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.order_views import strategy_of
 from orderbook.strategies.strategy import StrategyDefinition, load_strategy, parameters_named
-from orderbook.views.binding.parser import CreateRelation, CreateView, parse
-from orderbook.views.compilation import compile_views
-from orderbook.views.program import CompiledProgram
+from orderbook.views.binding.parser import CreateRelation, CreateStrategy, CreateView, parse, position
+from orderbook.views.compilation import compile_texts, texts_of
+from orderbook.views.m3_link import is_m3
+from orderbook.views.materialization import Levels, level_of
+from orderbook.views.program import CompiledProgram, SourceText
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,8 @@ def assemble(configuration: Configuration) -> Assembly:
     line and column.
     """
     use_cache(configuration)
-    strategies = tuple(_strategy(configuration, name) for name in configuration.run.strategies)
+    in_python = {name: _strategy(configuration, name) for name in configuration.run.strategies if ":" in name}
+    in_sql = [name for name in configuration.run.strategies if ":" not in name]
     others: list[tuple[str, StrategyDefinition]] = []
     for name in configuration.other_strategies:
         with suppress(ConfigurationError):
@@ -50,22 +54,33 @@ def assemble(configuration: Configuration) -> Assembly:
     for name, other in others:
         configuration.check_strategy_parameters(name, other.refusal_of)
     declared = {file: declared_views(file) for file in map(configuration.view_file, configuration.run.views)}
+    silent = {name for file in declared for name in declared_strategies(file) if name not in in_sql}
     shown = tuple(
-        dict.fromkeys(name for file, names in declared.items() for name in shown_views(file, names))
+        dict.fromkeys(
+            name
+            for file, names in declared.items()
+            for name in shown_views(file, names)
+            if name not in silent
+        )
     )
-    for strategy in strategies:
-        for view in strategy.views:
-            if not any(view in names for names in declared.values()):
-                file = _view_of_strategy(configuration, strategy.name, view)
-                declared[file] = declared_views(file)
+    seen = [(strategy.name, view) for strategy in in_python.values() for view in strategy.views]
+    for name, view in (*seen, *((name, name) for name in in_sql)):
+        if not any(view in names for names in declared.values()):
+            file = _view_of_strategy(configuration, name, view)
+            declared[file] = declared_views(file)
     for number, sink in enumerate(configuration.sinks):
         if not any(sink.view in names for names in declared.values()):
             file = _view_of_sink(configuration, number, sink.view)
             declared[file] = declared_views(file)
     files = with_read(configuration, declared)
-    program = compile_views(files, configuration.parameters, Dictionary(), configuration.engine.materialize)
+    levels = Levels(level_of(configuration.engine.materialize))
+    texts = [without_strategies(text, in_sql) for text in texts_of(files)]
+    program = compile_texts(texts, configuration.parameters, Dictionary(), levels)
     used = parameters_of(view.sql for view in program.catalog.views)
-    used.update(*(parameters_named(strategy.kind) for strategy in strategies))
+    used.update(*(parameters_named(strategy.kind) for strategy in in_python.values()))
+    strategies = tuple(
+        in_python.get(name) or strategy_of(program, name) for name in configuration.run.strategies
+    )
     configuration.check_parameters(used, lambda: _parameters_elsewhere(configuration))
     return Assembly(configuration, tuple(files), program, shown, strategies)
 
@@ -101,6 +116,35 @@ def parameters_of(texts: Iterable[str]) -> set[str]:
 
 def _parameters_in(trees: Iterable[exp.Expr]) -> set[str]:
     return {str(node.this) for tree in trees for node in tree.find_all(exp.Placeholder)}
+
+
+def with_strategies_of_views(configuration: Configuration) -> Configuration:
+    """The configuration with the strategies that the files of its views declare in SQL as well.
+
+    What is wrong with a file is left to `assemble`.
+    """
+    found = dict.fromkeys(configuration.run.strategies)
+    for name in configuration.run.views:
+        with suppress(UserError):
+            found.update(dict.fromkeys(declared_strategies(configuration.view_file(name))))
+    return configuration.with_run(strategies=tuple(found))
+
+
+def declared_strategies(file: Path) -> tuple[str, ...]:
+    """The names of the strategies that a file declares. Raises as `declared_views`."""
+    return tuple(tree.this.name.lower() for tree in _trees(file) if isinstance(tree, CreateStrategy))
+
+
+def without_strategies(text: SourceText, kept: Sequence[str]) -> SourceText:
+    """A text with blanks in the place of the strategies that it declares, but for some."""
+    file, sql = text
+    for statement in () if is_m3(file, sql) else parse(file, sql):
+        tree = statement.tree
+        if isinstance(tree, CreateStrategy) and tree.this.name.lower() not in kept:
+            start = position(tree)
+            end = start + len(statement.sql)
+            sql = sql[:start] + re.sub(r"[^\n]", " ", sql[start:end]) + sql[end:]
+    return file, sql
 
 
 def declared_views(file: Path) -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """The way of one event: from a feed's batch through books and relations into the engine."""
 
-import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
@@ -19,9 +18,8 @@ from orderbook.market.book_relations import BookRelations, BookStates, SavedStat
 from orderbook.market.books import Books
 from orderbook.market.events import EVENT, Action, Events, Flag, Ticker
 from orderbook.market.instruments import Instruments
-from orderbook.run.batch_stepper import BatchStepper, LaggedBooks, message_bounds
 from orderbook.run.event_queue import Stamped
-from orderbook.strategies.execution.account_orders import BooksAtHand
+from orderbook.run.message_loop import MessageLoop
 from orderbook.strategies.execution.venue_model import TRADING, TradingOptions
 from orderbook.strategies.gated_engine import GatedEngine, HeldEvent
 from orderbook.strategies.host import StrategyHost
@@ -29,20 +27,16 @@ from orderbook.strategies.strategy import StrategyDefinition
 
 _LAST = int(Flag.LAST)
 _STATE, _INSTRUMENT = int(Action.STATE), int(Action.INSTRUMENT)
-# Handing on a part of a live batch takes about as long as this many events of it.
-_HANDING_ON = 25
-
-# How many messages of an item go through together where no strategy has to be told of each: all of it, which
-# is fastest; one by one, so that `Pipeline.time` is that of the message at hand; or, of what has just been
-# received, one by one unless many wait, with latencies measured from the receipt of the oldest of those that
-# go together.
+# Whether messages that the loop does not take (changes of relations, or where an engine has to be asked for
+# each event) go together where no strategy has to be told of each; "live": they do, and were received just
+# now, so that latencies are measured.
 Pace = Literal["batch", "message", "live"]
 
 
 class SavedPipeline(msgspec.Struct, frozen=True):
     """A pipeline in a checkpoint, without its engine, books and strategies.
 
-    counts: events, messages, changes. ticked: the last tick. states: rows of `book_states`, by instrument.
+    counts: events, messages, changes. ticked: the last tick. states: what states told, by instrument.
     held: callbacks that wait for their books. told: the latest time that came alone. positions: see Pipeline.
     """
 
@@ -90,8 +84,6 @@ class Pipeline:
         self.clock: Callable[[], int] = time.time_ns
         self.to_views, self.to_callbacks = LatencyHistogram(), LatencyHistogram()
         self.books: Books | None = None
-        # As orders meet them; see `together`.
-        self._at_hand: BooksAtHand | None = None
         # Whether the last message goes on; of the item at hand, how far it is, and who is told of messages.
         self._open, self._place = False, 0
         self._noted: Callable[[int], object] = lambda _: None
@@ -104,13 +96,11 @@ class Pipeline:
         self._states = BookStates(engine, instruments)
         if len(instruments):
             self.books = Books(instruments, engine.dictionary)
+            self._loop = MessageLoop(self, self.books, self.to_views)
             self._fit_relations()
             engine.watch_books(self.books, instruments, self._fit_relations)
-            self._at_hand = BooksAtHand(self.books)
-            self._behind = LaggedBooks(self.books, instruments, engine.dictionary)
-            self._together = BatchStepper(self, self._at_hand, self.books, self._behind)
         self.host = StrategyHost(
-            engine, self._at_hand, instruments, strategies, on_callback=self._called_back, trading=trading
+            engine, self.books, instruments, strategies, on_callback=self._called_back, trading=trading
         )
 
     @property
@@ -127,10 +117,9 @@ class Pipeline:
         """A book's state, why and since when; None before its first."""
         return self._states.of(instrument)
 
-    @property
-    def shows_states(self) -> bool:
-        """Whether the relation `book_states` is filled: a view reads it, or all rows are kept."""
-        return self._states.wanted
+    def shows_states(self, relation: str) -> bool:
+        """Whether `book_states` or `instruments` is filled: a view reads it, or all rows are kept."""
+        return self._states.wants(relation)
 
     def warm_up(self) -> None:
         """Compile everything that an event runs through, before the first one comes."""
@@ -144,7 +133,6 @@ class Pipeline:
             list(self.engine[view].items())
         if self.books is not None:
             self.books.apply(np.empty(0, EVENT))
-        self.host.warm_up()
 
     def start(self, names: Collection[str] | None = None) -> None:
         """Tell the strategies that events will come; names: see StrategyHost.start."""
@@ -179,17 +167,17 @@ class Pipeline:
         else:
             self._apply_market(item, pace)
 
-    def apply_stamped(self, stamped: Stamped) -> None:
-        """Apply what a switch has stamped; view events have its version."""
+    def apply_stamped(self, stamped: Stamped, noted: Callable[[int], object] = lambda _: None) -> None:
+        """Apply what a switch has stamped; view events have its version. noted: see `apply`."""
         engine = self.engine
         engine.at(stamped.stamp, stamped.switch)
         engine.conflating = stamped.conflate
         if stamped.live:
             self._received = stamped.stamp
-            self.apply(stamped.item, "live")
+            self.apply(stamped.item, "live", noted)
             self._received = None
         else:
-            self.apply(stamped.item)
+            self.apply(stamped.item, noted=noted)
         if stamped.conflate:
             engine.conflating = False
             engine.books_changed()
@@ -223,19 +211,29 @@ class Pipeline:
     def _apply_market(self, events: Events, pace: Pace) -> None:
         live = pace == "live"
         self.host.passed(events)
-        ends = message_bounds(events)[1:]
-        self.messages += len(ends)
-        exactly = self.host.watches and not self.engine.conflating
-        together = 1 if pace == "message" and not exactly else len(events)
-        if live:
-            together = _messages_at_once(len(ends), len(events))
-        for part, state in _parts(events, ends, together):
-            if exactly and not state:
-                self._apply_messages(part, live)
-            else:
-                self._apply_events(part, state, live)
-            self._place += len(part)
+        start = 0
+        if self._open:
+            start = _end_of_first(events)
+            self.apply_apart(events, 0, start, live)
+        if self.engine.conflating:
+            self.apply_apart(events, start, len(events), live)
+        elif start < len(events):
+            self._place += start
+            times = None if self._times is None else self._times[self._place :]
+            measured = live and self.measures
+            ahead = self.clock() - time.monotonic_ns() if measured else 0
+            rest = events[start:] if start else events
+            done = self._loop.apply(rest, times, pace != "message", measured, ahead)
+            self.messages += done
+            self._place -= start
+        self._place += len(events)
         self.events += len(events)
+
+    def apply_apart(self, events: Events, start: int, end: int, live: bool) -> None:
+        """See `message_loop.Feed`."""
+        self.messages += int(np.count_nonzero(events["flags"][start:end] & _LAST))
+        for first, last, state in _parts(events, start, end):
+            self._apply_events(events, state, live, first, last)
 
     def _tick(self, time: int) -> None:
         """Moves the clock, where a view reads it and a step of its resolution is over."""
@@ -265,64 +263,35 @@ class Pipeline:
         self._relations = BookRelations(
             engine.program.program, engine.dictionary, self.problems, engine.keeps_rows
         )
+        self._loop.fit(self._relations)
 
     def _called_back(self) -> None:
         if self._receive_time:
             self.to_callbacks.record(self.clock() - self._receive_time)
 
-    def _apply_messages(self, events: Events, live: bool) -> None:
-        """Applies events, none of which is a STATE, as if one message after the other."""
-        bounds = message_bounds(events)
-        alone = 1 if len(bounds) == 2 or (self._open and len(bounds) > 1) else 0
-        if alone:
-            self._apply_events(events, False, live, 0, bounds[1])
-        whole = bounds[alone:]
-        if len(whole) > 1:
-            received = int(events[whole[0]]["receive_time"]) if live and self.measures else 0
-            self._receive_time = received
-            self._together.apply(events, whole, self._run_times(events, whole[:-1]))
-            if received:
-                self.to_views.record(self.clock() - received)
-        if bounds[-1] < len(events):
-            self._apply_events(events, False, live, bounds[-1])
-
-    def _run_times(self, events: Events, starts: np.ndarray) -> NDArray[np.int64]:
-        """The times of the run, int64[m], ns, at the messages that begin there; they never go back."""
-        if self._times is not None:
-            times = self._times[self._place + starts]
-        else:
-            first = events[["receive_time", "exchange_time"]].take(starts)
-            times = np.where(first["receive_time"], first["receive_time"], first["exchange_time"])
-        return np.maximum.accumulate(np.maximum(times, self.host.now))
-
-    def at_message(self, start: int, events: Events) -> None:
-        """A message is at hand, which begins there in what is applied; see `together.Feed`."""
-        first = events[0]
-        self.time = int(first["receive_time"]) or int(first["exchange_time"])
+    def at_message(self, start: int, time: int) -> None:
+        """See `message_loop.Feed`."""
+        self.time = time
         self._noted(self._place + start)
 
-    def translated(self, changes: ChangeBatch) -> ChangeBatch:
-        """Changes of books as those of the engine's relations."""
-        assert self._relations is not None
-        return self._relations.translate(changes)
+    def received(self, time: int) -> None:
+        """See `message_loop.Feed`."""
+        self._receive_time = time
 
-    def _apply_events(
-        self, events: Events, state: bool, live: bool, start: int = 0, end: int | None = None
-    ) -> None:
+    def _apply_events(self, events: Events, state: bool, live: bool, start: int, end: int) -> None:
         """Applies events start … end - 1 as one message."""
         assert self.books is not None and self._relations is not None
         events = events[start:end]
         if live and self.measures:
             self._receive_time = int(events[0]["receive_time"])
-        self.at_message(start, events)
+        self.at_message(start, int(events[0]["receive_time"]) or int(events[0]["exchange_time"]))
         self.host.begin(self.time if self._times is None else int(self._times[self._place + start]), events)
-        self._behind.note(events)
         self._open = not events[-1]["flags"] & _LAST
         changes = self.books.apply(events)
         if len(changes):
             self.engine.apply(self._relations.translate(changes))
         if state and events[0]["action"] == _INSTRUMENT:
-            self._change_instrument(events[0])
+            self._change_instrument(events)
         elif state:
             self._states.note(events)
             self.engine.books_changed()
@@ -330,10 +299,12 @@ class Pipeline:
         if self._receive_time:
             self.to_views.record(self.clock() - self._receive_time)
 
-    def _change_instrument(self, event: np.void) -> None:
+    def _change_instrument(self, events: Events) -> None:
         """An instrument has another tick and lot; what rests and what is held are not touched by that."""
-        numbers = [int(event[name]) for name in ("instrument", "price", "volume")]
-        if not self.instruments.change(*numbers):
+        numbers = [int(events[0][name]) for name in ("instrument", "price", "volume")]
+        if self.instruments.change(*numbers):
+            self._states.note(events)
+        else:
             self.problems.add("unusable instrument", f"instrument {numbers[0]}", f"{numbers[1:]} units")
 
     def _apply_changes(self, source: str, changes: Sequence[RelationChange]) -> None:
@@ -356,29 +327,20 @@ class Pipeline:
         self.messages += int(np.count_nonzero(batch.flags & END_OF_MESSAGE))
 
 
-def _messages_at_once(messages: int, events: int) -> int:
-    """How many messages of a live batch go together, so that the mean of their waits is least.
-
-    In k parts of n events, handing on a part taking h, that is (k h + n) / 2 + (h + n / k) / 2: least at
-    k = sqrt(n / h).
-    """
-    parts = max(1, math.isqrt(events // _HANDING_ON))
-    return max(1, -(-messages // parts))
+def _end_of_first(events: Events) -> int:
+    """Where the first message ends, or all do."""
+    lasts = np.flatnonzero(events["flags"] & _LAST)
+    return int(lasts[0]) + 1 if len(lasts) else len(events)
 
 
-def _parts(events: Events, ends: np.ndarray, messages: int) -> Iterator[tuple[np.ndarray, bool]]:
-    """Parts of at most `messages` messages; a STATE or INSTRUMENT event is a part of its own, marked True.
-
-    So every other part is applied as a whole while the books have one state. ends: where messages end.
-    """
-    states = ((events["action"] == _STATE) | (events["action"] == _INSTRUMENT)).nonzero()[0]
-    if len(ends) <= messages and not len(states):
-        yield events, False
-        return
-    cuts = np.unique(np.concatenate([[0], ends[messages - 1 :: messages], states, states + 1, [len(events)]]))
+def _parts(events: Events, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
+    """Parts of events start … end - 1, from where to where; a STATE or INSTRUMENT event is a part of its own,
+    marked True, so that every other part is applied while the books have one state."""
+    actions = events["action"][start:end]
+    states = start + np.flatnonzero((actions == _STATE) | (actions == _INSTRUMENT))
     changing = set(states.tolist())
-    for start, end in pairwise(cuts.tolist()):
-        yield events[start:end], start in changing
+    for first, last in pairwise(sorted({start, end, *changing, *(place + 1 for place in changing)})):
+        yield first, last, first in changing
 
 
 def _change_messages(changes: Sequence[RelationChange]) -> Iterator[Sequence[RelationChange]]:

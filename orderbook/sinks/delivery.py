@@ -16,8 +16,7 @@ from orderbook.engine.log.segments import LogError
 from orderbook.engine.runtime.live_view import Key
 from orderbook.engine.runtime.subscriptions import Version, ViewEvent
 from orderbook.feeds.live.session import Backoff
-from orderbook.sinks.changes import RowChange, RowTarget, SinkError, SinkRefused, Target, change_of
-from orderbook.sinks.outbox import Outbox
+from orderbook.sinks.outbox import Outbox, RowChange, RowTarget, SinkError, SinkRefused, Target, change_of
 from orderbook.strategies.gated_engine import GatedEngine
 
 # Seconds between two attempts, and for which a run waits at its end.

@@ -14,7 +14,7 @@ from typing import Any
 
 from orderbook.core.errors import extra
 from orderbook.feeds.kafka_topic import topic_address
-from orderbook.sinks.changes import RowChange, SinkError, encode_json, json_value, key_text
+from orderbook.sinks.outbox import RowChange, SinkError, encode_json, json_value, key_text
 
 # Seconds between two looks at whether it is to end, and until an open connection must be there.
 _LOOK, _PATIENCE = 0.2, 5.0

@@ -21,7 +21,7 @@ from typing import Any
 from orderbook.core.errors import Problems, extra
 from orderbook.engine.runtime.subscriptions import Version
 from orderbook.feeds.database_table import quoted
-from orderbook.sinks.changes import RowChange, SinkError, SinkRefused, encode_json, json_value, key_text
+from orderbook.sinks.outbox import RowChange, SinkError, SinkRefused, encode_json, json_value, key_text
 from orderbook.views.encoding.values import Value
 from orderbook.views.m3 import Result
 from orderbook.views.types import Kind, Type

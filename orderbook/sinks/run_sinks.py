@@ -12,10 +12,9 @@ from orderbook.core.errors import Problems
 from orderbook.core.units import nanoseconds, size_of, size_text
 from orderbook.engine.runtime.engine_state import program_hash
 from orderbook.feeds.source import Finding
-from orderbook.sinks.changes import Target
 from orderbook.sinks.delivery import ChangeDelivery, Delivery, RowDelivery, SinkReport
 from orderbook.sinks.kafka import KafkaTopic
-from orderbook.sinks.outbox import Outbox
+from orderbook.sinks.outbox import Outbox, Target
 from orderbook.sinks.postgres import PostgresChanges, PostgresRows
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.views.program import CompiledProgram

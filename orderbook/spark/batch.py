@@ -21,10 +21,10 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from orderbook.backtest.plan import Plan
-from orderbook.backtest.run import Progress, Report, reported, results_of, told_by
-from orderbook.backtest.task_runner import compile_stages, read_task, stage_task
-from orderbook.backtest.tasks import JobSettings, ReadTask, TaskResult
+from orderbook.backtesting.plan import Plan
+from orderbook.backtesting.run import Progress, Report, reported, results_of, told_by
+from orderbook.backtesting.task_runner import compile_stages, read_task, stage_task
+from orderbook.backtesting.tasks import JobSettings, ReadTask, TaskResult
 from orderbook.configuration.options import SparkOptions
 from orderbook.engine.distribution.blocks import RowVersion, Sent
 from orderbook.spark.session import cores, is_local, spark_session
@@ -258,7 +258,7 @@ _SECONDS_BETWEEN_LOOKS = 0.5
 
 
 class SparkExecutor:
-    """Does tasks in the workers of a Spark session; see orderbook.backtest.run.Executor.
+    """Does tasks in the workers of a Spark session; see orderbook.backtesting.run.Executor.
 
     tasks: what each task of the last run took. Raises UserError where Spark cannot be started.
     """

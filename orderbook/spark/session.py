@@ -17,7 +17,6 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-import orderbook
 from orderbook.configuration.options import SparkOptions
 from orderbook.core.code_cache import VARIABLE, cache_root
 from orderbook.core.errors import UserError
@@ -26,7 +25,7 @@ from orderbook.spark import java
 from orderbook.spark.java import LOG_VARIABLE, find_java, launcher
 from orderbook.spark.workers import ship
 
-PROJECT = Path(orderbook.__file__).parents[1]
+PROJECT = Path(__file__).resolve().parents[2]
 
 # Settings of one session: they may differ between sessions of one Spark, so Connect takes them as well.
 _RUNTIME = {

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.streaming.query import StreamingQuery
 
-from orderbook.backtest.tasks import JobSettings
+from orderbook.backtesting.tasks import JobSettings
 from orderbook.core.errors import OrderbookError
 from orderbook.spark.stream_state import LevelProcessor
 from orderbook.spark.workers import archive_of, arriving, columns_of, map_in_workers, transporting

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from orderbook.backtest.relation_rows import RelationRows
-from orderbook.backtest.sources import SourceSpec, run_instruments
+from orderbook.backtesting.relation_rows import RelationRows
+from orderbook.backtesting.sources import SourceSpec, run_instruments
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import Problems, SourceError
 from orderbook.engine.distribution.blocks import Block, joined, parted, taken

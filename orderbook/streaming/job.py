@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet as pq
 
-from orderbook.backtest.tasks import JobSettings, begun_manifest, check_program
+from orderbook.backtesting.tasks import JobSettings, begun_manifest, check_program
 from orderbook.core.errors import SourceError, UserError
 from orderbook.engine.distribution.stage_runner import LOOK
 from orderbook.jobs.folder import (

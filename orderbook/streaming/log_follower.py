@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from orderbook.backtest.relation_rows import RelationRows, SavedClock, SavedRows
+from orderbook.backtesting.relation_rows import RelationRows, SavedClock, SavedRows
 from orderbook.core.errors import DataError, Problems, SourceError, UserError
 from orderbook.core.files import LOCK_NAME, OsFiles, replace_file
 from orderbook.durability import journal

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from orderbook.backtest.plan import Layout, layout_of
-from orderbook.backtest.tasks import JobSettings
+from orderbook.backtesting.plan import Layout, layout_of
+from orderbook.backtesting.tasks import JobSettings
 from orderbook.core.changes import Dictionary
 from orderbook.engine.distribution.blocks import text_columns
 from orderbook.engine.distribution.stages import Stage

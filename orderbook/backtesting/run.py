@@ -22,16 +22,17 @@ from typing import Protocol, cast
 
 import msgspec
 
-from orderbook.backtest.plan import Plan, planned
-from orderbook.backtest.shuffle import RESULT
-from orderbook.backtest.sources import SourceSpec
-from orderbook.backtest.task_runner import compile_common, read_task, stage_task
-from orderbook.backtest.tasks import JobSettings, ReadTask, TaskResult, begun_manifest, check_program
-from orderbook.backtest.time_cuts import with_cuts
-from orderbook.core.errors import OrderbookError, SourceError
+from orderbook.backtesting.plan import Plan, planned
+from orderbook.backtesting.shuffle import RESULT
+from orderbook.backtesting.sources import SourceSpec
+from orderbook.backtesting.task_runner import compile_common, read_task, stage_task
+from orderbook.backtesting.tasks import JobSettings, ReadTask, TaskResult, begun_manifest, check_program
+from orderbook.backtesting.time_cuts import with_cuts
+from orderbook.core.errors import OrderbookError, SourceError, UserError
 from orderbook.engine.distribution.blocks import Sent
 from orderbook.feeds.source import Finding
 from orderbook.jobs.folder import (
+    HORIZONS,
     DataFile,
     Manifest,
     create_folder,
@@ -42,7 +43,7 @@ from orderbook.jobs.folder import (
 )
 from orderbook.run.findings import distinct, strategy_findings
 from orderbook.strategies.execution.account import StrategySummary
-from orderbook.strategies.strategy import StrategyDefinition, load_strategy
+from orderbook.strategies.strategy import StrategyDefinition
 
 _FOLDER = "progress"
 _SECONDS_BETWEEN = 1.0
@@ -158,7 +159,7 @@ _Answer = tuple[list[TaskResult], Exception | None]
 
 
 class ProcessExecutor:
-    """Does tasks whose rows go nowhere, one in each process; see orderbook.backtest.run.Executor.
+    """Does tasks whose rows go nowhere, one in each process; see orderbook.backtesting.run.Executor.
 
     However the run ends, its processes do: at once where it is interrupted or fails, and by themselves where
     this process is killed. What they share with it are pipes, which leave nothing behind.
@@ -285,7 +286,10 @@ def backtest(
     Raises UserError for views that a backtest cannot keep, OrderbookError where a task failed.
     """
     check_program(settings)
-    strategies = [load_strategy(name, parameters) for name, parameters in settings.strategies]
+    divided = settings.partitions > 1 or isinstance(settings.cut_time, int)
+    if divided and any(spec.log is not None for spec in specs):
+        raise UserError("a log has the order of its run: leave --engine spark and --cut-time out")
+    strategies = settings.definitions()
     strategies += [definition for one in settings.combinations for definition in one.definitions()]
     settings, notes = with_cuts(settings, specs, executor.cores)
     plan = planned(settings, specs, strategies)
@@ -302,6 +306,7 @@ def backtest(
         strategies=_parameters(settings, strategies),
         swept=tuple(sweeps[0].values) if sweeps else (),
         strategy_program=None if seen is None else seen.manifest(),
+        horizons=HORIZONS if strategies else (),
     )  # fmt: skip
     write_manifest(folder, manifest)
     try:

@@ -1,15 +1,34 @@
-"""The sources of a backtest, in an order that depends on what they hold and not on how they were listed."""
+"""The sources of a backtest, in an order that depends on what they hold and not on how they were listed.
 
-from collections.abc import Iterable, Sequence
+The log of a run is one too, alone: it has the order of its run, which `logged_slices` keeps.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
 
-from orderbook.core.errors import DataError, SourceError
-from orderbook.feeds.change_stream import ChangeSource
+import numpy as np
+
+from orderbook.core.errors import DataError, SourceError, UserError
+from orderbook.durability.journal import Lifecycle, LoggedRun
+from orderbook.engine.distribution.blocks import VERSION
+from orderbook.feeds.change_stream import ChangeSource, message_ends
 from orderbook.feeds.files.binance_capture import NoDepthError
 from orderbook.feeds.files.lobster import LobsterSource
-from orderbook.feeds.merge import is_event_source, with_crossed_states
+from orderbook.feeds.merge import (
+    NOTHING,
+    ChangeItem,
+    Slice,
+    TickItem,
+    VersionedChanges,
+    VersionedEvents,
+    is_event_source,
+    versions_of,
+    with_crossed_states,
+)
 from orderbook.feeds.recording.parquet_record import RecordSource, read_footer, times_of
 from orderbook.feeds.source import EventSource
 from orderbook.feeds.source_kinds import (
@@ -23,9 +42,13 @@ from orderbook.feeds.source_kinds import (
 )
 from orderbook.feeds.storage import place
 from orderbook.market.crossed_books import CROSSED_LIMIT
+from orderbook.market.events import EVENT, Flag
 from orderbook.market.instruments import Instrument, Instruments
+from orderbook.run.event_queue import Stamped
 
 _AT_ONCE = 16
+_LOG = "log:"
+_LAST = int(Flag.LAST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +72,11 @@ class SourceSpec:
     def named(self) -> str:
         """Its files, as a job's manifest has them."""
         return ",".join(self.paths or (self.text, *self.more))
+
+    @property
+    def log(self) -> Path | None:
+        """The folder of the log that it is."""
+        return Path(self.text.removeprefix(_LOG)) if self.text.startswith(_LOG) else None
 
     def open(self, batch_size: int | None = None) -> EventSource | ChangeSource:
         """Raises SourceError where it is not there any more."""
@@ -81,9 +109,16 @@ def source_specs(texts: Sequence[str], crossed_limit: int = CROSSED_LIMIT) -> tu
 
     Record files that share an instrument and follow each other in time are one source; files whose times
     overlap are several. Other files of one feed are one, see `open_streams`. Sources are sorted by name,
-    whatever the order in which they are given.
-    Raises SourceError as `open_source` does, and where ticks or lots of one symbol differ.
+    whatever the order in which they are given. `log:FOLDER` stands alone.
+    Raises SourceError as `open_source` does, and where ticks or lots of one symbol differ; UserError for a
+    log beside others.
     """
+    logs = [text for text in texts if text.startswith(_LOG)]
+    if logs and len(texts) > 1:
+        raise UserError(f"{logs[0]}: a log has the order of its run; backtest the other sources apart")
+    if logs:
+        folder = Path(logs[0].removeprefix(_LOG)).absolute()
+        return (SourceSpec(f"{_LOG}{folder}", (), tuple(whole_log(folder).instruments)),)
     names = dict.fromkeys(one for given in texts for one in each_file(given))
     # Files of a store answer late, not slowly.
     with ThreadPoolExecutor(_AT_ONCE if any("://" in name for name in names) else 1) as pool:
@@ -96,6 +131,80 @@ def source_specs(texts: Sequence[str], crossed_limit: int = CROSSED_LIMIT) -> tu
     specs = sorted([*chains, *single], key=lambda spec: spec.text)
     run_instruments(specs)
     return tuple(replace(spec, crossed_limit=crossed_limit) for spec in specs)
+
+
+def whole_log(folder: Path, instruments: Instruments | None = None) -> LoggedRun:
+    """A run's log; instruments: see LoggedRun.
+
+    Raises SourceError where there is none, or its beginning is gone.
+    """
+    run = LoggedRun(folder, instruments)
+    if not run.whole:
+        raise SourceError(
+            f"{run.name}: its beginning went with a checkpoint; give the run `keep_log = true` under [log]"
+        )
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedSlice(Slice):
+    """What a run applied at once, as its log has it in `entry` (None: the log has ended).
+
+    The slice has the whole messages of it, all at the entry's stamp; places: VERSION[n] of the entry's
+    events.
+    """
+
+    entry: Stamped | Lifecycle | None
+    places: np.ndarray
+
+
+def logged_slices(run: LoggedRun, errors: list[SourceError]) -> Iterator[LoggedSlice]:
+    """What a log holds, in the order of its run; a log that is damaged ends there, with a SourceError in
+    `errors`."""
+    waiting = np.empty(0, EVENT)
+    counts: Counter[int] = Counter()
+    stamp = 0
+    nothing = np.empty(0, VERSION)
+    try:
+        for entry in run:
+            # Stamps increase, but those of the ends of runs, which bring nothing.
+            stamp = max(stamp, entry.stamp)
+            item = entry.item if isinstance(entry, Stamped) else None
+            if item is None or isinstance(item, TickItem) or not len(_content(item)):
+                yield LoggedSlice(NOTHING, (), stamp + 1, entry, nothing)
+                continue
+            switch = entry.switch if isinstance(entry, Stamped) else 0
+            if isinstance(item, ChangeItem):
+                ends = np.array(message_ends(item.changes))
+                versions = _versions(stamp, ends, switch, counts)
+                changes = VersionedChanges(item.source, item.changes, versions)
+                yield LoggedSlice(NOTHING, (changes,), stamp + 1, entry, nothing)
+                continue
+            events = np.concatenate([waiting, item])
+            ends = np.flatnonzero(events["flags"] & _LAST) + 1
+            whole = int(ends[-1]) if len(ends) else 0
+            if whole < len(events):
+                ends = np.append(ends, len(events))
+            versions = _versions(stamp, ends, switch, counts)
+            counts[switch] -= len(events) - whole
+            kept = np.flatnonzero(events["instrument"][:whole] >= 0)
+            told = VersionedEvents(events[:whole].take(kept), versions[:whole].take(kept))
+            yield LoggedSlice(told, (), stamp + 1, entry, versions[len(waiting) :])
+            waiting = events[whole:]
+    except SourceError as error:
+        errors.append(error)
+    yield LoggedSlice(NOTHING, (), None, None, nothing)
+
+
+def _content(item: np.ndarray | ChangeItem) -> Sequence[object] | np.ndarray:
+    return item.changes if isinstance(item, ChangeItem) else item
+
+
+def _versions(stamp: int, ends: np.ndarray, switch: int, counts: Counter[int]) -> np.ndarray:
+    """VERSION of messages that end before `ends`, after those that are counted, in which they are put."""
+    made = versions_of(np.full(len(ends), stamp), np.diff(ends, prepend=0), switch, counts[switch])
+    counts[switch] += len(made)
+    return made
 
 
 def _opened(text: str) -> Opened | SourceError:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from orderbook.backtest.sources import SourceSpec
+from orderbook.backtesting.sources import SourceSpec
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import DataError, UserError
 from orderbook.engine.distribution.stage_runner import Granularity
@@ -30,12 +30,18 @@ from orderbook.jobs.folder import (
 from orderbook.market.instruments import Instrument
 from orderbook.strategies.execution.account import StrategySummary
 from orderbook.strategies.execution.venue_model import TradingOptions
+from orderbook.strategies.order_views import strategy_of
 from orderbook.strategies.strategy import StrategyDefinition, load_strategy
 from orderbook.views.compilation import compile_texts
 from orderbook.views.materialization import Levels
 from orderbook.views.program import CompiledProgram
 
 _compiled: dict[bytes, CompiledProgram] = {}
+
+
+def in_sql(strategy: str) -> bool:
+    """Whether it is the name of a strategy in SQL, not MODULE:CLASS."""
+    return ":" not in strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,13 @@ class JobProgram:
         return ProgramText(texts, {name: str(v) for name, v in self.parameters.items()}, self.hash.hex())
 
 
+def defined(strategy: str, parameters: Mapping[str, Any], program: JobProgram | None) -> StrategyDefinition:
+    """A strategy, MODULE:CLASS or the name of one that the program declares. Raises ConfigurationError."""
+    if in_sql(strategy) and program is not None:
+        return strategy_of(program.compiled(), strategy)
+    return load_strategy(strategy, parameters)
+
+
 def forget() -> None:
     """Compile programs again at their next use, as a new process does."""
     _compiled.clear()
@@ -77,7 +90,8 @@ def forget() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """One choice of parameters: its number, from 1, what was chosen, the strategies (MODULE:CLASS and all
+    """One choice of parameters: its number, from 1, what was chosen, the strategies (MODULE:CLASS or a
+    name in SQL, and all
     that is set of their parameters), and the program with the views that they see."""
 
     number: int
@@ -88,15 +102,19 @@ class Combination:
     def definitions(self) -> Iterator[StrategyDefinition]:
         """The strategies under the names that they have in the sweep. Raises ConfigurationError."""
         for path, parameters in self.strategies:
-            found = load_strategy(path, parameters)
+            found = defined(path, parameters, self.program)
             yield replace(found, label=f"{self.number}:{found.name}")
 
 
 def groups(combinations: Sequence[Combination], workers: int) -> list[tuple[int, ...]]:
-    """Places of combinations that run together, about as many groups as workers; of one program each."""
-    by_program: dict[bytes, list[int]] = {}
+    """Places of combinations that run together, about as many groups as workers; of one program each.
+
+    A strategy in SQL has the relations of its program to itself, so that it runs with no other combination.
+    """
+    by_program: dict[tuple[bytes, int], list[int]] = {}
     for place, one in enumerate(combinations):
-        by_program.setdefault(one.program.hash, []).append(place)
+        apart = place if any(in_sql(name) for name, _ in one.strategies) else -1
+        by_program.setdefault((one.program.hash, apart), []).append(place)
     found = []
     for places in by_program.values():
         share = max(1, round(workers * len(places) / len(combinations)))
@@ -125,7 +143,7 @@ class JobSettings:
     strategies: (MODULE:CLASS, parameters); strategy_program has the views that they see.
     partitions: of each stage that is cut. resolution: of the clock, ns. forced: a column to partition by;
     compute: where statements are, see distribute. cut_time: into how many pieces history is cut in time, see
-    orderbook.backtest.time_cuts; cuts: where it is cut. trading: how orders are simulated.
+    orderbook.backtesting.time_cuts; cuts: where it is cut. trading: how orders are simulated.
     combinations: of a sweep, in place of strategies; workers: how many tasks they should be.
     """
 
@@ -145,6 +163,11 @@ class JobSettings:
     trading: TradingOptions = field(default_factory=TradingOptions)
     combinations: tuple[Combination, ...] = ()
     workers: int = 1
+
+    def definitions(self, places: Iterable[int] | None = None) -> list[StrategyDefinition]:
+        """The strategies, or those at some places. Raises ConfigurationError."""
+        chosen = range(len(self.strategies)) if places is None else places
+        return [defined(*self.strategies[place], self.strategy_program) for place in chosen]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +213,9 @@ class TaskResult:
 
 
 # Relations that no source brings to a backtest's views, and why.
-_ABSENT = {
-    "orders": "strategies keep it for the views that they see themselves",
-    "fills": "strategies keep it for the views that they see themselves",
-}
+_ABSENT = dict.fromkeys(
+    ("orders", "fills", "positions"), "strategies keep it for the views that they see themselves"
+)
 
 
 def check_program(settings: JobSettings) -> None:

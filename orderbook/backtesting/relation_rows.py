@@ -1,14 +1,13 @@
 """Rows of a program's relations, as blocks, out of what sources bring: events of books, and changes of rows.
 
 Every event has its version from its source (see `orderbook.feeds.merge`); the changes that a book makes of it
-are its parts, in the order in which the book makes them. STATE events become rows of the relation
-`book_states`, with their versions. The clock's ticks are rows too, by the stamps of versions, and so are the
-rows that expire with them.
+are its parts, in the order in which the book makes them. STATE and INSTRUMENT events become rows
+of `book_states` and `instruments`, with their versions. The clock's ticks are rows too, by the stamps of
+versions, and so are the rows that expire with them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +21,10 @@ from orderbook.engine.runtime.map_entries import ExpiringRows, RowCounts
 from orderbook.engine.runtime.relation_store import RelationStore
 from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.merge import Slice, VersionedChanges, VersionedEvents, encode_changes
-from orderbook.market.book_relations import RELATION, BookRelations, BookStates, SavedState
+from orderbook.market.book_relations import BookRelations, BookStates, SavedState
 from orderbook.market.books import RELATIONS, Books, BooksState
 from orderbook.market.events import Action, Events, Ticker
 from orderbook.market.instruments import Instruments
-from orderbook.views.encoding.rows import encode_row
 from orderbook.views.program import CompiledProgram
 from orderbook.views.types import CLOCK, Relation
 
@@ -135,32 +133,52 @@ def blocks_of(changes: ChangeBatch, versions: Versions, declared: Sequence[Relat
     return blocks
 
 
-_STATE = int(Action.STATE)
+_STATE, _INSTRUMENT = int(Action.STATE), int(Action.INSTRUMENT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Takes rows as an engine does, and lists them."""
+
+    program: CompiledProgram
+    told: list[ChangeBatch]
+    keeps_rows: bool = False
+
+    @property
+    def dictionary(self) -> Dictionary:
+        return self.program.dictionary
+
+    def apply(self, changes: ChangeBatch) -> None:
+        self.told.append(changes)
 
 
 class StateBlocks:
-    """Follows the books' states; where no view reads them, nothing comes of it."""
+    """Follows the books' states and their instruments; where no view reads them, nothing comes of it."""
 
     def __init__(self, program: CompiledProgram, instruments: Instruments) -> None:
-        self.program, self.keeps_rows = program, False
-        self._rows: list[tuple[bool, list[int]]] = []
-        self._states = BookStates(self, instruments)
-        self._relation = next((r for r in program.relations if r.name == RELATION), None)
+        self._relations = program.relations
+        # They change at their events.
+        self._instruments = Instruments(instruments)
+        self._told: list[ChangeBatch] = []
+        self._states = BookStates(_Rows(program, self._told), self._instruments)
 
     def apply(self, part: VersionedEvents) -> list[Block]:
-        """The block of what events change, or nothing."""
-        places, rows = [], []
-        for place in np.flatnonzero(part.events["action"] == _STATE).tolist():
-            self._rows.clear()
+        """The blocks of what events change."""
+        blocks: list[Block] = []
+        actions = part.events["action"]
+        for place in np.flatnonzero((actions == _STATE) | (actions == _INSTRUMENT)).tolist():
+            event = part.events[place]
+            if event["action"] == _INSTRUMENT:
+                numbers = [int(event[name]) for name in ("instrument", "price", "volume")]
+                if not self._instruments.change(*numbers):
+                    continue
+            self._told.clear()
             self._states.note(part.events[place : place + 1])
-            rows += self._rows
-            places += [(place, number) for number in range(len(self._rows))]
-        if not rows:
-            return []
-        versions = part.versions[[place for place, _ in places]]
-        versions["part"] = [number for _, number in places]
-        deletes = np.array([delete for delete, _ in rows])
-        return [Block(RELATION, versions, deletes, np.array([row for _, row in rows], np.int64))]
+            for changes in self._told:
+                versions = part.versions[[place] * len(changes)]
+                versions["part"] = np.arange(len(changes))
+                blocks += blocks_of(changes, versions, self._relations)
+        return blocks
 
     def save(self) -> dict[int, SavedState]:
         """The rows by instrument."""
@@ -169,18 +187,9 @@ class StateBlocks:
     def load(self, rows: Mapping[int, SavedState]) -> None:
         """Goes on from `save`, with the same instruments and perhaps more after them."""
         self._states.load(rows)
-
-    def insert(self, relation: str, row: Mapping[str, Any]) -> None:
-        """As an engine is told."""
-        self._rows.append((False, self._encoded(row)))
-
-    def update(self, relation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        """As an engine is told."""
-        self._rows += [(True, self._encoded(old)), (False, self._encoded(new))]
-
-    def _encoded(self, row: Mapping[str, Any]) -> list[int]:
-        assert self._relation is not None
-        return encode_row(self._relation, row, self.program.dictionary)
+        for index, row in rows.items():
+            if row.listing is not None:
+                self._instruments.change(index, row.listing.tick, row.listing.lot)
 
 
 # The switch of ticks: before all that has the same stamp.
@@ -261,7 +270,7 @@ def timed_relations(program: CompiledProgram) -> frozenset[str]:
 class SavedRows:
     """What RelationRows know between two slices.
 
-    books: None where there are none. states: rows of `book_states` by instrument. admitted: rows of
+    books: None where there are none. states: rows of `book_states` and `instruments`. admitted: rows of
     relations that change streams bring, with the program's codes of strings. clock: None without one.
     """
 
@@ -311,6 +320,11 @@ class RelationRows:
             self._clock.record(rows)
             found += rows
         return found
+
+    def passed(self, stamp: int) -> list[Block]:
+        """The ticks up to a stamp at which nothing else has come."""
+        steps = [] if self._clock is None else self._clock.steps(np.array([stamp]))
+        return [block for step in steps for block in self.tick(step)]
 
     def tick(self, stamp: int) -> list[Block]:
         """The rows of the tick that is due when time has come to a stamp; later rows are not before it."""

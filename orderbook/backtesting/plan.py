@@ -5,15 +5,15 @@ says how a job's program is laid out: its stages, on which level each is run, an
 Strategies run apart, an instance in the task of its symbol, or as one task.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from orderbook.backtest.relation_rows import timed_relations
-from orderbook.backtest.sources import SourceSpec, run_instruments
-from orderbook.backtest.tasks import ALL, CHANGES, SYMBOLS, JobSettings, ReadTask, groups
+from orderbook.backtesting.relation_rows import timed_relations
+from orderbook.backtesting.sources import SourceSpec, run_instruments
+from orderbook.backtesting.tasks import ALL, CHANGES, SYMBOLS, JobSettings, ReadTask, groups
 from orderbook.core.changes import Dictionary
 from orderbook.engine.distribution.blocks import Block, in_pieces, text_columns
 from orderbook.engine.distribution.distribute import distribute
@@ -26,17 +26,19 @@ from orderbook.engine.distribution.stages import (
     Stage,
     grid_side,
 )
-from orderbook.market.book_relations import RELATION as BOOK_STATES
+from orderbook.market.book_relations import TOLD_BY_STATES
 from orderbook.market.books import RELATIONS
 from orderbook.market.instruments import Instrument
+from orderbook.strategies.order_views import OrderView
 from orderbook.strategies.strategy import StrategyDefinition
+from orderbook.views.binding.orders import OWN
 from orderbook.views.m3 import Program
 from orderbook.views.program import CompiledProgram
 from orderbook.views.types import TEXT
 
 # What symbols decide: rows of these relations come from the books of one symbol.
 SYMBOL = "symbol"
-BOOKS = (*RELATIONS, BOOK_STATES)
+BOOKS = (*RELATIONS, *TOLD_BY_STATES)
 
 
 def whole(program: Program, views: Sequence[str]) -> Distribution:
@@ -141,13 +143,14 @@ class Layout:
         return {s.number: text_columns(s.program.relations) for s in self.distribution.stages}
 
 
-def by_symbol(program: Program, stage: Stage) -> bool:
-    """Whether a stage is cut by the symbol of books and takes nothing else."""
+def by_symbol(program: Program, stage: Stage, kept: Collection[str] = ()) -> bool:
+    """Whether a stage is cut by the symbol of books, or of relations that are kept beside them, and takes
+    nothing else."""
     if len(stage.axes) != 1:
         return False
     for entry in stage.inputs:
         place = entry.route[0]
-        if entry.source not in BOOKS or place is None:
+        if entry.source not in (*BOOKS, *kept) or place is None:
             return False
         relation = program.relation(entry.source)
         if relation.columns[entry.columns[place]].name != SYMBOL or relation.retain is not None:
@@ -182,7 +185,10 @@ def why_one_task(
             return f"tasks are by symbol, and {strategy.name} is partitioned by {strategy.partition_by}"
     if strategies:
         stages = distribute(program.program, partitions=partitions, key=SYMBOL).stages
-        if not all(by_symbol(program.program, stage) for stage in stages):
+        # In Python an order may name another symbol than its instance's, and is refused.
+        in_sql = all(issubclass(strategy.kind, OrderView) for strategy in strategies)
+        kept = OWN if in_sql else tuple(name for name in OWN if name != "orders")
+        if not all(by_symbol(program.program, stage, kept) for stage in stages):
             return "a view that they see needs rows of several symbols"
     return None
 

@@ -8,24 +8,25 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
-from orderbook.backtest.plan import Layout, layout_of
-from orderbook.backtest.relation_rows import RelationRows
-from orderbook.backtest.shuffle import NOWHERE, RESULT, Fills, Sender, filled, taken_in
-from orderbook.backtest.sources import SourceSpec
-from orderbook.backtest.strategy_run import StrategyRun, signals_of
-from orderbook.backtest.tasks import CHANGES, SYMBOLS, JobSettings, ReadTask, TaskResult
+from orderbook.backtesting.market_samples import signals_of
+from orderbook.backtesting.plan import Layout, layout_of
+from orderbook.backtesting.relation_rows import RelationRows
+from orderbook.backtesting.shuffle import NOWHERE, RESULT, Fills, Sender, filled, taken_in
+from orderbook.backtesting.sources import LoggedSlice, SourceSpec, logged_slices, whole_log
+from orderbook.backtesting.strategy_run import StrategyRun
+from orderbook.backtesting.tasks import CHANGES, SYMBOLS, JobSettings, ReadTask, TaskResult
 from orderbook.core.errors import Problems, SourceError
+from orderbook.durability.journal import LoggedRun
 from orderbook.engine.distribution.blocks import Block, Sent
 from orderbook.engine.distribution.stage_runner import StageRunner
-from orderbook.feeds.merge import read_slices
+from orderbook.feeds.merge import Slice, TickItem, read_slices
 from orderbook.feeds.source import WatchedSource
 from orderbook.jobs.folder import HistoryWriters, OrderWriters, PartitionStatistics
 from orderbook.market.instruments import Instruments
+from orderbook.run.event_queue import Stamped
 from orderbook.run.findings import engine_findings
 from orderbook.run.pipeline import Pipeline
-from orderbook.strategies.execution.wake_conditions import WakeConditions
 from orderbook.strategies.gated_engine import GatedEngine
-from orderbook.strategies.strategy import load_strategy
 
 # Told how many events have been read.
 Report = Callable[[int], None]
@@ -43,17 +44,17 @@ def read_task(settings: JobSettings, task: ReadTask, report: Report = lambda _: 
         yield from sender.starts()
     fills = Fills(layout, task.number)
     events, changes, problems, errors = 0, 0, list[str](), list[SourceError]()
-    opened, refused = list[WatchedSource](), Problems()
+    opened, refused = list[WatchedSource | LoggedRun](), Problems()
     resolution = settings.resolution if task.clock else 0
     for sources, own in _groups(task, task.name == SYMBOLS and strategies is None):
         rows = RelationRows(layout.program, own, resolution=resolution, books=task.books)
         fills.begin()
         runs = [_StageRun(layout, number, task.number, histories[number]) for number in task.stages]
-        for part in read_slices(sources, own, errors, 0 if task.books else resolution, opened):
+        for part in _slices(sources, own, errors, 0 if task.books else resolution, opened):
             if strategies is not None:
                 strategies.run.apply(part)
             if runs or sender is not None:
-                blocks = rows.blocks(part)
+                blocks = _blocks(rows, part)
                 for run in runs:
                     made = run.apply_relations(blocks, part.until)
                     if sender is not None:
@@ -84,6 +85,36 @@ def read_task(settings: JobSettings, task: ReadTask, report: Report = lambda _: 
         statistics, files, problems=tuple(dict.fromkeys(problems)), errors=ended, findings=tuple(found)
     )
     yield _told(task.number, result if strategies is None else strategies.finished(result))
+
+
+def _slices(
+    sources: Sequence[tuple[int, SourceSpec]],
+    instruments: Instruments,
+    errors: list[SourceError],
+    step: int,
+    opened: list[WatchedSource | LoggedRun],
+) -> Iterator[Slice]:
+    """See `read_slices`; a log is alone."""
+    for _, spec in sources:
+        if spec.log is not None:
+            run = whole_log(spec.log, instruments)
+            opened.append(run)
+            yield from logged_slices(run, errors)
+            return
+    watched: list[WatchedSource] = []
+    for part in read_slices(sources, instruments, errors, step, watched):
+        if watched:
+            opened += watched
+            watched.clear()
+        yield part
+
+
+def _blocks(rows: RelationRows, part: Slice) -> list[Block]:
+    """The rows of a slice; of a time alone, its ticks."""
+    entry = part.entry if isinstance(part, LoggedSlice) else None
+    if isinstance(entry, Stamped) and isinstance(entry.item, TickItem):
+        return rows.passed(entry.item.time)
+    return rows.blocks(part)
 
 
 def _groups(task: ReadTask, apart: bool) -> list[tuple[Sequence[tuple[int, SourceSpec]], Instruments]]:
@@ -161,7 +192,6 @@ def compile_common(settings: JobSettings, tasks: Iterable[ReadTask]) -> None:
     for program in (programs[name] for name, count in runs.items() if count > 1):
         instruments = own[0].instruments
         Pipeline(GatedEngine(program.compiled(), settings.backend), Instruments(instruments)).warm_up()
-        WakeConditions(Instruments(instruments)).warm_up()
 
 
 def _histories(layout: Layout, number: int, piece: int = 0) -> HistoryWriters:
@@ -220,12 +250,13 @@ class _Strategies:
         seen = combinations[0].program if combinations else settings.strategy_program
         assert seen is not None
         program = seen.compiled()
-        chosen = [load_strategy(*settings.strategies[place]) for place in task.strategies]
+        chosen = settings.definitions(task.strategies)
         chosen += [definition for one in combinations for definition in one.definitions()]
         self.writers = OrderWriters(Path(settings.folder))
         self.run = StrategyRun(
             program, instruments, chosen, self.writers, settings.backend, settings.resolution,
             settings.trading, signals_of(chosen, program) if task.samples else None,
+            logged=any(spec.log is not None for _, spec in task.sources),
         )  # fmt: skip
 
     @property

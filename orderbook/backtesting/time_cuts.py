@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from orderbook.backtest.plan import SYMBOL, Layout, buckets_of, layout_of
-from orderbook.backtest.relation_rows import RelationRows
-from orderbook.backtest.sources import SourceSpec, run_instruments
-from orderbook.backtest.tasks import Cuts, JobSettings
+from orderbook.backtesting.plan import SYMBOL, Layout, buckets_of, layout_of
+from orderbook.backtesting.relation_rows import RelationRows
+from orderbook.backtesting.sources import SourceSpec, run_instruments
+from orderbook.backtesting.tasks import Cuts, JobSettings
 from orderbook.core.errors import OrderbookError, UserError
 from orderbook.engine.distribution.blocks import NetEffect
 from orderbook.engine.distribution.stage_runner import StageRunner

@@ -11,7 +11,7 @@ from itertools import chain
 
 import numpy as np
 
-from orderbook.backtest.plan import Layout
+from orderbook.backtesting.plan import Layout
 from orderbook.core.changes import Dictionary
 from orderbook.engine.distribution.blocks import (
     VERSION,

@@ -1,0 +1,113 @@
+"""A backtest as Python has it: its rows as polars frames, and its report, also in a notebook."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from html import escape
+from pathlib import Path
+
+import polars as pl
+
+from orderbook.core.errors import UserError, suggestion
+from orderbook.feeds.source import Finding
+from orderbook.jobs.job import Job
+from orderbook.report.page import body, page, write_report
+from orderbook.report.results import Report, combinations_of, report_of
+
+_HEIGHT = 560
+
+
+class BacktestResult:
+    """What a backtest made, read from its folder when it is asked for.
+
+    findings: what makes it incomplete; problems: of its input, as lines. Times are Datetime("ns"), UTC.
+    """
+
+    def __init__(self, job: Job, findings: Sequence[Finding] = (), problems: Sequence[str] = ()) -> None:
+        self.job = job
+        self.findings, self.problems = tuple(findings), tuple(problems)
+
+    @property
+    def folder(self) -> Path:
+        """The job's folder, for `orderbook query --job` and `orderbook report --job`."""
+        return self.job.folder
+
+    @cached_property
+    def orders(self) -> pl.DataFrame:
+        """Every order as it stood at the end."""
+        return self.job.orders()
+
+    @cached_property
+    def fills(self) -> pl.DataFrame:
+        """Every fill, in order."""
+        return self.job.fills()
+
+    @cached_property
+    def positions(self) -> pl.DataFrame:
+        """Position, mid and worth of each instrument over time."""
+        return self.table("positions")
+
+    @cached_property
+    def equity(self) -> pl.DataFrame:
+        """Equity, drawdown and turnover of each strategy over time."""
+        return self.table("equity")
+
+    @cached_property
+    def views(self) -> Mapping[str, pl.DataFrame]:
+        """The history of every view: its rows with the version of the event that caused them."""
+        return {name: self.job.history(name) for name in self.job.views}
+
+    def view(self, name: str) -> pl.DataFrame:
+        """The rows of a view at the end. Raises UserError for one that the job does not have."""
+        return self.job.view(name)
+
+    @cached_property
+    def signals(self) -> pl.DataFrame:
+        """The sampled columns that strategies go by."""
+        return self.table("signals")
+
+    @cached_property
+    def statistics(self) -> pl.DataFrame:
+        """Of each strategy, and of each of its instruments: profit, fees, drawdown, …"""
+        return self.table("statistics")
+
+    @property
+    def combinations(self) -> pl.DataFrame:
+        """Of a sweep, a row for each combination, with its parameters. Raises UserError of another job."""
+        if not self.job.manifest.swept:
+            raise UserError("not a sweep: give a parameter several values, as in parameters={'k': [1, 2]}")
+        return combinations_of(self._report)
+
+    def table(self, name: str) -> pl.DataFrame:
+        """One of the job's tables, as docs/strategies.md lists them; empty where there were no strategies.
+
+        Raises UserError for a name that none has.
+        """
+        known = self.job.manifest.tables
+        if known and name not in known:
+            raise UserError(f"no table {name!r}; {suggestion(name, known)}")
+        return self.job.table(name)
+
+    def sql(self, query: str) -> pl.DataFrame:
+        """SQL (DuckDB's) over views, orders, fills and tables. Raises UserError with its message."""
+        return self.job.sql(query)
+
+    def report(self) -> Path:
+        """The path of the page `report.html`, written again. Raises UserError where no strategy was run."""
+        return write_report(self.folder)
+
+    @cached_property
+    def _report(self) -> Report:
+        return report_of(self.job)
+
+    def __repr__(self) -> str:
+        names = ", ".join([*self.job.manifest.strategies][:3]) or ", ".join(self.job.views)
+        return (
+            f"BacktestResult({names}; {len(self.orders):,} orders, {len(self.fills):,} fills; {self.folder})"
+        )
+
+    def _repr_html_(self) -> str:
+        """The report in a frame of its own; of a job without strategies the ends of its views."""
+        if not self.job.manifest.strategies:
+            return "".join(f"<b>{escape(name)}</b>{self.view(name)._repr_html_()}" for name in self.job.views)
+        shown = escape(page(str(self.folder), body(self._report)))
+        return f'<iframe srcdoc="{shown}" style="width:100%;height:{_HEIGHT}px;border:0"></iframe>'

@@ -1,0 +1,456 @@
+"""One compiled loop over messages: books, orders that rest, views, and what Python is to be told of.
+
+A message goes through the books, orders at work follow it in their queues, and every view is refreshed,
+before the next one is looked at. The loop comes back where Python has work (a callback, an order that may be
+filled, a strategy's timer) with books, orders and views exactly as of that message, and goes on from there:
+
+    events ─ books ─► changes ─ relations ─► rows ─ triggers ─► views
+               └─ wake conditions               └─ firings
+"""
+
+import time
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orderbook.core.changes import NULL_CODE, ChangeBatch
+from orderbook.core.jit import called_with, jit
+from orderbook.core.latency import COUNT, MAXIMUM, STEPS, LatencyHistogram
+from orderbook.engine.generate.state_layout import UNCOUNTED
+from orderbook.engine.generate.support import run_columns
+from orderbook.engine.maps.batch_arrays import array_types, describe_records
+from orderbook.engine.maps.memory import load_short, read_clock, restore_thread, save_thread
+from orderbook.market.block_memory import Record, load, record_at, store
+from orderbook.market.book_loop import apply_range
+from orderbook.market.book_relations import BookRelations
+from orderbook.market.book_state import CONTEXT, WIDTH
+from orderbook.market.books import Books, MessageChanges
+from orderbook.market.events import EVENT, Action, Events, Flag
+from orderbook.strategies.execution.desk import dispatch, end_message
+from orderbook.strategies.execution.wake_conditions import arrivals, followed, wakes
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.host import StrategyHost
+
+LOOP = np.dtype(
+    [
+        ("events", "i8"),  # address of EVENT[count]
+        ("count", "i8"),
+        ("times", "i8"),  # address of int64[count], the times of the run, ns; 0: those of the messages
+        ("place", "i8"),  # the event that is looked at next
+        ("first", "i8"),  # where the message at hand begins
+        ("end", "i8"),  # and ends
+        ("number", "i8"),  # how many messages are done
+        ("time", "i8"),  # of the message at hand, and of the run then, ns
+        ("now", "i8"),
+        ("phase", "i8"),
+        ("alone", "i8"),  # 1: come back after the message at hand, of which nobody waits to be told
+        ("conditions", "i8"),  # address of WakeConditions; 0: nobody waits for messages
+        ("books", "i8"),  # address of the books' CONTEXT
+        ("woken", "i8"),  # whether somebody is to be told of the message at hand
+        ("change", "i8"),  # the change that views take next
+        ("state", "i8"),  # of the engine's runtime, and where its events are counted
+        ("progress", "i8"),
+        ("stop", "i8"),  # what `run_columns` has returned
+        ("map", "i8"),  # see BookRelations: address of `kinds`, and of `fits`, 0 for none
+        ("fits", "i8"),
+        ("kinds", "i8"),  # address of int16[room], and of int64[room, width] where there are fits
+        ("values", "i8"),
+        ("width", "i8"),
+        ("messages", "i8"),  # how many have ended
+        ("latencies", "i8"),  # address of a LatencyHistogram's words, from receipt to views; 0: not measured
+        ("ahead", "i8"),  # ns, how far the clock of receive times is ahead of the monotonic one
+        ("clock", "i8"),  # address of the seconds and nanoseconds of that
+        ("handlers", "i8"),  # address of HANDLER, by watch; 0: Python is told of every firing
+        ("desks", "i8"),  # address of int64[desks_count], DESKs
+        ("desks_count", "i8"),
+    ]
+)
+(
+    _EVENTS, _COUNT, _TIMES, _PLACE, _FIRST, _END, _NUMBER, _TIME, _NOW, _PHASE, _ALONE, _CONDITIONS, _BOOKS,
+    _WOKEN, _CHANGE, _STATE_AT, _PROGRESS, _STOP, _MAP, _FITS, _KINDS, _VALUES, _WIDTH, _MESSAGES,
+    _LATENCIES, _AHEAD, _CLOCK, _HANDLERS, _DESKS, _DESKS_COUNT,
+) = range(len(LOOP.names or ()))  # fmt: skip
+
+# Phases: between messages, while books apply one, while views do.
+BETWEEN, IN_BOOKS, IN_VIEWS = range(3)
+# Why the loop comes back: at the end of the events; at a message without an end; at one that holds a STATE or
+# an INSTRUMENT; between the books and the views of one that is told to somebody; for room; since rows are
+# outside of a declared range; as `run_columns` has stopped; at the end of a message, where it goes `alone`;
+# there, where compiled methods have asked for what Python is to look at.
+DONE, OPEN, STATES, WOKEN, ROOM, OUTSIDE, STOPPED, ENDED, ASKED = range(9)
+
+_LAST, _STATE, _INSTRUMENT = int(Flag.LAST), int(Action.STATE), int(Action.INSTRUMENT)
+_EVENT_BYTES, _ROW_BYTES = EVENT.itemsize, 8 * WIDTH
+_MONOTONIC = int(time.CLOCK_MONOTONIC)
+# Fewer events are done before another thread could have begun.
+_LONG = 64
+
+_loop_at = record_at(LOOP)
+_event_at = record_at(EVENT)
+_context_at = record_at(CONTEXT)
+_SHORT = np.dtype([("value", "i2")])
+_short_at = record_at(_SHORT)
+
+
+@jit()
+def _begin(loop: Record) -> int:
+    """Finds the end of the next message; why it is not to be applied as others are, DONE if it is."""
+    end, place = loop.place, loop.place
+    why, whole = DONE, False
+    while place < loop.count and not whole:
+        event = _event_at(loop.events + _EVENT_BYTES * place)
+        place += 1
+        if event.action == _STATE or event.action == _INSTRUMENT:
+            why = STATES
+        whole = event.flags & _LAST != 0
+    if not whole:
+        return OPEN
+    loop.first, loop.end = end, place
+    event = _event_at(loop.events + _EVENT_BYTES * end)
+    loop.time = event.receive_time if event.receive_time else event.exchange_time
+    loop.now = max(loop.now, loop.time if loop.times == 0 else load(loop.times + 8 * end))
+    return why
+
+
+@jit()
+def _start_books(loop: Record, context: Record) -> None:
+    """The books are about to apply the message at hand."""
+    loop.phase = IN_BOOKS
+    context.written = 0
+    if loop.conditions != 0:
+        arrivals(loop.conditions, loop.events + _EVENT_BYTES * loop.first, loop.end - loop.first)
+
+
+@jit()
+def _fit(loop: Record, context: Record) -> bool:
+    """Makes the changes of books those of the program's relations; whether a new row is outside of a range
+    that is declared."""
+    outside = False
+    for number in range(context.written):
+        before = load_short(context.kinds + 2 * number)
+        kind = load_short(loop.map + 2 * before)
+        if loop.fits != 0:
+            row, out = context.values + _ROW_BYTES * number, loop.values + 8 * loop.width * number
+            part = 0 if kind < 0 else load(loop.fits + 8 * (kind >> 1))
+            if part == 0:
+                for column in range(WIDTH):
+                    store(out + 8 * column, load(row + 8 * column))
+            else:
+                fit = loop.fits + 8 * part
+                columns, ranges = load(fit), load(fit + 8)
+                for column in range(columns):
+                    place = load(fit + 16 + 8 * column)
+                    store(out + 8 * column, NULL_CODE if place < 0 else load(row + 8 * place))
+                for one in range(ranges):
+                    bounds = fit + 16 + 8 * columns + 24 * one
+                    value = load(out + 8 * load(bounds))
+                    if kind >= 0 and (value < load(bounds + 8) or value > load(bounds + 16)):
+                        outside = outside or kind & 1 == 0
+                        kind = -1
+        _short_at(loop.kinds + 2 * number).value = kind
+    return outside
+
+
+@jit()
+def _note_latency(loop: Record) -> None:
+    """Counts the latency of the message at hand, of which all views are fresh."""
+    read_clock(_MONOTONIC, loop.clock)
+    now = 1_000_000_000 * load(loop.clock) + load(loop.clock + 8) + loop.ahead
+    latency = max(0, now - _event_at(loop.events + _EVENT_BYTES * loop.first).receive_time)
+    shift = 0
+    while latency >> shift >= STEPS:
+        shift += 1
+    for word in (shift * (STEPS // 2) + (latency >> shift), COUNT):
+        store(loop.latencies + 8 * word, load(loop.latencies + 8 * word) + 1)
+    greatest = loop.latencies + 8 * MAXIMUM
+    store(greatest, max(load(greatest), latency))
+
+
+@jit()
+def _refresh(loop: Record, context: Record) -> bool:
+    """Lets views take the changes of the message at hand; whether there is nothing left to do."""
+    while loop.change < context.written:
+        values = loop.values if loop.fits != 0 else context.values
+        stride = 8 * loop.width if loop.fits != 0 else _ROW_BYTES
+        loop.stop = run_columns(
+            loop.state, loop.progress, loop.kinds, context.flags, values, stride, loop.change, context.written
+        )
+        if loop.stop >= 0:
+            loop.change = loop.stop
+        elif (
+            loop.handlers == 0 or loop.stop < -UNCOUNTED or not dispatch(loop.handlers, loop.state, loop.now)
+        ):
+            return False
+        else:
+            loop.change = ~loop.stop
+    loop.phase = BETWEEN
+    loop.number += 1
+    loop.messages += 1
+    if loop.latencies != 0:
+        _note_latency(loop)
+    return True
+
+
+@jit()
+def _run(loop: Record) -> int:
+    """Applies messages; why it comes back."""
+    context = _context_at(loop.books)
+    while loop.phase != BETWEEN or loop.place < loop.count:
+        if loop.phase == BETWEEN:
+            why = _begin(loop)
+            if why != DONE:
+                return why
+            _start_books(loop, context)
+        if loop.phase == IN_BOOKS:
+            loop.place = apply_range(loop.books, loop.events, _EVENT_BYTES, loop.place, loop.end, loop.count)
+            if loop.place < loop.end:
+                return ROOM
+            loop.phase, loop.change = IN_VIEWS, 0
+            loop.woken = 0
+            if loop.conditions != 0:
+                first, count = loop.events + _EVENT_BYTES * loop.first, loop.end - loop.first
+                loop.woken = 1 if wakes(loop.conditions, loop.now, first, count) else 0
+            if _fit(loop, context):
+                return OUTSIDE
+            if loop.woken != 0:
+                return WOKEN
+        if not _refresh(loop, context):
+            return STOPPED
+        if loop.desks_count != 0 and not end_message(
+            loop.desks, loop.desks_count, followed(loop.conditions), loop.now, loop.first, loop.time
+        ):
+            return ASKED
+        if loop.alone != 0:
+            return ENDED
+    return DONE
+
+
+@called_with("iioiii")
+def _begin_events(loop_at: int, types: int, events: int, times: int, now: int, progress: int) -> int:
+    """Events are at hand, EVENT[n] between two messages; 0 where compiled code does not take the array."""
+    if describe_records(loop_at, types, events, _EVENT_BYTES) == 0:
+        return 0
+    loop = _loop_at(loop_at)
+    loop.times, loop.now, loop.progress = times, now, progress
+    loop.place, loop.number, loop.phase, loop.alone, loop.messages = 0, 0, BETWEEN, 0, 0
+    return 1
+
+
+@called_with("i")
+def _run_messages(loop_at: int) -> int:
+    loop = _loop_at(loop_at)
+    if loop.count - loop.place < _LONG:
+        return _run(loop)
+    thread = save_thread()
+    why = _run(loop)
+    restore_thread(thread)
+    return why
+
+
+_TYPES = array_types(EVENT)
+_TYPES_AT = int(_TYPES.ctypes.data)
+
+
+class Feed(Protocol):
+    """What messages come from; see `orderbook.run.pipeline.Pipeline`."""
+
+    engine: GatedEngine
+    host: StrategyHost
+
+    def at_message(self, start: int, time: int) -> None:
+        """A message is at hand, which begins there in what is applied, and has this time, ns."""
+
+    def received(self, time: int) -> None:
+        """The message at hand was received then, ns."""
+
+    def apply_apart(self, events: Events, start: int, end: int, live: bool) -> None:
+        """Applies events start … end - 1 outside of the loop, those of a STATE or INSTRUMENT apart."""
+
+
+class MessageLoop:
+    """Applies events to a feed's books and engine, and tells its strategies what is theirs to know.
+
+    Every message has the outcome of being applied alone. `latencies` are those from the receipt of a message,
+    where it is live, until its views are fresh. `fit` is to be called before the first, and
+    whenever the program's relations are others.
+    """
+
+    def __init__(self, feed: Feed, books: Books, latencies: LatencyHistogram) -> None:
+        self._feed, self._books = feed, books
+        self._loops = np.zeros(1, LOOP)
+        self._words = memoryview(self._loops.view(np.uint8)).cast("q")  # type: ignore[arg-type]
+        self._address = int(self._loops.ctypes.data)
+        self._clock, self._latencies = np.zeros(2, np.int64), latencies.address
+        self._out = MessageChanges()
+        self._kinds, self._values = np.empty(0, np.int16), np.empty((0, 0), np.int64)
+        self._words[_CLOCK], self._words[_BOOKS] = self._clock.ctypes.data, books.address
+        # The events at hand, whether they are live, and the step at the start of their first message.
+        self._events, self._live, self._step = np.empty(0, EVENT), False, 0
+
+    def fit(self, relations: BookRelations) -> None:
+        """From now on changes of books become those of these relations."""
+        self._relations = relations
+        self._map, self._fits = np.ascontiguousarray(relations.kinds), relations.fits
+        words = self._words
+        words[_MAP] = self._map.ctypes.data
+        words[_FITS] = self._fits.ctypes.data if len(self._fits) else 0
+        words[_WIDTH] = relations.width
+        self._fit_room()
+
+    def apply(
+        self, events: Events, times: NDArray[np.int64] | None, together: bool, live: bool, ahead: int
+    ) -> int:
+        """Applies EVENT[n] between two messages; how many have ended in the loop.
+
+        times: int64[n], ns, those of the run. together: what the loop does not take goes at once, where there
+        are no strategies. live: they were received just now; `ahead`: see LOOP.
+        """
+        feed, words = self._feed, self._words
+        host, engine = feed.host, feed.engine
+        times = None if times is None else np.ascontiguousarray(times)
+        at = 0 if times is None else times.ctypes.data
+        if not _begin_events(self._address, _TYPES_AT, events, at, host.now, engine.progress):
+            events = np.ascontiguousarray(events).view(EVENT)
+            _begin_events(self._address, _TYPES_AT, events, at, host.now, engine.progress)
+        self._events, self._live, self._step = events, live, host.step & ~1
+        words[_LATENCIES], words[_AHEAD] = self._latencies if live else 0, ahead
+        watches = host.watches
+        while words[_PLACE] < words[_COUNT] or words[_PHASE] != BETWEEN:
+            words[_STATE_AT] = engine.ready(words[_COUNT] - words[_PLACE])
+            if not words[_STATE_AT]:
+                self._apart(len(events) if together and not watches else self._message_end())
+                continue
+            if watches:
+                desks = host.loop_desks(self._books.all_valid and not live)
+                words[_HANDLERS], words[_DESKS], words[_DESKS_COUNT] = (
+                    desks.handlers,
+                    desks.desks,
+                    desks.count,
+                )
+                words[_CONDITIONS] = host.wake_conditions()
+            if not self._books.writes_to(self._out):
+                self._books.direct_to(self._out)
+            why = self._run()
+            while why == STOPPED and self._called():
+                why = self._run()
+            if why == STOPPED:
+                self._finish()
+                host.answered()
+            elif why == WOKEN:
+                self._meet()
+            elif why == ASKED:
+                self._ask()
+            elif why == OPEN or why == STATES:
+                self._apart(len(events) if why == OPEN else self._message_end())
+            elif why != DONE:
+                self._provide(why)
+                if why == OUTSIDE and words[_WOKEN]:
+                    self._meet()
+        if words[_NUMBER]:
+            feed.at_message(words[_FIRST], words[_TIME])
+        host.called(words[_NOW])
+        host.step = self._step + 2 * words[_NUMBER]
+        return words[_MESSAGES]
+
+    def _run(self) -> int:
+        """Runs the loop; why it comes back, with Python knowing what compiled methods did there."""
+        why = _run_messages(self._address)
+        if self._words[_DESKS_COUNT]:
+            self._feed.host.learn(self._feed.at_message)
+        return why
+
+    def _ask(self) -> None:
+        """The message that has ended has compiled methods that asked for what Python is to look at."""
+        words, host = self._words, self._feed.host
+        host.step = self._step + 2 * (words[_NUMBER] - 1)
+        self._feed.at_message(words[_FIRST], words[_TIME])
+        host.called(words[_NOW])
+        host.ask()
+        host.answered()
+
+    def _fit_room(self) -> None:
+        self._kinds = np.empty(self._out.room, np.int16)
+        self._words[_KINDS] = self._kinds.ctypes.data
+        if len(self._fits):
+            self._values = np.empty((self._out.room, self._relations.width), np.int64)
+            self._words[_VALUES] = self._values.ctypes.data
+
+    def _message_end(self) -> int:
+        """Where the message ends that is looked at next, or all do."""
+        place = self._words[_PLACE]
+        lasts = np.flatnonzero(self._events["flags"][place:] & _LAST)
+        return place + int(lasts[0]) + 1 if len(lasts) else len(self._events)
+
+    def _apart(self, end: int) -> None:
+        """Lets Python apply events up to a place."""
+        words, host = self._words, self._feed.host
+        host.step = self._step + 2 * words[_NUMBER]
+        host.called(words[_NOW])
+        self._feed.apply_apart(self._events, words[_PLACE], end, self._live)
+        host.look_again()
+        words[_PLACE], words[_NUMBER], words[_NOW] = end, 0, host.now
+        self._step = host.step & ~1
+
+    def _provide(self, why: int) -> None:
+        """What the loop needs to go on with the message at hand."""
+        if why == ROOM:
+            self._books.make_room(self._out)
+            if len(self._kinds) < self._out.room:
+                self._fit_room()
+        elif why == OUTSIDE:
+            # It counts and reports them.
+            self._relations.translate(self._out.written(self._books.changes_written))
+
+    def _reach(self) -> None:
+        """The message at hand is told to somebody."""
+        words, feed = self._words, self._feed
+        feed.host.step = self._step + 2 * words[_NUMBER]
+        if self._live:
+            feed.received(int(self._events[words[_FIRST]]["receive_time"]))
+        feed.at_message(words[_FIRST], words[_TIME])
+
+    def _called(self) -> bool:
+        """Callbacks are called at a message that nobody waits for; whether they have asked for nothing."""
+        host = self._feed.host
+        self._reach()
+        host.called(self._words[_NOW])
+        self._attend()
+        return not (host.asked or self._feed.engine.asked)
+
+    def _meet(self) -> None:
+        """A message is told to strategies; their orders have followed it."""
+        words, host = self._words, self._feed.host
+        self._reach()
+        host.called(words[_NOW])
+        self._finish()
+        self._reach()
+        host.followed(self._events[words[_FIRST] : words[_END]])
+
+    def _attend(self) -> None:
+        """Does what `run_columns` has left to do."""
+        words, engine = self._words, self._feed.engine
+        stop = words[_STOP]
+        if stop >= -UNCOUNTED:
+            words[_CHANGE] = ~stop
+            engine.call_back()
+            return
+        out = self._out.written(self._books.changes_written)
+        values = self._values[: len(out)] if words[_FITS] else out.values
+        changes = ChangeBatch(self._kinds[: len(out)], out.flags, values)
+        words[_CHANGE] = engine.attend(changes, words[_CHANGE], stop)
+
+    def _finish(self) -> None:
+        """Goes on to the end of the message at hand, and does what callbacks asked of the engine."""
+        words = self._words
+        words[_ALONE], why = 1, STOPPED
+        while why not in (ENDED, ASKED):
+            why = self._run()
+            if why == STOPPED:
+                self._attend()
+            elif why == ASKED:
+                self._feed.host.ask()
+            elif why != ENDED:
+                self._provide(why)
+        words[_ALONE] = 0
+        self._feed.engine.ready(0)
