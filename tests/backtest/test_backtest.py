@@ -18,8 +18,8 @@ from backtest_support import (
 )
 
 import orderbook
-from orderbook.backtest.run import LocalExecutor, backtest
-from orderbook.backtest.sources import source_specs
+from orderbook.backtesting.run import LocalExecutor, backtest
+from orderbook.backtesting.sources import source_specs
 from orderbook.core.errors import UserError
 from orderbook.feeds.recording.parquet_record import RecordSource
 from orderbook.jobs.job import open_job
@@ -164,6 +164,6 @@ def test_failure_is_told_and_nothing_counts(flow: Path, tmp_path: Path) -> None:
 
 def test_rows_travel_in_many_blocks(flow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     single, _ = run(job_settings(tmp_path / "one", 1), [flow])
-    monkeypatch.setattr("orderbook.backtest.shuffle._ROWS", 40)
+    monkeypatch.setattr("orderbook.backtesting.shuffle._ROWS", 40)
     job, _ = run(job_settings(tmp_path / "two", 2), [flow])
     assert contents(job) == contents(single)

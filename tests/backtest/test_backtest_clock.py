@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from backtest_support import contents, job_settings, run, write_records
 
-from orderbook.backtest.run import Outcome
+from orderbook.backtesting.run import Outcome
 from orderbook.jobs.job import Job
 from orderbook.market.synthetic_flow import START
 

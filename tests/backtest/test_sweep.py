@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from backtest_support import SEEN, job_settings, run, write_records
 from paths import PROJECT
+from samples import PATIENCE
 
 import orderbook
-from orderbook.backtest.run import LocalExecutor, ProcessExecutor, backtest
-from orderbook.backtest.sources import source_specs
-from orderbook.backtest.tasks import Combination, JobProgram, JobSettings, groups
+from orderbook.backtesting.run import LocalExecutor, ProcessExecutor, backtest
+from orderbook.backtesting.sources import source_specs
+from orderbook.backtesting.tasks import Combination, JobProgram, JobSettings, groups
 from orderbook.command_line import status_of
 from orderbook.commands.backtest import parsed_sets
 from orderbook.configuration.options import SparkOptions
@@ -186,7 +187,7 @@ def test_a_sweep_that_is_stopped_leaves_nothing(flow: Path, tmp_path: Path, sent
     )
     program = (
         "from orderbook.commands import backtest\n"
-        "from orderbook.backtest.run import ProcessExecutor\n"
+        "from orderbook.backtesting.run import ProcessExecutor\n"
         "from orderbook.command_line import main\n"
         "backtest._LITTLE = 0\n"
         "backtest.ProcessExecutor = lambda: ProcessExecutor(2)\n"
@@ -211,12 +212,12 @@ def test_a_sweep_that_is_stopped_leaves_nothing(flow: Path, tmp_path: Path, sent
         os.killpg(process.pid, sent)
     else:
         process.send_signal(sent)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert "leaked" not in errors and "Traceback" not in errors, errors
     if sent is not signal.SIGKILL:
         assert process.returncode == 1 and "interrupted" in errors
         assert open_job(tmp_path / "job").manifest.status == "failed"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while left := [pid for pid in workers if runs(pid)]:
         assert time.monotonic() < deadline, f"still there: {left}"
         time.sleep(0.05)

@@ -15,11 +15,11 @@ from samples import USUAL, examples
 from views_catalogue import CATALOGUE, Entry
 
 from benchmarks.spark_data import write_days
-from orderbook.backtest import time_cuts
-from orderbook.backtest.plan import layout_of
-from orderbook.backtest.sources import source_specs
-from orderbook.backtest.tasks import Cuts, JobSettings
-from orderbook.backtest.time_cuts import Sample, Span, depends_on_order, quantiles, spans_of, with_cuts
+from orderbook.backtesting import time_cuts
+from orderbook.backtesting.plan import layout_of
+from orderbook.backtesting.sources import source_specs
+from orderbook.backtesting.tasks import Cuts, JobSettings
+from orderbook.backtesting.time_cuts import Sample, Span, depends_on_order, quantiles, spans_of, with_cuts
 from orderbook.commands.backtest import parsed_cut_time
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import UserError

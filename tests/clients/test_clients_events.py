@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 import pytest
+from samples import PATIENCE
 
 from orderbook.clients.client_engine import ClientEngine as Engine
 from orderbook.clients.streams import EventStream, StreamOverflow, event_stream, next_event
@@ -40,7 +41,7 @@ def subscriptions(engine: Engine) -> int:
 
 
 async def taken(stream: EventStream, count: int) -> list[tuple[str, object]]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         return [(e.view, e.key) for e in [await anext(stream) for _ in range(count)]]
 
 
@@ -95,7 +96,7 @@ def test_the_loop_wakes_a_reader_that_waits(engine: Engine) -> None:
             put(engine, "a", 1)
         await asyncio.sleep(0)
         stream.close()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await reader
         assert seen == [1, 2, 3]
 
@@ -206,19 +207,19 @@ def test_events_and_futures_of_an_engine_in_another_thread(engine: Engine, feedi
         with pytest.raises(SqlError, match="nope"):
             engine.events("sums", when="nope", other_thread=True)
         stream = engine.events("sums", other_thread=True)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             counts = [(await anext(stream)).new["total"] for _ in range(30)]
         assert counts == list(range(counts[0], counts[0] + 30))
         stream.add("counts")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while (await anext(stream)).view != "counts":
                 pass
         stream.close()
-        more = await engine.next("counts", timeout=20, other_thread=True)
+        more = await engine.next("counts", timeout=PATIENCE, other_thread=True)
         assert more.new["n"] > counts[-1]
         done = threading.Event()
         engine.post(done.set)
-        assert await asyncio.to_thread(done.wait, 20)
+        assert await asyncio.to_thread(done.wait, PATIENCE)
         assert subscriptions(engine) == 0
 
     asyncio.run(main())

@@ -16,18 +16,22 @@ from command_line_support import (
     FAST_FEED,
     NO_STRATEGIES,
     TOTALS,
+    EndsOnce,
     Program,
     bid,
+    books_valid,
     change_stream,
+    ends_once,
     lobster,
     orderbook,
     write,
 )
+from samples import PATIENCE
 
 from orderbook.operations.explain import STAGES
 from orderbook.run.pipeline import Pipeline
 
-__all__ = ["orderbook"]
+__all__ = ["ends_once", "orderbook"]
 
 COMMANDS = ("run", "replay", "explain", "check", "generate")
 MESSAGES = (
@@ -38,16 +42,6 @@ MESSAGES = (
     "34200.5,4,1,10,2239500,1",
     "34200.6,3,3,30,2239400,1",
 )
-
-
-def process(*arguments: str, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "orderbook.command_line", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
 
 
 def number(text: str, name: str) -> int:
@@ -64,7 +58,7 @@ def test_help_names_every_command_and_loads_nothing_heavy() -> None:
         f"print('LOADED', [m for m in {heavy} if m in sys.modules])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert all(command in done.stdout for command in COMMANDS)
     assert "LOADED []" in done.stdout
@@ -84,11 +78,19 @@ def test_bad_usage_is_one_line_and_status_2(orderbook: Program, arguments: tuple
     assert result.error_lines[0].startswith("orderbook: ")
 
 
-def test_the_default_run_shows_values_callbacks_and_orders(tmp_path: Path) -> None:
+def test_the_default_run_shows_values_callbacks_and_orders(
+    orderbook: Program, ends_once: EndsOnce, tmp_path: Path
+) -> None:
+    def traded(pipeline: Pipeline, messages: int) -> bool:
+        (sobi,) = pipeline.host.summary()
+        there = books_valid(pipeline) and len(pipeline.engine["sobi"]) == 3
+        return there and bool(sobi.fills) and messages > 1_000
+
+    ends_once(traded)
     config = write(tmp_path / "fast.toml", FAST_FEED.format(imbalance=0.3))
-    done = process("run", "--config", str(config), "--duration", "4")
-    assert done.returncode == 0, done.stderr
-    values, _, summary = done.stdout.partition("\nsummary of")
+    done = orderbook("run", "--config", config, "--duration", PATIENCE)
+    assert done.status == 0, done.err
+    values, _, summary = done.out.partition("\nsummary of")
     assert re.search(r"sobi BTC-USD bid_vwap=[\d.]+ ask_vwap=[\d.]+ ratio=0\.\d+ pressure=[\d.]+", values)
     assert re.search(r"callback sobi (BTC|ETH|SOL)-USD bid_vwap=", values)
     assert re.search(r"order Sobi 1: (buy|sell) [\d.]+ (BTC|ETH|SOL)-USD at market, filled [\d.]+", values)
@@ -105,9 +107,15 @@ def test_the_default_run_shows_values_callbacks_and_orders(tmp_path: Path) -> No
     assert "problems" not in summary
 
 
-def test_the_same_on_a_balanced_book_stays_silent(orderbook: Program, tmp_path: Path) -> None:
+def test_the_same_on_a_balanced_book_stays_silent(
+    orderbook: Program, ends_once: EndsOnce, tmp_path: Path
+) -> None:
+    def under_way(pipeline: Pipeline, messages: int) -> bool:
+        return books_valid(pipeline) and len(pipeline.engine["sobi"]) == 3 and messages > 5_000
+
+    ends_once(under_way)
     config = write(tmp_path / "balanced.toml", FAST_FEED.format(imbalance=0))
-    result = orderbook("run", "--config", config, "--duration", 3)
+    result = orderbook("run", "--config", config, "--duration", PATIENCE)
     assert result.status == 0
     assert number(result.out, "events") > 1_000
     assert "view sobi: 3 rows" in result.out
@@ -128,7 +136,7 @@ def test_a_signal_ends_a_run_with_its_summary(number_sent: signal.Signals) -> No
         assert any(re.search(r"\d events, .* depth \w+-USD bid_volume=", line) for line in lines)
         running.send_signal(number_sent)
         rest, errors = running.stdout.read(), running.stderr.read()
-        assert running.wait(30) == 0
+        assert running.wait(PATIENCE) == 0
     assert "summary of" in rest and re.search(r"view depth: [1-3] row", rest)
     assert "Traceback" not in errors
 
@@ -321,8 +329,9 @@ def test_explain_gives_a_cost_for_every_statement(orderbook: Program) -> None:
     statements = [
         line for line in m3.splitlines() if line.startswith("  ") and re.search(r"\] (\+=|:=) ", line)
     ]
-    costs = re.findall(r"^    O\(.+\) +\w+\[", result.out, re.MULTILINE)
-    assert len(costs) == len(statements) > 10
+    of_triggers, of_updates = result.out.split("  update of bids")
+    costs = re.findall(r"^    O\(.+\) +\w+\[", of_triggers, re.MULTILINE)
+    assert len(costs) == len(statements) > 10 and "O(log n)" in of_updates
 
 
 def test_explain_warns_of_scans_and_takes_files(orderbook: Program, tmp_path: Path) -> None:

@@ -161,8 +161,9 @@ def test_configurations_are_frozen() -> None:
             "my.toml:2: run.duration_seconds: expected a finite number, got the number Infinity"]),
         ("[run]\nviews = 'sobi'", ["my.toml:2: run.views: expected an array, got the string \"sobi\""]),
         ("[run]\nviews = ['sobi', 3]", ["my.toml:2: run.views[1]: expected a string, got the integer 3"]),
-        ("[run]\nstrategies = ['sobi']", [
-            "my.toml:2: run.strategies[0]: expected MODULE:CLASS, got the string \"sobi\""]),
+        ("[run]\nstrategies = ['so bi']", [
+            "my.toml:2: run.strategies[0]: expected MODULE:CLASS, or the name of a strategy in SQL, "
+            "got the string \"so bi\""]),
         ("run = 5", ["my.toml:1: run: expected a table, got the integer 5"]),
         ("[engine]\nbatch_size = true", [
             "my.toml:2: engine.batch_size: expected an integer, got the boolean true"]),

@@ -21,10 +21,12 @@ from orderbook.engine.log.log import Log, SyncPolicy
 from orderbook.engine.log.segments import LogError, Position, Record
 from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.merge import ChangeItem
+from orderbook.market.events import Action
 from orderbook.market.instruments import Instruments
 from orderbook.run.event_queue import Stamped
 from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.order_views import strategies_of
 from orderbook.strategies.strategy import Strategy, StrategyDefinition, on_view
 from orderbook.views.compilation import compile_views
 from orderbook.views.types import Kind
@@ -39,6 +41,7 @@ VIEWS = {
     "GROUP BY strategy, status",
     "my_fills": "SELECT side, COUNT(*) AS n, SUM(volume * price) AS turnover FROM fills GROUP BY side",
     "states": "SELECT symbol, state, reason, COUNT(*) AS n FROM book_states GROUP BY symbol, state, reason",
+    "listed": "SELECT symbol, tick, lot, COUNT(*) AS n FROM instruments GROUP BY symbol, tick, lot",
     "aged": "SELECT symbol, COUNT(*) AS n FROM bids WHERE ts > NOW() - INTERVAL '1 second' GROUP BY symbol",
 }
 TRADED = "CREATE VIEW traded AS SELECT symbol, COUNT(*) AS n FROM trades GROUP BY symbol;"
@@ -474,3 +477,56 @@ def test_without_anything_to_go_on_from_the_run_says_so(tmp_path: Path) -> None:
     told = "no checkpoint to go on from; restore the checkpoints from a copy"
     with pytest.raises(LogError, match=told), session(tmp_path, sql):
         pass
+
+
+RESTLESS = """
+CREATE STRATEGY restless WITH (min_life = '1ms', min_move = 2, max_requests = 400, refill) AS
+WITH books AS (
+    SELECT b.venue, b.symbol, MAX(b.price) AS bid, COUNT(*) AS orders, COALESCE(SUM(p.volume), 0) AS held
+    FROM bids b LEFT JOIN positions p ON p.venue = b.venue AND p.symbol = b.symbol GROUP BY b.venue, b.symbol
+)
+SELECT venue, symbol, 'buy' AS side, bid + 0.01 AS price, 3 + orders % 3 AS volume
+FROM books WHERE orders % 5 > 0
+UNION ALL
+SELECT venue, symbol, 'sell' AS side, bid AS price, 2 AS volume FROM books WHERE held > 0 AND orders % 4 > 0;
+"""
+
+
+def _tells_steps(item: Any) -> bool:
+    return isinstance(item, np.ndarray) and bool((item["action"] == Action.INSTRUMENT).any())
+
+
+def test_a_strategy_in_sql_goes_on_from_the_log_and_from_a_checkpoint(
+    tmp_path: Path, sample_seed: int
+) -> None:
+    # An exchange tells ticks and lots anew when it is connected again, a log does not.
+    received = [item for item in items(sample_seed, 900) if not _tells_steps(item)]
+    half, later = len(received) // 2, len(received) * 3 // 4
+    (restless,) = strategies_of(compile_views(RESTLESS))
+    found, known = [], list(INSTRUMENTS)
+
+    def opened(name: str) -> Any:
+        # Ticks and lots change in a run.
+        return session(tmp_path / name, RESTLESS, (restless.kind,), instruments=Instruments(known))
+
+    with opened("uncut") as (pipeline, durable):
+        durable.start()
+        feed(durable, received)
+        found.append(orders_of(pipeline))
+    with opened("short") as (_, durable):
+        durable.start()
+        feed(durable, received[:half])
+        assert durable.checkpoint()
+        feed(durable, received[half:later])
+    shutil.copytree(tmp_path / "short", tmp_path / "whole")
+    shutil.rmtree(checkpoints_of(tmp_path / "whole"))
+    trimmed(tmp_path / "short")
+    for place in ("whole", "short"):
+        with opened(place) as (pipeline, durable):
+            durable.start()
+            feed(durable, received[later:])
+            found.append(orders_of(pipeline))
+    orders, fills, _ = found[0]
+    assert len(orders) > 5 and fills
+    assert found[1] == found[0]
+    assert found[2] == found[0]

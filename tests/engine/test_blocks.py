@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orderbook
-from orderbook.backtest.relation_rows import BookBlocks, RowAdmission, change_blocks
+from orderbook.backtesting.relation_rows import BookBlocks, RowAdmission, change_blocks
 from orderbook.core.changes import NULL_CODE, Dictionary
 from orderbook.core.errors import DataError, Problems
 from orderbook.engine.distribution.blocks import VERSION, Block, decode_blocks, encode_blocks, text_columns

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples
+from samples import PATIENCE, examples
 
 from orderbook.clients.client_engine import ClientEngine as Engine
 from orderbook.clients.queries import snapshot_between
@@ -264,7 +264,7 @@ def test_what_is_queued_is_checked_at_once_and_done_in_order(
 
     def slow(_: SqlCompiler, *arguments: Any) -> CompiledProgram:
         compiling.set()
-        assert go.wait(20)
+        assert go.wait(PATIENCE)
         return compile_source(*arguments)
 
     monkeypatch.setattr(SqlCompiler, "compiled", slow)

@@ -7,7 +7,7 @@ import pytest
 from backends import BACKENDS
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples
+from samples import PATIENCE, examples
 
 import orderbook
 from orderbook.core.errors import DataError, SqlError, UserError
@@ -209,7 +209,7 @@ def test_changes_made_while_rows_are_filled_are_caught_up(monkeypatch: pytest.Mo
 
     def slow(self, rows):
         filling.set()
-        go.wait(10)
+        assert go.wait(PATIENCE)
         fill(self, rows)
 
     monkeypatch.setattr(Replacement, "_fill", slow)

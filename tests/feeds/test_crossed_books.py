@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from session_support import Driven
 
-from orderbook.backtest.sources import run_instruments, source_specs
+from orderbook.backtesting.sources import run_instruments, source_specs
 from orderbook.core.errors import Problems
 from orderbook.feeds.exchanges.exchange import ExchangeOptions
 from orderbook.feeds.exchanges.okx import Okx

@@ -219,6 +219,8 @@ def test_what_is_sent() -> None:
     common = {"event": "subscribe", "symbol": "tBTCUSD"}
     assert book == common | {"channel": "book", "prec": "R0", "freq": "F0", "len": "100"}
     assert trades == common | {"channel": "trades"}
+    *_, status = Driven(Bitfinex, [instrument("bitfinex", "tBTCF0:USTF0")]).sent(0.0)
+    assert status == {"event": "subscribe", "channel": "status", "key": "deriv:tBTCF0:USTF0"}
     with pytest.raises(SourceError, match="no book has 251 levels; at most 250"):
         Session(Bitfinex, Instruments([BTC]), [0], ExchangeOptions(depth=251), lambda: 0.0)
 

@@ -80,7 +80,8 @@ def test_subscriptions_pings_and_addresses() -> None:
         one.frame(SNAPSHOT.replace(BTC, name))
     assert one.sent(20.0) == [{"op": "ping"}]
     perpetual = driven(PERPETUAL)
-    assert perpetual.sent(0)[0]["args"] == ["orderbook.50.BTCUSDT", "publicTrade.BTCUSDT"]
+    kinds = ("orderbook.50", "publicTrade", "tickers", "allLiquidation")
+    assert perpetual.sent(0)[0]["args"] == [f"{kind}.BTCUSDT" for kind in kinds]
     perpetual.frame(SNAPSHOT)
     assert perpetual.state(PERPETUAL) is VALID and perpetual.problems == {}
     for products, address in (((BTC,), "spot"), ((PERPETUAL,), "linear"), ((INVERSE,), "inverse")):

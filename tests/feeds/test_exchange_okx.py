@@ -193,7 +193,10 @@ def test_what_is_sent() -> None:
     states = [{"channel": "instruments", "instType": kind} for kind in ("SPOT", "SWAP")]
     (command,) = driven.commands(1.0)
     assert isinstance(command, Send)
-    assert json.loads(command.text) == {"op": "subscribe", "args": channels + states}
+    kinds = ("funding-rate", "mark-price", "open-interest")
+    told = [{"channel": name, "instId": "BTC-USDT-SWAP"} for name in kinds]
+    told.append({"channel": "liquidation-orders", "instType": "SWAP"})
+    assert json.loads(command.text) == {"op": "subscribe", "args": channels + states + told}
     pings = driven.commands(20.0)
     assert [command.text for command in pings if isinstance(command, Send)][-1] == "ping"
     driven.frame(b"pong")

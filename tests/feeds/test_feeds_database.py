@@ -16,6 +16,7 @@ import pytest
 from command_line_support import NO_STRATEGIES, Program, orderbook, write
 from hypothesis import given
 from hypothesis import strategies as st
+from samples import PATIENCE
 
 from orderbook.configuration.configuration import load_configuration
 from orderbook.configuration.options import TableFeed
@@ -378,7 +379,7 @@ def test_a_live_table_is_polled_again_also_after_it_went_away(tmp_path: Path) ->
         task.cancel()
         return dict(run.report().problems.counts)
 
-    problems = asyncio.run(asyncio.wait_for(follow(), 60))
+    problems = asyncio.run(asyncio.wait_for(follow(), PATIENCE))
     assert [(change.op, change.row["id"], change.last) for change in taken] == [
         ("+", 1, True),
         ("+", 2, True),

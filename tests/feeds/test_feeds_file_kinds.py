@@ -38,6 +38,7 @@ READ = {
     "capture ": b"wss://ws.kraken.com <-> 1618678132.3858151\n",
     "capture  ": b'1618678132.8258188: {"event":"systemStatus"}\n',
     "capture   ": b'configuration: {"trades":["BTC-USD"]}\n',
+    "hyperliquid": b'17 {"channel":"l2Book","data":{"coin":"BTC","levels":[[],[]],"time":5}}\n',
     "bybit": BYBIT,
     "bybit ": BYBIT_TRADES,
     "bybit  ": b"id,timestamp,price,volume,side,rpi\n1,1672531202252,16542.75,0.017389,buy,0\n",

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_book import PlainBook, messages
 
-from orderbook.backtest.sources import run_instruments, source_specs
+from orderbook.backtesting.sources import run_instruments, source_specs
 from orderbook.configuration.options import feed_table
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import SourceError
@@ -401,7 +401,10 @@ def test_what_is_no_recording_of_an_exchange_that_is_followed_says_which_are(
     folder = shared_data / "cryptofeed" / "original"
     (tmp_path / "PHEMEX.ws.1.0").write_bytes((folder / "DERIBIT.ws.1.0").read_bytes())
     for text, message in (
-        (f"{tmp_path}/PHEMEX.ws.1.0", "a recording of 'phemex', .* of binance, .*, kraken, kraken_v1, okx"),
+        (
+            f"{tmp_path}/PHEMEX.ws.1.0",
+            "a recording of 'phemex', .* of binance, .*, kraken_l3, kraken_v1, okx",
+        ),
         (f"capture:{tmp_path}/PHEMEX*", "a recording of 'phemex'"),
         (f"{folder}", r"recordings of 2 exchanges; name one: .*DERIBIT\.\*, .*KRAKEN\.\*"),
         (f"capture:{folder}/KRAKEN.0", "has no connection to an exchange; name the files of those, too"),

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_book import PlainBook, messages, read
 
+from benchmarks.itch_day import write_day
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import SourceError
 from orderbook.feeds.files.itch import ItchSource
@@ -481,3 +482,23 @@ def test_the_next_day_begins_with_empty_books(tmp_path: Path) -> None:
         for event in events[events["instrument"] == 0]:
             book.apply(event)
     assert list(book.orders) == [6] and book.state is BookState.VALID
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_generated_day(tmp_path: Path, seed: int) -> None:
+    path, counts = write_day(tmp_path, 80, 20_000, seed)
+    assert sum(counts.values()) == 20_000
+    assert all(counts.values())
+    source = ItchSource(path)
+    books = Books(source.instruments, Dictionary())
+    plain = [PlainBook() for _ in source.instruments]
+    for events in source:
+        books.apply(events)
+        for event in events:
+            plain[event["instrument"]].apply(event)
+    assert source.problems.report() == []
+    assert books.problems() == {}
+    for number, book in enumerate(plain):
+        for side in (Side.BID, Side.ASK):
+            levels = books.levels(number, side, 1000)
+            assert levels[["price", "volume"]].tolist() == book.best(side)

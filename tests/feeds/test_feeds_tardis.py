@@ -17,7 +17,7 @@ from orderbook.core.errors import DataError, SourceError
 from orderbook.feeds import byte_stream
 from orderbook.feeds.files import tardis
 from orderbook.feeds.files.tardis import TardisSource, open_tardis
-from orderbook.feeds.files.tardis_decoder import NOTHING, Kind, Status, name_hash, read_rows
+from orderbook.feeds.files.tardis_text import NOTHING, Kind, Status, name_hash, read_rows
 from orderbook.feeds.source_kinds import open_source, open_sources
 from orderbook.market.events import Action, BookState, Flag, Side
 from orderbook.market.instruments import fixed_point, normalise_symbol
@@ -375,7 +375,6 @@ def test_the_other_files_go_on_after_a_cut_one(tmp_path: Path) -> None:
         ({"x.csv": ""}, "x.csv", "empty"),
         ({"x.csv": "a,b\n1,2\n"}, "x.csv", "its first line has no columns exchange"),
         ({"x.csv": f"{L2.replace('amount', 'funding_rate')}\n"}, "x.csv", "data type that is not read"),
-        ({"x_liquidations_y.csv": f"{TRADES}\n"}, "x_liquidations_y.csv", "data type that is not read"),
         ({"x.csv": f"{L2}\n"}, "x.csv?tick=0", "tick is a number above 0"),
         ({"x.csv": f"{L2}\n"}, "x.csv?tik=1", "did you mean 'tick'"),
         ({"x.csv": f"{L2}\n"}, "x.csv?scan=some", "scan is 'head' or 'all'"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hostile_samples import SAMPLES
 from paths import FIXTURES
+from samples import PATIENCE
 from websockets.asyncio.server import ServerConnection, serve
 
 from orderbook.core.errors import SourceError
@@ -27,7 +28,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     """Run a test's coroutine; a hang fails."""
 
     async def limited() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await test
 
     asyncio.run(limited())
@@ -128,7 +129,7 @@ def fixed(text: str) -> Callable[[asyncio.StreamWriter], Coroutine[Any, Any, Non
     return answer
 
 
-async def refusal(url: str, timeout: float = 5.0) -> str:
+async def refusal(url: str, timeout: float = PATIENCE) -> str:
     with pytest.raises(SourceError) as error:
         await http_get(url, timeout)
     return str(error.value)

@@ -17,8 +17,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from object_store import ObjectStore, object_store
 
-from orderbook.backtest.sources import run_instruments, source_specs
-from orderbook.backtest.time_cuts import spans_of
+from orderbook.backtesting.sources import run_instruments, source_specs
+from orderbook.backtesting.time_cuts import spans_of
 from orderbook.core.errors import SourceError, StoreError, UserError
 from orderbook.feeds.byte_stream import Blocks
 from orderbook.feeds.merge import read_slices

@@ -16,10 +16,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 from capture_support import joined, kraken_recording, served, up_to_the_cut, without_receive_times
-from command_line_support import NO_STRATEGIES, TOTALS, Program, orderbook, write  # noqa: F401
+from command_line_support import (  # noqa: F401
+    NO_STRATEGIES,
+    TOTALS,
+    EndsOnce,
+    Program,
+    books_valid,
+    ends_once,
+    orderbook,
+    write,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from recording_support import lines_of, recorder
+from samples import PATIENCE
 
 from orderbook.core.errors import SourceError
 from orderbook.feeds.exchanges.exchange import ExchangeOptions
@@ -77,7 +87,7 @@ def follow(folder: Path, rotation: Rotation, kind: type[Simulated] = Simulated) 
                 while not all(book.state is VALID for book in books):
                     await asyncio.sleep(0.05)
 
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 taking = asyncio.create_task(take())
                 await valid(2)
                 exchange.lose_messages(5)
@@ -103,7 +113,8 @@ def test_raw_frames_and_the_record_replay_to_what_was_seen_live(tmp_path: Path, 
     files = sorted(tmp_path.glob("*.jsonl.zst"))
     assert (len(files) > 2) == (rotation != Rotation())
     assert source.statistics.gaps >= 1 and source.statistics.reconnects == 1
-    assert source.problems.counts.keys() == {"gap", "disconnected"}
+    # On a busy machine a snapshot may come too late for what was received meanwhile; another is asked for.
+    assert source.problems.counts.keys() - {"old snapshot"} == {"gap", "disconnected"}
     names = {file.name.partition(".jsonl")[0] for file in files}
     assert names == {file.stem for file in tmp_path.glob("*.parquet")}
     assert all(name.startswith("simulated-2") and name.endswith("Z") for name in names)
@@ -249,7 +260,7 @@ def test_a_slow_disk_slows_the_feed_and_loses_nothing(
 ) -> None:
     free, write_ = threading.Event(), RawFile.write
     monkeypatch.setattr(raw_recorder, "MOST_WAITING", 10_000)
-    monkeypatch.setattr(RawFile, "write", lambda self, data: (free.wait(30), write_(self, data))[1])
+    monkeypatch.setattr(RawFile, "write", lambda self, data: (free.wait(PATIENCE), write_(self, data))[1])
     made, log = recorder(tmp_path)
 
     async def feed() -> int:
@@ -294,7 +305,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_full_disk_ends_the_recording_with_whole_files(tmp_path: Path, full_disk: None) -> None:
     made, log = recorder(tmp_path)
     noise, told = np.random.default_rng(1), 0
-    deadline, failure = time.monotonic() + 30, ""
+    deadline, failure = time.monotonic() + PATIENCE, ""
     while not failure:
         assert time.monotonic() < deadline
         try:
@@ -331,7 +342,7 @@ def environment(project: Path) -> dict[str, str]:
 
 def wait_for(folder: Path, size: int, process: subprocess.Popen[str]) -> None:
     """Until the raw files have so many bytes."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while sum(file.stat().st_size for file in folder.rglob("*.zst")) < size:
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.05)
@@ -352,7 +363,7 @@ def test_a_signal_ends_a_recording_in_order(tmp_path: Path, environment: dict[st
     with subprocess.Popen(call, env=environment, stdout=subprocess.PIPE, text=True) as one:
         wait_for(tmp_path, 20_000, one)
         one.send_signal(signal.SIGTERM)
-        out, _ = one.communicate(timeout=30)
+        out, _ = one.communicate(timeout=PATIENCE)
     assert one.returncode == 0
     assert f"recording {tmp_path}/simulated: " in out
     assert "feed simulated:BTC-USD,ETH-USD,SOL-USD: frames" in out
@@ -379,13 +390,15 @@ FEED = '[[feeds]]\nkind = "simulated"\nproducts = ["BTC-USD"]\nevents_per_second
 
 def test_replays_of_both_recordings_have_the_view_events_of_the_run(
     orderbook: Program,  # noqa: F811
+    ends_once: EndsOnce,  # noqa: F811
     tmp_path: Path,
 ) -> None:
+    ends_once(lambda pipeline, messages: books_valid(pipeline) and messages > 1_000)
     view = write(tmp_path / "totals.sql", TOTALS)
     recording = '[record]\nfolder = "recordings"\nrotate = "1h"\n'
     config = write(tmp_path / "c.toml", NO_STRATEGIES + FEED + recording)
     out = tmp_path / "run.ndjson"
-    result = orderbook("run", "--config", config, "--view", view, "--duration", 3, "--out", out)
+    result = orderbook("run", "--config", config, "--view", view, "--duration", PATIENCE, "--out", out)
     assert result.status == 0, result.err
     folder = tmp_path / "recordings" / "simulated"
     assert f"recording {folder}: " in result.out

@@ -11,6 +11,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 from coinbase_support import PlainBooks, flow, instruments, truth
+from samples import PATIENCE
 from websockets.asyncio.client import connect
 
 from orderbook.core.errors import DataError, SourceError
@@ -27,14 +28,13 @@ from orderbook.market.instruments import Instruments
 
 PRODUCTS = ("BTC-USD", "ETH-USD", "SOL-USD")
 KNOWN = instruments(*PRODUCTS)
-SECONDS = 30.0
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
     """Run a test's coroutine; a hang fails."""
 
     async def limited() -> None:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE):
             await test
 
     asyncio.run(limited())
@@ -126,11 +126,11 @@ def test_a_consumer_that_falls_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead, monotonic = [0.0], time.monotonic
     monkeypatch.setattr(time, "monotonic", lambda: monotonic() + ahead[0])
     monkeypatch.setattr(live_feed, "MAXIMUM_WAITING", 200)
-    monkeypatch.setattr(simulated_exchange, "CLIENT_PATIENCE", SECONDS)
+    monkeypatch.setattr(simulated_exchange, "CLIENT_PATIENCE", PATIENCE)
 
     async def test() -> None:
         async with SimulatedExchange(KNOWN, flow(5, 3), events_per_second=None) as exchange:
-            feed = following(exchange, silence=SECONDS / 3)
+            feed = following(exchange, silence=PATIENCE / 3)
             async with feed:
                 follower = Follower(exchange, feed)
                 task = asyncio.create_task(follower.follow())
@@ -141,7 +141,7 @@ def test_a_consumer_that_falls_behind(monkeypatch: pytest.MonkeyPatch) -> None:
                     sent = exchange.statistics["messages"]
                     await asyncio.sleep(0.5)
                 waiting = len(feed.shards[0].waiting)
-                ahead[0] += SECONDS / 2
+                ahead[0] += PATIENCE / 2
                 await asyncio.sleep(0.1)
                 assert len(feed.shards[0].waiting) <= waiting + 1
                 task = asyncio.create_task(follower.follow())
@@ -207,7 +207,7 @@ def test_a_broken_connection() -> None:
         async with pair() as follower:
             follower.exchange.disconnect_clients()
             await until(lambda: BookState.STALE in follower.books.states)
-            await until(lambda: follower.feed.statistics.resyncs == 3)
+            await until(lambda: follower.feed.statistics.resyncs >= 3)
             await follower.compare()
             assert follower.feed.statistics.reconnects == 1
             assert follower.feed.statistics.problems.counts["disconnected"] == 1
@@ -219,7 +219,7 @@ def test_a_silent_connection() -> None:
     async def test() -> None:
         async with pair(silence=0.5) as follower:
             follower.exchange.stall_clients()
-            await until(lambda: follower.feed.statistics.resyncs == 3)
+            await until(lambda: follower.feed.statistics.resyncs >= 3)
             await follower.compare()
             assert follower.feed.statistics.problems.counts["silence"] >= 1
             assert follower.feed.statistics.reconnects >= 1

@@ -14,7 +14,7 @@ from websockets.frames import Close, Frame, Opcode
 from websockets.protocol import State
 from websockets.uri import parse_uri
 
-from orderbook.feeds.live.live_feed import FrameConnection
+from orderbook.feeds.live.frame_connection import FrameConnection
 
 LARGEST = 70_000
 KINDS = ["text"] * 6 + ["binary", "parts", "ping", "pong", "masked", "odd", "close"]

@@ -45,7 +45,7 @@ RECORDED = {
     "bitstamp": Recorded("cryptofeed/BITSTAMP.jsonl.zst", 0.8, steps=500),
     "bybit": Recorded("generated", 0.9),
     "coinbase": Recorded("cryptofeed/COINBASE.jsonl.zst", 0.97, steps=80, slim=True),
-    "coinbase_full": Recorded("generated", 0.7, steps=400),
+    "coinbase_full": Recorded("generated", 0.9, steps=400),
     "kraken": Recorded("generated", 0.99),
     "kraken_v1": Recorded("cryptofeed/KRAKEN.jsonl.zst", 0.95, "SC/EUR"),
     "okx": Recorded("cryptofeed/OKX.jsonl.zst", 0.85),

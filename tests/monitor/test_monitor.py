@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from monitor_support import INSTRUMENTS, SYMBOL, VENUE, client, flow, running, trade, valid_books
+from samples import PATIENCE
 
 from orderbook.configuration.configuration import load_configuration
 from orderbook.configuration.options import AlertRule, MonitorOptions
@@ -272,7 +273,7 @@ def test_http_serves_the_page_and_refuses_other_hosts_and_origins() -> None:
             def get(path: str, **headers: str) -> int:
                 request = urllib.request.Request(f"{run.server.url}{path}", headers=headers)
                 try:
-                    with urllib.request.urlopen(request, timeout=10) as answer:
+                    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
                         assert answer.headers["X-Content-Type-Options"] == "nosniff"
                         return answer.status
                 except urllib.error.HTTPError as error:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from monitor_support import SYMBOL, VENUE, Running, client, flow, running, trade, valid_books
+from samples import PATIENCE
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -40,7 +41,7 @@ TOKEN = "a-token-of-sixteen"
 
 async def closed(socket: ClientConnection) -> tuple[int, str]:
     """The code and reason that a connection is closed with; messages before are read and forgotten."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         try:
             while True:
                 await socket.recv()
@@ -107,7 +108,7 @@ def test_a_message_of_endless_empty_parts_ends_the_connection() -> None:
         async def parts() -> object:
             for _ in range(connections._MOST_PARTS + 2):
                 yield ""
-            await asyncio.sleep(20)
+            await asyncio.sleep(PATIENCE)
 
         sending = asyncio.create_task(one.send(parts()))
         assert (await closed(one))[0] == 1009
@@ -202,7 +203,7 @@ def test_clients_and_silent_connections_are_bounded(monkeypatch: pytest.MonkeyPa
             patch.setattr(connections, "REQUEST_SECONDS", 0.2)
             silent = [socket.create_connection(("127.0.0.1", run.server.port)) for _ in range(6)]
             for connection in silent:
-                connection.settimeout(20)
+                connection.settimeout(PATIENCE)
                 with suppress(ConnectionResetError):
                     assert await asyncio.to_thread(connection.recv, 1) == b""
                 connection.close()

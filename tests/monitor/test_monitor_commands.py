@@ -15,6 +15,7 @@ from command_line_support import TOTALS, Program, write
 from command_line_support import orderbook as orderbook
 from monitor_support import client, flow, running, valid_books
 from rich.console import Console
+from samples import PATIENCE
 from websockets.exceptions import ConnectionClosedOK
 from websockets.sync.client import ClientConnection, connect
 
@@ -76,19 +77,21 @@ def test_why_of_an_alert_is_what_the_log_says(
         assert run.stdout is not None
         url = run.stdout.readline().split()[1].replace("http", "ws", 1)
         with connect(f"{url}ws", max_size=None) as socket:
-            notes: list[dict[str, Any]] = []
+            alerts: list[dict[str, Any]] = []
             request: dict[str, Any] | None = {"op": "subscribe", "topic": "notes"}
-            while len(notes) < 3:
-                notes += asked(socket, request, "notes")["notes"]
+            while len(alerts) < 3:
+                # A slow machine has notes of warnings, too.
+                alerts += [n for n in asked(socket, request, "notes")["notes"] if n["kind"] == "alert"]
                 request = None
-            note = notes[-1]
-            assert (note["kind"], note["view"]) == ("alert", "totals")
+            note = alerts[-1]
+            assert note["view"] == "totals"
             told = asked(socket, {"op": "why", "view": "totals", "at": note["version"]}, "why")
         run.terminate()
     at = ",".join(map(str, note["version"]))
     assert told["text"] == orderbook("why", "totals", "--at", at, "--config", config).out
     assert f"totals at {at}" in told["text"]
-    assert "row of totals changed" in told["text"]
+    # What was held back while a book was lost is told at the STATE that ends it, which changes no row.
+    assert re.search(r"\n[1-9]\d* rows? of totals changed|\nno event: what had been held back", told["text"])
     monkeypatch.setattr(questions, "give_way", lambda _: None)
 
     def here(question: Question) -> tuple[int, str]:
@@ -108,7 +111,8 @@ def asked(socket: ClientConnection, request: dict[str, Any] | None, kind: str) -
     if request is not None:
         socket.send(json.dumps({"id": 1 if kind == "notes" else 2, **request}))
     while True:
-        message = json.loads(socket.recv(timeout=60))
+        message = json.loads(socket.recv(timeout=PATIENCE))
+        assert message["type"] != "error", message
         if message["type"] == kind and message.get("notes", [1]):
             return message
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from monitor_support import Client, client, flow, running, valid_books
+from samples import PATIENCE
 
 from orderbook.configuration.options import MonitorOptions, QueryOptions
 from orderbook.core.errors import CompileError, DataError, OrderbookError
@@ -117,7 +118,7 @@ def test_clients_are_refused_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch
 
     async def followed(one: Client, number: int, sql: str) -> dict[str, Any]:
         await one.send(id=number, op="follow", sql=sql)
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 message = await one.take(id=number)
                 if message["type"] in ("snapshot", "error"):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from monitor_support import Client, Running, client, running
-from samples import examples
+from samples import PATIENCE, examples
 
 from orderbook.engine.runtime.compile_process import compiled_elsewhere
 from orderbook.monitor import hub, publisher
@@ -70,7 +70,7 @@ async def follow_steps(view: str, steps: list[Any]) -> Follower:
 
         async def look() -> None:
             while follower.version is None or tuple(map(int, follower.version)) < run.engine.version:
-                follower.take(json.loads(await asyncio.wait_for(one.socket.recv(), 20)))
+                follower.take(json.loads(await asyncio.wait_for(one.socket.recv(), PATIENCE)))
                 assert follower.rows == history[tuple(map(int, follower.version))]
 
         for step in steps:
@@ -183,7 +183,7 @@ def test_a_follower_that_leaves_before_its_view_is_there_leaves_nothing(
 
     def slow(*arguments: Any) -> Any:
         compiling.set()
-        assert go.wait(100)
+        assert go.wait(PATIENCE)
         return compiled_elsewhere(*arguments)
 
     monkeypatch.setattr(replacement, "compiled_elsewhere", slow)
@@ -199,7 +199,7 @@ def test_a_follower_that_leaves_before_its_view_is_there_leaves_nothing(
 
             monkeypatch.setattr(run.engine, "drop_view", noted)
             await one.send(id=1, op="follow", sql=sql)
-            await asyncio.to_thread(compiling.wait, 100)
+            await asyncio.to_thread(compiling.wait, PATIENCE)
             await one.ask(id=2, op="unsubscribe", subscription=1)
             while not dropped:
                 await asyncio.sleep(0.01)
@@ -215,7 +215,7 @@ def test_a_follower_that_leaves_before_its_view_is_there_leaves_nothing(
                 await asyncio.sleep(0.01)
         assert [one.error for one in dropped] == [None, None]
 
-    asyncio.run(asyncio.wait_for(leave(), 200))
+    asyncio.run(asyncio.wait_for(leave(), 2 * PATIENCE))
 
 
 ROWS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 2)), unique_by=lambda row: row[0], max_size=9)

@@ -5,7 +5,6 @@ import re
 import socket
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,13 +14,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line_support import FAST_FEED, Program, write
+from command_line_support import FAST_FEED, EndsOnce, Program, write
+from command_line_support import ends_once as ends_once
 from command_line_support import orderbook as orderbook
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
+from samples import PATIENCE
 
 from orderbook.commands.common import configured
 from orderbook.configuration.configuration import load_configuration
@@ -50,11 +51,11 @@ TOKEN = "a-token-of-sixteen"
 
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
+        return int(taken.getsockname()[1])
 
 
 def scrape(port: int) -> dict[str, Metric]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
         return {family.name: family for family in text_string_to_metric_families(answer.read().decode())}
 
 
@@ -79,7 +80,9 @@ def exposed(families: dict[str, Metric]) -> set[str]:
     return {f"{name}_total" if family.type == "counter" else name for name, family in families.items()}
 
 
-def test_a_live_run_shows_what_its_summary_says(orderbook: Program, tmp_path: Path, project: Path) -> None:
+def test_a_live_run_shows_what_its_summary_says(
+    orderbook: Program, ends_once: EndsOnce, tmp_path: Path, project: Path
+) -> None:
     port = free_port()
     config = write(
         tmp_path / "fast.toml",
@@ -87,20 +90,30 @@ def test_a_live_run_shows_what_its_summary_says(orderbook: Program, tmp_path: Pa
         + f'[metrics]\nport = {port}\n[log]\nfolder = "log"\ncheckpoint_interval = "500ms"\n',
     )
     scrapes: list[dict[str, Metric]] = []
+    enough, ended = threading.Event(), threading.Event()
+
+    def told(found: dict[str, Metric]) -> bool:
+        """Whether all books are known, the strategy was called and a checkpoint is there."""
+        return (
+            value(found, "orderbook_books", state="valid") == 3
+            and value(found, "orderbook_strategy_callbacks_total") > 0
+            and value(found, "orderbook_checkpoints_total") >= 1
+            and value(found, "orderbook_receive_to_views_seconds_count") > 0
+        )
 
     def follow() -> None:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            try:
+        while not ended.is_set() and not enough.is_set():
+            with suppress(OSError):
                 scrapes.append(scrape(port))
-            except (OSError, urllib.error.URLError):
-                if scrapes:
-                    return
-            time.sleep(0.1)
+                if told(scrapes[-1]):
+                    enough.set()
+            ended.wait(0.1)
 
     following = threading.Thread(target=follow)
     following.start()
-    result = orderbook("run", "--config", config, "--duration", 4)
+    ends_once(lambda pipeline, messages: enough.is_set())
+    result = orderbook("run", "--config", config, "--duration", PATIENCE)
+    ended.set()
     following.join()
     assert result.status == 0, result.err
     last = scrapes[-1]
@@ -119,8 +132,8 @@ def test_a_live_run_shows_what_its_summary_says(orderbook: Program, tmp_path: Pa
     assert value(last, "orderbook_queue_limit_events") == 65536
     assert 0 < value(last, "orderbook_queue_most_events") <= 65536
     assert value(last, "orderbook_log_bytes") == value(last, "orderbook_log_end_bytes") > 10_000
-    # Notes of completion wait for the next batch.
-    assert 0 <= value(last, "orderbook_log_lag_bytes") < 10_000
+    # Notes of completion wait for the next batch; how much comes between two looks is the machine's affair.
+    assert 0 <= value(last, "orderbook_log_lag_bytes") < value(last, "orderbook_log_end_bytes")
     assert value(last, "orderbook_checkpoints_total") >= 1
     assert value(last, "orderbook_checkpoint_bytes") > 1000
     assert 0 <= value(last, "orderbook_checkpoint_age_seconds") < 60
@@ -132,8 +145,12 @@ def test_a_live_run_shows_what_its_summary_says(orderbook: Program, tmp_path: Pa
         buckets = values(last, f"orderbook_{name}_seconds_bucket")
         assert buckets == sorted(buckets)
         assert 0 < buckets[-1] == value(last, f"orderbook_{name}_seconds_count")
-    views = value(last, "orderbook_receive_to_views_seconds_count")
-    assert value(last, "orderbook_exchange_to_receive_seconds_count") >= views
+    # Each message has a latency of its own; those that go through together are counted at their end.
+    views, events = (
+        value(last, name)
+        for name in ("orderbook_receive_to_views_seconds_count", "orderbook_feed_events_total")
+    )
+    assert 0 < views <= events
     assert value(last, "orderbook_receive_to_views_seconds_sum") > 0
 
 
@@ -238,7 +255,7 @@ def test_only_messages_that_say_when_they_were_sent_have_a_delay() -> None:
 class Static(Collector):
     """What a run shows; `before` is called in its event loop."""
 
-    def __init__(self, before: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, before: Callable[[], object] = lambda: None) -> None:
         self.before = before
 
     def collect(self) -> Iterator[Metric]:
@@ -265,7 +282,7 @@ def serving(collector: Collector, **options: Any) -> Iterator[int]:
 
 def asked(port: int, request: str) -> str:
     """The whole answer to raw bytes; empty where the connection is broken off."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         answer = b""
         try:
             connection.sendall(request.encode())
@@ -355,7 +372,7 @@ def test_clients_that_are_slow_or_many_are_cut_off(monkeypatch: pytest.MonkeyPat
     with serving(Static()) as port:
         with monkeypatch.context() as patch:
             patch.setattr(metrics_server, "_PATIENCE", 0.5)
-            idle = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(3)]
+            idle = [socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) for _ in range(3)]
             for connection in idle:
                 connection.sendall(b"GET /metrics HTTP/1.1\r\n")
             for connection in idle:
@@ -367,7 +384,7 @@ def test_clients_that_are_slow_or_many_are_cut_off(monkeypatch: pytest.MonkeyPat
 
 def test_a_run_that_does_not_answer_or_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     busy = threading.Event()
-    with serving(Static(lambda: busy.wait(20) and None)) as port:
+    with serving(Static(lambda: busy.wait(PATIENCE))) as port:
         with monkeypatch.context() as patch:
             patch.setattr(metrics_server, "_PATIENCE", 0.3)
             assert asked(port, request()) == ""
@@ -381,7 +398,7 @@ def test_a_run_that_is_over_is_not_waited_for() -> None:
     """The server ends while a request waits for a loop that has stopped."""
     busy = threading.Event()
     with (
-        serving(Static(lambda: busy.wait(20) and None)) as port,
+        serving(Static(lambda: busy.wait(PATIENCE))) as port,
         socket.create_connection(("127.0.0.1", port)) as connection,
     ):
         connection.sendall(request().encode())

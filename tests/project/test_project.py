@@ -7,6 +7,7 @@ import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution, requires
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -25,7 +26,7 @@ REGISTRY_HOST = re.compile(
 
 
 @pytest.fixture(scope="module")
-def pyproject(project: Path) -> dict:
+def pyproject(project: Path) -> dict[str, Any]:
     return tomllib.loads((project / "pyproject.toml").read_text())
 
 
@@ -57,7 +58,7 @@ def test_lock_has_only_names_and_versions(project: Path, locked: dict[str, str])
     assert len(locked) == len(lines)
 
 
-def test_lock_is_within_the_ranges(pyproject: dict, locked: dict[str, str]) -> None:
+def test_lock_is_within_the_ranges(pyproject: dict[str, Any], locked: dict[str, str]) -> None:
     extras = pyproject["project"]["optional-dependencies"].values()
     declared = pyproject["project"]["dependencies"] + [one for extra in extras for one in extra]
     for requirement in map(Requirement, [*declared, *pyproject["build-system"]["requires"]]):
@@ -73,7 +74,7 @@ def test_lock_is_closed(locked: dict[str, str]) -> None:
                 assert normalised(requirement.name) in locked, f"{name} requires {requirement}"
 
 
-def test_packages_are_all_listed(project: Path, pyproject: dict) -> None:
+def test_packages_are_all_listed(project: Path, pyproject: dict[str, Any]) -> None:
     include = pyproject["tool"]["setuptools"]["packages"]["find"]["include"]
     found = find_packages(str(project), include=include)
     folders = {
@@ -86,7 +87,7 @@ def test_packages_are_all_listed(project: Path, pyproject: dict) -> None:
     assert {link.name for link in (project / "orderbook").iterdir() if link.is_symlink()} > LINKED
 
 
-def test_package_data_exists(project: Path, pyproject: dict) -> None:
+def test_package_data_exists(project: Path, pyproject: dict[str, Any]) -> None:
     for package, patterns in pyproject["tool"]["setuptools"]["package-data"].items():
         for pattern in patterns:
             assert list((project / package.replace(".", "/")).glob(pattern)), f"{package}/{pattern}"

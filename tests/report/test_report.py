@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import examples
 
-from orderbook.backtest.run import Outcome
-from orderbook.backtest.strategy_run import FIRST_STEP, Sample, Sampler, Track
+from orderbook.backtesting.market_samples import FIRST_STEP, Sample, Sampler, Track
+from orderbook.backtesting.run import Outcome
 from orderbook.command_line import status_of
 from orderbook.core.errors import UserError
 from orderbook.jobs.job import Job, open_job
@@ -41,7 +41,7 @@ SECOND = 10**9
 @pytest.fixture(scope="module")
 def flow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("flow")
-    write_records(folder, 600, 3, 2, 5, apart=True)
+    write_records(folder, 600, 3, 2, 5, apart=True, slower=4_000)
     return folder
 
 
@@ -87,7 +87,7 @@ def test_samples_do_not_depend_on_partitions(
 @examples(60)
 def test_halved_samples_are_those_of_the_longer_step(gaps: list[int], most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orderbook.backtest.strategy_run.MOST", most)
+        patch.setattr("orderbook.backtesting.market_samples.MOST", most)
         track, stamps = Track(), np.cumsum(gaps).tolist()
         for number, stamp in enumerate(stamps):
             start = track.due(stamp)
@@ -96,7 +96,8 @@ def test_halved_samples_are_those_of_the_longer_step(gaps: list[int], most: int)
     expected: dict[int, Decimal] = {}
     for number, stamp in enumerate(stamps):
         expected.setdefault(stamp - stamp % track.step, Decimal(number))
-    assert {one.stamp: one.bid for one in track.samples} == expected and len(track.samples) <= most
+    found = {one.stamp - one.stamp % track.step: one.bid for one in track.samples}
+    assert found == expected and len(track.samples) <= most
 
 
 @pytest.mark.parametrize("batch", [4_096, 30_000])
@@ -135,7 +136,11 @@ def test_the_report_is_written_and_again_the_same(
     assert equity["equity"][-1] == pytest.approx(whole.profit)
     assert equity["drawdown"].min() == pytest.approx(-whole.max_drawdown)
     assert job.sql("SELECT COUNT(*) FROM order_times").item() == whole.orders
-    names = ("statistics", "positions", "signal_returns", "markouts", "market", "signals")
+    parts = job.sql("SELECT profit, spread + adverse + inventory - fees FROM attribution").rows()
+    assert parts and all(whole == pytest.approx(own) for whole, own in parts)
+    assert sum(row[0] for row in parts) == pytest.approx(whole.profit)
+    assert job.sql("SELECT MAX(ratio), MIN(ratio) FROM order_times").row(0) == (1.0, 0.0)
+    names = ("statistics", "positions", "signal_returns", "signal_ics", "markouts", "market", "signals")
     assert all(job.sql(f"SELECT COUNT(*) FROM {name}").item() for name in names)
 
 
@@ -158,15 +163,15 @@ def test_closing_fills_earn_the_oldest_first() -> None:
 def test_ratios_need_changes_and_days() -> None:
     times = np.arange(0, 40 * 60 * SECOND, 60 * SECOND)
     equity = np.cumsum(np.where(np.arange(40) % 2, 3.0, -1.0))
-    sharpe, steadiness, step = ratios(times, equity)
+    sharpe, sortino, steadiness, step = ratios(times, equity)
     changes = np.diff(equity)
-    assert sharpe is None and step == 60 * SECOND
+    assert sharpe is None and sortino is None and step == 60 * SECOND
     assert steadiness == pytest.approx(changes.mean() / changes.std(ddof=1) * len(changes) ** 0.5)
-    days, steadier, step = ratios(times * 700, equity)
+    days, _, steadier, step = ratios(times * 700, equity)
     assert step == 14_400 * SECOND and days is None and steadier is not None
-    long, _, step = ratios(times * 740, equity)
-    assert step == 14_400 * SECOND and long is not None and long > 0
-    assert ratios(times[:1], equity[:1]) == (None, None, None)
+    long, downside, _, step = ratios(times * 740, equity)
+    assert step == 14_400 * SECOND and long is not None and downside is not None and downside > long > 0
+    assert ratios(times[:1], equity[:1]) == (None, None, None, None)
     assert ratios(times, np.zeros(40))[0] is None
 
 

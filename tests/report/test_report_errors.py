@@ -4,11 +4,14 @@ import numpy as np
 import polars as pl
 import pytest
 
+from orderbook.jobs.folder import HORIZONS
 from orderbook.report.charts import duration_text
 from orderbook.report.market import (
     Mids,
+    drawn_horizons,
     horizons,
     markouts,
+    signal_ics,
     signal_returns,
     signals_compared,
     standard_errors,
@@ -51,7 +54,7 @@ def signals_of(values: np.ndarray, symbol: str = "A") -> pl.DataFrame:
 def within(alarms: np.ndarray, runs: int, low: float = 0.05, high: float = 0.05) -> bool:
     """Whether as many of so many independent runs were alarms as is likely for a rate from low to high."""
     rate = float(np.mean(alarms))
-    return low - 3.3 * (low / runs) ** 0.5 <= rate <= high + 3.3 * (high / runs) ** 0.5
+    return bool(low - 3.3 * (low / runs) ** 0.5 <= rate <= high + 3.3 * (high / runs) ** 0.5)
 
 
 @pytest.mark.parametrize(
@@ -150,19 +153,58 @@ def test_markouts_of_fills_that_mean_nothing(sample_seed: int) -> None:
     assert markouts("s", few, {("X", "A"): mids}, [10 * SECOND])["error"].to_list() == [None]
 
 
-def test_horizons_are_those_that_samples_can_tell() -> None:
-    """A day every two seconds and a minute every ten milliseconds, each for what it knows."""
+def test_horizons_are_those_that_there_is_time_for() -> None:
     day = Mids(np.arange(0, 86_400 * SECOND, 2 * SECOND), np.arange(43_200.0) + 1)
     minute = Mids(np.arange(0, 60 * SECOND, SECOND // 100), np.arange(6_000.0) + 1)
-    found = [horizons({("X", "A"): one}) for one in (day, minute)]
-    assert [(one[0], one[-1]) for one in found] == [(2 * SECOND, 3_600 * SECOND), (10**7, 2 * SECOND)]
-    assert horizons({("X", "A"): Mids(day.times[:15], day.mids[:15])}) == ()
-    both = {("X", "A"): day, ("X", "B"): minute}
-    signals = pl.concat([
-        signals_of(np.arange(5_000.0)[None], symbol).with_columns(stamp=pl.Series(known.times[:5_000]))
-        for (_, symbol), known in both.items()
-    ])  # fmt: skip
-    assert signal_returns(signals, both, [SECOND])["samples"].sum() == 5_000
+    found = [horizons({("X", "A"): one}, HORIZONS) for one in (day, minute)]
+    assert [(one[0], one[-1]) for one in found] == [(10**7, 60 * SECOND), (10**7, SECOND)]
+    assert horizons({("X", "A"): Mids(day.times[:15], day.mids[:15])}, (2 * SECOND,)) == ()
+    assert drawn_horizons(found[0]) == (10**7, 3 * SECOND, 60 * SECOND) and drawn_horizons(()) == ()
+
+
+@pytest.mark.parametrize(("phi", "kind"), [(0.0, "walk"), (0.9, "walk"), (0.98, "walk"), (0.9, "volatile")])
+def test_what_foretells_nothing_is_significant_as_often_as_said(
+    phi: float, kind: str, sample_seed: int
+) -> None:
+    random = np.random.default_rng([sample_seed, int(100 * phi), len(kind)])
+    times, reaches = np.arange(SAMPLES) * SECOND, [SECOND, 5 * SECOND, 25 * SECOND]
+    found = []
+    for values in np.split(autoregressive(random, phi, RUNS, SAMPLES), RUNS // 4):
+        mids = {("X", "A"): Mids(times, market(random, SAMPLES, kind))}
+        found.append(signal_ics(signals_of(values), mids, reaches))
+    for reach in reaches:
+        own = pl.concat(found).filter(horizon=reach)
+        for value, error in (("ic", "ic_error"), ("rank_ic", "rank_error"), ("gross", "gross_error")):
+            told = own.drop_nulls(error)
+            alarms = (told[value].abs() > BEYOND * told[error]).to_numpy()
+            assert len(own) == RUNS and len(told) > RUNS / 2 and within(alarms, RUNS, 0.004, 0.06), (
+                reach,
+                value,
+                alarms.mean(),
+            )
+        own = own.drop_nulls("hit_error")
+        hits = ((own["hit_rate"] - 0.5).abs() > BEYOND * own["hit_error"]).to_numpy()
+        assert within(hits, RUNS, 0.01, 0.06), (reach, hits.mean())
+
+
+def test_correlations_are_those_of_the_returns() -> None:
+    random = np.random.default_rng(3)
+    times, values = np.arange(400) * SECOND, random.integers(-4, 5, 400).astype(float)
+    steps = random.standard_normal(400)
+    steps[1:] += values[:-1]
+    mids = Mids(times, 1e6 + np.cumsum(steps), np.full(400, 0.5))
+    (row,) = signal_ics(signals_of(values[None]), {("X", "A"): mids}, [SECOND]).rows(named=True)
+    moves = np.diff(mids.mids) / mids.mids[:-1] * 10_000
+    frame = pl.DataFrame({"a": values[:-1], "b": moves})
+    assert row["samples"] == 399 and row["ic"] == pytest.approx(np.corrcoef(values[:-1], moves)[0, 1])
+    ranked = frame.select(pl.corr("a", "b", method="spearman")).item()
+    assert row["rank_ic"] == pytest.approx(ranked) and row["ic"] > 10 * row["ic_error"]
+    low, high = np.quantile(values[:-1], [0.1, 0.9])
+    side = np.where(values[:-1] >= high, 1, 0) - np.where(values[:-1] <= low, 1, 0)
+    assert row["gross"] == pytest.approx((side * moves)[side != 0].mean())
+    assert row["half_spread"] == pytest.approx(5e-3, rel=1e-3)
+    away = np.sign(values[:-1] - np.median(values[:-1]))
+    assert row["hit_rate"] == pytest.approx((away * moves > 0)[away != 0].mean())
 
 
 def test_errors_of_too_little_are_left_out_and_of_little_wide() -> None:

@@ -12,6 +12,7 @@ import pytest
 from durable_support import MINUTE, SECOND, Machine, World, entries_of
 from hypothesis import given
 from hypothesis import strategies as st
+from samples import PATIENCE
 
 from orderbook.configuration.configuration import load_configuration
 from orderbook.core import run_clock
@@ -164,12 +165,15 @@ class Pings(FeedRun):
     instruments = Instruments(())
     indexes = np.empty(0, np.int32)
 
-    def __init__(self, moments: list[Callable[[int], int]]) -> None:
-        self._moments = moments
+    def __init__(self, moment: Callable[[int], int]) -> None:
+        self._moment = moment
+        self.enough: Callable[[], bool]
 
     async def follow(self, put: Put) -> None:
-        for number, moment in enumerate(self._moments):
-            row = {"ts": moment(self.clock()), "n": number}
+        for number in count():
+            if number >= 30 and self.enough():
+                return
+            row = {"ts": self._moment(self.clock()), "n": number}
             await put(ChangeItem("x", [RelationChange(number, "pings", "+", row, True)]))
             await asyncio.sleep(0.02)
 
@@ -180,16 +184,18 @@ class Pings(FeedRun):
 def followed(
     monkeypatch: pytest.MonkeyPatch, wrong: Callable[[int], int], moment: Callable[[int], int]
 ) -> tuple[LiveRun, Pipeline, list[int], list[int]]:
-    """A run of 0.6 s, on a machine whose clock is wrong by so much at each look at it; what NOW() showed and
-    where epochs ended."""
+    """A run of half a second or more, until NOW() and epochs have moved often, on a machine whose clock is
+    wrong by so much at each look at it; what NOW() showed and where epochs ended."""
     right, looks = run_clock._system_wall, count()
     monkeypatch.setattr(run_clock, "_system_wall", lambda: right() + wrong(next(looks)))
     configuration = load_configuration(None, {"clock.resolution": "10ms", "epochs.length": "20ms"})
     pipeline = Pipeline(GatedEngine(compile_views(SQL), "interpreter"), Instruments(()), (), 10**7)
     shown: list[int] = []
     pipeline.engine.subscribe("clock_now", lambda event: shown.append(event.new.now), fire="change")
-    live = LiveRun(configuration, pipeline, None, [Pings([moment] * 30)])
+    pings = Pings(moment)
+    live = LiveRun(configuration, pipeline, None, [pings])
     ends: list[int] = []
+    pings.enough = lambda: len(shown) > 25 and len(set(ends)) > 3 and shown[-1] - shown[0] > 4 * 10**8
 
     async def go() -> None:
         live.start()
@@ -202,7 +208,7 @@ def followed(
         tasks[1].cancel()
         await consuming
 
-    asyncio.run(go())
+    asyncio.run(asyncio.wait_for(go(), PATIENCE))
     return live, pipeline, shown, ends
 
 
@@ -224,10 +230,9 @@ def test_views_and_epochs_go_on_while_the_clock_jumps(
     monkeypatch: pytest.MonkeyPatch, wrong: Callable[[int], int]
 ) -> None:
     live, pipeline, shown, ends = followed(monkeypatch, wrong, lambda now: now)
-    assert shown == sorted(shown) and len(shown) > 25
-    assert shown[-1] - shown[0] > 4 * 10**8
+    assert shown == sorted(shown)
     assert max(b - a for a, b in pairwise(shown)) < MINUTE
-    assert len(set(ends)) > 3 and max(b - a for a, b in pairwise(ends)) < MINUTE
+    assert max(b - a for a, b in pairwise(ends)) < MINUTE
     assert live.epoch > 3
     assert live.clock.time.jumps >= 1
     text = summary(pipeline, 1.0, [], [], [], live.report())
@@ -239,7 +244,7 @@ def test_times_that_a_table_states_do_not_move_the_clock_of_a_run(monkeypatch: p
     """Nor do those of exchanges: rows of a far future or past are what they are, and NOW() is the run's."""
     random = Random(2)
     _, _, shown, _ = followed(monkeypatch, lambda _: 0, lambda now: now + random.choice([-1, 0, 1]) * 10**16)
-    assert len(shown) > 25 and shown == sorted(shown)
+    assert shown == sorted(shown)
     assert max(b - a for a, b in pairwise(shown)) < MINUTE and shown[-1] <= run_clock._system_wall()
 
 

@@ -16,9 +16,8 @@ from sink_support import KeptTarget, Run, crashed, messages, program
 from orderbook.core.errors import Problems
 from orderbook.engine.runtime.engine_state import program_hash
 from orderbook.sinks import delivery
-from orderbook.sinks.changes import RowChange, SinkRefused
 from orderbook.sinks.delivery import ChangeDelivery, Delivery, RowDelivery
-from orderbook.sinks.outbox import Outbox
+from orderbook.sinks.outbox import Outbox, RowChange, SinkRefused
 from orderbook.views.program import CompiledProgram
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from samples import PATIENCE
 from sink_support import Run, messages
 
 from orderbook.configuration.configuration import load_configuration
@@ -18,10 +19,9 @@ from orderbook.core.errors import ConfigurationError, Problems, SourceError
 from orderbook.engine.runtime.engine_state import program_hash
 from orderbook.feeds.kafka_topic import TopicOptions, TopicReader, source_name, topic_address
 from orderbook.run.feed_runs import TopicRun
-from orderbook.sinks.changes import RowChange, SinkError
 from orderbook.sinks.delivery import ChangeDelivery
 from orderbook.sinks.kafka import KafkaTopic
-from orderbook.sinks.outbox import Outbox
+from orderbook.sinks.outbox import Outbox, RowChange, SinkError
 
 KEYS = ("symbol",)
 
@@ -30,7 +30,7 @@ KEYS = ("symbol",)
 def brokers() -> Iterator[str]:
     """The addresses of a cluster of three brokers, which goes with the client that it belongs to."""
     cluster = confluent_kafka.Producer({"test.mock.num.brokers": 3, "log_level": 0})
-    found = cluster.list_topics(timeout=10).brokers.values()
+    found = cluster.list_topics(timeout=PATIENCE).brokers.values()
     yield ",".join(f"{one.host}:{one.port}" for one in found)
     del cluster
 
@@ -39,7 +39,7 @@ def read_all(brokers: str, topic: str, count: int) -> list[Any]:
     """The first messages of a topic, a partition's in their order."""
     options = {"bootstrap.servers": brokers, "group.id": "test", "enable.auto.commit": False}
     consumer = confluent_kafka.Consumer(options)
-    partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+    partitions = consumer.list_topics(topic, timeout=PATIENCE).topics[topic].partitions
     consumer.assign([confluent_kafka.TopicPartition(topic, one, 0) for one in partitions])
     found: list[Any] = []
     for _ in range(100):
@@ -180,7 +180,7 @@ def test_a_run_follows_a_topic_that_comes_later(brokers: str) -> None:
 
         task = asyncio.create_task(run.follow(put))
         await asyncio.to_thread(send, brokers, "late", [b"nothing of the kind", b'{"n": 1}'])
-        await asyncio.wait_for(done.wait(), 20)
+        await asyncio.wait_for(done.wait(), PATIENCE)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

@@ -20,7 +20,7 @@ from sink_support import Run, crashed, messages
 from orderbook.core.errors import Problems, SourceError
 from orderbook.feeds.database_table import TableOptions, TableSource
 from orderbook.sinks import delivery
-from orderbook.sinks.changes import RowChange, SinkError, SinkRefused
+from orderbook.sinks.outbox import RowChange, SinkError, SinkRefused
 from orderbook.sinks.postgres import PostgresChanges, PostgresRows
 from orderbook.views.compilation import compile_views
 from orderbook.views.m3 import Result

@@ -5,8 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line_support import Program, write
+from command_line_support import EndsOnce, Program, books_valid, write
+from command_line_support import ends_once as ends_once
 from command_line_support import orderbook as orderbook
+from samples import PATIENCE
 
 from orderbook.configuration.configuration import load_configuration
 from orderbook.core.errors import ConfigurationError, UserError
@@ -33,10 +35,13 @@ properties = { "test.mock.num.brokers" = "1", "log_level" = "0" }
 """
 
 
-def test_a_run_sends_what_it_has_and_goes_on_with_its_outbox(orderbook: Program, tmp_path: Path) -> None:
+def test_a_run_sends_what_it_has_and_goes_on_with_its_outbox(
+    orderbook: Program, ends_once: EndsOnce, tmp_path: Path
+) -> None:
     config = write(tmp_path / "c.toml", CONFIG)
+    ends_once(lambda pipeline, messages: books_valid(pipeline) and messages > 300)
     for _ in range(2):
-        result = orderbook("run", "--config", config, "--duration", 3)
+        result = orderbook("run", "--config", config, "--duration", PATIENCE)
         assert result.status == 0, result.err
         told = re.search(r"sink touch to kafka:///touch: delivered ([\d,]+)$", result.out, re.M)
         assert told is not None, result.out
@@ -44,10 +49,13 @@ def test_a_run_sends_what_it_has_and_goes_on_with_its_outbox(orderbook: Program,
     assert list((tmp_path / "log" / "sinks").glob("touch-*/delivered"))
 
 
-def test_a_topic_that_cannot_be_reached_leaves_a_finding(orderbook: Program, tmp_path: Path) -> None:
+def test_a_topic_that_cannot_be_reached_leaves_a_finding(
+    orderbook: Program, ends_once: EndsOnce, tmp_path: Path
+) -> None:
+    ends_once(lambda pipeline, messages: books_valid(pipeline) and messages > 300)
     away = CONFIG.replace("kafka:///touch", "kafka://127.0.0.1:1/touch")
     config = write(tmp_path / "c.toml", away.replace('"test.mock.num.brokers" = "1", ', ""))
-    result = orderbook("run", "--config", config, "--duration", 2)
+    result = orderbook("run", "--config", config, "--duration", PATIENCE)
     assert result.status == 1
     assert "incomplete: sink behind its view" in result.out
     assert "sink not written" in result.out

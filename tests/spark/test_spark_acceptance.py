@@ -23,9 +23,9 @@ from backtest_acceptance import (
 )
 
 from benchmarks.spark_data import write_days
-from orderbook.backtest.plan import layout_of
-from orderbook.backtest.run import LocalExecutor, backtest
-from orderbook.backtest.sources import source_specs
+from orderbook.backtesting.plan import layout_of
+from orderbook.backtesting.run import LocalExecutor, backtest
+from orderbook.backtesting.sources import source_specs
 from orderbook.configuration.options import SparkOptions
 from orderbook.jobs.job import Job, open_job
 from orderbook.spark.batch import SparkExecutor

@@ -7,9 +7,9 @@ import pytest
 from backtest_support import SEEN, Follower, contents, job_settings, run, write_records
 from object_store import object_store
 
-from orderbook.backtest.run import backtest
-from orderbook.backtest.sources import source_specs
-from orderbook.backtest.tasks import JobSettings
+from orderbook.backtesting.run import backtest
+from orderbook.backtesting.sources import source_specs
+from orderbook.backtesting.tasks import JobSettings
 from orderbook.configuration.options import SparkOptions
 from orderbook.core.errors import UserError
 from orderbook.jobs.job import open_job

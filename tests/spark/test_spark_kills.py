@@ -12,8 +12,8 @@ from backtest_acceptance import WIDE, differences, settings_for
 from paths import SUPPORT
 
 from benchmarks.spark_data import write_days
-from orderbook.backtest.run import LocalExecutor, backtest, reported
-from orderbook.backtest.sources import source_specs
+from orderbook.backtesting.run import LocalExecutor, backtest, reported
+from orderbook.backtesting.sources import source_specs
 from orderbook.jobs.job import Job, open_job
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.spark]

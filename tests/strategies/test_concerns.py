@@ -1,13 +1,13 @@
 """Messages between those that can matter to orders and clocks are passed over: with the same outcome as where
 every message is told to everyone."""
 
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from erratic_feed import flow
 from everywhere_support import Erratic, ErraticTogether
 from simulation_support import trading
 from strategy_support import INSTRUMENTS
@@ -17,7 +17,7 @@ from orderbook.durability.run_checkpoint import RunCheckpoint, load_checkpoint, 
 from orderbook.engine.checkpoint import newest_checkpoint
 from orderbook.engine.log.segments import Position
 from orderbook.engine.runtime.engine_state import program_hash
-from orderbook.market.events import EVENT, Action, BookState, Flag, Side
+from orderbook.market.events import Flag
 from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.execution.account import OrderUpdate
 from orderbook.strategies.execution.venue_model import TradingOptions
@@ -34,15 +34,6 @@ OPTIONS = {
     ),
     "careful": trading({"max_position": 40, "max_drawdown": 3}, response_latency="4ms"),
 }  # fmt: skip
-ORDERS = (Action.ADD, Action.ADD, Action.ADD, Action.REDUCE, Action.MODIFY, Action.DELETE, Action.EXECUTE,
-          Action.EXECUTE, Action.TRADE)  # fmt: skip
-# What feeds say that show orders, orders and trades as prints, or price levels.
-FEEDS = {
-    "orders": ORDERS,
-    "prints": (*ORDERS[:6], Action.TRADE, Action.TRADE),
-    "levels": (Action.LEVEL, Action.LEVEL, Action.LEVEL, Action.TRADE),
-}
-MILLISECOND = 10**6
 
 
 class Patient(Strategy):
@@ -58,66 +49,6 @@ class Patient(Strategy):
 
     def on_order_update(self, order: Any) -> None:
         Patient.told.append((self.now, order))
-
-
-def flow(seed: int, messages: int, feed: str) -> np.ndarray:
-    """What a feed may say of small books, and now and then what it should not; times waver and go back."""
-    random = np.random.default_rng(seed)
-    parts = [state(number, BookState.VALID) for number in range(len(INSTRUMENTS))]
-    known: list[dict[int, tuple[int, int]]] = [{} for _ in INSTRUMENTS]
-    for number in range(messages):
-        index = int(random.integers(0, len(INSTRUMENTS)))
-        chance = random.random()
-        if chance < 0.03:
-            events = state(index, random.choice([BookState.VALID, BookState.STALE, BookState.SYNCING]))
-            parts += [events, state(index, BookState.VALID)]
-            continue
-        events = np.concatenate([
-            change(random, index, known[index], FEEDS[feed]) for _ in range(random.integers(1, 4))
-        ])  # fmt: skip
-        if chance < 0.05:
-            events["action"][0], events["side"][0] = Action.CLEAR, random.integers(0, 3)
-        if chance > 0.95:
-            events["instrument"][-1] = random.integers(0, len(INSTRUMENTS) + 1)
-        time = (2 * number + 1) * MILLISECOND
-        events["exchange_time"] = time + random.integers(-3, 4) * MILLISECOND
-        events["receive_time"] = random.choice([0, time, time + random.integers(0, 9) * MILLISECOND])
-        events["flags"][-1] = Flag.LAST if random.random() < 0.97 else 0
-        parts.append(events)
-    parts[-1]["flags"][-1] = Flag.LAST
-    return np.concatenate(parts)
-
-
-def state(index: int, value: BookState) -> np.ndarray:
-    event = np.zeros(1, EVENT)
-    event["instrument"], event["action"], event["volume"] = index, Action.STATE, value
-    event["flags"] = Flag.LAST
-    return event
-
-
-def change(
-    random: np.random.Generator, index: int, known: dict[int, tuple[int, int]], actions: Sequence[Action]
-) -> np.ndarray:
-    """One event of a book whose orders are known, most often of one that it has."""
-    event = np.zeros(1, EVENT)
-    side, away, number = random.integers(0, 2), random.geometric(0.4) - (random.random() < 0.02), 0
-    price = 10_000 + (away if side == Side.ASK else -away)
-    action = random.choice(actions)
-    if action == Action.ADD:
-        number = int(random.integers(1, 200))
-        known.setdefault(number, (side, price))
-    elif action not in (Action.LEVEL, Action.TRADE):
-        number = int(random.choice(list(known) or [7]))
-        side, old = known.get(number, (side, price))
-        if action == Action.MODIFY:
-            known[number] = side, price
-        elif random.random() < 0.95:
-            price = old
-        if action == Action.DELETE:
-            known.pop(number, None)
-    event["instrument"], event["action"], event["side"], event["order_id"] = index, action, side, number
-    event["price"], event["volume"] = price, random.integers(-1, 30)
-    return event
 
 
 def outcome(kinds: list[type[Strategy]], options: TradingOptions, parts: list[np.ndarray]) -> Any:

@@ -44,6 +44,8 @@ class Books:
 
     valid: bool = True
 
+    all_valid = False
+
     def is_valid(self, _: int) -> bool:
         return self.valid
 

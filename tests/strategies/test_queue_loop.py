@@ -6,15 +6,10 @@ from hypothesis import strategies as st
 from plain_queue import PlainBoard, PlainOrder
 from samples import examples
 
+from orderbook.core.jit import called_with
 from orderbook.market.events import EVENT, Action, Side
-from orderbook.strategies.execution.account import Order
-from orderbook.strategies.execution.account_orders import (
-    AccountOrders,
-    DisplayedVolume,
-    QueuePosition,
-    Working,
-)
-from orderbook.strategies.execution.queue_position import copied_board
+from orderbook.strategies.execution.exchange_state import BOARD, ORDER, board_at
+from orderbook.strategies.execution.queue_position import follow
 
 MIDDLE = 1_000
 LARGE = 10**18
@@ -34,11 +29,26 @@ def message(random: np.random.Generator, actions: tuple[Action, ...], lots: int)
     return events
 
 
-def place_of(order: PlainOrder) -> QueuePosition:
-    """The same place, compiled."""
-    place = QueuePosition(order.key, order.left)
-    place.stand(order.ahead, order.front, order.level, order.traded)
-    return place
+@called_with("iii")
+def followed(board: int, events: int, count: int) -> int:
+    return 1 if follow(board_at(board), events, count, 0) else 0
+
+
+class Place:
+    """The same order, compiled."""
+
+    def __init__(self, order: PlainOrder) -> None:
+        self.rows = np.zeros(1, ORDER)
+        self.row = self.rows[0]
+        for name in ("key", "left", "front", "level", "traded"):
+            self.row[name] = getattr(order, name)
+        self._ahead = np.array([*(order.ahead or {}).items()], np.int64).reshape(-1, 2)
+        self.row["known"], self.row["moved"] = order.ahead is not None, 1
+        self.row["ahead"], self.row["count"] = self._ahead.ctypes.data, len(self._ahead)
+
+    @property
+    def ahead(self) -> dict[int, int] | None:
+        return dict(self._ahead[: self.row["count"]].tolist()) if self.row["known"] else None
 
 
 def begun(random: np.random.Generator, lots: int, by_id: bool) -> PlainOrder:
@@ -51,43 +61,32 @@ def begun(random: np.random.Generator, lots: int, by_id: bool) -> PlainOrder:
     return PlainOrder(side, MIDDLE + int(random.integers(-3, 4)), own, ahead, front, front)
 
 
-def arranged(pairs: list[tuple[PlainOrder, QueuePosition]]) -> list[list[tuple[PlainOrder, QueuePosition]]]:
+def arranged(pairs: list[tuple[PlainOrder, Place]]) -> list[list[tuple[PlainOrder, Place]]]:
     """Both sides, best price first, then oldest."""
     sides = [[pair for pair in pairs if pair[0].side is side] for side in (Side.BID, Side.ASK)]
     return [sorted(side, key=lambda pair: -pair[0].key) for side in sides]
-
-
-def working(place: QueuePosition, side: Side, price: int) -> Working:
-    """An order that stands there."""
-    row = Order(0, "S", 1, "", "", "buy" if side is Side.BID else "sell", 1, price, 0, "resting")  # type: ignore[arg-type]
-    found = Working(row, 0, price, 1)
-    found.standing = place
-    return found
 
 
 @examples(150)
 @given(st.integers(0, 2**32), st.booleans(), st.booleans(), st.sampled_from((9, LARGE // 4)))
 def test_places_are_those_of_the_plain_rules(seed: int, proportional: bool, by_id: bool, lots: int) -> None:
     random = np.random.default_rng(seed)
-    displayed = DisplayedVolume(None)  # type: ignore[arg-type]
-    board, plain = AccountOrders(displayed.address(0), proportional), PlainBoard(proportional)
+    board, plain = np.zeros(1, BOARD), PlainBoard(proportional)
+    board["proportional"] = proportional
     actions = tuple(random.permutation(np.array(ACTIONS, object))[: random.integers(1, 10)])
-    pairs: list[tuple[PlainOrder, QueuePosition]] = []
-    words = np.zeros(1_000, np.int64)
+    pairs: list[tuple[PlainOrder, Place]] = []
     for _ in range(25):
         if random.random() < 0.3:
             order = begun(random, lots, by_id)
-            pairs.append((order, place_of(order)))
+            pairs.append((order, Place(order)))
         sides = arranged(pairs)
-        board.arrange(*([working(place, order.side, order.limit) for order, place in side] for side in sides))
+        addresses = [np.array([place.rows.ctypes.data for _, place in side], np.int64) for side in sides]
+        for name, own in zip(("bids", "asks"), addresses, strict=True):
+            board[name], board[f"{name}_count"] = own.ctypes.data, len(own)
         events = message(random, actions, lots)
-        # Followed, taken back, and followed again.
-        copied_board(board.address, words.ctypes.data, False)
-        board.follow(message(random, actions, lots), 0)
-        copied_board(board.address, words.ctypes.data, True)
-        board.follow(events, 0)
+        followed(board.ctypes.data, events.ctypes.data, len(events))
         plain.follow([[order for order, _ in side] for side in sides], events[events["instrument"] == 0])
-        assert bool(board.row["executes"]) == plain.executes
+        assert bool(board[0]["executes"]) == plain.executes
         for order, place in pairs:
             row = place.row
             expected = (order.hit, order.level, order.traded, order.requeue, order.ahead)

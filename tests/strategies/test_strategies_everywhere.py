@@ -35,9 +35,29 @@ GENERATED = {
     "fee": "0.25",
 }  # fmt: skip
 PARTITIONS = (1, 2, 7)
-SETS = {"apart": APART, "together": TOGETHER, "venues": VENUES, "by venue": BY_VENUE}
+SETS = {"apart": APART, "together": TOGETHER, "venues": VENUES, "by venue": BY_VENUE, "sql": ("restless",)}
 # Of each symbol, in generated flow.
 VENUE_COUNT = {"venues": 2, "by venue": 3}
+
+# A strategy in SQL that does all that one can do: rows come, move and go with the touch, what is held.
+RESTLESS = """
+CREATE STRATEGY restless WITH (min_life = '5ms', min_move = 2, max_requests = 200, refill) AS
+WITH books AS (
+    SELECT t.venue, t.symbol, t.bid, t.ask, t.imbalance, COALESCE(p.volume, 0) AS held
+    FROM touch t LEFT JOIN positions p ON p.venue = t.venue AND p.symbol = t.symbol
+)
+SELECT venue, symbol, 'buy' AS side, 1 AS tag, bid AS price,
+       CASE WHEN held < 0 THEN 3 ELSE 1 END AS volume, 'post only' AS kind
+FROM books WHERE held < 6 AND imbalance > -0.7
+UNION ALL
+SELECT venue, symbol, 'sell' AS side, 1 AS tag, ask AS price, 2 AS volume,
+       CASE WHEN held > 2 THEN 'limit' ELSE 'post only' END AS kind
+FROM books WHERE held > -6 AND imbalance < 0.7
+UNION ALL
+SELECT venue, symbol, 'buy' AS side, 2 AS tag, NULL AS price, 1 AS volume, 'limit' AS kind
+FROM books WHERE held < 0 AND imbalance > 0.2
+"""
+IN_SQL = '[views]\npaths = ["restless.sql"]\n'
 
 
 def setting(
@@ -93,7 +113,9 @@ one_venue = pytest.mark.parametrize("kinds", ["apart", "together"])
 two_settings = pytest.mark.parametrize(("kinds", "trading"), [("apart", "sampled"), ("together", "constant")])
 
 
-@two_settings
+@pytest.mark.parametrize(
+    ("kinds", "trading"), [("apart", "sampled"), ("together", "constant"), ("sql", "sampled")]
+)
 def test_orders_are_the_same_everywhere(
     orderbook: Program,  # noqa: F811
     tmp_path: Path,
@@ -101,7 +123,9 @@ def test_orders_are_the_same_everywhere(
     trading: str,
 ) -> None:
     sources = write_flow(tmp_path / "flow", 300, 2, 1, apart=kinds == "together", resting=20)
-    one = setting(orderbook, tmp_path, SETS[kinds], trading, 1, "interpreter")
+    write(tmp_path / "restless.sql", RESTLESS)
+    more = IN_SQL if kinds == "sql" else ""
+    one = setting(orderbook, tmp_path, SETS[kinds], trading, 1, "interpreter", more)
     given = [f"record:{source}" for source in sources]
     check(kinds, one.tested(sources, "job"), one.replayed(*given), one.live(*given))
 

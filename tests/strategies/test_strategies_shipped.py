@@ -3,6 +3,7 @@
 from decimal import Decimal
 from typing import ClassVar
 
+import numpy as np
 import pytest
 from fuzz import InterpreterRuntime, changes, program_of, streams
 from hypothesis import given
@@ -16,7 +17,8 @@ from orderbook.command_line import status_of
 from orderbook.market.events import BookState, Side
 from orderbook.strategies.arbitrage_watch import ArbitrageWatch
 from orderbook.strategies.micro_price_maker import MicroPriceMaker
-from orderbook.strategies.order_flow import OrderFlow, flow_of
+from orderbook.strategies.order_flow import OrderFlow, TouchImbalance, flow_of
+from orderbook.strategies.sobi import SobiBand, Usual
 from orderbook.strategies.strategy import StrategyDefinition
 
 SIDE = """(ts TIMESTAMP NOT NULL, venue TEXT NOT NULL, symbol TEXT NOT NULL, volume INTEGER NOT NULL,
@@ -26,7 +28,7 @@ ROWS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["touch", "micro_price"])
+@pytest.mark.parametrize("name", ["touch", "micro_price", "sobi_band"])
 def test_views_equal_duckdb_after_every_event(name: str) -> None:
     sql = f"CREATE STREAM bids {SIDE}\nCREATE STREAM asks {SIDE}\n{sql_of(name)}"
     entry = Entry(name, sql, domains={"bids": ROWS, "asks": ROWS})
@@ -47,7 +49,7 @@ def test_views_equal_duckdb_after_every_event(name: str) -> None:
     run()
 
 
-@pytest.mark.parametrize("name", ["touch", "micro_price"])
+@pytest.mark.parametrize("name", ["touch", "micro_price", "sobi_band"])
 def test_views_cost_the_logarithm_of_a_book(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of(["explain", name]) == 0
     shown = capsys.readouterr().out
@@ -78,7 +80,8 @@ def test_the_flow_of_a_change_is_that_of_the_paper(old: tuple, new: tuple, flow:
 
 def sql_of(name: str) -> str:
     """A shipped view, and `touch`, which it is or reads."""
-    return "".join((VIEWS / f"{one}.sql").read_text() for one in dict.fromkeys(("touch", name)))
+    sql = "".join((VIEWS / f"{one}.sql").read_text() for one in dict.fromkeys(("touch", name)))
+    return sql.replace(":k", "0.5").replace(":band", "0.015")
 
 
 def _market(kind: type, name: str, **parameters: object) -> Market:
@@ -103,6 +106,50 @@ def test_order_flow_follows_what_comes_to_the_touch() -> None:
     market.time += 100 * 10**9
     market.send(ask(20, 1001, 1))
     assert market.host.summary()[0].orders == orders
+
+
+def test_touch_imbalance_holds_what_outweighs() -> None:
+    market = _market(TouchImbalance, "touch", threshold=Decimal("0.5"), volume=Decimal("0.1"))
+    market.open(bid(1, 1000, 10), ask(2, 1001, 10))
+    assert market.host.summary()[0].orders == 0
+    for event, held in ((bid(3, 1000, 40), "0.1"), (ask(4, 1001, 300), "-0.1")):
+        market.send(event)
+        (position,) = market.host.summary()[0].positions
+        assert position.position == Decimal(held)
+    assert market.host.failures == []
+
+
+def test_the_score_is_of_a_mean_and_variance_that_forget() -> None:
+    usual, weights, values = Usual(), [], []
+    random = np.random.default_rng(3)
+    for number, value in enumerate(random.standard_normal(80).tolist()):
+        score = usual.score(value, 10**9 * (1 + 2 * number), 20 * 10**9)
+        if values:
+            # What was first has all the weight that nothing before it takes.
+            mean = np.average(values, weights=weights)
+            deviation = np.average((np.array(values) - mean) ** 2, weights=weights) ** 0.5
+            expected = (value - mean) / deviation if number >= 10 else 0.0
+            assert score == pytest.approx(expected), number
+        weights = [weight * 0.5**0.1 for weight in weights] + [1 - 0.5**0.1 if values else 1.0]
+        values.append(value)
+
+
+def test_sobi_near_the_touch_trades_what_is_unusual() -> None:
+    market = _market(
+        SobiBand, "sobi_band", threshold=Decimal(3), half_life=Decimal(10), volume=Decimal("0.1")
+    )
+    market.open(bid(1, 1000, 10), bid(2, 999, 10), ask(3, 1001, 10), ask(4, 1002, 10))
+    for number in range(60):
+        market.time += 10**9
+        market.send(bid(100 + number, 999, 1 + number % 3), gone(Side.BID, 100 + number - 2))
+    before = market.host.summary()[0]
+    assert before.callbacks > 20 and before.orders == 0
+    market.time += 10**9
+    market.send(bid(500, 1000, 900), ask(501, 1003, 900))
+    market.time += 10**9
+    market.send(bid(502, 998, 1))
+    (position,) = market.host.summary()[0].positions
+    assert position.position == Decimal("0.1") and market.host.failures == []
 
 
 class _Followed(MicroPriceMaker):

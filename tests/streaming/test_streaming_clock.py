@@ -13,7 +13,7 @@ from backtest_support import ForgetfulExecutor, contents, job_settings, run, wri
 from streaming_support import LocalStream, arrivals, entries_of, make_logs
 
 import orderbook
-from orderbook.backtest.tasks import READERS, JobSettings
+from orderbook.backtesting.tasks import READERS, JobSettings
 from orderbook.core.errors import UserError
 from orderbook.feeds.merge import Merger
 from orderbook.feeds.source_kinds import open_source

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from durable_support import INSTRUMENTS, items
+from samples import PATIENCE
 
 import orderbook
 from orderbook.command_line import status_of
@@ -282,7 +283,7 @@ def test_a_killed_process_goes_on(project: Path, tmp_path: Path) -> None:
 
     def grown(process: subprocess.Popen[str], part: Sequence[Record]) -> None:
         """The log grows until more of it is in block logs."""
-        before, deadline = len(entries_of(tmp_path / "blocks")), time.monotonic() + 60
+        before, deadline = len(entries_of(tmp_path / "blocks")), time.monotonic() + PATIENCE
         own.append_all(part[: len(part) // 2])
         for one in part[len(part) // 2 :]:
             own.append(one)
@@ -300,7 +301,7 @@ def test_a_killed_process_goes_on(project: Path, tmp_path: Path) -> None:
         process = started()
         grown(process, log[2 * third :])
         process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0 and "the same command goes on" in said and " epochs: " in said
     assert status_of(command) == 0
     assert shown(tmp_path / "blocks") == at_once(tmp_path, log)

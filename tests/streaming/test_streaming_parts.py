@@ -15,7 +15,7 @@ from streaming_support import (
     settings,
 )
 
-from orderbook.backtest.sources import run_instruments, source_specs
+from orderbook.backtesting.sources import run_instruments, source_specs
 from orderbook.command_line import status_of
 from orderbook.core.errors import UserError
 from orderbook.durability.journal import IDENTITY, instruments_record, stamped_record

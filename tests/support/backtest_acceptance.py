@@ -12,7 +12,7 @@ from paths import VIEWS
 
 import orderbook
 from benchmarks.spark_data import DAY
-from orderbook.backtest.tasks import JobProgram, JobSettings
+from orderbook.backtesting.tasks import JobProgram, JobSettings
 from orderbook.engine.distribution.stage_runner import Granularity
 from orderbook.feeds.merge import Merger
 from orderbook.feeds.source_kinds import open_source
@@ -140,13 +140,13 @@ def _sector(op: str, symbol: str, number: int, time: int | None = None, *, last:
 
 def replayed(
     case: Case, sources: Sequence[str], parameters: Any = None
-) -> tuple[dict[str, Any], list[tuple]]:
+) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
     """What the engine has at the end of a replay: the rows of views, and every change of an order."""
     merger = Merger([open_source(source) for source in sources])
     definitions = [load_strategy(name, values) for name, values in case.strategies]
     pipeline = Pipeline(GatedEngine(compiled(case), "numba"), merger.instruments, definitions)
     pipeline.measures = False
-    changes: list[tuple] = []
+    changes: list[tuple[Any, ...]] = []
     pipeline.host.observe_orders(lambda runner, update: changes.append((runner.key, update.new)))
     pipeline.start()
     for item in merger:

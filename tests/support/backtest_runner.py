@@ -5,8 +5,8 @@ from pathlib import Path
 
 from backtest_acceptance import WIDE, settings_for
 
-from orderbook.backtest.run import backtest
-from orderbook.backtest.sources import source_specs
+from orderbook.backtesting.run import backtest
+from orderbook.backtesting.sources import source_specs
 from orderbook.configuration.options import SparkOptions
 from orderbook.spark.batch import SparkExecutor
 

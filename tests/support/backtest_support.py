@@ -10,12 +10,12 @@ from unittest.mock import patch
 import numpy as np
 
 import orderbook
-from orderbook.backtest import run as execute
-from orderbook.backtest import tasks
-from orderbook.backtest.plan import Plan
-from orderbook.backtest.run import LocalExecutor, Outcome, Report, backtest
-from orderbook.backtest.sources import source_specs
-from orderbook.backtest.tasks import JobProgram, JobSettings, TaskResult
+from orderbook.backtesting import run as execute
+from orderbook.backtesting import tasks
+from orderbook.backtesting.plan import Plan
+from orderbook.backtesting.run import LocalExecutor, Outcome, Report, backtest
+from orderbook.backtesting.sources import source_specs
+from orderbook.backtesting.tasks import JobProgram, JobSettings, TaskResult
 from orderbook.engine.distribution.blocks import Sent
 from orderbook.engine.distribution.stage_runner import Granularity
 from orderbook.feeds.recording.parquet_record import RecordWriter
@@ -83,10 +83,14 @@ class Watcher(Follower):
         """Does nothing."""
 
 
-def write_records(folder: Path, events: int, symbols: int, days: int, seed: int, *, apart: bool) -> None:
+def write_records(
+    folder: Path, events: int, symbols: int, days: int, seed: int, *, apart: bool, slower: int = 1
+) -> None:
     """Generated events as record files: `apart` one for each symbol and day, else one for each day."""
     folder.mkdir(exist_ok=True)
     flow = np.concatenate(list(generate(events, symbols, 50, seed, resting=60, brokers=4)))
+    for name in ("exchange_time", "receive_time"):
+        flow[name] = np.where(flow[name], flow[name][0] + slower * (flow[name] - flow[name][0]), 0)
     instruments = synthetic_instruments(symbols)
     ends = np.flatnonzero(flow["flags"] & int(Flag.LAST)) + 1
     cuts = [0, *(int(ends[len(ends) * day // days]) for day in range(1, days)), len(flow)]
@@ -159,7 +163,7 @@ def run(
     return open_job(settings.folder), outcome
 
 
-def contents(job: Job) -> dict[str, list[tuple]]:
+def contents(job: Job) -> dict[str, list[tuple[Any, ...]]]:
     """All rows of a job's datasets, in the order in which a reader gives them."""
     found = {name: job.history(name).rows() for name in job.views}
     return {**found, "orders": job.order_changes().rows(), "fills": job.fills().rows()}

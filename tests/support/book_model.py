@@ -15,15 +15,15 @@ class BookModel:
 
     def __init__(self, instruments: list[tuple[str, str, int, int]]) -> None:
         self.instruments = instruments
-        self.orders: list[dict[int, tuple]] = [{} for _ in instruments]
+        self.orders: list[dict[int, tuple[Any, ...]]] = [{} for _ in instruments]
         self.levels: list[dict[tuple[int, int], tuple[int, int]]] = [{} for _ in instruments]
         self.states = [BookState.SYNCING] * len(instruments)
         self.problems: Counter[str] = Counter()
         self.changed: set[int] = set()
 
-    def rows(self) -> Counter:
+    def rows(self) -> Counter[Any]:
         """The multiset of rows of bids and asks."""
-        rows: Counter = Counter()
+        rows: Counter[Any] = Counter()
         for i in range(len(self.instruments)):
             rows.update(self._order_row(i, order_id) for order_id in self.orders[i])
             rows.update(self._level_row(i, key) for key in self.levels[i])
@@ -42,7 +42,7 @@ class BookModel:
                 found[price] = [volume, 1]
         return [(p, *found[p]) for p in sorted(found, reverse=side == Side.BID)]
 
-    def apply(self, event: dict[str, Any]) -> list[tuple[str, tuple]]:
+    def apply(self, event: dict[str, Any]) -> list[tuple[str, tuple[Any, ...]]]:
         """The signed tuples of an event: ("+" or "-", (relation, values…))."""
         changes = self._change(event)
         if changes:
@@ -55,7 +55,7 @@ class BookModel:
             self.changed = set()
         return changes
 
-    def _change(self, event: dict[str, Any]) -> list[tuple[str, tuple]]:
+    def _change(self, event: dict[str, Any]) -> list[tuple[str, tuple[Any, ...]]]:
         i, action, side = event["instrument"], event["action"], event["side"]
         order_id, price, volume = event["order_id"], event["price"], event["volume"]
         if not 0 <= i < len(self.instruments):
@@ -98,7 +98,7 @@ class BookModel:
             return self._add(i, event, ts)
         return self._act_on_order(i, event, ts)
 
-    def _tell(self, i: int, event: dict[str, Any]) -> list[tuple[str, tuple]]:
+    def _tell(self, i: int, event: dict[str, Any]) -> list[tuple[str, tuple[Any, ...]]]:
         order_id, price, volume = event["order_id"], event["price"], event["volume"]
         row = (event["exchange_time"] or event["receive_time"], *self.instruments[i][:2])
         if event["action"] == Action.FUNDING:
@@ -115,7 +115,7 @@ class BookModel:
             return self._problem("bad_volume" if volume < 0 else "volume_out_of_range")
         return [("+", ("open_interest", *row, volume))]
 
-    def _add(self, i: int, event: dict[str, Any], ts: int) -> list[tuple[str, tuple]]:
+    def _add(self, i: int, event: dict[str, Any], ts: int) -> list[tuple[str, tuple[Any, ...]]]:
         order_id = event["order_id"]
         if self.levels[i]:
             return self._problem("mixed_depth")
@@ -124,7 +124,7 @@ class BookModel:
         self.orders[i][order_id] = (event["side"], event["price"], event["volume"], ts, event["broker_id"])
         return [("+", self._order_row(i, order_id))]
 
-    def _act_on_order(self, i: int, event: dict[str, Any], ts: int) -> list[tuple[str, tuple]]:
+    def _act_on_order(self, i: int, event: dict[str, Any], ts: int) -> list[tuple[str, tuple[Any, ...]]]:
         action, order_id, orders = event["action"], event["order_id"], self.orders[i]
         if order_id not in orders:
             return self._problem("unknown_order")
@@ -144,7 +144,9 @@ class BookModel:
         orders[order_id] = (side, price, volume, ts, broker)
         return [("-", old), ("+", self._order_row(i, order_id))]
 
-    def _set_level(self, i: int, key: tuple[int, int], volume: int, ts: int) -> list[tuple[str, tuple]]:
+    def _set_level(
+        self, i: int, key: tuple[int, int], volume: int, ts: int
+    ) -> list[tuple[str, tuple[Any, ...]]]:
         if self.orders[i]:
             return self._problem("mixed_depth")
         levels, changes = self.levels[i], []
@@ -158,7 +160,7 @@ class BookModel:
             changes.append(("+", self._level_row(i, key)))
         return changes
 
-    def _clear(self, i: int, side: int) -> list[tuple[str, tuple]]:
+    def _clear(self, i: int, side: int) -> list[tuple[str, tuple[Any, ...]]]:
         changes = []
         for order_id in [k for k, v in self.orders[i].items() if side in (v[0], Side.NONE)]:
             changes.append(("-", self._order_row(i, order_id)))
@@ -168,19 +170,21 @@ class BookModel:
             del self.levels[i][key]
         return changes
 
-    def _order_row(self, i: int, order_id: int) -> tuple:
+    def _order_row(self, i: int, order_id: int) -> tuple[Any, ...]:
         side, price, volume, ts, broker = self.orders[i][order_id]
         return self._row(i, side, ts, order_id, broker, volume, price)
 
-    def _level_row(self, i: int, key: tuple[int, int]) -> tuple:
+    def _level_row(self, i: int, key: tuple[int, int]) -> tuple[Any, ...]:
         volume, ts = self.levels[i][key]
         return self._row(i, key[0], ts, 0, 0, volume, key[1])
 
-    def _row(self, i: int, side: int, ts: int, order_id: int, broker: int, volume: int, price: int) -> tuple:
+    def _row(
+        self, i: int, side: int, ts: int, order_id: int, broker: int, volume: int, price: int
+    ) -> tuple[Any, ...]:
         venue, symbol, tick_scale, lot_scale = self.instruments[i]
         relation = "bids" if side == Side.BID else "asks"
         return (relation, ts, venue, symbol, order_id, broker, volume * lot_scale, price * tick_scale)
 
-    def _problem(self, name: str) -> list[tuple[str, tuple]]:
+    def _problem(self, name: str) -> list[tuple[str, tuple[Any, ...]]]:
         self.problems[name] += 1
         return []

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from orderbook.feeds.exchanges import binance
-from orderbook.feeds.files.binance_capture import _MALFORMED, BinanceCaptureSource, _split
+from orderbook.feeds.files.binance_capture import _MALFORMED, BinanceCaptureSource, local_line
 
 
 class Ticker(msgspec.Struct, frozen=True, gc=False):
@@ -42,7 +42,7 @@ def book_tickers(source: BinanceCaptureSource) -> Iterator[BookTicker]:
     (instrument,) = source.instruments
     for line in source._lines:
         try:
-            frame = binance.decode_frame(_split(line)[1])
+            frame = binance.decode_frame(local_line(line)[1])
             if not frame.stream.endswith("@bookTicker"):
                 continue
             ticker = decode_ticker(frame.data)

@@ -112,8 +112,8 @@ class Model:
             return [w if last else -w for w, last in zip(row, look.greatest, strict=True)]  # type: ignore[operator]
 
         own = tuple(self._scalar(s, environment) for s in look.order)
-        rows = [r for r in self._groups(look.values, look.body, environment) if place(r) < place(own)]  # type: ignore[operator]
-        there = max(rows, key=place, default=(0,) * len(own))  # type: ignore[arg-type]
+        rows = [r for r in self._groups(look.values, look.body, environment) if place(r) < place(own)]
+        there = max(rows, key=place, default=(0,) * len(own))
         return {look.found: int(bool(rows)), **dict(zip(look.vars, there, strict=True))}
 
     def _bound(

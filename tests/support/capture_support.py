@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from capture_server import CaptureServer
 from kraken_market import Market, frame_v2
+from samples import PATIENCE
 
 from orderbook.core.errors import SourceError
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions
@@ -138,7 +139,7 @@ def served(path: Path, kind: type[Exchange] | None = None) -> tuple[np.ndarray, 
 
 
 async def _served(path: Path, kind: type[Exchange] | None) -> tuple[np.ndarray, FeedStatistics]:
-    async with asyncio.timeout(120), CaptureServer(path, confirmed=True) as server:
+    async with asyncio.timeout(PATIENCE), CaptureServer(path, confirmed=True) as server:
         addresses = ExchangeOptions(server.url, server.rest_url)
         indexes = range(len(server.instruments))
         kind = kind or server.kind

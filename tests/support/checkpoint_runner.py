@@ -13,6 +13,7 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
+from typing import Any
 
 from backends import BACKENDS
 from fuzz import Change
@@ -37,7 +38,7 @@ def through_file(engine: Engine, other: Engine) -> None:
         other.load(state_of(found.part("engine")))
 
 
-def contents(engine: Engine) -> dict:
+def contents(engine: Engine) -> dict[Any, Any]:
     """Every view's rows by key: how often, and the columns."""
     return {
         view: {key: (row.multiplicity, *row.items()) for key, row in engine[view].items()}

@@ -1,20 +1,25 @@
 """The program run inside the test's process, and small files for it."""
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from orderbook.command_line import status_of
 
-# As fast as the loop goes, so that a few seconds see the flow crowd to one side.
+if TYPE_CHECKING:
+    from orderbook.commands.run import Shown
+    from orderbook.run.pipeline import Pipeline
+
+# So fast that a second sees the flow crowd to one side, and a machine that does much else keeps up.
 FAST_FEED = """
 [[feeds]]
 kind = "simulated"
-events_per_second = 15000
+events_per_second = 3000
 imbalance = {imbalance}
 """
 NO_STRATEGIES = "[run]\nstrategies = []\n"
@@ -52,6 +57,38 @@ def orderbook(capsys: pytest.CaptureFixture[str]) -> Program:
         return Result(status, captured.out, captured.err)
 
     return call
+
+
+EndsOnce = Callable[[Callable[["Pipeline", int], object]], None]
+
+
+@pytest.fixture
+def ends_once(monkeypatch: pytest.MonkeyPatch) -> EndsOnce:
+    """Ends `orderbook run` once a condition holds of its pipeline and of how many messages it applied.
+
+    What holds was shown, too. What a run does within some seconds is the machine's affair: it is given
+    PATIENCE, and ends by what it did.
+    """
+    from orderbook.commands.run import Shown
+
+    showing = Shown._show
+
+    def ends(holds: "Callable[[Pipeline, int], object]") -> None:
+        async def show(self: "Shown") -> None:
+            before, shown = self._pipeline.messages, asyncio.create_task(showing(self))
+            while not holds(self._pipeline, self._pipeline.messages - before):
+                await asyncio.sleep(0.02)
+            shown.cancel()
+            self._display.refresh(self._status(), list(self._rows()))
+
+        monkeypatch.setattr(Shown, "_show", show)
+
+    return ends
+
+
+def books_valid(pipeline: "Pipeline") -> bool:
+    """Whether every book of a run is known, without which its result is incomplete."""
+    return pipeline.books is not None and pipeline.books.all_valid
 
 
 def write(path: Path, text: str) -> Path:

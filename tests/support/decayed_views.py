@@ -1,6 +1,6 @@
 """Views of decayed sums and means, each with what DuckDB computes it by, and streams of rows far apart.
 
-A script compares them with DuckDB after every event, in the interpreter and in generated code:
+A script compares their generated code with DuckDB after every event:
 
     NUMBA_DISABLE_JIT=1 python tests/support/decayed_views.py --seed 0 [NAME ...]
 """
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
-from fuzz import InterpreterRuntime, Runtime, compiled
+from fuzz import Runtime, RuntimeKind, compiled
 from generated_runner import GeneratedRuntime
 from oracle import Oracle, Row, difference
 
@@ -165,16 +165,14 @@ def events(generator: random.Random, length: int) -> Iterator[list[Change]]:
     yield [("sectors", False, s) for s in sectors] + ([("clock", False, now)] if now else [])
 
 
-def check(names: Sequence[str], seed: int, length: int, generated: bool) -> None:
+def check(names: Sequence[str], seed: int, length: int, kinds: Sequence[RuntimeKind]) -> None:
     """Raises AssertionError where a view differs from DuckDB after an event, or an entry is left over."""
     for name in names:
         view, plain = VIEWS[name]
         program = compiled(f"{SCHEMA} CREATE VIEW v AS {view}")
         read = {r.name for r in program.relations}
         oracle = Oracle(f"{SCHEMA} {CLOCK} CREATE VIEW v AS {plain}", few_rows=True)
-        runtimes: list[Runtime] = [InterpreterRuntime(program)]
-        if generated:
-            runtimes.append(GeneratedRuntime(program))  # type: ignore[arg-type]
+        runtimes = [kind(program) for kind in kinds]
         at_first = [_sizes(program, r) for r in runtimes]
         done = []
         for event in events(random.Random(f"{name} {seed}"), length):
@@ -183,8 +181,9 @@ def check(names: Sequence[str], seed: int, length: int, generated: bool) -> None
                 for runtime in runtimes if relation in read else ():
                     runtime.change(relation, insert, values)
             done.append(event)
+            expected = oracle.rows("v")
             for runtime in runtimes:
-                wrong = difference(oracle.rows("v"), runtime.rows("v"))
+                wrong = difference(expected, runtime.rows("v"))
                 assert wrong is None, f"{name} in {type(runtime).__name__} after {done}: {wrong}"
         assert [_sizes(program, r) for r in runtimes] == at_first, name
 
@@ -200,13 +199,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--length", type=int, default=40)
-    parser.add_argument("--interpreter", action="store_true")
     given = parser.parse_args()
     failures = 0
     for name in given.names or VIEWS:
         try:
             for seed in range(given.seed, given.seed + given.seeds):
-                check([name], seed, given.length, not given.interpreter)
+                check([name], seed, given.length, [GeneratedRuntime])
         except Exception as error:
             failures += 1
             print(f"{name}: {type(error).__name__}: {str(error)[-600:]}")

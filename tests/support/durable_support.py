@@ -29,7 +29,7 @@ from orderbook.views.compilation import compile_views
 
 FOLDER = Path("/log")
 SECOND, MINUTE = 10**9, 60 * 10**9
-INSTRUMENTS = synthetic_instruments(2)
+INSTRUMENTS = tuple(synthetic_instruments(2))
 SQL = """
 CREATE VIEW depth AS SELECT symbol, COUNT(*) AS orders, SUM(volume) AS volume FROM bids GROUP BY symbol;
 CREATE VIEW my_orders AS SELECT strategy, status, COUNT(*) AS n, SUM(filled) AS filled

@@ -313,8 +313,8 @@ class Outcome:
     """What became of strategies: changes of orders and fills, each with every column, of one strategy and
     symbol, or venue, in the order in which they were; and the lines that say the profit."""
 
-    orders: dict[tuple[str, str], list[tuple]] = field(default_factory=dict)
-    fills: dict[tuple[str, str], list[tuple]] = field(default_factory=dict)
+    orders: dict[tuple[str, str], list[tuple[Any, ...]]] = field(default_factory=dict)
+    fills: dict[tuple[str, str], list[tuple[Any, ...]]] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
     def counts(self) -> tuple[int, int]:
@@ -374,11 +374,11 @@ def _named(events: pl.DataFrame, view: str, columns: Sequence[str]) -> pl.DataFr
     return own.select(pl.col(there).alias(name) for name, there in names.items())
 
 
-def _grouped(frame: pl.DataFrame, columns: Sequence[str]) -> dict[tuple[str, str], list[tuple]]:
+def _grouped(frame: pl.DataFrame, columns: Sequence[str]) -> dict[tuple[str, str], list[tuple[Any, ...]]]:
     """Rows by strategy and symbol, or venue; decimals of any scale are equal where their values are."""
     strategy = columns.index("strategy")
-    found: dict[tuple[str, str], list[tuple]] = {}
-    last: dict[tuple, tuple] = {}
+    found: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
+    last: dict[tuple[Any, ...], tuple] = {}
     for row in frame.select(pl.col("ts").cast(pl.Int64), pl.col(columns).exclude("ts")).rows():
         values = dict(zip(("ts", *(c for c in columns if c != "ts")), row, strict=True))
         own = tuple(values[name] for name in columns)

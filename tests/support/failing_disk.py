@@ -114,7 +114,7 @@ class _Raw(io.FileIO):
         super().__init__(path, "w")
         self._disk = disk
 
-    def write(self, data: Any) -> int:  # type: ignore[override]
+    def write(self, data: Any) -> int:
         return self._disk.written(super().write, data)
 
 

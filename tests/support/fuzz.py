@@ -19,22 +19,33 @@ from orderbook.core.changes import Dictionary
 from orderbook.engine.runtime.interpreter import Interpreter
 from orderbook.views.compilation import compile_views
 from orderbook.views.m3 import Program
+from orderbook.views.program import CompiledProgram
 from orderbook.views.types import Kind, Type
 
 Change = tuple[str, bool, Row]
 Step = tuple[str, str, Row, int]
 
 
+Parameters = tuple[tuple[str, SqlValue], ...]
+
+
 @cache
-def compiled(
-    sql: str, parameters: tuple[tuple[str, SqlValue], ...] = (), materialize: str = "full"
-) -> Program:
-    """The program of all views of an SQL text."""
-    return compile_views(sql, dict(parameters), materialize=materialize).program  # type: ignore[arg-type]
+def _compiled(sql: str, parameters: Parameters, materialize: str) -> CompiledProgram:
+    return compile_views(sql, dict(parameters), materialize=materialize)  # type: ignore[arg-type]
+
+
+def compiled(sql: str, parameters: Parameters = (), materialize: str = "full") -> Program:
+    """The program of all views of an SQL text, compiled once."""
+    return _compiled(sql, parameters, materialize).program
+
+
+def compiled_entry(entry: Entry, materialize: str = "full") -> CompiledProgram:
+    """The views of an entry and their program, compiled once."""
+    return _compiled(entry.sql, tuple(entry.parameters.items()), materialize)
 
 
 def program_of(entry: Entry, materialize: str = "full") -> Program:
-    return compiled(entry.sql, tuple(entry.parameters.items()), materialize)
+    return compiled_entry(entry, materialize).program
 
 
 class Runtime(Protocol):
@@ -84,7 +95,8 @@ class InterpreterRuntime:
         return {m.name: len(self._interpreter.map(m.name)) for m in self._program.maps}
 
 
-RUNTIMES: Mapping[str, Callable[[Program], Runtime]] = {"interpreter": InterpreterRuntime}
+RuntimeKind = Callable[[Program], Runtime]
+RUNTIMES: Mapping[str, RuntimeKind] = {"interpreter": InterpreterRuntime}
 
 
 def _check(what: str, word: int | float | None, kind: Type) -> None:

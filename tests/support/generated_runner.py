@@ -11,9 +11,11 @@ import argparse
 import random
 import sys
 import traceback
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from fuzz import InterpreterRuntime, changes, decoded, encoded, program_of
+from fuzz import Change, InterpreterRuntime, changes, decoded, encoded, program_of
 from oracle import Row, difference, ordered
 from views_catalogue import CATALOGUE, Entry
 
@@ -25,7 +27,7 @@ from orderbook.views.m3 import Program
 
 
 class GeneratedRuntime:
-    """The numba executor on SQL values, one change a batch.
+    """The numba executor on SQL values, one event a batch.
 
     With `watched`, rows of views are told at each change too, and `told` says which are by what was told.
     """
@@ -39,17 +41,23 @@ class GeneratedRuntime:
             self._runtime.watch([Watch(v.name, None, per_message=False, edge=False) for v in program.results])
 
     def change(self, relation: str, insert: bool, row: Row) -> None:
+        self.event([(relation, insert, row)])
+
+    def event(self, event: Sequence[Change]) -> None:
+        """Applies changes that are one event."""
         names = [r.name for r in self._program.relations]
-        columns = self._program.relation(relation).columns
-        words = [
-            _word(encoded(v, c.type, self._dictionary.encode)) for v, c in zip(row, columns, strict=True)
-        ]
-        batch = ChangeBatch(
-            np.array([2 * names.index(relation) + (not insert)], np.int16),
-            np.array([END_OF_EVENT | END_OF_MESSAGE], np.uint8),
-            np.array([words], np.int64),
-        )
-        self._runtime.apply(batch, 0)
+        width = max(len(r.columns) for r in self._program.relations)
+        kinds, flags = np.zeros(len(event), np.int16), np.zeros(len(event), np.uint8)
+        values = np.zeros((len(event), width), np.int64)
+        for place, (relation, insert, row) in enumerate(event):
+            kinds[place] = 2 * names.index(relation) + (not insert)
+            for column, (value, own) in enumerate(
+                zip(row, self._program.relation(relation).columns, strict=True)
+            ):
+                values[place, column] = _word(encoded(value, own.type, self._dictionary.encode))
+        if event:
+            flags[-1] = END_OF_EVENT | END_OF_MESSAGE
+        self._runtime.apply(ChangeBatch(kinds, flags, values), 0)
         for firing in self._runtime.firings():
             rows, new = self.told[firing.watch], firing.new
             if new is None:
@@ -92,7 +100,7 @@ def _word(value: int | float | None) -> int:
     return int(value)
 
 
-def stream(entry: Entry, program: Program, generator: random.Random, length: int) -> list:
+def stream(entry: Entry, program: Program, generator: random.Random, length: int) -> list[Any]:
     """A random stream of the entry's relations, everything deleted at its end."""
     read = sorted({t.relation for t in program.triggers})
     steps = []
@@ -115,7 +123,7 @@ def check(entry: Entry, seed: int, length: int, materialize: str = "full") -> in
     for event in [[], *stream(entry, program, generator, length)]:
         for relation, insert, row in event:
             expected.change(relation, insert, row)
-            found.change(relation, insert, row)
+        found.event(event)
         for result in program.results:
             wrong = difference(expected.rows(result.name), found.rows(result.name))
             assert wrong is None, f"view {result.name} after {event}: {wrong}"

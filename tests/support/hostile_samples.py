@@ -73,12 +73,15 @@ def _bitfinex(rows: str, change: str) -> Sample:
             '{"event":"subscribed","channel":"book","chanId":1,"symbol":"tBTCUSD","prec":"P0"}',
             f"[1,[{rows}],1]",
             '{"event":"subscribed","channel":"trades","chanId":3,"symbol":"tBTCUSD"}',
+            '{"event":"subscribed","channel":"status","chanId":4,"key":"deriv:tBTCUSD"}',
         ),
         more=(
             f"[1,{change},2]",
             '[1,"cs",-1432341132,2]',
             '[3,"te",[670002570,1618677535660,-76.7682617,0.00002516],2]',
             "[3,[[670002569,1618677535660,-1,2]],2]",
+            "[4,[1596124822000,null,0.896,0.771995,null,1396531.67,null,1596153600000,0.0001056,6,null,"
+            "-0.01381344,null,null,0.7664,null,null,246.94,null,null,null,0.0005,0.0025],2]",
             '[1,"hb",2]',
             "[9,[1,2,3],2]",
             '{"event":"info","code":20060,"msg":"","platform":{"status":0}}',
@@ -125,6 +128,18 @@ _KRAKEN = (
     '"asks":[{"price":101.0,"qty":2.00000000}],"checksum":%d,"timestamp":"' + _ISO + '"}]}'
 )
 
+_KRAKEN_L3 = (
+    '{"channel":"level3","type":"%s","data":[{"symbol":"BTC/USD","bids":[{%s"order_id":"OA-1",'
+    '"limit_price":100.0,"order_qty":1.00000000,"timestamp":"'
+    + _ISO
+    + '"}],"asks":[{%s"order_id":"OB-1","limit_price":101.0,"order_qty":2.00000000,"timestamp":"'
+    + _ISO
+    + '"}],"checksum":%d}]}'
+)
+_HYPERLIQUID = (
+    '{"channel":"l2Book","data":{"coin":"BTC","time":173791884354%d,"levels":[[{"px":"105055.0","sz":"%s",'
+    '"n":5}],[{"px":"105056.0","sz":"6.34472","n":13}]]}}'
+)
 _DERIBIT = '{"jsonrpc":"2.0","method":"subscription","params":{"channel":"%s.BTC-PERPETUAL.100ms","data":%s}}'
 _DERIBIT_LEVELS = (
     '"instrument_name":"BTC-PERPETUAL","bids":[["new",37392.5,3000.0]],"asks":[["change",37399.0,6530.0]]}'
@@ -150,13 +165,18 @@ SAMPLES: dict[str, Sample] = {
         '["%d.00","1","77"]',
     ),
     "bybit": Sample(
-        instrument("bybit", "BTCUSDT", "0.01", "0.001"),
+        instrument("bybit", "BTCUSDT.P", "0.01", "0.001"),
         (_BYBIT % ("snapshot", 10),),
         more=(
             _BYBIT % ("delta", 11),
             '{"topic":"publicTrade.BTCUSDT","type":"snapshot","ts":1672304486868,"data":[{"T":1672304486865,'
             '"s":"BTCUSDT","S":"Buy","v":"0.001","p":"16578.50","i":"2290000000061666327","BT":false}]}',
-            '{"success":false,"ret_msg":"no","conn_id":"x","req_id":"BTCUSDT","op":"subscribe"}',
+            '{"topic":"tickers.BTCUSDT","type":"snapshot","data":{"symbol":"BTCUSDT","markPrice":"17217.33",'
+            '"indexPrice":"17227.36","openInterest":"68744.761","nextFundingTime":"1673280000000",'
+            '"fundingRate":"-0.000212"},"cs":24987956059,"ts":1673272861686}',
+            '{"topic":"allLiquidation.BTCUSDT","type":"snapshot","ts":1739502303204,"data":[{"T":1739502302929,'
+            '"s":"BTCUSDT","S":"Sell","v":"20000","p":"0.04"}]}',
+            '{"success":false,"ret_msg":"no","conn_id":"x","req_id":"BTCUSDT.P","op":"subscribe"}',
         ),
     ),
     "coinbase": Sample(
@@ -228,6 +248,19 @@ SAMPLES: dict[str, Sample] = {
             '{"jsonrpc":"2.0","id":10,"error":{"code":11050,"message":"bad_request"}}',
         ),
     ),
+    "hyperliquid": Sample(
+        instrument("hyperliquid", "BTC"),
+        (_HYPERLIQUID % (1, "3.03622"),),
+        more=(
+            _HYPERLIQUID % (2, "2.5"),
+            '{"channel":"trades","data":[{"coin":"BTC","hash":"0xde","px":"105056.0","side":"B","sz":"0.00219",'
+            '"tid":121451470284048,"time":1737918843543,"users":["0xe9","0x68"]}]}',
+            '{"channel":"activeAssetCtx","data":{"coin":"BTC","ctx":{"funding":"0.0000125","markPx":"105055.0",'
+            '"oraclePx":"105048.0","openInterest":"24000.5"}}}',
+            '{"channel":"error","data":"Invalid subscription {\\"type\\":\\"l2Book\\",\\"coin\\":\\"X\\"}"}',
+            '{"channel":"pong"}',
+        ),
+    ),
     "kraken": Sample(
         instrument("kraken", "BTC/USD"),
         (_KRAKEN % ("snapshot", _KRAKEN_SUM),),
@@ -239,6 +272,16 @@ SAMPLES: dict[str, Sample] = {
             '"status":"cancel_only"}]}}',
             '{"channel":"status","type":"update","data":[{"system":"online","version":"2.0.0"}]}',
             '{"method":"subscribe","success":false,"error":"no","symbol":"BTC/USD"}',
+        ),
+    ),
+    "kraken_l3": Sample(
+        instrument("kraken", "BTC/USD"),
+        (_KRAKEN_L3 % ("snapshot", "", "", _KRAKEN_SUM),),
+        more=(
+            _KRAKEN_L3 % ("update", '"event":"add",', '"event":"modify",', _KRAKEN_SUM),
+            '{"method":"subscribe","success":true,"result":{"channel":"level3","symbol":"BTC/USD"}}',
+            '{"method":"subscribe","success":false,"error":"no","symbol":"BTC/USD"}',
+            '{"channel":"heartbeat"}',
         ),
     ),
     "kraken_v1": Sample(
@@ -264,6 +307,14 @@ SAMPLES: dict[str, Sample] = {
             '"tradeId":"338476308","px":"30243.5","sz":"0.1","side":"buy","ts":"1652459226050"}]}',
             '{"arg":{"channel":"instruments","instType":"SPOT"},"data":[{"instId":"BTC-USDT",'
             '"state":"suspend"}]}',
+            '{"arg":{"channel":"funding-rate","instId":"BTC-USDT"},"data":[{"fundingRate":"0.0001875391",'
+            '"fundingTime":"1700726400000","instId":"BTC-USDT","ts":"1700724675402"}]}',
+            '{"arg":{"channel":"mark-price","instId":"BTC-USDT"},"data":[{"instId":"BTC-USDT",'
+            '"markPx":"0.1","ts":"1597026383085"}]}',
+            '{"arg":{"channel":"open-interest","instId":"BTC-USDT"},"data":[{"instId":"BTC-USDT",'
+            '"oi":"5000","ts":"1597026383085"}]}',
+            '{"arg":{"channel":"liquidation-orders","instType":"SWAP"},"data":[{"details":[{"bkPx":"0.7",'
+            '"side":"buy","sz":"13","ts":"1692266434010"}],"instId":"BTC-USDT","instType":"SWAP"}]}',
             '{"event":"error","code":"60018","msg":"Wrong URL or channel:books,instId:BTC-USDT"}',
             '{"event":"notice","code":"64008","msg":"The connection will soon be closed"}',
         ),
@@ -289,13 +340,15 @@ REFERENCE: dict[str, str] = {
     "bitfinex_l3": '[["BTCUSD","AVAX:USD"]]',
     "bitstamp": _TRADING_PAIRS,
     "bitstamp_l3": _TRADING_PAIRS,
-    "bybit": '{"retCode":0,"retMsg":"OK","result":{"category":"spot","list":[{"symbol":"BTCUSDT",'
-    '"lotSizeFilter":{"basePrecision":"0.000001"},"priceFilter":{"tickSize":"0.01"}}]}}',
+    "bybit": '{"retCode":0,"retMsg":"OK","result":{"category":"linear","list":[{"symbol":"BTCUSDT",'
+    '"contractType":"LinearPerpetual","lotSizeFilter":{"qtyStep":"0.001"},"priceFilter":{"tickSize":"0.01"}}]}}',
     "coinbase": '{"products":[{"product_id":"BTC-USD","price_increment":"0.01","base_increment":"0.01"}]}',
     "coinbase_full": '{"id":"BTC-USD","quote_increment":"0.01","base_increment":"0.00000001"}',
     "deribit": '{"jsonrpc":"2.0","result":{"instrument_name":"BTC-PERPETUAL","tick_size":0.5,'
     '"min_trade_amount":10.0,"kind":"future","instrument_type":"reversed"}}',
+    "hyperliquid": '{"universe":[{"name":"BTC","szDecimals":5,"maxLeverage":40}]}',
     "kraken": _PAIRS,
+    "kraken_l3": _PAIRS,
     "kraken_v1": _PAIRS,
     "okx": '{"code":"0","msg":"","data":[{"instId":"BTC-USDT","tickSz":"0.1","lotSz":"0.00001"}]}',
 }

@@ -21,7 +21,7 @@ def halves(value: int) -> tuple[int, int]:
     return low - 2**64 if low >= 2**63 else low, value >> 64
 
 
-def words_of(values: tuple) -> tuple:
+def words_of(values: tuple[Any, ...]) -> tuple:
     """(i, w, W, d) as the arguments of the wrappers below."""
     i, w, checked, double = values
     return i, *halves(w), *halves(checked), double
@@ -71,16 +71,16 @@ class Model:
 
     def __init__(self, layout: str) -> None:
         self.layout = layout
-        self.entries: dict[tuple[int, ...], tuple] = {}
+        self.entries: dict[tuple[int, ...], tuple[Any, ...]] = {}
 
     @property
-    def zero(self) -> tuple:
+    def zero(self) -> tuple[Any, ...]:
         return tuple(Fraction(0) if kind == "d" else 0 for kind in self.layout)
 
-    def get(self, key: tuple[int, ...]) -> tuple:
+    def get(self, key: tuple[int, ...]) -> tuple[Any, ...]:
         return self.entries.get(key, self.zero)
 
-    def assign(self, key: tuple[int, ...], values: tuple) -> None:
+    def assign(self, key: tuple[int, ...], values: tuple[Any, ...]) -> None:
         if any(v for v, kind in zip(values, self.layout, strict=True) if kind != "d"):
             self.entries[key] = tuple(
                 Fraction(v) if k == "d" else v for v, k in zip(values, self.layout, strict=True)
@@ -88,11 +88,11 @@ class Model:
         else:
             self.entries.pop(key, None)
 
-    def add(self, key: tuple[int, ...], deltas: tuple) -> None:
+    def add(self, key: tuple[int, ...], deltas: tuple[Any, ...]) -> None:
         exact = (Fraction(d) if kind == "d" else d for d, kind in zip(deltas, self.layout, strict=True))
         self.assign(key, tuple(a + b for a, b in zip(self.get(key), exact, strict=True)))
 
-    def total(self, keys: list[tuple[int, ...]]) -> tuple:
+    def total(self, keys: list[tuple[int, ...]]) -> tuple[Any, ...]:
         sums = self.zero
         for key in keys:
             sums = tuple(a + b for a, b in zip(sums, self.entries[key], strict=True))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from samples import PATIENCE
 from websockets.asyncio.client import ClientConnection, connect
 
 from orderbook.configuration.configuration import load_configuration
@@ -153,7 +154,7 @@ class Client:
 
     async def take(self, **wanted: Any) -> dict[str, Any]:
         """The next message with these fields; others are kept."""
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 message = json.loads(await self.socket.recv())
                 self.taken.append(message)

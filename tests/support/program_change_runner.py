@@ -11,6 +11,7 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from checkpoint_runner import contents, play, same
@@ -102,7 +103,7 @@ def check(seed: int, before: str, after: str, length: int = 16) -> int:
     return len(alike)
 
 
-def applied(engine: Engine, program: CompiledProgram, event: list) -> list[str]:
+def applied(engine: Engine, program: CompiledProgram, event: list[Any]) -> list[str]:
     """What was refused: streams are mixed, so that some delete what is not there."""
     refused = []
     for change in event:
@@ -113,7 +114,7 @@ def applied(engine: Engine, program: CompiledProgram, event: list) -> list[str]:
     return refused
 
 
-def sorted_rows(engine: Engine, relation: str) -> list:
+def sorted_rows(engine: Engine, relation: str) -> list[Any]:
     rows, counts = engine.rows_of(relation)
     columns = engine.program.program.relation(relation).columns
     texts = [i for i, c in enumerate(columns) if c.type.kind.value == "TEXT"]

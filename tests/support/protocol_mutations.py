@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ def no_write_log(patch: pytest.MonkeyPatch) -> None:
     """What came late is applied after what was executed, as if it had come in time."""
     between = WriteLog.between
 
-    def forgetful(self: WriteLog, first: Moment, end: Moment) -> list:
+    def forgetful(self: WriteLog, first: Moment, end: Moment) -> list[Any]:
         found = between(self, first, end)
         self.truncate(end)
         return found
@@ -49,7 +50,7 @@ def no_corrections(patch: pytest.MonkeyPatch) -> None:
     """What is executed again is kept, but nobody is told."""
     compare = Sending._compare
 
-    def silent(self: Sending, execution: Execution, correct: bool, changes: dict) -> None:
+    def silent(self: Sending, execution: Execution, correct: bool, changes: dict[Any, Any]) -> None:
         execution.corrected = None
         compare(self, execution, False, changes)
         if self.head is not None:

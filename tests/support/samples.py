@@ -1,9 +1,12 @@
-"""How many examples properties draw."""
+"""How many examples properties draw, and how long tests wait."""
 
 from hypothesis import settings
 
 # What a property draws by default that says nothing else, and what the numbers of others are measured by.
 DEFAULT, USUAL = 10, 15
+# Seconds after which something is taken never to happen, also on a machine that does much else: tests end by
+# what happened, so only a failure takes so long.
+PATIENCE = 120
 
 
 def examples(usual: int) -> settings:

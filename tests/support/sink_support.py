@@ -8,6 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from samples import PATIENCE
+
 from orderbook.durability import journal
 from orderbook.durability.durable_run import DurableRun, checkpoints_of
 from orderbook.engine.checkpoint import newest_checkpoint
@@ -19,8 +21,8 @@ from orderbook.feeds.merge import ChangeItem
 from orderbook.market.instruments import Instruments
 from orderbook.run.event_queue import Stamped
 from orderbook.run.pipeline import Pipeline
-from orderbook.sinks.changes import RowChange, SinkError
 from orderbook.sinks.delivery import ChangeDelivery, Delivery
+from orderbook.sinks.outbox import RowChange, SinkError
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.views.compilation import compile_views
 from orderbook.views.program import CompiledProgram
@@ -95,7 +97,7 @@ class Run:
     def rows(self) -> dict[Any, dict[str, Any]]:
         return {key: dict(one) for key, one in self.engine["totals"].items()}
 
-    def settle(self, seconds: float = 20.0) -> None:
+    def settle(self, seconds: float = PATIENCE) -> None:
         """Until the targets have everything."""
         end = time.monotonic() + seconds
         while any(one.report().behind for one in self.deliveries):

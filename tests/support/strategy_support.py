@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 
@@ -78,7 +79,7 @@ class Market:
         sql: str = DEPTH,
         backend: str = "interpreter",
         instruments: Instruments = INSTRUMENTS,
-        params: dict | None = None,
+        params: dict[Any, Any] | None = None,
         trading: TradingOptions | None = None,
     ):
         self.program = orderbook.compile(sql, params=params or {})
@@ -105,5 +106,5 @@ class Market:
         self.engine.apply(self.books.apply(message))
         self.host.end()
 
-    def rows(self, view: str) -> list[tuple]:
+    def rows(self, view: str) -> list[tuple[Any, ...]]:
         return sorted(tuple(row.values()) for row in self.engine[view].values())

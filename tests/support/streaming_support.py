@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from backtest_support import job_settings, run, write_records
 
-from orderbook.backtest import tasks
-from orderbook.backtest.sources import source_specs
-from orderbook.backtest.tasks import JobSettings
+from orderbook.backtesting import tasks
+from orderbook.backtesting.sources import source_specs
+from orderbook.backtesting.tasks import JobSettings
 from orderbook.engine.protocol.messages import Address
 from orderbook.streaming import nodes as node_run
 from orderbook.streaming import plan

@@ -88,8 +88,8 @@ class ToyOperator:
                 version = (stamp, switch, last, sequence, part)
                 rows.append((version, (phase, not delete, block.source, values)))
         rows.sort()
-        outputs: dict[str, list[tuple]] = {name: [] for name, _ in self._outputs}
-        views: dict[str, list[tuple]] = {name: [] for name in self._toy.stage.views}
+        outputs: dict[str, list[tuple[Any, ...]]] = {name: [] for name, _ in self._outputs}
+        views: dict[str, list[tuple[Any, ...]]] = {name: [] for name in self._toy.stage.views}
         for message, versions in groupby(rows, key=lambda row: row[0][:3]):
             looked: dict[tuple[str, int], int] = {}
             for version, own in groupby(versions, key=lambda row: row[0]):
@@ -112,7 +112,7 @@ class ToyOperator:
         return maps.touched
 
     def _output(
-        self, outputs: dict[str, list[tuple]], version: tuple, touched: tuple[str, int], old: int
+        self, outputs: dict[str, list[tuple[Any, ...]]], version: tuple, touched: tuple[str, int], old: int
     ) -> None:
         name, key = touched
         new = self._maps.get(name, key)
@@ -124,7 +124,7 @@ class ToyOperator:
                         outputs[output].append(((stamp, switch, part, sequence, last), delete, (key, value)))
 
 
-def _blocks(rows: dict[str, list[tuple]]) -> tuple[Block, ...]:
+def _blocks(rows: dict[str, list[tuple[Any, ...]]]) -> tuple[Block, ...]:
     return tuple(
         Block(
             name,

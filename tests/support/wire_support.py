@@ -201,12 +201,17 @@ def generated_coinbase_full(folder: Path) -> Script:
         elif kind != "received" and resting and chance.random() < 0.8:
             order = resting.pop(chance.randrange(len(resting))) if kind == "done" else chance.choice(resting)
         price = f'"price":"{chance.randrange(9000, 11000) / 100:.2f}"'
+        changed = ""
+        if kind == "change":
+            changed = f'"new_size":"{chance.choice(["0", "0.25", "0.5", "1", "7.5"])}"'
+            both = f'"old_price":"100.00","new_price":"{chance.choice(["100.00", "99.50"])}"'
+            changed += chance.choice([f",{price}", f",{price}", f",{both}", both[20:]])
         text = {
             "received": f'"order_id":"{order}","size":"1"',
             "open": f'"order_id":"{order}",{price},"remaining_size":"{chance.randrange(1, 99) / 10}"',
             "match": f'"maker_order_id":"{order}","trade_id":{number},{price},"size":"0.5"',
             "done": f'"order_id":"{order}","reason":"filled"',
-            "change": f'"order_id":"{order}",{price},"new_size":"0.25"',
+            "change": f'"order_id":"{order}",{changed}',
         }[kind]
         side = chance.choice(["buy", "sell"])
         head = f'"type":"{kind}","product_id":"BTC-USD","sequence":{number},"side":"{side}"'

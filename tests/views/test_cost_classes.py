@@ -100,11 +100,16 @@ CASES = {
     ),
     "as of": (
         "SELECT t.id, b.price FROM trades t ASOF JOIN bids b ON t.symbol = b.symbol AND t.ts >= b.ts",
-        Cost.SLICE,
+        Cost.ROWS,
     ),
     "as of, summed": (
         "SELECT COUNT(*) AS n FROM trades t ASOF JOIN bids b ON t.symbol = b.symbol AND t.ts >= b.ts",
-        Cost.SLICE,
+        Cost.ROWS,
+    ),
+    "as of, of both": (
+        "SELECT t.symbol, SUM(ABS(t.price - b.price) * t.volume) AS v FROM trades t "
+        "ASOF JOIN bids b ON t.symbol = b.symbol AND t.ts >= b.ts GROUP BY t.symbol",
+        Cost.ROWS,
     ),
     "at a distance": (
         "SELECT COUNT(*) AS n FROM bids b WHERE EXISTS (SELECT 1 FROM asks a WHERE a.price = b.price + 1)",

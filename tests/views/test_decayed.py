@@ -22,14 +22,14 @@ DEARER = ("filtered", "of_some_rows", "derived", "joined", "above_the_mean_so_fa
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_decayed_view_equals_duckdb_after_every_event(name: str) -> None:
-    check([name], 0, LENGTH, generated=False)
+    check([name], 0, LENGTH, [InterpreterRuntime])
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_decayed_view_equals_duckdb_on_many_streams(name: str, sample_seed: int) -> None:
     for seed in range(sample_seed, sample_seed + 10):
-        check([name], seed, LENGTH, generated=False)
+        check([name], seed, LENGTH, [InterpreterRuntime])
 
 
 def test_generated_code_for_decay_equals_duckdb() -> None:
@@ -42,7 +42,7 @@ def test_generated_code_for_decay_equals_duckdb() -> None:
 
 @pytest.mark.parametrize("name", ["as_of_now", "at_each_row"])
 def test_compiled_code_for_decay_equals_duckdb(name: str) -> None:
-    check([name], 1, 60, generated=True)
+    check([name], 1, 60, [GeneratedRuntime])
 
 
 @pytest.mark.parametrize("name", [n for n in VIEWS if n not in DEARER])

@@ -87,12 +87,19 @@ NOT_SUPPORTED = [
     ("SELECT ¦LAG(price) OVER (ORDER BY id) FROM trades", "LAG over rows that are not proved unique"),
     (KEYED + "SELECT ¦LAG(i) OVER (ORDER BY j) FROM keyed", "LAG by values that may be NULL"),
     (KEYED + "SELECT ¦FIRST_VALUE(i) OVER (ORDER BY j) FROM keyed", "FIRST_VALUE by values that may be NULL"),
-    (KEYED + "SELECT ¦LAST_VALUE(i) OVER (ORDER BY i) FROM keyed", "LAST_VALUE of a part of the partition"),
+    (
+        KEYED + "SELECT ¦FIRST_VALUE(i) OVER (ORDER BY i GROUPS 2 PRECEDING) FROM keyed",
+        "FIRST_VALUE with GROUPS",
+    ),
     (
         KEYED + "SELECT ¦FIRST_VALUE(i) OVER (PARTITION BY (SELECT SUM(i) FROM keyed) ORDER BY i) FROM keyed",
         "subquery in FIRST_VALUE",
     ),
-    (KEYED + "SELECT ¦LAG(i IGNORE NULLS) OVER (ORDER BY i) FROM keyed", "window function LAG"),
+    (
+        KEYED + "SELECT ¦LAST_VALUE(j IGNORE NULLS) OVER (ORDER BY i ROWS 2 PRECEDING) FROM keyed",
+        "LAST_VALUE of so many rows with IGNORE NULLS",
+    ),
+    (KEYED + "SELECT ¦ANY_VALUE(j) OVER (ORDER BY i) FROM keyed", "window function ANY_VALUE"),
     (
         KEYED + "SELECT COUNT(*), ¦LAST_VALUE(COUNT(*)) OVER (ORDER BY i RANGE BETWEEN UNBOUNDED PRECEDING "
         "AND UNBOUNDED FOLLOWING) FROM keyed GROUP BY i",
@@ -159,6 +166,10 @@ NOT_SUPPORTED = [
 ]
 
 OTHERS = [
+    (
+        KEYED + "SELECT ¦LAST_VALUE(i) OVER (ORDER BY i ROWS BETWEEN 2 FOLLOWING AND 1 FOLLOWING) FROM keyed",
+        "the frame has no rows, for it ends before it starts",
+    ),
     ("SELECT ¦prise FROM bids", "unknown column prise; did you mean price?"),
     ("SELECT b.id,\n  ¦b.brokerid FROM bids b", "unknown column b.brokerid; did you mean broker_id?"),
     ("SELECT ¦bid.id FROM bids", "unknown relation or alias bid; did you mean bids?"),
@@ -266,11 +277,11 @@ OTHERS = [
     ("CREATE STREAM s (x ¦wibble)", "column x needs one of the types"),
     ("CREATE STREAM s (x INT) WITH (¦rows = 3)", "unknown option 'rows'; there are max_rows and retain"),
     ("CREATE STREAM s (x INT) WITH (max_rows = ¦0)", "max_rows is a whole number above 0"),
-    ("CREATE ¦MATERIALIZED VIEW v AS SELECT 1", "after CREATE write STREAM, TABLE or VIEW"),
-    ("CREATE ¦OR REPLACE VIEW v AS SELECT 1", "after CREATE write STREAM, TABLE or VIEW"),
+    ("CREATE ¦MATERIALIZED VIEW v AS SELECT 1", "after CREATE write STREAM, TABLE, VIEW or STRATEGY"),
+    ("CREATE ¦OR REPLACE VIEW v AS SELECT 1", "after CREATE write STREAM, TABLE, VIEW or STRATEGY"),
     (
         "¦INSERT INTO bids VALUES (1)",
-        "expected CREATE STREAM, CREATE TABLE, CREATE VIEW or SELECT, not INSERT",
+        "expected CREATE STREAM, CREATE TABLE, CREATE VIEW, CREATE STRATEGY or SELECT, not INSERT",
     ),
     ("SELECT 1;\n\n  ¦DROP TABLE bids", "not DROP"),
     ("SELECT price ¦) FROM bids", "syntax error: unexpected ')'"),

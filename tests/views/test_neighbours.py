@@ -5,7 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from fuzz import compiled
+from fuzz import InterpreterRuntime, compiled
+from generated_runner import GeneratedRuntime
 from neighbour_views import SCHEMA, VIEWS, check, text
 from paths import SUPPORT
 
@@ -19,19 +20,20 @@ LOGARITHMIC = (
     *("moves", "by_one_column", "unpartitioned", "time_weighted", "nullable", "roll", "lambda", "two_back"),
     *("flow_imbalance", "both_sides", "groups", "buckets", "filtered", "shown", "computed_value", "starts"),
     *("texts", "ends_of_texts", "texts_of_groups", "by_text", "counted_by_text"),
+    *("known", "last_known", "ends_of_rows", "ends_of_ranges"),
 )
 
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_over_neighbours_equals_duckdb_after_every_event(name: str) -> None:
-    check([name], 0, LENGTH, generated=False)
+    check([name], 0, LENGTH, [InterpreterRuntime])
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_over_neighbours_equals_duckdb_on_many_streams(name: str, sample_seed: int) -> None:
     for seed in range(sample_seed, sample_seed + 10):
-        check([name], seed, LENGTH, generated=False)
+        check([name], seed, LENGTH, [InterpreterRuntime])
 
 
 def test_generated_code_for_neighbours_equals_duckdb() -> None:
@@ -44,7 +46,7 @@ def test_generated_code_for_neighbours_equals_duckdb() -> None:
 
 @pytest.mark.parametrize("name", ["moves", pytest.param("roll", marks=pytest.mark.exhaustive)])
 def test_compiled_code_for_neighbours_equals_duckdb(name: str) -> None:
-    check([name], 1, 60, generated=True)
+    check([name], 1, 60, [GeneratedRuntime])
 
 
 @pytest.mark.parametrize("name", LOGARITHMIC)

@@ -1,0 +1,67 @@
+"""`orderbook.backtest`: the job of the command, as frames, with its report."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from backtest_support import Follower, write_records
+
+import orderbook
+from orderbook.command_line import status_of
+from orderbook.core.errors import UserError
+from orderbook.jobs.job import open_job
+
+SEEN = (
+    "CREATE VIEW seen AS SELECT symbol, SUM(volume) AS volume, MAX(price) AS best FROM bids GROUP BY symbol"
+)
+PLAIN: dict[str, Any] = {"run.backend": "interpreter"}
+
+
+@pytest.fixture(scope="module")
+def flow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("flow")
+    write_records(folder, 400, 2, 1, 5, apart=True)
+    return folder
+
+
+def test_it_is_the_commands_job_as_frames(flow: Path, tmp_path: Path) -> None:
+    (tmp_path / "seen.sql").write_text(SEEN)
+    (tmp_path / "c.toml").write_text('run = { backend = "interpreter" }\n')
+    named = ["--strategy", "backtest_support:Follower", "--out", str(tmp_path / "command")]
+    view = ["--view", str(tmp_path / "seen.sql"), "--config", str(tmp_path / "c.toml")]
+    assert status_of(["backtest", str(flow), *view, *named]) == 0
+    expected = open_job(tmp_path / "command")
+    # SQL in place of a file, a class in place of its path.
+    made = orderbook.backtest(flow, SEEN, Follower, options=PLAIN, out=tmp_path / "job")
+    assert made.orders.rows() == expected.orders().rows() != []
+    assert made.fills.rows() == expected.fills().rows() != []
+    assert made.views["seen"].rows() == expected.history("seen").rows()
+    assert made.view("seen").rows() == expected.view("seen").rows() != []
+    for name in ("positions", "equity", "signals", "statistics"):
+        assert getattr(made, name).rows() == expected.table(name).rows() != []
+    assert made.sql("SELECT COUNT(*) FROM fills").item() == len(made.fills)
+    assert made.report() == tmp_path / "job" / "report.html" and made.report().is_file()
+    shown = made._repr_html_()
+    assert shown.startswith('<iframe srcdoc="&lt;!doctype html&gt;') and "Follower" in repr(made)
+    with pytest.raises(UserError, match="did you mean 'equity'"):
+        made.table("equty")
+    with pytest.raises(UserError, match="not a sweep"):
+        _ = made.combinations
+
+
+def test_views_alone_and_sweeps(flow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    alone = orderbook.backtest([str(flow)], [SEEN], options=PLAIN)
+    assert alone.folder.parent == Path("backtests") and "<b>seen</b>" in alone._repr_html_()
+    assert alone.orders.is_empty() and alone.equity.is_empty()
+    with pytest.raises(UserError, match="no strategy was run"):
+        alone.report()
+    chosen = {"limit": [5_400, 5_500.5]}
+    swept = orderbook.backtest(flow, SEEN, [Follower], parameters=chosen, options=PLAIN)
+    assert swept.combinations.select("combination", "limit").rows() == [(1, 5_400.0), (2, 5_500.5)]
+
+    class Inner(Follower):
+        pass
+
+    with pytest.raises(UserError, match="top of its module or notebook"):
+        orderbook.backtest(flow, SEEN, Inner)

@@ -1,0 +1,126 @@
+"""A backtest of a run's log makes the run's own orders, fills and money, row by row."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from durable_support import INSTRUMENTS, SQL, Trader, items
+from test_recovery import feed
+
+import orderbook
+from orderbook.backtesting.run import LocalExecutor, backtest
+from orderbook.backtesting.sources import source_specs
+from orderbook.backtesting.tasks import JobProgram, JobSettings
+from orderbook.command_line import status_of
+from orderbook.configuration.configuration import load_configuration
+from orderbook.core.errors import SourceError, UserError
+from orderbook.durability.durable_run import DurableRun, open_past
+from orderbook.engine.distribution.stage_runner import Granularity
+from orderbook.feeds.merge import TickItem
+from orderbook.market.instruments import Instruments
+from orderbook.jobs.job import Job, open_job
+from orderbook.report.results import report_of
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.execution.account import row_of
+from orderbook.strategies.execution.venue_model import (
+    SimulationOptions,
+    TradingOptions,
+    VenueFees,
+)
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.strategy import StrategyDefinition
+from orderbook.views.compilation import compile_views
+
+FEES = VenueFees(maker=Decimal("-0.5"), taker=Decimal(3))
+TRADING = TradingOptions(SimulationOptions(order_latency="2ms", response_latency=("1ms", "4ms"), fees=FEES))
+(DEPTH,) = (sql for sql in SQL.split(";") if "VIEW depth" in sql)
+ORDERS, FILLS = list[dict[str, Any]], list[dict[str, Any]]
+
+
+@contextmanager
+def session(folder: Path, orders: ORDERS, fills: FILLS, lot: int = 1) -> Iterator[tuple[Pipeline, DurableRun]]:
+    """A process of a run that notes what becomes of its orders, beyond what it applies again.
+
+    lot: as the exchange lists it when the process starts.
+    """
+    options = {"log.folder": str(folder), "log.sync": "never", "log.keep_log": True}
+    program = compile_views(SQL)
+
+    def made(known: Any) -> Pipeline:
+        engine = GatedEngine(program, "interpreter")
+        return Pipeline(engine, known, [StrategyDefinition(Trader)], trading=TRADING)
+
+    listed = Instruments(one.with_steps(one.tick, Decimal(lot)) for one in INSTRUMENTS)
+    with open_past(load_configuration(None, options), program, listed) as past:
+        pipeline, run = past.recovered(made)
+        assert run is not None
+
+        def noted(_: Any, update: Any) -> None:
+            orders.append(row_of(update.new))
+            fills.extend(map(row_of, update.fills))
+
+        pipeline.host.observe_orders(noted)
+        run.start()
+        yield pipeline, run
+
+
+def job_of(folder: Path, log: Path, views: tuple[str, ...] = ()) -> tuple[Job, Any]:
+    settings = JobSettings(
+        JobProgram.of(orderbook.compile(DEPTH)), str(folder), views, Granularity("message"),
+        (("durable_support:Trader", {}),), JobProgram.of(orderbook.compile(SQL)), 1, "interpreter", 10**9,
+        trading=TRADING,
+    )  # fmt: skip
+    outcome = backtest(settings, source_specs([f"log:{log}"]), LocalExecutor(), "numba")
+    return open_job(folder), outcome.summaries
+
+
+@pytest.mark.parametrize("lots", [(1,), (1, 1, 30), (30, 1, 1), (10, 30, 1), (30, 30, 30)])
+def test_the_figures_are_those_of_the_session(lots: tuple[int, ...], tmp_path: Path) -> None:
+    orders, fills, restarts = ORDERS(), FILLS(), len(lots) - 1
+    received, random = items(3, 900), Random(restarts)
+    cuts = [0, *sorted(random.sample(range(1, len(received)), restarts)), len(received)]
+    for number in range(restarts + 1):
+        with session(tmp_path / "log", orders, fills, lots[number]) as (pipeline, run):
+            feed(run, received[cuts[number] : cuts[number + 1]])
+            if number % 2:
+                assert run.checkpoint()
+            if number == restarts:
+                run.stop()
+                (summary,) = pipeline.host.summary()
+                shown = {key: (row.orders, row.volume) for key, row in pipeline.engine["depth"].items()}
+    job, (again,) = job_of(tmp_path / "job", tmp_path / "log", ("depth",))
+    assert (again.positions, again.profit, again.fills) == (summary.positions, summary.profit, summary.fills)
+    plain = [row for row in orders if row["strategy"] == "Trader"]
+    found = job.order_changes().select(list(plain[0])).to_dicts()
+    assert len(plain) > 100 and [_plain(one) for one in found] == [_plain(one) for one in plain]
+    filled = job.fills().select(list(fills[0])).to_dicts()
+    assert len(fills) > 30 and [_plain(one) for one in filled] == [_plain(one) for one in fills]
+    whole = report_of(job).statistics["Trader"][0]
+    assert whole.fees == pytest.approx(float(sum(p.fees for p in summary.positions)))
+    assert {(r["symbol"],): (r["orders"], r["volume"]) for r in job.view("depth").to_dicts()} == shown
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """Times in ns, amounts as they compare."""
+    found = dict(row)
+    if not isinstance(found["ts"], int):
+        found["ts"] = int(found["ts"].timestamp() * 10**6)
+    else:
+        found["ts"] //= 1_000
+    return found
+
+
+def test_a_log_stands_alone_and_whole(tmp_path: Path) -> None:
+    orders, fills = ORDERS(), FILLS()
+    with session(tmp_path / "log", orders, fills) as (_, run):
+        feed(run, [*items(1, 60), TickItem(1)])
+    with pytest.raises(UserError, match="order of its run"):
+        source_specs([f"log:{tmp_path / 'log'}", "other.parquet"])
+    with pytest.raises(SourceError, match="no log there"):
+        source_specs([f"log:{tmp_path / 'none'}"])
+    arguments = ["backtest", f"log:{tmp_path / 'log'}", "--view", "depth", "--cut-time", "2"]
+    assert status_of([*arguments, "--out", str(tmp_path / "job")]) == 2

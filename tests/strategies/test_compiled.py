@@ -1,0 +1,322 @@
+"""Compiled methods of strategies: the orders of the same rules in Python, wherever they are called."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from erratic_feed import flow
+from simulation_support import trading
+from strategy_support import INSTRUMENTS
+
+import orderbook
+from orderbook import Strategy, compiled, on_view
+from orderbook.configuration.configuration import packaged_views
+from orderbook.core.errors import ConfigurationError
+from orderbook.market.events import Flag
+from orderbook.market.instruments import Instrument, Instruments
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.execution.account import Order, OrderUpdate
+from orderbook.strategies.execution.venue_model import TradingOptions
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.runner import Runner
+from orderbook.strategies.strategy import StrategyDefinition
+
+PROGRAM = orderbook.compile((packaged_views() / "touch.sql").read_text())
+# One venue a symbol, so that a position is of one instrument.
+APART = Instruments(
+    [Instrument("X", name, name.lower(), Decimal("0.01"), Decimal("0.1")) for name in ("AAA", "BBB", "CCC")]
+)
+OPTIONS = {
+    "at once": trading(),
+    "late": trading(order_latency="3ms", response_latency="2ms", feed_latency="1ms"),
+    "drawn": trading(
+        order_latency=["0ms", "2ms", "9ms"], response_latency={"median": "3ms", "sigma": 1},
+        queue="proportional", fees={"maker": -1, "taker": 4},
+    ),
+    "limited": trading({"max_position": 4}, response_latency="4ms"),
+}  # fmt: skip
+
+
+class Quoter(Strategy):
+    """Quotes a bid, moves it, takes now and then, and asks for what cannot be."""
+
+    defaults: ClassVar = {"size": Decimal("0.4")}
+    seen: int = 0
+    quote: int = 0
+    mean: float = 0.0
+    rising: bool = False
+
+    @on_view("touch", fire="change")
+    @compiled
+    def moved(self, row, old):  # type: ignore[no-untyped-def]
+        self.seen += 1
+        if row.multiplicity == 0 or not row.has_bid:
+            if self.quote != 0:
+                self.cancel(self.quote)
+            return
+        self.rising = old.multiplicity != 0 and old.has_bid and row.bid > old.bid
+        if row.has_imbalance:
+            self.mean += (row.imbalance - self.mean) / 8.0
+        step = self.seen % 7
+        if self.quote == 0 or not self.is_open(self.quote):
+            self.quote = self.buy(self.size, row.bid - (step % 3) * self.tick, post_only=True)
+        elif step == 1 or self.rising:
+            self.modify(self.quote, price=row.bid)
+        elif step == 2:
+            self.modify(self.quote, self.lot)
+        elif step == 3:
+            self.cancel(self.quote)
+        if step == 4 and self.position > -5 * self.lot:
+            self.sell(2 * self.lot)
+        elif step == 5:
+            self.takes(row.bid)
+        if self.seen % 23 == 0:
+            self.buy(self.lot, row.bid + 1)
+        if self.seen % 29 == 0:
+            self.buy(0, row.bid)
+
+    @compiled
+    def takes(self, price):  # type: ignore[no-untyped-def]
+        self.sell(3 * self.lot, price, ioc=True)
+
+
+class Plain(Strategy):
+    """The same in Python."""
+
+    defaults: ClassVar = Quoter.defaults
+
+    def __init__(self) -> None:
+        self.seen = self.quote = 0
+        self.mean, self.rising = 0.0, False
+        self.live: set[int] = set()
+
+    @on_view("touch", fire="change")
+    def moved(self, event: Any) -> None:
+        self.seen += 1
+        row, old = event.new, event.old
+        if row is None or row.bid is None:
+            if self.quote:
+                self.cancel(self.quote)
+            return
+        one = self.instrument(row.symbol, row.venue)
+        self.rising = old is not None and old.bid is not None and row.bid > old.bid
+        if row.imbalance is not None:
+            self.mean += (row.imbalance - self.mean) / 8.0
+        step = self.seen % 7
+        where, bid = {"venue": row.venue}, f"{row.bid.normalize():f}"
+        if self.quote not in self.live:
+            price = f"{(row.bid - (step % 3) * one.tick).normalize():f}"
+            self.quote = self.buy(row.symbol, self.parameters["size"], price, post_only=True, **where)
+            self.live.add(self.quote)
+        elif step == 1 or self.rising:
+            self.modify(self.quote, price=bid)
+        elif step == 2:
+            self.modify(self.quote, one.lot)
+        elif step == 3:
+            self.cancel(self.quote)
+        if step == 4 and self.position(row.symbol) > -5 * one.lot:
+            self.sell(row.symbol, 2 * one.lot, **where)
+        elif step == 5:
+            self.sell(row.symbol, 3 * one.lot, bid, time_in_force="ioc", **where)
+        if self.seen % 23 == 0:
+            self.buy(row.symbol, one.lot, row.bid + Decimal("1e-8"), **where)
+        if self.seen % 29 == 0:
+            self.buy(row.symbol, 0, row.bid, **where)
+
+    def on_order_update(self, order: Order) -> None:
+        if order.status in ("filled", "cancelled", "refused"):
+            self.live.discard(order.id)
+
+
+class QuoterBySymbol(Quoter):
+    partition_by = "symbol"
+
+
+class PlainBySymbol(Plain):
+    partition_by = "symbol"
+
+
+# Latencies are drawn by the names of classes.
+Plain.__name__, PlainBySymbol.__name__ = Quoter.__name__, QuoterBySymbol.__name__
+
+
+class Following(Quoter):
+    """Is told of its fills, so that Python calls its methods."""
+
+    def on_fill(self, fill: Any) -> None:
+        assert self.quote >= 0
+
+
+def outcome(
+    kinds: Sequence[type[Strategy]],
+    options: TradingOptions,
+    parts: Sequence[np.ndarray],
+    backend: str,
+    instruments: Instruments = APART,
+) -> Any:
+    """What became of orders, when it was told, what is held, and the strategies' fields."""
+    pipeline = Pipeline(
+        GatedEngine(PROGRAM, backend), instruments,  # type: ignore[arg-type]
+        [StrategyDefinition(kind, label=f"s{number}") for number, kind in enumerate(kinds)], trading=options,
+    )  # fmt: skip
+    pipeline.engine.grows = False
+    updates: list[Any] = []
+
+    def note(runner: Runner, update: OrderUpdate) -> None:
+        updates.append((runner.identity, runner.now, pipeline.time, update))
+
+    pipeline.host.observe_orders(note)
+    pipeline.start()
+    for part in parts:
+        pipeline.apply(part, "message")
+    found = [
+        (runner.identity, *(getattr(runner._strategy, name) for name in ("seen", "quote", "mean", "rising")))
+        for runner in pipeline.host._runners
+    ]
+    held = [(name, one.counts, one.account.holdings) for name, one in pipeline.host.save().runners.items()]
+    pipeline.finish()
+    assert pipeline.host.failures == []
+    by_strategy: dict[str, list[Any]] = {}
+    for identity, *update in updates:
+        by_strategy.setdefault(identity, []).append(update)
+    return by_strategy, found, held
+
+
+@pytest.fixture
+def in_python(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The compiled methods that Python has called."""
+    calls: list[str] = []
+    call = Runner._call_compiled
+
+    def noted(runner: Runner, method: str, event: Any) -> None:
+        calls.append(method)
+        call(runner, method, event)
+
+    monkeypatch.setattr(Runner, "_call_compiled", noted)
+    return calls
+
+
+@pytest.mark.parametrize("feed", ["orders", "levels"])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_compiled_methods_order_as_the_same_rules_in_python(
+    name: str, feed: str, sample_seed: int, sample_count: int, in_python: list[str]
+) -> None:
+    for seed in range(sample_seed, sample_seed + max(1, sample_count // 50)):
+        events = flow(seed, 400, feed)
+        ends = np.flatnonzero(events["flags"] & int(Flag.LAST)) + 1
+        cuts = np.split(events, ends[:-1]), [events], np.split(events, [50 + seed % 200])
+        for plain, kinds in (([Plain], [Quoter]), ([PlainBySymbol, Plain], [QuoterBySymbol, Quoter])):
+            expected = outcome(plain, OPTIONS[name], cuts[0], "interpreter")
+            assert any(update.fills for own in expected[0].values() for *_, update in own)
+            assert outcome(kinds, OPTIONS[name], cuts[0], "interpreter") == expected
+            for parts in cuts:
+                in_python.clear()
+                assert outcome(kinds, OPTIONS[name], parts, "numba") == expected
+                calls = sum(one[1][0] for one in expected[2])
+                # Where a book is not valid, and where orders are limited, Python calls them.
+                assert len(in_python) == calls if name == "limited" else len(in_python) < 0.9 * calls
+
+
+def test_symbols_of_several_venues_are_pythons(in_python: list[str]) -> None:
+    events = flow(2, 400, "levels")
+    for options in OPTIONS.values():
+        expected = outcome([Plain], options, [events], "interpreter", INSTRUMENTS)
+        in_python.clear()
+        assert outcome([Quoter], options, [events], "numba", INSTRUMENTS) == expected
+        assert len(in_python) == sum(one[1][0] for one in expected[2])
+
+
+def test_a_strategy_that_is_told_of_fills_is_called_by_python(in_python: list[str]) -> None:
+    events = flow(3, 300, "levels")
+    expected = outcome([Plain], OPTIONS["late"], [events], "numba")
+    assert outcome([Following], OPTIONS["late"], [events], "numba") == expected
+    assert len(in_python) == sum(one[1][0] for one in expected[2])
+
+
+def test_fields_go_on_from_what_was_saved() -> None:
+    events = flow(5, 300, "levels")
+    half = int(np.flatnonzero(events["flags"][: len(events) // 2] & int(Flag.LAST))[-1]) + 1
+
+    def pipeline() -> Pipeline:
+        made = Pipeline(
+            GatedEngine(PROGRAM, "numba"), INSTRUMENTS, [StrategyDefinition(Quoter)],
+            trading=OPTIONS["late"],
+        )  # fmt: skip
+        made.engine.grows = False
+        return made
+
+    first = pipeline()
+    first.start()
+    first.apply(events[:half], "message")
+    states = first.host.take_states()
+    (runner,) = first.host._runners
+    fields = [getattr(runner._strategy, name) for name in ("seen", "quote", "mean", "rising")]
+    assert fields[0] > 10 and first.host.take_states() == {}
+    second = pipeline()
+    second.host.load(first.host.save(), range(len(INSTRUMENTS)))
+    second.host.restore_states(states)
+    (again,) = second.host._runners
+    assert [getattr(again._strategy, name) for name in ("seen", "quote", "mean", "rising")] == fields
+    assert again.desk.orders == runner.desk.orders == runner.orders
+    assert again.client.open_orders() == runner.client.open_orders()
+
+
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, fields: str = "n: int = 0") -> str:
+    """Why a strategy with this method is not taken."""
+    lines = "".join(f"        {line}\n" for line in body.splitlines())
+    text = (
+        "from orderbook import Strategy, compiled, on_view\n\nclass Mine(Strategy):\n"
+        f"    {fields}\n    @on_view('touch')\n    @compiled\n    def moved(self, row):\n{lines}"
+    )
+    name = f"mine{abs(hash(body + fields))}"
+    (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    kind = __import__(name).Mine
+    with pytest.raises(ConfigurationError) as error:
+        Pipeline(GatedEngine(PROGRAM, "numba"), INSTRUMENTS, [StrategyDefinition(kind)])
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("self.n = row.nothing", ["Mine.moved", "touch", "line 8", "nothing"]),
+        ("self.n = self.nothing", ["nothing"]),
+        ("self.wait(1)", ["unknown method wait"]),
+        ("print(row.bid)", ["print"]),
+        ("x = [row.bid]", ["List"]),
+        ("self.buy(1, 2, 3, 4, 5)", ["buy"]),
+    ],
+)
+def test_what_cannot_be_compiled_is_refused_by_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, words: list[str]
+) -> None:
+    said = refused(tmp_path, monkeypatch, body)
+    assert all(word in said for word in words), said
+
+
+def test_a_field_with_a_name_of_the_desk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Mine: tick means something else" in refused(
+        tmp_path, monkeypatch, "self.tick = 1", "tick: int = 0"
+    )
+
+
+def test_integers_divided_by_zero_are_zero() -> None:
+    class Divides(Strategy):
+        n: int = 1
+        rest: int = 1
+
+        @on_view("touch", fire="change")
+        @compiled
+        def moved(self, row):  # type: ignore[no-untyped-def]
+            self.n = row.bid // (self.n - self.n)
+            self.rest = row.bid % (self.rest - self.rest)
+
+    pipeline = Pipeline(GatedEngine(PROGRAM, "numba"), INSTRUMENTS, [StrategyDefinition(Divides)])
+    pipeline.start()
+    pipeline.apply(flow(1, 60, "levels"), "message")
+    (runner,) = pipeline.host._runners
+    assert runner.callbacks > 0 and (runner._strategy.n, runner._strategy.rest) == (0, 0)  # type: ignore[union-attr]
