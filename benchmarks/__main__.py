@@ -10,11 +10,13 @@ from .finance import finance
 from .first_week import first_week
 from .group_by import group_by
 from .growth import longest_event, memory
+from .itch import itch
 from .log import log
 from .measure import CONSOLE, Options
 from .rows import rows
 from .slopes import slopes
 from .start import start
+from .strategies import strategies
 from .vwap import many_symbols, one_symbol
 
 
@@ -39,6 +41,8 @@ SECTIONS = {
     "start": start,
     "log": log,
     "feeds": feeds,
+    "itch": itch,
+    "strategies": strategies,
     "maps": maps,
 }
 # Compiles more than it measures.
@@ -52,6 +56,8 @@ def main(
     seed: int = typer.Option(7, help="Seed of all generated data."),
     entries: int = typer.Option(0, help="Entries that the growing map reaches."),
     fresh: int = typer.Option(0, help="Order ids inserted and deleted."),
+    stocks: int = typer.Option(0, help="Stocks of the generated day of ITCH."),
+    messages: int = typer.Option(0, help="Its messages."),
 ) -> None:
     """Measure the executor beside hand-written loops, in one run."""
     unknown = [name for name in section if name not in SECTIONS]
@@ -63,6 +69,8 @@ def main(
         seed=seed,
         entries=entries or (500_000 if quick else 10_000_000),
         fresh=fresh or (2_000_000 if quick else 100_000_000),
+        stocks=stocks or (100 if quick else 1_000),
+        messages=messages or (200_000 if quick else 2_000_000),
     )
     for name in section or [n for n in SECTIONS if not (quick and n in _NOT_QUICK)]:
         CONSOLE.rule(name)

@@ -17,7 +17,7 @@ import typer
 
 from orderbook.commands.common import configured, settled
 from orderbook.core.errors import Problems
-from orderbook.core.latency import LatencyHistogram, latency_text
+from orderbook.core.latency import latency_text
 from orderbook.market.instruments import Instruments
 from orderbook.market.synthetic_flow import generate, synthetic_instruments
 from orderbook.run.assembly import piped, started, warm_up
@@ -136,7 +136,7 @@ async def _run(live: LiveRun, pipeline: Pipeline, first: int, rate: int) -> None
 
 async def _measured(pipeline: Pipeline, name: str, phase: Callable[[], Awaitable[object]]) -> tuple[str, ...]:
     """A row of the table: one phase, with half a second after it, when what was late has been caught up."""
-    pipeline.to_views = LatencyHistogram()
+    pipeline.to_views.clear()
     start, events = time.perf_counter(), pipeline.events
     await phase()
     seconds = time.perf_counter() - start

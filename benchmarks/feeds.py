@@ -15,17 +15,17 @@ import msgspec
 import numpy as np
 
 from orderbook.commands.common import configured
-from orderbook.core.changes import Dictionary
 from orderbook.feeds.byte_stream import Lines
 from orderbook.feeds.exchanges.exchange import ExchangeOptions, exchange
 from orderbook.feeds.files.binance_capture import BinanceCaptureSource
 from orderbook.feeds.live.session import Session
 from orderbook.feeds.raw_log import Line
 from orderbook.feeds.recording.capture_files import CaptureHead, read_head
-from orderbook.market.books import Books
 from orderbook.market.instruments import Instruments
 from orderbook.run.assembly import assembled, warm_up
 from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.views.compilation import compile_views
 
 from .measure import CONSOLE, Case, Figures, Options, Stopwatch, interleaved, table
 
@@ -178,7 +178,11 @@ def _apply(
 
 
 def _books(one: _Recording, times: int, watch: Stopwatch, together: int) -> None:
-    _apply(one, times, watch, together, Books(one.instruments, Dictionary()).apply)
+    """Books in the loop of a run, none of whose views reads them."""
+    program = compile_views("CREATE STREAM s (x BIGINT); CREATE VIEW v AS SELECT COUNT(*) AS n FROM s")
+    pipeline = Pipeline(GatedEngine(program), one.instruments)
+    pipeline.warm_up()
+    _apply(one, times, watch, together, lambda events: pipeline.apply(events, "live"))
 
 
 class _Views:

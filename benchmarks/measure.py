@@ -24,6 +24,8 @@ class Options:
     seed: int
     entries: int
     fresh: int
+    stocks: int = 0
+    messages: int = 0
 
 
 @dataclass(slots=True)

@@ -139,7 +139,7 @@ class Flow:
 
 @dataclass(slots=True)
 class PlainBook:
-    """A product's last sequence number, and its orders: number -> [side, ticks, lots]."""
+    """A product's last sequence number, and its orders: number -> [side, price, volume], both in 1e-8."""
 
     sequence: int
     orders: dict[int, list[int]]
@@ -149,12 +149,11 @@ def played(flow: Flow, count: int) -> dict[str, PlainBook]:
     """The books after the first `count` messages, by nothing but their text."""
     cycle, place = divmod(count, len(flow))
     books = {one.native_symbol: _begun(flow, index, cycle) for index, one in enumerate(flow.instruments)}
-    scales = {one.native_symbol: (one.tick, one.lot) for one in flow.instruments}
     for text in flow.payloads(count - place, count):
         message = msgspec.json.decode(text)
         product = message["product_id"]
         books[product].sequence = message["sequence"]
-        _apply(books[product].orders, message, *scales[product])
+        _apply(books[product].orders, message)
     return books
 
 
@@ -165,7 +164,7 @@ def _begun(flow: Flow, index: int, cycle: int) -> PlainBook:
     for side, name in enumerate(("bids", "asks")):
         for price, size, order_id in snapshot[name]:
             number = _number(f"{cycle:04x}{order_id[4:]}")
-            orders[number] = [side, int(Decimal(price) / one.tick), int(Decimal(size) / one.lot)]
+            orders[number] = [side, _units(price), _units(size)]
     return PlainBook(snapshot["sequence"] + cycle * flow.sequences_a_cycle[index], orders)
 
 
@@ -173,14 +172,18 @@ def _number(order_id: str) -> int:
     return order_number(UUID(order_id))
 
 
-def _apply(orders: dict[int, list[int]], message: dict[str, Any], tick: Decimal, lot: Decimal) -> None:
+def _units(text: str) -> int:
+    return int(Decimal(text).scaleb(8))
+
+
+def _apply(orders: dict[int, list[int]], message: dict[str, Any]) -> None:
     kind = message["type"]
     if kind == "open":
-        side, price = ("buy", "sell").index(message["side"]), int(Decimal(message["price"]) / tick)
-        orders[_number(message["order_id"])] = [side, price, int(Decimal(message["remaining_size"]) / lot)]
+        side, price = ("buy", "sell").index(message["side"]), _units(message["price"])
+        orders[_number(message["order_id"])] = [side, price, _units(message["remaining_size"])]
     elif kind == "match":
         number = _number(message["maker_order_id"])
-        orders[number][2] -= int(Decimal(message["size"]) / lot)
+        orders[number][2] -= _units(message["size"])
         # The flow may end before the message that says that it is done.
         if not orders[number][2]:
             del orders[number]
@@ -188,9 +191,9 @@ def _apply(orders: dict[int, list[int]], message: dict[str, Any], tick: Decimal,
         orders.pop(_number(message["order_id"]), None)
     elif kind == "change":
         order = orders[_number(message["order_id"])]
-        order[2] = int(Decimal(message["new_size"]) / lot)
+        order[2] = _units(message["new_size"])
         if "new_price" in message:
-            order[1] = int(Decimal(message["new_price"]) / tick)
+            order[1] = _units(message["new_price"])
 
 
 def _numbers(text: bytes, name: re.Pattern[bytes], steps: list[int]) -> _Numbers:

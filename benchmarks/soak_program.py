@@ -19,7 +19,7 @@ from orderbook.commands.common import configured
 from orderbook.commands.run import Shown
 from orderbook.core.latency import LatencyHistogram
 from orderbook.durability.durable_run import open_past
-from orderbook.market.instruments import Instruments
+from orderbook.market.instruments import Instrument, Instruments
 from orderbook.run.assembly import started, warm_up
 from orderbook.run.display import PlainDisplay
 from orderbook.run.feed_runs import open_runs
@@ -66,11 +66,12 @@ class _Timed(Pipeline):
         super().__init__(*arguments)
         self.from_sending = LatencyHistogram()
 
-    def _apply_events(self, events: np.ndarray, state: bool, live: bool) -> None:
-        super()._apply_events(events, state, live)
-        sent = int(events[0]["exchange_time"])
-        if sent:
-            self.from_sending.record(time.time_ns() - sent)
+    def apply(self, item: Any, *arguments: Any) -> None:
+        super().apply(item, *arguments)
+        if isinstance(item, np.ndarray) and len(item):
+            sent = int(item[0]["exchange_time"])
+            if sent:
+                self.from_sending.record(time.time_ns() - sent)
 
 
 class _Silent(PlainDisplay):
@@ -122,7 +123,7 @@ def main(port: int, folder: Path) -> None:
         _figures(pipeline.from_sending),
         _figures(pipeline.to_views),
         _figures(pipeline.to_callbacks),
-        {name: _orders(books.resting(index)) for index, name in enumerate(PRODUCTS)},
+        {one.native_symbol: _orders(one, books.resting(index)) for index, one in enumerate(own)},
     )
     print(_encode(ended).decode(), flush=True)
 
@@ -139,8 +140,10 @@ def _figures(histogram: LatencyHistogram) -> list[int]:
     return [*(histogram.percentile(percent) for percent in PERCENTILES), histogram.maximum]
 
 
-def _orders(rows: np.ndarray) -> dict[int, list[int]]:
-    return {int(row["id"]): [int(row["side"]), int(row["price"]), int(row["volume"])] for row in rows}
+def _orders(one: Instrument, rows: np.ndarray) -> dict[int, list[int]]:
+    prices, volumes = rows["price"] * one.tick_scale, rows["volume"] * one.lot_scale
+    columns = (rows["side"].tolist(), prices.tolist(), volumes.tolist())
+    return {number: list(row) for number, *row in zip(rows["id"].tolist(), *columns, strict=True)}
 
 
 if __name__ == "__main__":

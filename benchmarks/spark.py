@@ -15,9 +15,9 @@ from pathlib import Path
 import typer
 
 import orderbook
-from orderbook.backtest.run import Executor, LocalExecutor, backtest
-from orderbook.backtest.sources import SourceSpec, source_specs
-from orderbook.backtest.tasks import JobProgram, JobSettings
+from orderbook.backtesting.run import Executor, LocalExecutor, backtest
+from orderbook.backtesting.sources import SourceSpec, source_specs
+from orderbook.backtesting.tasks import JobProgram, JobSettings
 from orderbook.configuration.options import SparkOptions
 from orderbook.engine.distribution.stage_runner import Granularity
 from orderbook.run.pipeline import Pipeline

@@ -15,9 +15,9 @@ import numpy as np
 import typer
 from pyspark.sql import SparkSession
 
-from orderbook.backtest.run import LocalExecutor, backtest
-from orderbook.backtest.sources import source_specs
-from orderbook.backtest.tasks import JobSettings
+from orderbook.backtesting.run import LocalExecutor, backtest
+from orderbook.backtesting.sources import source_specs
+from orderbook.backtesting.tasks import JobSettings
 from orderbook.configuration.options import SparkOptions
 from orderbook.core.errors import OrderbookError
 from orderbook.engine.distribution.stage_runner import Granularity

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 
 import orderbook
-from orderbook.backtest.run import backtest
-from orderbook.backtest.sources import SourceSpec, source_specs
-from orderbook.backtest.tasks import JobProgram, JobSettings
+from orderbook.backtesting.run import backtest
+from orderbook.backtesting.sources import SourceSpec, source_specs
+from orderbook.backtesting.tasks import JobProgram, JobSettings
 from orderbook.engine.distribution.stage_runner import Granularity
 from orderbook.spark.batch import SparkExecutor
 
