@@ -6,6 +6,8 @@ BIN := .venv/bin
 # Tests call make themselves, without the jobs of the make that runs them.
 PYTEST := env -u MAKEFLAGS -u MAKELEVEL $(BIN)/python -m pytest -q
 STAMP := .venv/.ready
+# Folders of tests whose types `make lint` checks.
+TYPED := operations project
 CONFIG ?= config.toml
 SEED ?= 1
 COUNT ?= 1000
@@ -80,6 +82,7 @@ lint: $(STAMP)
 	@$(BIN)/ruff format --quiet --check .
 	@report=$$($(BIN)/lint-imports --no-cache --no-logo) || { echo "$$report" >&2; exit 1; }
 	@$(BIN)/mypy --no-error-summary
+	@MYPYPATH=tests/support $(BIN)/mypy --no-error-summary --explicit-package-bases $(addprefix tests/,$(TYPED))
 
 bench: $(STAMP)
 	@$(BIN)/python -m benchmarks
