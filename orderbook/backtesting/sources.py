@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from orderbook.core.errors import DataError, SourceError, UserError
-from orderbook.durability.journal import Lifecycle, LoggedRun
+from orderbook.durability.journal import Known, Lifecycle, LoggedRun
 from orderbook.engine.distribution.blocks import VERSION
 from orderbook.feeds.change_stream import ChangeSource, message_ends
 from orderbook.feeds.files.binance_capture import NoDepthError
@@ -133,12 +133,9 @@ def source_specs(texts: Sequence[str], crossed_limit: int = CROSSED_LIMIT) -> tu
     return tuple(replace(spec, crossed_limit=crossed_limit) for spec in specs)
 
 
-def whole_log(folder: Path, instruments: Instruments | None = None) -> LoggedRun:
-    """A run's log; instruments: see LoggedRun.
-
-    Raises SourceError where there is none, or its beginning is gone.
-    """
-    run = LoggedRun(folder, instruments)
+def whole_log(folder: Path) -> LoggedRun:
+    """A run's log. Raises SourceError where there is none, or its beginning is gone."""
+    run = LoggedRun(folder)
     if not run.whole:
         raise SourceError(
             f"{run.name}: its beginning went with a checkpoint; give the run `keep_log = true` under [log]"
@@ -154,7 +151,7 @@ class LoggedSlice(Slice):
     events.
     """
 
-    entry: Stamped | Lifecycle | None
+    entry: Stamped | Lifecycle | Known | None
     places: np.ndarray
 
 
@@ -168,7 +165,7 @@ def logged_slices(run: LoggedRun, errors: list[SourceError]) -> Iterator[LoggedS
     try:
         for entry in run:
             # Stamps increase, but those of the ends of runs, which bring nothing.
-            stamp = max(stamp, entry.stamp)
+            stamp = stamp if isinstance(entry, Known) else max(stamp, entry.stamp)
             item = entry.item if isinstance(entry, Stamped) else None
             if item is None or isinstance(item, TickItem) or not len(_content(item)):
                 yield LoggedSlice(NOTHING, (), stamp + 1, entry, nothing)

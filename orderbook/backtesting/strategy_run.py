@@ -8,6 +8,7 @@ import numpy as np
 
 from orderbook.backtesting.market_samples import Sampler, Signal, Version
 from orderbook.backtesting.sources import LoggedSlice
+from orderbook.durability.journal import Known
 from orderbook.engine.distribution.blocks import Versions
 from orderbook.feeds.merge import ChangeItem, Item, Slice, VersionedChanges, VersionedEvents
 from orderbook.jobs.folder import PARTITION_KEY, PLACE, VERSION_COLUMNS, OrderWriters
@@ -96,6 +97,9 @@ class StrategyRun:
         """Applies what a log has as its run did."""
         entry, pipeline = part.entry, self.pipeline
         if entry is None:
+            return
+        if isinstance(entry, Known):
+            pipeline.instruments.adopt(entry.instruments)
             return
         self._version = (entry.stamp, 0, 0)
         if isinstance(entry, Stamped):

@@ -97,7 +97,7 @@ def _slices(
     """See `read_slices`; a log is alone."""
     for _, spec in sources:
         if spec.log is not None:
-            run = whole_log(spec.log, instruments)
+            run = whole_log(spec.log)
             opened.append(run)
             yield from logged_slices(run, errors)
             return

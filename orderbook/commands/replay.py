@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orderbook.commands.common import configured, tell_incomplete
 from orderbook.core.errors import OrderbookError, UserError
-from orderbook.durability.journal import Lifecycle, LoggedRun
+from orderbook.durability.journal import Known, Lifecycle, LoggedRun
 from orderbook.engine.plan.describe import plan_text
 from orderbook.engine.plan.planner import plan
 from orderbook.feeds.merge import Merger, check_relations
@@ -97,6 +97,8 @@ def _applied(pipeline: Pipeline, played: Merger | LoggedRun, pace: Pace) -> Iter
         elif isinstance(item, Stamped):
             pipeline.host.begin_item()
             pipeline.apply_stamped(item)
+        elif isinstance(item, Known):
+            pipeline.instruments.adopt(item.instruments)
         else:
             pipeline.apply(item, pace)
         yield

@@ -203,14 +203,14 @@ class Renumbering:
 
 
 class LoggedRun:
-    """Iterates over what a log holds: items that switches stamped, and the strategies' start and stop.
+    """Iterates over what a log holds: items that switches stamped, the strategies' start and stop, and the
+    instruments with their ticks and lots as each process of the run knew them when it began.
 
-    instruments: all that the log names (None: they are looked for), whose ticks and lots become those of each
-    process of the run on the way. Raises SourceError where there is no log, or instruments had different
-    units in it; iterating, LogError where it is damaged.
+    Raises SourceError where there is no log, or instruments had different units in it; iterating, LogError
+    where it is damaged.
     """
 
-    def __init__(self, folder: Path, instruments: Instruments | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self.name = f"log:{folder}"
         self.problems = Problems()
         self.counts: Counter[str] = Counter()
@@ -219,18 +219,15 @@ class LoggedRun:
         if not self._bytes:
             raise SourceError(f"{folder}: no log there; name the folder of [log] in the run's configuration")
         self._position = self._start = 0
-        self.instruments = instruments or self._named()
-        self._watch = SourceWatch(self.name, self.instruments)
-
-    def _named(self) -> Instruments:
         found: dict[Instrument, None] = {}
         for entry in self._entries():
             if isinstance(entry, Known):
                 found.update(dict.fromkeys(entry.instruments))
         try:
-            return Instruments(found)
+            self.instruments = Instruments(found)
         except DataError as error:
             raise SourceError(f"{self.name}: an instrument has other units later: {error}") from error
+        self._watch = SourceWatch(self.name, self.instruments)
 
     @property
     def progress(self) -> float:
@@ -246,7 +243,7 @@ class LoggedRun:
         """Books that the run lost, as far as the log was read."""
         return list(self._watch.findings())
 
-    def __iter__(self) -> Iterator[Stamped | Lifecycle]:
+    def __iter__(self) -> Iterator[Stamped | Lifecycle | Known]:
         numbering = Renumbering({one: index for index, one in enumerate(self.instruments)})
         self.counts.clear()
         self._watch.clear()
@@ -255,7 +252,7 @@ class LoggedRun:
             own = numbering.take(entry, self.instruments)
             if isinstance(own, Stamped) and isinstance(own.item, np.ndarray):
                 self._watch.note(own.item)
-            if isinstance(own, Stamped | Lifecycle):
+            if isinstance(own, Stamped | Lifecycle | Known):
                 yield own
 
     def _entries(self) -> Iterator[Entry]:

@@ -23,6 +23,7 @@ from orderbook.durability.past_states import LAST, open_past_run
 from orderbook.engine.log.log import Log, LogReader, SyncPolicy
 from orderbook.engine.runtime.subscriptions import Version
 from orderbook.feeds.merge import TickItem
+from orderbook.market.instruments import Instruments
 from orderbook.operations.why import Explanation, Why, why_text
 from orderbook.run.assembly import piped, started, warm_up
 from orderbook.run.event_queue import HybridClock, Stamped
@@ -58,7 +59,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     )
     configuration = load_configuration(folder / "run.toml", {})
     assembly, engine = started(configuration)
-    pipeline = piped(configuration, assembly, engine, INSTRUMENTS)
+    pipeline = piped(configuration, assembly, engine, Instruments(INSTRUMENTS))
     warm_up(pipeline)
     now: Rows = {view: {key: dict(row) for key, row in engine[view].items()} for view in VIEWS}
     found = Recorded(configuration, folder / "run.toml", {}, [], [], [])

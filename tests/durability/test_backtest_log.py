@@ -21,8 +21,8 @@ from orderbook.core.errors import SourceError, UserError
 from orderbook.durability.durable_run import DurableRun, open_past
 from orderbook.engine.distribution.stage_runner import Granularity
 from orderbook.feeds.merge import TickItem
-from orderbook.market.instruments import Instruments
 from orderbook.jobs.job import Job, open_job
+from orderbook.market.instruments import Instruments
 from orderbook.report.results import report_of
 from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.execution.account import row_of
@@ -42,7 +42,9 @@ ORDERS, FILLS = list[dict[str, Any]], list[dict[str, Any]]
 
 
 @contextmanager
-def session(folder: Path, orders: ORDERS, fills: FILLS, lot: int = 1) -> Iterator[tuple[Pipeline, DurableRun]]:
+def session(
+    folder: Path, orders: ORDERS, fills: FILLS, lot: int = 1
+) -> Iterator[tuple[Pipeline, DurableRun]]:
     """A process of a run that notes what becomes of its orders, beyond what it applies again.
 
     lot: as the exchange lists it when the process starts.

@@ -1,7 +1,7 @@
 """What a start finds of the run before: of other views, parameters or strategies, or not fit for use."""
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -22,7 +22,7 @@ from orderbook.engine.log.segments import LogError, Position, Record
 from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.merge import ChangeItem
 from orderbook.market.events import Action
-from orderbook.market.instruments import Instruments
+from orderbook.market.instruments import Instrument, Instruments
 from orderbook.run.event_queue import Stamped
 from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.gated_engine import GatedEngine
@@ -95,7 +95,7 @@ def session(
     k: int = 3,
     keep_rows: bool = False,
     backend: Any = "interpreter",
-    instruments: Instruments = INSTRUMENTS,
+    instruments: Iterable[Instrument] = INSTRUMENTS,
     segment: str = "16 KB",
 ) -> Iterator[tuple[Pipeline, DurableRun]]:
     """A process: it recovers, and ends without a word, as one that is killed."""
@@ -107,7 +107,7 @@ def session(
         engine = GatedEngine(program, backend, keep_rows=keep_rows)
         return Pipeline(engine, known, [StrategyDefinition(kind) for kind in strategies])
 
-    with open_past(configuration, program, instruments) as past:
+    with open_past(configuration, program, Instruments(instruments)) as past:
         pipeline, run = past.recovered(make)
         assert run is not None
         yield pipeline, run
@@ -507,7 +507,7 @@ def test_a_strategy_in_sql_goes_on_from_the_log_and_from_a_checkpoint(
 
     def opened(name: str) -> Any:
         # Ticks and lots change in a run.
-        return session(tmp_path / name, RESTLESS, (restless.kind,), instruments=Instruments(known))
+        return session(tmp_path / name, RESTLESS, (restless.kind,), instruments=known)
 
     with opened("uncut") as (pipeline, durable):
         durable.start()

@@ -16,6 +16,7 @@ from simulation_support import MIDDLE, Exchange, Flow, client_of, trading
 from strategy_support import INSTRUMENTS, ask, bid, events, gone
 
 from orderbook.market.events import Action, Flag, Side
+from orderbook.market.instruments import Instruments
 from orderbook.market.synthetic_flow import generate, synthetic_instruments
 from orderbook.run.pipeline import Pace, Pipeline
 from orderbook.strategies.execution.account import Order, OrderUpdate
@@ -309,7 +310,9 @@ def test_crashes_lose_and_double_nothing_with_latency(seed: int, monkeypatch: py
     def pipeline() -> Pipeline:
         engine = GatedEngine(compile_views(durable_support.SQL), "interpreter")
         options = trading(order_latency=["0ms", "1us", "80us"], response_latency="20us")
-        return Pipeline(engine, durable_support.INSTRUMENTS, [StrategyDefinition(Timed)], trading=options)
+        return Pipeline(
+            engine, Instruments(durable_support.INSTRUMENTS), [StrategyDefinition(Timed)], trading=options
+        )
 
     monkeypatch.setattr(durable_support, "pipeline", pipeline)
     assert crash_and_recover("batch", seed, 3, True) > 0
