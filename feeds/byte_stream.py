@@ -209,12 +209,14 @@ class Lines:
             self._unterminated = True
             yield rest.rstrip(b"\r")
 
-    def malformed(self, problems: Problems, kind: str, detail: str) -> None:
-        """Count the current line as malformed; a last line without its end is where the file was cut."""
-        if self._unterminated:
-            self.cut = f"the last line ({self.number}) is not complete"
+    def malformed(self, problems: Problems, kind: str, detail: str, number: int | None = None) -> None:
+        """Count a line as malformed, the current one or that of a number; a last line without its end is
+        where the file was cut."""
+        number = self.number if number is None else number
+        if self._unterminated and number == self.number:
+            self.cut = f"the last line ({number}) is not complete"
         else:
-            problems.add(kind, f"{self.path.name}:{self.number}", detail)
+            problems.add(kind, f"{self.path.name}:{number}", detail)
 
     def raise_if_cut(self) -> None:
         """Raise SourceError when the file ended early."""
@@ -279,19 +281,9 @@ class OrderedLines:
         return sum(lines.progress for lines in self.files) / len(self.files)
 
     @property
-    def where(self) -> str:
-        """The line last given as FILE:LINE."""
-        return f"{self.current.path.name}:{self.current.number}"
-
-    @property
-    def before(self) -> Lines | None:
-        """The file before the current one."""
-        place = self.files.index(self.current)
-        return self.files[place - 1] if place else None
-
-    def malformed(self, problems: Problems, kind: str, detail: str) -> None:
-        """Count the line last given, see `Lines.malformed`."""
-        self.current.malformed(problems, kind, detail)
+    def place(self) -> tuple[Lines, int]:
+        """The file of the line last given, and its number there."""
+        return self.current, self.current.number
 
     def raise_if_cut(self) -> None:
         """Raise SourceError where a file ended early."""
@@ -338,19 +330,26 @@ class OrderedLines:
 
 
 class LineProblems(Problems):
-    """Hands problems on by their lines; JSON that ends before its time may be where the file was cut."""
+    """Hands problems on by their lines; JSON that ends before its time may be where the file was cut.
+
+    `line` is the one at hand, its file and its number there; None: the one that was read last. They go to
+    `behind`.
+    """
 
     def __init__(self, lines: OrderedLines, problems: Problems) -> None:
         super().__init__()
-        self._lines, self._problems = lines, problems
+        self._lines, self.behind = lines, problems
+        self.line: tuple[Lines, int] | None = None
 
     def add(self, kind: str, where: str, detail: str) -> None:
-        """Count one problem of `kind` in the line last read."""
+        """Count one problem of `kind` in the line at hand."""
+        file, number = self.line or self._lines.place
         detail = f"{where}: {detail}"
         if kind == "malformed JSON":
-            self._lines.malformed(self._problems, kind, detail)
+            file.malformed(self.behind, kind, detail, number)
             return
-        before = self._lines.before
-        if kind == "gap" and before is not None and self._lines.current.number <= _NEAR_START:
-            detail += f"; the file before is {before.path.name}: is one missing between the two?"
-        self._problems.add(kind, self._lines.where, detail)
+        place = self._lines.files.index(file)
+        if kind == "gap" and place and number <= _NEAR_START:
+            before = self._lines.files[place - 1].path.name
+            detail += f"; the file before is {before}: is one missing between the two?"
+        self.behind.add(kind, f"{file.path.name}:{number}", detail)

@@ -14,8 +14,7 @@ import msgspec
 from orderbook.core.errors import DataError, SourceError
 from orderbook.feeds.byte_stream import Lines, shown
 from orderbook.feeds.exchanges import binance
-from orderbook.feeds.live.session import Session
-from orderbook.feeds.recording.capture_replay import ReplayedLines
+from orderbook.feeds.recording.capture_replay import LineReplay, ReplayedLines
 from orderbook.feeds.storage import Place
 from orderbook.feeds.text_values import decimal_places, scaled
 from orderbook.market.instruments import SCALE, Instrument, Instruments
@@ -66,23 +65,21 @@ class BinanceCaptureSource(ReplayedLines):
         self._instrument = _scan_heads([lines.path for lines in self._lines.files])
         self.instruments = Instruments([self._instrument])
 
-    def _take(self, session: Session, line: bytes) -> None:
+    def _take(self, replay: LineReplay, line: bytes) -> None:
         if not line:
             return
         try:
             time, frame, exact = local_line(line)
         except ValueError as error:
-            self._lines.malformed(self.problems, "malformed line", f"{error}: {shown(line)}")
+            replay.malformed("malformed line", f"{error}: {shown(line)}")
             return
         if not exact:
             self.counts["times rounded"] += 1
-        if not self._now:
-            session.connected(time)
-        self._now = max(time, 1)
+        replay.begin(time)
         if _SNAPSHOT in frame[:_SNAPSHOT_HEAD]:
-            session.answered(self._instrument.native_symbol, frame, time)
+            replay.at(time).answered(self._instrument.native_symbol, frame, time)
         else:
-            session.frame(frame, time)
+            replay.frame(frame, time)
 
 
 @dataclass(slots=True)

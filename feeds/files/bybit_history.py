@@ -25,8 +25,7 @@ import msgspec
 from orderbook.core.errors import DataError, SourceError
 from orderbook.feeds.byte_stream import Lines, shown
 from orderbook.feeds.exchanges import bybit
-from orderbook.feeds.live.session import Session
-from orderbook.feeds.recording.capture_replay import ReplayedLines
+from orderbook.feeds.recording.capture_replay import LineReplay, ReplayedLines
 from orderbook.feeds.storage import Place
 from orderbook.feeds.text_values import decimal_places, scaled
 from orderbook.market.contract_terms import SPOT, Terms
@@ -147,26 +146,27 @@ class BybitHistorySource(ReplayedLines):
 
     def __iter__(self) -> Iterator[Events]:
         self._columns.clear()
+        # The greatest time so far, ns.
+        self._now = 0
         return super().__iter__()
 
-    def _take(self, session: Session, line: bytes) -> None:
+    def _take(self, replay: LineReplay, line: bytes) -> None:
         if not line.strip():
             return
         time = _time(line)
         if time is not None:
-            if not self._now:
-                session.connected(time)
+            replay.begin(time)
+            # Files are merged by time, and within one a message may be some ms behind another.
             self._now = max(self._now, time)
         if line.lstrip().startswith(b"{"):
-            # Files are merged by time, and within one a message may be some ms behind another.
-            session.frame(line, self._now)
+            replay.frame(line, self._now)
             return
         try:
-            self._trade(session, line)
+            self._trade(replay, line)
         except (DataError, ValueError) as error:
-            self._lines.malformed(self.problems, "malformed trade", f"{shown(line)}: {error}")
+            replay.malformed("malformed trade", f"{shown(line)}: {error}")
 
-    def _trade(self, session: Session, line: bytes) -> None:
+    def _trade(self, replay: LineReplay, line: bytes) -> None:
         columns = self._columns.get(self._lines.current)
         if columns is None:
             self._columns[self._lines.current] = TradeColumns(line)
@@ -174,7 +174,7 @@ class BybitHistorySource(ReplayedLines):
         row = columns.row(line)
         if row.symbol not in ("", self._symbol):
             raise ValueError(f"a trade of {row.symbol} among those of {self._symbol}")
-        book = session.books[self._instrument.native_symbol]
+        book = replay.at(self._now).books[self._instrument.native_symbol]
         price, volume = book.ticks[row.price], book.lots[row.size]
         if not row.exact:
             self.counts["times rounded"] += 1

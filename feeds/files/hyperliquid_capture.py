@@ -12,8 +12,7 @@ from orderbook.core.errors import SourceError
 from orderbook.feeds.byte_stream import Lines, shown
 from orderbook.feeds.exchanges import hyperliquid
 from orderbook.feeds.files.binance_capture import local_line, local_time
-from orderbook.feeds.live.session import Session
-from orderbook.feeds.recording.capture_replay import ReplayedLines
+from orderbook.feeds.recording.capture_replay import LineReplay, ReplayedLines
 from orderbook.feeds.storage import Place
 from orderbook.feeds.text_values import decimal_places
 from orderbook.market.contract_terms import PERPETUAL, SPOT
@@ -51,20 +50,18 @@ class HyperliquidCaptureSource(ReplayedLines):
         self._instrument = Instrument.listed(hyperliquid.Hyperliquid.venue, coin, tick, lot, terms=terms)
         self.instruments = Instruments([self._instrument])
 
-    def _take(self, session: Session, line: bytes) -> None:
+    def _take(self, replay: LineReplay, line: bytes) -> None:
         if not line:
             return
         try:
             time, frame, exact = local_line(line)
         except ValueError as error:
-            self._lines.malformed(self.problems, "malformed line", f"{error}: {shown(line)}")
+            replay.malformed("malformed line", f"{error}: {shown(line)}")
             return
         if not exact:
             self.counts["times rounded"] += 1
-        if not self._now:
-            session.connected(time)
-        self._now = max(time, 1)
-        session.frame(frame, time)
+        replay.begin(time)
+        replay.frame(frame, time)
 
 
 def _head(path: Place) -> tuple[str, Decimal, Decimal]:

@@ -323,8 +323,8 @@ class Session:
     ) -> None:
         """Websocket messages were received in this order, at these times, ns.
 
-        `turn` is called with the time of each that compiled code leaves, before it is looked at, and with the
-        last of those that it decodes together.
+        `turn` is called with the place of each that compiled code leaves, before it is looked at, and with
+        that of the last of those that it decodes together.
         """
         statistics, decoder, place = self.statistics, self._decoder, 0
         self._heard = self._clock()
@@ -341,7 +341,7 @@ class Session:
                 end = place + max(waits, 1)
             while place < end and not self._closing:
                 if turn is not None:
-                    turn(times[place])
+                    turn(place)
                 self._hear(times[place])
                 if decoder is not None and waits:
                     found = decoder.run(self.receive_time, self._crossed_due, self._events)
@@ -351,7 +351,7 @@ class Session:
                         statistics.checksums += decoder.take_checksums()
                         self.receive_time = times[place - 1]
                         if turn is not None:
-                            turn(self.receive_time)
+                            turn(place - 1)
                         continue
                     decoder.skip()
                 self._take(frames[place])
@@ -365,7 +365,7 @@ class Session:
         if self._closing:
             return
         if turn is not None:
-            turn(time)
+            turn(0)
         crossed = self._crossed
         if time < self.receive_time or (crossed is not None and time >= crossed.due):
             self._hear(time)

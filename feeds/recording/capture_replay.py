@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 
 from orderbook.core.errors import DataError, Problems, SourceError
-from orderbook.feeds.byte_stream import LineProblems, OrderedLines
+from orderbook.feeds.byte_stream import LineProblems, Lines, OrderedLines
 from orderbook.feeds.event_writer import DEFAULT_BATCH_SIZE
 from orderbook.feeds.exchanges.exchange import ExchangeOptions, exchange
 from orderbook.feeds.live.session import Session
@@ -85,7 +85,7 @@ class CaptureSessions:
     def apply(self, line: Line) -> list[Line]:
         """Hand a line to the session of its connection; the answers that were given to books by that."""
         time = line.time
-        self._turn(time)
+        self._now = max(self._now, time / 1e9)
         if line.t == "session":
             self._begin(line)
             return []
@@ -128,11 +128,13 @@ class CaptureSessions:
                 self.apply(line)
             return
         self._turn_to(session)
-        session.frames_of([line.payload for line in lines], [line.time for line in lines], self._turn)
-        session.commands()
+        times = [line.time for line in lines]
 
-    def _turn(self, time: int) -> None:
-        self._now = max(self._now, time / 1e9)
+        def turn(place: int) -> None:
+            self._now = max(self._now, times[place] / 1e9)
+
+        session.frames_of([line.payload for line in lines], times, turn)
+        session.commands()
 
     def _conn(self, line: Line) -> str:
         return self._head.markets.get(line.conn, "") if self._head.connections else line.conn
@@ -232,12 +234,8 @@ def book_address(url: str) -> tuple[str, list[str] | None]:
     return parts.path.strip("/"), parse_qs(parts.query).get("symbol")
 
 
-# Lines between two looks at how many events wait.
-_LINES_BETWEEN_LOOKS = 64
-
-
 class ReplayedLines(ABC):
-    """Files of one product, given in any order, whose lines go to a session of its exchange one by one.
+    """Files of one product, given in any order, whose lines go to a session of its exchange in their order.
 
     changes: what `counts` calls messages that change the book. tells_books: whether there is a book at all.
     """
@@ -252,8 +250,6 @@ class ReplayedLines(ABC):
         self.name = _name(kind, [lines.path for lines in self._lines.files])
         self.problems = Problems()
         self.counts: Counter[str] = Counter()
-        # ns; 0 before the first line.
-        self._now = 0
 
     @property
     def progress(self) -> float:
@@ -263,26 +259,93 @@ class ReplayedLines(ABC):
     def __iter__(self) -> Iterator[Events]:
         self.problems.clear()
         self.counts.clear()
-        self._now = 0
-        # No snapshot can be asked for: a book that stays crossed is told of by who reads the source.
-        options = ExchangeOptions(crossed_limit=0)
-        kind = exchange(self._instrument.venue)
-        session = Session(kind, self.instruments, [0], options, lambda: self._now / 1e9, seed=0)
-        session.statistics.problems = LineProblems(self._lines, self.problems)
+        problems = LineProblems(self._lines, self.problems)
+        replay = LineReplay(self._lines, problems, self._instrument, self.instruments)
         for number, line in enumerate(self._lines):
-            self._take(session, line)
-            if number % _LINES_BETWEEN_LOOKS == 0 and session.waiting_events >= DEFAULT_BATCH_SIZE:
-                yield counted(session.take(), self.counts, self.changes)
-        if session.waiting_events:
-            yield counted(session.take(), self.counts, self.changes)
+            self._take(replay, line)
+            if number % _FRAMES_TOGETHER == 0 and replay.waiting_events >= DEFAULT_BATCH_SIZE:
+                yield counted(replay.take(), self.counts, self.changes)
+        events = replay.take()
+        if len(events):
+            yield counted(events, self.counts, self.changes)
         if self.tells_books and not self.counts["snapshots applied"]:
             detail = "its book was never valid: name the files before it, too, in which there is one"
             self.problems.add("no snapshot", self.name, detail)
         self._lines.raise_if_cut()
 
     @abstractmethod
-    def _take(self, session: Session, line: bytes) -> None:
-        """Hand a line to the session, which counts what is wrong with it."""
+    def _take(self, replay: "LineReplay", line: bytes) -> None:
+        """Hand a line on, or count what is wrong with it."""
+
+
+class LineReplay:
+    """The session of an instrument, and frames of lines that wait to be handed to it together.
+
+    `begun` says whether there was a line with a time.
+    """
+
+    def __init__(
+        self, lines: OrderedLines, problems: LineProblems, instrument: Instrument, instruments: Instruments
+    ) -> None:
+        self._lines, self._problems = lines, problems
+        self._frames, self._times = list[bytes](), list[int]()
+        self._places: list[tuple[Lines, int]] = []
+        self._now = 0.0
+        self.begun = False
+        # No snapshot can be asked for: a book that stays crossed is told of by who reads the source.
+        options, kind = ExchangeOptions(crossed_limit=0), exchange(instrument.venue)
+        self._session = Session(kind, instruments, [0], options, lambda: self._now, seed=0)
+        self._session.statistics.problems = problems
+
+    @property
+    def waiting_events(self) -> int:
+        """How many events the session has, but for those of frames that wait."""
+        return self._session.waiting_events
+
+    def take(self) -> Events:
+        """The events of all lines so far, EVENT[n]."""
+        self._hand_over()
+        return self._session.take()
+
+    def begin(self, time: int) -> None:
+        """There is a line of a time, ns."""
+        if not self.begun:
+            self.begun = True
+            self._now = time / 1e9
+            self._session.connected(time)
+
+    def malformed(self, kind: str, detail: str) -> None:
+        """The line at hand is counted as malformed."""
+        self._hand_over()
+        file, number = self._lines.place
+        file.malformed(self._problems.behind, kind, detail, number)
+
+    def at(self, time: int) -> Session:
+        """The session, which has every frame before the line at hand, for what is no frame, at a time, ns."""
+        self._hand_over()
+        self._now = time / 1e9
+        return self._session
+
+    def frame(self, frame: bytes, time: int) -> None:
+        """The line at hand is a frame that was received at a time, ns."""
+        self._frames.append(frame)
+        self._times.append(time)
+        self._places.append(self._lines.place)
+        if len(self._frames) == _FRAMES_TOGETHER:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        if not self._frames:
+            return
+        times, places, problems = self._times, self._places, self._problems
+
+        def turn(place: int) -> None:
+            self._now = times[place] / 1e9
+            problems.line = places[place]
+
+        self._session.frames_of(self._frames, times, turn)
+        problems.line = None
+        self._frames, self._times, self._places = [], [], []
 
 
 def _name(kind: str, paths: Sequence[Place]) -> str:

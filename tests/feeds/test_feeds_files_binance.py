@@ -18,6 +18,7 @@ from plain_book import PlainBook, messages
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import SourceError
 from orderbook.feeds.files.binance_capture import BinanceCaptureSource
+from orderbook.feeds.recording import capture_replay
 from orderbook.feeds.source_kinds import open_source
 from orderbook.market.books import Books
 from orderbook.market.events import Action, BookState, Flag, Side
@@ -316,3 +317,58 @@ def test_a_recorded_book_equals_the_decimals_of_the_wire(name: str, shared_data:
         levels = books.levels(0, side, 10**6)[["price", "volume"]].tolist()
         assert {one.price(price): one.volume(volume) for price, volume in levels} == plain[key]
     assert books.state(0) is BookState.VALID
+
+
+def spoilt(lines: list[bytes], random: Random) -> list[bytes]:
+    """Lines of a capture, some of which are lost, doubled, cut, damaged, late or none of a capture."""
+    found: list[bytes] = []
+    snapshot = next(line for line in lines if b"lastUpdateId" in line)
+    for line in lines:
+        match random.randrange(200):
+            case 0:
+                continue
+            case 1:
+                found.append(line)
+            case 2:
+                line = line[: random.randrange(len(line))]
+            case 3:
+                place = random.randrange(len(line))
+                line = line[:place] + bytes([random.randrange(256)]) + line[place + 1 :]
+            case 4:
+                line = random.choice([b"", b"0 {}", b"-5 {}", b"x", b"1.5 " + line.partition(b" ")[2]])
+            case 5:
+                line = b"%d " % (int(line.split(b" ")[0]) - 10**9) + line.partition(b" ")[2]
+            case 6 if random.random() < 0.2:
+                found.append(snapshot)
+        found.append(line.replace(b"\n", b" "))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", CAPTURES)
+def test_lines_that_are_handed_on_together_are_as_if_alone(
+    name: str, seed: int, shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(f"{name} {seed}")
+    with gzip.open(shared_data / "hftbacktest" / name) as file:
+        lines = spoilt([next(file).rstrip(b"\n") for _ in range(2_500)], random)
+    cut = random.randrange(len(lines))
+    ending = random.choice([b"", b"\n"])
+    parts = [lines] if seed % 2 else [lines[:cut], lines[max(0, cut - 3) :]]
+    paths = [tmp_path / f"part{number}" for number in range(len(parts))]
+    for path, part in zip(paths, parts, strict=True):
+        path.write_bytes(b"\n".join(part) + ending)
+
+    def found() -> tuple[bytes, object, object, str]:
+        source, error = BinanceCaptureSource(paths), ""
+        events = []
+        try:
+            events += list(source)
+        except SourceError as raised:
+            error = str(raised)
+        made = np.concatenate(events) if events else np.empty(0)
+        return made.tobytes(), source.counts, source.problems.report(), error
+
+    together = found()
+    monkeypatch.setattr(capture_replay, "_FRAMES_TOGETHER", 1)
+    assert found() == together
