@@ -190,24 +190,36 @@ class Lines:
         return self._blocks.progress
 
     def __iter__(self) -> Iterator[bytes]:
-        self.number, self.cut, self._unterminated = 0, None, False
-        rest = b""
-        for block in self._blocks:
-            if not self.number and not rest:
-                refuse_utf16(self.path, block)
-            lines = (rest + block).split(b"\n")
-            rest = lines.pop()
+        for block in self.blocks():
+            lines = block.split(b"\n")
+            if not lines[-1]:
+                lines.pop()
             for line in lines:
                 self.number += 1
                 yield line.rstrip(b"\r")
+
+    def blocks(self) -> Iterator[bytes]:
+        """Whole lines, as many as there are at a time, each with its line feed, but for the last of all.
+
+        `number` is to be that of the last line taken, where a block is asked for.
+        """
+        self.number, self.cut, self._unterminated = 0, None, False
+        rest, begun = b"", False
+        for block in self._blocks:
+            if not begun:
+                refuse_utf16(self.path, block)
+                begun = True
+            rest += block
+            if end := rest.rfind(b"\n") + 1:
+                whole, rest = rest[:end], rest[end:]
+                yield whole
             if len(rest) > MAXIMUM_LINE_BYTES:
                 self.cut = f"line {self.number + 1} is longer than {MAXIMUM_LINE_BYTES} bytes"
                 return
         self.cut = self._blocks.cut
         if rest and self.cut is None:
-            self.number += 1
             self._unterminated = True
-            yield rest.rstrip(b"\r")
+            yield rest
 
     def malformed(self, problems: Problems, kind: str, detail: str, number: int | None = None) -> None:
         """Count a line as malformed, the current one or that of a number; a last line without its end is

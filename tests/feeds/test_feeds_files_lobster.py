@@ -1,6 +1,7 @@
 """LOBSTER files of invented markets: level-N views, full depth, halts, damage."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from decimal import ROUND_HALF_EVEN, Decimal
 from pathlib import Path
 from random import Random
@@ -11,13 +12,15 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from lobster_reference import lobster_events
 from plain_book import PlainBook, messages
 
 from orderbook.core.errors import SourceError
 from orderbook.feeds.files.lobster import LobsterSource
+from orderbook.feeds.files.lobster_book import REMEMBERED_LEVELS
 from orderbook.feeds.merge import Merger
 from orderbook.feeds.source_kinds import open_sources
-from orderbook.market.events import Action, BookState, Side
+from orderbook.market.events import EVENT, Action, BookState, Side
 
 ADD, CANCEL, DELETE, EXECUTE, HIDDEN = range(1, 6)
 DIRECTIONS = {Side.BID: 1, Side.ASK: -1}
@@ -386,3 +389,120 @@ def test_zipped_files_are_read_as_they_are(tmp_path: Path) -> None:
     (source,) = open_sources([f"{tmp_path}/*.zip"])
     assert np.concatenate(list(source)).tobytes() == expected.tobytes()
     assert book_row(replay(list(source)), 2) == rows[-1] and source.progress == 1.0  # type: ignore[arg-type]
+
+
+def spoilt_message(line: str, random: Random) -> str:
+    """A message that says something else, or nothing."""
+    fields = line.split(",")
+    place = random.randrange(6)
+    match random.randrange(9):
+        case 0:
+            fields[place] = random.choice(
+                ["", "x", "-", "1e2", "+7", " 3", "0", "-1", "9" * 18, "9" * 19, '"1"']
+            )
+        case 1:
+            fields[1] = str(random.randint(1, 7))
+        case 2:
+            fields[2] = str(random.choice([-1, -2, 0, 101, 105, 110]))
+        case 3:
+            fields[3] = str(random.choice([0, 1, 5, 10, 10**15 - 1, 10**15]))
+        case 4:
+            fields[4] = str(random.choice([-1, 0, 1, 995, 999, 1001, 1004]))
+        case 5:
+            fields[0] += random.choice([".5", "00000001", "5", "4999999999"])
+        case 6:
+            return line + random.choice(["\r", "\r\r", " ", ",", "\n\n", "\n \t\n"])
+        case 7:
+            return line[: random.randrange(len(line))]
+        case _:
+            fields.pop(place)
+    return ",".join(fields)
+
+
+def spoilt_row(row: str, random: Random) -> str:
+    """A row that shows something else, or nothing."""
+    fields = row.split(",")
+    place = random.randrange(len(fields))
+    match random.randrange(6):
+        case 0:
+            fields[place] = random.choice(
+                ["", "x", "+5", "-7", "0", " 12", "9" * 15, "9" * 16, "9" * 19, "1_0"]
+            )
+        case 1:
+            levels = [fields[k : k + 4] for k in range(0, len(fields), 4)]
+            random.shuffle(levels)
+            fields = [field for level in levels for field in level]
+        case 2:
+            fields[place] = fields[(place + 4) % len(fields)]
+        case 3:
+            return row + random.choice(["\r", ",", "\n\n", " "])
+        case 4:
+            return row[: random.randrange(len(row))]
+        case _:
+            fields = [str(random.randint(990, 1010)) for _ in fields]
+    return ",".join(fields)
+
+
+def assert_as_plain(path: Path, batch_size: int, anew: bool = False) -> int:
+    """How many events there are, which are those of the plain decoder."""
+    source = LobsterSource(path, batch_size=batch_size)
+    source.anew = anew
+    batches = [np.empty(0, EVENT)]
+    # A file that is cut says so at its end.
+    with suppress(SourceError):
+        batches.extend(source)
+    events, counts = lobster_events(path, anew)
+    found = np.concatenate(batches)
+    assert found.tolist() == events.tolist()
+    assert +source.counts == +counts
+    return len(found)
+
+
+@pytest.mark.parametrize("rows_beside", [True, False])
+@given(seed=st.integers(0, 10**9))
+def test_compiled_code_makes_of_any_lines_what_plain_python_does(
+    tmp_path_factory: pytest.TempPathFactory, rows_beside: bool, seed: int
+) -> None:
+    random = Random(seed)
+    depth, folder = random.randint(1, 6), tmp_path_factory.mktemp("lobster")
+    path, rows = level_n_files(folder, seed, random.choice([20, 400]), depth)
+    lines = path.read_text().splitlines()
+    rate = random.choice([0, 0.02, 0.3])
+    lines = [spoilt_message(line, random) if random.random() < rate else line for line in lines]
+    rows = [spoilt_row(row, random) if random.random() < rate else row for row in rows]
+    ends = ["\n", "\r\n", ""]
+    header = random.choice(["", "time,type,order id,size,price,direction\n"])
+    path.write_text(header + "\n".join(lines) + random.choice(ends))
+    beside = path.with_name(path.name.replace("message", "orderbook"))
+    beside.write_text("\n".join(rows) + random.choice(ends))
+    if not rows_beside:
+        beside.unlink()
+    assert_as_plain(path, random.choice([1, 7, 10_000]), random.random() < 0.5)
+
+
+def test_more_orders_levels_and_hidden_levels_than_there_was_room_for(tmp_path: Path) -> None:
+    path = tmp_path / NAME.format(1)
+    beside = path.with_name(path.name.replace("message", "orderbook"))
+    lines, rows = [], []
+    # Bids rise past more levels than are remembered, and fall back, which brings back those that are.
+    for number in range(2 * REMEMBERED_LEVELS + 1_000):
+        step = min(number, 2 * REMEMBERED_LEVELS + 1_000 - number)
+        price = 1_000 + step
+        kind = 1 if number < REMEMBERED_LEVELS + 500 else 5
+        lines.append(f"{34200 + number / 1000:.3f},{kind},{number},{10 + step % 5},{price},1")
+        rows.append(f"9999999999,0,{price},{10 + step % 5}")
+    path.write_text("\n".join(lines) + "\n")
+    beside.write_text("\n".join(rows) + "\n")
+    assert assert_as_plain(path, 1_000) > 3 * REMEMBERED_LEVELS
+    # Thousands of orders of one level leave together.
+    lines = [f"{34200 + number / 1000:.3f},1,{number},1,1000,1" for number in range(5_000)]
+    rows = [f"9999999999,0,1000,{number + 1}" for number in range(4_999)] + ["9999999999,0,999,5"]
+    path.write_text("\n".join(lines) + "\n")
+    beside.write_text("\n".join(rows) + "\n")
+    assert assert_as_plain(path, 64) == 2 * 5_000 + 2
+
+
+@pytest.mark.parametrize("levels", [1, 10])
+def test_recorded_days_are_as_plain_python_reads_them(levels: int, shared_data: Path) -> None:
+    (path,) = (shared_data / "lobster").glob(f"*_message_{levels}.csv.zst")
+    assert assert_as_plain(path, 5_000) > 2_000
