@@ -212,15 +212,20 @@ def backtest(
         list[str] | None,
         typer.Option("--set", help="A parameter; of several values each one.", metavar="NAME=VALUE,…"),
     ] = None,
+    random: Annotated[
+        int | None, typer.Option("--random", help="So many combinations, at random.", metavar="COUNT")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="What --random draws by.")] = 1,
     allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Put history through views and strategies into a job's folder, in this process or on Spark."""
+    from orderbook.commands.backtest import Sample
     from orderbook.commands.backtest import run_backtest as command
 
     names, chosen = (view or (), strategy or ()), sets or ()
     command(
         source, config, *names, engine.value, out, granularity, partitions, master, key, cut_time, chosen,
-        allow_incomplete,
+        Sample(random, seed), allow_incomplete,
     )  # fmt: skip
 
 

@@ -1,18 +1,19 @@
 """`orderbook backtest`, and the same from Python: history through views and strategies into a job's folder.
 
-`--set NAME=VALUE,…` gives parameters values; of several values, every combination is run.
+`--set NAME=VALUE,…` gives parameters values; of several values, every combination is run, or with
+`--random COUNT` so many of them.
 """
 
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from importlib import import_module
-from itertools import product
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
@@ -31,7 +32,8 @@ from orderbook.jobs.job import open_job
 from orderbook.operations.summary import strategy_lines
 from orderbook.report.backtest_result import BacktestResult
 from orderbook.report.page import write_report
-from orderbook.report.results import combinations_table, report_of
+from orderbook.report.results import report_of
+from orderbook.report.sweeps import combinations_table, forward_text, walk_forward
 from orderbook.run.assembly import Assembly, assemble, parameters_of
 from orderbook.run.display import progress_bar, working
 from orderbook.strategies.execution.venue_model import strategy_table
@@ -44,6 +46,20 @@ Values = Mapping[str, Sequence[Any]]
 Configured = Callable[[Mapping[str, object]], Configuration]
 
 
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """So many combinations, drawn at random by a seed, each at most once; `count` None: all."""
+
+    count: int | None = None
+    seed: int = 1
+
+    def places(self, grid: int) -> Sequence[int]:
+        """Which of the combinations of a grid, in order."""
+        if self.count is None or self.count >= grid:
+            return range(grid)
+        return sorted(Random(self.seed).sample(range(grid), self.count))
+
+
 def parsed_sets(texts: Sequence[str]) -> dict[str, list[Any]]:
     """The values of each NAME=VALUE,…: numbers, true and false, else text. Raises UserError."""
     found: dict[str, list[Any]] = {}
@@ -54,11 +70,6 @@ def parsed_sets(texts: Sequence[str]) -> dict[str, list[Any]]:
         if name in found:
             raise UserError(f"--set {text}: {name} is set twice; write --set {name}=VALUE,VALUE")
         found[name] = list(dict.fromkeys(_value(part.strip()) for part in values.split(",")))
-    count = 1
-    for own in found.values():
-        count *= len(own)
-    if count > _MOST:
-        raise UserError(f"--set: {count:,} combinations, and the most is {_MOST:,}")
     return found
 
 
@@ -105,25 +116,50 @@ class Choice:
     """What `--set` asks for: a configuration with every single value, and the names that have several.
 
     keys: those of the configuration that each name sets. configured: the configuration with these set.
+    sample: which of the combinations are run.
     """
 
     configuration: Configuration
     values: Values
     keys: Mapping[str, Sequence[str]]
     configured: Configured
+    sample: Sample = Sample()
+
+    @property
+    def count(self) -> int:
+        """How many combinations are run."""
+        return len(self.sample.places(math.prod(map(len, self.values.values()))))
+
+    def chosen(self) -> Iterator[Mapping[str, Any]]:
+        """The values of each combination that is run, by name; the last name's change fastest."""
+        for place in self.sample.places(math.prod(map(len, self.values.values()))):
+            found = {}
+            for name, own in reversed(list(self.values.items())):
+                place, number = divmod(place, len(own))
+                found[name] = own[number]
+            yield {name: found[name] for name in self.values}
 
 
-def choice(configured: Configured, values: Values) -> Choice:
+def choice(configured: Configured, values: Values, sample: Sample = Sample()) -> Choice:
     """What the values of `--set` choose. Raises UserError."""
+    if sample.count is not None and sample.count < 1:
+        raise UserError(f"--random {sample.count}: give how many combinations, 1 or more")
+    if sample.count is not None and all(len(own) == 1 for own in values.values()):
+        raise UserError("--random draws combinations of parameters; give --set several values")
     keys = configuration_keys(configured({}), list(values)) if values else {}
     single = {key: own[0] for name, own in values.items() if len(own) == 1 for key in keys[name]}
     several = {name: own for name, own in values.items() if len(own) > 1}
-    return Choice(configured(single), several, keys, lambda changes: configured({**single, **changes}))
+    found = Choice(configured(single), several, keys, lambda c: configured({**single, **c}), sample)
+    if found.count > _MOST:
+        raise UserError(
+            f"--set: {found.count:,} combinations, and the most is {_MOST:,}; draw some by --random"
+        )
+    return found
 
 
 def combinations(choice: Choice) -> tuple[tuple[Combination, ...], Assembly]:
-    """Every combination of values, in order, the last name's fastest; and the views that are shown, which all
-    have in common.
+    """The combinations of values that are run, in order; and the views that are shown, which all have in
+    common.
 
     Views are compiled once for all values of theirs. Raises UserError where there is no strategy, or a view
     that is shown has a parameter of several values.
@@ -142,8 +178,7 @@ def combinations(choice: Choice) -> tuple[tuple[Combination, ...], Assembly]:
     assembled: dict[tuple[Any, ...], Assembly] = {}
     of_views = [name for name in values if keys[name][0].startswith("parameters.")]
     found = []
-    for number, chosen in enumerate(product(*values.values()), start=1):
-        by_name = dict(zip(values, chosen, strict=True))
+    for number, by_name in enumerate(choice.chosen(), start=1):
         changes = {key: value for name, value in by_name.items() for key in keys[name]}
         configuration = choice.configured(changes)
         seen = tuple(by_name[name] for name in of_views)
@@ -176,6 +211,7 @@ def run_backtest(
     key: str | None,
     cut_time: str,
     sets: Sequence[str] = (),
+    sample: Sample = Sample(),
     allow_incomplete: bool = False,
 ) -> None:
     """Run a backtest, write its report and print its summary; with several values in `sets` of a sweep.
@@ -186,7 +222,7 @@ def run_backtest(
     with terminable():
         made = _made(
             sources, config, views, strategies, engine, out, granularity, partitions, master, key, cut_time,
-            parsed_sets(sets), {}, allow_incomplete,
+            parsed_sets(sets), sample, {}, allow_incomplete,
         )  # fmt: skip
     _report(made.folder, made.outcome, made.seconds)
     tell_incomplete(made.outcome.findings, made.configuration, map(SourceError, made.outcome.errors))
@@ -207,13 +243,16 @@ def backtest_in_python(
     master: str | None = None,
     key: str | None = None,
     cut_time: str | int = "auto",
+    random: int | None = None,
+    seed: int = 1,
 ) -> BacktestResult:
     """Run a backtest as `orderbook backtest` does; `orderbook.backtest`.
 
     source: files, globs or folders, or `log:FOLDER`. views: names, .sql files, or SQL. strategies: classes of
     a module or notebook, or MODULE:CLASS. parameters: of strategies and views; of a list, every combination
-    is run. config: a TOML file; options: keys over it, as {"simulation.order_latency": "5ms"}. out: the job's
-    folder, else backtests/TIME. The rest are as on the command line.
+    is run, or `random` of them, drawn by `seed`. config: a TOML file; options: keys over it, as
+    {"simulation.order_latency": "5ms"}. out: the job's folder, else backtests/TIME. The rest are as on the
+    command line.
 
     What makes the result incomplete is in its `findings`. Raises UserError for bad arguments, OrderbookError
     where it fails.
@@ -225,7 +264,7 @@ def backtest_in_python(
             [_view_file(one, Path(folder), number) for number, one in enumerate(_several(views))],
             [_strategy_path(one) for one in _several(strategies)], engine,
             None if out is None else Path(out), granularity, partitions, master, key, str(cut_time), values,
-            options or {}, True,
+            Sample(random, seed), options or {}, True,
         )  # fmt: skip
     if made.outcome.manifest.strategies:
         write_report(made.folder)
@@ -284,6 +323,7 @@ def _made(
     key: str | None,
     cut_time: str,
     values: Values,
+    sample: Sample,
     options: Mapping[str, object],
     allow_incomplete: bool,
 ) -> _Made:
@@ -297,7 +337,7 @@ def _made(
         found = configured(config, views, strategies, {**overrides, **changes}, allow_incomplete)
         return found.without_views() if strategies and not views else found
 
-    chosen = choice(configuration_with, values)
+    chosen = choice(configuration_with, values, sample)
     configuration, swept = chosen.configuration, bool(chosen.values)
     folder = out or Path("backtests") / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     with working("looking at the sources"):
@@ -341,7 +381,11 @@ def _report(folder: Path, outcome: Outcome, seconds: float) -> None:
     if outcome.manifest.swept:
         console = Console()
         console.width = max(console.width, _TABLE_WIDTH)
-        console.print(combinations_table(report_of(open_job(folder))))
+        report = report_of(open_job(folder))
+        console.print(combinations_table(report))
+        forward = walk_forward(report)
+        if not forward.is_empty():
+            print(f"  out of sample, {forward_text(forward)}")
     if written is not None:
         print(f"  report      {written}")
 
@@ -386,7 +430,7 @@ def _sweep_settings(chosen: Choice, folder: Path, looks: Granularity, workers: i
 
 def _sweep_executor(chosen: Choice, specs: Sequence[SourceSpec]) -> Executor:
     """Processes, unless the work is less than starting them."""
-    work = sum(spec.rows for spec in specs) * math.prod(map(len, chosen.values.values()))
+    work = sum(spec.rows for spec in specs) * chosen.count
     # A notebook's classes are in no other process.
     own = any(path.startswith("__main__:") for path in chosen.configuration.run.strategies)
     return LocalExecutor() if own or 0 < work < _LITTLE else ProcessExecutor()

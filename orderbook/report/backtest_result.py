@@ -11,7 +11,8 @@ from orderbook.core.errors import UserError, suggestion
 from orderbook.feeds.source import Finding
 from orderbook.jobs.job import Job
 from orderbook.report.page import body, page, write_report
-from orderbook.report.results import Report, combinations_of, report_of
+from orderbook.report.results import Report, report_of
+from orderbook.report.sweeps import combinations_of, walk_forward
 
 _HEIGHT = 560
 
@@ -73,9 +74,13 @@ class BacktestResult:
     @property
     def combinations(self) -> pl.DataFrame:
         """Of a sweep, a row for each combination, with its parameters. Raises UserError of another job."""
-        if not self.job.manifest.swept:
-            raise UserError("not a sweep: give a parameter several values, as in parameters={'k': [1, 2]}")
-        return combinations_of(self._report)
+        return combinations_of(self._swept())
+
+    def walk_forward(self, train: int | None = None) -> pl.DataFrame:
+        """Of a sweep, what each period earns by the combination that earned most in `train` periods before it
+        (None: in all). Raises UserError of another job."""
+        found = walk_forward(self._swept(), train)
+        return found.with_columns(pl.col(pl.Datetime).dt.replace_time_zone(None))
 
     def table(self, name: str) -> pl.DataFrame:
         """One of the job's tables, as docs/strategies.md lists them; empty where there were no strategies.
@@ -94,6 +99,11 @@ class BacktestResult:
     def report(self) -> Path:
         """The path of the page `report.html`, written again. Raises UserError where no strategy was run."""
         return write_report(self.folder)
+
+    def _swept(self) -> Report:
+        if not self.job.manifest.swept:
+            raise UserError("not a sweep: give a parameter several values, as in parameters={'k': [1, 2]}")
+        return self._report
 
     @cached_property
     def _report(self) -> Report:

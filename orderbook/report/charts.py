@@ -282,3 +282,57 @@ def _points(one: Series, x: Scale, times: bool) -> dict[str, list[float]]:
         top = one.y[places]
     shown = (left - x.low) / 1e6 if times else left
     return {"x": [float(f"{v:.9g}") for v in shown], "y": [float(f"{v:.8g}") for v in top]}
+
+
+_CELL_HEIGHT, _CELL_WIDTH, _LABEL_WIDTH = 26, 110, 120
+# Columns and rows of a map in which values are written, too.
+_WRITTEN = 12
+
+
+def heat_map(
+    down: str,
+    across: str,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[Sequence[float | None]],
+) -> str:
+    """A map of numbers, float or None[rows, columns]: those above 0 in the colour "up", others in "down", the
+    stronger the further from 0; `down` and `across` name what its rows and columns are of."""
+    known = [abs(value) for row in values for value in row if value is not None]
+    most = max(known, default=0.0) or 1.0
+    width = min(float(_CELL_WIDTH), (WIDTH - _LABEL_WIDTH - RIGHT) / len(columns))
+    every = max(1, math.ceil(48 / width))
+    height = 40 + _CELL_HEIGHT * len(rows)
+    parts = [
+        f'<div class="plot"><svg class="chart" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="'
+        f'{visible_html(f"{down} by {across}")}">',
+        f'<text class="tick" x="{_LABEL_WIDTH - 8}" y="12" text-anchor="end">{visible_html(down)}</text>',
+        f'<text class="tick" x="{_LABEL_WIDTH}" y="12">{visible_html(across)}</text>',
+    ]
+    for place, column in enumerate(columns):
+        if place % every == 0:
+            middle = _LABEL_WIDTH + width * (place + 0.5)
+            text = visible_html(column)
+            parts.append(f'<text class="tick" x="{middle:.1f}" y="30" text-anchor="middle">{text}</text>')
+    for line, (row, own) in enumerate(zip(rows, values, strict=True)):
+        top = 36 + _CELL_HEIGHT * line
+        at = top + _CELL_HEIGHT / 2 + 4
+        parts.append(
+            f'<text class="tick" x="{_LABEL_WIDTH - 8}" y="{at}" text-anchor="end">{visible_html(row)}</text>'
+        )
+        for place, value in enumerate(own):
+            if value is None:
+                continue
+            left, text = _LABEL_WIDTH + width * place, number_text(value, 3)
+            colour, strength = ("up" if value > 0 else "down"), 0.08 + 0.72 * abs(value) / most
+            told = visible_html(f"{down} {row}, {across} {columns[place]}: {number_text(value)}")
+            parts.append(
+                f'<rect class="cell {colour}" x="{left:.1f}" y="{top}" width="{width - 1:.1f}" '
+                f'height="{_CELL_HEIGHT - 1}" fill-opacity="{strength:.2f}"><title>{told}</title></rect>'
+            )
+            if len(columns) <= _WRITTEN:
+                middle = left + width / 2
+                parts.append(
+                    f'<text class="value" x="{middle:.1f}" y="{at}" text-anchor="middle">{text}</text>'
+                )
+    return "".join([*parts, "</svg></div>"])

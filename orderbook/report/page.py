@@ -25,7 +25,15 @@ from orderbook.jobs.folder import (
     write_manifest,
 )
 from orderbook.jobs.job import open_job
-from orderbook.report.charts import Series, chart, duration_text, legend, moment_text, number_text
+from orderbook.report.charts import (
+    Series,
+    chart,
+    duration_text,
+    heat_map,
+    legend,
+    moment_text,
+    number_text,
+)
 from orderbook.report.market import Instrument
 from orderbook.report.results import (
     REACH,
@@ -33,11 +41,16 @@ from orderbook.report.results import (
     Account,
     Report,
     Statistics,
-    combinations_of,
-    combinations_rows,
-    luck_text,
     report_of,
     statistics_frame,
+)
+from orderbook.report.sweeps import (
+    combinations_of,
+    combinations_rows,
+    forward_text,
+    heat_maps,
+    luck_text,
+    walk_forward,
 )
 
 
@@ -105,6 +118,8 @@ def body(report: Report) -> Iterator[str]:
     yield _header(report)
     if len(ranked) > 1:
         yield _compared(report, ranked)
+    if report.job.manifest.swept:
+        yield from _swept(report)
     for name in ranked[:drawn]:
         yield from _strategy(report, name)
     yield from _foretold(report)
@@ -141,6 +156,39 @@ def _compared(report: Report, ranked: Sequence[str]) -> str:
         heads, rows = combinations_rows(report)
     note = f"By profit, the best first; the equity of the best three. {luck_text(len(ranked))}."
     return section("All strategies", legend(lines), chart(lines), table(heads, rows), note=note)
+
+
+def _swept(report: Report) -> Iterator[str]:
+    """Pairs of parameters, and what choosing by the past would have earned."""
+    maps = heat_maps(report)
+    drawn: list[str] = []
+    for one in maps:
+        own = heat_map(one.down, one.across, one.rows, one.columns, one.profits)
+        drawn.append(folded(f"{one.down} by {one.across}", own, not drawn) if len(maps) > 1 else own)
+    if drawn:
+        several = max(count for one in maps for row in one.counts for count in row) > 1
+        yield section(
+            "Profit by two parameters", *drawn,
+            note="The median of the combinations that have both values." if several else "",
+        )  # fmt: skip
+    forward = walk_forward(report)
+    if forward.is_empty():
+        return
+    parameters = forward.columns[5:-4]
+    rows = [
+        [
+            moment_text(row["from"]), f"{row['combination']}",
+            *(v if isinstance(v, str) else number_text(v) for v in (row[name] for name in parameters)),
+            *(number_text(row[name]) for name in ("in_sample", "out_of_sample", "mean", "best")),
+        ]
+        for row in forward.with_columns(pl.col("from").dt.epoch("ns")).iter_rows(named=True)
+    ]  # fmt: skip
+    heads = ["from", "chosen", *parameters, "earned before", "out of sample", "all, on average", "best"]
+    yield section(
+        "Walk forward", table(heads, rows),
+        note=f"Out of sample, {forward_text(forward)}. What is chosen by the past and earns no more than the "
+        "average was chosen by luck.",
+    )  # fmt: skip
 
 
 _HEADS = (
@@ -463,7 +511,9 @@ def tables(report: Report) -> dict[str, pl.DataFrame]:
     """The tables behind a report, by name."""
     accounts = report.accounts.values()
     positions = (_positions(a.strategy, one, a) for a in accounts for one in sorted(a.holdings))
-    swept = {"combinations": combinations_of(report)} if report.job.manifest.swept else {}
+    swept = {}
+    if report.job.manifest.swept:
+        swept = {"combinations": combinations_of(report), "walk_forward": walk_forward(report)}
     return {
         **swept,
         "statistics": statistics_frame([one for own in report.statistics.values() for one in own]),

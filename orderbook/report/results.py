@@ -1,26 +1,21 @@
-"""What a backtest came to, from what its job's folder holds: accounts, statistics, and the table of a sweep.
+"""What a backtest came to, from what its job's folder holds: accounts and statistics.
 
 What a strategy's account was worth at every moment, from its fills and the market's samples; the numbers of a
-strategy as a whole, and of each instrument that it traded; and what was chosen of the parameters in each
-combination of a sweep, with what each strategy came to by it. `Report` has all that the page shows.
+strategy as a whole, and of each instrument that it traded. `Report` has all that the page shows.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import e
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from rich.table import Table
 
 from orderbook.core.errors import UserError
 from orderbook.jobs.folder import BASELINES
 from orderbook.jobs.job import Job
-from orderbook.report.charts import number_text
 from orderbook.report.market import (
     Instrument,
     Mids,
@@ -122,7 +117,6 @@ _STEPS = tuple(
 # Changes of equity that a t-value is made of, at least; days that a Sharpe ratio is.
 _CHANGES = 30
 SHARPE_DAYS = 20
-_EULER = 0.5772156649
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,18 +270,6 @@ def ratios(
     return sharpe, sortino, ratio * len(changes) ** 0.5, step
 
 
-def best_by_luck(tried: int) -> float:
-    """The t-value that the best of so many is expected to have where none of them earns anything.
-
-    As of independent ones; combinations that trade alike make less of it. Source: Bailey, Lopez de Prado,
-    "The deflated Sharpe ratio", Journal of Portfolio Management 40 (2014), expected maximum.
-    """
-    if tried < 2:
-        return 0.0
-    normal = NormalDist().inv_cdf
-    return (1 - _EULER) * normal(1 - 1 / tried) + _EULER * normal(1 - 1 / (tried * e))
-
-
 # How long after a fill what the mid did is its own, ns.
 REACH = 10**9
 _ATTRIBUTION = {
@@ -373,72 +355,3 @@ def report_of(job: Job) -> Report:
         pl.concat([attributed(account, mids, job.manifest.horizons) for account in accounts.values()]),
         order_times(changes),
     )  # fmt: skip
-
-
-_SHOWN = 25
-_RESULTS = {
-    "profit": "profit", "fees": "fees", "fills": "fills", "trades": "trades", "hits": "hit rate",
-    "max_drawdown": "max drawdown", "sharpe": "Sharpe", "steadiness": "t-value", "margin": "margin, bps",
-}  # fmt: skip
-
-
-def combinations_of(report: Report) -> pl.DataFrame:
-    """A row for each combination and strategy, by number: `combination`, `class`, a column for each parameter
-    (a double where all values are numbers, else text) and the columns of `statistics`, of the whole
-    account."""
-    manifest = report.job.manifest
-    swept = manifest.swept
-    whole = [report.statistics[name][0] for name in report.strategies]
-    texts = {name: [manifest.strategies[s][name] for s in report.strategies] for name in swept}
-    numbers = [int(name.partition(":")[0]) for name in report.strategies]
-    classes = [name.partition(":")[2] for name in report.strategies]
-    results = statistics_frame(whole).drop("venue", "symbol")
-    chosen = [pl.Series("combination", numbers), pl.Series("class", classes)]
-    taken = results.columns
-    chosen += [_typed(f"set_{name}" if name in taken else name, own) for name, own in texts.items()]
-    return pl.DataFrame(chosen).hstack(results).sort("combination", "class")
-
-
-def combinations_table(report: Report) -> Table:
-    """The combinations as a table for a terminal, the most profitable first."""
-    heads, rows = combinations_rows(report)
-    table = Table(box=None, pad_edge=False)
-    for head in heads:
-        table.add_column(head, justify="right")
-    for row in rows[:_SHOWN]:
-        table.add_row(*row)
-    more = f"and {len(rows) - _SHOWN} more; " if len(rows) > _SHOWN else ""
-    table.caption = more + luck_text(len(rows)) if len(rows) > 1 else None
-    return table
-
-
-def luck_text(tried: int) -> str:
-    """What the best of so many combinations says of itself."""
-    return (
-        f"{tried:,} tried: the best of so many has a t-value of about {best_by_luck(tried):.1f} by luck alone"
-    )
-
-
-def combinations_rows(report: Report) -> tuple[Sequence[str], list[list[str]]]:
-    """The heads and cells of a table of the combinations, as texts, the most profitable first."""
-    several = len({name.partition(":")[2] for name in report.strategies}) > 1
-    swept = report.job.manifest.swept
-    heads = ["", *(["class"] if several else []), *swept, *_RESULTS.values()]
-    return heads, list(_rows(report, several))
-
-
-def _rows(report: Report, several: bool) -> Iterator[list[str]]:
-    manifest = report.job.manifest
-    for name in sorted(report.strategies, key=lambda name: -report.statistics[name][0].profit):
-        number, _, kind = name.partition(":")
-        numbers = asdict(report.statistics[name][0])
-        chosen = [manifest.strategies[name][parameter] for parameter in manifest.swept]
-        results = [number_text(numbers[result]) for result in _RESULTS]
-        yield [number, *([kind] if several else []), *chosen, *results]
-
-
-def _typed(name: str, texts: Sequence[str]) -> pl.Series:
-    try:
-        return pl.Series(name, [float(text) for text in texts])
-    except ValueError:
-        return pl.Series(name, texts)

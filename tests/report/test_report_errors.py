@@ -16,7 +16,7 @@ from orderbook.report.market import (
     signals_compared,
     standard_errors,
 )
-from orderbook.report.results import best_by_luck
+from orderbook.report.sweeps import best_by_luck
 
 SECOND = 10**9
 RUNS, SAMPLES = 400, 500
