@@ -4,20 +4,20 @@ Executors do tasks in this process, one after the other, or in processes of this
 said by small files in the job's folder, on which no result depends.
 """
 
-import multiprocessing
 import os
 import pickle
 import secrets
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
+from subprocess import DEVNULL, Popen, TimeoutExpired
 from typing import Protocol, cast
 
 import msgspec
@@ -173,12 +173,12 @@ class ProcessExecutor:
         assert not plan.levels, "stages are for executors that shuffle"
         compile_common(settings, plan.tasks)
         waiting = list(reversed(plan.tasks))
-        workers: dict[Connection, BaseProcess] = {}
+        workers: dict[Connection, _Worker] = {}
         try:
             for _ in range(min(self.cores, len(waiting))):
-                connection, process = _started(settings)
-                workers[connection] = process
-                connection.send(waiting.pop())
+                worker = _started(settings)
+                workers[worker.connection] = worker
+                worker.connection.send(waiting.pop())
             while workers:
                 for ready in wait(list(workers)):
                     connection = cast(Connection, ready)
@@ -187,60 +187,82 @@ class ProcessExecutor:
                         connection.send(waiting.pop())
                     else:
                         connection.close()
-                        workers.pop(connection).join(_PATIENCE)
+                        with suppress(TimeoutExpired):
+                            workers.pop(connection).process.wait(_PATIENCE)
                     report(sum(result.statistics.events for result in results))
                     yield from results
         except OSError as error:
             raise SourceError(f"a process of the backtest ended: {error}") from error
         finally:
-            for process in workers.values():
-                process.terminate()
-            for connection, process in workers.items():
-                connection.close()
-                process.join(_PATIENCE)
-                if process.is_alive():
-                    process.kill()
-                    process.join()
+            for worker in workers.values():
+                worker.process.terminate()
+            for worker in workers.values():
+                worker.connection.close()
+                try:
+                    worker.process.wait(_PATIENCE)
+                except TimeoutExpired:
+                    worker.process.kill()
+                    worker.process.wait()
 
 
-def _started(settings: JobSettings) -> tuple[Connection, BaseProcess]:
-    """A process that does what it is sent, and the connection to it."""
-    # Not forked: threads of this process may hold locks.
-    context = multiprocessing.get_context("spawn")
-    own, other = context.Pipe()
-    process = context.Process(target=_work, args=(other, settings), daemon=True)
-    process.start()
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    """A process that does what it is sent; `alive` is open for as long as this process is there."""
+
+    connection: Connection
+    process: Popen[bytes]
+    alive: Connection
+
+
+# The module of whoever sweeps is none of theirs: it would sweep again.
+_PROGRAM = "import sys; from orderbook.backtesting.run import work; work(*map(int, sys.argv[1:]))"
+
+
+def _started(settings: JobSettings) -> _Worker:
+    """A process that does what it is sent: nothing is forked, as threads of this one may hold locks."""
+    own, other = Pipe()
+    ended, alive = Pipe(duplex=False)
+    inherited = other.fileno(), ended.fileno()
+    path = os.pathsep.join(place or os.getcwd() for place in sys.path)
+    process = Popen(
+        [sys.executable, "-c", _PROGRAM, *map(str, inherited)],
+        pass_fds=inherited, stdin=DEVNULL, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
     other.close()
-    return own, process
+    ended.close()
+    own.send((sys.path, settings))
+    return _Worker(own, process, alive)
 
 
-def _received(connection: Connection, process: BaseProcess) -> list[TaskResult]:
+def _received(connection: Connection, worker: _Worker) -> list[TaskResult]:
     try:
         results, failure = connection.recv()
     except EOFError:
-        process.join(_PATIENCE)
-        raise OSError(f"exit code {process.exitcode}") from None
+        with suppress(TimeoutExpired):
+            worker.process.wait(_PATIENCE)
+        raise OSError(f"exit code {worker.process.returncode}") from None
     if failure is not None:
         raise failure
     return list(results)
 
 
-def _work(connection: Connection, settings: JobSettings) -> None:
-    """In a process: does one task after the other, until there is no more."""
+def work(sent: int, ended: int) -> None:
+    """In a process: does one task after the other that comes by a pipe, until there is no more, or the other
+    one, of the process that sends them, has an end."""
     # Ctrl-C goes to the whole group; the process that was started ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    threading.Thread(target=_end_with, args=(Connection(ended),), daemon=True).start()
+    connection = Connection(sent)
     try:
+        sys.path[:], settings = connection.recv()
         while True:
             connection.send(_done(settings, connection.recv()))
     except (EOFError, OSError):
         return
 
 
-def _end_with(sentinel: int) -> None:
-    wait([sentinel])
+def _end_with(ended: Connection) -> None:
+    wait([ended])
     os._exit(1)
 
 

@@ -219,3 +219,27 @@ def test_a_sweep_that_is_stopped_leaves_nothing(flow: Path, tmp_path: Path, sent
     while left := [pid for pid in workers if runs(pid)]:
         assert time.monotonic() < deadline, f"still there: {left}"
         time.sleep(0.05)
+
+
+def test_a_plain_script_sweeps_in_processes(flow: Path, tmp_path: Path) -> None:
+    (tmp_path / "script_here.py").write_text(
+        "import orderbook\n"
+        "from orderbook.commands import backtest\n"
+        "from orderbook.backtesting.run import ProcessExecutor\n"
+        "backtest._LITTLE = 0\n"
+        "backtest.ProcessExecutor = lambda: ProcessExecutor(2)\n"
+        # It is nobody's module to import: what stands here happens once.
+        "print('begun', flush=True)\n"
+        f"found = orderbook.backtest({str(flow)!r}, {SEEN!r}, 'backtest_support:Follower', parameters={{\n"
+        f"    'limit': {list(LIMITS)!r}}}, options={{'run.backend': 'interpreter'}}, out='job')\n"
+        "print(len(found.combinations), len(found.fills) > 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "script_here.py"], cwd=tmp_path, text=True, capture_output=True, timeout=PATIENCE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(PROJECT), str(PROJECT / "tests" / "support")])},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("begun") == 1 and done.stdout.endswith("3 True\n")
+    assert "Traceback" not in done.stderr
+    stages = [one.stage for one in open_job(tmp_path / "job").manifest.statistics]
+    assert stages == ["all", "strategies", "strategies"]
