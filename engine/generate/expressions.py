@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orderbook.core.changes import NULL_CODE
-from orderbook.engine.generate.state_layout import TEXTS
+from orderbook.engine.generate.state_layout import CONSTANTS
 from orderbook.engine.plan.stores import key_type, layout_of
 from orderbook.views.calculus import MIRRORED, NEGATED, Apply, Const, Scalar, Var
 from orderbook.views.intervals import calendar_interval, exact, function_interval, join, multiply
@@ -301,14 +301,14 @@ def scalar_code(scalar: Scalar, names: Names) -> Code:
             return names[scalar]
         case Const(None):
             return Code(str(NULL_CODE), exact(0, 0))
-        case Const(float() as value):
-            return Code(double_literal(value), DOUBLE)
+        case Apply("real", (Const(int() as place),)):
+            return Code(f"load_double(load({STATE}, {CONSTANTS}), {place:d})", DOUBLE)
         case Const(int() as value):
             return integer(value)
         case Apply("text", (Const(int() as place),)):
-            return Code(_text_constant(place), Type(Kind.TEXT, 0, 0, 2**31 - 1))
+            return Code(_constant(place), Type(Kind.TEXT, 0, 0, 2**31 - 1))
         case Apply("matches", (Const(int() as place), text)):
-            return Code(f"matches({_text_constant(place)}, {scalar_code(text, names).text})", BOOLEAN)
+            return Code(f"matches({_constant(place)}, {scalar_code(text, names).text})", BOOLEAN)
         case Apply("date_part" | "date_trunc" as op, (Const(str() as name), moment)):
             return _calendar(op, name, scalar_code(moment, names))
         case Apply(op, args):
@@ -316,9 +316,9 @@ def scalar_code(scalar: Scalar, names: Names) -> Code:
     raise TypeError(scalar)
 
 
-def _text_constant(place: int) -> str:
-    """The dictionary code of a text constant, or the table of a pattern, which the state holds."""
-    return f"load(load({STATE}, {TEXTS}), {place:d})"
+def _constant(place: int) -> str:
+    """The dictionary code of a text, or the table of a pattern, which the state holds."""
+    return f"load(load({STATE}, {CONSTANTS}), {place:d})"
 
 
 def _calendar(op: str, name: str, moment: Code) -> Code:

@@ -1,15 +1,16 @@
 """Plans with numbers in place of all that users wrote: the only plans of which code is generated.
 
-Names of relations, maps, views, columns and variables become a letter and a number; texts and patterns become
-places among the program's text constants. So no text of a user, an exchange or a file can reach generated
-source, and programs that differ in names alone share their code.
+Names of relations, maps, views, columns and variables become a letter and a number; texts, patterns and
+doubles become places among the program's constants. So no text of a user, an exchange or a file can reach
+generated source, and programs that differ in names and such constants alone share their code.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
-from typing import Any
+from struct import Struct
+from typing import Any, NamedTuple
 
 from orderbook.engine.generate.expressions import FUNCTIONS
 from orderbook.engine.plan.steps import Aggregate, Directory, Plan, ResultPlan, StatementPlan, Store, steps_of
@@ -22,10 +23,10 @@ from orderbook.views.types import Column, Relation, Type
 _ASSIGNMENTS = ("+=", ":=")
 _OF_UNITS = ("date_part", "date_trunc")
 _UNITS = frozenset((*calendar.UNITS, *calendar.PARTS, "epoch"))
-# What `op` may be. `text` and `matches`, of the place of a text constant, are found in numbered plans alone.
+# What `op` may be. `text`, `real` and `matches`, of places of constants, are found in numbered plans alone.
 _OPERATORS = frozenset((
     *(*NEGATED, *FUNCTIONS, *_ASSIGNMENTS, *_OF_UNITS),
-    *("+", "-", "*", "neg", "and", "or", "not", "is_null", "if", "text", "matches"),
+    *("+", "-", "*", "neg", "and", "or", "not", "is_null", "if", "text", "real", "matches"),
 ))  # fmt: skip
 _LAYOUT = re.compile("[iwWd]*")
 _NUMBERED = re.compile("[a-z][0-9]+")
@@ -43,6 +44,34 @@ _OWN_LETTERS: Mapping[type, str] = {
 }
 
 
+class Real(NamedTuple):
+    """A double, by its bits."""
+
+    bits: int
+
+    @classmethod
+    def of(cls, value: float) -> "Real":
+        """Raises ValueError for NaN."""
+        if value != value:
+            raise ValueError("NaN is no constant of a plan")
+        # There is one zero.
+        return cls(*_BITS.unpack(_DOUBLE.pack(value + 0.0)))
+
+    def __repr__(self) -> str:
+        return repr(*_DOUBLE.unpack(_BITS.pack(self.bits)))
+
+
+# What code finds in the state: a text by its code in the dictionary, a pattern by its table, a double.
+Constant = str | Pattern | Real
+_BITS, _DOUBLE = Struct("=q"), Struct("=d")
+# Integers and powers of ten below these are doubles, so that what is divided is rounded once.
+_EXACT_INTEGER, _EXACT_POWER = 2**53, 22
+
+
+def _is_exact(value: int, scale: int) -> bool:
+    return abs(value) <= _EXACT_INTEGER and 0 <= scale <= _EXACT_POWER
+
+
 @dataclass(frozen=True, slots=True)
 class NumberedPlan(Plan):
     """A plan without text of a user. Raises TypeError where it holds a string that is not ours."""
@@ -54,9 +83,9 @@ class NumberedPlan(Plan):
 
 @dataclass(slots=True)
 class Numbering:
-    """Numbers the names of one program's plan; `texts` collects its text constants, numbered."""
+    """Numbers the names of one program's plan; `constants` has its texts, patterns and doubles, numbered."""
 
-    texts: dict[str | Pattern, int]
+    constants: dict[Constant, int]
     _names: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def plan(self, plan: Plan) -> NumberedPlan:
@@ -82,6 +111,10 @@ class Numbering:
                 return Var(self._name("x", name)) if names is None else names[scalar]
             case Const(str() as text):
                 return Apply("text", (self._place(text),))
+            case Const(float() as value):
+                return Apply("real", (self._place(Real.of(value)),))
+            case Apply("double", (Const(int() as value), Const(int() as scale))) if _is_exact(value, scale):
+                return Apply("real", (self._place(Real.of(value / 10**scale)),))
             case Apply("like" | "ilike" as op, (text, Const(str() as pattern))):
                 table = self._place(Pattern(pattern, op == "ilike"))
                 return Apply("matches", (table, self._scalar(text, names)))
@@ -115,8 +148,8 @@ class Numbering:
         letter = _OWN_LETTERS[type(owner)] if name == "name" else _LETTERS.get(name, "")
         return self._part(value, letter)
 
-    def _place(self, text: str | Pattern) -> Const:
-        return Const(self.texts.setdefault(text, len(self.texts)))
+    def _place(self, constant: Constant) -> Const:
+        return Const(self.constants.setdefault(constant, len(self.constants)))
 
     def _name(self, letter: str, own: str) -> str:
         if not letter:

@@ -9,7 +9,7 @@ from orderbook.views.types import Kind, Type
 # Words of the state block.
 ERROR = 0  # not 0 after an overflow, says of what
 SCRATCH = 1  # for the bits of a double
-TEXTS = 2  # address of the dictionary codes of text constants
+CONSTANTS = 2  # address of a word for each constant, see numbering.Constant
 DIRTY = 3  # not 0 when a watched view was touched since the last look
 FIRED = 4  # address, words used and capacity of the firings
 FIRED_WORDS = 5

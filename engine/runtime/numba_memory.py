@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from orderbook.core.changes import Dictionary
 from orderbook.core.generated_code import publish_text
+from orderbook.engine.generate.numbering import Constant, Real
 from orderbook.engine.generate.state_layout import (
     ACTIVE,
     CACHE,
@@ -39,14 +40,14 @@ from orderbook.engine.plan.steps import Plan
 from orderbook.views.scalars.evaluate import Pattern
 
 
-class TextConstants:
-    """A block with a word for each constant: the code of a text, or the address of a pattern's table.
+class Constants:
+    """A block with a word for each constant: a text's code, the address of a pattern's table, or a double.
 
     `places` numbers the words; whoever generates code adds to it and calls `store` before it runs.
     """
 
     def __init__(self, dictionary: Dictionary) -> None:
-        self.places: dict[str | Pattern, int] = {}
+        self.places: dict[Constant, int] = {}
         self._dictionary = dictionary
         self.tables: dict[Pattern, PatternTable] = {}
         self._known = 0
@@ -58,6 +59,8 @@ class TextConstants:
         for constant, place in self.places.items():
             if isinstance(constant, Pattern):
                 self.tables.setdefault(constant, PatternTable(constant))
+            elif isinstance(constant, Real):
+                self._words[place] = constant.bits
             else:
                 self._words[place] = self._dictionary.encode(constant)
         self._extend()

@@ -31,6 +31,7 @@ from orderbook.engine.generate.program import program_module
 from orderbook.engine.generate.state_layout import (
     ACTIVE,
     CHECKED_ROWS,
+    CONSTANTS,
     COUNT,
     ERROR,
     FAILED,
@@ -43,7 +44,6 @@ from orderbook.engine.generate.state_layout import (
     MEASURES,
     NOT_DESCRIBED,
     RUN,
-    TEXTS,
     UNCOUNTED,
     WIDE_KEY,
     layout_for,
@@ -60,7 +60,7 @@ from orderbook.engine.plan.statistics import Statistics
 from orderbook.engine.plan.steps import Directory, ResultPlan, Store
 from orderbook.engine.runtime.interface import Direct, Firing, Recording, Records, Row, Runtime, Watch
 from orderbook.engine.runtime.map_entries import Entries, MapRows, Match
-from orderbook.engine.runtime.numba_memory import NumbaViewDiffs, TextConstants, Watching
+from orderbook.engine.runtime.numba_memory import Constants, NumbaViewDiffs, Watching
 from orderbook.engine.runtime.relation_store import RelationStore, apart_from
 from orderbook.engine.runtime.row_format import (
     RecordFormat,
@@ -293,8 +293,8 @@ class NumbaRuntime:
                 self.plan = replace(self.plan, updates=())
         self._layout = layout_for(self.plan)
         self._maps = tuple(m.name for m in program.maps)
-        self._texts = TextConstants(dictionary)
-        self._numbering = Numbering(self._texts.places)
+        self._constants = Constants(dictionary)
+        self._numbering = Numbering(self._constants.places)
         self._numbered = self._numbering.plan(self.plan)
         with step_times.step("text of functions"):
             source = program_module(self._numbered, MeasuredWrites if measured else Writes)
@@ -341,7 +341,7 @@ class NumbaRuntime:
         for number, watch in enumerate(watches):
             own = Watching(number, self._condition(watch), watch.edge)
             grouped.setdefault((self._results[watch.view], watch.per_message), []).append(own)
-        self._state[TEXTS] = self._texts.store()
+        self._state[CONSTANTS] = self._constants.store()
         for (view, per_message), own_watches in grouped.items():
             self._looks.watch(view, per_message, own_watches)
         self._looks.begin()
@@ -365,7 +365,7 @@ class NumbaRuntime:
         recorded = [Recorded(self._results[r.view], r.per_message) for r in recordings]
         source = record_module(self._numbered, self.module.__name__, recorded)
         self._recording = publish_text("record", source)
-        self._state[TEXTS] = self._texts.store()
+        self._state[CONSTANTS] = self._constants.store()
         lists = [self._looks.record(one.view, one.per_message) for one in recorded]
         self._recording.look(self.address, True, -1)
         self._state[RUN] = address_of(self._recording, "run")
@@ -392,8 +392,8 @@ class NumbaRuntime:
 
     def apply(self, batch: ChangeBatch, start: int = 0) -> int:
         """Applies changes from `start` on; see Runtime."""
-        if self._texts.tables:
-            self._texts.follow()
+        if self._constants.tables:
+            self._constants.follow()
         stop: int = run_batch(self.address, ARRAY_TYPES, batch.kinds, batch.flags, batch.values, start)
         if stop >= 0:
             self.noted = False
@@ -411,12 +411,12 @@ class NumbaRuntime:
 
     def ready(self) -> int:
         """See Runtime."""
-        self._texts.follow()
+        self._constants.follow()
         return self.address
 
     def direct(self, progress: int) -> Direct | None:
         """See Runtime."""
-        if self._texts.tables:
+        if self._constants.tables:
             return None
         return partial(run_counted, self.address, ARRAY_TYPES, progress)
 
@@ -523,7 +523,7 @@ class NumbaRuntime:
 
     def restore(self, maps: Sequence[MapRows], codes: NDArray[np.int64] | None) -> None:
         """Replaces the entries of all maps, in every store that holds them."""
-        self._texts.follow()
+        self._constants.follow()
         for s in self.plan.stores:
             self._shape(s).clear(self._handle(s))
         # A store's entry is there while an exact map of it holds something, so those come first.

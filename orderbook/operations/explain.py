@@ -283,8 +283,8 @@ def _python(compiled: CompiledProgram, view: str) -> str:
         named = dict(zip((*update.old, *update.new), (*its_update.old, *its_update.new), strict=True))
         columns = ", ".join(f"{name.name} is {number.name}" for name, number in named.items())
         said[f"def {update_name(its_update)}("] = [f"update of {update.relation}: {columns}"]
-    texts = [f"text {place} is {text!r}" for text, place in numbering.texts.items()]
-    lines = [f"# {comment}" for comment in map(visible, texts)]
+    constants = [f"constant {place} is {own!r}" for own, place in numbering.constants.items()]
+    lines = [f"# {comment}" for comment in map(visible, constants)]
     for line in program_module(numbered).splitlines():
         comments = next((own for start, own in said.items() if line.startswith(start)), [])
         inside = "    " if line.startswith("def ") else ""

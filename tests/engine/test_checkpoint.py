@@ -344,6 +344,7 @@ def test_states_that_do_not_fit_are_refused() -> None:
 
 def test_there_is_no_checkpoint_inside_a_message() -> None:
     engine = orderbook.Engine(shared(), "interpreter")
+    engine.dictionary.encode("code 0")
     one = engine.save()
     batch = ChangeBatch(
         np.zeros(2, np.int16) + 2 * [r.name for r in shared().relations].index("quotes"),

@@ -179,7 +179,7 @@ def test_the_python_that_explain_shows_is_what_runs_beside_what_users_called_it(
     )
     text = explain(program, "view", "python")
     assert "# insert into bids: " in text and "symbol is x" in text
-    assert "#     view_count[symbol] += {venue <> 'x'}" in text and "# text 0 is 'x'" in text
+    assert "#     view_count[symbol] += {venue <> 'x'}" in text and "# constant 0 is 'x'" in text
     numbered = Numbering({}).plan(plan(program.program))
     assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(program_module(numbered)))
 

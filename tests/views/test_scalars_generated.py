@@ -14,7 +14,7 @@ from scalars_runner import check, program, scalars
 
 from orderbook.core.changes import Dictionary
 from orderbook.engine.maps.wide_numbers import high_word, low_word, words_to_wide
-from orderbook.engine.runtime.numba_memory import PatternTable, TextConstants
+from orderbook.engine.runtime.numba_memory import Constants, PatternTable
 from orderbook.views.calculus import Apply
 from orderbook.views.intervals import function_interval
 from orderbook.views.m3 import program_text
@@ -151,7 +151,7 @@ def test_intervals_of_one_argument_are_tight(op: str, a: tuple[int, int]) -> Non
 
 def test_a_pattern_meets_strings_that_come_while_running() -> None:
     dictionary = Dictionary()
-    constants = TextConstants(dictionary)
+    constants = Constants(dictionary)
     constants.places[Pattern("a%")] = 0
     constants.places["plain"] = 1
     constants.store()
