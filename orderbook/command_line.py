@@ -238,7 +238,8 @@ def report(
     from orderbook.jobs.job import open_job
     from orderbook.report.page import write_report
 
-    typer.echo(write_report(job))
+    path, _ = write_report(job)
+    typer.echo(path)
     warn_incomplete(open_job(job).manifest)
 
 

@@ -32,7 +32,6 @@ from orderbook.jobs.job import open_job
 from orderbook.operations.summary import strategy_lines
 from orderbook.report.backtest_result import BacktestResult
 from orderbook.report.page import write_report
-from orderbook.report.results import report_of
 from orderbook.report.sweeps import combinations_table, forward_text, walk_forward
 from orderbook.run.assembly import Assembly, assemble, parameters_of
 from orderbook.run.display import progress_bar, working
@@ -373,15 +372,14 @@ def _backtested(
 
 def _report(folder: Path, outcome: Outcome, seconds: float) -> None:
     """Write the report where there are strategies, and print what came of it all."""
-    written = None
+    written = report = None
     if outcome.manifest.strategies:
         with working("writing the report"):
-            written = write_report(folder)
+            written, report = write_report(folder)
     print(summary(folder, outcome, seconds))
-    if outcome.manifest.swept:
+    if outcome.manifest.swept and report is not None:
         console = Console()
         console.width = max(console.width, _TABLE_WIDTH)
-        report = report_of(open_job(folder))
         console.print(combinations_table(report))
         forward = walk_forward(report)
         if not forward.is_empty():

@@ -98,7 +98,8 @@ class BacktestResult:
 
     def report(self) -> Path:
         """The path of the page `report.html`, written again. Raises UserError where no strategy was run."""
-        return write_report(self.folder)
+        path, _ = write_report(self.folder)
+        return path
 
     def _swept(self) -> Report:
         if not self.job.manifest.swept:

@@ -339,7 +339,7 @@ def _measured(value: float | None, error: float | None) -> tuple[str, str]:
 
 def _taker_fee(report: Report) -> float | None:
     """Basis points of the value that takers paid; None where none took."""
-    fills = pl.concat([account.fills for account in report.accounts.values()]).filter(~pl.col("maker"))
+    fills = report.fills.filter(~pl.col("maker"))
     value = float((fills["change"].abs() * fills["price"].abs()).sum())
     return 10_000 * float(fills["fee"].sum()) / value if value else None
 
@@ -493,9 +493,9 @@ REPORT = "report.html"
 _TIME = pl.Datetime("ns", "UTC")
 
 
-def write_report(folder: str | Path) -> Path:
-    """Write a job's report; the page's path. Raises UserError as `open_job` does, and where no strategy was
-    run."""
+def write_report(folder: str | Path) -> tuple[Path, Report]:
+    """Write a job's report; the page's path, and what it shows. Raises UserError as `open_job` does, and
+    where no strategy was run."""
     job = open_job(folder)
     report = report_of(job)
     made = {name: _written(job.folder, name, frame) for name, frame in tables(report).items()}
@@ -504,7 +504,7 @@ def write_report(folder: str | Path) -> Path:
     remove_unlisted(job.folder, manifest)
     path = job.folder / REPORT
     replace_file(path, page(f"{', '.join(report.strategies[:3])} – backtest", body(report)).encode())
-    return path
+    return path, report
 
 
 def tables(report: Report) -> dict[str, pl.DataFrame]:

@@ -7,6 +7,7 @@ strategy as a whole, and of each instrument that it traded. `Report` has all tha
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -311,10 +312,17 @@ def _mean(values: list[float | None], weights: list[int]) -> float | None:
     return sum((v or 0) * w for v, w in zip(values, weights, strict=True)) / total if total else None
 
 
+# Accounts that a report draws and has tables of, at most: each has a value for every sample and fill.
+ACCOUNTS = 100
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """All that a report shows; `statistics` of a strategy are its own, then those of each instrument.
 
+    `accounts` are those of the most profitable, ACCOUNTS of them at most; of all strategies there are
+    `fills` (see `fills_of`) and `worth`, what their accounts were worth just before each of `bounds` (see
+    `periods`).
     `signals`, `spreads`: see `signals_compared`; `sampled` are the views' columns that have samples; `ics`:
     see `signal_ics`, with the baselines; `attribution`: see `attributed`.
     """
@@ -323,6 +331,9 @@ class Report:
     strategies: tuple[str, ...]
     mids: Mapping[Instrument, Mids]
     accounts: Mapping[str, Account]
+    fills: pl.DataFrame
+    bounds: NDArray[np.int64]
+    worth: Mapping[str, NDArray[np.float64]]
     statistics: Mapping[str, list[Statistics]]
     signals: pl.DataFrame
     spreads: pl.DataFrame
@@ -341,17 +352,67 @@ def report_of(job: Job) -> Report:
     changes, fills = job.order_changes(), fills_of(job.fills())
     orders = job.orders()
     names = tuple(job.manifest.strategies)
-    accounts = {name: account_of(name, fills, mids) for name in names}
     times, samples = horizons(mids, job.manifest.horizons), job.table("signals")
     own = samples if samples.is_empty() else samples.filter(pl.col("view") != BASELINES)
     signals, spreads = signals_compared(own, mids, drawn_horizons(times))
     named = () if own.is_empty() else own.select("view", "column").unique().sort(pl.all()).rows()
+    bounds, known = periods(mids), job.manifest.horizons
+    statistics, worth = dict[str, list[Statistics]](), dict[str, NDArray[np.float64]]()
+    marked, parts = list[pl.DataFrame](), list[pl.DataFrame]()
+    kept = _Kept()
+    for name in names:
+        account = account_of(name, fills, mids)
+        statistics[name] = statistics_of(account, orders)
+        worth[name] = _worth(account, bounds)
+        marked.append(markouts(name, account.fills, mids, times))
+        parts.append(attributed(account, mids, known))
+        kept.add(account, statistics[name][0].profit)
     return Report(
-        job, names, mids, accounts,
-        {name: statistics_of(account, orders) for name, account in accounts.items()},
+        job, names, mids, kept.accounts(), fills, bounds, worth, statistics,
         signals, spreads, tuple(f"{view}.{column}" for view, column in named),
-        signal_ics(samples, mids, times),
-        pl.concat([markouts(name, accounts[name].fills, mids, times) for name in names]),
-        pl.concat([attributed(account, mids, job.manifest.horizons) for account in accounts.values()]),
-        order_times(changes),
+        signal_ics(samples, mids, times), pl.concat(marked), pl.concat(parts), order_times(changes),
     )  # fmt: skip
+
+
+class _Kept:
+    """The accounts of the most profitable strategies; of those alike the first."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Account]] = []
+        self._count = 0
+
+    def add(self, account: Account, profit: float) -> None:
+        self._count += 1
+        heappush(self._heap, (profit, -self._count, account))
+        if len(self._heap) > ACCOUNTS:
+            heappop(self._heap)
+
+    def accounts(self) -> dict[str, Account]:
+        """In the order in which they came."""
+        ordered = sorted(self._heap, key=lambda one: -one[1])
+        return {account.strategy: account for _, _, account in ordered}
+
+
+# Periods of a backtest over fewer than so many days.
+_DAYS, _PARTS = 3, 6
+
+
+def periods(mids: Mapping[Instrument, Mids]) -> NDArray[np.int64]:
+    """Where periods begin, and the last one ends, ns: UTC days with samples of the market, else equal parts
+    of the time there is; empty without samples."""
+    times = [one.times for one in mids.values() if len(one.times)]
+    if not times:
+        return np.empty(0, np.int64)
+    first, last = min(int(own[0]) for own in times), max(int(own[-1]) for own in times)
+    days = np.unique(np.concatenate([own // _DAY for own in times]))
+    if len(days) >= _DAYS:
+        return np.append(days, days[-1] + 1) * _DAY
+    if last - first < _PARTS:
+        return np.empty(0, np.int64)
+    return first + np.arange(_PARTS + 1) * (last + 1 - first) // _PARTS
+
+
+def _worth(account: Account, bounds: NDArray[np.int64]) -> NDArray[np.float64]:
+    """What an account was worth just before each bound."""
+    places = np.searchsorted(account.times, bounds, side="left")
+    return np.concatenate([[0.0], account.equity])[places]

@@ -13,7 +13,6 @@ from statistics import NormalDist, median
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from rich.table import Table
 
 from orderbook.report.charts import number_text
@@ -103,30 +102,14 @@ def _typed(name: str, texts: Sequence[str]) -> pl.Series:
         return pl.Series(name, texts)
 
 
-_DAY = 86_400 * 10**9
-# Periods of a sweep over fewer than so many days.
-_DAYS, _PARTS = 3, 6
+# Bounds of two periods.
+_LEAST = 3
 _TIME = pl.Datetime("ns", "UTC")
 _TIMES = ("from", "until", "trained_from")
 _FORWARD: dict[str, pl.DataType | type[pl.DataType]] = {
     **dict.fromkeys(_TIMES, _TIME), "combination": pl.Int64, "class": pl.String,
     "in_sample": pl.Float64, "out_of_sample": pl.Float64, "mean": pl.Float64, "best": pl.Float64,
 }  # fmt: skip
-
-
-def periods(report: Report) -> NDArray[np.int64]:
-    """Where periods begin, and the last one ends, ns: UTC days with samples of the market, else equal parts
-    of the time there is; empty without samples."""
-    times = [one.times for one in report.mids.values() if len(one.times)]
-    if not times:
-        return np.empty(0, np.int64)
-    first, last = min(int(own[0]) for own in times), max(int(own[-1]) for own in times)
-    days = np.unique(np.concatenate([own // _DAY for own in times]))
-    if len(days) >= _DAYS:
-        return np.append(days, days[-1] + 1) * _DAY
-    if last - first < _PARTS:
-        return np.empty(0, np.int64)
-    return first + np.arange(_PARTS + 1) * (last + 1 - first) // _PARTS
 
 
 def walk_forward(report: Report, train: int | None = None) -> pl.DataFrame:
@@ -137,7 +120,7 @@ def walk_forward(report: Report, train: int | None = None) -> pl.DataFrame:
     train: periods that are looked back at, None: all. Of those that earned the same the first is chosen.
     Times are UTC; profits are at the mid, after fees, in the quote currency.
     """
-    bounds, table = periods(report), combinations_of(report)
+    bounds, table = report.bounds, combinations_of(report)
     names = [f"{number}:{kind}" for number, kind in table.select("combination", "class").iter_rows()]
     told = {
         name: f"set_{name}" if name in _FORWARD else name
@@ -146,9 +129,9 @@ def walk_forward(report: Report, train: int | None = None) -> pl.DataFrame:
     kinds = {own: pl.String if table[name].dtype == pl.String else pl.Float64 for name, own in told.items()}
     first, last = list(_FORWARD.items())[:5], list(_FORWARD.items())[5:]
     schema = {**dict(first), **kinds, **dict(last)}
-    if len(bounds) < _DAYS:
+    if len(bounds) < _LEAST:
         return pl.DataFrame(schema=schema)
-    worth = np.array([_worth(report, name, bounds) for name in names])
+    worth = np.array([report.worth[name] for name in names])
     rows = []
     for place, (start, end) in enumerate(pairwise(bounds.tolist())):
         if place == 0:
@@ -166,13 +149,6 @@ def walk_forward(report: Report, train: int | None = None) -> pl.DataFrame:
         })  # fmt: skip
     found = pl.DataFrame(rows, schema={**schema, **dict.fromkeys(_TIMES, pl.Int64)})
     return found.with_columns(pl.col(_TIMES).cast(_TIME))
-
-
-def _worth(report: Report, name: str, bounds: NDArray[np.int64]) -> NDArray[np.float64]:
-    """What a strategy's account was worth just before each bound."""
-    account = report.accounts[name]
-    places = np.searchsorted(account.times, bounds, side="left")
-    return np.concatenate([[0.0], account.equity])[places]
 
 
 def forward_text(found: pl.DataFrame) -> str:

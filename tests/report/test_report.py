@@ -122,7 +122,7 @@ def test_the_report_is_written_and_again_the_same(
     made: tuple[Job, Outcome], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = made[0].folder
-    path = write_report(folder)
+    path, _ = write_report(folder)
     first = path.read_text("utf-8")
     files = sorted(file.name for file in (folder / "data").iterdir())
     assert status_of(["report", "--job", str(folder)]) == 0 and str(path) in capsys.readouterr().out

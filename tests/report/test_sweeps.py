@@ -22,8 +22,9 @@ from orderbook.commands.backtest import Choice, Sample
 from orderbook.configuration.configuration import load_configuration
 from orderbook.engine.distribution.stage_runner import Granularity
 from orderbook.jobs.job import open_job
+from orderbook.report import results
 from orderbook.report.backtest_result import BacktestResult
-from orderbook.report.page import write_report
+from orderbook.report.page import body, page, tables, write_report
 from orderbook.report.results import report_of
 from orderbook.report.sweeps import heat_maps, walk_forward
 
@@ -100,6 +101,24 @@ def test_each_period_is_traded_by_what_earned_most_before(job: Path, train: int 
     assert any(row["out_of_sample"] != row["mean"] for row in rows)
     if train is None:
         assert open_job(job).table("walk_forward").to_dicts() == rows
+
+
+def test_of_many_combinations_the_accounts_of_the_best_are_kept(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = report_of(open_job(job))
+    best = sorted(whole.strategies, key=lambda name: -whole.statistics[name][0].profit)[:3]
+    monkeypatch.setattr(results, "ACCOUNTS", 3)
+    report = report_of(open_job(job))
+    assert list(report.accounts) == [name for name in whole.strategies if name in best]
+    assert report.statistics == whole.statistics
+    assert walk_forward(report).equals(walk_forward(whole))
+    for name in ("markouts", "attribution"):
+        assert getattr(report, name).equals(getattr(whole, name), null_equal=True)
+    made = tables(report)
+    assert set(made["equity"]["strategy"]) == set(made["positions"]["strategy"]) == set(best)
+    assert len(made["combinations"]) == len(whole.strategies) == 5
+    assert f"The best, {best[0]}" in page("sweep", body(report))
 
 
 def test_maps_have_the_median_of_every_pair(job: Path) -> None:
