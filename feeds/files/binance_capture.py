@@ -5,6 +5,7 @@ snapshot. A capture is of one symbol, since a snapshot does not name its own. It
 collector begins a new one each day, and does not ask for another snapshot.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -66,16 +67,10 @@ class BinanceCaptureSource(ReplayedLines):
         self.instruments = Instruments([self._instrument])
 
     def _take(self, replay: LineReplay, line: bytes) -> None:
-        if not line:
+        found = begun_line(replay, line, self.counts)
+        if found is None:
             return
-        try:
-            time, frame, exact = local_line(line)
-        except ValueError as error:
-            replay.malformed("malformed line", f"{error}: {shown(line)}")
-            return
-        if not exact:
-            self.counts["times rounded"] += 1
-        replay.begin(time)
+        time, frame = found
         if _SNAPSHOT in frame[:_SNAPSHOT_HEAD]:
             replay.at(time).answered(self._instrument.native_symbol, frame, time)
         else:
@@ -144,6 +139,22 @@ def _scan_head(path: Place) -> Instrument:
     seen = [Decimal(1).scaleb(-min(places, SCALE)) for places in (head.price_places, head.volume_places)]
     tick, lot = INCREMENTS.get((head.venue, head.symbol), seen)
     return Instrument.listed(head.venue, head.symbol, tick, lot)
+
+
+def begun_line(replay: LineReplay, line: bytes, counts: Counter[str]) -> tuple[int, bytes] | None:
+    """Local time (ns) and message of a line, of which the replay knows; None for a blank line, and for one
+    that is counted as malformed."""
+    if not line:
+        return None
+    try:
+        time, frame, exact = local_line(line)
+    except ValueError as error:
+        replay.malformed("malformed line", f"{error}: {shown(line)}")
+        return None
+    if not exact:
+        counts["times rounded"] += 1
+    replay.begin(time)
+    return time, frame
 
 
 def local_line(line: bytes) -> tuple[int, bytes, bool]:

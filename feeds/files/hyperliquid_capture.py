@@ -9,9 +9,9 @@ from decimal import Decimal
 import msgspec
 
 from orderbook.core.errors import SourceError
-from orderbook.feeds.byte_stream import Lines, shown
+from orderbook.feeds.byte_stream import Lines
 from orderbook.feeds.exchanges import hyperliquid
-from orderbook.feeds.files.binance_capture import local_line, local_time
+from orderbook.feeds.files.binance_capture import begun_line, local_line, local_time
 from orderbook.feeds.recording.capture_replay import LineReplay, ReplayedLines
 from orderbook.feeds.storage import Place
 from orderbook.feeds.text_values import decimal_places
@@ -51,17 +51,10 @@ class HyperliquidCaptureSource(ReplayedLines):
         self.instruments = Instruments([self._instrument])
 
     def _take(self, replay: LineReplay, line: bytes) -> None:
-        if not line:
-            return
-        try:
-            time, frame, exact = local_line(line)
-        except ValueError as error:
-            replay.malformed("malformed line", f"{error}: {shown(line)}")
-            return
-        if not exact:
-            self.counts["times rounded"] += 1
-        replay.begin(time)
-        replay.frame(frame, time)
+        found = begun_line(replay, line, self.counts)
+        if found is not None:
+            time, frame = found
+            replay.frame(frame, time)
 
 
 def _head(path: Place) -> tuple[str, Decimal, Decimal]:
