@@ -42,6 +42,7 @@ _COUNTED = {
     Count.CORRECTED: "corrected",
     Count.RESTORED: "restored",
     Count.ROWS: "resynchronisations",
+    Count.ROUNDED: "times rounded",
 }
 Shown = list[tuple[int, int]]
 
@@ -135,7 +136,7 @@ class LobsterSource:
         try:
             time, exact, *numbers = _message(line)
             if not exact:
-                self.counts["times rounded"] += 1
+                decoder.note_rounded()
             decoder.begin(time)
             decoder.apply(*numbers)
         except ValueError as error:

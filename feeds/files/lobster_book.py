@@ -33,6 +33,7 @@ class Count(IntEnum):
     CORRECTED = 2  # a level in view is not what messages made of it
     RESTORED = 3  # came back order by order
     ROWS = 4  # that the book had to be resynchronised with
+    ROUNDED = 5  # times that are written more finely than in ns
 
 
 def _words(*names: str) -> np.dtype:
@@ -96,7 +97,7 @@ _ADD, _MODIFY = int(Action.ADD), int(Action.MODIFY)
 _REDUCE, _DELETE, _EXECUTE = int(Action.REDUCE), int(Action.DELETE), int(Action.EXECUTE)
 _BID, _ASK = int(Side.BID), int(Side.ASK)
 _SNAPSHOT = int(Flag.SNAPSHOT)
-_CAME, _LEFT, _CORRECTED, _RESTORED, _ROWS = map(int, Count)
+_CAME, _LEFT, _CORRECTED, _RESTORED, _ROWS = map(int, list(Count)[:5])
 # Odd, and with bits everywhere.
 _ONE, _TWO = 0x1E3779B97F4A7C15, 0x42B2AE3D27D4EB4F
 

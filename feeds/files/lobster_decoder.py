@@ -28,7 +28,7 @@ from orderbook.feeds.files.lobster_book import (
     take_order,
 )
 from orderbook.feeds.wire.bytes_memory import PADDING, byte
-from orderbook.market.block_memory import Record, load, record_at
+from orderbook.market.block_memory import Record, load, record_at, store
 from orderbook.market.events import EVENT, Action, BookState, Events, Flag, Side, StateReason
 
 NO_LEVEL = 9_999_999_999
@@ -72,6 +72,7 @@ DECODER = np.dtype(
                 "size",
                 "price",
                 "direction",
+                "rounded",  # 1: its time is written more finely than in ns
             )
         ),
     ]
@@ -81,7 +82,7 @@ _FIELDS = {name: place for place, name in enumerate(DECODER.names or ())}
 _decoder_at, _event_at, _shown_at = record_at(DECODER), record_at(EVENT), record_at(SHOWN)
 _EVENT_BYTES = EVENT.itemsize
 _MESSAGES, _ROWS, _UNUSUAL, _BATCH, _ROOM = map(int, Stop)
-_GOOD = -1
+_ROUNDED = int(Count.ROUNDED)
 _COMMA, _POINT, _MINUS, _ZERO, _NEWLINE, _RETURN = (ord(c) for c in ",.-0\n\r")
 _SECOND = 10**9
 # Digits of a number that is read here, of which no sum overflows.
@@ -215,13 +216,22 @@ def _read_message(decoder: Record) -> int:
         return 0
     time = _SECOND * _value(at, count)
     at += count
+    rounded = 0
     if byte(at) == _POINT:
-        count = _digits(at + 1, _FRACTION_DIGITS)
+        count = _digits(at + 1, _DIGITS)
         if count == 0:
             return 0
-        fraction = _value(at + 1, count)
+        fraction = _value(at + 1, min(count, _FRACTION_DIGITS))
         for _ in range(_FRACTION_DIGITS - count):
             fraction *= 10
+        if count > _FRACTION_DIGITS:
+            rest, half = _value(at + 1 + _FRACTION_DIGITS, count - _FRACTION_DIGITS), 5
+            for _ in range(count - _FRACTION_DIGITS - 1):
+                half *= 10
+            if rest == half:
+                return 0
+            fraction += 1 if rest > half else 0
+            rounded = 1 if rest else 0
         time += fraction
         at += 1 + count
     decoder.time = decoder.midnight + time
@@ -253,6 +263,7 @@ def _read_message(decoder: Record) -> int:
             if count != 1 or value != 1:
                 return 0
             decoder.direction = -1 if negative else 1
+    decoder.rounded = rounded
     following: int = _line_end(at)
     return following
 
@@ -317,6 +328,7 @@ def _run(decoder_at: int) -> int:
             return _UNUSUAL
         decoder.message = next_message
         decoder.message_lines += 1
+        store(decoder.counts + 8 * _ROUNDED, load(decoder.counts + 8 * _ROUNDED) + decoder.rounded)
         _begin(decoder)
         _apply(decoder, decoder.kind, decoder.order_id, decoder.size, decoder.price, decoder.direction)
         if decoder.rows_beside:
@@ -508,6 +520,10 @@ class LobsterDecoder:
     def apply(self, kind: int, order_id: int, size: int, price: int, direction: int) -> None:
         """Applies the message at hand; see LOBSTER's fields."""
         _apply_apart(self._address, kind, order_id, size, price, direction)
+
+    def note_rounded(self) -> None:
+        """The time of the message at hand is written more finely than in ns."""
+        self._counts[Count.ROUNDED] += 1
 
     def lose(self) -> None:
         """The book is not known until the next row."""

@@ -316,7 +316,7 @@ def test_numbers_are_the_same_however_they_are_written(
     tmp_path_factory: pytest.TempPathFactory, time: Decimal, cut: int, spelled: list[str]
 ) -> None:
     text = f"{time:f}"[: len(f"{time:f}") - cut].removeprefix("0") or "0"
-    fields = (text, "1", "5", "18.0", "5853300", "-1.")
+    fields = (text, "1", "5", "18.0", "5853300", "1.")
     line = ",".join(how.format(field) for how, field in zip(spelled, fields, strict=True))
     path = tmp_path_factory.mktemp("lobster") / "AAPL_2012-06-21_message_1.csv"
     path.write_text(f"{line}\r\n")
@@ -325,7 +325,7 @@ def test_numbers_are_the_same_however_they_are_written(
     midnight = int(np.datetime64("2012-06-21T04:00", "ns").astype(np.int64))
     exact = Decimal(text) * 10**9
     assert int(add["exchange_time"]) == midnight + int(exact.to_integral_value(ROUND_HALF_EVEN))
-    assert (add["order_id"], add["volume"], add["price"], add["side"]) == (5, 18, 5853300, Side.ASK)
+    assert (add["order_id"], add["volume"], add["price"], add["side"]) == (5, 18, 5853300, Side.BID)
     assert source.counts["times rounded"] == (exact != exact.to_integral_value())
     assert source.problems.counts == {}
 
@@ -409,7 +409,9 @@ def spoilt_message(line: str, random: Random) -> str:
         case 4:
             fields[4] = str(random.choice([-1, 0, 1, 995, 999, 1001, 1004]))
         case 5:
-            fields[0] += random.choice([".5", "00000001", "5", "4999999999"])
+            fields[0] += random.choice(
+                [".5", "00000001", "5", "4999999999", "000000500", "00000050000", "00000049999999"]
+            )
         case 6:
             return line + random.choice(["\r", "\r\r", " ", ",", "\n\n", "\n \t\n"])
         case 7:
