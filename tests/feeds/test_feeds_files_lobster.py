@@ -315,7 +315,8 @@ decimals = st.decimals(min_value=0, max_value=86_400, allow_nan=False, allow_inf
 def test_numbers_are_the_same_however_they_are_written(
     tmp_path_factory: pytest.TempPathFactory, time: Decimal, cut: int, spelled: list[str]
 ) -> None:
-    text = f"{time:f}"[: len(f"{time:f}") - cut].removeprefix("0") or "0"
+    text = f"{time:f}"[: len(f"{time:f}") - cut].removeprefix("0")
+    text = "0" if text in ("", ".") else text
     fields = (text, "1", "5", "18.0", "5853300", "1.")
     line = ",".join(how.format(field) for how, field in zip(spelled, fields, strict=True))
     path = tmp_path_factory.mktemp("lobster") / "AAPL_2012-06-21_message_1.csv"
