@@ -289,10 +289,10 @@ class Engine:
         DECIMAL columns are Decimal(38, scale), INTEGER Int64 or, where the bounds of the column need it,
         Int128; TIMESTAMP Datetime("ns") in UTC, DOUBLE Float64, TEXT String. Raises DataError.
         """
-        from orderbook.engine.runtime.view_frame import view_frame
+        from orderbook.views.encoding.frames import view_frame
 
         name = self[view].name
-        rows = (row for _, row in self._runtime.rows(name))
+        rows = [row.columns for _, row in self._runtime.rows(name) for _ in range(row.count)]
         return view_frame(self[view].layout.result, rows, self.dictionary, self.program.order(name))
 
     def subscribe(

@@ -1,15 +1,22 @@
-"""Binance spot and USD-M futures: depth diffs every 100 ms, joined to a snapshot over REST, and trades.
+"""Binance spot, USD-M and COIN-M futures: depth diffs every 100 ms, joined to a snapshot over REST, trades,
+and of futures mark prices, funding and liquidations.
 
 Sources: Binance documentation, "WebSocket Streams", "Diff. Depth Stream", "How to manage a local order book
 correctly", "Order book", "Exchange information", "Limits", "Trade Streams", "Aggregate Trade Streams" of
 Spot; "Websocket Market Streams", "Important WebSocket Change Notice", "Diff. Book Depth Streams", "Order
 Book", "How to manage a local order book correctly", "Exchange Information", "Aggregate Trade Streams" of
-USD-M Futures.
+USD-M Futures; "Exchange Information", "Order Book", "Diff. Book Depth Streams" and "How to manage a local
+order book correctly" of COIN-M Futures; "Mark Price Stream", "Liquidation Order Streams" of both.
 
     {"stream": "btcusdt@depth@100ms", "data": {"e": "depthUpdate", "E": 1723161255308, "s": "BTCUSDT",
      "U": 50093239203, "u": 50093239207, "b": [["55653.87000000", "0.00000000"]], "a": []}}
     {"stream": "btcusdt@trade", "data": {"e": "trade", "E": 1723161255343, "s": "BTCUSDT", "t": 3735683259,
      "p": "61837.63000000", "q": "0.02000000", "T": 1723161255342, "m": true}}
+    {"stream": "btcusd_perp@markPrice@1s", "data": {"e": "markPriceUpdate", "E": 1596095725000,
+     "s": "BTCUSD_PERP", "p": "10934.62615417", "P": "10962.17178236", "r": "0.00038167", "T": 1596096000000}}
+    {"stream": "btcusdt@forceOrder", "data": {"e": "forceOrder", "E": 1568014460893, "o": {"s": "BTCUSDT",
+     "S": "SELL", "o": "LIMIT", "f": "IOC", "q": "0.014", "p": "9910", "ap": "9910", "X": "FILLED",
+     "l": "0.014", "z": "0.014", "T": 1568014460893}}}
     {"result": null, "id": 1}
 
 Tick and lot are the last decimal places that messages have, not the steps of new orders: when the exchange
@@ -18,6 +25,11 @@ makes those coarser, orders on the old ones stay in the book.
 How diffs and snapshot are joined: `BinanceBook`. Nothing is sent to check books by; `bookTicker` has
 the best levels as of an update id, and is not subscribed to. Beyond the depth of the snapshot a book has only
 the levels that have changed since.
+
+USD-M futures send marks and liquidations from another address (`/market`, since April 2026) than books and
+trades (`/public`); COIN-M futures send all from one. Dated contracts have no rate, which is "" there. USD-M
+mark prices have the index price `i`. Of liquidations the largest of a second is sent, and its price is the
+order's limit, not what it was filled at.
 
 Limits: 5 messages a second to spot and 10 to futures, none above 4,096 bytes; 6,000 and 2,400 of request
 weight a minute, of which a connection takes half at most. Pings of the server are answered by the websocket;
@@ -35,8 +47,8 @@ from urllib.parse import quote
 import msgspec
 
 from orderbook.core.errors import ConfigurationError, SourceError
-from orderbook.feeds.exchanges.binance_contracts import STREAMS, SUBSCRIBED, write_contract
 from orderbook.feeds.exchanges.books import JoinedBook, JoinRule, Span
+from orderbook.feeds.exchanges.contract_values import ContractValues
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
 from orderbook.feeds.wire import binance as compiled
 from orderbook.feeds.wire.binance import AGGREGATE_KIND, TRADE_KIND
@@ -138,6 +150,32 @@ class AggregateTrade(msgspec.Struct, frozen=True, gc=False):
     X: str = "MARKET"
 
 
+class MarkPrice(msgspec.Struct, frozen=True, gc=False):
+    """`p` mark price, `i` index price, `r` funding rate until `T`, ms."""
+
+    E: int
+    s: str
+    p: str
+    i: str = ""
+    r: str = ""
+    T: int = 0
+
+
+class LiquidationOrder(msgspec.Struct, frozen=True, gc=False):
+    """`q` what the order asks for, `p` its limit."""
+
+    s: str
+    S: Literal["BUY", "SELL"]
+    q: str
+    p: str
+    T: int
+
+
+class ForceOrder(msgspec.Struct, frozen=True, gc=False):
+    E: int
+    o: LiquidationOrder
+
+
 class PlacedDepth(msgspec.Struct, frozen=True, gc=False):
     """Of a depth diff that cannot be read, where it belongs."""
 
@@ -195,6 +233,8 @@ decode_snapshot = msgspec.json.Decoder(DepthSnapshot).decode
 decode_depth = msgspec.json.Decoder(Depth).decode
 decode_trade = msgspec.json.Decoder(Trade).decode
 decode_aggregate = msgspec.json.Decoder(AggregateTrade).decode
+decode_mark = msgspec.json.Decoder(MarkPrice).decode
+decode_force = msgspec.json.Decoder(ForceOrder).decode
 decode_placed = msgspec.json.Decoder(Placed).decode
 decode_information = msgspec.json.Decoder(ExchangeInformation).decode
 
@@ -276,6 +316,38 @@ class BinanceBook(JoinedBook[Depth]):
             book.trade(trade.id, Side.ASK if trade.m else Side.BID, trade.p, trade.q)
             book.end()
         words[_LAST_TRADE] = trade.id
+
+
+# Streams of contracts, by the kind in their name.
+CONTRACT_KINDS: tuple[str, ...] = ("markPrice", "forceOrder")
+CONTRACT_STREAMS: tuple[str, ...] = ("markPrice@1s", "forceOrder")
+_LATEST_TIME = (2**63 - 1) // MILLISECOND
+
+
+def write_contract(kind: str, data: bytes | msgspec.Raw, book: FeedBook, receive_time: int) -> None:
+    """Write a message of a kind as a unit. Raises what msgspec raises, DataError and ValueError."""
+    values = ContractValues(book)
+    if kind == "markPrice":
+        mark = decode_mark(data)
+        _check_contract(mark.s, book, mark.E, mark.T)
+        values.begin(mark.E * MILLISECOND, receive_time)
+        values.mark(mark.p, mark.i)
+        if mark.r:
+            values.funding(mark.r, mark.T * MILLISECOND)
+    else:
+        force = decode_force(data)
+        order = force.o
+        _check_contract(order.s, book, force.E, order.T)
+        values.begin(order.T * MILLISECOND, receive_time)
+        values.liquidation(Side.BID if order.S == "BUY" else Side.ASK, order.p, order.q)
+    values.end()
+
+
+def _check_contract(symbol: str, book: FeedBook, *times: int) -> None:
+    if symbol != book.product:
+        raise ValueError(f"{symbol} in a stream of {book.product}")
+    if not all(0 <= time <= _LATEST_TIME for time in times):
+        raise ValueError(f"a time that is none: {times}")
 
 
 # Streams that recordings contain, and that say nothing of books or trades.
@@ -392,7 +464,7 @@ class BinanceSpot(Exchange):
             book.trade(kind, decode_trade(frame.data))
         elif kind == "aggTrade":
             book.trade(kind, decode_aggregate(frame.data))
-        elif kind in STREAMS and self.futures:
+        elif kind in CONTRACT_KINDS and self.futures:
             write_contract(kind, frame.data, book.book, self.link.receive_time)
         elif kind.partition("_")[0] not in _NOT_READ:
             self.link.statistics.problems.add("unknown message", self.venue, frame.stream)
@@ -443,6 +515,37 @@ class BinanceFutures(BinanceSpot):
         return [f"{rest_url}{cls.information_path}"]
 
 
+class BinanceFuturesMarket(BinanceFutures):
+    """What USD-M futures tell besides books: marks and funding every second, and liquidations.
+
+    It stands beside the books of `binance_futures`, which follows it for the same products.
+    """
+
+    url = "wss://fstream.binance.com/market/stream"
+    snapshots: ClassVar[Literal["stream", "request"]] = "stream"
+    tells_books = False
+    beside = ""
+    streams = CONTRACT_STREAMS
+
+    def frame(self, data: bytes) -> None:
+        frame = decode_frame(data)
+        if not frame.stream:
+            self._answer(frame)
+            return
+        name, _, rest = frame.stream.partition("@")
+        kind, product = rest.partition("@")[0], name.upper()
+        if kind not in CONTRACT_KINDS:
+            self.link.statistics.problems.add("unknown message", self.venue, frame.stream)
+        elif (book := self.link.book(product)) is not None:
+            write_contract(kind, frame.data, book, self.link.receive_time)
+
+    def decoder(self) -> FrameDecoder | None:
+        return None
+
+    def unreadable(self, data: bytes) -> bool:
+        return True
+
+
 class BinanceDelivery(BinanceFutures):
     """COIN-M futures: a contract is an amount of USD, settled in the coin. All streams have one address."""
 
@@ -450,7 +553,7 @@ class BinanceDelivery(BinanceFutures):
     url = "wss://dstream.binance.com/stream"
     rest_url = "https://dapi.binance.com"
     beside = ""
-    streams = (*BinanceSpot.streams, *SUBSCRIBED)
+    streams = (*BinanceSpot.streams, *CONTRACT_STREAMS)
     depth_path = "/dapi/v1/depth"
     information_path = "/dapi/v1/exchangeInfo"
 

@@ -1,7 +1,7 @@
-"""Bitfinex: price levels or orders, and trades.
+"""Bitfinex: price levels or orders, and trades; of derivatives mark price, funding and open interest, too.
 
 Source: Bitfinex documentation, "WebSocket General" (configuration flags, info codes, limits), "Public
-Channels" (Books, Raw Books, Trades), "WebSocket Checksum".
+Channels" (Books, Raw Books, Trades), "WebSocket Checksum", "WebSocket Public: Status" (Derivatives Status).
 
     {"event": "subscribed", "channel": "book", "chanId": 232957, "symbol": "tBTCUSD", "prec": "P0"}
     [232957, [[60400, 1, 0.68826974], [60406, 2, -1.5]], 17]   a snapshot of (price, count, amount)
@@ -9,6 +9,10 @@ Channels" (Books, Raw Books, Trades), "WebSocket Checksum".
     [232957, "cs", -1432341132, 19]                            the checksum after it
     [232960, "te", [670002570, 1618677535660, -76.7682617, 0.00002516], 20]   a trade (id, ms, amount, price)
     [232960, "hb", 21]
+    {"event": "subscribe", "channel": "status", "key": "deriv:tBTCF0:USTF0"}
+    {"event": "subscribed", "channel": "status", "chanId": 335856, "key": "deriv:tBTCF0:USTF0"}
+    [335856, [1596124822000, null, 0.896, 0.771995, null, 1396531.67460709, null, 1596153600000, 0.0001056, 6,
+     null, -0.01381344, null, null, 0.7664, null, null, 246.94, null, null, null, 0.0005, 0.0025], 4]
     {"event": "info", "code": 20051, "msg": "…"}
     {"event": "error", "code": 10300, "symbol": "tFOO", "msg": "…"}
 
@@ -20,6 +24,11 @@ both sides, from the numbers' own text. A channel's frame may come before its `s
 Limits: 25 channels a connection, so 8 products; pings each 10 s. The exchange states no tick (prices have
 five significant digits) and no lot (8 decimals), so both are 1e-8, the finest that rows can hold: a product
 with a price below 0.0001 may have finer ones, and its book is then lost as malformed. Books have no times.
+
+A status by place: 0 time (ms), 7 when funding is paid next (ms), 11 the rate that is applied then, 14 mark
+price, 17 open interest; more may be appended. What accrues for the period after (8) and the mid of the spot
+book (3), which is no index price, are left out. Liquidations come in one feed of all derivatives, which is
+not read.
 
 The books take rows of messages in the text of the wire, and make events of them.
 """
@@ -34,7 +43,6 @@ import msgspec
 from sortedcontainers import SortedDict
 
 from orderbook.core.errors import DataError, SourceError
-from orderbook.feeds.exchanges.bitfinex_contracts import KEY, is_derivative, write_status
 from orderbook.feeds.exchanges.books import (
     BITFINEX_LEVELS,
     CheckedBook,
@@ -43,6 +51,7 @@ from orderbook.feeds.exchanges.books import (
     PythonLadder,
     bitfinex_checksum,
 )
+from orderbook.feeds.exchanges.contract_values import ContractValues
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
 from orderbook.feeds.wire import bitfinex as compiled
 from orderbook.feeds.wire.decoder_state import NONE, WORDS
@@ -250,6 +259,37 @@ _decode_trade = msgspec.json.Decoder(tuple[int, int, msgspec.Raw, msgspec.Raw]).
 _decode_trades = msgspec.json.Decoder(list[tuple[int, int, msgspec.Raw, msgspec.Raw]]).decode
 _decode_names = msgspec.json.Decoder(list[list[str]]).decode
 _decode_number = msgspec.json.Decoder(int).decode
+_STATUS_KEY = "deriv:"
+# Where a status has what.
+_TIME, _PAID, _RATE, _MARK, _INTEREST = 0, 7, 11, 14, 17
+_LATEST_TIME = _LARGEST // 1_000_000
+
+
+def _is_derivative(product: str) -> bool:
+    """Whether a product is a perpetual, as tBTCF0:USTF0."""
+    return product.endswith("F0")
+
+
+def _write_status(body: msgspec.Raw, book: FeedBook, receive_time: int, number: int) -> None:
+    """Write a status as a unit. Raises what msgspec raises, DataError and ValueError."""
+    texts = [bytes(value).decode() for value in _decode_items(body)]
+    if len(texts) <= _INTEREST:
+        raise ValueError(f"a status of {len(texts)} values")
+    time, paid = (0 if texts[at] == "null" else _decode_number(texts[at]) for at in (_TIME, _PAID))
+    if not (0 <= time <= _LATEST_TIME and 0 <= paid <= _LATEST_TIME):
+        raise ValueError(f"a time that is none: {time}, {paid}")
+    rate, mark, interest = ("" if texts[at] == "null" else texts[at] for at in (_RATE, _MARK, _INTEREST))
+    values = ContractValues(book)
+    book.begin(time * 1_000_000, receive_time, number, apart=True)
+    if mark:
+        values.mark(mark)
+    if rate:
+        values.funding(rate, paid * 1_000_000)
+    if interest:
+        values.open_interest(interest)
+    values.end()
+
+
 _BAD = (msgspec.DecodeError, UnicodeDecodeError, DataError, ValueError)
 
 
@@ -320,7 +360,7 @@ class Bitfinex(Exchange):
 
     def subscribe(self, products: Sequence[str]) -> Sequence[str]:
         trades = [_text(event="subscribe", channel="trades", symbol=product) for product in products]
-        keys = [f"{KEY}{product}" for product in products if is_derivative(product)]
+        keys = [f"{_STATUS_KEY}{product}" for product in products if _is_derivative(product)]
         status = [_text(event="subscribe", channel="status", key=key) for key in keys]
         return [*map(self._book_request, products), *trades, *status]
 
@@ -375,7 +415,7 @@ class Bitfinex(Exchange):
             self._trade(product, kind, body, number)
             return
         if name == "status":
-            write_status(body, self.link.books[product], self.link.receive_time, number)
+            _write_status(body, self.link.books[product], self.link.receive_time, number)
             return
         book = self._books[product]
         try:
@@ -434,7 +474,8 @@ class Bitfinex(Exchange):
                 link.refused(f"sequence numbers and checksums: {event.status}")
             case "error":
                 link.refused(
-                    f"{event.msg} (code {event.code})", (event.symbol or event.key.removeprefix(KEY)) or None
+                    f"{event.msg} (code {event.code})",
+                    (event.symbol or event.key.removeprefix(_STATUS_KEY)) or None,
                 )
             case "pong":
                 pass
@@ -442,7 +483,7 @@ class Bitfinex(Exchange):
                 link.statistics.problems.add("unknown message", self.venue, f"event {other!r}")
 
     def _subscribed(self, event: _Event) -> None:
-        symbol = event.key.removeprefix(KEY) if event.channel == "status" else event.symbol
+        symbol = event.key.removeprefix(_STATUS_KEY) if event.channel == "status" else event.symbol
         number, place = event.chanId, (event.channel, symbol)
         early = self._early.pop(number, [])
         if len(self._ignored) + len(self._channels) > _MOST_CHANNELS:

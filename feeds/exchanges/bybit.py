@@ -1,7 +1,9 @@
-"""Bybit v5: order books of 50, 200 or 1,000 levels whose snapshot comes in the stream, and trades.
+"""Bybit v5: order books of 50, 200 or 1,000 levels whose snapshot comes in the stream, and trades;
+of contracts mark and index prices, funding, open interest and liquidations, too.
 
-Sources: Bybit documentation, v5, "Connect", "Orderbook" (process snapshot/delta), "Trade", "Get
-Instruments Info", "Rate Limit Rules". Messages are typed structs whose numbers stay the text of the wire.
+Sources: Bybit documentation, v5, "Connect", "Orderbook" (process snapshot/delta), "Trade", "Get Instruments
+Info", "Rate Limit Rules", "Ticker", "All Liquidation". Messages are typed structs whose numbers stay the text
+of the wire.
 
     {"topic": "orderbook.50.BTCUSDT", "type": "snapshot", "ts": 1672304484978, "data": {"s": "BTCUSDT",
      "b": [["16493.50", "0.006"], …], "a": [["16611.00", "0.029"], …], "u": 18521288, "seq": 7961638724},
@@ -11,6 +13,11 @@ Instruments Info", "Rate Limit Rules". Messages are typed structs whose numbers 
     {"topic": "publicTrade.BTCUSDT", "type": "snapshot", "ts": 1672304486868, "data": [{"T": 1672304486865,
      "s": "BTCUSDT", "S": "Buy", "v": "0.001", "p": "16578.50", "i": "20f43950-d8dd-5b31-9112-a178eb6023af",
      "BT": false}]}
+    {"topic": "tickers.BTCUSDT", "type": "snapshot", "data": {"symbol": "BTCUSDT", "markPrice": "17217.33",
+     "indexPrice": "17227.36", "openInterest": "68744.761", "nextFundingTime": "1673280000000",
+     "fundingRate": "-0.000212", …}, "cs": 24987956059, "ts": 1673272861686}
+    {"topic": "allLiquidation.ROSEUSDT", "type": "snapshot", "ts": 1739502303204, "data": [
+     {"T": 1739502302929, "s": "ROSEUSDT", "S": "Sell", "v": "20000", "p": "0.04499"}]}
     {"success": true, "ret_msg": "", "conn_id": "…", "req_id": "BTCUSDT", "op": "subscribe"}
 
 Products are spot (`BTCUSDT`), or contracts with `.P` after Bybit's name: linear ones (`BTCUSDT.P`,
@@ -19,6 +26,11 @@ volumes are USD. Each has its own address, so a feed is of one of the three.
 
 A delta's `u` is one above that of the message before; a snapshot, or `u` 1 after a restart of the service,
 begins anew. There is no checksum. Levels that leave the depth are deleted by deltas.
+
+A delta of a ticker has what has changed, every 100 ms; what it lacks is as before. Only what a message tells
+becomes rows, with what belongs to it from before: a mark price with its index price, a rate with its time.
+A liquidation's `S` is the side of the position (Buy: a long one), so that the order's is the other, and its
+price is that of bankruptcy.
 
 Limits: a ping every 20 s; 10 topics in a request to spot, of which a product has 2 (a contract has 4);
 21,000 characters of topics a connection.
@@ -32,14 +44,9 @@ from uuid import UUID
 
 import msgspec
 
-from orderbook.core.errors import ConfigurationError, SourceError
+from orderbook.core.errors import ConfigurationError, DataError, SourceError
 from orderbook.feeds.exchanges.books import LATE_IN_A_ROW, StreamBook
-from orderbook.feeds.exchanges.bybit_contracts import (
-    TOPICS,
-    BybitContract,
-    decode_liquidations,
-    decode_ticker,
-)
+from orderbook.feeds.exchanges.contract_values import ContractValues
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
 from orderbook.feeds.wire import bybit as compiled
 from orderbook.feeds.wire.decoder_state import WORDS
@@ -129,14 +136,37 @@ class Information(msgspec.Struct, frozen=True, gc=False):
     result: Products = Products()
 
 
+class Ticker(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a message tells; dated contracts have "" for the rate."""
+
+    symbol: str
+    markPrice: str = ""
+    indexPrice: str = ""
+    openInterest: str = ""
+    fundingRate: str = ""
+    nextFundingTime: str = ""
+
+
+class Liquidation(msgspec.Struct, frozen=True, gc=False):
+    T: Milliseconds
+    s: str
+    S: Literal["Buy", "Sell"]
+    v: str
+    p: str
+
+
 decode_message = msgspec.json.Decoder(TopicMessage).decode
 decode_depth = msgspec.json.Decoder(Depth).decode
 decode_trades = msgspec.json.Decoder(list[Trade]).decode
+decode_ticker = msgspec.json.Decoder(Ticker).decode
+decode_liquidations = msgspec.json.Decoder(list[Liquidation]).decode
 decode_placed = msgspec.json.Decoder(Placed).decode
 decode_information = msgspec.json.Decoder(Information).decode
 
 
 MILLISECOND = 1_000_000
+# Of a contract, besides its book and trades.
+CONTRACT_TOPICS: tuple[str, ...] = ("tickers", "allLiquidation")
 # Trades remembered, so that none is given twice.
 _REMEMBERED = 1024
 _ARRIVED, _LATE = WORDS["arrived"], WORDS["late"]
@@ -239,6 +269,64 @@ _DEPTHS = (50, 200, 1000)
 _PERPETUAL = ".P"
 
 
+class BybitContract:
+    """What is told of one contract, whose name on the wire is `name`."""
+
+    def __init__(self, book: FeedBook, link: Link, name: str) -> None:
+        self._book, self._link, self._name = book, link, name
+        self._values = ContractValues(book)
+        self.begin_connection()
+
+    def begin_connection(self) -> None:
+        """Forget the connection before."""
+        self._known: Ticker | None = None
+
+    def ticker(self, kind: str, milliseconds: int, told: Ticker) -> None:
+        """Write what a snapshot or delta tells as one unit. Raises ValueError or DataError."""
+        self._check(told.symbol)
+        if kind == "snapshot":
+            known = told
+        elif kind != "delta":
+            raise ValueError(f"a ticker of type {kind!r}")
+        elif self._known is None:
+            self._link.statistics.problems.add("ticker before its snapshot", self._book.product, "left out")
+            return
+        else:
+            changed = {name: text for name in told.__struct_fields__ if (text := getattr(told, name))}
+            known = msgspec.structs.replace(self._known, **changed)
+        values = self._values
+        values.begin(milliseconds * MILLISECOND, self._link.receive_time)
+        if known.markPrice and (told.markPrice or told.indexPrice):
+            values.mark(known.markPrice, known.indexPrice)
+        if known.fundingRate and (told.fundingRate or told.nextFundingTime):
+            values.funding(known.fundingRate, _nanoseconds(known.nextFundingTime))
+        if told.openInterest:
+            values.open_interest(told.openInterest)
+        values.end()
+        self._known = known
+
+    def liquidations(self, found: Sequence[Liquidation]) -> None:
+        """Write the liquidations of a message as one unit. Raises ValueError or DataError."""
+        for one in found:
+            self._check(one.s)
+            self._values.begin(one.T * MILLISECOND, self._link.receive_time)
+            self._values.liquidation(Side.ASK if one.S == "Buy" else Side.BID, one.p, one.v)
+        self._values.end()
+
+    def _check(self, symbol: str) -> None:
+        if symbol != self._name:
+            raise ValueError(f"{symbol} in a topic of {self._name}")
+
+
+def _nanoseconds(text: str) -> int:
+    """ns of a time in ms; 0 where there is none."""
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdecimal() and len(text) <= 13):
+        raise DataError(f"{text[:40]!r} is not a time in milliseconds")
+    return int(text) * MILLISECOND
+
+
 class Bybit(Exchange):
     """`depth`: 50 levels where not set (20 ms), 200 or 1,000 (100 and 200 ms). Block trades are left out."""
 
@@ -333,7 +421,7 @@ class Bybit(Exchange):
 
     def _topics(self, product: str) -> Sequence[str]:
         name = _wire_name(product)
-        more = TOPICS if name in self._contracts else ()
+        more = CONTRACT_TOPICS if name in self._contracts else ()
         return [self._topic(product), *(f"{kind}.{name}" for kind in ("publicTrade", *more))]
 
     def resubscribe(self, product: str) -> Sequence[str]:
@@ -356,7 +444,7 @@ class Bybit(Exchange):
             trades = decode_trades(message.data)
             if (book := self._book(name, name)) is not None:
                 book.trades(trades)
-        elif kind in TOPICS and self._contracts:
+        elif kind in CONTRACT_TOPICS and self._contracts:
             self._told(kind, name, message)
         else:
             self.link.statistics.problems.add("unknown message", self.venue, message.topic)

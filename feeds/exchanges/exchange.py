@@ -388,7 +388,7 @@ _CLASSES = {
 EXCHANGES = tuple(_CLASSES)
 # What is followed beside another exchange, and no feed by itself.
 _BESIDE = {
-    "binance_futures_market": "binance_market:BinanceFuturesMarket",
+    "binance_futures_market": "binance:BinanceFuturesMarket",
     "kraken_trades": "kraken_orders:KrakenTrades",
 }
 CONNECTIONS = (*EXCHANGES, *_BESIDE)

@@ -1,8 +1,10 @@
-"""OKX spot, swaps and futures: price levels numbered and with checksums, trades, halts.
+"""OKX spot, swaps and futures: price levels numbered and with checksums, trades, halts; of contracts funding,
+mark prices, open interest and liquidations, too.
 
 Source: OKX API guide v5, "Public data: WS / Order book channel" (books), "WS / Trades channel", "WS /
-Instruments channel", "Get instruments", "WebSocket: Connect, Connection count limit", and the announcement
-"Order book channels checksum field deprecation".
+Instruments channel", "WS / Funding rate channel", "WS / Mark price channel", "WS / Open interest channel",
+"WS / Liquidation orders channel", "Get instruments", "WebSocket: Connect, Connection count limit", and the
+announcement "Order book channels checksum field deprecation".
 
     {"arg": {"channel": "books", "instId": "BTC-USDT"}, "action": "update", "data": [{
      "asks": [["30249.4", "0", "0", "0"]], "bids": [["30182.6", "452", "0", "1"]],
@@ -11,6 +13,15 @@ Instruments channel", "Get instruments", "WebSocket: Connect, Connection count l
      "tradeId": "338476308", "px": "30243.5", "sz": "0.1", "side": "buy", "ts": "1652459226050"}]}
     {"arg": {"channel": "instruments", "instType": "SPOT"}, "data": [{"instId": "BTC-USDT", "state": "live",
      "tickSz": "0.1", "lotSz": "0.00000001"}]}
+    {"arg": {"channel": "funding-rate", "instId": "BTC-USD-SWAP"}, "data": [{"fundingRate": "0.0001875391",
+     "fundingTime": "1700726400000", "instId": "BTC-USD-SWAP", "ts": "1700724675402", …}]}
+    {"arg": {"channel": "mark-price", "instId": "LTC-USD-190628"}, "data": [{"instType": "FUTURES",
+     "instId": "LTC-USD-190628", "markPx": "0.1", "ts": "1597026383085"}]}
+    {"arg": {"channel": "open-interest", "instId": "LTC-USD-SWAP"}, "data": [{"instType": "SWAP",
+     "instId": "LTC-USD-SWAP", "oi": "5000", "oiCcy": "555.55", "ts": "1597026383085"}]}
+    {"arg": {"channel": "liquidation-orders", "instType": "SWAP"}, "data": [{"details": [{"bkLoss": "0",
+     "bkPx": "0.007831", "ccy": "", "posSide": "short", "side": "buy", "sz": "13", "ts": "1692266434010"}],
+     "instFamily": "IOST-USDT", "instId": "IOST-USDT-SWAP", "instType": "SWAP", "uly": "IOST-USDT"}]}
     {"event": "subscribe", "arg": {"channel": "books", "instId": "BTC-USDT"}, "connId": "a4d3ae55"}
     {"event": "error", "code": "60018", "msg": "Wrong URL or channel:books,instId:X-Y doesn't exist…"}
     {"event": "notice", "code": "64008", "msg": "The connection will soon be closed for a service upgrade…"}
@@ -21,13 +32,17 @@ levels), and where the exchange begins its numbers anew (`seqId` is below `prevS
 before 2023 have no numbers. The checksum covers the 25 best levels of both sides; since June 2026 it is
 always 0, which is read as none.
 
+`fundingTime` is when that rate is paid. `oi` counts contracts, as volumes do. Index prices have channels of
+their own and are not read. Liquidations are of all instruments of a type, at most one a second of each; those
+of others are left out. `side` is the order's, and `bkPx` the price of bankruptcy.
+
 Limits: 480 subscriptions and their ends an hour and connection, beyond which books are made anew by a new
 connection (3 a second are allowed); "ping" every 20 s, for OKX closes connections silent for 30 s.
 """
 
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import groupby
@@ -38,14 +53,8 @@ import msgspec
 
 from orderbook.core.errors import ConfigurationError, DataError, SourceError
 from orderbook.feeds.exchanges.books import OKX_LEVELS, CheckedBook, Ladder, PythonLadder, okx_checksum
+from orderbook.feeds.exchanges.contract_values import ContractValues
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook, Link
-from orderbook.feeds.exchanges.okx_contracts import (
-    CHANNELS,
-    LIQUIDATIONS,
-    nanoseconds,
-    write_liquidations,
-    write_values,
-)
 from orderbook.feeds.wire import okx as compiled
 from orderbook.feeds.wire.decoder_state import NONE, WORDS
 from orderbook.feeds.wire.frame_decoder import FrameDecoder
@@ -146,7 +155,12 @@ def _instrument(product: str, one: _Product | None, problem: str) -> Instrument:
 
 _DEPTH = 400
 _ARRIVED, _SINCE, _LAST_TRADE = (WORDS[name] for name in ("arrived", "since", "last_trade"))
-_AGGRESSORS = {"buy": Side.BID, "sell": Side.ASK}
+_SIDES = {"buy": Side.BID, "sell": Side.ASK}
+_CONTRACT_CHANNELS: dict[str, tuple[str, ...]] = {
+    "SWAP": ("funding-rate", "mark-price", "open-interest"),
+    "FUTURES": ("mark-price", "open-interest"),
+}
+_LIQUIDATIONS = "liquidation-orders"
 _HOUR = 3_600 * 1_000_000_000
 _REQUESTS_PER_HOUR = 480
 _NAMED = re.compile(r"instId:([A-Z0-9-]+)")
@@ -196,10 +210,35 @@ class _State(msgspec.Struct, frozen=True, gc=False):
     lot: str = msgspec.field(name="lotSz", default="")
 
 
+class _ContractValue(msgspec.Struct, frozen=True, gc=False):
+    """A message of one of _CONTRACT_CHANNELS."""
+
+    product: str = msgspec.field(name="instId")
+    time: str = msgspec.field(name="ts", default="")
+    rate: str = msgspec.field(name="fundingRate", default="")
+    paid: str = msgspec.field(name="fundingTime", default="")
+    mark: str = msgspec.field(name="markPx", default="")
+    interest: str = msgspec.field(name="oi", default="")
+
+
+class _Liquidation(msgspec.Struct, frozen=True, gc=False):
+    side: Literal["buy", "sell"]
+    price: str = msgspec.field(name="bkPx")
+    size: str = msgspec.field(name="sz")
+    time: str = msgspec.field(name="ts")
+
+
+class _Liquidations(msgspec.Struct, frozen=True, gc=False):
+    product: str = msgspec.field(name="instId")
+    details: list[_Liquidation]
+
+
 _decode = msgspec.json.Decoder(_Message).decode
 _decode_books = msgspec.json.Decoder(list[_Book]).decode
 _decode_trades = msgspec.json.Decoder(list[_Trade]).decode
 _decode_states = msgspec.json.Decoder(list[_State]).decode
+_decode_values = msgspec.json.Decoder(list[_ContractValue]).decode
+_decode_liquidations = msgspec.json.Decoder(list[_Liquidations]).decode
 _level = attrgetter("price", "size")
 
 
@@ -235,7 +274,7 @@ class OkxBook(CheckedBook):
 
     def message(self, one: _Book, *, snapshot: bool) -> None:
         """Take the next message of the channel."""
-        time = nanoseconds(one.time)
+        time = _nanoseconds(one.time)
         asks, bids = list(map(_level, one.asks)), list(map(_level, one.bids))
         check = partial(self._disagreement, one.checksum) if one.checksum else None
         if snapshot:
@@ -261,6 +300,43 @@ class OkxBook(CheckedBook):
     def _disagreement(self, checksum: int) -> str | None:
         found = okx_checksum(self.best(Side.ASK, OKX_LEVELS), self.best(Side.BID, OKX_LEVELS))
         return None if found == checksum else f"{found} is not the exchange's {checksum}"
+
+
+def _nanoseconds(text: str) -> int:
+    """ns since 1970 UTC of a time in ms. Raises DataError."""
+    if not text.isdecimal() or len(text) > 13:
+        raise DataError(f"{text[:40]!r} is not a time in milliseconds")
+    return int(text) * 1_000_000
+
+
+def _write_values(channel: str, data: bytes | msgspec.Raw, book: FeedBook, receive_time: int) -> None:
+    """Write a message of a channel as a unit. Raises what msgspec raises, DataError and ValueError."""
+    values = ContractValues(book)
+    for one in _decode_values(data):
+        if one.product != book.product:
+            raise ValueError(f"{one.product} in a channel of {book.product}")
+        # Messages of funding had no time of their own before 2023.
+        values.begin(_nanoseconds(one.time) if one.time else 0, receive_time)
+        if channel == "funding-rate":
+            values.funding(one.rate, _nanoseconds(one.paid))
+        elif channel == "mark-price":
+            values.mark(one.mark)
+        else:
+            values.open_interest(one.interest)
+    values.end()
+
+
+def _write_liquidations(data: bytes | msgspec.Raw, books: Mapping[str, FeedBook], receive_time: int) -> None:
+    """Write liquidations, each product's as a unit. Raises as `_write_values` does."""
+    for one in _decode_liquidations(data):
+        book = books.get(one.product)
+        if book is None:
+            continue
+        values = ContractValues(book)
+        for detail in one.details:
+            values.begin(_nanoseconds(detail.time), receive_time)
+            values.liquidation(_SIDES[detail.side], detail.price, detail.size)
+        values.end()
 
 
 class Okx(Exchange):
@@ -306,9 +382,9 @@ class Okx(Exchange):
         told = [
             {"channel": channel, "instId": one}
             for one in products
-            for channel in CHANNELS.get(instrument_type(one), ())
+            for channel in _CONTRACT_CHANNELS.get(instrument_type(one), ())
         ]
-        closed = [{"channel": LIQUIDATIONS, "instType": one} for one in types if one in CHANNELS]
+        closed = [{"channel": _LIQUIDATIONS, "instType": one} for one in types if one in _CONTRACT_CHANNELS]
         return [self._request("subscribe", channels + states + told + closed)]
 
     def resubscribe(self, product: str) -> Sequence[str]:
@@ -346,9 +422,9 @@ class Okx(Exchange):
                 self._take_states(_decode_states(message.data))
             case _Argument("funding-rate" | "mark-price" | "open-interest" as channel, product):
                 if (book := self.link.book(product)) is not None:
-                    write_values(channel, message.data, book, self.link.receive_time)
+                    _write_values(channel, message.data, book, self.link.receive_time)
             case _Argument("liquidation-orders", _):
-                write_liquidations(message.data, self.link.books, self.link.receive_time)
+                _write_liquidations(message.data, self.link.books, self.link.receive_time)
             case None:
                 raise DataError("a message names no channel")
             case other:
@@ -373,12 +449,12 @@ class Okx(Exchange):
             book, since = self._books[product].book, self._books[product].since
             words = book.memory.words
             for trade in group:
-                time, number = nanoseconds(trade.time), int(trade.number)
+                time, number = _nanoseconds(trade.time), int(trade.number)
                 if since is None or time < since or number <= words[_LAST_TRADE]:
                     continue
                 words[_LAST_TRADE] = number
                 book.begin(time, self.link.receive_time, number)
-                book.trade(number, _AGGRESSORS[trade.side], trade.price, trade.size)
+                book.trade(number, _SIDES[trade.side], trade.price, trade.size)
             book.end()
 
     def _take_states(self, states: list[_State]) -> None:

@@ -2,7 +2,7 @@
 
 from orderbook.core.jit import jit
 from orderbook.feeds.wire.bytes_memory import Name, byte, is_named, name_of
-from orderbook.feeds.wire.decoder_state import NONE, book_at, book_named
+from orderbook.feeds.wire.decoder_state import NONE, arrive, book_at, book_named, follows
 from orderbook.feeds.wire.event_writing import (
     ASK,
     BID,
@@ -29,7 +29,6 @@ from orderbook.feeds.wire.json_tape import (
     token_at,
 )
 from orderbook.feeds.wire.numbers import REFUSED, integer, milliseconds_time
-from orderbook.feeds.wire.stream_rules import arrive, follows
 from orderbook.market.block_memory import Record
 
 # Streams of trades, of which the first that comes counts.

@@ -3,7 +3,7 @@
 from orderbook.core.jit import jit
 from orderbook.feeds.wire.bytes_memory import byte, is_named, name_of
 from orderbook.feeds.wire.checked_book import pairs_agree, put_level, put_nothing
-from orderbook.feeds.wire.decoder_state import SYNCING, book_at
+from orderbook.feeds.wire.decoder_state import SYNCING, book_at, expect_next, is_expected
 from orderbook.feeds.wire.event_writing import (
     ASK,
     BID,
@@ -28,7 +28,6 @@ from orderbook.feeds.wire.json_tape import (
     token_at,
 )
 from orderbook.feeds.wire.numbers import REFUSED, integer, milliseconds_time
-from orderbook.feeds.wire.stream_rules import expect_next, is_expected
 from orderbook.market.block_memory import Record, load
 
 _HEARTBEAT, _CHECKSUM, _EXECUTED, _UPDATED = (name_of(text) for text in ("hb", "cs", "te", "tu"))

@@ -2,7 +2,7 @@
 
 from orderbook.core.jit import jit
 from orderbook.feeds.wire.bytes_memory import Name, byte, is_named, name_of
-from orderbook.feeds.wire.decoder_state import book_at, book_named
+from orderbook.feeds.wire.decoder_state import arrive, book_at, book_named, follows_in_time
 from orderbook.feeds.wire.event_writing import (
     ASK,
     BID,
@@ -29,7 +29,6 @@ from orderbook.feeds.wire.json_tape import (
     token_at,
 )
 from orderbook.feeds.wire.numbers import REFUSED, integer
-from orderbook.feeds.wire.stream_rules import arrive, follows_in_time
 from orderbook.market.block_memory import Record
 
 _EVENT, _CHANNEL, _DATA, _TRADE = (name_of(text) for text in ("event", "channel", "data", "trade"))

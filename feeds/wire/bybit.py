@@ -2,7 +2,7 @@
 
 from orderbook.core.jit import jit
 from orderbook.feeds.wire.bytes_memory import Name, byte, is_named, name_of
-from orderbook.feeds.wire.decoder_state import SYNCING, book_at, book_named
+from orderbook.feeds.wire.decoder_state import SYNCING, arrive, book_at, book_named
 from orderbook.feeds.wire.event_writing import ASK, BID, end_in_order, goes_back, write_pairs
 from orderbook.feeds.wire.frame_decoder import frame_loop
 from orderbook.feeds.wire.json_tape import (
@@ -19,7 +19,6 @@ from orderbook.feeds.wire.json_tape import (
     token_at,
 )
 from orderbook.feeds.wire.numbers import REFUSED, integer, milliseconds_time
-from orderbook.feeds.wire.stream_rules import arrive
 from orderbook.market.block_memory import Record
 
 _TOPIC, _TYPE, _TIME, _MATCHED, _DATA = (name_of(text) for text in ("topic", "type", "ts", "cts", "data"))

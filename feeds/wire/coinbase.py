@@ -2,7 +2,7 @@
 
 from orderbook.core.jit import jit
 from orderbook.feeds.wire.bytes_memory import Name, name_of, put_word, word
-from orderbook.feeds.wire.decoder_state import SYNCING, book_at, book_named
+from orderbook.feeds.wire.decoder_state import SYNCING, book_at, book_named, expect_next, is_expected
 from orderbook.feeds.wire.event_writing import (
     ASK,
     BID,
@@ -30,7 +30,6 @@ from orderbook.feeds.wire.json_tape import (
     token_at,
 )
 from orderbook.feeds.wire.numbers import REFUSED, integer, iso_time
-from orderbook.feeds.wire.stream_rules import expect_next, is_expected
 from orderbook.market.block_memory import Record
 
 _CHANNEL, _NUMBER, _TIMESTAMP, _EVENTS = (

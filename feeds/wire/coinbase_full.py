@@ -2,7 +2,7 @@
 
 from orderbook.core.jit import jit
 from orderbook.feeds.wire.bytes_memory import Name, byte, name_of
-from orderbook.feeds.wire.decoder_state import NONE, SYNCING, book_at, book_named
+from orderbook.feeds.wire.decoder_state import NONE, SYNCING, arrive, book_at, book_named, follows
 from orderbook.feeds.wire.event_writing import (
     ASK,
     BID,
@@ -29,7 +29,6 @@ from orderbook.feeds.wire.json_tape import (
 )
 from orderbook.feeds.wire.numbers import REFUSED, integer, iso_time
 from orderbook.feeds.wire.order_amounts import FREE, amount_of, has_room, put_amount, take_amount
-from orderbook.feeds.wire.stream_rules import arrive, follows
 from orderbook.market.block_memory import Record
 from orderbook.market.events import Action
 

@@ -17,7 +17,7 @@ from orderbook.core.jit import called_with, jit, resolved
 from orderbook.feeds.event_writer import EventWriter
 from orderbook.feeds.wire import text_ladder
 from orderbook.feeds.wire.bytes_memory import PADDING, copy_bytes
-from orderbook.feeds.wire.checksums import crc_tables
+from orderbook.feeds.wire.checked_book import crc_tables
 from orderbook.feeds.wire.decoder_state import (
     CONTEXT,
     FIELDS,

@@ -16,7 +16,7 @@ from orderbook.core.changes import END_OF_EVENT, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError, Problems
 from orderbook.engine.distribution.blocks import VERSION, Block, Versions
 from orderbook.engine.distribution.stage_runner import EVENT, StreamMerger, differs
-from orderbook.engine.runtime.clock import Clock
+from orderbook.engine.runtime.held_rows import Clock
 from orderbook.engine.runtime.map_entries import ExpiringRows, RowCounts
 from orderbook.engine.runtime.relation_store import RelationStore
 from orderbook.feeds.change_stream import RelationChange

@@ -16,8 +16,7 @@ from samples import PATIENCE, examples
 from session_support import Driven, instrument
 from websockets.asyncio.server import ServerConnection, serve
 
-from orderbook.feeds.exchanges.binance import BinanceDelivery, BinanceFutures
-from orderbook.feeds.exchanges.binance_market import BinanceFuturesMarket
+from orderbook.feeds.exchanges.binance import BinanceDelivery, BinanceFutures, BinanceFuturesMarket
 from orderbook.feeds.exchanges.exchange import CONNECTIONS, EXCHANGES, ExchangeOptions, exchange
 from orderbook.feeds.exchanges.kraken_orders import KrakenTrades
 from orderbook.feeds.live.live_feed import LiveFeed

@@ -15,7 +15,7 @@ from orderbook.feeds.exchanges.books import PythonLadder
 from orderbook.feeds.text_values import IsoClock, WireNumbers
 from orderbook.feeds.wire import text_ladder
 from orderbook.feeds.wire.bytes_memory import PADDING, is_named, name_of
-from orderbook.feeds.wire.checksums import crc32, crc_tables
+from orderbook.feeds.wire.checked_book import crc32, crc_tables
 from orderbook.feeds.wire.decoder_state import BookMemory
 from orderbook.feeds.wire.json_tape import ARRAY, DEEPEST, OBJECT, STRING, scan
 from orderbook.feeds.wire.numbers import REFUSED, integer, iso_time, seconds_time, units

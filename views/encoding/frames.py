@@ -1,7 +1,7 @@
-"""Polars frames of changes, encoded column by column.
+"""Polars frames: of changes, encoded column by column, and of a view's rows.
 
-Each column is encoded in bulk where it can be; the values that are left go through `encode_value`, which
-either takes a rarer form or says what is wrong, so that rows and frames obey the same rules.
+Each column of changes is encoded in bulk where it can be; the values that are left go through `encode_value`,
+which either takes a rarer form or says what is wrong, so that rows and frames obey the same rules.
 """
 
 from collections.abc import Sequence
@@ -10,16 +10,24 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary
+from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary, Word
 from orderbook.core.errors import DataError
-from orderbook.views.encoding.values import encode_value, pack
-from orderbook.views.types import Column, Kind, Relation, Type
+from orderbook.views.encoding.values import decoder, encode_value, pack
+from orderbook.views.m3 import Result, ResultColumn
+from orderbook.views.types import INT64_MAX, Column, Kind, Relation, ShownBy, Type
 
 _CONTROL = ("stream", "op", "last")
 _DIGITS = r"^(-?[0-9]{1,20})(?:\.([0-9]{1,20}))?$"
 _NS = {"ns": 1, "us": 1_000, "ms": 1_000_000}
 # Integers below are exact doubles, and no two decimals of so few digits share a double.
 _EXACT_DOUBLE = 2**53
+_MOST_DIGITS = 38
+_DTYPES: dict[Kind, pl.DataType] = {
+    Kind.DOUBLE: pl.Float64(),
+    Kind.BOOLEAN: pl.Boolean(),
+    Kind.TEXT: pl.String(),
+    Kind.TIMESTAMP: pl.Datetime("ns"),
+}
 
 
 class _BadValueError(Exception):
@@ -197,3 +205,46 @@ def _texts(series: pl.Series) -> pl.Series:
 
 def _nothing(series: pl.Series) -> pl.Series:
     return pl.repeat(None, len(series), dtype=pl.Int64, eager=True)
+
+
+def view_frame(
+    result: Result, rows: Sequence[Sequence[Word]], dictionary: Dictionary, order: Sequence[ShownBy] = ()
+) -> pl.DataFrame:
+    """The rows of a view, given by their encoded columns, sorted by `order`, else in the order given.
+
+    DECIMAL becomes Decimal(38, scale), INTEGER Int64 or, where the declared bounds need it, Int128;
+    TIMESTAMP becomes Datetime("ns"), in UTC. Raises DataError for a decimal of more than 38 digits.
+    """
+    frame = pl.DataFrame(
+        [
+            _view_column(result.name, column, [row[i] for row in rows], dictionary)
+            for i, column in enumerate(result.columns)
+        ]
+    )
+    if not order:
+        return frame
+    return frame.sort(
+        [item.name for item in order],
+        descending=[item.descending for item in order],
+        nulls_last=[not item.nulls_first for item in order],
+        maintain_order=True,
+    )
+
+
+def _view_column(view: str, column: ResultColumn, words: list[Word], dictionary: Dictionary) -> pl.Series:
+    kind = column.type
+    if kind.kind is Kind.DECIMAL and (
+        kind.scale > _MOST_DIGITS or any(abs(w) >= 10**_MOST_DIGITS for w in words if w is not None)
+    ):
+        dtype = f"Decimal({_MOST_DIGITS}, {kind.scale})"
+        raise DataError(f"{view}.{column.name} does not fit {dtype}; read it with engine[{view!r}]")
+    decode = decoder(kind, dictionary)
+    return pl.Series(column.name, [decode(w) for w in words], dtype=_dtype(kind), strict=True)
+
+
+def _dtype(kind: Type) -> pl.DataType:
+    if kind.kind is Kind.DECIMAL:
+        return pl.Decimal(_MOST_DIGITS, kind.scale)
+    if kind.kind is Kind.INTEGER:
+        return pl.Int64() if kind.low >= -INT64_MAX and kind.high <= INT64_MAX else pl.Int128()
+    return _DTYPES[kind.kind]
