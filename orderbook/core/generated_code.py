@@ -20,7 +20,7 @@ import platform
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cache
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -40,10 +40,26 @@ _STATEMENTS = (
 )  # fmt: skip
 _EXPRESSIONS = (
     ast.Name, ast.Attribute, ast.Constant, ast.Call, ast.keyword, ast.Subscript, ast.Slice, ast.Tuple,
-    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.expr_context, ast.operator, ast.unaryop,
-    ast.boolop, ast.cmpop, ast.arguments, ast.arg, ast.alias,
+    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.arguments, ast.arg, ast.alias,
 )  # fmt: skip
-_KINDS = (*_STATEMENTS, *_EXPRESSIONS)
+# Fields that hold no nodes, or nodes of which all are taken.
+_PLAIN = frozenset(
+    ("arg", "asname", "attr", "ctx", "id", "kind", "level", "module", "name", "op", "ops", "type_comment")
+)
+
+
+def _children(kind: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of a node that hold nodes to be looked at."""
+    plain = _PLAIN | {"value"} if kind is ast.Constant else _PLAIN
+    return tuple(field for field in kind._fields if field not in plain)
+
+
+_CHILDREN: dict[type[ast.AST], tuple[str, ...]] = {
+    kind: _children(kind) for kind in (*_STATEMENTS, *_EXPRESSIONS)
+}
+_LOOKED_AT = frozenset(
+    (ast.Constant, ast.Call, ast.Attribute, ast.arg, ast.Import, ast.ImportFrom, ast.alias, ast.FunctionDef)
+)
 _BUILTINS = frozenset(("abs", "bool", "float", "int", "len", "max", "min", "range"))
 _DECORATORS = frozenset(("exported", "jit", "primitive"))
 _IMPORTED = re.compile(r"orderbook(\.[a-z][a-z0-9_]*)+|orderbook_[a-zA-Z0-9_]+")
@@ -63,77 +79,100 @@ class _Checked:
     """One module's tree; names of the module are not those of a function's variables."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self.module = _BUILTINS | set(_bound(tree.body))
-        docstrings = {id(d) for d in _docstrings(tree)}
-        for node in ast.walk(tree):
-            self._node(node, docstrings)
-        for statement in tree.body:
-            if isinstance(statement, ast.FunctionDef):
-                self._function(statement)
-            else:
-                self._known(statement, self.module)
-
-    def _node(self, node: ast.AST, docstrings: set[int]) -> None:
-        if not isinstance(node, _KINDS):
-            raise _error("a form that generated code does not have", node)
-        match node:
-            case ast.Constant(str() as value):
-                allowed = _DOCSTRING if id(node) in docstrings else _STRING
-                if not allowed.fullmatch(value):
-                    raise _error("a string", node)
-            case ast.Constant(value) if not isinstance(value, int | float):
-                raise _error("a constant", node)
-            case ast.ImportFrom(str() as module, level=0) if _IMPORTED.fullmatch(module):
-                pass
-            case ast.Import([ast.alias("numpy", "np")]) | ast.alias("numpy", "np"):
-                pass
-            case ast.Import() | ast.ImportFrom():
-                raise _error("an import", node)
-            case ast.Attribute(_, name) | ast.Name(name) | ast.arg(name) | ast.alias(name, None):
-                if not _NAME.fullmatch(name):
-                    raise _error("a name", node)
-            case ast.FunctionDef(name):
-                if not _NAME.fullmatch(name):
-                    raise _error("a name", node)
-            case ast.alias():
-                raise _error("an import", node)
-            case ast.Call(ast.Name() | ast.Attribute(ast.Name() | ast.Attribute())):
-                pass
-            case ast.Call():
-                raise _error("a call", node)
+        self._docstrings = {id(d) for d in _docstrings(tree)}
+        # Those that were looked at.
+        self._names: set[str] = set()
+        functions = [s for s in tree.body if isinstance(s, ast.FunctionDef)]
+        statements = [s for s in tree.body if not isinstance(s, ast.FunctionDef)]
+        used, bound = self._nodes(statements)
+        self.module = _BUILTINS | bound | {function.name for function in functions}
+        _require(used, self.module)
+        for function in functions:
+            self._function(function)
 
     def _function(self, function: ast.FunctionDef) -> None:
+        self._name(function.name, function)
         for decorator in function.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             if not (isinstance(called, ast.Name) and called.id in _DECORATORS):
                 raise _error("a decorator", decorator)
-        own = set(_bound(function.body)) | {a.arg for a in function.args.args}
+        self._nodes(node for node in ast.iter_child_nodes(function) if not isinstance(node, ast.stmt))
+        used, bound = self._nodes(function.body)
+        own = bound | {a.arg for a in function.args.args}
         shadowed = own & self.module
         if shadowed:
             raise _error(f"a variable that is called as something of the module, {min(shadowed)},", function)
-        for statement in function.body:
-            self._known(statement, self.module | own)
+        _require(used, self.module | own)
 
-    def _known(self, statement: ast.stmt, names: set[str] | frozenset[str]) -> None:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and node.id not in names:
-                raise _error(f"the unknown name {node.id}", node)
-            if isinstance(node, ast.FunctionDef):
+    def _nodes(self, nodes: Iterable[ast.AST]) -> tuple[dict[str, ast.Name], set[str]]:
+        """Checks each of the nodes and of those below them; the names there, and those that are bound there.
+
+        Every node of every module passes here, so nothing is looked at twice.
+        """
+        used: dict[str, ast.Name] = {}
+        bound: set[str] = set()
+        left = list(nodes)
+        while left:
+            node = left.pop()
+            kind = type(node)
+            children = _CHILDREN.get(kind)
+            if children is None:
+                raise _error("a form that generated code does not have", node)
+            if kind is ast.Name:
+                name = node.id  # type: ignore[attr-defined]
+                if name not in used:
+                    self._name(name, node)
+                    used[name] = node  # type: ignore[assignment]
+                if type(node.ctx) is ast.Store:  # type: ignore[attr-defined]
+                    bound.add(name)
+                continue
+            if kind in _LOOKED_AT:
+                self._node(node, bound)
+            for field in children:
+                child = getattr(node, field)
+                if type(child) is list:
+                    left += child
+                elif child is not None:
+                    left.append(child)
+        return used, bound
+
+    def _node(self, node: ast.AST, bound: set[str]) -> None:
+        match node:
+            case ast.Constant(str() as value):
+                allowed = _DOCSTRING if id(node) in self._docstrings else _STRING
+                if not allowed.fullmatch(value):
+                    raise _error("a string", node)
+            case ast.Constant(value) if not isinstance(value, int | float):
+                raise _error("a constant", node)
+            case ast.Call(ast.Name() | ast.Attribute(ast.Name() | ast.Attribute())):
+                pass
+            case ast.Call():
+                raise _error("a call", node)
+            case ast.Attribute(_, name) | ast.arg(name):
+                self._name(name, node)
+            case ast.ImportFrom(str() as module, level=0) if _IMPORTED.fullmatch(module):
+                pass
+            case ast.Import([ast.alias("numpy", "np")]) | ast.alias("numpy", "np"):
+                bound.add("np")
+            case ast.alias(name, None):
+                self._name(name, node)
+                bound.add(name)
+            case ast.Import() | ast.ImportFrom() | ast.alias():
+                raise _error("an import", node)
+            case ast.FunctionDef():
                 raise _error("a function inside of something", node)
 
+    def _name(self, name: str, node: ast.AST) -> None:
+        if name not in self._names:
+            if not _NAME.fullmatch(name):
+                raise _error("a name", node)
+            self._names.add(name)
 
-def _bound(statements: list[ast.stmt]) -> Iterator[str]:
-    """The names that statements bind."""
-    for statement in statements:
-        if isinstance(statement, ast.FunctionDef):
-            yield statement.name
-            continue
-        for node in ast.walk(statement):
-            match node:
-                case ast.Name(name, ast.Store()):
-                    yield name
-                case ast.alias(name, own):
-                    yield own or name
+
+def _require(used: Mapping[str, ast.Name], known: Set[str]) -> None:
+    for name, node in used.items():
+        if name not in known:
+            raise _error(f"the unknown name {name}", node)
 
 
 def _docstrings(tree: ast.Module) -> Iterator[ast.expr]:
