@@ -5,15 +5,18 @@ Watches and their firings, rows, and recordings of the rows that change.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orderbook.core.changes import ChangeBatch, Word
 from orderbook.engine.runtime.map_entries import Entries, MapRows, Match
-from orderbook.engine.runtime.relation_store import RelationStore
 from orderbook.views.calculus import Scalar
+
+if TYPE_CHECKING:
+    # Compiled code, which who only reads rows does without.
+    from orderbook.engine.runtime.relation_store import RelationStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ class Runtime(Protocol):
     def watch(self, watches: Sequence[Watch]) -> None:
         """Replaces the watches; takes effect with the next change. Rows as they are now are a first look."""
 
-    def admit(self, rows: RelationStore) -> None:
+    def admit(self, rows: "RelationStore") -> None:
         """From now on events are checked against these rows, and counted in them, as they are applied."""
 
     def apply(self, batch: ChangeBatch, start: int) -> int:

@@ -4,7 +4,6 @@ Feeds can be written as texts, too. A run has metrics and logs. `monitor` says w
 websocket are served, and its alerts; `spark` where Spark runs, and what it is given.
 """
 
-import ipaddress
 import os
 import re
 from collections.abc import Mapping
@@ -17,7 +16,18 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 from pydantic_core import PydanticCustomError
 
 from orderbook.core.errors import UserError
-from orderbook.core.options import Duration, File, Products, Real, Section, Size, Text, matching, read_by
+from orderbook.core.options import (
+    Duration,
+    File,
+    Products,
+    Real,
+    Section,
+    Size,
+    Text,
+    is_loopback_host,
+    matching,
+    read_by,
+)
 from orderbook.core.units import nanoseconds, size_of
 from orderbook.feeds.database_table import TableOptions, table_options
 from orderbook.feeds.exchanges.exchange import EXCHANGES
@@ -295,14 +305,6 @@ def check_token(token: str, section: str, host: str) -> None:
     """Raises where others can reach what a section of the configuration serves, and there is no token."""
     if not token and not is_loopback_host(host):
         raise PydanticCustomError("token", f"a token, because {section}.host is not loopback")
-
-
-def is_loopback_host(host: str) -> bool:
-    """Whether a server on this host can be reached from this machine only."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 _ORIGIN = r"(https?://[A-Za-z0-9.-]+(:\d{1,5})?)?"

@@ -4,6 +4,7 @@ A TOML file is read together with the line each of its keys stands on. Tables ar
 is one line each: where it is, what is expected, what stands there.
 """
 
+import ipaddress
 import json
 import re
 import tomllib
@@ -257,3 +258,11 @@ class Section(BaseModel):
     """A table of the configuration: unknown keys and values of other types are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def is_loopback_host(host: str) -> bool:
+    """Whether a server on this host can be reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -4,7 +4,7 @@ import hmac
 import ipaddress
 from urllib.parse import urlsplit
 
-from orderbook.configuration.options import is_loopback_host
+from orderbook.core.options import is_loopback_host
 
 _PORTS = {"http": 80, "https": 443}
 
