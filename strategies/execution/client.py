@@ -23,6 +23,7 @@ from orderbook.strategies.execution.account import (
     PositionSummary,
 )
 from orderbook.strategies.execution.exchange_account import SavedExchange
+from orderbook.strategies.execution.venue_orders import SavedVenueClient
 from orderbook.strategies.execution.wake_conditions import WakeCondition
 
 RequestKind = Literal["order", "modify", "cancel", "failed", "unloaded"]
@@ -106,7 +107,7 @@ class SavedAccount(msgspec.Struct, frozen=True):
 
     `known` are the orders that are open as far as was told, with their instruments, `sent` the times of the
     orders of the last second, `worth` and `peak` the account's profit at the last look, and the most of it,
-    in the quote currency. exchange: None where there are no books.
+    in the quote currency. exchange: None where there are no books. venues: orders through order gateways.
     """
 
     exchange: SavedExchange | None
@@ -115,6 +116,7 @@ class SavedAccount(msgspec.Struct, frozen=True):
     sent: list[int]
     worth: str
     peak: str
+    venues: dict[str, SavedVenueClient] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +192,9 @@ class ExecutionClient(Protocol):
 
     def open_instruments(self) -> list[tuple[int, int, bool]]:
         """Of the same orders: id, instrument, and whether it has no limit."""
+
+    def held(self, instrument: int) -> int:
+        """Lots held of an instrument, as far as was told; below 0 when short."""
 
     def position(self, symbol: str) -> Decimal:
         """Volume held of a symbol on all venues, as far as was told; below 0 when short."""
