@@ -15,7 +15,11 @@ from orderbook.strategies.clock import SavedClock
 from orderbook.strategies.execution.account import OrderUpdate, StrategySummary, row_of
 from orderbook.strategies.execution.client import ExecutionClient, LoggedRequest, NoLog, Replayed, RequestLog
 from orderbook.strategies.execution.paper_client import PaperClient
+from orderbook.strategies.execution.routed_client import RoutedClient
+from orderbook.strategies.execution.venue_account import VenueAccount
 from orderbook.strategies.execution.venue_model import TRADING, TradingOptions, strategy_table
+from orderbook.strategies.execution.venue_orders import SavedVenue
+from orderbook.strategies.execution.venue_reports import HaltItem, ReportItem
 from orderbook.strategies.loop_desks import LoopDesks
 from orderbook.strategies.message_dispatcher import LastTimes, MessageDispatcher, keys_of, subscribe_by_key
 from orderbook.strategies.runner import Failure, Runner, SavedRunner, identity_of
@@ -30,12 +34,14 @@ _NO_LOG = NoLog()
 
 
 class SavedHost(msgspec.Struct, frozen=True):
-    """A host in a checkpoint: the time of the run, that of the last message of each instrument, both ns, and
-    its runners by what tells them apart."""
+    """A host in a checkpoint: the time of the run, that of the last message of each instrument, both ns, its
+    runners by what tells them apart, accounts at venues, and why it is halted."""
 
     now: int
     last: list[int]
     runners: dict[str, SavedRunner]
+    venues: dict[str, SavedVenue] = {}
+    halted: str | None = None
 
 
 class StrategyHost:
@@ -78,7 +84,15 @@ class StrategyHost:
         self.failures: list[Failure] = []
         self.now = 0
         self.silent = False
+        # Why no orders are taken; None: they are.
+        self.halted: str | None = None
         self.step = 0
+        # Of venues to which orders go through a gateway.
+        self.accounts = {
+            venue: VenueAccount(venue, instruments)
+            for venue in trading.gateways
+            if any(one.venue == venue for one in instruments)
+        }
         self._log: RequestLog = _NO_LOG
         self.engine, self.instruments, self.books = engine, instruments, books
         self.on_callback = on_callback
@@ -103,6 +117,12 @@ class StrategyHost:
         ]
         self._runners = [runner for of_one in instances for runner in of_one]
         self._by_name = {runner.identity: runner for runner in self._runners}
+        self._by_line = {
+            (venue, client.line): runner
+            for runner in self._runners
+            if isinstance(runner.client, RoutedClient)
+            for venue, client in runner.client.venues.items()
+        }
         self._partitioned = any(runner.key is not None for runner in self._runners)
         self._audience = MessageDispatcher(self._runners, instruments)
         for definition, of_one in zip(strategies, instances, strict=True):
@@ -134,7 +154,11 @@ class StrategyHost:
         kind = definition.kind.__name__
         limits = trading.risk.of(strategy_table(kind))
         line = identity_of(kind, key)
-        return PaperClient(definition.name, books, instruments, trading.simulation, limits, line)
+        paper = PaperClient(definition.name, books, instruments, trading.simulation, limits, line)
+        if not self.accounts:
+            return paper
+        own = identity_of(definition.name, key)
+        return RoutedClient(definition.name, own, paper, self.accounts, books, instruments, limits)
 
     @property
     def watches(self) -> bool:
@@ -221,7 +245,9 @@ class StrategyHost:
     def save(self) -> SavedHost:
         """What the host and its runners know, between two items; also of strategies that are absent."""
         runners = {runner.identity: runner.save() for runner in self._runners}
-        return SavedHost(self.now, self._last_times.save(), {**self._absent, **runners})
+        venues = {venue: account.save() for venue, account in self.accounts.items()}
+        last = self._last_times.save()
+        return SavedHost(self.now, last, {**self._absent, **runners}, venues, self.halted)
 
     def load(self, saved: SavedHost, indexes: Sequence[int], views: Collection[str] | None = None) -> None:
         """Goes on from `save`; `indexes` are the instruments' in this run, `views` as in RunnerClock."""
@@ -235,23 +261,53 @@ class StrategyHost:
                 self._audience.stir(runner)
             else:
                 self._leave_out(name, one, indexes)
+        for venue, own in saved.venues.items():
+            if venue in self.accounts:
+                self.accounts[venue].load(own)
+        self.halted = saved.halted
 
     def _leave_out(self, name: str, saved: SavedRunner, indexes: Sequence[int]) -> None:
         """Cancels the orders of a strategy that the run has not any more, and keeps its positions."""
+        venues = saved.account.venues
         orders = [order for _, order in saved.account.known]
+        orders += [order.row for own in venues.values() for order in own.orders]
         for order in orders:
             cancelled = replace(order, status="cancelled", reason="the strategy is not in the run any more")
             self.engine.update("orders", row_of(order), row_of(cancelled))
         account = replace(saved.account, exchange=None, known=[])
         client = PaperClient(name, None, self.instruments, TRADING.simulation, TRADING.risk.of(name), name)
         client.load(account, indexes)
-        self._absent[name] = replace(saved, account=client.save(), clock=SavedClock(), started=False)
+        kept = {venue: replace(own, orders=[], ended=[]) for venue, own in venues.items()}
+        account = replace(client.save(), venues=kept)
+        self._absent[name] = replace(saved, account=account, clock=SavedClock(), started=False)
         if orders or saved.account.holdings:
             _logger.warning(
                 "%s is not among the run's strategies any more: %d open orders of it are cancelled, and its "
                 "positions are kept for when it is again",
                 name, len(orders),
             )  # fmt: skip
+
+    def take(self, item: ReportItem | HaltItem) -> None:
+        """Takes what a venue has reported, or the kill switch; between `begin` and `end`."""
+        if isinstance(item, HaltItem):
+            self._halt(item)
+        elif item.venue in self.accounts:
+            account = self.accounts[item.venue]
+            for report in item.reports:
+                for client, update in account.take(report):
+                    self._by_line[item.venue, client.line].publish(update)
+
+    def _halt(self, item: HaltItem) -> None:
+        if not item.halted:
+            self.halted = None
+            return
+        self.halted = item.reason or "halted"
+        # One request of a venue cancels all, however many there are.
+        for account in self.accounts.values():
+            account.cancel_all()
+        for runner in self._runners:
+            runner.cancel_all(f"halted: {self.halted}")
+            self._audience.stir(runner)
 
     def passed(self, events: Events) -> None:
         """Market events, EVENT[n], are about to be applied; all are told, in their order."""
@@ -315,7 +371,7 @@ class StrategyHost:
         """Whose compiled methods the loop calls from now on. free: as far as books and the run go."""
         if self._desks:
             logged = self._log is not _NO_LOG or self._replayed or self._performed
-            self._desks.look(free and not (self.silent or logged))
+            self._desks.look(free and not (self.silent or logged or self.halted is not None))
         return self._desks
 
     def look_again(self) -> None:

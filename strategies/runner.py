@@ -119,6 +119,7 @@ class Host(Protocol):
     books: Books | None
     now: int
     silent: bool
+    halted: str | None
     on_callback: Callable[[], None]
     on_update: "Callable[[Runner, OrderUpdate], object]"
 
@@ -412,9 +413,7 @@ class Runner:
     def note_positions(self) -> None:
         """Compiled methods see what is held as it is now."""
         for index in self.instruments:
-            self.desk.positions[index] = (
-                self.client.held(index) if isinstance(self.client, PaperClient) else 0
-            )
+            self.desk.positions[index] = self.client.held(index)
 
     def learn(self) -> list[tuple[int, int, int, OrderUpdate]]:
         """Brings to the client what compiled methods did and were told in the loop; see its `learn`."""
@@ -452,7 +451,8 @@ class Runner:
         for subscription in self._subscriptions:
             subscription.cancel()
 
-    def _cancel_all(self, reason: str) -> None:
+    def cancel_all(self, reason: str) -> None:
+        """Asks for every open order to be cancelled."""
         for order_id in self.client.open_orders():
             self._publish(self.client.cancel(order_id, self.now, reason))
 
@@ -518,15 +518,15 @@ class Runner:
             case "order":
                 self.orders = max(self.orders, request.id)
                 self._place(request)
-            case "modify":
+            case "modify" if self._host.halted is None:
                 self._publish(self.client.modify(request.id, request.volume, request.price, self.now))
             case "cancel":
                 self._publish(self.client.cancel(request.id, self.now))
             case "failed":
                 self._disable()
-                self._cancel_all("the strategy failed")
+                self.cancel_all("the strategy failed")
             case "unloaded":
-                self._cancel_all("the strategy could not take up its state")
+                self.cancel_all("the strategy could not take up its state")
 
     def _asked(self, kind: RequestKind, order_id: int) -> LoggedRequest:
         self.asked += 1
@@ -545,6 +545,8 @@ class Runner:
         )  # fmt: skip
         if self._strategy is None:
             self._publish(self.client.refuse(request, self.now, "the strategy failed"))
+        elif self._host.halted is not None:
+            self._publish(self.client.refuse(request, self.now, f"halted: {self._host.halted}"))
         elif self.key is not None and self.key != self._partition_of(request):
             for update in self.client.refuse(request, self.now, f"this instance trades {self.key} alone"):
                 # Whether another instance knows the symbol is not for this one to say.

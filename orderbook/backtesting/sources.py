@@ -167,7 +167,7 @@ def logged_slices(run: LoggedRun, errors: list[SourceError]) -> Iterator[LoggedS
             # Stamps increase, but those of the ends of runs, which bring nothing.
             stamp = stamp if isinstance(entry, Known) else max(stamp, entry.stamp)
             item = entry.item if isinstance(entry, Stamped) else None
-            if item is None or isinstance(item, TickItem) or not len(_content(item)):
+            if not isinstance(item, np.ndarray | ChangeItem) or not len(_content(item)):
                 yield LoggedSlice(NOTHING, (), stamp + 1, entry, nothing)
                 continue
             switch = entry.switch if isinstance(entry, Stamped) else 0

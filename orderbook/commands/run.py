@@ -75,7 +75,7 @@ def run(
             nonlocal monitored
             # Another attempt begins with another engine.
             own = next(engines, None) or engine_of(configuration, assembly)
-            made = piped(configuration, assembly, own, instruments)
+            made = piped(configuration, assembly, own, instruments, gateways=True)
             monitored = monitor_of(configuration, made, runs)
             sinks.attach(own)
             warm_up(made)

@@ -51,6 +51,7 @@ from orderbook.core.processors import unavailable
 from orderbook.core.run_clock import ClockLimits
 from orderbook.core.units import delay, nanoseconds, size_of
 from orderbook.engine.log.log import SyncPolicy
+from orderbook.strategies.execution.gateway_options import GATEWAYS, GatewayOptions
 from orderbook.strategies.execution.venue_model import (
     RiskLimits,
     RiskOptions,
@@ -220,6 +221,10 @@ class Configuration(Section):
     strategies: dict[str, Scalars]
     simulation: SimulationOptions
     risk: RiskOptions
+    execution: dict[
+        Annotated[str, matching("|".join(GATEWAYS), f"a venue with an order gateway: {', '.join(GATEWAYS)}")],
+        GatewayOptions,
+    ]
     clock: ClockOptions
     books: BookOptions
     epochs: EpochOptions
@@ -240,6 +245,12 @@ class Configuration(Section):
     def trading(self) -> TradingOptions:
         """All that decides what becomes of orders."""
         return TradingOptions(self.simulation, self.risk)
+
+    @property
+    def live_trading(self) -> TradingOptions:
+        """The same of a run, and of what is made of its log: with the order gateways."""
+        venues = tuple(venue for venue, one in self.execution.items() if one.mode != "off")
+        return TradingOptions(self.simulation, self.risk, venues)
 
     def with_run(self, **options: object) -> "Configuration":
         """The same with other options of `run`."""
@@ -425,6 +436,8 @@ def _unknown_key(location: KeyPath) -> str:
             known = VenueFees.model_fields
         case ("risk", "strategies", _, str(key)):
             known = RiskLimits.model_fields
+        case ("execution", _, str(key)):
+            known = GatewayOptions.model_fields
         case (str(section), str(key)):
             known = sections[section]
         case _:

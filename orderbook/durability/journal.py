@@ -28,6 +28,7 @@ from orderbook.market.events import EVENT
 from orderbook.market.instruments import Instrument, Instruments
 from orderbook.run.event_queue import Stamped
 from orderbook.strategies.execution.client import LoggedRequest
+from orderbook.strategies.execution.venue_reports import HaltItem, Report, ReportItem
 
 # Of everything that the entries say: a log of another format is refused.
 IDENTITY = b"orderbook run 2"
@@ -45,6 +46,8 @@ class Kind(IntEnum):
     COMPLETED = 6
     EPOCH = 7
     LIFECYCLE = 8
+    REPORTS = 9  # what a venue has said of orders
+    HALT = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,10 @@ def stamped_record(stamped: Stamped) -> Record:
         kind, payload = Kind.TICK, msgspec.msgpack.encode(item.time)
     elif isinstance(item, ChangeItem):
         kind, payload = Kind.CHANGES, packed([item.source, item.changes])
+    elif isinstance(item, ReportItem):
+        kind, payload = Kind.REPORTS, msgspec.msgpack.encode((item.venue, item.time, item.reports))
+    elif isinstance(item, HaltItem):
+        kind, payload = Kind.HALT, msgspec.msgpack.encode((item.time, item.halted, item.reason))
     else:
         kind, payload = Kind.EVENTS, np.ascontiguousarray(item).tobytes()
     return Record(kind, stamped.stamp, stamped.switch, way, payload)
@@ -155,6 +162,12 @@ def _entry(record: Record) -> Entry:
             )
         case Kind.TICK:
             return Stamped(stamp, switch, TickItem(unpacked(payload, int)), live, conflate)
+        case Kind.REPORTS:
+            return Stamped(
+                stamp, switch, ReportItem(*unpacked(payload, tuple[str, int, list[Report]])), live, conflate
+            )
+        case Kind.HALT:
+            return Stamped(stamp, switch, HaltItem(*unpacked(payload, tuple[int, bool, str])), live, conflate)
         case Kind.REQUEST:
             return Asked(stamp, unpacked(payload, LoggedRequest))
         case Kind.COMPLETED:

@@ -225,7 +225,7 @@ def _opened(
         instruments = Instruments(dict.fromkeys(found))
     except DataError as error:
         raise SourceError(f"{folder}: an instrument has other units later in the log: {error}") from error
-    pipeline = piped(configuration, assembly, engine, instruments)
+    pipeline = piped(configuration, assembly, engine, instruments, gateways=True)
     warm_up(pipeline)
     pipeline.measures, pipeline.host.silent = False, True
     # These reach an engine where a view reads them, or all rows are kept.

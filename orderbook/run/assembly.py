@@ -278,16 +278,21 @@ def engine_of(configuration: Configuration, assembly: Assembly, measured: bool =
 
 
 def piped(
-    configuration: Configuration, assembly: Assembly, engine: GatedEngine, instruments: Instruments
+    configuration: Configuration,
+    assembly: Assembly,
+    engine: GatedEngine,
+    instruments: Instruments,
+    gateways: bool = False,
 ) -> Pipeline:
-    """The books before an engine, and the strategies subscribed to it."""
+    """The books before an engine, and the strategies subscribed to it. gateways: orders go where [execution]
+    says, and are not all simulated."""
     with working("compiling views"):
         return Pipeline(
             engine,
             instruments,
             assembly.strategies,
             configuration.clock.nanoseconds,
-            configuration.trading,
+            configuration.live_trading if gateways else configuration.trading,
         )
 
 

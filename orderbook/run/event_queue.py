@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 from orderbook.core.run_clock import LIMITS, ClockLimits, RunClock
 from orderbook.feeds.merge import ChangeItem, Item, TickItem
+from orderbook.strategies.execution.venue_reports import HaltItem, ReportItem
+
+RunItem = Item | TickItem | ReportItem | HaltItem
 
 
 class HybridClock:
@@ -47,7 +50,7 @@ class Stamped:
 
     stamp: int
     switch: int
-    item: Item | TickItem
+    item: RunItem
     live: bool = False
     conflate: bool = False
 
@@ -84,7 +87,7 @@ class EventQueue:
         """Seconds for which `get` has waited for something to arrive."""
         return self._waited + (time.perf_counter() - self._waits_since if self._waits_since else 0.0)
 
-    async def put(self, item: Item | TickItem, live: bool, switch: int = 0) -> int:
+    async def put(self, item: RunItem, live: bool, switch: int = 0) -> int:
         """Stamp and append an item, once there is room; returns the stamp."""
         size = events_in(item)
         while self._waiting and self._waiting + size > self.limit:
@@ -117,8 +120,8 @@ class EventQueue:
         self._arrived.set()
 
 
-def events_in(item: Item | TickItem) -> int:
+def events_in(item: RunItem) -> int:
     """How many events or changes an item has."""
-    if isinstance(item, TickItem):
+    if isinstance(item, TickItem | ReportItem | HaltItem):
         return 0
     return len(item.changes) if isinstance(item, ChangeItem) else len(item)

@@ -16,7 +16,7 @@ from orderbook.engine.checkpoint import CheckpointError
 from orderbook.engine.log.log import Log
 from orderbook.feeds.merge import ChangeItem, Item, TickItem
 from orderbook.market.events import EVENT, Action, BookState, Events, Flag, StateReason
-from orderbook.run.event_queue import EventQueue, HybridClock, Stamped, events_in
+from orderbook.run.event_queue import EventQueue, HybridClock, RunItem, Stamped, events_in
 from orderbook.run.feed_runs import FeedRun
 from orderbook.run.pipeline import Pipeline
 
@@ -304,11 +304,11 @@ class LiveRun:
         return events
 
 
-def _whole(item: Item | TickItem) -> bool:
+def _whole(item: RunItem) -> bool:
     """Whether no message goes on after an item."""
     if isinstance(item, np.ndarray):
         return bool(item["flags"][-1] & int(Flag.LAST))
-    return isinstance(item, TickItem) or item.changes[-1].last
+    return not isinstance(item, ChangeItem) or item.changes[-1].last
 
 
 def _slices(item: Item, size: int) -> Iterator[Item]:

@@ -13,14 +13,15 @@ from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, Change
 from orderbook.core.errors import Problems
 from orderbook.core.latency import LatencyHistogram
 from orderbook.feeds.change_stream import RelationChange, message_ends
-from orderbook.feeds.merge import ChangeItem, Item, TickItem, encode_changes
+from orderbook.feeds.merge import ChangeItem, TickItem, encode_changes
 from orderbook.market.book_relations import BookRelations, BookStates, SavedState
 from orderbook.market.books import Books
 from orderbook.market.events import EVENT, Action, Events, Flag, Ticker
 from orderbook.market.instruments import Instruments
-from orderbook.run.event_queue import Stamped
+from orderbook.run.event_queue import RunItem, Stamped
 from orderbook.run.message_loop import MessageLoop
 from orderbook.strategies.execution.venue_model import TRADING, TradingOptions
+from orderbook.strategies.execution.venue_reports import HaltItem, ReportItem
 from orderbook.strategies.gated_engine import GatedEngine, HeldEvent
 from orderbook.strategies.host import StrategyHost
 from orderbook.strategies.strategy import StrategyDefinition
@@ -140,7 +141,7 @@ class Pipeline:
 
     def apply(
         self,
-        item: Item | TickItem,
+        item: RunItem,
         pace: Pace = "batch",
         noted: Callable[[int], object] = lambda _: None,
         times: NDArray[np.int64] | None = None,
@@ -151,7 +152,12 @@ class Pipeline:
         times: int64[n], ns, of events: the time of the run; without it, that of their messages.
         """
         self._receive_time, self._place, self._noted, self._times = 0, 0, noted, times
-        if isinstance(item, TickItem):
+        if isinstance(item, ReportItem | HaltItem):
+            self.time = max(self.time, item.time)
+            self.host.begin(self.time)
+            self.host.take(item)
+            self.host.end()
+        elif isinstance(item, TickItem):
             self._told = max(self._told, item.time)
             self._tick(item.time)
         elif isinstance(item, ChangeItem):

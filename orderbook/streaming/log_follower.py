@@ -261,7 +261,7 @@ class LogFollower:
                 elif isinstance(entry, Stamped) and isinstance(entry.item, TickItem):
                     self._take(entries)
                     self._cutter.take(self._rows.tick(entry.stamp), entry.stamp)
-                elif isinstance(entry, Stamped):
+                elif isinstance(entry, Stamped) and isinstance(entry.item, np.ndarray | ChangeItem):
                     entries.append(entry)
                 if number % _TOGETHER == 0:
                     self._take(entries)

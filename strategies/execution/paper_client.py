@@ -206,7 +206,7 @@ class PaperClient:
         return self._exchange if self._risk.unlimited else None
 
     def held(self, instrument: int) -> int:
-        """Lots held of an instrument, as far as was told."""
+        """See ExecutionClient."""
         return self._ledger.held(instrument)
 
     def open_instruments(self) -> list[tuple[int, int, bool]]:

@@ -269,7 +269,8 @@ class VenueAccount:
         if symbol not in self.symbols or self._held.get(symbol, (Decimal(0), -1))[1] > report.time:
             return
         self._held[symbol] = Decimal(report.volume), report.time
-        if symbol not in self._before and report.settled:
+        waiting = any(trade.symbol == symbol for trade in self._orphans)
+        if symbol not in self._before and report.settled and not waiting:
             others = self.own(symbol) + self.outside.get(symbol, Decimal(0))
             self._before[symbol] = Decimal(report.volume) - others
 

@@ -154,6 +154,8 @@ class TradingOptions:
 
     simulation: SimulationOptions = field(default_factory=SimulationOptions)
     risk: RiskOptions = field(default_factory=RiskOptions)
+    # Venues whose orders go through an order gateway.
+    gateways: tuple[str, ...] = ()
 
 
 # Nothing takes time, costs or is limited.

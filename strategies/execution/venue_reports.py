@@ -134,16 +134,19 @@ Report = (
 
 @dataclass(frozen=True, slots=True)
 class ReportItem:
-    """Reports of one venue that came together."""
+    """Reports of one venue that came together, at a time of the run, ns."""
 
     venue: str
+    time: int
     reports: list[Report]
 
 
 @dataclass(frozen=True, slots=True)
 class HaltItem:
-    """The kill switch of a run: every order is cancelled and none is taken, until it is released."""
+    """The kill switch of a run: from a time of the run, ns, every order is cancelled and none is taken, until
+    it is released."""
 
+    time: int
     halted: bool
     reason: str = ""
 

@@ -249,8 +249,8 @@ def test_a_restart_goes_on_with_open_orders_and_finds_what_was_missed() -> None:
         network.place("one", "buy", "0.010", price)
     network.step(6.0)
     network.restart()
-    by_price = {f"{order.price:f}": order for order in network.venue.open(NATIVE)}
-    one, two = by_price["49990.00"], by_price["49991.00"]
+    by_price = {order.price: order for order in network.venue.open(NATIVE)}
+    one, two = by_price[Decimal(49990)], by_price[Decimal(49991)]
     network.venue.execute(one, Decimal("0.010"), one.price, True)
     network.venue.execute(two, Decimal("0.004"), two.price, True)
     network.venue.cancel(two)
