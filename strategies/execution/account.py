@@ -139,6 +139,16 @@ class Holding(msgspec.Struct):
             self.entries.append((lots, ticks))
 
 
+class SavedHolding(msgspec.Struct, frozen=True):
+    """A Holding in a checkpoint: what may need more than 64 bits is text."""
+
+    lots: int
+    cash: str | int
+    realised: str | int
+    fees: int
+    entries: list[tuple[int, int]]
+
+
 class Ledger:
     """The holdings of a strategy, as far as it has been told of its executions."""
 
@@ -186,13 +196,18 @@ class Ledger:
         one = self._instruments[instrument]
         return EXACT.multiply(EXACT.multiply(Decimal(value), one.price_unit), one.volume_unit)
 
-    def save(self) -> dict[int, Holding]:
+    def save(self) -> dict[int, SavedHolding]:
         """The holdings by instrument."""
-        return {index: msgspec.structs.replace(one, entries=[*one.entries]) for index, one in self}
+        return {
+            index: SavedHolding(one.lots, str(one.cash), str(one.realised), one.fees, [*one.entries])
+            for index, one in self
+        }
 
-    def load(self, saved: Mapping[int, Holding], indexes: Sequence[int]) -> None:
-        """Goes on from `save`, which is of no more use; `indexes` are the instruments' in this run."""
-        self._holdings.update((indexes[index], one) for index, one in saved.items())
+    def load(self, saved: Mapping[int, SavedHolding], indexes: Sequence[int]) -> None:
+        """Goes on from `save`; `indexes` are the instruments' in this run."""
+        for index, one in saved.items():
+            own = Holding(one.lots, int(one.cash), int(one.realised), one.fees, [*one.entries])
+            self._holdings[indexes[index]] = own
 
 
 def fee_amount(units: int) -> Decimal:

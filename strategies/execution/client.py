@@ -16,11 +16,11 @@ from orderbook.core.errors import DataError
 from orderbook.market.events import Events, Side
 from orderbook.market.instruments import SCALE, Instruments, fixed_point
 from orderbook.strategies.execution.account import (
-    Holding,
     Order,
     OrderSide,
     OrderUpdate,
     PositionSummary,
+    SavedHolding,
 )
 from orderbook.strategies.execution.exchange_account import SavedExchange
 from orderbook.strategies.execution.venue_orders import SavedVenueClient
@@ -112,7 +112,7 @@ class SavedAccount(msgspec.Struct, frozen=True):
 
     exchange: SavedExchange | None
     known: list[tuple[int, Order]]
-    holdings: dict[int, Holding]
+    holdings: dict[int, SavedHolding]
     sent: list[int]
     worth: str
     peak: str

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import msgspec
 
-from orderbook.strategies.execution.account import Holding, Order
+from orderbook.strategies.execution.account import Order, SavedHolding
 from orderbook.strategies.execution.venue_reports import Rules, VenueTrade
 
 
@@ -46,7 +46,7 @@ class SavedVenueClient(msgspec.Struct, frozen=True):
 
     orders: list[VenueOrder]
     ended: list[VenueOrder]
-    holdings: dict[int, Holding]
+    holdings: dict[int, SavedHolding]
     fees: dict[str, str]
     sent: list[int]
     worth: str = "0"

@@ -3,6 +3,7 @@
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +14,8 @@ from strategy_support import INSTRUMENTS, Row, ask, bid, event, events, gone, st
 from orderbook.core.changes import Dictionary
 from orderbook.market.books import Books
 from orderbook.market.events import Action, BookState, Side
-from orderbook.strategies.execution.account import OrderUpdate
+from orderbook.market.instruments import FINEST, Instrument, Instruments
+from orderbook.strategies.execution.account import Execution, Ledger, OrderUpdate, SavedHolding
 from orderbook.strategies.execution.client import OrderRequest
 
 VALID = state(BookState.VALID)
@@ -227,3 +229,17 @@ def test_cash_and_position_are_the_sum_of_fills(orders: list[tuple[bool, int, in
     assert paper.account.position("AAA") == sum(signs * volumes)
     for position in paper.account.positions():
         assert position.cash == -sum(signs * volumes * prices)
+
+
+def test_cash_of_an_exchange_fits_a_checkpoint() -> None:
+    """A bitcoin at 60,000 is 6 · 10^20 of the units that exchanges' books are held in."""
+    instruments = Instruments(
+        [Instrument("x", "BTC-USD", "BTCUSD", Decimal("0.01"), Decimal("0.001"), FINEST, FINEST)]
+    )
+    ledger, again = Ledger(instruments), Ledger(instruments)
+    for lots, price in ((2 * 10**8, 60_000), (-(10**8), 61_000)):
+        ledger.trade(Execution(0, lots, price * 10**8, 5))
+    data = msgspec.msgpack.encode(ledger.save())
+    again.load(msgspec.msgpack.decode(data, type=dict[int, SavedHolding]), [0])
+    assert again.cash(0) == ledger.cash(0) == -59_000 and again.realised(0) == 1_000
+    assert list(again) == list(ledger)
