@@ -1,14 +1,17 @@
 """HTTP requests for snapshots and reference data, awaitable and cancellable.
 
-`exchange_instruments` asks for the instruments of an exchange's products, as it states them.
+`exchange_instruments` asks for the instruments of an exchange's products, as it states them. `SignedRequests`
+are for what proves who asks: their connections stay open, and nothing of a query is in an error.
 """
 
 import asyncio
+import http.client
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from http.client import HTTPResponse, IncompleteRead
 from typing import Any
 from urllib.parse import urlsplit
@@ -138,6 +141,100 @@ def _read(response: HTTPResponse, deadline: float) -> bytes:
 def _seconds(text: str | None) -> float:
     """What a Retry-After header asks for; a minute where it says nothing that can be read."""
     return float(text) if text is not None and text.isdecimal() else 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """Any answer; names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+# Seconds after which a connection that nobody uses may have been closed at the other end.
+_IDLE = 20.0
+
+
+class SignedRequests:
+    """Requests to one address, each answered once or never: none is sent again, and redirections are answers.
+
+    Raises SourceError for an address without TLS that is not this machine.
+    """
+
+    def __init__(self, url: str, timeout: float = 10.0) -> None:
+        if not is_private(url):
+            raise SourceError(f"{url}: a signed request is sent over https alone")
+        parts = urlsplit(url)
+        self._host, self._port, self._base = parts.hostname or "", parts.port, parts.path.rstrip("/")
+        self._kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._timeout = timeout
+        self._idle: list[tuple[float, http.client.HTTPConnection]] = []
+        self._lock = threading.Lock()
+
+    async def request(self, method: str, path: str, query: str, headers: Mapping[str, str]) -> HttpAnswer:
+        """The answer. Raises SourceError, without the query, where none came as a whole: what was asked for
+        may have been done."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[HttpAnswer] = loop.create_future()
+
+        def settle(found: HttpAnswer | SourceError) -> None:
+            if answer.done():
+                return
+            if isinstance(found, SourceError):
+                answer.set_exception(found)
+            else:
+                answer.set_result(found)
+
+        def run() -> None:
+            found = self._ask(method, path, query, headers)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(settle, found)
+
+        threading.Thread(target=run, name="http-signed", daemon=True).start()
+        return await answer
+
+    def close(self) -> None:
+        """Close the connections that nobody uses."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for _, connection in idle:
+            connection.close()
+
+    def _ask(
+        self, method: str, path: str, query: str, headers: Mapping[str, str]
+    ) -> HttpAnswer | SourceError:
+        connection = self._connection()
+        try:
+            target = f"{self._base}{path}?{query}" if query else f"{self._base}{path}"
+            connection.request(method, target, headers={**_HEADERS, **headers})
+            response = connection.getresponse()
+            body = _read(response, time.monotonic() + PATIENCE * self._timeout)
+            found = {name.lower(): value for name, value in response.getheaders()}
+            if len(body) > LARGEST_ANSWER:
+                raise ValueError(f"the answer is longer than {LARGEST_ANSWER} bytes")
+        except Exception as error:
+            connection.close()
+            why = str(error).replace(query, "…") if query else str(error)
+            return SourceError(f"{method} {path}: {type(error).__name__}: {why}")
+        stays = not response.will_close
+        # What was read whole leaves the connection to the next request.
+        response.close()
+        if not stays:
+            connection.close()
+        else:
+            with self._lock:
+                self._idle.append((time.monotonic(), connection))
+        return HttpAnswer(response.status, found, body)
+
+    def _connection(self) -> http.client.HTTPConnection:
+        with self._lock:
+            while self._idle:
+                since, connection = self._idle.pop()
+                if time.monotonic() - since < _IDLE:
+                    return connection
+                connection.close()
+        return self._kind(self._host, self._port, timeout=self._timeout)
 
 
 async def exchange_instruments(

@@ -22,7 +22,6 @@ from orderbook.feeds.merge import (
     NOTHING,
     ChangeItem,
     Slice,
-    TickItem,
     VersionedChanges,
     VersionedEvents,
     is_event_source,

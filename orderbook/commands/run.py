@@ -26,9 +26,11 @@ from orderbook.run.assembly import Assembly, engine_of, piped, started, warm_up
 from orderbook.run.display import Display, open_display
 from orderbook.run.feed_runs import FeedRun, check_runs, open_runs, recorded
 from orderbook.run.live_run import LiveRun, RunReport
+from orderbook.run.order_gateway import OrderGateway, gateways_of, keys_of
 from orderbook.run.pipeline import Pipeline
 from orderbook.run.view_output import written_views
 from orderbook.sinks.run_sinks import RunSinks, sinks_of
+from orderbook.strategies.execution.venue_reports import ReportItem
 
 if TYPE_CHECKING:
     from orderbook.monitor.run_monitor import RunMonitor
@@ -61,6 +63,7 @@ def run(
         overrides["monitor.enabled"] = monitor
     configuration = configured(config, views, strategies, overrides, allow_incomplete)
     configuration.check_core()
+    keys = keys_of(configuration)
     runs, instruments = asyncio.run(open_runs(configuration.feeds, configuration.books.crossed_nanoseconds))
     assembly, engine = started(configuration)
     check_runs(runs, assembly.program.relations)
@@ -87,6 +90,7 @@ def run(
         for one in runs:
             one.positions = pipeline.positions
         shown = Shown(configuration, assembly, pipeline, durable, runs, display(), monitored, sinks)
+        shown.gateways = gateways_of(configuration, pipeline, keys, shown.clock)
         recording = recorded(runs, configuration.record, needed=False)
         writing = written_views(out, assembly, pipeline)
         delivering = sinks.delivering(pipeline.engine)
@@ -133,6 +137,14 @@ class Shown:
         self._display = display
         self._monitor = monitor
         self._start = time.monotonic()
+        self.gateways: Sequence[OrderGateway] = ()
+        # Whether the queue is consumed no more, and reports can still be applied.
+        self._consumed, self._applies = False, True
+
+    @property
+    def clock(self) -> Callable[[], int]:
+        """The run's, ns."""
+        return self._live.time
 
     async def run(self) -> float:
         """Run to the end; how many seconds that took."""
@@ -152,14 +164,30 @@ class Shown:
             others = [live.follow_all(), live.promise(), *([live.stamp_ticks()] if self._ticking else [])]
             others += [*publishing, *([] if self._core is None else [keep_clear()])]
             ending, running = ([asyncio.create_task(one) for one in part] for part in (ends, others))
-            await asyncio.wait(ending, timeout=self._duration, return_when=asyncio.FIRST_COMPLETED)
+            trading = [asyncio.create_task(one.run(self._put)) for one in self.gateways]
+            first = asyncio.FIRST_COMPLETED
+            await asyncio.wait([*ending, *trading], timeout=self._duration, return_when=first)
             for task in (*ending, *running):
                 task.cancel()
             results = await asyncio.gather(*ending, *running, return_exceptions=True)
+            # From here on reports are applied as they come, unless that is what has failed.
+            self._consumed = True
+            self._applies = not isinstance(results[0], Exception)
+            await asyncio.gather(*(one.leave() for one in self.gateways))
+            for task in trading:
+                task.cancel()
+            results += await asyncio.gather(*trading, return_exceptions=True)
         self.errors += [result for result in results if isinstance(result, Exception)]
-        if not isinstance(results[0], Exception):
+        if self._applies:
             live.finish()
         return time.monotonic() - self._start
+
+    async def _put(self, item: ReportItem) -> None:
+        """Takes what a gateway reports."""
+        if not self._consumed:
+            await self._live.queue.put(item, True)
+        elif self._applies:
+            self._live.take(item)
 
     def report(self) -> RunReport:
         """What happened between the feeds and the engine."""

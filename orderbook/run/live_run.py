@@ -179,6 +179,10 @@ class LiveRun:
             # A queue that is never empty must not keep the feeds and the display waiting.
             await asyncio.sleep(0)
 
+    def take(self, item: RunItem) -> None:
+        """Stamp, log and apply an item at once: once `consume` has ended."""
+        self._apply([Stamped(self.clock.stamp(), 0, item, True)])
+
     def finish(self) -> None:
         """End in order: the strategies are told, and everything is durable."""
         if self._durable is None:

@@ -53,9 +53,9 @@ class GatewayOptions(Section):
     """How orders go to a venue.
 
     `mode`: "off", they are simulated; "dry", everything is done but sending orders; "live". `rest_url` and
-    `stream_url` are the testnet's unless given; others need `real_money` as well. What is open is cancelled by
-    the venue `cancel_after` the run was last heard of, "0s" never; a request is good for `receive_window`; all
-    is compared with the venue every `reconcile`.
+    `stream_url` are the testnet's unless given; others need `real_money` as well. What is open is cancelled
+    by the venue `cancel_after` the run was last heard of, "0s" never; a request is good for `receive_window`;
+    all is compared with the venue every `reconcile`.
     """
 
     mode: Literal["off", "dry", "live"] = "off"

@@ -7,7 +7,7 @@ states the later one by the venue's time holds.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
@@ -77,6 +77,8 @@ class VenueAccount:
         self.problem: str | None = _NOT_OPENED
         self.sending = False
         self.outbox: deque[Intent] = deque()
+        # Called when something has been put there.
+        self.asked: Callable[[], object] = lambda: None
         self.rules: dict[str, Rules] = {}
         self.symbols = {
             one.native_symbol: index for index, one in enumerate(instruments) if one.venue == venue
@@ -103,6 +105,7 @@ class VenueAccount:
         """Something is to be sent."""
         if self.sending:
             self.outbox.append(intent)
+            self.asked()
 
     def cancel_all(self) -> None:
         """Every symbol with an open order is to have none."""
