@@ -172,6 +172,21 @@ def top(
 
 
 @app.command()
+def halt(
+    url: Annotated[
+        str, typer.Option("--url", help="Of the run's monitor.", metavar="URL")
+    ] = "http://127.0.0.1:8799/",
+    token: Annotated[str, typer.Option("--token", help="Where the monitor has one.")] = "",
+    release: Annotated[bool, typer.Option("--release", help="Let orders be placed again.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="What refused orders say.")] = "",
+) -> None:
+    """Cancel every order of a run, and let none be placed: its kill switch."""
+    from orderbook.commands.halt import halt as command
+
+    command(url, token, release, reason)
+
+
+@app.command()
 def replay(
     source: Sources,
     config: Config = None,

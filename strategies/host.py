@@ -265,6 +265,8 @@ class StrategyHost:
             if venue in self.accounts:
                 self.accounts[venue].load(own)
         self.halted = saved.halted
+        for account in self.accounts.values():
+            account.block(self.halted is not None)
 
     def _leave_out(self, name: str, saved: SavedRunner, indexes: Sequence[int]) -> None:
         """Cancels the orders of a strategy that the run has not any more, and keeps its positions."""
@@ -298,16 +300,20 @@ class StrategyHost:
                     self._by_line[item.venue, client.line].publish(update)
 
     def _halt(self, item: HaltItem) -> None:
+        # One request of a venue cancels all, however many there are.
+        for account in self.accounts.values():
+            account.block(item.halted)
         if not item.halted:
             self.halted = None
             return
         self.halted = item.reason or "halted"
-        # One request of a venue cancels all, however many there are.
-        for account in self.accounts.values():
-            account.cancel_all()
         for runner in self._runners:
             runner.cancel_all(f"halted: {self.halted}")
             self._audience.stir(runner)
+
+    def open_orders(self) -> int:
+        """How many orders are under way or rest, as far as was told."""
+        return sum(len(runner.client.open_orders()) for runner in self._runners)
 
     def passed(self, events: Events) -> None:
         """Market events, EVENT[n], are about to be applied; all are told, in their order."""

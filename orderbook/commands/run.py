@@ -91,6 +91,8 @@ def run(
             one.positions = pipeline.positions
         shown = Shown(configuration, assembly, pipeline, durable, runs, display(), monitored, sinks)
         shown.gateways = gateways_of(configuration, pipeline, keys, shown.clock)
+        if monitored is not None:
+            monitored.gateways = shown.gateways
         recording = recorded(runs, configuration.record, needed=False)
         writing = written_views(out, assembly, pipeline)
         delivering = sinks.delivering(pipeline.engine)

@@ -17,6 +17,7 @@ from orderbook.monitor.messages import (
     DropView,
     Explain,
     Follow,
+    Halt,
     QuerySql,
     Rules,
     SetRule,
@@ -186,7 +187,10 @@ class Client:
                     raise DataError(f"no request {request.request} waits for an answer")
                 self._hub.send(Ask(self.number, request))
                 self.enqueue(encoded({"id": request.id, "type": "done"}))
-            case AddView() | DropView() | SetRule():
+            case Halt() if self._access.local and not self._access.changes_allowed:
+                # Who is on this machine could stop the run as well.
+                self._ask(request)
+            case AddView() | DropView() | SetRule() | Halt():
                 if not self._access.changes_allowed:
                     raise DataError("read-only: set monitor.token in the configuration to change anything")
                 if not self._access.token_is(request.token):
@@ -222,7 +226,9 @@ class Client:
         if request.sql is not None:
             self._sql_follows.add(request.id)
 
-    def _ask(self, request: QuerySql | Explain | Why | Costs | Rules | AddView | DropView | SetRule) -> None:
+    def _ask(
+        self, request: QuerySql | Explain | Why | Costs | Rules | AddView | DropView | SetRule | Halt
+    ) -> None:
         if request.id in self._unanswered:
             raise DataError(f"id {request.id} is in use; choose another")
         if len(self._unanswered) >= MOST_UNANSWERED:

@@ -108,6 +108,14 @@ class SetRule(Request, frozen=True, tag="set_rule"):
     token: Token = ""
 
 
+class Halt(Request, frozen=True, tag="halt"):
+    """The kill switch: cancels every order of the run and lets none be placed, until it is released."""
+
+    halted: bool = True
+    reason: Annotated[str, Meta(max_length=256)] = ""
+    token: Token = ""
+
+
 class Follow(Request, frozen=True, tag="follow"):
     """A continuous query: a view, or SQL; `after`: the version from which a client goes on."""
 
@@ -130,6 +138,7 @@ AnyRequest = (
     | DropView
     | Rules
     | SetRule
+    | Halt
     | Follow
 )
 

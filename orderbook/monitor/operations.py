@@ -1,4 +1,4 @@
-"""What clients ask of the run once: SQL, explain, views added and dropped, rules."""
+"""What clients ask of the run once: SQL, explain, views added and dropped, rules, and to halt."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -17,6 +17,7 @@ from orderbook.monitor.messages import (
     Costs,
     DropView,
     Explain,
+    Halt,
     QuerySql,
     Rules,
     SetRule,
@@ -47,8 +48,10 @@ class Operations:
         alerts: Alerts,
         replacing: Replacing,
         waited: Callable[[], float],
+        halt: Callable[[bool, str], Coroutine[Any, Any, dict[str, Any]]],
     ) -> None:
-        """waited: see Share."""
+        """waited: see Share. halt: pulls or releases the kill switch, and says what that did."""
+        self._halt = halt
         self._engine, self._mailbox, self._alerts, self._replacing = engine, mailbox, alerts, replacing
         self._configuration = configuration
         self._tasks: set[asyncio.Task[None]] = set()
@@ -80,6 +83,8 @@ class Operations:
                 self._now(ask, lambda: self._replaced(ask, self._drop(request.view)))
             case Rules():
                 self._answer(ask, {"type": "rules", "rules": self._alerts.told()})
+            case Halt():
+                self._later(ask, self._halt(request.halted, request.reason))
             case SetRule():
                 self._now(ask, lambda: self._set_rule(ask, request))
 

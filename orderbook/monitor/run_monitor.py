@@ -3,12 +3,14 @@
 The server is a process of its own, so that no client can keep the run's interpreter busy.
 """
 
+import asyncio
 import json
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from orderbook.configuration.configuration import Configuration
 from orderbook.configuration.options import MonitorOptions
@@ -25,6 +27,7 @@ from orderbook.monitor.status_topic import EngineHealth, FeedHealth, Instruments
 from orderbook.monitor.view_topic import ViewTopic
 from orderbook.run.feed_runs import FeedRun
 from orderbook.run.live_run import LiveRun
+from orderbook.run.order_gateway import OrderGateway
 from orderbook.run.pipeline import Pipeline
 
 # Ports that are tried from the configured one on.
@@ -36,6 +39,8 @@ _SEND_BUFFER = 128 << 10
 _LINE_BUFFER = 1 << 20
 # Seconds in which clients are told that the run has ended.
 _ENDING_SECONDS = 3.0
+# Seconds in which a halt is answered, and between two looks at what is open.
+_HALTING_SECONDS, _LOOK_SECONDS = 5.0, 0.02
 
 
 class ServerProcess:
@@ -127,6 +132,7 @@ class RunMonitor:
         self._tape = TradeTape(len(pipeline.instruments))
         rules = configuration.monitor.alerts
         self._alerts = Alerts(pipeline.engine, self.notes, lambda: pipeline.time, rules)
+        self.gateways: Sequence[OrderGateway] = ()
 
     @contextmanager
     def serving(self, live: LiveRun) -> Iterator[tuple[ServerProcess, Publisher]]:
@@ -160,7 +166,9 @@ class RunMonitor:
             {
                 "book": books.open,
                 "view": lambda topic: ViewTopic(topic, engine),
-                "status": lambda topic: StatusTopic(topic, pipeline, health, feeds, self._alerts.newest),
+                "status": lambda topic: StatusTopic(
+                    topic, pipeline, health, feeds, self._alerts.newest, lambda: self.gateways
+                ),
                 "notes": lambda topic: NotesTopic(topic, self.notes),
                 "instruments": lambda topic: InstrumentsTopic(
                     topic, pipeline, self.orders.instruments, self._runs, feeds.labels
@@ -186,9 +194,25 @@ class RunMonitor:
             self._configuration.queries,
         )
         self._operations = Operations(
-            self._configuration, engine, mailbox, self._alerts, replacing, lambda: live.queue.waited
-        )
+            self._configuration, engine, mailbox, self._alerts, replacing, lambda: live.queue.waited,
+            lambda halted, reason: self._halt(live, halted, reason),
+        )  # fmt: skip
         return publisher
+
+    async def _halt(self, live: LiveRun, halted: bool, reason: str) -> dict[str, Any]:
+        """Pulls or releases the kill switch; answers once that is done, or after some seconds, with what is
+        still open."""
+        host = self._pipeline.host
+        before = host.open_orders()
+        live.halt(halted, reason)
+        for _ in range(round(_HALTING_SECONDS / _LOOK_SECONDS)):
+            if (host.halted is not None) is halted and not (halted and host.open_orders()):
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
+        return {
+            "type": "halt", "halted": host.halted is not None, "reason": host.halted, "open_before": before,
+            "open": host.open_orders(), "gateways": [one.account.venue for one in self.gateways],
+        }  # fmt: skip
 
     def _perform(self, command: Command) -> None:
         match command:

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from orderbook.core.latency import LatencyHistogram
@@ -13,6 +14,7 @@ from orderbook.monitor.messages import Topic, TopicFrame, body_of
 from orderbook.operations.metrics import feed_labels
 from orderbook.run.feed_runs import FeedRun
 from orderbook.run.live_run import LiveRun
+from orderbook.run.order_gateway import OrderGateway
 from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.execution.account import PositionSummary, StrategySummary
 
@@ -127,8 +129,9 @@ class StatusTopic:
         engine: EngineHealth,
         feeds: FeedHealth,
         alerts: Callable[[], Sequence[dict[str, Any]]],
+        gateways: Callable[[], Sequence[OrderGateway]] = tuple,
     ) -> None:
-        self._topic, self._pipeline = topic, pipeline
+        self._topic, self._pipeline, self._gateways = topic, pipeline, gateways
         self._engine, self._feeds, self._alerts = engine, feeds, alerts
         self._told_at = 0.0
 
@@ -146,6 +149,8 @@ class StatusTopic:
             "feeds": self._feeds.state(),
             "strategies": [_strategy(one) for one in self._pipeline.host.summary()],
             "alerts": list(self._alerts()),
+            "halted": self._pipeline.host.halted,
+            "gateways": [asdict(one.state()) for one in self._gateways()],
         }
         return TopicFrame(self._topic, body_of(body))
 

@@ -19,6 +19,7 @@ from orderbook.market.events import EVENT, Action, BookState, Events, Flag, Stat
 from orderbook.run.event_queue import EventQueue, HybridClock, RunItem, Stamped, events_in
 from orderbook.run.feed_runs import FeedRun
 from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.execution.venue_reports import HaltItem
 
 # Items that are logged and synced together.
 _TOGETHER = 256
@@ -182,6 +183,13 @@ class LiveRun:
     def take(self, item: RunItem) -> None:
         """Stamp, log and apply an item at once: once `consume` has ended."""
         self._apply([Stamped(self.clock.stamp(), 0, item, True)])
+
+    def halt(self, halted: bool, reason: str) -> None:
+        """Pull the kill switch, or release it: venues are asked at once to cancel everything, and strategies
+        find their orders cancelled when the run comes to it."""
+        for account in self._pipeline.host.accounts.values():
+            account.block(halted)
+        self.queue.put_now(HaltItem(self.time(), halted, reason or "by hand"), True)
 
     def finish(self) -> None:
         """End in order: the strategies are told, and everything is durable."""

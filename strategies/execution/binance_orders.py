@@ -184,6 +184,8 @@ class OrderLines:
             return "dry run: nothing is sent"
         if self.leaving:
             return "the run ends"
+        if self._account.blocked:
+            return "halted"
         if not self._link.ready:
             return f"the order gateway is not ready: {self._link.trouble or 'it reconciles'}"
         if self._clock() < self._link.waits_until:

@@ -77,6 +77,8 @@ class VenueAccount:
         self.problem: str | None = _NOT_OPENED
         self.sending = False
         self.outbox: deque[Intent] = deque()
+        # Whether orders that are asked for are not sent any more.
+        self.blocked = False
         # Called when something has been put there.
         self.asked: Callable[[], object] = lambda: None
         self.rules: dict[str, Rules] = {}
@@ -111,6 +113,12 @@ class VenueAccount:
         """Every symbol with an open order is to have none."""
         for symbol in sorted({order.symbol for order in self.open_orders()}):
             self.ask(CancelAll(symbol))
+
+    def block(self, blocked: bool) -> None:
+        """From now on no order is sent, and what is open is to be cancelled; or they are again."""
+        self.blocked = blocked
+        if blocked:
+            self.cancel_all()
 
     def open_orders(self) -> Iterator[OpenOrder]:
         """The run's orders that are open, as far as was reported."""

@@ -2,6 +2,7 @@
 import { fillChoice, make, setText } from "./dom.js";
 import { bytes, count, duration } from "./format.js";
 import { keyOf } from "./store.js";
+import { changing } from "./token.js";
 import { chooseTheme, chosenTheme } from "./theme.js";
 
 /** Milliseconds between two looks at how long nothing has arrived. */
@@ -20,6 +21,7 @@ export class Strip {
   #engine = make("span.engine", { "data-testid": "engine-strip" });
   #menu = make("div.menu-body.right");
   #theme;
+  #halt;
   #panes;
   #status = null;
 
@@ -31,9 +33,10 @@ export class Strip {
     this.#theme = make("button.plain", { type: "button", onclick: () => this.nextTheme(), "data-testid": "theme" });
     const menu = make("details.menu", {}, make("summary", { title: "Show and hide panes" }, "Panes"), this.#menu);
     menu.addEventListener("toggle", () => menu.open && this.#fillMenu(layout, panes));
+    this.#halt = make("button.plain.halt", { type: "button", onclick: () => this.#switch(), "data-testid": "halt" }, "Halt");
     const explain = make("button.plain", { type: "button", title: "Keys (?)", "aria-label": "Keys", onclick: help }, "?");
     element.append(
-      this.#instruments, make("div.health", {}, this.#link, this.#feeds), this.#engine, make("div.acts", {}, menu, this.#theme, explain),
+      this.#instruments, make("div.health", {}, this.#link, this.#feeds), this.#engine, make("div.acts", {}, this.#halt, menu, this.#theme, explain),
     );
     this.#showTheme();
     store.on("instruments", () => this.#showInstruments());
@@ -96,8 +99,36 @@ export class Strip {
     this.#showStatus();
   }
 
+  /** Pulls the kill switch, or releases it, and says what that did. */
+  async #switch() {
+    const release = typeof this.#status?.halted === "string";
+    const question = release ? "Release the halt? Strategies may place orders again." : "Halt? Every open order of the run is cancelled, and none is placed any more.";
+    if (!window.confirm(question)) return;
+    const message = { op: "halt", halted: !release, reason: "from the page" };
+    try {
+      const answer = await this.#connection.request(message).catch((error) => {
+        if (!/token/i.test(error.message)) throw error;
+        return changing(this.#connection, message);
+      });
+      const done = answer.open_before - answer.open;
+      window.alert(answer.halted ? `Halted: ${done} of ${answer.open_before} open orders cancelled${answer.open ? `; ${answer.open} MAY STILL BE OPEN` : ""}.` : "Released: orders are taken again.");
+    } catch (error) {
+      window.alert(`Not ${release ? "released" : "halted"}: ${error.message}`);
+    }
+  }
+
+  #showHalt() {
+    const { halted, gateways } = this.#status;
+    const off = typeof halted === "string";
+    setText(this.#halt, off ? "Halted" : "Halt");
+    this.#halt.classList.toggle("bad", off);
+    const venues = (gateways ?? []).map(({ venue, mode, ready, open_orders: open, trouble }) => `${venue} (${mode}): ${ready ? "ready" : trouble ?? "not ready"}, ${open} open`);
+    this.#halt.title = [off ? `halted: ${halted}; click to release` : "cancel every order of the run, and let none be placed", ...venues].join("; ");
+  }
+
   #showStatus() {
     if (!this.#status) return;
+    this.#showHalt();
     const { feeds, engine } = this.#status;
     const was = this.#store.notLive ? "was " : "";
     if (this.#feeds.children.length !== feeds.length) this.#feeds.replaceChildren(...feeds.map(() => chip()));
