@@ -350,6 +350,9 @@ def _made(
     else:
         executor, count = _executor(engine, configuration, partitions)
         settings = replace(settings_of(configuration, folder, looks, count, key), cut_time=cut)
+    if any(spec.log is not None for spec in specs):
+        # What venues have said of the run's orders is in its log.
+        settings = replace(settings, trading=configuration.live_trading)
     start = time.monotonic()
     outcome = _backtested(settings, specs, executor, engine)
     return _Made(folder, outcome, time.monotonic() - start, configuration)

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -15,17 +15,21 @@ from binance_server import BinanceServer
 from gateway_network import NATIVE, SYMBOL, VENUE
 from live_run_support import Given
 
+from orderbook.backtesting.run import LocalExecutor, backtest
+from orderbook.backtesting.sources import source_specs
+from orderbook.backtesting.tasks import JobProgram, JobSettings
 from orderbook.configuration.configuration import Configuration, load_configuration
 from orderbook.core.errors import ConfigurationError
-from orderbook.durability import journal
 from orderbook.durability.durable_run import DurableRun, open_past
-from orderbook.durability.journal import LoggedRun
+from orderbook.engine.distribution.stage_runner import Granularity
 from orderbook.feeds.exchanges.credentials import BinanceFuturesKeys
+from orderbook.jobs.job import open_job
 from orderbook.market.events import EVENT, Action, BookState, Flag, Side
 from orderbook.market.instruments import FINEST, Instrument, Instruments
 from orderbook.run.live_run import LiveRun
 from orderbook.run.order_gateway import OrderGateway, gateways_of, keys_of
 from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.execution.account import row_of
 from orderbook.strategies.execution.venue_reports import HaltItem, ReportItem
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.strategy import Strategy, StrategyDefinition
@@ -51,13 +55,23 @@ def _instruments() -> Instruments:
 
 
 class Asker(Strategy):
-    """Does what a test asks for, when a trade is printed."""
+    """Does what the script of a test has for the trade at hand, which a restart and a backtest find again."""
 
-    asked: list[Callable[["Asker"], object]] = []  # noqa: RUF012
+    script: ClassVar[list[Sequence[Callable[["Asker"], object]]]] = []
+
+    def __init__(self) -> None:
+        self.count = 0
 
     def on_trade(self, trade: Any) -> None:
-        while Asker.asked:
-            Asker.asked.pop(0)(self)
+        for action in Asker.script[self.count]:
+            action(self)
+        self.count += 1
+
+    def on_save(self) -> bytes:
+        return str(self.count).encode()
+
+    def on_load(self, state: bytes) -> None:
+        self.count = int(state)
 
 
 def _message(*events: tuple[int, Action, Side, int, int]) -> np.ndarray:
@@ -87,7 +101,7 @@ class Process:
 
     def ask(self, *what: Callable[[Asker], object]) -> None:
         """Lets the strategy do something."""
-        Asker.asked += what
+        Asker.script.append(what)
         event = _message(_WAKE)
         event["receive_time"] = self.live.time()
         self.live.take(event)
@@ -115,7 +129,8 @@ class Process:
 def _configured(server: BinanceServer, folder: Path, **more: object) -> Configuration:
     own = {"mode": "live", "rest_url": server.rest_url, "stream_url": server.stream_url, **more}
     options = {f"execution.{VENUE}.{name}": value for name, value in own.items()}
-    return load_configuration(None, {"log.folder": str(folder), "log.sync": "never", **options})
+    log = {"log.folder": str(folder), "log.sync": "never", "log.keep_log": True}
+    return load_configuration(None, {**log, **options})
 
 
 def _pipeline(known: Instruments, configuration: Configuration) -> Pipeline:
@@ -125,7 +140,11 @@ def _pipeline(known: Instruments, configuration: Configuration) -> Pipeline:
 
 @asynccontextmanager
 async def process(
-    server: BinanceServer, folder: Path, crashes: bool = False, **options: object
+    server: BinanceServer,
+    folder: Path,
+    crashes: bool = False,
+    noted: tuple[list[dict[str, Any]], list[dict[str, Any]]] | None = None,
+    **options: object,
 ) -> AsyncIterator[Process]:
     """A process, from its log to its end; or it just stops."""
     configuration = _configured(server, folder, **options)
@@ -138,6 +157,14 @@ async def process(
         feed.instruments, feed.indexes = _instruments(), np.arange(2, dtype=np.int32)
         live = LiveRun(configuration, pipeline, durable, [feed])
         (gateway,) = gateways_of(configuration, pipeline, keys, live.time)
+        if noted is not None:
+            orders, fills = noted
+
+            def note(_: Any, update: Any) -> None:
+                orders.append(row_of(update.new))
+                fills.extend(map(row_of, update.fills))
+
+            pipeline.host.observe_orders(note)
         live.start()
         live.take(_message(*_BOOKS))
 
@@ -162,12 +189,14 @@ async def process(
 
 def test_a_run_its_crash_and_its_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
+    Asker.script.clear()
+    noted: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
 
     async def go() -> None:
         async with AsyncExitStack() as stack:
             server = await stack.enter_async_context(BinanceServer())
             venue = server.account
-            async with process(server, tmp_path / "log", crashes=True) as own:
+            async with process(server, tmp_path / "log", True, noted) as own:
                 own.ask(
                     lambda s: s.buy(SYMBOL, "0.010", "49990.00", venue=VENUE, post_only=True),
                     lambda s: s.sell(SYMBOL, "0.004", venue=VENUE),
@@ -188,48 +217,39 @@ def test_a_run_its_crash_and_its_log(tmp_path: Path, caplog: pytest.LogCaptureFi
             first, _, second = venue.orders.values()
             venue.execute(first, Decimal("0.006"), first.price, True)
             venue.cancel(second)
-            async with process(server, tmp_path / "log") as own:
+            async with process(server, tmp_path / "log", False, noted) as own:
                 await own.until(lambda: own.status(4) == "cancelled", "cancelled by hand")
                 assert sorted(own.orders) == sorted(before)
                 (held,) = [v for k, v in own.pipeline.engine["my_positions"].items() if k[1] == VENUE]
                 assert held.volume == venue.positions[NATIVE] == Decimal("0.002")
                 assert held.fees == sum(trade.fee for trade in venue.trades)
                 assert own.gateway.state().unexplained == {}
-                after = {view: own.rows(view) for view in ("my_fills", "my_positions")}
             assert not venue.open(NATIVE), "an orderly end cancels what is open"
             assert all(count == 1 for count in venue.placed.values())
             assert [s for s in (q.partition("&signature=")[2] for q in server.queries) if s]
-            _check_log(tmp_path / "log", _configured(server, tmp_path / "log"), after)
+            last = {row["id"]: row["status"] for row in noted[0]}
+            assert last == {1: "cancelled", 2: "filled", 3: "filled", 4: "cancelled"}
+            _check_backtest(tmp_path / "log", _configured(server, tmp_path / "log"), *noted)
             _check_secrets(tmp_path / "log", server, caplog.text)
 
     asyncio.run(go())
 
 
-def _check_log(folder: Path, configuration: Configuration, rows: dict[str, dict[Any, Any]]) -> None:
-    """What a log holds, applied without a venue, gives the rows of the run."""
-    logged = LoggedRun(folder)
-    pipeline = _pipeline(logged.instruments, configuration)
-    run = Process(None, pipeline, None)  # type: ignore[arg-type]
-    requests: dict[int, list[Any]] = {}
-    for entry in logged._entries():
-        if isinstance(entry, journal.Asked):
-            requests.setdefault(entry.stamp, []).append(entry.request)
-    for entry in logged:
-        if isinstance(entry, journal.Known):
-            continue
-        pipeline.host.silent = True
-        pipeline.host.begin_item(requests.get(entry.stamp, ()))
-        if isinstance(entry, journal.Stamped):
-            pipeline.apply_stamped(entry)
-        elif entry.starts:
-            pipeline.start(entry.names)
-        else:
-            break
-        pipeline.host.end_item()
-    assert run.rows("my_fills") == rows["my_fills"]
-    assert run.rows("my_positions") == rows["my_positions"]
-    statuses = {key: pipeline.engine["my_orders"][key].status for key in pipeline.engine["my_orders"]}
-    assert set(statuses.values()) == {"filled", "cancelled"}
+def _check_backtest(
+    folder: Path, configuration: Configuration, orders: list[dict[str, Any]], fills: list[dict[str, Any]]
+) -> None:
+    """A backtest of the log, to which the venue says nothing more, gives the run's orders and fills."""
+    program = JobProgram.of(compile_views(SQL))
+    settings = JobSettings(
+        program, str(folder.parent / "job"), (), Granularity("message"),
+        (("test_order_gateway:Asker", {}),), program, 1, "interpreter", 10**9,
+        trading=configuration.live_trading,
+    )  # fmt: skip
+    backtest(settings, source_specs([f"log:{folder}"]), LocalExecutor(), "numba")
+    job = open_job(folder.parent / "job")
+    for found, expected in ((job.order_changes(), orders), (job.fills(), fills)):
+        names = [name for name in expected[0] if name != "ts"]
+        assert found.select(names).to_dicts() == [{name: row[name] for name in names} for row in expected]
 
 
 def _check_secrets(folder: Path, server: BinanceServer, log: str) -> None:
@@ -240,6 +260,8 @@ def _check_secrets(folder: Path, server: BinanceServer, log: str) -> None:
 
 
 def test_the_switch_the_stream_and_a_dry_run(tmp_path: Path) -> None:
+    Asker.script.clear()
+
     async def go() -> None:
         async with BinanceServer() as server:
             venue = server.account
@@ -264,6 +286,7 @@ def test_the_switch_the_stream_and_a_dry_run(tmp_path: Path) -> None:
                 await server.drop_streams()
                 await own.until(lambda: own.gateway.session.connections == 2, "connected again")
                 await own.until(lambda: own.gateway.session.ready, "ready again")
+            Asker.script.clear()
             placed = sum(venue.placed.values())
             async with process(server, tmp_path / "dry", mode="dry") as own:
                 own.ask(lambda s: s.buy(SYMBOL, "0.010", "49990.00", venue=VENUE))
