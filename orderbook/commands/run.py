@@ -90,9 +90,7 @@ def run(
         for one in runs:
             one.positions = pipeline.positions
         shown = Shown(configuration, assembly, pipeline, durable, runs, display(), monitored, sinks)
-        shown.gateways = gateways_of(configuration, pipeline, keys, shown.clock)
-        if monitored is not None:
-            monitored.gateways = shown.gateways
+        shown.trade_through(gateways_of(configuration, pipeline, keys, shown.clock))
         recording = recorded(runs, configuration.record, needed=False)
         writing = written_views(out, assembly, pipeline)
         delivering = sinks.delivering(pipeline.engine)
@@ -139,9 +137,15 @@ class Shown:
         self._display = display
         self._monitor = monitor
         self._start = time.monotonic()
-        self.gateways: Sequence[OrderGateway] = ()
+        self._gateways: Sequence[OrderGateway] = ()
         # Whether the queue is consumed no more, and reports can still be applied.
         self._consumed, self._applies = False, True
+
+    def trade_through(self, gateways: Sequence[OrderGateway]) -> None:
+        """Orders go through these."""
+        self._gateways = self._metrics.gateways = gateways
+        if self._monitor is not None:
+            self._monitor.gateways = gateways
 
     @property
     def clock(self) -> Callable[[], int]:
@@ -166,7 +170,7 @@ class Shown:
             others = [live.follow_all(), live.promise(), *([live.stamp_ticks()] if self._ticking else [])]
             others += [*publishing, *([] if self._core is None else [keep_clear()])]
             ending, running = ([asyncio.create_task(one) for one in part] for part in (ends, others))
-            trading = [asyncio.create_task(one.run(self._put)) for one in self.gateways]
+            trading = [asyncio.create_task(one.run(self._put)) for one in self._gateways]
             first = asyncio.FIRST_COMPLETED
             await asyncio.wait([*ending, *trading], timeout=self._duration, return_when=first)
             for task in (*ending, *running):
@@ -175,7 +179,7 @@ class Shown:
             # From here on reports are applied as they come, unless that is what has failed.
             self._consumed = True
             self._applies = not isinstance(results[0], Exception)
-            await asyncio.gather(*(one.leave() for one in self.gateways))
+            await asyncio.gather(*(one.leave() for one in self._gateways))
             for task in trading:
                 task.cancel()
             results += await asyncio.gather(*trading, return_exceptions=True)

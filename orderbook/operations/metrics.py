@@ -21,6 +21,7 @@ from orderbook.market.books import Books
 from orderbook.market.events import BookState, StateReason
 from orderbook.run.feed_runs import FeedReport, FeedRun
 from orderbook.run.live_run import LiveRun
+from orderbook.run.order_gateway import OrderGateway
 from orderbook.run.pipeline import Pipeline
 from orderbook.sinks.delivery import SinkReport
 from orderbook.sinks.run_sinks import RunSinks
@@ -231,6 +232,7 @@ class RunMetrics(Collector):
         self._labels = feed_labels(runs)
         self._view_events = view_events
         self._start = time.monotonic()
+        self.gateways: Sequence[OrderGateway] = ()
 
     def registry(self) -> CollectorRegistry:
         """A registry with these metrics alone."""
@@ -253,6 +255,7 @@ class RunMetrics(Collector):
         yield from self._engine()
         yield from self._views()
         yield from self._strategies()
+        yield from self._gateways()
         yield from sink_families(self._sinks.reports())
         yield from _cache()
 
@@ -350,6 +353,35 @@ class RunMetrics(Collector):
         for view in engine.views:
             events.add_metric([view], self._view_events.get(view, 0))
         yield events
+
+    def _gateways(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "orderbook_halted",
+            "Whether the kill switch is pulled: 1 or 0.",
+            self._pipeline.host.halted is not None,
+        )
+        states = [gateway.state() for gateway in self.gateways]
+        families: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str], ...] = (
+            (GaugeMetricFamily, "ready", "Whether an order gateway takes orders: 1 or 0."),
+            (GaugeMetricFamily, "open_orders", "Orders that are under way or rest at a venue."),
+            (CounterMetricFamily, "requests", "Requests to a venue."),
+            (CounterMetricFamily, "connections", "How often the user stream of a venue was opened."),
+            (CounterMetricFamily, "reconciliations", "How often everything was compared with a venue."),
+        )
+        for kind, name, help_text in families:
+            family = kind(f"orderbook_gateway_{name}", help_text, labels=["venue"])
+            for state in states:
+                family.add_metric([state.venue], getattr(state, name))
+            yield family
+        used = GaugeMetricFamily(
+            "orderbook_gateway_limit_used_ratio",
+            "How much of a venue's limit is used in the window at hand.",
+            labels=["venue", "limit"],
+        )
+        for state in states:
+            for name, (count, limit) in state.used.items():
+                used.add_metric([state.venue, name], count / limit)
+        yield used
 
     def _strategies(self) -> Iterator[Metric]:
         summaries = self._pipeline.host.summary()

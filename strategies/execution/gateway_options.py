@@ -75,7 +75,7 @@ class GatewayOptions(Section):
     def _not_by_chance(cls, url: str, info: ValidationInfo) -> str:
         if is_mainnet(url) and not info.data.get("real_money"):
             raise PydanticCustomError(
-                "mainnet", "the testnet's address, or real_money = true above it: orders there cost money"
+                "mainnet", "the testnet's address, or real_money = true as well, as orders there cost money"
             )
         return url
 

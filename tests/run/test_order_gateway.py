@@ -305,9 +305,9 @@ def _refused(what: str) -> Any:
 def test_mainnet_needs_an_address_and_a_second_switch() -> None:
     key = f"execution.{VENUE}"
     assert load_configuration().execution == {}
-    with _refused("orders there cost money"):
+    with _refused("as orders there cost money"):
         load_configuration(None, {f"{key}.rest_url": "https://fapi.binance.com"})
-    with _refused("orders there cost money"):
+    with _refused("as orders there cost money"):
         load_configuration(None, {f"{key}.stream_url": "wss://fstream.binance.com/private"})
     with _refused("https or wss"):
         load_configuration(None, {f"{key}.rest_url": "http://demo-fapi.binance.com"})
