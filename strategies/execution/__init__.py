@@ -1,1 +1,1 @@
-"""Orders through an execution client; the one that ships simulates an exchange over the recorded market."""
+"""Orders through execution clients: an exchange simulated over the recorded market, and gateways to venues."""

@@ -5,8 +5,9 @@ from decimal import Decimal
 
 import pytest
 from gateway_network import NATIVE, SYMBOL, VENUE, Faults, Network, check
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 from orderbook.strategies.execution.binance_orders import SessionOptions
 from orderbook.strategies.execution.venue_model import RiskLimits
@@ -59,7 +60,7 @@ def _act(network: Network, chance: random.Random) -> None:
         network.restart()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 2**32))
 def test_faults_end_with_the_account(seed: int) -> None:
     network, chance = Network(seed, _ALL), random.Random(seed)
