@@ -179,7 +179,7 @@ class Shown:
             # From here on reports are applied as they come, unless that is what has failed.
             self._consumed = True
             self._applies = not isinstance(results[0], Exception)
-            await asyncio.gather(*(one.leave() for one in self._gateways))
+            await asyncio.gather(*(one.leave(self._applies) for one in self._gateways))
             for task in trading:
                 task.cancel()
             results += await asyncio.gather(*trading, return_exceptions=True)

@@ -127,17 +127,26 @@ class OrderGateway:
             await asyncio.gather(*tasks, return_exceptions=True)
             self._requests.close()
 
-    async def leave(self) -> None:
-        """Cancel what is open at the end of a run, while `run` goes on; orders that stay are said."""
+    async def leave(self, applies: bool = True) -> None:
+        """Cancel what is open at the end of a run, while `run` goes on; orders that may stay are said.
+
+        applies: reports still change what the run knows.
+        """
         session, account = self.session, self.account
-        open_orders = list(account.open_orders())
-        session.leave()
-        self._turned.set()
-        deadline = time.monotonic() + (_LEAVING if open_orders and self._options.mode == "live" else 0.0)
-        while time.monotonic() < deadline and (any(account.open_orders()) or account.incomplete()):
-            await asyncio.sleep(0.05)
-        for order in account.open_orders():
-            _log.warning("%s: order %s may still be open when the run ends", account.venue, order.client_id)
+        if self._options.mode == "live":
+            session.leave()
+            self._turned.set()
+        deadline = time.monotonic() + _LEAVING
+        while session.cancelling or (applies and account.incomplete()):
+            if time.monotonic() > deadline:
+                break
+            await asyncio.sleep(0.02)
+        # What was reported last comes to be applied.
+        deadline = min(deadline, time.monotonic() + 1.0)
+        while applies and any(account.open_orders()) and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        for client_id in session.cancelling:
+            _log.warning("%s: order %s may still be open when the run ends", account.venue, client_id)
 
     def state(self) -> GatewayState:
         """How it stands."""

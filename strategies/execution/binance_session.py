@@ -182,14 +182,9 @@ class BinanceSession:
         return self._ready
 
     @property
-    def waiting(self) -> bool:
-        """Whether the venue is being asked, or has asked to wait."""
-        return bool(self._pending) or self._clock() < self.waits_until
-
-    @property
-    def under_way(self) -> int:
-        """How many orders have something under way."""
-        return sum(line.busy or line.look < inf or line.cancel for line in self._orders.lines.values())
+    def cancelling(self) -> list[str]:
+        """Client ids of orders that are to be cancelled, and have not been seen to have ended."""
+        return [line.client_id for line in self._orders.lines.values() if line.cancel]
 
     def commands(self) -> list[Command]:
         """What is to be done now, in order; each is given once."""

@@ -191,6 +191,7 @@ class VenueAccount:
             {symbol: (str(volume), time) for symbol, (volume, time) in self._held.items()},
             {symbol: str(volume) for symbol, volume in self._before.items()},
             dict(self._begun),
+            self.problem,
         )
 
     def load(self, saved: SavedVenue) -> None:
@@ -204,6 +205,8 @@ class VenueAccount:
         self._held = {symbol: (Decimal(volume), time) for symbol, (volume, time) in saved.held.items()}
         self._before = {symbol: Decimal(volume) for symbol, volume in saved.before.items()}
         self._begun = dict(saved.begun)
+        # Until the session says otherwise, as where the log is applied from its beginning.
+        self.problem = saved.problem
         for client in self._clients.values():
             for order in (*client.orders.values(), *client.ended.values()):
                 if order.order_id:

@@ -20,6 +20,7 @@ class SavedVenue(msgspec.Struct, frozen=True):
     held: dict[str, tuple[str, int]]
     before: dict[str, str]
     begun: dict[str, int]
+    problem: str | None
 
 
 class VenueOrder(msgspec.Struct):

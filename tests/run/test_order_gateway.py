@@ -18,14 +18,17 @@ from live_run_support import Given
 from orderbook.backtesting.run import LocalExecutor, backtest
 from orderbook.backtesting.sources import source_specs
 from orderbook.backtesting.tasks import JobProgram, JobSettings
+from orderbook.commands.run import Shown
 from orderbook.configuration.configuration import Configuration, load_configuration
-from orderbook.core.errors import ConfigurationError
+from orderbook.core.errors import ConfigurationError, DataError
 from orderbook.durability.durable_run import DurableRun, open_past
 from orderbook.engine.distribution.stage_runner import Granularity
 from orderbook.feeds.exchanges.credentials import BinanceFuturesKeys
 from orderbook.jobs.job import open_job
 from orderbook.market.events import EVENT, Action, BookState, Flag, Side
 from orderbook.market.instruments import FINEST, Instrument, Instruments
+from orderbook.run.assembly import Assembly
+from orderbook.run.display import QuietDisplay
 from orderbook.run.live_run import LiveRun
 from orderbook.run.order_gateway import OrderGateway, gateways_of, keys_of
 from orderbook.run.pipeline import Pipeline
@@ -328,3 +331,94 @@ def test_keys_are_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     with _refused("set BINANCE_FUTURES_API_KEY, BINANCE_FUTURES_API_SECRET in the environment"):
         keys_of(configuration)
     assert keys_of(load_configuration()) == {}
+
+
+class Rester(Strategy):
+    """Has one order rest, whenever one is taken."""
+
+    def __init__(self) -> None:
+        self.rests = False
+
+    def on_trade(self, trade: Any) -> None:
+        if not self.rests:
+            self.rests = True
+            self.buy(SYMBOL, "0.010", "49990.00", venue=VENUE, post_only=True)
+
+    def on_order_update(self, order: Any) -> None:
+        self.rests = order.status in ("sent", "resting")
+
+
+class _Open(Given):
+    """A feed that goes on until it is cancelled."""
+
+    async def follow(self, put: Any) -> None:
+        await put(_message(*_BOOKS))
+        while True:
+            await asyncio.sleep(0.02)
+            event = _message(_WAKE)
+            event["receive_time"] = self.clock()
+            await put(event)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_run_that_ends_or_fails_leaves_no_order(
+    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def go() -> None:
+        async with BinanceServer() as server:
+            configuration = _configured(server, tmp_path / "log")
+            program = compile_views(SQL)
+            with open_past(configuration, program, _instruments()) as past:
+                engine = GatedEngine(program, "interpreter")
+                pipeline, durable = past.recovered(
+                    lambda known: Pipeline(
+                        engine, known, [StrategyDefinition(Rester)], trading=configuration.live_trading
+                    )
+                )
+                feed = _Open([])
+                feed.instruments, feed.indexes = _instruments(), np.arange(2, dtype=np.int32)
+                assembly = Assembly(configuration, (), program, (), ())
+                shown = Shown(configuration, assembly, pipeline, durable, [feed], QuietDisplay())
+                keys = {VENUE: BinanceFuturesKeys("the-key", "the-secret")}
+                gateways = gateways_of(configuration, pipeline, keys, shown.clock)
+                shown.trade_through(gateways)
+                running = asyncio.create_task(shown.run())
+                for _ in range(1000):
+                    await asyncio.sleep(0.01)
+                    if server.account.open(NATIVE):
+                        break
+                families = {family.name: family for family in shown._metrics.collect()}
+                (ready,) = families["orderbook_gateway_ready"].samples
+                assert (ready.labels, ready.value) == ({"venue": VENUE}, 1)
+                if fails:
+
+                    def fail(*_: object) -> None:
+                        raise DataError("the engine has failed")
+
+                    monkeypatch.setattr(pipeline, "apply_stamped", fail)
+                else:
+                    shown._live.queue.close()
+                await running
+                assert [str(error) for error in shown.errors] == (["the engine has failed"] if fails else [])
+            assert len(server.account.orders) == 1 and not server.account.open(NATIVE)
+            if not fails:
+                rows = [row.status for row in engine["my_orders"].values()]
+                assert rows.count("cancelled") == 1 and set(rows) <= {"cancelled", "refused"}
+
+    asyncio.run(go())
+
+
+def test_a_signature_is_the_documented_one() -> None:
+    """Binance documentation of USD-M Futures, "SIGNED Endpoint Examples for POST /fapi/v1/order"."""
+    keys = BinanceFuturesKeys(
+        "dbefbc809e3e83c283a984c3a1459732ea7db1360ca80c5c2c8867408d28cc83",
+        "2b5eb11e18796d12d88f13dc27dbbd02c2cc51ff7059765ed9821957d82bb4d9",
+    )
+    params = {
+        "symbol": "BTCUSDT", "side": "BUY", "type": "LIMIT", "quantity": "1", "price": "9000",
+        "timeInForce": "GTC", "recvWindow": "5000", "timestamp": "1591702613943",
+    }  # fmt: skip
+    signature = "3c661234138461fcc7a7d8746c6558c9842d4e10870d2ecbedf7777cad694af9"
+    assert keys.query(params, True).endswith(f"&timestamp=1591702613943&signature={signature}")
+    assert "signature" not in keys.query(params, False)
+    assert keys.hidden(f"bad key {keys.headers['X-MBX-APIKEY']}") == "bad key …"

@@ -56,8 +56,8 @@ def _act(network: Network, chance: random.Random) -> None:
         venue.by_hand(NATIVE, chance.choice(["BUY", "SELL"]), "0.002")
     elif what < 0.93 and venue.listen_key:
         venue.expire_key()
-    elif what < 0.94:
-        network.restart()
+    elif what < 0.95:
+        network.restart(checkpoint=chance.random() < 0.5)
 
 
 @examples(60)
@@ -70,10 +70,11 @@ def test_faults_end_with_the_account(seed: int) -> None:
         network.step(network.time + chance.choice([0.0, 0.02, 0.1, 0.5, 2.0]))
     network.settle()
     check(network)
-    # And from its log.
-    network.restart()
-    network.settle(30.0)
-    check(network)
+    # And from its log, and from a checkpoint.
+    for checkpoint in (False, True):
+        network.restart(checkpoint)
+        network.settle(30.0)
+        check(network)
 
 
 def _ready(network: Network) -> Network:

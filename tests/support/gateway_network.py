@@ -23,11 +23,12 @@ from orderbook.strategies.execution.binance_session import (
     OpenStream,
     Request,
 )
-from orderbook.strategies.execution.client import OrderRequest
+from orderbook.strategies.execution.client import OrderRequest, SavedAccount
 from orderbook.strategies.execution.paper_client import PaperClient
 from orderbook.strategies.execution.routed_client import RoutedClient
 from orderbook.strategies.execution.venue_account import VenueAccount
 from orderbook.strategies.execution.venue_model import RiskLimits, SimulationOptions
+from orderbook.strategies.execution.venue_orders import SavedVenue
 from orderbook.strategies.execution.venue_reports import Report, client_id_of
 
 VENUE, NATIVE, SYMBOL = "binance_futures", "BTCUSDT", "BTC-USDT-PERP"
@@ -77,6 +78,15 @@ class Run:
         self.rows: dict[tuple[str, int], Order] = {}
         self.fills: list[Fill] = []
         self.history: list[OrderUpdate] = []
+
+    def load(self, before: "Run") -> None:
+        """What a checkpoint says; relations are kept by the engine."""
+        self.rows, self.fills = dict(before.rows), list(before.fills)
+        for name, client in self.clients.items():
+            data = msgspec.msgpack.encode(before.clients[name].save())
+            client.load(msgspec.msgpack.decode(data, type=SavedAccount), range(1))
+        account = msgspec.msgpack.encode(before.account.save())
+        self.account.load(msgspec.msgpack.decode(account, type=SavedVenue))
 
     def publish(self, updates: list[OrderUpdate]) -> None:
         """Rows as the relations have them; each update must fit to the row there is."""
@@ -143,12 +153,15 @@ class Network:
         """Ours."""
         return self.venue_ms() + self.skew
 
-    def begin(self) -> None:
-        """A process begins, and applies the log there is."""
+    def begin(self, before: Run | None = None) -> None:
+        """A process begins, and applies the log there is; or goes on from a checkpoint of the one before."""
         self._process += 1
         self.run = Run(self._strategies, self._limits)
-        for entry in self.log:
-            self.run.apply(entry)
+        if before is None:
+            for entry in self.log:
+                self.run.apply(entry)
+        else:
+            self.run.load(before)
         self.run.account.sending = True
         self.session = BinanceSession(
             self.run.account, self._options, lambda: self.time, self.wall_ms,
@@ -156,13 +169,13 @@ class Network:
         )  # fmt: skip
         self._stream: object | None = None
 
-    def restart(self) -> None:
+    def restart(self, checkpoint: bool = False) -> None:
         """The process is gone, with what it had not logged; another one goes on."""
         rows, fills = dict(self.run.rows), list(self.run.fills)
         self._drop_stream()
         self._due = [one for one in self._due if getattr(one[2], "stays", False)]
         heapq.heapify(self._due)
-        self.begin()
+        self.begin(self.run if checkpoint else None)
         assert (self.run.rows, self.run.fills) == (rows, fills)
 
     def ask(self, kind: str, strategy: str, *arguments: Any) -> None:
