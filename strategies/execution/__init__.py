@@ -1,1 +1,1 @@
-"""Orders through execution clients: an exchange simulated over the recorded market, and gateways to venues."""
+"""Orders through execution clients: an exchange simulated over the recorded market, or a venue's gateway."""

@@ -283,7 +283,8 @@ class VenueAccount:
         if symbol not in self.symbols or self._held.get(symbol, (Decimal(0), -1))[1] > report.time:
             return
         self._held[symbol] = Decimal(report.volume), report.time
-        waiting = any(trade.symbol == symbol for trade in self._orphans)
+        # It is of the time of the reconciliation, and an execution since then would count twice.
+        waiting = self._seen.get(symbol) or any(trade.symbol == symbol for trade in self._orphans)
         if symbol not in self._before and report.settled and not waiting:
             others = self.own(symbol) + self.outside.get(symbol, Decimal(0))
             self._before[symbol] = Decimal(report.volume) - others
