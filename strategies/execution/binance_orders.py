@@ -41,7 +41,8 @@ from orderbook.strategies.execution.venue_reports import (
 
 _log = logging.getLogger(__name__)
 
-# Seconds: after the receive window before an order is taken to be lost; between two looks for one.
+# Seconds: after the receive window before an order is taken to be lost, more than the venue's clock may be
+# mistaken; between two looks for one.
 _MARGIN, _LOOK, _LONGEST_DELAY = 2.0, 1.0, 30.0
 NO_SUCH_ORDER, UNKNOWN_ORDER, _DUPLICATE = -2013, -2011, -4116
 Take = Callable[[int, WireProblem, bytes], None]
@@ -69,7 +70,7 @@ class Link(Protocol):
     trouble: str | None
     waits_until: float
     compared: float
-    offset: int
+    begun: float
 
     @property
     def ready(self) -> bool: ...
@@ -101,7 +102,7 @@ class Link(Protocol):
 class OrderLine:
     """What is under way of one order. Requests of an order do not overtake each other.
 
-    sent: when the last one left that may still arrive, ms of the venue. look: when the order is to be asked
+    sent: when the last one left that may still arrive. look: when the order is to be asked
     for, as nobody knows what became of a request; `modifying` is then what it was to become.
     """
 
@@ -109,7 +110,7 @@ class OrderLine:
     symbol: str
     side: str
     busy: bool = False
-    sent: int = 0
+    sent: float = -inf
     look: float = inf
     looks: int = 0
     cancel: bool = False
@@ -224,7 +225,7 @@ class OrderLines:
         *,
         orders: int = 0,
     ) -> None:
-        line.busy, line.sent = True, self._link.venue_ms()
+        line.busy, line.sent = True, self._clock()
         self._link.ask(method, "/fapi/v1/order", params, take, weight=1 - orders, orders=orders)
 
     def _placed(self, line: OrderLine, status: int, problem: WireProblem, body: bytes) -> None:
@@ -312,10 +313,11 @@ class OrderLines:
     def query(self, line: OrderLine, then: Callable[[], None]) -> None:
         """Asks for an order; it is busy until the answer."""
 
+        over = line.sent + self._options.receive_window + _MARGIN <= self._clock()
+
         def take(status: int, problem: WireProblem, body: bytes) -> None:
             line.busy = False
             line.looks += 1
-            over = line.sent + 1000 * (self._options.receive_window + _MARGIN) <= self._link.venue_ms()
             again = self._clock() + min(_LONGEST_DELAY, _LOOK * 2 ** min(line.looks - 1, 5))
             if 200 <= status < 300 and self._noted(body):
                 self._found(line, over)
@@ -375,7 +377,8 @@ class OrderLines:
         line = self.lines.get(order.client_id)
         if line is None:
             line = self.lines[order.client_id] = OrderLine(order.client_id, order.symbol, order.side)
-            line.sent = 0 if order.confirmed else order.sent + self._link.offset
+            # Of one that may be under way it is known that this session has not sent it.
+            line.sent = -inf if order.confirmed else self._link.begun
         return line
 
     def _line_of(self, client_id: str) -> OrderLine | None:

@@ -89,9 +89,9 @@ class CloseStream:
 Command = Request | OpenStream | CloseStream
 
 
-# Seconds: after the receive window before an order is taken to be lost; between two looks for one; a listen
-# key is renewed after (it lives for an hour); the clocks are compared again after.
-_MARGIN, _LOOK, _RENEW, _COMPARE = 2.0, 1.0, 30 * 60.0, 10 * 60.0
+# Seconds: a listen key is renewed after (it lives for an hour); the clocks are compared again after, by
+# answers that took this at most.
+_RENEW, _COMPARE, _LONGEST_WAY = 30 * 60.0, 10 * 60.0, 2.0
 _FIRST_DELAY, _LONGEST_DELAY = 0.2, 30.0
 _INCOMPLETE = 1.0
 # Executions of one answer.
@@ -132,7 +132,8 @@ class _Reconciliation:
 class BinanceSession:
     """The run's orders at the venue; see the module.
 
-    clock: seconds of a clock that never goes back. wall: ms since 1970 UTC, however wrong. name: gives the
+    clock: seconds of a clock that never goes back, by which requests are stamped as the venue's clock was
+    found to differ. wall: ms since 1970 UTC, for as long as that is not known. name: gives the
     name of a new run's client order ids, eight of 0-9a-z.
     """
 
@@ -151,14 +152,15 @@ class BinanceSession:
         self.connections = self.reconciliations = self.requests = 0
         self.reconciled_at: float | None = None
         self._account, self._options = account, options
-        self._clock, self._wall, self._name = clock, wall, name
+        self._clock, self._name = clock, name
         self._random = random.Random(seed)
         self._commands: list[Command] = []
         self._reports: list[Report] = []
         self._pending: dict[int, _Pending] = {}
         self._orders = OrderLines(self, account, options, clock)
-        # Venue's ms less ours, by which requests are stamped; when it was found, and is looked for again.
-        self.offset = 0
+        # The venue's ms less those of `clock`, and when that was found; when this session began.
+        self._offset = wall() - round(1000 * clock())
+        self.begun = clock()
         self.compared = -inf
         self._listed = self._one_way = False
         self._key = ""
@@ -357,7 +359,7 @@ class BinanceSession:
         return answered
 
     def venue_ms(self) -> int:
-        return self._wall() + self.offset
+        return round(1000 * self._clock()) + self._offset
 
     def report(self, report: Report) -> None:
         self._reports.append(report)
@@ -379,7 +381,7 @@ class BinanceSession:
             return
         if now >= self.compared + _COMPARE:
             if "clock" not in self._asking:
-                began = self._wall()
+                began = now
                 take = self._once("clock", lambda body: self._told_time(body, began))
                 self.ask("GET", "/fapi/v1/time", {}, take, signed=False)
             if self.compared == -inf:
@@ -404,11 +406,13 @@ class BinanceSession:
             self._asking.add("renewal")
             self.ask("PUT", "/fapi/v1/listenKey", {}, self._renewed, signed=False)
 
-    def _told_time(self, body: bytes, began: int) -> None:
-        ended = self._wall()
+    def _told_time(self, body: bytes, began: float) -> None:
+        ended = self._clock()
+        if ended - began > _LONGEST_WAY:
+            raise ValueError(f"its time took {ended - began:.1f} s to come")
         told = msgspec.json.decode(body, type=WireTime).serverTime
         # Half of the way back and forth has passed since.
-        self.offset = told - (began + ended) // 2
+        self._offset = told - round(500 * (began + ended))
         self.compared = self._clock()
 
     def _told_rules(self, body: bytes) -> None:

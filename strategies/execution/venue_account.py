@@ -54,14 +54,12 @@ _NOT_OPENED = "the order gateway has not connected yet"
 
 @dataclass(frozen=True, slots=True)
 class OpenOrder:
-    """An order that is open as far as was reported. confirmed: the venue has said that it has it; sent: when
-    it was asked for, by the run's clock, ms."""
+    """An order that is open as far as was reported. confirmed: the venue has said that it has it."""
 
     client_id: str
     symbol: str
     side: str
     confirmed: bool
-    sent: int
 
 
 class VenueAccount:
@@ -371,7 +369,7 @@ class VenueClient:
             if not own.ended:
                 symbol = self._instruments[own.instrument].native_symbol
                 confirmed = own.row.status != "sent"
-                yield OpenOrder(own.client_id, symbol, own.row.side, confirmed, own.row.ts // _MILLISECOND)
+                yield OpenOrder(own.client_id, symbol, own.row.side, confirmed)
 
     def volume(self, instrument: int) -> Decimal:
         """What it holds of an instrument."""

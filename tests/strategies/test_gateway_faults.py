@@ -235,7 +235,7 @@ def test_an_account_in_hedge_mode_is_not_traded() -> None:
 
 def test_a_clock_that_jumps_is_compared_again() -> None:
     network = _ready(Network(1))
-    network.skew = 20_000
+    network.venue_skew = 20_000
     first = network.place("one", "buy", "0.010", "49990.00")
     network.step(7.0)
     assert "-1021" in (network.run.rows["one", first].reason or "")

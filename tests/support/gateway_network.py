@@ -132,7 +132,7 @@ class Network:
     ) -> None:
         self.random = random.Random(seed)
         self.faults = faults
-        self.skew = faults.skew
+        self.skew, self.venue_skew = faults.skew, 0
         self.time = 0.0
         self.log: list[tuple[Any, ...]] = []
         self.venue = BinanceAccount(self.venue_ms)
@@ -147,7 +147,7 @@ class Network:
 
     def venue_ms(self) -> int:
         """The venue's clock."""
-        return _START + round(1000 * self.time)
+        return _START + round(1000 * self.time) + self.venue_skew
 
     def wall_ms(self) -> int:
         """Ours."""
