@@ -142,6 +142,23 @@ def test_a_view_is_added_in_the_sql_box_and_updates(page):
     assert page.problems == []
 
 
+def test_the_kill_switch_is_pulled_and_released(page):
+    page.until(f"{element('halt')}.textContent === 'Halt'")
+    for said, then in (("Halted", "Halted"), ("Released", "Halt")):
+        page.click("halt")
+        page.until(f"{element('halt-go')} !== null")
+        page.click("halt-go")
+        # Once the page has the token it does not ask for it again.
+        page.until(f"{element('token')} !== null || {element('halt-dialog')}?.innerText.startsWith('{said}')")
+        if page.evaluate(f"{element('token')} !== null"):
+            page.fill("token", TOKEN)
+            page.evaluate("document.querySelector('dialog.ask button.primary').click()")
+        page.until(f"{element('halt-dialog')}?.innerText.startsWith('{said}')", 15)
+        page.click("halt-close")
+        page.until(f"{element('halt')}.textContent === '{then}'", 15)
+    assert page.problems == []
+
+
 def test_a_rule_alerts(page, monitored):
     page.click("tab-alerts")
     choose = "choice => { choice.value = 'depth'; choice.dispatchEvent(new Event('change')); }"

@@ -102,18 +102,19 @@ export class Strip {
   /** Pulls the kill switch, or releases it, and says what that did. */
   async #switch() {
     const release = typeof this.#status?.halted === "string";
-    const question = release ? "Release the halt? Strategies may place orders again." : "Halt? Every open order of the run is cancelled, and none is placed any more.";
-    if (!window.confirm(question)) return;
+    const question = release ? "Strategies may place orders again." : "Every open order of the run is cancelled, and none is placed any more.";
+    if (!(await said(release ? "Release the halt?" : "Halt?", question, release ? "Release" : "Halt"))) return;
     const message = { op: "halt", halted: !release, reason: "from the page" };
     try {
       const answer = await this.#connection.request(message).catch((error) => {
         if (!/token/i.test(error.message)) throw error;
         return changing(this.#connection, message);
       });
-      const done = answer.open_before - answer.open;
-      window.alert(answer.halted ? `Halted: ${done} of ${answer.open_before} open orders cancelled${answer.open ? `; ${answer.open} MAY STILL BE OPEN` : ""}.` : "Released: orders are taken again.");
+      const { halted, open_before: before, open } = answer;
+      const done = `${before - open} of ${before} open orders cancelled.${open ? ` ${open} may still be open: look at the venue itself.` : ""}`;
+      await said(halted ? "Halted" : "Released", halted ? done : "Orders are taken again.");
     } catch (error) {
-      window.alert(`Not ${release ? "released" : "halted"}: ${error.message}`);
+      await said(`Not ${release ? "released" : "halted"}`, error.message);
     }
   }
 
@@ -148,6 +149,22 @@ export class Strip {
     }, "data-testid": "reset-layout" }, "Reset layout");
     this.#menu.replaceChildren(...boxes, reset);
   }
+}
+
+/** Says something, and whether the button with the name of what is to be done was pressed, where there is one. */
+function said(title, text, act) {
+  return new Promise((resolve) => {
+    const cancel = make("button", { type: "button", onclick: () => dialog.close(""), "data-testid": "halt-close" }, act ? "Cancel" : "Close");
+    const go = act ? make("button.primary", { value: "ok", "data-testid": "halt-go" }, act) : null;
+    const dialog = make("dialog.ask", { "aria-label": title, "data-testid": "halt-dialog" },
+      make("form", { method: "dialog" }, make("h2", {}, title), make("p", {}, text), make("div.row", {}, cancel, go)));
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(dialog.returnValue === "ok");
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
 }
 
 function chip() {

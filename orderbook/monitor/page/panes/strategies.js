@@ -50,6 +50,7 @@ export class StrategiesPane extends Pane {
     this.#at = now;
     const { strategies } = status;
     const cards = strategies.map((strategy) => card(strategy, (row) => this.#store.stateOf(row)));
+    cards.push(...(status.gateways ?? []).map(gateway));
     this.#summary.replaceChildren(...(cards.length ? cards : [make("p.empty", {}, "This run has no strategies.")]));
     this.#positions.set(POSITIONS, strategies.flatMap(({ name, positions }) => positions.map((row) => [row.symbol, row.position, row.profit, row.mark, row.cash, row.venue, name, this.#store.stateOf(row)])), [0, 5, 6]);
     const orders = (book?.orders ?? []).map(({ strategy, id, side, price, left, ahead }) => [
@@ -61,6 +62,17 @@ export class StrategiesPane extends Pane {
     this.#orders.set(ORDERS, orders, [0, 5]);
     this.#profit.draw();
   }
+}
+
+/** An order gateway: whether orders are really sent, and what differs from the venue. */
+function gateway({ venue, mode, mainnet, ready, trouble, open_orders: open, outside, unexplained, reconciled_seconds: since }) {
+  const differs = (name, volumes) => Object.entries(volumes).map(([symbol, volume]) => `${name} ${volume} ${symbol}`);
+  const lines = [
+    `${open} open`, since === null ? "not compared yet" : `compared ${since.toFixed(0)} s ago`, ...differs("traded by others", outside), ...differs("unexplained", unexplained),
+  ];
+  return make("div.card", { "data-testid": `gateway-${venue}` },
+    make("strong", {}, `${venue}: ${mode === "live" ? (mainnet ? "REAL MONEY" : "testnet, live") : "dry run"}`),
+    make(`span.badge.${ready ? "good" : "bad"}`, {}, ready ? "ready" : trouble ?? "not ready"), make("p", {}, lines.join(" · ")));
 }
 
 function card({ name, callbacks, orders, fills, refused, failed, positions }, stateOf) {
