@@ -6,11 +6,12 @@ Position Update". Numbers stay the text of the wire.
 """
 
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from typing import Any
 
 import msgspec
 
+from orderbook.core.errors import DataError
+from orderbook.market.instruments import fixed_point
 from orderbook.strategies.execution.venue_reports import VenueStatus, VenueTrade
 
 STATUSES: dict[str, VenueStatus] = {
@@ -151,10 +152,12 @@ def trade_report(trade: WireTrade) -> VenueTrade:
 
 
 def check_numbers(*texts: str) -> None:
-    """Raises ArithmeticError or ValueError for a text that is no finite number."""
+    """Raises ValueError for a text that is no number that rows can hold."""
     for text in texts:
-        if not Decimal(text).is_finite():
-            raise ValueError(f"{text} is not a number")
+        try:
+            fixed_point(text)
+        except DataError as error:
+            raise ValueError(str(error)) from None
 
 
 _SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86400}

@@ -6,6 +6,7 @@ any order: an execution counts once, by its id; an order has ended once its exec
 states the later one by the venue's time holds.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ from orderbook.strategies.execution.venue_reports import (
     parts_of,
 )
 
+_log = logging.getLogger(__name__)
 _MILLISECOND = 10**6
 _HOUR_MS = 3_600_000
 # Orders that have ended and are kept, for what is reported late.
@@ -150,8 +152,15 @@ class VenueAccount:
         explained = self._before[symbol] + self.own(symbol) + self.outside.get(symbol, Decimal(0))
         return self._held[symbol][0] - explained
 
-    def take(self, report: Report) -> "Iterator[tuple[VenueClient, OrderUpdate]]":
-        """Take a report; what it changes of whose orders."""
+    def take(self, report: Report) -> Iterator[tuple["VenueClient", OrderUpdate]]:
+        """Take a report; what it changes of whose orders. One that the instrument's units cannot say is left
+        out, and logged."""
+        try:
+            yield from self._take(report)
+        except DataError as error:
+            _log.error("%s: a report cannot be taken: %s: %s", self.venue, error, report)
+
+    def _take(self, report: Report) -> Iterator[tuple["VenueClient", OrderUpdate]]:
         match report:
             case Opened(session):
                 if not self.session:

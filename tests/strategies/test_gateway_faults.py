@@ -286,3 +286,23 @@ def test_an_order_that_the_venue_has_and_the_log_has_not_is_cancelled() -> None:
     network.restart()
     network.settle()
     assert not network.venue.open(NATIVE)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"", b"{}", b"[]", b"\xff\xfe", b"nonsense", b'{"e":"ORDER_TRADE_UPDATE"}',
+        b'{"e":"ORDER_TRADE_UPDATE","o":{"s":"BTCUSDT","c":"x","S":"BUY","X":"NEW","x":"NEW","i":1,"q":"NaN",'
+        b'"p":"1","z":"0"}}',
+        b'{"e":"ACCOUNT_UPDATE","T":1,"a":{"P":[{"s":"BTCUSDT","pa":"1e99","ps":"BOTH"}]}}',
+        b'{"e":"listenKeyExpired","E":1}', b'{"stream":"x","data":{"e":"unheard of"}}',
+    ],
+)  # fmt: skip
+def test_whatever_the_stream_says_the_session_goes_on(frame: bytes) -> None:
+    network = _ready(Network(1))
+    number = network.place("one", "buy", "0.010", "49990.00")
+    network.step(6.0)
+    network.session.frame(frame)
+    network.step(30.0)
+    assert network.run.rows["one", number].status == "resting"
+    check(network)
