@@ -14,7 +14,7 @@ from orderbook.strategies.execution.venue_model import RiskLimits
 
 _ALL = Faults(
     lost=0.05, unanswered=0.08, late=0.04, unknown=0.04, limited=0.02, repeated=0.1, delayed=0.15,
-    broken=0.03, skew=2500, drift=True,
+    broken=0.03, queued=True, skew=2500, drift=True,
 )  # fmt: skip
 
 

@@ -54,6 +54,7 @@ class Faults:
     repeated: float = 0.0  # an event comes twice
     delayed: float = 0.0  # an event comes after later ones
     broken: float = 0.0  # the stream ends, with what is on its way
+    queued: bool = False  # reports wait until they are applied
     skew: int = 0  # ms by which our clock is wrong
     drift: bool = False  # and becomes wrong by the way
 
@@ -141,6 +142,7 @@ class Network:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._number = self._process = 0
         self._told = 0
+        self._free = 0.0
         self.sent: list[Request] = []
         self.ids = dict.fromkeys(strategies, 0)
         self.begin()
@@ -237,14 +239,25 @@ class Network:
                 self.session.wake()
             commands, reports = self.session.commands(), self.session.take()
             if reports:
-                data = msgspec.msgpack.encode(reports)
-                # The queue takes its time, in order.
-                self._apply(("reports", self.wall_ms() * 10**6, data))
+                self._queue(msgspec.msgpack.encode(reports))
             for command in commands:
                 self._do(command)
             if not (commands or reports or self.run.account.outbox):
                 return
         raise AssertionError("the session does not come to rest")
+
+    def _queue(self, data: bytes) -> None:
+        """Reports wait for their turn, in order; those that wait when the process ends are lost."""
+        wait = self.random.uniform(0.0, 0.1) if self.faults.queued else 0.0
+        self._free = max(self._free, self.time + wait)
+
+        def apply() -> None:
+            self._apply(("reports", self.wall_ms() * 10**6, data))
+
+        if self._free <= self.time:
+            apply()
+        else:
+            self.later(self._free - self.time, apply)
 
     def _do(self, command: object) -> None:
         session = self.session
