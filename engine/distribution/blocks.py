@@ -141,20 +141,20 @@ def text_columns(streams: Iterable[Relation]) -> dict[str, tuple[int, ...]]:
 def encode_blocks(
     blocks: Iterable[Block],
     texts: Mapping[str, Sequence[int]],
-    words: Dictionary,
+    dictionary: Dictionary,
     compression: Compression | None = "lz4",
 ) -> pa.Buffer:
     """Blocks as bytes; `texts` are the places of TEXT columns by source, `words` has their codes."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=compression)
     for block in blocks:
-        batch = _batch(block, texts[block.source], words)
+        batch = _batch(block, texts[block.source], dictionary)
         with pa.ipc.new_stream(sink, batch.schema, options=options) as stream:
             stream.write_batch(batch)
     return sink.getvalue()
 
 
-def decode_blocks(data: bytes | memoryview | pa.Buffer, words: Dictionary) -> list[Block]:
+def decode_blocks(data: bytes | memoryview | pa.Buffer, dictionary: Dictionary) -> list[Block]:
     """The blocks of `encode_blocks`, with the codes of `words`, which learns their texts.
 
     Raises DataError for bytes that are none.
@@ -165,19 +165,20 @@ def decode_blocks(data: bytes | memoryview | pa.Buffer, words: Dictionary) -> li
         while reader.tell() < reader.size():
             with pa.ipc.open_stream(reader) as stream:
                 name = stream.schema.metadata[_SOURCE].decode()
-                blocks += [_block(name, batch, words) for batch in stream]
+                blocks += [_block(name, batch, dictionary) for batch in stream]
     except (pa.ArrowException, OSError, KeyError, TypeError) as error:
         raise DataError(f"a damaged block: {error}; let it be sent again") from error
     return blocks
 
 
-def _batch(block: Block, texts: Sequence[int], words: Dictionary) -> pa.RecordBatch:
+def _batch(block: Block, texts: Sequence[int], dictionary: Dictionary) -> pa.RecordBatch:
     versions = block.versions
     arrays = [pa.array(np.ascontiguousarray(versions[part])) for part in _PARTS]
     arrays.append(pa.array(block.deletes, pa.bool_()))
     columns = np.ascontiguousarray(block.values.T)
     arrays += [
-        _texts(column, words) if place in texts else pa.array(column) for place, column in enumerate(columns)
+        _texts(column, dictionary) if place in texts else pa.array(column)
+        for place, column in enumerate(columns)
     ]
     names = [*_PARTS, "delete", *(str(i) for i in range(len(columns)))]
     schema = pa.schema([pa.field(n, a.type) for n, a in zip(names, arrays, strict=True)])
@@ -185,41 +186,43 @@ def _batch(block: Block, texts: Sequence[int], words: Dictionary) -> pa.RecordBa
     return pa.RecordBatch.from_arrays(arrays, schema=schema.with_metadata(metadata))
 
 
-def _texts(codes: np.ndarray, words: Dictionary) -> pa.DictionaryArray:
+def _texts(codes: np.ndarray, dictionary: Dictionary) -> pa.DictionaryArray:
     """A column of dictionary codes as texts, each different one once."""
     missing = codes == NULL_CODE
     there = codes[~missing] if missing.any() else codes
-    if len(words) <= 4 * len(codes) + 64:
-        used = np.zeros(len(words), bool)
+    if len(dictionary) <= 4 * len(codes) + 64:
+        used = np.zeros(len(dictionary), bool)
         used[there] = True
         found = np.flatnonzero(used)
-        places = np.zeros(len(words) + 1, np.int32)
+        places = np.zeros(len(dictionary) + 1, np.int32)
         places[found] = np.arange(len(found))
         indices = places[np.maximum(codes, -1)]
     else:
         found = np.unique(there)
         indices = np.searchsorted(found, codes).astype(np.int32)
-    strings = [text.encode("utf-8", "surrogatepass") for text in words.decode_all(found)]
+    strings = [text.encode("utf-8", "surrogatepass") for text in dictionary.decode_all(found)]
     own = pa.array(indices, mask=missing if missing.any() else None)
     return pa.DictionaryArray.from_arrays(own, pa.array(strings, pa.binary()))
 
 
-def _block(source: str, batch: pa.RecordBatch, words: Dictionary) -> Block:
+def _block(source: str, batch: pa.RecordBatch, dictionary: Dictionary) -> Block:
     versions = np.empty(len(batch), VERSION)
     for place, part in enumerate(_PARTS):
         versions[part] = batch.column(place).to_numpy()
     deletes = batch.column(_OWN - 1).to_numpy(zero_copy_only=False)
     values = np.empty((len(batch), batch.num_columns - _OWN), np.int64)
     for place, column in enumerate(batch.columns[_OWN:]):
-        values[:, place] = _codes(column, words) if pa.types.is_dictionary(column.type) else column.to_numpy()
+        values[:, place] = (
+            _codes(column, dictionary) if pa.types.is_dictionary(column.type) else column.to_numpy()
+        )
     return Block(source, versions, deletes, values)
 
 
-def _codes(column: pa.DictionaryArray, words: Dictionary) -> NDArray[np.int64]:
+def _codes(column: pa.DictionaryArray, dictionary: Dictionary) -> NDArray[np.int64]:
     """The codes of texts, int64[n]."""
     strings = [text.decode("utf-8", "surrogatepass") for text in column.dictionary.to_pylist()]
     # One more for NULL, which is shown as -1 and so finds the last.
-    codes = np.append(words.encode_all(strings), NULL_CODE)
+    codes = np.append(dictionary.encode_all(strings), NULL_CODE)
     found: np.ndarray = codes[column.indices.fill_null(-1).to_numpy()]
     return found
 

@@ -252,14 +252,14 @@ class StageState:
 class StageRunner:
     """Runs a stage's program over the rows of one partition. One thread owns it.
 
-    words: the dictionary whose codes the blocks hold. granularity: when the views are looked at.
+    dictionary: whose codes the blocks hold. granularity: when the views are looked at.
     """
 
     def __init__(
-        self, stage: Stage, words: Dictionary, backend: str = "numba", granularity: Granularity = MESSAGE
+        self, stage: Stage, dictionary: Dictionary, backend: str = "numba", granularity: Granularity = MESSAGE
     ):
         self.stage, self.granularity = stage, granularity
-        self._runtime = start_runtime(stage.program, words, backend)
+        self._runtime = start_runtime(stage.program, dictionary, backend)
         self._merger = StreamMerger(stage.program.relations, {i.stream: i.phase for i in stage.inputs})
         self._shapes = [_OutputRows(o, stage.program.result(o.view)) for o in stage.outputs]
         looks = [] if granularity.unit == "end" else [Recording(v, True) for v in stage.views]

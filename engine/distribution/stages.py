@@ -112,11 +112,11 @@ _OFFSET, _PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 class StableHash:
     """Hashes of encoded values that depend on neither process nor dictionary: of texts, their UTF-8 bytes.
 
-    words: the dictionary whose codes the values are.
+    dictionary: whose codes the values are.
     """
 
-    def __init__(self, words: Dictionary):
-        self._words = words
+    def __init__(self, dictionary: Dictionary):
+        self._dictionary = dictionary
         self._texts = np.empty(0, np.uint64)
 
     def of(self, values: NDArray[np.int64], kind: Type) -> NDArray[np.uint64]:
@@ -131,7 +131,7 @@ class StableHash:
 
     def _known(self) -> np.ndarray:
         """The hash of every text by its code."""
-        strings = self._words.strings() if len(self._words) > len(self._texts) else ()
+        strings = self._dictionary.strings() if len(self._dictionary) > len(self._texts) else ()
         if strings:
             fresh = [_text_hash(s) for s in strings[len(self._texts) :]]
             self._texts = np.concatenate([self._texts, np.array(fresh, np.uint64)])
@@ -178,11 +178,11 @@ class Router:
     to their product (Cumulus, figure 4).
     """
 
-    def __init__(self, axes: Sequence[Axis], partitions: Sequence[int], words: Dictionary):
+    def __init__(self, axes: Sequence[Axis], partitions: Sequence[int], dictionary: Dictionary):
         if len(axes) != len(partitions):
             raise ValueError(f"{len(axes)} axes and {len(partitions)} numbers of partitions")
         self._axes, self.partitions = tuple(axes), tuple(partitions)
-        self._hash = StableHash(words)
+        self._hash = StableHash(dictionary)
 
     @property
     def count(self) -> int:

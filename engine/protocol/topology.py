@@ -18,7 +18,7 @@ from orderbook.engine.protocol.node import Links
 class Running:
     """How stages run: see StageRunner."""
 
-    words: Dictionary
+    dictionary: Dictionary
     backend: str = "numba"
     granularity: Granularity = MESSAGE
 
@@ -27,11 +27,11 @@ class StageOperator:
     """A StageRunner as an Operator. saved: bytes that `save` gave in any process, None for a fresh one."""
 
     def __init__(self, stage: Stage, running: Running, saved: bytes | None = None):
-        self._runner = StageRunner(stage, running.words, running.backend, running.granularity)
-        self._words = running.words
+        self._runner = StageRunner(stage, running.dictionary, running.backend, running.granularity)
+        self._dictionary = running.dictionary
         if saved is not None:
             state, texts = pickle.loads(saved)
-            self._runner.restore(state, running.words.encode_all(texts))
+            self._runner.restore(state, running.dictionary.encode_all(texts))
 
     def apply(self, blocks: Sequence[Block], until: int) -> Produced:
         """See Operator."""
@@ -51,7 +51,7 @@ class StageOperator:
 
     def save(self) -> bytes:
         """The state with the texts of its codes."""
-        return pickle.dumps((self._runner.copy(), self._words.strings()), pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps((self._runner.copy(), self._dictionary.strings()), pickle.HIGHEST_PROTOCOL)
 
 
 def block_of(history: History) -> Block:
@@ -75,7 +75,7 @@ class _Reader:
 class Wiring:
     """The nodes of all stages, with `partitions[i]` along each axis of stage i, and the switches.
 
-    words: the dictionary of the process that routes.
+    dictionary: of the process that routes.
     """
 
     def __init__(
@@ -83,13 +83,13 @@ class Wiring:
         distribution: Distribution,
         partitions: Sequence[Sequence[int]],
         switches: int,
-        words: Dictionary,
+        dictionary: Dictionary,
         mode: Mode = SPECULATIVE,
     ):
         self.distribution, self.switches, self._mode = distribution, switches, mode
         stages = distribution.stages
         self._place = {stage.number: place for place, stage in enumerate(stages)}
-        self._routers = [Router(s.axes, p, words) for s, p in zip(stages, partitions, strict=True)]
+        self._routers = [Router(s.axes, p, dictionary) for s, p in zip(stages, partitions, strict=True)]
         self._readers: dict[str, list[_Reader]] = {}
         made = {output.name: place for place, stage in enumerate(stages) for output in stage.outputs}
         self._sources: list[set[int]] = [set() for _ in stages]

@@ -103,8 +103,8 @@ class CompileRequest:
 
         Raises SqlError, and DataError where rows that it needs are not there, before any code is compiled.
         """
-        words, own = Dictionary(), self.setting
-        old, new = self.old.compiled(words), self.new.compiled(words)
+        dictionary, own = Dictionary(), self.setting
+        old, new = self.old.compiled(dictionary), self.new.compiled(dictionary)
         matches, _ = hand_over(old, new, own.known)
         self._check_cost(old, new)
         if not own.compiles:
@@ -115,7 +115,9 @@ class CompileRequest:
         ]
         by = {id(old): own.before, id(new): own.statistics}
         rehearse(
-            lambda program: start_runtime(program.program, words, "numba", by[id(program)], own.measured),
+            lambda program: start_runtime(
+                program.program, dictionary, "numba", by[id(program)], own.measured
+            ),
             old,
             new,
             matches,

@@ -404,8 +404,8 @@ class Engine:
 
     def start(self, program: CompiledProgram, statistics: "Statistics | None") -> Runtime:
         """A runtime for a program, as this engine's own."""
-        words = program.dictionary
-        return start_runtime(program.program, words, self._backend, statistics, self._measured)
+        dictionary = program.dictionary
+        return start_runtime(program.program, dictionary, self._backend, statistics, self._measured)
 
     def watches(self, program: CompiledProgram) -> Sequence[Watch]:
         """The watches of all subscriptions to views of the program, as it has them."""

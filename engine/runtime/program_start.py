@@ -25,7 +25,7 @@ Backend = Literal["numba", "interpreter"]
 
 def start_runtime(
     program: Program,
-    words: Dictionary,
+    dictionary: Dictionary,
     backend: str,
     statistics: "Statistics | None" = None,
     measured: bool = False,
@@ -38,11 +38,11 @@ def start_runtime(
     if backend == "interpreter":
         from orderbook.engine.runtime.interpreter import InterpreterRuntime
 
-        return InterpreterRuntime(program, words)
+        return InterpreterRuntime(program, dictionary)
     if backend == "numba":
         from orderbook.engine.runtime.numba_runtime import NumbaRuntime
 
-        return NumbaRuntime(program, words, statistics, measured)
+        return NumbaRuntime(program, dictionary, statistics, measured)
     raise UserError(f"backend {backend!r}; give one of {', '.join(get_args(Backend))}")
 
 

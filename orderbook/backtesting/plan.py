@@ -123,9 +123,9 @@ class Layout:
             if piece >= self.first_piece(stage):
                 yield partition * pieces + piece, part
 
-    def router(self, stage: Stage, words: Dictionary) -> Router:
+    def router(self, stage: Stage, dictionary: Dictionary) -> Router:
         """Sends rows to the partitions of a stage."""
-        return Router(stage.axes, self.sizes(stage), words)
+        return Router(stage.axes, self.sizes(stage), dictionary)
 
     def readers(self, source: str, levels: Sequence[int]) -> list[tuple[Stage, Input]]:
         """The inputs on these levels that take rows of a relation or output."""
@@ -308,9 +308,9 @@ def _by(stage: Stage) -> str:
 
 def buckets_of(instruments: Sequence[Instrument], partitions: int) -> Mapping[int, set[Instrument]]:
     """The instruments of each partition by symbol, as a Router sends their rows."""
-    words = Dictionary()
-    codes = words.encode_all(one.symbol for one in instruments)
-    numbers = StableHash(words).of(codes, TEXT) % np.uint64(partitions)
+    dictionary = Dictionary()
+    codes = dictionary.encode_all(one.symbol for one in instruments)
+    numbers = StableHash(dictionary).of(codes, TEXT) % np.uint64(partitions)
     buckets: dict[int, set[Instrument]] = {}
     for one, number in zip(instruments, numbers.tolist(), strict=True):
         buckets.setdefault(number, set()).add(one)

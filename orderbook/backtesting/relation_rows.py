@@ -57,7 +57,7 @@ def change_blocks(
     changes: Sequence[RelationChange],
     versions: Versions,
     declared: Sequence[Relation],
-    words: Dictionary,
+    dictionary: Dictionary,
     source: str,
     problems: Problems,
 ) -> list[Block]:
@@ -65,7 +65,7 @@ def change_blocks(
 
     A row that contradicts its declaration is counted in `problems` with its line of `source`, and left out.
     """
-    return blocks_of(encode_changes(changes, declared, words, source, problems), versions, declared)
+    return blocks_of(encode_changes(changes, declared, dictionary, source, problems), versions, declared)
 
 
 class RowAdmission:
@@ -78,7 +78,7 @@ class RowAdmission:
     def __init__(
         self,
         declared: Sequence[Relation],
-        words: Dictionary,
+        dictionary: Dictionary,
         problems: Problems,
         by_books: Collection[str] = (),
     ):
@@ -87,7 +87,7 @@ class RowAdmission:
         self._by_books = [i for i, relation in enumerate(declared) if relation.name in by_books]
         # Their rows expire by a clock beside this one.
         lasting = [replace(relation, retain=None) for relation in declared]
-        self._rows = RelationStore(lasting, words, check=True, keep=False)
+        self._rows = RelationStore(lasting, dictionary, check=True, keep=False)
         self._trust_books()
 
     def copied(self) -> tuple[RowCounts, ...]:
@@ -296,15 +296,15 @@ class RelationRows:
         books: bool = True,
     ) -> None:
         self.problems = Problems()
-        self._declared, self._words = program.relations, program.dictionary
+        self._declared, self._dictionary = program.relations, program.dictionary
         self._books: Books | None = None
         if books and len(instruments):
-            fitted = BookRelations(program.program, self._words, self.problems, every)
-            self._books = Books(instruments, self._words, track_crossed=False)
+            fitted = BookRelations(program.program, self._dictionary, self.problems, every)
+            self._books = Books(instruments, self._dictionary, track_crossed=False)
             self._book_blocks = BookBlocks(self._books, fitted, self._declared)
         self._states = StateBlocks(program, instruments)
         self._by_books = {r.name for r in self._declared if len(instruments) and r.name in RELATIONS}
-        self._admission = RowAdmission(self._declared, self._words, self.problems, self._by_books)
+        self._admission = RowAdmission(self._declared, self._dictionary, self.problems, self._by_books)
         ticks = resolution > 0 and (every or bool(timed_relations(program)))
         self._clock = ClockBlocks(program, resolution) if ticks else None
 
@@ -365,5 +365,5 @@ class RelationRows:
 
     def _changed(self, changes: VersionedChanges) -> list[Block]:
         return change_blocks(
-            changes.changes, changes.versions, self._declared, self._words, changes.source, self.problems
+            changes.changes, changes.versions, self._declared, self._dictionary, changes.source, self.problems
         )

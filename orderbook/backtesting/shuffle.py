@@ -37,8 +37,8 @@ NOWHERE = RowVersion(-(2**63), 0, 0, 0)
 class Sender:
     """Collects blocks of relations and outputs for the stages of later levels; `level` is the sender's."""
 
-    def __init__(self, layout: Layout, level: int, words: Dictionary) -> None:
-        self._layout, self._words = layout, words
+    def __init__(self, layout: Layout, level: int, dictionary: Dictionary) -> None:
+        self._layout, self._dictionary = layout, dictionary
         self._levels = [one for one in set(layout.levels.values()) if one > level]
         self._routers: dict[int, Router] = {}
         self._held: dict[tuple[int, int, str], list[Block]] = {}
@@ -60,7 +60,7 @@ class Sender:
 
     def _routed(self, stage: Stage, entry: Input, block: Block) -> Iterator[tuple[int, Block]]:
         if stage.number not in self._routers:
-            self._routers[stage.number] = self._layout.router(stage, self._words)
+            self._routers[stage.number] = self._layout.router(stage, self._dictionary)
         for partition, part in self._routers[stage.number].route(block, entry):
             yield from self._layout.placed(stage, partition, part)
 
@@ -83,12 +83,12 @@ class Sender:
         stage, partition, source = place
         one = joined(blocks)
         self._rows -= len(one)
-        data = encode_blocks([one], self._layout.texts[stage], self._words)
+        data = encode_blocks([one], self._layout.texts[stage], self._dictionary)
         first, last = row_version(one.versions[0]), row_version(one.versions[-1])
         yield Sent(partition, stage, source, first, last, len(one), data.to_pybytes())
 
 
-def taken_in(sent: Iterable[Sent], words: Dictionary) -> Iterator[tuple[list[Block], int | None]]:
+def taken_in(sent: Iterable[Sent], dictionary: Dictionary) -> Iterator[tuple[list[Block], int | None]]:
     """Blocks that come in the order of their first versions, as rows up to a stamp, and that stamp.
 
     The last has None: nothing comes any more.
@@ -101,7 +101,7 @@ def taken_in(sent: Iterable[Sent], words: Dictionary) -> Iterator[tuple[list[Blo
         if held and any(int(block.versions["stamp"][0]) < until for block in held):
             ready, held = parted(held, until)
             yield ready, until
-        held += decode_blocks(one.bytes, words)
+        held += decode_blocks(one.bytes, dictionary)
     yield held, None
 
 
@@ -147,29 +147,29 @@ class Fills:
             self._net.add(block)
 
     def _sent(self, blocks: Sequence[Block]) -> Iterator[Sent]:
-        layout, words = self._layout, self._layout.program.dictionary
+        layout, dictionary = self._layout, self._layout.program.dictionary
         self._rows += sum(map(len, blocks))
         for stage in layout.cut_stages:
             if self._piece < layout.first_piece(stage):
                 continue
-            router = layout.router(stage, words)
+            router = layout.router(stage, dictionary)
             for block in blocks:
                 for entry in stage.inputs:
                     if entry.source != block.source:
                         continue
                     for partition, own in router.route(block, entry):
                         number = layout.pieces(stage) * partition + self._piece
-                        data = encode_blocks([own], layout.texts[stage.number], words).to_pybytes()
+                        data = encode_blocks([own], layout.texts[stage.number], dictionary).to_pybytes()
                         yield Sent(number, stage.number, FILL, NOWHERE, NOWHERE, len(own), data)
 
 
-def filled(sent: Iterable[Sent], words: Dictionary) -> tuple[list[Block], Iterator[Sent]]:
+def filled(sent: Iterable[Sent], dictionary: Dictionary) -> tuple[list[Block], Iterator[Sent]]:
     """The rows that a piece begins with, which come first, and the others."""
     blocks: list[Block] = []
     rest = iter(sent)
     for one in rest:
         if one.source == FILL:
-            blocks += decode_blocks(one.bytes, words)
+            blocks += decode_blocks(one.bytes, dictionary)
         elif one.source != STARTS:
             return blocks, chain([one], rest)
     return blocks, rest

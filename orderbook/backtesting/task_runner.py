@@ -144,7 +144,7 @@ def stage_task(settings: JobSettings, level: int, partition: int, sent: Iterable
     What was sent comes by stage and first version. Gives rows for later stages, and at the end a TaskResult.
     """
     layout = layout_of(settings)
-    words = layout.program.dictionary
+    dictionary = layout.program.dictionary
     for number, group in groupby(sent, key=lambda one: one.stage):
         if layout.levels.get(number) != level or number < 0:
             yield from group
@@ -152,11 +152,11 @@ def stage_task(settings: JobSettings, level: int, partition: int, sent: Iterable
         start, events = time.monotonic(), 0
         piece = partition % layout.pieces(layout.stages[number])
         writers = _histories(layout, number, piece)
-        run, sender = _StageRun(layout, number, partition, writers, piece), Sender(layout, level, words)
+        run, sender = _StageRun(layout, number, partition, writers, piece), Sender(layout, level, dictionary)
         if piece:
-            before, group = filled(group, words)
+            before, group = filled(group, dictionary)
             run.fill(before)
-        for blocks, until in taken_in(group, words):
+        for blocks, until in taken_in(group, dictionary):
             events += sum(map(len, blocks))
             yield from sender.add(run.apply(blocks, until))
         yield from sender.close()
@@ -175,9 +175,9 @@ def _told(partition: int, result: TaskResult) -> Sent:
 def compile_stages(settings: JobSettings) -> None:
     """Compile what tasks of this machine run, once for all of them, into the folder of compiled programs."""
     layout = layout_of(settings)
-    words = layout.program.dictionary
+    dictionary = layout.program.dictionary
     for stage in layout.distribution.stages:
-        runner = StageRunner(layout.recorded(stage), words, settings.backend, settings.granularity)
+        runner = StageRunner(layout.recorded(stage), dictionary, settings.backend, settings.granularity)
         runner.apply([], None)
         runner.close()
     if layout.cut_stages:
@@ -208,11 +208,11 @@ class _StageRun:
     def __init__(
         self, layout: Layout, number: int, partition: int, histories: HistoryWriters, piece: int = 0
     ) -> None:
-        settings, words = layout.settings, layout.program.dictionary
+        settings, dictionary = layout.settings, layout.program.dictionary
         self._stage = stage = layout.recorded(layout.stages[number], piece)
         self._partition = partition
-        self._router = layout.router(stage, words)
-        self._runner = StageRunner(stage, words, settings.backend, settings.granularity)
+        self._router = layout.router(stage, dictionary)
+        self._runner = StageRunner(stage, dictionary, settings.backend, settings.granularity)
         self._histories = histories
 
     def fill(self, blocks: Sequence[Block]) -> None:

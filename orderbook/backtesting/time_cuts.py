@@ -152,11 +152,13 @@ def sampled(layout: Layout, stages: Sequence[Stage], specs: Sequence[SourceSpec]
     Raises OrderbookError as a task that reads does.
     """
     sources, instruments = _busiest(specs)
-    words, settings = layout.program.dictionary, layout.settings
+    dictionary, settings = layout.program.dictionary, layout.settings
     rows = RelationRows(layout.program, instruments, resolution=settings.resolution)
     net = NetEffect(layout.program.relations)
     recorded = {stage.number: layout.recorded(stage) for stage in stages}
-    runners = {n: StageRunner(s, words, settings.backend, settings.granularity) for n, s in recorded.items()}
+    runners = {
+        n: StageRunner(s, dictionary, settings.backend, settings.granularity) for n, s in recorded.items()
+    }
     for runner in runners.values():
         runner.apply([], -(2**63))  # compiles it
     counts, seconds = list[int](), list[dict[int, float]]()

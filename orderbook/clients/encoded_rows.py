@@ -35,15 +35,15 @@ class EncodedRows:
         views = sum(rows.nbytes for _, rows in self.views.values())
         return views + sum(rows.nbytes + counts.nbytes for _, (rows, counts) in self.relations.values())
 
-    def tables(self, words: Dictionary) -> dict[str, pa.Table]:
+    def tables(self, dictionary: Dictionary) -> dict[str, pa.Table]:
         """See `Snapshot.tables`."""
-        views = {name: view_table(result, rows, words) for name, (result, rows) in self.views.items()}
+        views = {name: view_table(result, rows, dictionary) for name, (result, rows) in self.views.items()}
         return views | {
-            name: relation_table(one, rows, words) for name, (one, rows) in self.relations.items()
+            name: relation_table(one, rows, dictionary) for name, (one, rows) in self.relations.items()
         }
 
 
-def view_table(result: Result, rows: np.ndarray, words: Dictionary) -> pa.Table:
+def view_table(result: Result, rows: np.ndarray, dictionary: Dictionary) -> pa.Table:
     """Rows of a view as a table, from words laid out as `RowFormat` says."""
     form = RowFormat(result)
     own = rows[:, form.key_count :]
@@ -55,11 +55,11 @@ def view_table(result: Result, rows: np.ndarray, words: Dictionary) -> pa.Table:
         high = np.ascontiguousarray(own[:, at + 2]) if wide else None
         what = f"{result.name}.{column.name}"
         type_ = table_type(column.type, what)
-        arrays.append(column_array(what, type_, column.type, words, values, own[:, at] != 0, high))
+        arrays.append(column_array(what, type_, column.type, dictionary, values, own[:, at] != 0, high))
     return pa.table(arrays, names=[column.name for column in result.columns])
 
 
-def relation_table(relation: Relation, rows: Rows, words: Dictionary) -> pa.Table:
+def relation_table(relation: Relation, rows: Rows, dictionary: Dictionary) -> pa.Table:
     """Rows of a relation as a table, each as often as it stands."""
     values, counts = rows
     own = np.repeat(values, np.maximum(counts, 0), axis=0)
@@ -68,7 +68,7 @@ def relation_table(relation: Relation, rows: Rows, words: Dictionary) -> pa.Tabl
         codes = np.ascontiguousarray(own[:, place])
         what = f"{relation.name}.{column.name}"
         type_ = table_type(column.type, what)
-        arrays.append(column_array(what, type_, column.type, words, codes, codes != NULL_CODE))
+        arrays.append(column_array(what, type_, column.type, dictionary, codes, codes != NULL_CODE))
     return pa.table(arrays, names=[column.name for column in relation.columns])
 
 

@@ -427,10 +427,10 @@ class HistoryTables:
     words: the dictionary whose codes the rows hold.
     """
 
-    def __init__(self, result: Result, keys: Sequence[str], words: Dictionary) -> None:
+    def __init__(self, result: Result, keys: Sequence[str], dictionary: Dictionary) -> None:
         self.dataset = history_of(result, keys)
         self._schema = schema_of(self.dataset)
-        self._words = words
+        self._words = dictionary
         places = {key.name: place for place, key in enumerate(result.keys)}
         named = zip(keys, self.dataset.keys, strict=True)
         self._keys = [(own, places[name], result.keys[places[name]].type) for name, own in named]
@@ -501,9 +501,15 @@ class HistoryWriters(_Writers):
     """Files of the histories of views; `keys` are their keys as users see them."""
 
     def __init__(
-        self, folder: Path, results: Iterable[Result], keys: Mapping[str, Sequence[str]], words: Dictionary
+        self,
+        folder: Path,
+        results: Iterable[Result],
+        keys: Mapping[str, Sequence[str]],
+        dictionary: Dictionary,
     ) -> None:
-        self._tables = {result.name: HistoryTables(result, keys[result.name], words) for result in results}
+        self._tables = {
+            result.name: HistoryTables(result, keys[result.name], dictionary) for result in results
+        }
         super().__init__(folder, {name: tables.dataset for name, tables in self._tables.items()})
         self.rows = 0
 

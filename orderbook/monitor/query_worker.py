@@ -145,7 +145,7 @@ class Worker:
     def __init__(self, line: socket.socket, limits: AnswerLimits, memory: int, seconds: int) -> None:
         self._line, self._limits, self._memory, self._seconds = line, limits, memory, seconds
         self._inbox: queue.Queue[tuple[int, int, Any]] = queue.Queue()
-        self._words = Dictionary()
+        self._dictionary = Dictionary()
         self._planner: QueryPlanner | None = None
         self._plan: QueryPlan | None = None
         self._running, self._at = Running(), -1
@@ -193,8 +193,8 @@ class Worker:
         plan, running = self._plan, self._running
         assert plan is not None
         for string in given.strings:
-            self._words.encode(string)
-        tables = given.rows.tables(self._words)
+            self._dictionary.encode(string)
+        tables = given.rows.tables(self._dictionary)
         del given
         frame, count = run_within(plan.sql, tables, plan.parameters, plan.columns, running, self._limits)
         del tables
@@ -203,10 +203,10 @@ class Worker:
             most = size_text(self._limits.nbytes)
             raise SqlError(f"the answer has more than {most}, the limit; ask for fewer rows or columns")
         del frame
-        self._tell(Answered(number, body, len(self._words), self._worn()))
+        self._tell(Answered(number, body, len(self._dictionary), self._worn()))
 
     def _fail(self, number: int, error: str) -> None:
-        self._tell(Failed(number, error, len(self._words), self._worn()))
+        self._tell(Failed(number, error, len(self._dictionary), self._worn()))
 
     def _too_much(self, error: Exception) -> str:
         if isinstance(error, RecursionError):

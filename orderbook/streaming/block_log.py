@@ -138,14 +138,14 @@ class BlockLogWriter:
         self._held, self._bytes = [], 0
 
 
-def encoded(blocks: Iterable[Block], relations: Sequence[Relation], words: Dictionary) -> bytes:
+def encoded(blocks: Iterable[Block], relations: Sequence[Relation], dictionary: Dictionary) -> bytes:
     """Blocks of relations as an entry has them."""
-    return bytes(encode_blocks(blocks, text_columns(relations), words))
+    return bytes(encode_blocks(blocks, text_columns(relations), dictionary))
 
 
-def decoded(entry: Entry, words: Dictionary) -> list[Block]:
+def decoded(entry: Entry, dictionary: Dictionary) -> list[Block]:
     """The blocks of an entry. Raises DataError where it is damaged."""
-    return decode_blocks(entry.bytes, words) if entry.bytes else []
+    return decode_blocks(entry.bytes, dictionary) if entry.bytes else []
 
 
 def log_folders(texts: Sequence[str]) -> list[Path]:

@@ -156,7 +156,7 @@ class _Log:
         self._folder = folder
         self._there: Iterator[Entry] | None = None
 
-    def append(self, entry: Entry, words: Dictionary) -> None:
+    def append(self, entry: Entry, dictionary: Dictionary) -> None:
         """Writes a message unless it is there. Raises SourceError where another one is."""
         self.number = entry.number
         if entry.number > self.writer.last:
@@ -165,18 +165,18 @@ class _Log:
         if self._there is None:
             self._there = read_entries(self._folder, entry.number)
         there = next((one for one in self._there if one.number == entry.number), None)
-        if there is None or not _same(there, entry, words):
+        if there is None or not _same(there, entry, dictionary):
             raise SourceError(
                 f"{self._folder}: message {entry.number} is another one than what the source gives now; "
                 "the source has changed since, write its blocks to another folder"
             )
 
 
-def _same(there: Entry, entry: Entry, words: Dictionary) -> bool:
+def _same(there: Entry, entry: Entry, dictionary: Dictionary) -> bool:
     """Whether messages are of the same events; rows that one event deletes have no order among themselves."""
     if (there.epoch, there.end, there.rows) != (entry.epoch, entry.end, entry.rows):
         return False
-    mine, other = ({b.source: b.versions[_EVENT] for b in decoded(e, words)} for e in (there, entry))
+    mine, other = ({b.source: b.versions[_EVENT] for b in decoded(e, dictionary)} for e in (there, entry))
     return mine.keys() == other.keys() and all(np.array_equal(mine[name], other[name]) for name in mine)
 
 

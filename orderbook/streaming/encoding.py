@@ -113,7 +113,7 @@ def encoded_dead_letter(plan: StreamPlan, letter: DeadLetter) -> bytes:
     rows = []
     for block in letter.blocks:
         relation = stage.program.relation(block.source)
-        decoders = [decoder(column.type, plan.words) for column in relation.columns]
+        decoders = [decoder(column.type, plan.dictionary) for column in relation.columns]
         values = block.values.tolist()
         for version, deleted, codes in zip(block.versions, block.deletes.tolist(), values, strict=True):
             words = unpack(relation, codes)
@@ -147,12 +147,12 @@ def routed(plan: StreamPlan, entry: Entry) -> Iterator[ShuffleRow]:
             yield ShuffleRow(*node, MARKER, SWITCHES, entry.switch, entry.number, entry.epoch, entry.end)
         return
     parts: dict[Address, list[Block]] = {}
-    for block in decoded(entry, plan.words):
+    for block in decoded(entry, plan.dictionary):
         for receiver, part in plan.wiring.route(block):
             parts.setdefault(receiver, []).append(part)
     for node in plan.first:
         found = parts.get(node)
-        data = b"" if not found else bytes(encode_blocks(found, plan.streams(node.stage), plan.words))
+        data = b"" if not found else bytes(encode_blocks(found, plan.streams(node.stage), plan.dictionary))
         yield ShuffleRow(*node, ROWS, SWITCHES, entry.switch, entry.number, bytes=data)
 
 
@@ -162,7 +162,7 @@ def message_of(plan: StreamPlan, one: ShuffleRow) -> RowsMessage | Marker:
     if one.kind == MARKER:
         return Marker(sender, receiver, _LIFE, one.number, one.epoch, one.end)
     asserted, retracted = (
-        tuple(decode_blocks(data, plan.words)) if data else () for data in (one.bytes, one.more)
+        tuple(decode_blocks(data, plan.dictionary)) if data else () for data in (one.bytes, one.more)
     )
     return RowsMessage(sender, receiver, _LIFE, one.number, asserted, retracted)
 
@@ -194,7 +194,7 @@ def row_of_message(plan: StreamPlan, message: RowsMessage) -> ShuffleRow:
     """A message of rows."""
     texts = plan.streams(message.receiver.stage)
     asserted, retracted = (
-        bytes(encode_blocks(blocks, texts, plan.words)) if blocks else b""
+        bytes(encode_blocks(blocks, texts, plan.dictionary)) if blocks else b""
         for blocks in (message.asserted, message.retracted)
     )
     place = (*message.receiver, ROWS, *message.sender)

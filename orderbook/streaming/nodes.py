@@ -162,7 +162,7 @@ def _snapshot_bytes(node: Node) -> int:
 def _snapshot(plan: StreamPlan, node: Node) -> bytes:
     saved, texts, outputs = node.save(), plan.outputs(node.links.address.stage), None
     if saved.outputs is not None:
-        outputs = bytes(encode_blocks([b for b in saved.outputs if len(b)], texts, plan.words))
+        outputs = bytes(encode_blocks([b for b in saved.outputs if len(b)], texts, plan.dictionary))
     received = [row_of_message(plan, message).values for message in saved.received.values()]
     return pickle.dumps((saved.base, saved.status, received, outputs), pickle.HIGHEST_PROTOCOL)
 
@@ -174,7 +174,7 @@ def _saved(plan: StreamPlan, address: Address, piece: bytes) -> SavedNode:
         message = message_of(plan, ShuffleRow(*values))
         assert isinstance(message, RowsMessage)
         messages[message.sender, message.number] = message
-    sent = None if outputs is None else tuple(decode_blocks(outputs, plan.words))
+    sent = None if outputs is None else tuple(decode_blocks(outputs, plan.dictionary))
     return SavedNode(base, status, messages, {}, sent)
 
 

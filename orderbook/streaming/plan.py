@@ -47,15 +47,15 @@ class StreamPlan:
     def __init__(self, settings: StreamSettings) -> None:
         self.settings = settings
         self.layout: Layout = layout_of(settings.job)
-        self.words: Dictionary = self.layout.program.dictionary
+        self.dictionary: Dictionary = self.layout.program.dictionary
         self.distribution = self.layout.distribution
         self.stages: tuple[Stage, ...] = tuple(
             replace(s, views=tuple(v for v in s.views if v in settings.job.views))
             for s in self.distribution.stages
         )
         sizes = [self.layout.sizes(stage) for stage in self.stages]
-        self.wiring = Wiring(self.distribution, sizes, settings.switches, self.words)
-        self._running = Running(self.words, settings.job.backend, settings.job.granularity)
+        self.wiring = Wiring(self.distribution, sizes, settings.switches, self.dictionary)
+        self._running = Running(self.dictionary, settings.job.backend, settings.job.granularity)
 
     @cached_property
     def nodes(self) -> Mapping[Address, Links]:
@@ -118,7 +118,7 @@ class StreamPlan:
         """By view, what makes tables of its rows, and how many keys it has."""
         keys = {view.name: [key.name for key in view.keys] for view in self.layout.program.views}
         results = [s.program.result(name) for s in self.stages for name in s.views]
-        return {r.name: (HistoryTables(r, keys[r.name], self.words), len(r.keys)) for r in results}
+        return {r.name: (HistoryTables(r, keys[r.name], self.dictionary), len(r.keys)) for r in results}
 
     def factory(self, stage: int) -> OperatorFactory:
         """Makes the operators of a stage; what they save are bytes that any process can read."""

@@ -63,14 +63,14 @@ def test_columns_are_named_once() -> None:
 
 def rows_of(names: list[str], counts: list[int]) -> History:
     """History rows of the view `rows`: one for each name at sequences 1, 2, …; count 0 is gone."""
-    words = PROGRAM.dictionary
+    dictionary = PROGRAM.dictionary
     looks = np.zeros(len(names), LOOK)
     looks["stamp"], looks["sequence"] = 7, np.arange(1, len(names) + 1)
     result = PROGRAM.program.result("rows")
-    code = {"symbol": words.encode_all(names), "volume": np.full(len(names), 150)}
+    code = {"symbol": dictionary.encode_all(names), "volume": np.full(len(names), 150)}
     keys = np.stack([code[key.name] for key in result.keys], axis=1)
     rows = np.zeros((len(names), 5), np.int64)
-    rows[:, 0], rows[:, 1], rows[:, 2] = counts, 1, words.encode_all(names)
+    rows[:, 0], rows[:, 1], rows[:, 2] = counts, 1, dictionary.encode_all(names)
     rows[:, 3], rows[:, 4] = 1, 150
     return History("rows", looks, keys, rows)
 

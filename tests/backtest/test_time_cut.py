@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from backtest_acceptance import CHAIN, CHAINED, write_sectors
@@ -34,7 +35,7 @@ SAMPLE = random.Random(7).sample(CATALOGUE, 20)
 def check_entry(entry: Entry, steps: int, materialize: str = "full") -> None:
     """Histories of all stages, cut where it may be, against the run that is not."""
     program = program_of(entry, materialize)
-    words = Dictionary()
+    dictionary = Dictionary()
     found = {n: distribute(program, partitions=n) for n in (1, 2)}
     ordered = {n: [depends_on_order(plan(s.program)) is not None for s in d.stages] for n, d in found.items()}
 
@@ -46,11 +47,11 @@ def check_entry(entry: Entry, steps: int, materialize: str = "full") -> None:
     )
     def run_streams(stream, partitions, cuts, unit):  # type: ignore[no-untyped-def]
         distribution = found[partitions]
-        blocks = blocks_of(program, coded(program, words, changes(*stream)))
-        whole = histories(distribution, words, blocks, partitions, "interpreter", unit)
+        blocks = blocks_of(program, coded(program, dictionary, changes(*stream)))
+        whole = histories(distribution, dictionary, blocks, partitions, "interpreter", unit)
         stamps = sorted({-(-cut // 3) * 3 for cut in cuts} if unit == "interval" else cuts)
         cut = [s.number for s, o in zip(distribution.stages, ordered[partitions], strict=True) if not o]
-        pieces = histories(distribution, words, blocks, partitions, "interpreter", unit, stamps, cut)
+        pieces = histories(distribution, dictionary, blocks, partitions, "interpreter", unit, stamps, cut)
         assert pieces == whole
 
     examples(USUAL if steps > 12 else 5)(run_streams)()
@@ -120,7 +121,7 @@ def test_changes_of_rows_are_there_where_pieces_begin(tmp_path: Path, partitions
     write_days(tmp_path / "flow", 300, 3, 2, 5, resting=20)
     write_sectors(tmp_path / "sectors.jsonl", 3)
     sources = [tmp_path / "flow", tmp_path / "sectors.jsonl"]
-    common = {"sql": CHAIN, "views": CHAINED.views}
+    common: dict[str, Any] = {"sql": CHAIN, "views": CHAINED.views}
     whole, _ = run(job_settings(tmp_path / "whole", 1, **common), sources)
     settings = replace(job_settings(tmp_path / "cut", partitions, **common), forced=CHAINED.key, cut_time=3)
     job, _ = run(settings, sources, ForgetfulExecutor())

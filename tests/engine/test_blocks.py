@@ -50,9 +50,9 @@ blocks = st.lists(st.tuples(version, st.booleans(), row), max_size=12).map(
 )
 
 
-def shown(block: Block, words: Dictionary) -> list[Any]:
+def shown(block: Block, dictionary: Dictionary) -> list[Any]:
     """The rows of a block with texts for the codes of its first column."""
-    texts = [None if c == NULL_CODE else words.decode(c) for c in block.values[:, 0].tolist()]
+    texts = [None if c == NULL_CODE else dictionary.decode(c) for c in block.values[:, 0].tolist()]
     return list(
         zip(block.versions.tolist(), block.deletes.tolist(), texts, block.values[:, 1].tolist(), strict=True)
     )
@@ -211,10 +211,10 @@ def numbered(events: np.ndarray) -> np.ndarray:
     return found
 
 
-def of_symbol(blocks: list[Block], words: Dictionary, symbol: str) -> Mapping[str, list[Any]]:
+def of_symbol(blocks: list[Block], dictionary: Dictionary, symbol: str) -> Mapping[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for block in blocks:
-        texts = words.decode_all(block.values[:, 2])
+        texts = dictionary.decode_all(block.values[:, 2])
         rows = zip(block.versions.tolist(), block.deletes.tolist(), texts, block.values.tolist(), strict=True)
         own = [(v, d, [*r[:1], *r[3:6]]) for v, d, text, r in rows if text == symbol]
         found.setdefault(block.source, []).extend(own)

@@ -33,17 +33,19 @@ def run_check(entry: Entry, steps: int) -> None:
     @given(streams(entry, program, steps), ways)
     def run(stream, way):  # type: ignore[no-untyped-def]
         partitions, key, compute = way
-        words = Dictionary()
-        whole = Interpreter(program, words)
+        dictionary = Dictionary()
+        whole = Interpreter(program, dictionary)
         split = PlainDistribution(
-            distribute(program, partitions=partitions, key=key, compute=compute), words, partitions
+            distribute(program, partitions=partitions, key=key, compute=compute), dictionary, partitions
         )
         at_first = split.entries()
         compare(program, whole, split, None)
         for event in changes(*stream):
             for relation, insert, row in event:
                 columns = program.relation(relation).columns
-                coded = tuple(encoded(v, c.type, words.encode) for v, c in zip(row, columns, strict=True))
+                coded = tuple(
+                    encoded(v, c.type, dictionary.encode) for v, c in zip(row, columns, strict=True)
+                )
                 whole.change(relation, insert, coded)
                 split.change(relation, insert, coded)
                 compare(program, whole, split, (relation, insert, row))

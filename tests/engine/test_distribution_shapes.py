@@ -70,7 +70,7 @@ def shape(distribution: Distribution) -> list[tuple[str, ...]]:
     return [tuple(axis.name for axis in stage.axes) for stage in distribution.stages]
 
 
-def random_events(program: Program, words: Dictionary, count: int, seed: int = 3) -> list[list[Change]]:
+def random_events(program: Program, dictionary: Dictionary, count: int, seed: int = 3) -> list[list[Change]]:
     """Inserts, deletes and updates of random rows of few values."""
     random, live = Random(seed), {}  # type: ignore[var-annotated]
     read = sorted({t.relation for t in program.triggers})
@@ -82,15 +82,17 @@ def random_events(program: Program, words: Dictionary, count: int, seed: int = 3
         if rows and random.random() < 0.5:
             event.append((name, False, rows.pop(random.randrange(len(rows)))))
         if not event or random.random() < 0.4:
-            rows.append(tuple(_word(random, c.name, c.type, words) for c in program.relation(name).columns))
+            rows.append(
+                tuple(_word(random, c.name, c.type, dictionary) for c in program.relation(name).columns)
+            )
             event.append((name, True, rows[-1]))
         events.append(event)
     return events
 
 
-def _word(random: Random, name: str, kind, words: Dictionary):  # type: ignore[no-untyped-def]
+def _word(random: Random, name: str, kind, dictionary: Dictionary):  # type: ignore[no-untyped-def]
     if kind.kind is Kind.TEXT:
-        return words.encode(f"{name}{random.randrange(4)}")
+        return dictionary.encode(f"{name}{random.randrange(4)}")
     if kind.kind is Kind.DOUBLE:
         return random.choice((0.5, -0.5, 1.25, 3.0))
     if kind.high - kind.low > 2**62:
@@ -100,9 +102,9 @@ def _word(random: Random, name: str, kind, words: Dictionary):  # type: ignore[n
 
 def check_rows(program: Program, distribution: Distribution, partitions: int, count: int = 60) -> int:
     """Compares all views after every change with the undivided program; how many rows travelled."""
-    words = Dictionary()
-    whole, split = Interpreter(program, words), PlainDistribution(distribution, words, partitions)
-    for event in random_events(program, words, count):
+    dictionary = Dictionary()
+    whole, split = Interpreter(program, dictionary), PlainDistribution(distribution, dictionary, partitions)
+    for event in random_events(program, dictionary, count):
         for relation, insert, row in event:
             whole.change(relation, insert, row)
             split.change(relation, insert, row)
@@ -234,13 +236,13 @@ def test_the_text_says_what_lives_where_and_what_travels() -> None:
 
 
 def check_blocks(sql: str, key: str, backend: str, computes: Sequence[str] = ("auto",)) -> None:
-    program, words = program_of(sql), Dictionary()
-    blocks = blocks_of(program, random_events(program, words, 50))
-    expected = histories(distribute(program, partitions=1), words, blocks, 1, "interpreter")
+    program, dictionary = program_of(sql), Dictionary()
+    blocks = blocks_of(program, random_events(program, dictionary, 50))
+    expected = histories(distribute(program, partitions=1), dictionary, blocks, 1, "interpreter")
     for compute in computes:
         found = distribute(program, partitions=3, key=key, compute=compute)
         assert len(found.stages) > 1
-        assert histories(found, words, blocks, 3, backend) == expected
+        assert histories(found, dictionary, blocks, 3, backend) == expected
 
 
 CASES = {

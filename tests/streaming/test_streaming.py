@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -117,7 +118,8 @@ def interrupted(place: str, when: int) -> Callable[[str], None]:
     ],
 )
 def test_a_batch_done_again(recorded: Recorded, tmp_path: Path, place: str) -> None:
-    states, batches = {}, arrivals(recorded.entries, 3, 5)
+    states: dict[Any, Any] = {}
+    batches = arrivals(recorded.entries, 3, 5)
     done = 0
     for start in range(len(batches) + 1):
         interrupt = interrupted(place, 2)
@@ -144,7 +146,8 @@ def test_a_batch_done_again(recorded: Recorded, tmp_path: Path, place: str) -> N
     [(2, 3), *(pytest.param(*pair, marks=pytest.mark.exhaustive) for pair in ((7, 1), (1, 4)))],
 )
 def test_other_partitions(recorded: Recorded, tmp_path: Path, first: int, second: int) -> None:
-    states, batches = {}, arrivals(recorded.entries, 2, 6)
+    states: dict[Any, Any] = {}
+    batches = arrivals(recorded.entries, 2, 6)
     stream = LocalStream(settings(tmp_path / "job", first), recorded.logs, states)
     for number, batch in enumerate(batches[: len(batches) * 2 // 3]):
         stream.batch(number, batch)
@@ -161,7 +164,8 @@ def test_other_partitions(recorded: Recorded, tmp_path: Path, first: int, second
 
 
 def test_a_lost_checkpoint(recorded: Recorded, tmp_path: Path) -> None:
-    states, batches = {}, arrivals(recorded.entries, 1, 7)
+    states: dict[Any, Any] = {}
+    batches = arrivals(recorded.entries, 1, 7)
     stream = LocalStream(settings(tmp_path / "job", 1), recorded.logs, states)
     stream.batch(0, batches[0])
     stream.batch(1, batches[1])
@@ -183,7 +187,7 @@ def test_rows_after_their_epoch_are_dead(recorded: Recorded, tmp_path: Path) -> 
     job = open_job(tmp_path / "job")
     assert job.manifest.stream is not None
     dead = pl.concat([pl.read_parquet(job.folder / f.path) for f in job.manifest.stream.dead])
-    sent = [block for block in decoded(row, stream.plan.words) if block.source == "bids"]
+    sent = [block for block in decoded(row, stream.plan.dictionary) if block.source == "bids"]
     assert set(dead["relation"]) == {"bids"} and set(dead["sender"]) == {"switch 0"}
     versions = {tuple(map(int, (v["stamp"], v["switch"], v["sequence"]))) for b in sent for v in b.versions}
     assert set(dead.select("stamp", "switch", "sequence").rows()) == versions

@@ -3,6 +3,7 @@
 import random
 from collections import OrderedDict
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -27,12 +28,12 @@ def test_nodes_that_go_from_process_to_process(
     lacking, loads = [], 0
     catch_up, loaded = node_store.LiveNode.catch_up, node_store.loaded
 
-    def followed(live, plan, head, state):
+    def followed(live: node_store.LiveNode, plan: Any, head: Any, state: Any) -> Any:
         missing = head.after(live.number, live.mark)
         lacking.append(-1 if missing is None else len(missing))
         return catch_up(live, plan, head, state)
 
-    def read(*arguments):
+    def read(*arguments: Any) -> Any:
         nonlocal loads
         loads += 1
         return loaded(*arguments)
@@ -40,7 +41,7 @@ def test_nodes_that_go_from_process_to_process(
     monkeypatch.setattr(node_store.LiveNode, "catch_up", followed)
     monkeypatch.setattr(nodes, "loaded", read)
     choose = random.Random(sample_seed)
-    processes = [OrderedDict() for _ in range(3)]
+    processes: list[OrderedDict[Any, Any]] = [OrderedDict() for _ in range(3)]
     stream = LocalStream(settings(tmp_path / "job", 2), recorded.logs, {})
     batches = arrivals(recorded.entries, 3, sample_seed)
     for number, batch in enumerate(batches):
@@ -68,7 +69,7 @@ def test_a_large_node_waits_for_a_slow_sender(
     for switch in range(2):
         own = [entry for entry in rows if entry.switch == switch]
         stream.batch(switch, own)
-        blocks = [block for entry in own for block in decoded(entry, stream.plan.words)]
+        blocks = [block for entry in own for block in decoded(entry, stream.plan.dictionary)]
         reached.append(max(int(b.versions["stamp"][-1]) for b in blocks if b.source == "bids"))
         found = open_job(tmp_path / "job").history("sides", tentative=True)
         assert (len(found) > 0) is (switch == 1)
@@ -85,7 +86,8 @@ def test_a_node_of_another_batch_is_not_used() -> None:
 
 
 def test_states_in_files(tmp_path: Path) -> None:
-    listing, kept = Listing(), {}
+    listing = Listing()
+    kept: dict[int, bytes] = {}
     for batch in range(30):
         state = StoredFiles(tmp_path, listing.nodes.get("0.0"))
         assert state.head() == (b"%d" % (batch - 1) if batch else None)

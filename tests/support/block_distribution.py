@@ -19,13 +19,13 @@ Change = tuple[str, bool, Words]
 
 
 def coded(
-    program: Program, words: Dictionary, events: Iterable[Iterable[tuple[str, bool, Sequence[Any]]]]
+    program: Program, dictionary: Dictionary, events: Iterable[Iterable[tuple[str, bool, Sequence[Any]]]]
 ) -> list[list[Change]]:
     """Events whose rows are values, as those of `fuzz.changes`, with encoded rows."""
 
     def row_of(name: str, row: Sequence[Any]) -> Words:
         columns = zip(row, program.relation(name).columns, strict=True)
-        return tuple(encoded(value, column.type, words.encode) for value, column in columns)
+        return tuple(encoded(value, column.type, dictionary.encode) for value, column in columns)
 
     return [[(name, insert, row_of(name, row)) for name, insert, row in event] for event in events]
 
@@ -50,7 +50,7 @@ def blocks_of(program: Program, events: Sequence[Sequence[Change]]) -> dict[str,
 
 def histories(
     distribution: Distribution,
-    words: Dictionary,
+    dictionary: Dictionary,
     blocks: Mapping[str, Block],
     partitions: int,
     backend: str,
@@ -67,12 +67,12 @@ def histories(
     found: dict[str, list[tuple[object, ...]]] = {}
     relations = {relation.name for relation in distribution.program.relations}
     for stage in distribution.stages:
-        router = Router(stage.axes, [partitions] * len(stage.axes), words)
+        router = Router(stage.axes, [partitions] * len(stage.axes), dictionary)
         pieces = stamps if stage.number in cut and {e.source for e in stage.inputs} <= relations else ()
         for piece, parts in enumerate(_pieces(distribution.program, sources, pieces)):
             arrived = [_arrived(stage, router, part) for part in parts]
             for number in range(router.count):
-                runner = StageRunner(stage, words, backend, Granularity(unit, 3))
+                runner = StageRunner(stage, dictionary, backend, Granularity(unit, 3))
                 if piece:
                     runner.fill(arrived[0].get(number, []))
                 result = runner.apply(arrived[1].get(number, []))

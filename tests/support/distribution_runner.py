@@ -26,11 +26,15 @@ def check(entry: Entry, program: Program, chosen: random.Random) -> bool:
     found = distribute(program, partitions=partitions, key=key, compute=chosen.choice(COMPUTE))
     if len(found.stages) == 1:
         return False
-    words = Dictionary()
+    dictionary = Dictionary()
     events = changes([_step(entry, program, chosen, read) for _ in range(14)], 1)
-    blocks = blocks_of(program, coded(program, words, events))
-    expected = histories(distribute(program, partitions=1), words, blocks, 1, "interpreter")
-    assert histories(found, words, blocks, partitions, "numba") == expected, (entry.name, partitions, key)
+    blocks = blocks_of(program, coded(program, dictionary, events))
+    expected = histories(distribute(program, partitions=1), dictionary, blocks, 1, "interpreter")
+    assert histories(found, dictionary, blocks, partitions, "numba") == expected, (
+        entry.name,
+        partitions,
+        key,
+    )
     return True
 
 

@@ -24,11 +24,11 @@ def partition_of(word: Word, partitions: int) -> int:
 class PlainDistribution:
     """Runs a distribution with so many partitions along each axis of each stage."""
 
-    def __init__(self, distribution: Distribution, words: Dictionary, partitions: int):
+    def __init__(self, distribution: Distribution, dictionary: Dictionary, partitions: int):
         self.distribution = distribution
         self.partitions = partitions
         relations = {r.name for r in distribution.program.relations}
-        self.stages = [_PlainStage(s, words, partitions, relations) for s in distribution.stages]
+        self.stages = [_PlainStage(s, dictionary, partitions, relations) for s in distribution.stages]
         self.messages = 0
 
     def change(self, relation: str, insert: bool, row: Row) -> None:
@@ -61,12 +61,12 @@ class PlainDistribution:
 
 
 class _PlainStage:
-    def __init__(self, stage: Stage, words: Dictionary, partitions: int, relations: set[str]):
+    def __init__(self, stage: Stage, dictionary: Dictionary, partitions: int, relations: set[str]):
         self.relations = relations
         self.stage = stage
         places = product(range(partitions), repeat=len(stage.axes))
         self.partitions = partitions
-        self.engines = {place: Interpreter(stage.program, words) for place in places}
+        self.engines = {place: Interpreter(stage.program, dictionary) for place in places}
         self.order = {r.name: i for i, r in enumerate(stage.program.relations)}
         self.before = {place: self._outputs(place) for place in self.engines}
 

@@ -35,7 +35,7 @@ class Cluster(Simulation):
     ):
         sizes = [[partitions] * len(s.axes) for s in program.distribution.stages]
         setting = Setting(program.distribution, program.factory, sizes, switches, mode, 1000, log_limit)
-        super().__init__(setting, program.words)
+        super().__init__(setting, program.dictionary)
         self.program, self._network = program, _Held()  # type: ignore[assignment]
 
     @property

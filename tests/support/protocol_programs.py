@@ -63,19 +63,19 @@ class SqlProgram:
     name: str
     whole: Program
     distribution: Distribution
-    words: Dictionary
+    dictionary: Dictionary
     backend: str = "interpreter"
     any_order: bool = False
 
     def factory(self, stage: int) -> OperatorFactory:
-        running = Running(self.words, self.backend)
+        running = Running(self.dictionary, self.backend)
         return lambda saved: StageOperator(self.distribution.stages[stage], running, saved)
 
     def row(self, choose: random.Random) -> RowChange:
         relation = choose.choice([r for r in self.whole.relations if r.name in _read(self.whole)])
         values = [choose.randrange(n) for n in ROWS[relation.name]]
         words = ["ABC"[v] for v in values[:-1]]
-        return RowChange(relation.name, False, (*map(self.words.encode, words), values[-1] - 1))
+        return RowChange(relation.name, False, (*map(self.dictionary.encode, words), values[-1] - 1))
 
     def serial(self, blocks: Sequence[Block], end: int) -> Histories:
         inputs = tuple(
@@ -83,7 +83,7 @@ class SqlProgram:
             for r in self.whole.relations
         )
         views = tuple(r.name for r in self.whole.results)
-        runner = StageRunner(Stage(0, (), self.whole, inputs, (), views), self.words, "interpreter")
+        runner = StageRunner(Stage(0, (), self.whole, inputs, (), views), self.dictionary, "interpreter")
         rows = [block(source, found) for source, found in gathered(blocks).items()]
         history = runner.apply(rows, end).history
         return gathered([block_of(h) for h in history.values()])

@@ -71,7 +71,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.trace:
         one = drawn(options.seed, options.programs)
-        simulation = Simulation(one.setting, one.program.words, traced=True)
+        simulation = Simulation(one.setting, one.program.dictionary, traced=True)
         simulation.run(one.steps)
         print(one.program.name, one.mode, one.setting.partitions, *simulation.trace, sep="\n")
         return 0

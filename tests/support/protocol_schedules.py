@@ -29,7 +29,7 @@ class Program(Protocol):
     def name(self) -> str: ...
 
     @property
-    def words(self) -> Dictionary: ...
+    def dictionary(self) -> Dictionary: ...
 
     @property
     def any_order(self) -> bool:
@@ -146,7 +146,7 @@ def run(schedule: Schedule, node_kind: type[Node] = Node, traced: bool = False) 
     Raises AssertionError where an epoch is not what serial execution gives, where the tentative output does
     not come to it, or where a log is not empty at the end.
     """
-    simulation = Simulation(schedule.setting, schedule.program.words, node_kind, traced)
+    simulation = Simulation(schedule.setting, schedule.program.dictionary, node_kind, traced)
     simulation.run(schedule.steps)
     check(simulation, schedule.program)
     return simulation

@@ -271,7 +271,7 @@ class Simulation:
     """Runs steps until nothing is on its way. `trace`: a line for every message taken, if asked for."""
 
     def __init__(
-        self, setting: Setting, words: Dictionary, node_kind: type[Node] = Node, traced: bool = False
+        self, setting: Setting, dictionary: Dictionary, node_kind: type[Node] = Node, traced: bool = False
     ):
         self.setting, self._node_kind, self.traced = setting, node_kind, traced
         self.now = 0
@@ -280,7 +280,9 @@ class Simulation:
         # All rows that switches were given, and that were in time.
         self.sent: list[Block] = []
         self._network = Network(setting.faults, random.Random(f"network {setting.seed}"))
-        self.wiring = Wiring(setting.distribution, setting.partitions, setting.switches, words, setting.mode)
+        self.wiring = Wiring(
+            setting.distribution, setting.partitions, setting.switches, dictionary, setting.mode
+        )
         self._settings = Settings(setting.mode, setting.resends, setting.log_limit)
         self.nodes = {address: self._node(address) for address in self.wiring.nodes()}
         self.switches = [

@@ -145,7 +145,7 @@ class ToyProgram:
     toys: tuple[Toy, ...]
     relations: dict[str, tuple[int, ...]]
 
-    words: Dictionary = field(default_factory=Dictionary)
+    dictionary: Dictionary = field(default_factory=Dictionary)
     any_order: bool = True
 
     @property

@@ -39,7 +39,7 @@ def column_array(
     name: str,
     form: pa.DataType,
     kind: Type,
-    words: Dictionary,
+    dictionary: Dictionary,
     values: NDArray[np.int64],
     there: NDArray[np.bool_],
     high: NDArray[np.int64] | None = None,
@@ -50,7 +50,7 @@ def column_array(
     Raises DataError that names the column for a decimal of more than 38 digits.
     """
     if kind.kind is Kind.TEXT:
-        return _texts(words, values, there)
+        return _texts(dictionary, values, there)
     if pa.types.is_decimal(form):
         return _decimals(name, form, values, high, there)
     if kind.kind is Kind.DOUBLE:
@@ -60,11 +60,11 @@ def column_array(
     return pa.array(values, pa.int64(), mask=~there).cast(form)
 
 
-def _texts(words: Dictionary, codes: np.ndarray, there: np.ndarray) -> pa.Array:
+def _texts(dictionary: Dictionary, codes: np.ndarray, there: np.ndarray) -> pa.Array:
     found, places = np.unique(codes[there], return_inverse=True)
     indices = np.zeros(len(codes), np.int32)
     indices[there] = places
-    strings = pa.array(words.decode_all(found), pa.string())
+    strings = pa.array(dictionary.decode_all(found), pa.string())
     return pa.DictionaryArray.from_arrays(pa.array(indices, mask=~there), strings).cast(pa.string())
 
 
