@@ -11,10 +11,10 @@ from views_catalogue_dense import DENSE, LADDER
 import orderbook
 from orderbook.command_line import status_of
 from orderbook.core.errors import DataError, SourceError
+from orderbook.engine.plan import stores
 from orderbook.engine.plan.describe import plan_text
 from orderbook.engine.plan.planner import plan
 from orderbook.engine.plan.statistics import Statistics, read_statistics
-from orderbook.engine.plan.stores import MOST_PREFIXES
 from orderbook.engine.runtime.measures import view_nanoseconds
 
 # An event of r loops over the keys of s or of t; the other one is a range then.
@@ -70,22 +70,22 @@ def test_a_replanned_engine_goes_on_as_before() -> None:
     assert not any(late.map_sizes().values())
 
 
-def test_many_prefixes_have_trees_in_place_of_dense_stores() -> None:
+def test_many_prefixes_have_trees_in_place_of_dense_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The interpreter walks over all rows at each event.
+    most = 40
+    monkeypatch.setattr(stores, "MOST_PREFIXES", most)
     program = orderbook.compile(LADDER + "CREATE VIEW cut AS " + DENSE["dense_vwap_by_symbol"])
     late, early = engines = [orderbook.Engine(program, backend) for backend in ("numba", "interpreter")]
-    rows = [
-        {"symbol": f"S{i % (MOST_PREFIXES + 1)}", "price": f"{10 + i % 7}.5", "volume": i % 5}
-        for i in range(450)
-    ]
+    rows = [{"symbol": f"S{i % (most + 1)}", "price": f"{10 + i % 7}.5", "volume": i % 5} for i in range(100)]
     measured = {}
     for op in ("insert", "delete"):
         for place, row in enumerate(rows):
             for engine in engines:
                 getattr(engine, op)("ladder", row)
-            if op == "insert" and place in (MOST_PREFIXES - 1, MOST_PREFIXES):
+            if op == "insert" and place in (most - 1, most):
                 measured[place + 1] = early.statistics()
-            if place in (250, 350):
-                late.replan(measured[MOST_PREFIXES + (place == 250)])
+            if place in (60, 80):
+                late.replan(measured[most + (place == 60)])
                 assert contents(late, "cut") == contents(early, "cut")
         assert contents(late, "cut") == contents(early, "cut")
     assert not any(late.map_sizes().values())

@@ -112,9 +112,9 @@ ALL, ONE = (UPSTREAM, DECLARED, DOWNSTREAM), (ONE_UP, ONE_DECLARED, ONE_DOWN)
 @pytest.mark.parametrize(
     ("backend", "events", "texts", "ending"),
     [
-        ("interpreter", 250, ALL, "ndjson"),
-        ("interpreter", 250, ALL, "parquet"),
-        ("numba", 3000, ONE, "ndjson"),
+        ("interpreter", 120, ALL, "ndjson"),
+        ("interpreter", 120, ALL, "parquet"),
+        ("numba", 1000, ONE, "ndjson"),
         pytest.param("numba", 3000, ALL, "parquet", marks=pytest.mark.exhaustive),
     ],
 )
@@ -158,7 +158,7 @@ def test_two_programs_equal_one(
 
 
 def test_the_command_writes_what_the_source_reads(orderbook: Program, tmp_path: Path) -> None:
-    record(tmp_path, 500)
+    record(tmp_path, 240)
     write(tmp_path / "up.sql", UPSTREAM)
     write(tmp_path / "down.sql", DECLARED + DOWNSTREAM)
     write(tmp_path / "both.sql", UPSTREAM + DOWNSTREAM)

@@ -1,10 +1,11 @@
 """Every query ends: compiled within its steps, or refused by name; counted in steps, never in seconds."""
 
 import pytest
+from fuzz import compiled_entry
 from views_catalogue import CATALOGUE, Entry
 
 from orderbook.core.errors import SqlError
-from orderbook.views.calculus import MOST_STEPS, Budget, TooMuchWorkError, spend
+from orderbook.views.calculus import Budget, TooMuchWorkError, spend
 from orderbook.views.compilation import compile_views
 
 TABLES = "".join(
@@ -71,9 +72,9 @@ def test_the_refusal_names_the_view_at_fault() -> None:
 
 
 @pytest.mark.parametrize("entry", CATALOGUE, ids=lambda e: e.name)
-def test_a_view_takes_a_small_part_of_the_steps(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Budget.__init__, "__defaults__", (MOST_STEPS // 10,))
-    compile_views(entry.sql, dict(entry.parameters))  # type: ignore[arg-type]
+def test_a_view_takes_a_small_part_of_the_steps(entry: Entry) -> None:
+    # Whoever compiles it first has a tenth of them.
+    assert compiled_entry(entry).program
 
 
 def test_a_budget_is_spent_only_within() -> None:
