@@ -7,7 +7,8 @@ BIN := .venv/bin
 PYTEST := env -u MAKEFLAGS -u MAKELEVEL $(BIN)/python -m pytest -q
 STAMP := .venv/.ready
 # Folders of tests whose types `make lint` checks.
-TYPED := operations project
+TYPED := backtest browser clients commands configuration core durability market monitor operations project report run \
+	sinks streaming views conftest.py
 CONFIG ?= config.toml
 SEED ?= 1
 COUNT ?= 1000

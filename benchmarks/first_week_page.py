@@ -39,7 +39,7 @@ class Analytic:
 
 def declarations() -> str:
     """The relations that the page declares beside the shipped ones."""
-    return _SQL.findall(PAGE.read_text(encoding="utf-8"))[0]
+    return str(_SQL.findall(PAGE.read_text(encoding="utf-8"))[0])
 
 
 def shared_views() -> dict[str, str]:

@@ -4,7 +4,7 @@ import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+    common: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
     settings.register_profile("ci", max_examples=DEFAULT, derandomize=True, database=None, **common)
     settings.register_profile("exhaustive", max_examples=config.getoption("count"), **common)
     exhaustive = config.getoption("exhaustive")
@@ -98,7 +98,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> "Recorded":
 @pytest.fixture(scope="session")
 def sample_seed(request: pytest.FixtureRequest) -> int:
     """Seed of samples that hypothesis does not draw: fixed, unless --seed says otherwise."""
-    return request.config.getoption("seed")
+    return int(request.config.getoption("seed"))
 
 
 @pytest.fixture(scope="session")

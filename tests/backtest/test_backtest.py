@@ -130,7 +130,8 @@ def test_what_no_source_brings_is_refused(flow: Path, tmp_path: Path) -> None:
 
 def test_a_damaged_source_ends_where_it_is(flow: Path, tmp_path: Path) -> None:
     folder, others = tmp_path / "flow", tmp_path / "others"
-    folder.mkdir(), others.mkdir()
+    folder.mkdir()
+    others.mkdir()
     files = sorted(flow.iterdir())
     for file in files:
         (folder / file.name).write_bytes(file.read_bytes())

@@ -46,7 +46,8 @@ def line(stream: str, op: str, row: dict[str, Any], time: int) -> str:
 
 def write_changes(folder: Path, seed: int) -> None:
     """Rows of streams in two files: what one brings is deleted by the other, or by itself."""
-    choose, texts = Random(seed), ([], [])
+    choose = Random(seed)
+    texts: tuple[list[str], list[str]] = ([], [])
     for number in range(80):
         time, symbol = START + number * 250_000, choose.choice(("AAA-USD", "x", "y"))
         stream = choose.choice(("pings", "pings", "sectors"))

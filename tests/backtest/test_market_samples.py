@@ -47,7 +47,8 @@ def touches(folder: Path) -> Iterator[tuple[str, int, Touch]]:
                     sides = [books.levels(index, side, 1) for side in (Side.BID, Side.ASK)]
                     found = None
                     if books.state(index) is BookState.VALID and all(map(len, sides)):
-                        found = tuple(int(side[0][name]) for side in sides for name in ("price", "volume"))
+                        (bid, ask) = (side[0] for side in sides)
+                        found = (int(bid["price"]), int(bid["volume"]), int(ask["price"]), int(ask["volume"]))
                     yield instruments[index].symbol, int(part.events.versions["stamp"][place]), found
 
 
@@ -58,7 +59,7 @@ def test_every_touch_is_that_before_its_time(made: tuple[Job, Path]) -> None:
         paths.setdefault(symbol, []).append((time, touch))
     one = {spec.symbol: spec for own in source_specs([str(folder)]) for spec in own.instruments}
     rows = job.sql("SELECT symbol, stamp, sequence, bid, ask FROM history.market").rows()
-    known = {symbol: set() for symbol in paths}
+    known: dict[str, set[int]] = {symbol: set() for symbol in paths}
     for symbol, stamp, sequence, bid, ask in rows:
         path = paths[symbol]
         place = bisect_left(path, stamp, key=lambda point: point[0]) - 1

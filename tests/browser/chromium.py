@@ -75,7 +75,8 @@ class Target:
             if message.get("id") == self._number:
                 if "error" in message:
                     raise RuntimeError(f"{method}: {message['error']}")
-                return message["result"]
+                result: dict[str, Any] = message["result"]
+                return result
             self._note(message)
 
     def _note(self, message: dict[str, Any]) -> None:

@@ -83,7 +83,7 @@ class Client:
         """The answer to a request; AssertionError where it is refused."""
         number = self._send(operation, **fields)
         while True:
-            message = json.loads(self._connection.recv(timeout=30))
+            message: dict[str, Any] = json.loads(self._connection.recv(timeout=30))
             if message["id"] == number:
                 assert message["type"] != "error", message
                 return message

@@ -2,11 +2,15 @@
 
 import json
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pytest
-from chromium import element, until
-from running import TOKEN, halt
+from chromium import Page, element, until
+from running import TOKEN, Running, halt
 
 pytestmark = pytest.mark.browser
 
@@ -24,25 +28,26 @@ COLOURS = """(canvas => {
 })(%s)"""
 
 
-def levels_of(frame):
+def levels_of(frame: dict[str, Any]) -> dict[str, dict[int, int]]:
     """Sizes of a frame of a book by ticks."""
     return {side: {ticks: lots for ticks, lots, _ in frame[side]} for side in ("bids", "asks")}
 
 
-def shown_levels(shown):
+def shown_levels(shown: dict[str, Any]) -> dict[str, dict[int, int]]:
     sides = (("bids", "bid"), ("asks", "ask"))
     return {side: {row["ticks"]: row[key] for row in shown["rows"]} for side, key in sides}
 
 
-def assert_same(shown, levels):
+def assert_same(shown: dict[str, Any], levels: dict[str, dict[int, int]]) -> None:
     """Every row of the ladder has the size that the book has at its price, 0 where it has none."""
     for side, rows in shown_levels(shown).items():
         assert rows == {ticks: levels[side].get(ticks, 0) for ticks in rows}
     assert any(row["bid"] for row in shown["rows"]) and any(row["ask"] for row in shown["rows"])
 
 
-def test_ladder_equals_what_another_client_gets_at_the_same_time(page, monitored):
-    frames, seen = {}, []
+def test_ladder_equals_what_another_client_gets_at_the_same_time(page: Page, monitored: Running) -> None:
+    frames: dict[str, list[dict[str, dict[int, int]]]] = {}
+    seen = []
     with monitored.client() as client:
         client.subscribe(topic="book", venue="coinbase", symbol="BTC-USD", depth=200)
         for frame in client.frames("book", 4.0):
@@ -57,7 +62,7 @@ def test_ladder_equals_what_another_client_gets_at_the_same_time(page, monitored
     assert compared >= 10
 
 
-def test_ladder_equals_the_engine_s_relations(page, monitored):
+def test_ladder_equals_the_engine_s_relations(page: Page, monitored: Running) -> None:
     levels = {}
     halt(monitored.exchange, True)
     try:
@@ -74,19 +79,24 @@ def test_ladder_equals_the_engine_s_relations(page, monitored):
     assert [row["price"] for row in shown["rows"]] == [f"{row['ticks'] / 100:.2f}" for row in shown["rows"]]
 
 
-def rests(page):
+def rests(page: Page) -> dict[str, Any] | None:
     """What the ladder shows, where it has not changed for a while."""
     before = page.evaluate(SHOWN)
     time.sleep(1.2)
-    shown = page.evaluate(SHOWN)
+    shown: dict[str, Any] = page.evaluate(SHOWN)
     return shown if shown["rows"] == before["rows"] else None
 
 
-def test_ladder_stands_still_until_it_is_recentred(page):
+def test_ladder_stands_still_until_it_is_recentred(page: Page) -> None:
     page.evaluate(f"{element('ladder')}.focus()")
     page.press("a")
-    prices = lambda: [row["price"] for row in page.evaluate(SHOWN)["rows"]]  # noqa: E731
-    frames = lambda: page.evaluate("orderbook.book().frames")  # noqa: E731
+
+    def prices() -> list[str]:
+        return [row["price"] for row in page.evaluate(SHOWN)["rows"]]
+
+    def frames() -> int:
+        return int(page.evaluate("orderbook.book().frames"))
+
     before, number = prices(), frames()
     page.until(f"orderbook.book().frames > {number + 20}")
     assert prices() == before
@@ -103,7 +113,7 @@ def test_ladder_stands_still_until_it_is_recentred(page):
     page.until(f"{SHOWN}.group === 1")
 
 
-def test_canvases_and_charts_draw(page):
+def test_canvases_and_charts_draw(page: Page) -> None:
     page.until("orderbook.book().trades > 3")
     for name, least in (("ladder", 30), ("heatmap", 30), ("depth", 4), ("trades", 4)):
         colours = COLOURS % element(name)
@@ -114,7 +124,7 @@ def test_canvases_and_charts_draw(page):
     assert page.problems == []
 
 
-def test_instruments_are_linked(page):
+def test_instruments_are_linked(page: Page) -> None:
     page.press("2")
     page.until("orderbook.ladder()?.symbol === 'ETH-USD' && orderbook.book().symbol === 'ETH-USD'")
     page.until(f"{element('instrument-ETH-USD')}.getAttribute('aria-pressed') === 'true'")
@@ -122,7 +132,7 @@ def test_instruments_are_linked(page):
     page.until("orderbook.ladder()?.symbol === 'BTC-USD'")
 
 
-def test_a_view_is_added_in_the_sql_box_and_updates(page):
+def test_a_view_is_added_in_the_sql_box_and_updates(page: Page) -> None:
     page.click("tab-sql")
     page.fill("sql-text", "SELECT symbol, COUNT(*) AS n, SUM(volume) AS volume FROM bids GROUP BY symbol")
     page.click("sql-run")
@@ -142,7 +152,7 @@ def test_a_view_is_added_in_the_sql_box_and_updates(page):
     assert page.problems == []
 
 
-def test_the_kill_switch_is_pulled_and_released(page):
+def test_the_kill_switch_is_pulled_and_released(page: Page) -> None:
     page.until(f"{element('halt')}.textContent === 'Halt'")
     for said, then in (("Halted", "Halted"), ("Released", "Halt")):
         page.click("halt")
@@ -159,7 +169,7 @@ def test_the_kill_switch_is_pulled_and_released(page):
     assert page.problems == []
 
 
-def test_a_rule_alerts(page, monitored):
+def test_a_rule_alerts(page: Page, monitored: Running) -> None:
     page.click("tab-alerts")
     choose = "choice => { choice.value = 'depth'; choice.dispatchEvent(new Event('change')); }"
     page.evaluate(f"({choose})({element('rule-view')})")
@@ -177,7 +187,7 @@ def test_a_rule_alerts(page, monitored):
     page.until("!document.getElementById('banner').hidden")
 
 
-def test_a_condition_is_as_sql_s_where_a_value_is_null(page):
+def test_a_condition_is_as_sql_s_where_a_value_is_null(page: Page) -> None:
     told = {
         "not (a > 1 or b > 1)": False,
         "not (a > 1 and b > 1)": True,
@@ -192,7 +202,7 @@ def test_a_condition_is_as_sql_s_where_a_value_is_null(page):
     assert page.evaluate("window.held") == [*told.values()]
 
 
-def test_why_of_an_alert_in_the_log(page, monitored, pictures):
+def test_why_of_an_alert_in_the_log(page: Page, monitored: Running, pictures: Path) -> None:
     rule = {"name": "odd", "view": "depth", "when": "bid_orders % 2 = 1"}
     with monitored.client() as client:
         client.ask("set_rule", rule=rule, token=TOKEN)
@@ -218,7 +228,14 @@ def test_why_of_an_alert_in_the_log(page, monitored, pictures):
 
 @pytest.mark.parametrize("dark", [True, False], ids=["dark", "light"])
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1280, 800), (390, 844)])
-def test_every_size_and_theme_draws(open_page, monitored, pictures, width, height, dark):
+def test_every_size_and_theme_draws(
+    open_page: Callable[[], AbstractContextManager[Page]],
+    monitored: Running,
+    pictures: Path,
+    width: int,
+    height: int,
+    dark: bool,
+) -> None:
     theme = "dark" if dark else "light"
     with open_page() as page:
         page.show(width, height, dark=dark, density=2 if width < 500 else 1)
@@ -249,16 +266,16 @@ HEADER = f"""({{
 }})"""
 
 
-def shown_as_before(page):
+def shown_as_before(page: Page) -> dict[str, Any]:
     """That everything that is not of now is marked so, and not by colour alone."""
     page.until(f"{MARKED}.length >= 3 && {MARKED}.every(Boolean)", SOON, 0.02)
-    header = page.evaluate(HEADER)
+    header: dict[str, Any] = page.evaluate(HEADER)
     assert header["engine"].startswith("was ")
     assert (header["good"], header["dimmed"]) == (0, True)
     return header
 
 
-def test_a_run_that_hangs_shows_as_stale_and_comes_back(page, monitored):
+def test_a_run_that_hangs_shows_as_stale_and_comes_back(page: Page, monitored: Running) -> None:
     halt(monitored.run, True)
     try:
         told = f"{element('connection')}.textContent.startsWith('stale') && !{element('doubt')}.hidden"
@@ -272,7 +289,9 @@ def test_a_run_that_hangs_shows_as_stale_and_comes_back(page, monitored):
     assert page.evaluate(HEADER)["dimmed"] is False
 
 
-def test_a_dropped_feed_shows_as_stale_at_once_and_an_ended_run_too(page, monitored, pictures):
+def test_a_dropped_feed_shows_as_stale_at_once_and_an_ended_run_too(
+    page: Page, monitored: Running, pictures: Path
+) -> None:
     """Stays the last: nothing is left of the run."""
     monitored.exchange.kill()
     state = "document.querySelector('.feed')?.dataset.state"

@@ -3,7 +3,8 @@
 import asyncio
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,7 +14,7 @@ from samples import PATIENCE
 from orderbook.clients.client_engine import ClientEngine as Engine
 from orderbook.clients.streams import EventStream, StreamOverflow, event_stream, next_event
 from orderbook.core.errors import DataError, SqlError
-from orderbook.engine.runtime.subscriptions import ViewDropped
+from orderbook.engine.runtime.subscriptions import ViewDropped, ViewEvent
 from orderbook.market.books import Books
 from orderbook.market.events import EVENT, Action, BookState, Flag, Side
 from orderbook.market.synthetic_flow import synthetic_instruments
@@ -34,6 +35,12 @@ def engine() -> Engine:
 
 def put(engine: Engine, key: str, value: int) -> None:
     engine.insert("t", {"k": key, "v": value})
+
+
+def new(event: ViewEvent) -> Mapping[str, Any]:
+    """The row that there is."""
+    assert event.new is not None
+    return event.new
 
 
 def subscriptions(engine: Engine) -> int:
@@ -87,7 +94,7 @@ def test_the_loop_wakes_a_reader_that_waits(engine: Engine) -> None:
 
         async def read(stream: EventStream) -> None:
             async for event in stream:
-                seen.append(event.new["n"])
+                seen.append(new(event)["n"])
 
         stream = engine.events("counts")
         reader = asyncio.create_task(read(stream))
@@ -117,7 +124,7 @@ def test_a_full_buffer_raises_or_leaves_out_or_conflates(engine: Engine) -> None
             await anext(strict)
         assert oldest.dropped == last.dropped == 2
         for stream in (oldest, last):
-            totals = [(await anext(stream)).new["total"] for _ in range(2)]
+            totals = [new(await anext(stream))["total"] for _ in range(2)]
             assert totals == [4, 6]
         put(engine, "c", 1)
         put(engine, "d", 1)
@@ -135,7 +142,7 @@ def test_conflating_keeps_every_row_while_there_is_room_for_all(engine: Engine) 
         stream = engine.events("sums", buffer=3, overflow="conflate")
         for i in range(20):
             put(engine, "abc"[i % 3], 1)
-        found = {e.key[0]: e.new["total"] for e in [await anext(stream) for _ in range(3)]}
+        found = {e.key[0]: new(e)["total"] for e in [await anext(stream) for _ in range(3)]}
         assert found == {"a": 7, "b": 7, "c": 6}
 
     asyncio.run(main())
@@ -208,7 +215,7 @@ def test_events_and_futures_of_an_engine_in_another_thread(engine: Engine, feedi
             engine.events("sums", when="nope", other_thread=True)
         stream = engine.events("sums", other_thread=True)
         async with asyncio.timeout(PATIENCE):
-            counts = [(await anext(stream)).new["total"] for _ in range(30)]
+            counts = [new(await anext(stream))["total"] for _ in range(30)]
         assert counts == list(range(counts[0], counts[0] + 30))
         stream.add("counts")
         async with asyncio.timeout(PATIENCE):
@@ -216,7 +223,7 @@ def test_events_and_futures_of_an_engine_in_another_thread(engine: Engine, feedi
                 pass
         stream.close()
         more = await engine.next("counts", timeout=PATIENCE, other_thread=True)
-        assert more.new["n"] > counts[-1]
+        assert new(more)["n"] > counts[-1]
         done = threading.Event()
         engine.post(done.set)
         assert await asyncio.to_thread(done.wait, PATIENCE)
@@ -267,7 +274,7 @@ def test_a_future_is_the_next_event_of_which_the_condition_comes_to_hold(engine:
         put(engine, "b", 6)
         put(engine, "c", 7)
         event = await future
-        assert (event.key, event.new["total"], event.old) == (("b",), 6, None)
+        assert (event.key, new(event)["total"], event.old) == (("b",), 6, None)
         assert subscriptions(engine) == 0
 
     asyncio.run(main())
@@ -331,7 +338,7 @@ def test_clients_of_a_gated_engine_wait_for_books_and_leave_no_trace_in_checkpoi
         state["volume"], state["flags"] = BookState.VALID, Flag.LAST
         books.apply(state)
         engine.books_changed()
-        assert (await anext(stream)).new["n"] == (await future).new["n"] == 1
+        assert new(await anext(stream))["n"] == new(await future)["n"] == 1
         assert noted == []
 
     asyncio.run(main())

@@ -8,7 +8,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from command_line_support import Program, orderbook  # noqa: F401
@@ -85,7 +85,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
         tell()
         found.later.extend(found.callbacks[before:])
 
-    engine.books_changed = books_changed
+    engine.books_changed = books_changed  # type: ignore[method-assign]
     wall, random = iter(range(1_000, 10**9, 7)), Random(3)
     with Log.open(
         folder / "log", journal.IDENTITY, policy=SyncPolicy.parse("never"), segment_bytes=1 << 14
@@ -123,7 +123,9 @@ def test_views_at_any_version_are_as_they_were(recorded: Recorded) -> None:
     past = open_past_run(recorded.configuration, None)
     past.go_to((LAST, LAST, LAST))
     assert state(past.engine) == recorded.history[versions[-1]]
-    assert past.checkpoint == max(checkpoints_of(recorded.configuration.log.folder).iterdir())
+    folder = recorded.configuration.log.folder
+    assert folder is not None
+    assert past.checkpoint == max(checkpoints_of(folder).iterdir())
 
 
 def test_a_stamp_alone_is_the_last_of_it(recorded: Recorded) -> None:
@@ -153,7 +155,7 @@ def test_why_tells_rows_statements_callbacks_and_orders(recorded: Recorded) -> N
     assert [(e.view, e.key, e.version) for e in found.callbacks] == [
         (e.view, e.key, e.version) for e in recorded.callbacks if e.version == event.version
     ]
-    volume = {change.row[-2] * (1 if change.insert else -1) for change in found.changes}
+    volume = {cast(int, change.row[-2]) * (1 if change.insert else -1) for change in found.changes}
     ran = [s for c in found.changes for s in c.statements if "volume" in repr(s.statement.value)]
     writes = [write for one in ran for write in one.writes.values()]
     assert writes and all(new - old in volume for old, new in writes)
@@ -174,6 +176,7 @@ def test_why_of_what_was_told_when_books_became_valid(recorded: Recorded) -> Non
     for event in later:
         why = explained(recorded, event.view, event.version)
         (told,) = [e for e in why.callbacks if (e.view, e.key) == (event.view, event.key)]
+        assert told.new is not None
         assert (told.version, dict(told.new)) == (event.version, dict(event.new))
         if not why.changes:
             without += 1

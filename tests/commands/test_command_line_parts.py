@@ -86,7 +86,7 @@ def fake(place: int, messages: list[tuple[int, int]], size: int, cut: bool) -> t
 @given(SOURCES)
 def test_merged_messages_are_in_order_of_time_then_source_then_position(sources: list[Any]) -> None:
     made = [fake(place, *source) for place, source in enumerate(sources)]
-    merger = Merger([source for source, _ in made])  # type: ignore[misc]
+    merger = Merger([source for source, _ in made])
     found = [item for item in merger if isinstance(item, np.ndarray)]
     expected = sorted((message for _, messages in made for message in messages), key=lambda m: m[:3])
     merged = np.concatenate([np.empty(0, EVENT), *found])
@@ -105,7 +105,7 @@ def test_sources_that_state_other_ticks_are_refused() -> None:
     one, two = FakeSource("one", ["A"], []), FakeSource("two", ["A"], [])
     two.instruments = Instruments([instrument("A", tick="0.5")])
     with pytest.raises(SourceError, match="one and two: ticks or lots differ"):
-        Merger([one, two])  # type: ignore[list-item]
+        Merger([one, two])
 
 
 def books_of(*symbols: str) -> tuple[Instruments, np.ndarray]:
@@ -284,6 +284,7 @@ def test_changes_keep_the_ends_of_their_messages_where_rows_are_refused() -> Non
     program = compile_views(
         "CREATE STREAM r (a INTEGER NOT NULL); CREATE VIEW n AS SELECT COUNT(*) AS n FROM r;"
     )
+    rows: list[tuple[str, dict[str, Any], bool]]
     rows = [("r", {"a": 1}, False), ("r", {"a": "one"}, True), ("q", {"a": 1}, True), ("r", {"a": 2}, True)]
     changes = [RelationChange(i + 1, stream, "+", row, last) for i, (stream, row, last) in enumerate(rows)]
     problems = Problems()

@@ -1,6 +1,7 @@
 """Configurations that load, and the one line that each kind of mistake gives."""
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import get_args
@@ -20,9 +21,11 @@ KINDS = ", ".join(
     repr(kind) for feed in get_args(Feed) for kind in get_args(feed.model_fields["kind"].annotation)
 )
 
+Write = Callable[[str | bytes], Path]
+
 
 @pytest.fixture
-def write(tmp_path: Path):
+def write(tmp_path: Path) -> Write:
     def write(text: str | bytes) -> Path:
         path = tmp_path / "my.toml"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -53,7 +56,7 @@ def test_default_needs_no_network() -> None:
     assert configuration.parameters["k"] == Decimal("0.25")
 
 
-def test_every_key_is_documented_with_its_default(project: Path, write) -> None:
+def test_every_key_is_documented_with_its_default(project: Path, write: Write) -> None:
     """Uncommenting the optional keys of config.toml gives a valid file that sets every declared key."""
     text = (project / "config.toml").read_text()
     optional = r"^# (?=\[\[(feeds|sinks|monitor\.alerts)\]\]$|[a-z_]+ = )(?!feeds = )"
@@ -68,7 +71,7 @@ def test_every_key_is_documented_with_its_default(project: Path, write) -> None:
     assert configuration.feeds[0] == SimulatedFeed(kind="simulated")
 
 
-def test_numbers_are_exact_decimals(write) -> None:
+def test_numbers_are_exact_decimals(write: Write) -> None:
     path = write("[parameters]\nk = 0.1\nn = 7\nname = 'x'\nwide = 0.12345678901234567890\nflag = true\n")
     parameters = load_configuration(path).parameters
     assert parameters["k"] == Decimal("0.1")
@@ -85,7 +88,7 @@ def test_default_parameters_are_those_of_shipped_views() -> None:
     assert all(f":{name}" in sql for name in load_configuration().parameters)
 
 
-def test_own_file_is_laid_over_the_default(write) -> None:
+def test_own_file_is_laid_over_the_default(write: Write) -> None:
     path = write("[engine]\nbatch_size = 1\n[[feeds]]\nkind = 'simulated'\nseed = 9")
     configuration = load_configuration(path)
     assert configuration.engine.batch_size == 1
@@ -94,7 +97,7 @@ def test_own_file_is_laid_over_the_default(write) -> None:
     assert configuration.run == load_configuration().run
 
 
-def test_paths_are_relative_to_the_file(write, tmp_path: Path) -> None:
+def test_paths_are_relative_to_the_file(write: Write, tmp_path: Path) -> None:
     path = write(
         "feeds = ['lobster:day.csv', {kind = 'file', path = '/data/x.gz'}, 'coinbase:BTC-USD,ETH-USD']\n"
         "run.views = ['spread', 'mine/vwap.sql']\nviews.paths = ['mine']\nengine.cache = 'compiled'\n"
@@ -113,7 +116,7 @@ def test_paths_are_relative_to_the_file(write, tmp_path: Path) -> None:
     assert configuration.run.duration_seconds == 20.0
 
 
-def test_overrides_win_and_keep_their_own_paths(write) -> None:
+def test_overrides_win_and_keep_their_own_paths(write: Write) -> None:
     overrides = {
         "feeds": ["binance:a.gz", SimulatedFeed(kind="simulated", imbalance=0)],
         "run.views": ["vwap"],
@@ -191,7 +194,7 @@ def test_configurations_are_frozen() -> None:
         (b"[run]\n# \xff\n", ["my.toml:2:3: not UTF-8 text"]),
     ],
 )  # fmt: skip
-def test_mistakes(write, text: str | bytes, expected: list[str]) -> None:
+def test_mistakes(write: Write, text: str | bytes, expected: list[str]) -> None:
     assert errors(write(text)) == expected
 
 
@@ -200,7 +203,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
     assert errors(tmp_path) == [f"{tmp_path.name}: cannot be read: Is a directory"]
 
 
-def test_a_strategy_named_in_overrides_has_its_table(write) -> None:
+def test_a_strategy_named_in_overrides_has_its_table(write: Write) -> None:
     path = write("[strategies.mine]\nsize = 2\n[risk.strategies.mine]\nmax_position = 3")
     configuration = load_configuration(path, {"run.strategies": ["somewhere:Mine"]})
     assert configuration.strategy_parameters("somewhere:Mine") == {"size": 2}
@@ -215,7 +218,7 @@ def test_mistakes_in_overrides_name_no_file() -> None:
     ]
 
 
-def test_strategy_tables(write) -> None:
+def test_strategy_tables(write: Write) -> None:
     assert strategy_table("a.b:MeanReversion") == "mean_reversion"
     path = write("[run]\nstrategies = ['a.b:MeanReversion']\n[strategies.mean_reversion]\nwindow = 2.50\n")
     configuration = load_configuration(path)
@@ -223,7 +226,7 @@ def test_strategy_tables(write) -> None:
     assert configuration.strategy_parameters("a.b:Other") == {}
 
 
-def test_view_files(write, tmp_path: Path) -> None:
+def test_view_files(write: Write, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
     for name in ("spread.sql", "schema.sql"):
@@ -246,7 +249,7 @@ def test_view_files(write, tmp_path: Path) -> None:
         load_configuration(write("[views]\npaths = ['gone']")).view_file("spread")
 
 
-def test_misspelt_parameters(write) -> None:
+def test_misspelt_parameters(write: Write) -> None:
     configuration = load_configuration(write("[parameters]\nk = 0.5\ntreshold = 1.2\nlimit = 4\n"))
     with pytest.raises(ConfigurationError, match=r"my.toml:3: parameters.treshold: .* 'threshold'\?$"):
         configuration.check_parameters({"k", "threshold"})

@@ -163,7 +163,7 @@ record = record_at(RECORD)
 
 
 def fields(address, value):
-    row: object = record(address)
+    row: Any = record(address)
     row.word, row.short = value, value
     row.byte = value
     row.real = value * 0.5

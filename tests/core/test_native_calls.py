@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -41,7 +40,7 @@ def two_words(at):
     return at
 
 
-def made(function: FunctionType, *kinds: types.Type, nogil: bool = False) -> Callable[..., Any]:
+def made(function: Any, *kinds: types.Type, nogil: bool = False) -> Callable[..., Any]:
     return native_callable(function, kinds, None, nogil)
 
 

@@ -43,7 +43,7 @@ ORDERS, FILLS = list[dict[str, Any]], list[dict[str, Any]]
 
 @contextmanager
 def session(
-    folder: Path, orders: ORDERS, fills: FILLS, lot: int = 1
+    folder: Path, orders: list[Any], fills: list[Any], lot: int = 1
 ) -> Iterator[tuple[Pipeline, DurableRun]]:
     """A process of a run that notes what becomes of its orders, beyond what it applies again.
 

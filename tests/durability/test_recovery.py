@@ -236,7 +236,7 @@ def with_news(folder: Path) -> None:
     with session(folder, sql_of(["depth"]) + STREAM + SCORES) as (_, run):
         run.start()
         for number, item in enumerate(received):
-            row = {"symbol": "AAA-USD", "score": Decimal(number % 9)}
+            row: dict[str, Any] = {"symbol": "AAA-USD", "score": Decimal(number % 9)}
             feed(run, [item])
             if number < 40:
                 feed(run, [ChangeItem("here", [RelationChange(1, "news", "+", row)])])

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ WIDTHS = {"funding": 5, "mark_prices": 5, "open_interest": 4}
 MODELLED = [("X", "A-USD", 10**6, 10**8), ("Y", "A-USD", 5 * 10**7, 10**4), ("X", "B-USD", 1, 1)]
 
 
-def events_of(rows: list[dict]) -> np.ndarray:
+def events_of(rows: list[dict[str, Any]]) -> np.ndarray:
     events = np.zeros(len(rows), EVENT)
     for event, row in zip(events, rows, strict=True):
         for name, value in row.items():
@@ -36,12 +37,12 @@ def events_of(rows: list[dict]) -> np.ndarray:
     return events
 
 
-def row(action: Action, **fields: int) -> dict:
-    base = dict.fromkeys(EVENT.names, 0) | {"exchange_time": 5, "flags": Flag.LAST}
+def row(action: Action, **fields: int) -> dict[str, Any]:
+    base = dict.fromkeys(EVENT.names or (), 0) | {"exchange_time": 5, "flags": Flag.LAST}
     return base | {"action": action} | fields
 
 
-def tuples_of(batch: ChangeBatch, dictionary: Dictionary) -> list[tuple[str, tuple]]:
+def tuples_of(batch: ChangeBatch, dictionary: Dictionary) -> list[tuple[str, tuple[Any, ...]]]:
     out = []
     for kind, values in zip(batch.kinds.tolist(), batch.values.tolist(), strict=True):
         relation = RELATIONS[kind // 2]
@@ -76,10 +77,10 @@ random_events = st.fixed_dictionaries(
 
 @examples(150)
 @given(st.lists(random_events, max_size=60), st.booleans())
-def test_rows_follow_the_model_after_every_event(rows: list[dict], track: bool) -> None:
+def test_rows_follow_the_model_after_every_event(rows: list[dict[str, Any]], track: bool) -> None:
     books, dictionary = books_and_dictionary(track)
     model = BookModel(MODELLED)
-    present: Counter = Counter()
+    present: Counter[Any] = Counter()
     for event in rows:
         event["flags"] |= Flag.LAST
         expected = model.apply(event)
@@ -103,17 +104,19 @@ def test_rows_follow_the_model_after_every_event(rows: list[dict], track: bool) 
         for side in (Side.BID, Side.ASK):
             assert books.levels(i, side, 3).tolist() == model.depth(i, side)[:3]
         assert len(books.resting(i)) == sum(books.rows(i)) == len(model.orders[i]) + len(model.levels[i])
-        rows = books.resting(i)
-        places = np.unique(rows[["side", "price"]]).tolist()
+        resting = books.resting(i)
+        places = np.unique(resting[["side", "price"]]).tolist()
         found = [row for side, price in places for row in books.at(i, Side(side), price).tolist()]
-        assert sorted(found) == sorted(rows.tolist())
+        assert sorted(found) == sorted(resting.tolist())
         bids, asks = model.depth(i, Side.BID), model.depth(i, Side.ASK)
         assert books.best(i) == (bids[0][0] if bids else None, asks[0][0] if asks else None)
 
 
 @examples(100)
 @given(st.lists(random_events, max_size=60), st.lists(st.integers(0, 8), max_size=40))
-def test_messages_end_on_their_last_change_in_any_batches(rows: list[dict], sizes: list[int]) -> None:
+def test_messages_end_on_their_last_change_in_any_batches(
+    rows: list[dict[str, Any]], sizes: list[int]
+) -> None:
     books, _ = books_and_dictionary()
     model = BookModel(MODELLED)
     flags: list[int] = []
@@ -300,6 +303,6 @@ def test_events_may_be_read_only_or_strided() -> None:
 def test_bad_arguments_are_refused() -> None:
     books, _ = books_and_dictionary()
     with pytest.raises(DataError, match="array of EVENT"):
-        books.apply(np.zeros(3))
+        books.apply(np.zeros(3))  # type: ignore[arg-type]
     with pytest.raises(DataError, match="no instrument 3; there are 3"):
         books.best(3)

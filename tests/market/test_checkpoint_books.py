@@ -1,6 +1,8 @@
 """Books that go on from a checkpoint as if they had never stopped, or refuse it."""
 
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,16 +17,17 @@ from orderbook.engine.checkpoint import newest_checkpoint, write_checkpoint
 from orderbook.feeds.source_kinds import open_source
 from orderbook.market import books as book_snapshot
 from orderbook.market.books import Books
-from orderbook.market.events import EVENT, Action, BookState, Flag
+from orderbook.market.events import EVENT, Action, BookState, Flag, Side
 from orderbook.market.instruments import Instrument, Instruments
 
 PROGRAM = b"p" * 32
 
 
-def through_sections(tmp_path, state):
+def through_sections(tmp_path: Path, state: Any) -> Any:
     parts = {"books": book_snapshot.sections_of(state)}
     write_checkpoint(tmp_path, parts, program=PROGRAM, position=0, stamp=0)
     found = newest_checkpoint(tmp_path, PROGRAM)
+    assert found is not None
     return book_snapshot.state_of(found.part("books"))
 
 
@@ -32,14 +35,14 @@ def assert_same(whole: Books, resumed: Books, instruments: Instruments) -> None:
     for index, _ in enumerate(instruments):
         assert whole.state(index) == resumed.state(index)
         assert whole.problems(index) == resumed.problems(index)
-        rows = [np.sort(books.resting(index), order=["side", "price", "id"]) for books in (whole, resumed)]
-        assert np.array_equal(*rows)
-        for side in (0, 1):
+        one, other = (np.sort(b.resting(index), order=["side", "price", "id"]) for b in (whole, resumed))
+        assert np.array_equal(one, other)
+        for side in (Side.BID, Side.ASK):
             assert np.array_equal(whole.levels(index, side, 50), resumed.levels(index, side, 50))
     assert whole.problems() == resumed.problems()
 
 
-def changes_of(batch: ChangeBatch) -> list:
+def changes_of(batch: ChangeBatch) -> list[Any]:
     """The changes of a batch, those of one event in no order."""
     flags = batch.flags.tolist()
     ends = np.cumsum(batch.flags & END_OF_EVENT != 0) - (batch.flags & END_OF_EVENT != 0)
@@ -54,7 +57,9 @@ def changes_of(batch: ChangeBatch) -> list:
     st.booleans(),
     st.booleans(),
 )
-def test_books_go_on_as_if_they_had_never_stopped(tmp_path_factory, first, then, track, used):
+def test_books_go_on_as_if_they_had_never_stopped(
+    tmp_path_factory: pytest.TempPathFactory, first: list[Any], then: list[Any], track: bool, used: bool
+) -> None:
     (whole, dictionary), (resumed, _) = (books_and_dictionary(track) for _ in range(2))
     whole.apply(events_of(first))
     if used:
@@ -105,11 +110,11 @@ def test_books_of_other_instruments_are_refused() -> None:
         Books(Instruments(list(INSTRUMENTS)[:2]), Dictionary()).load(state)
 
 
-def test_books_of_a_capture_go_on(shared_data, tmp_path):
+def test_books_of_a_capture_go_on(shared_data: Path, tmp_path: Path) -> None:
     found = sorted((shared_data / "lobster").glob("**/*message*.csv*")) if shared_data else []
     if not found:
         pytest.skip("no LOBSTER capture")
-    source = open_source(f"lobster:{found[0]}")
+    source: Any = open_source(f"lobster:{found[0]}")
     blocks, total = [], 0
     for block in source:
         blocks.append(np.array(getattr(block, "events", block)))

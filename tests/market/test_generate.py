@@ -1,6 +1,7 @@
 """The synthetic flow: deterministic, valid, never crossed, and with the statistics it promises."""
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from orderbook.market.events import Action, BookState, Flag, Side
 from orderbook.market.synthetic_flow import generate, synthetic_instruments
 
 
-def flow(events: int, symbols: int, levels: int, seed: int, **options: float) -> np.ndarray:
+def flow(events: int, symbols: int, levels: int, seed: int, **options: Any) -> np.ndarray:
     return np.concatenate(list(generate(events, symbols, levels, seed, **options)))
 
 
@@ -40,7 +41,7 @@ def test_no_event_is_invalid_and_no_book_is_crossed(
     instruments = synthetic_instruments(symbols)
     model = BookModel([(i.venue, i.symbol, 10**6, 10**8) for i in instruments])
     events = flow(15_000, symbols, levels, 11, resting=resting, imbalance=imbalance)
-    names = events.dtype.names
+    names = events.dtype.names or ()
     sequence = 0
     for number, values in enumerate(events.tolist()):
         event = dict(zip(names, values, strict=True))
@@ -126,6 +127,6 @@ def test_imbalance_moves_one_side_to_the_touch_in_episodes() -> None:
     [("symbols", 0), ("levels", 9), ("seed", -1), ("events", -1), ("imbalance", -0.1), ("rate", 0)],
 )
 def test_arguments_out_of_range_are_refused(name: str, value: float) -> None:
-    arguments = {"events": 10, "symbols": 1, "levels": 20, "seed": 0} | {name: value}
+    arguments: dict[str, Any] = {"events": 10, "symbols": 1, "levels": 20, "seed": 0} | {name: value}
     with pytest.raises(UserError, match=name):
         next(generate(**arguments))

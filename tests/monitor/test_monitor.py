@@ -6,7 +6,7 @@ import urllib.error
 import urllib.request
 from decimal import Decimal
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from monitor_support import INSTRUMENTS, SYMBOL, VENUE, client, flow, running, trade, valid_books
@@ -33,6 +33,7 @@ def test_a_book_is_what_the_books_hold() -> None:
             book = await one.ask(id=1, op="subscribe", topic="book", venue=VENUE, symbol=SYMBOL, depth=7)
             assert (book["type"], book["state"], book["tick"]) == ("book", "valid", "0.01")
             for name, side in (("bids", Side.BID), ("asks", Side.ASK)):
+                assert run.pipeline.books is not None
                 levels = run.pipeline.books.levels(0, side, 7)
                 assert book[name] == [list(level) for level in levels.tolist()]
                 assert len(book[name]) == 7
@@ -177,7 +178,7 @@ def test_requests_are_answered_or_refused_with_their_id() -> None:
                 ),
                 10,
             ):
-                answer = await one.ask(id=number, **request)
+                answer = await one.ask(id=number, **cast(dict[str, Any], request))
                 assert answer["type"] == "error"
                 assert error in answer["error"]
 
@@ -275,7 +276,7 @@ def test_http_serves_the_page_and_refuses_other_hosts_and_origins() -> None:
                 try:
                     with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
                         assert answer.headers["X-Content-Type-Options"] == "nosniff"
-                        return answer.status
+                        return int(answer.status)
                 except urllib.error.HTTPError as error:
                     return error.code
 

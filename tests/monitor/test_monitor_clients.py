@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -85,7 +85,7 @@ def test_text_that_is_none_ends_the_connection_and_is_not_logged() -> None:
     async def attack(run: Running, one: ClientConnection) -> None:
         told: list[logging.LogRecord] = []
         handler = logging.Handler()
-        handler.emit = told.append  # type: ignore[method-assign]
+        handler.emit = told.append  # type: ignore[method-assign, assignment]
         logging.getLogger("uvicorn").addHandler(handler)
         await one.send(b'{"id": 1, \xff', text=True)
         assert await closed(one) == (1007, "text that is not UTF-8")
@@ -105,7 +105,7 @@ def test_an_oversized_message_ends_the_connection() -> None:
 
 def test_a_message_of_endless_empty_parts_ends_the_connection() -> None:
     async def attack(run: Running, one: ClientConnection) -> None:
-        async def parts() -> object:
+        async def parts() -> AsyncIterator[str]:
             for _ in range(connections._MOST_PARTS + 2):
                 yield ""
             await asyncio.sleep(PATIENCE)
@@ -164,7 +164,12 @@ def test_a_client_that_falls_behind_is_let_go(monkeypatch: pytest.MonkeyPatch) -
         await one.send(json.dumps({"id": 1, "op": "follow", "view": "totals"}))
         await one.recv()
         (member,) = run.server.served.hub.members.values()
-        run.server.loop.call_soon_threadsafe(lambda: [member.enqueue(bytes(100)) for _ in range(11)])
+
+        def enqueue() -> None:
+            for _ in range(11):
+                member.enqueue(bytes(100))
+
+        run.server.loop.call_soon_threadsafe(enqueue)
         assert (await closed(one))[0] == client_module.TOO_SLOW
 
     hostile(attack)
@@ -219,7 +224,13 @@ def test_what_is_refused_never_reaches_the_run() -> None:
         async with running() as run:
             told: list[object] = []
             given = run.server.served.hub
-            send, given.send = given.send, lambda command: (told.append(command), send(command))
+            send = given.send
+
+            def noted(command: object) -> None:
+                told.append(command)
+                send(command)
+
+            given.send = noted
             large, changing = "x" * (server.LARGEST_MESSAGE + 1), '{"id":1,"op":"drop_view","view":"totals"}'
             for attack in (["x"] * 60, [large], [changing]):
                 async with connect(run.url, compression=None, close_timeout=0.1) as one:
@@ -339,7 +350,8 @@ def test_a_mailbox_is_bounded_and_keeps_what_accumulates(steps: list[tuple[int, 
         # A line that is soon full.
         own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         mailbox, topic = Mailbox(own), Topic("notes")
-        put, posted, data = 0, [], b""
+        put, data = 0, b""
+        posted: list[Any] = []
         for kind, size in steps:
             match kind:
                 case 0 | 1:
@@ -415,10 +427,10 @@ def test_the_server_is_a_process_whose_end_is_no_concern_of_the_run(
                 await asyncio.sleep(0.01)
             await run.put(flow(300))
         async with running(server_kind=ServerProcess) as run:
-            one = await connect(run.url, compression=None)
-            await one.send('{"id":1,"op":"rules"}')
-            await one.recv()
-        assert (await closed(one))[0] == 1012
+            line = await connect(run.url, compression=None)
+            await line.send('{"id":1,"op":"rules"}')
+            await line.recv()
+        assert (await closed(line))[0] == 1012
 
     asyncio.run(go())
     assert "the run goes on without it" in caplog.text

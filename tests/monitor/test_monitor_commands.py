@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from command_line_support import TOTALS, Program, write
@@ -96,7 +96,7 @@ def test_why_of_an_alert_is_what_the_log_says(
 
     def here(question: Question) -> tuple[int, str]:
         asking = io.TextIOWrapper(io.BytesIO(pickle.dumps(question)))
-        monkeypatch.setattr(questions.sys, "stdin", asking)
+        monkeypatch.setattr(sys, "stdin", asking)
         capsys.readouterr()
         return questions.main(), capsys.readouterr().out
 
@@ -111,7 +111,7 @@ def asked(socket: ClientConnection, request: dict[str, Any] | None, kind: str) -
     if request is not None:
         socket.send(json.dumps({"id": 1 if kind == "notes" else 2, **request}))
     while True:
-        message = json.loads(socket.recv(timeout=PATIENCE))
+        message: dict[str, Any] = json.loads(socket.recv(timeout=PATIENCE))
         assert message["type"] != "error", message
         if message["type"] == kind and message.get("notes", [1]):
             return message
@@ -159,7 +159,7 @@ def test_top_says_that_what_it_shows_is_not_of_now(monkeypatch: pytest.MonkeyPat
                 await asyncio.sleep(60)
             raise ConnectionClosedOK(None, None)
 
-    asyncio.run(top._show(Socket(), Screens()))
+    asyncio.run(top._show(Socket(), cast(Any, Screens())))
     assert "not live" not in screens[0]
     assert "not live: no frames for" in screens[1]
     assert "not live: disconnected" in screens[-1]

@@ -34,11 +34,18 @@ def rows_of(run: Running, view: str) -> Rows:
     return found
 
 
+def version_of(follower: "Follower") -> tuple[int, int, int]:
+    stamp, switch, sequence = map(int, follower.version)
+    return stamp, switch, sequence
+
+
 class Follower:
     """What a client knows of a followed view."""
 
     def __init__(self, view: str) -> None:
-        self.view, self.version, self.rows = view, None, Counter()
+        self.view = view
+        self.version: Any = None
+        self.rows: Rows = Counter()
         self.kinds: Counter[str] = Counter()
 
     async def begin(self, one: Client) -> None:
@@ -63,7 +70,8 @@ async def follow_steps(view: str, steps: list[Any]) -> Follower:
     """Do the steps, and check what a follower has at every version it is told."""
     async with running() as run:
         history = {run.engine.version: rows_of(run, view)}
-        follower, quotes = Follower(view), Counter()
+        follower = Follower(view)
+        quotes: Counter[tuple[str, str]] = Counter()
         socket = client(run)
         one = await socket.__aenter__()
         await follower.begin(one)
@@ -71,7 +79,7 @@ async def follow_steps(view: str, steps: list[Any]) -> Follower:
         async def look() -> None:
             while follower.version is None or tuple(map(int, follower.version)) < run.engine.version:
                 follower.take(json.loads(await asyncio.wait_for(one.socket.recv(), PATIENCE)))
-                assert follower.rows == history[tuple(map(int, follower.version))]
+                assert follower.rows == history[version_of(follower)]
 
         for step in steps:
             if step == "look":

@@ -2,8 +2,10 @@
 
 import logging
 import socket
+import time
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,7 +52,7 @@ def events_of(told: list[tuple[int, bool, int, bool]], clock: Iterator[int]) -> 
 
 
 def text_of(event: np.void) -> list[object]:
-    side = {Side.BID: "buy", Side.ASK: "sell"}.get(int(event["side"]), "")
+    side = {int(Side.BID): "buy", int(Side.ASK): "sell"}.get(int(event["side"]), "")
     return [str(max(event["exchange_time"], event["receive_time"])), event["price"], event["volume"], side]
 
 
@@ -62,7 +64,8 @@ def test_a_tape_tells_the_newest_trades_of_each_instrument(steps: list[tuple[str
     waiting: dict[int, list[object]] = defaultdict(list)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(book_topic, "KEPT_ITEMS", _KEPT)
-        one, heard = TradeTape(_INSTRUMENTS), {}
+        one = TradeTape(_INSTRUMENTS)
+        heard: dict[Any, Any] = {}
         for kind, told in [*steps, ("tell", None)]:
             match kind, told:
                 case "note", list(parts):
@@ -124,7 +127,8 @@ def test_commands_without_end_do_not_keep_frames_waiting() -> None:
 
     share = Share(lambda: 0.0, lambda: now[0], lambda: own[0])
     publisher = Publisher(Mailbox(line), {"status": lambda _: watched, "notes": opened}, print, share)
-    asked: list[Command] = [Open(topic), *[Open(other), Close(other)] * 200]
+    again: list[Command] = [Open(other), Close(other)]
+    asked: list[Command] = [Open(topic), *again * 200]
     server.sendall(b"".join(map(packed, asked)))
     for _ in range(100):
         now[0] += 0.05
@@ -138,8 +142,9 @@ def test_commands_without_end_do_not_keep_frames_waiting() -> None:
 
 
 def test_what_clients_bring_about_does_not_fill_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, told = [100.0], []
-    monkeypatch.setattr(serving.time, "monotonic", lambda: now[0])
+    now = [100.0]
+    told: list[Any] = []
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     log = serving.RunLog(told.append)
     for number in range(20):
         now[0] += 0.125

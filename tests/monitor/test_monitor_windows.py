@@ -1,6 +1,7 @@
 """What is shown and followed of views: their first rows, by ORDER BY and keys, out of any number."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from orderbook.engine.runtime.engine import Engine
 from orderbook.monitor import continuous_queries
 from orderbook.monitor.view_topic import RowReader, first_rows
 from orderbook.views.compilation import compile_views
+from orderbook.views.types import ShownBy
 
 SQL = """
 CREATE STREAM r (a TEXT, b DECIMAL(18, 2), c DOUBLE, d INTEGER CHECK (d BETWEEN -9 AND 9));
@@ -37,13 +39,17 @@ def place(value: Any, first: bool) -> tuple[bool, Any]:
     return ((value is None) != first, 0 if value is None else value)
 
 
+def _by_column(item: ShownBy, pair: Any) -> tuple[bool, Any]:
+    return place(pair[1][item.name], item.nulls_first != item.descending)
+
+
 def in_order(engine: Engine, name: str) -> list[Any]:
     """The rows of a view by its ORDER BY, then its keys, with Python's own sort."""
     view = engine[name]
     found = sorted(view.pairs(), key=lambda pair: [place(part, True) for part in pair[0]])
     for item in reversed(engine.program.order(name)):
         found.sort(
-            key=lambda pair, item=item: place(pair[1][item.name], item.nulls_first != item.descending),
+            key=partial(_by_column, item),
             reverse=item.descending,
         )
     return found

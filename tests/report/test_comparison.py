@@ -85,7 +85,9 @@ ROWS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["a", "b", None])),
 
 @examples(60)
 @given(ROWS, ROWS)
-def test_rows_are_counted_as_often_as_they_stand(one: list, other: list) -> None:
+def test_rows_are_counted_as_often_as_they_stand(
+    one: list[tuple[int, str | None]], other: list[tuple[int, str | None]]
+) -> None:
     frames = [
         pl.DataFrame({"n": [n for n, _ in rows], "t": [t for _, t in rows], "stamp": list(range(len(rows)))},
                      schema={"n": pl.Int64, "t": pl.String, "stamp": pl.Int64})

@@ -108,7 +108,7 @@ def test_slices_end_at_ends_of_messages(lengths: list[int], size: int, whole: bo
     events["flags"][np.cumsum(lengths) - 1] = int(Flag.LAST)
     if not whole:
         events["flags"][-1] = 0
-    parts = list(_slices(events, size))
+    parts: list[Any] = list(_slices(events, size))
     assert all(isinstance(part, np.ndarray) for part in parts)
     assert sum(map(len, parts)) == len(events)
     assert all(part["flags"][-1] & int(Flag.LAST) for part in parts[:-1])

@@ -1,6 +1,7 @@
 """Messages in one compiled loop: the same callbacks, at the same states of books, as one by one in Python."""
 
 from decimal import Decimal
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -79,7 +80,7 @@ class Told:
         for view, on, when in (
             ("best", "message", None), ("best", "event", "n > 3"), ("printed", "event", None)
         ):  # fmt: skip
-            engine.subscribe(view, lambda event, own=(view, on): self.tell(own, event), when, on)
+            engine.subscribe(view, partial(self.tell, (view, on)), when, on)  # type: ignore[arg-type]
 
     def tell(self, own: tuple[str, str], event: Any) -> None:
         pipeline, books = self.pipeline, self.pipeline.books

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -153,7 +154,7 @@ def _decimals(scaled: np.ndarray) -> pa.Array:
 
 def spread(first: int, last: int, count: int) -> list[int]:
     """About `count` positions from `first` to `last`, evenly spread, both ends among them."""
-    return np.unique(np.linspace(first, last, count).astype(int)).tolist()
+    return [int(place) for place in np.unique(np.linspace(first, last, count).astype(int))]
 
 
 def ends(total: int, count: int) -> list[int]:
@@ -261,7 +262,7 @@ def _event(action: Action, side: Side, order_id: int, price: int, volume: int) -
     event = np.zeros((), EVENT)
     event["action"], event["side"], event["order_id"] = action, side, order_id
     event["price"], event["volume"], event["flags"] = price, volume, int(Flag.LAST)
-    return event[()]
+    return cast(np.void, event[()])
 
 
 @every_recording

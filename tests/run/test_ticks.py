@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ CREATE VIEW recent AS SELECT COUNT(*) AS n FROM pings WHERE ts > NOW() - INTERVA
 """
 
 
-def messages(*times, size=1):
+def messages(*times: int, size: int = 1) -> np.ndarray:
     events = np.zeros(len(times) * size, EVENT)
     events["receive_time"] = np.repeat(times, size)
     events["flags"][size - 1 :: size] = int(Flag.LAST)
@@ -49,11 +50,11 @@ def test_a_tick_comes_before_the_first_message_of_a_step() -> None:
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=12), st.integers(1, 3), st.integers(1, 7))
-def test_ticks_do_not_depend_on_how_events_are_cut(times, size, cut):
+def test_ticks_do_not_depend_on_how_events_are_cut(times: list[int], size: int, cut: int) -> None:
     events = messages(*(t + 1 for t in times), size=size)
 
-    def stamped(parts):
-        found = []
+    def stamped(parts: list[np.ndarray]) -> list[Any]:
+        found: list[Any] = []
         ticker = Ticker(10)
         for part in parts:
             for tick, own in ticker.parts(part):
@@ -67,13 +68,13 @@ def test_ticks_do_not_depend_on_how_events_are_cut(times, size, cut):
     assert ticks == sorted(set(ticks)) and ticks[0] == (times[0] + 1) // 10 * 10
 
 
-def pings(*seconds):
+def pings(*seconds: float) -> ChangeItem:
     rows = [{"ts": int(s * SECOND), "n": 1} for s in seconds]
     return ChangeItem("x", [RelationChange(i, "pings", "+", row, True) for i, row in enumerate(rows)])
 
 
 @pytest.mark.parametrize("pace", ["batch", "message", "live"])
-def test_the_pipeline_ticks_by_the_times_of_changes(pace):
+def test_the_pipeline_ticks_by_the_times_of_changes(pace: Any) -> None:
     pipeline = Pipeline(GatedEngine(compile_views(SQL), "interpreter"), Instruments(()))
     counts = []
     pipeline.engine.subscribe("recent", lambda event: counts.append(event.new.n))
@@ -111,7 +112,7 @@ def test_the_resolution_is_configured(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", ["interpreter", "numba"])
-def test_a_view_added_to_a_replay_equals_one_from_the_start(shared_data, backend):
+def test_a_view_added_to_a_replay_equals_one_from_the_start(shared_data: Path, backend: Any) -> None:
     """On a LOBSTER capture: after every message that follows, whatever the runtime."""
     merger = Merger([open_source(str(shared_data / "lobster/AAPL_2012-06-21_first999_message_10.csv.zst"))])
     events = np.concatenate(list(merger))[: 999 if backend == "numba" else 260]

@@ -156,7 +156,7 @@ def change(number: int, op: Any = "insert", id_: int = 1, **values: Any) -> RowC
     return RowChange((number, 0, number), op, (id_,), row)
 
 
-VALUES = {
+VALUES: dict[int, dict[str, Any]] = {
     1: {"amount": Decimal("-123456789012345678901234567890.123456789"), "x": math.inf, "good": True},
     2: {"amount": Decimal("0.000000001"), "x": -math.inf, "at": 1_700_000_000_123_456_789, "good": False},
     3: {"amount": Decimal("1E+3"), "x": 5e-324, "at": -1, "name": 'a\0b"\\\n\u2028é😀'},

@@ -63,12 +63,16 @@ def replayed(sources: Sequence[Path]) -> dict[str, dict[Any, list[Any]]]:
     files = [f for source in sources for f in ([source] if source.is_file() else sorted(source.iterdir()))]
     merger = Merger([open_source(str(path)) for path in files])
     engine = GatedEngine(orderbook.compile(SQL), "interpreter")
-    engine.watch_books = lambda *_: None  # nothing waits until books are valid
+    # Nothing waits until books are valid.
+    engine.watch_books = lambda *_: None  # type: ignore[method-assign]
     pipeline = Pipeline(engine, merger.instruments, (), STEP)
     found: dict[str, dict[Any, list[Any]]] = {view: defaultdict(list) for view in VIEWS}
     for view in VIEWS:
-        told = found[view]
-        engine.subscribe(view, lambda e, t=told: t[e.key].append(e.new and (*e.new.values(),)[len(e.key) :]))
+
+        def tell(event: Any, told: dict[Any, list[Any]] = found[view]) -> None:
+            told[event.key].append(event.new and (*event.new.values(),)[len(event.key) :])
+
+        engine.subscribe(view, tell)
     for item in merger:
         pipeline.apply(item, "message")
     pipeline.finish()

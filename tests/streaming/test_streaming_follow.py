@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from samples import PATIENCE
 import orderbook
 from orderbook.command_line import status_of
 from orderbook.core.errors import SourceError, UserError
+from orderbook.core.files import replace_file
 from orderbook.durability.journal import (
     IDENTITY,
     Completed,
@@ -67,7 +69,8 @@ def records(seed: int, count: int) -> list[Record]:
             item = item[item["instrument"] == 0]
         found.append(stamped_record(Stamped(stamp, choose.randrange(3), item, True)))
         if choose.random() < 0.3:
-            op, symbol = choose.choice("+-"), choose.choice(("one", "two"))
+            op: Literal["+", "-"] = choose.choice(("+", "-"))
+            symbol = choose.choice(("one", "two"))
             change = RelationChange(1, "sectors", op, {"symbol": symbol, "sector": "abc"[number % 3]})
             ping = RelationChange(2, "pings", "+", {"symbol": symbol, "ts": stamp - number % 10 * 1_000})
             found.append(stamped_record(Stamped(stamp + 1, 3, ChangeItem("rows", [change, ping]))))
@@ -81,7 +84,7 @@ def entries_of(folder: Path) -> list[Entry]:
     return [entry for log in sorted(folder.glob("switch-*")) for entry in read_entries(log)]
 
 
-def shown(folder: Path) -> list[tuple]:
+def shown(folder: Path) -> list[tuple[Any, ...]]:
     """Messages with their rows as text; what one event deletes has no order."""
     words, found = orderbook.compile(SQL), []
     texts = {r.name: [c.type.kind.name == "TEXT" for c in r.columns] for r in words.relations}
@@ -98,7 +101,7 @@ def shown(folder: Path) -> list[tuple]:
     return found
 
 
-def at_once(folder: Path, log: Sequence[Record]) -> list[tuple]:
+def at_once(folder: Path, log: Sequence[Record]) -> list[tuple[Any, ...]]:
     """The block logs of a log that is there as a whole."""
     with Log.open(folder / "whole", IDENTITY, policy=SyncPolicy.parse("never")) as whole:
         whole.append_all(log)
@@ -114,7 +117,7 @@ class Following:
         self.log = Log.open(folder / "log", IDENTITY, policy=SyncPolicy.parse("never"), segment_bytes=20_000)
         self.left, self.lives, self.kills = 10**9, 0, 0
         monkeypatch.setattr(log_follower, "_TOGETHER", 4)
-        replace = block_log.replace_file
+        replace = replace_file
 
         def replaced(path: Path, data: bytes) -> None:
             self.step()

@@ -2,16 +2,17 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
+from backtest_support import job_settings
 from streaming_support import (
     DEEP,
     Recorded,
     entries_of,
-    job_settings,
     settings,
 )
 
@@ -107,7 +108,8 @@ def test_the_log_of_a_run_gives_what_its_sources_give(recorded: Recorded, tmp_pa
     program = settings(tmp_path / "none", 1).program.compiled()
     cut = CutSettings(program, tmp_path / "logs", 2, 1_000_000, 250_000)
     write_logged_blocks(tmp_path / "log", cut, lambda _: None)
-    found, expected = ({}, {})
+    found: dict[str, list[Any]] = {}
+    expected: dict[str, list[Any]] = {}
     for rows, entries in ((found, entries_of(tmp_path / "logs")), (expected, recorded.entries)):
         for block in (b for entry in entries for b in decoded(entry, program.dictionary)):
             for version, deleted, values in zip(block.versions, block.deletes, block.values, strict=True):

@@ -8,6 +8,7 @@ A script compares the generated code of those that are not COMPILED with DuckDB 
 import random
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from fuzz import RuntimeKind, compiled
 from generated_runner import GeneratedRuntime
@@ -84,7 +85,8 @@ def check(name: str, key: str | None, kinds: Sequence[RuntimeKind]) -> None:
     written, asked = texts(name, key)
     program, oracle = compiled(written), Oracle(asked, few_rows=True)
     runtimes = [kind(program) for kind in kinds]
-    generator, live = random.Random(name), {}
+    generator = random.Random(name)
+    live: dict[Any, Any] = {}
     for _ in range(90):
         place = (generator.choice("tqq"), generator.randrange(7))
         changes = [(False, live.pop(place))] if place in live else []

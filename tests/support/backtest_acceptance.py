@@ -55,6 +55,7 @@ class Contrarian(Strategy):
     def few(self, event: orderbook.ViewEvent) -> None:
         """Buys at the market, and rests one at the touch."""
         symbol = str(event.key[0])
+        assert event.new is not None
         if self.position(symbol) < 20:
             self.buy(symbol, 1)
             self.buy(symbol, 2, event.new["best"])
@@ -160,7 +161,7 @@ def differences(job: Job, other: Job) -> Iterator[tuple[str, int, int]]:
     for name, dataset in _datasets(job).items():
         rows, others = _rows(job, dataset), _rows(other, _datasets(other)[name])
         here, there = f"({rows}) EXCEPT ALL ({others})", f"({others}) EXCEPT ALL ({rows})"
-        (found,) = duckdb.sql(f"SELECT count(*) FROM (({here}) UNION ALL ({there}))").fetchall()
+        (found,) = duckdb.execute(f"SELECT count(*) FROM (({here}) UNION ALL ({there}))").fetchall()
         yield name, dataset.rows, int(found[0])
 
 

@@ -51,6 +51,7 @@ class Follower(Strategy):
     @on_view("seen", when="volume > :limit")
     def much(self, event: orderbook.ViewEvent) -> None:
         """Buys at the touch, and one order that rests."""
+        assert event.new is not None
         symbol = str(event.key[0])
         self.buy(symbol, 1)
         self.buy(symbol, 2, event.new["best"])
@@ -60,7 +61,7 @@ class Follower(Strategy):
     def little(self, event: orderbook.ViewEvent) -> None:
         """Sells all."""
         symbol = str(event.key[0])
-        held = self.view("seen")[symbol]
+        held: Any = self.view("seen")[symbol]  # type: ignore[index]
         assert list(self.view("seen")) == [(symbol,)] and held["volume"] < self.parameters["limit"]
         if self.position(symbol) > 0:
             self.sell(symbol, self.position(symbol))
@@ -73,7 +74,7 @@ class Follower(Strategy):
 class Watcher(Follower):
     """The same without partitions: ids are counted over all symbols."""
 
-    partition_by = None
+    partition_by = None  # type: ignore[assignment]
 
     @on_view("seen", when="volume < :limit")
     def little(self, event: orderbook.ViewEvent) -> None:
@@ -142,7 +143,8 @@ class ForgetfulExecutor(LocalExecutor):
     def run(self, settings: JobSettings, plan: Plan, report: Report) -> Iterator[TaskResult]:
         """See Executor."""
         names = ("read_task", "stage_task")
-        with patch.multiple(execute, **{name: _forgetful(getattr(execute, name)) for name in names}):
+        replaced: dict[str, Any] = {name: _forgetful(getattr(execute, name)) for name in names}
+        with patch.multiple(execute, **replaced):
             yield from super().run(settings, plan, report)
 
 

@@ -40,7 +40,7 @@ class BookModel:
         for (s, price), (volume, _) in self.levels[i].items():
             if s == side:
                 found[price] = [volume, 1]
-        return [(p, *found[p]) for p in sorted(found, reverse=side == Side.BID)]
+        return [(p, found[p][0], found[p][1]) for p in sorted(found, reverse=side == Side.BID)]
 
     def apply(self, event: dict[str, Any]) -> list[tuple[str, tuple[Any, ...]]]:
         """The signed tuples of an event: ("+" or "-", (relation, values…))."""

@@ -209,8 +209,7 @@ def _aggregate(aggregate: Aggregate | Window, tables: Tables, group: list[Bindin
         there = [p for p in pairs if None not in p]
         return bound_values.statistic(function, [p[0] for p in there], [p[1] for p in there])
     if isinstance(aggregate, Aggregate) and aggregate.by and function.startswith("arg"):
-        pairs = [(argument, *aggregate.by)] * len(group)
-        rows = [[_value(e, tables, b, []) for e in p] for p, b in zip(pairs, group, strict=True)]
+        rows = [[_value(e, tables, b, []) for e in (argument, *aggregate.by)] for b in group]
         return bound_values.first(function, [(row[0], tuple(row[1:])) for row in rows])
     values = [v for b in group if (v := _value(argument, tables, b, [])) is not None]
     if isinstance(aggregate, Aggregate) and aggregate.distinct:

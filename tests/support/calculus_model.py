@@ -120,9 +120,9 @@ class Model:
         self, found: Mapping[Scalar, Word], environment: Environment, count: int
     ) -> Iterator[tuple[Environment, Number]]:
         """The environment with more variables, where they agree with it; NULL agrees with NULL."""
-        agree = all(environment[v] == w for v, w in found.items() if v in environment)
-        if agree:
-            yield {**environment, **{v: w for v, w in found.items() if isinstance(v, Var)}}, count
+        variables = {v: w for v, w in found.items() if isinstance(v, Var)}
+        if all(environment[v] == w for v, w in variables.items() if v in environment):
+            yield {**environment, **variables}, count
 
     def _scalar(self, scalar: Scalar, environment: Environment) -> Word:
         return scalar_value(scalar, environment, self._dictionary)

@@ -183,7 +183,7 @@ def _unit(rng: random.Random, book: Orders, instrument: int, number: int, restin
 def _sweep(rng: random.Random, book: Orders, number: int, side: int) -> list[Row]:
     """Executions of up to three orders of a side; what is left of some aggressors rests."""
     makers = [number for number, order in book.items() if order[0] == side][: rng.randrange(1, 4)]
-    events = []
+    events: list[tuple[int, ...]] = []
     for position, maker in enumerate(makers, 1):
         _, price, left = book.pop(maker)
         volume = left if position < len(makers) else rng.randrange(1, left + 1)
@@ -197,7 +197,7 @@ def _sweep(rng: random.Random, book: Orders, number: int, side: int) -> list[Row
 
 
 def _rows(instrument: int, events: Iterable[tuple[int, ...]]) -> list[Row]:
-    rows = [
+    rows: list[Row] = [
         (0, 0, 0, number, price, volume, instrument, 0, action, side, 0, 0)
         for action, number, side, price, volume in events
     ]

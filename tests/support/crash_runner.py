@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from durable_support import INSTRUMENTS, Trader, clean_replay, items, pipeline, rows
 
@@ -88,7 +89,8 @@ def check_all(folder: Path, policy: str) -> int:
     texts = [json.loads(json.dumps(call, default=str)) for call in calls]
     made = 0
     for lines in _processes(folder):
-        expected = [text for text, stamp in zip(texts, stamps, strict=True) if stamp > lines[0][1]]
+        begun: Any = lines[0][1]
+        expected = [text for text, stamp in zip(texts, stamps, strict=True) if stamp > begun]
         assert lines[1:] == expected[: len(lines) - 1]
         made += len(lines) - 1
     run.log.close()

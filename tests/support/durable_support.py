@@ -96,7 +96,9 @@ def items(seed: int, count: int) -> list[np.ndarray | TickItem]:
     found: list[np.ndarray | TickItem] = [_states(BookState.VALID)]
     start, valid = 0, True
     while start < ends[-1]:
-        end = int(ends[min(np.searchsorted(ends, start, side="right") + random.randrange(6), len(ends) - 1)])
+        end = int(
+            ends[min(int(np.searchsorted(ends, start, side="right")) + random.randrange(6), len(ends) - 1)]
+        )
         found.append(flow[start:end])
         if random.random() < (0.1 if valid else 0.3):
             valid = not valid

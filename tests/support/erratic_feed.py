@@ -58,8 +58,8 @@ def change(
 ) -> np.ndarray:
     """One event of a book whose orders are known, most often of one that it has."""
     event = np.zeros(1, EVENT)
-    side, away, number = random.integers(0, 2), random.geometric(0.4) - (random.random() < 0.02), 0
-    price = 10_000 + (away if side == Side.ASK else -away)
+    side, away, number = int(random.integers(0, 2)), random.geometric(0.4) - (random.random() < 0.02), 0
+    price = int(10_000 + (away if side == Side.ASK else -away))
     action = random.choice(actions)
     if action == Action.ADD:
         number = int(random.integers(1, 200))

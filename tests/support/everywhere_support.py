@@ -378,7 +378,7 @@ def _grouped(frame: pl.DataFrame, columns: Sequence[str]) -> dict[tuple[str, str
     """Rows by strategy and symbol, or venue; decimals of any scale are equal where their values are."""
     strategy = columns.index("strategy")
     found: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
-    last: dict[tuple[Any, ...], tuple] = {}
+    last: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for row in frame.select(pl.col("ts").cast(pl.Int64), pl.col(columns).exclude("ts")).rows():
         values = dict(zip(("ts", *(c for c in columns if c != "ts")), row, strict=True))
         own = tuple(values[name] for name in columns)

@@ -7,7 +7,6 @@ A script, so that it can be run with NUMBA_DISABLE_JIT=1, when generated modules
 
 import argparse
 import random
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -65,4 +64,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -25,7 +25,7 @@ def random_market(generator: random.Random, count: int, resting: int, levels: in
 
     Few prices and brokers, so that ties are common; some volumes are 0 and some times equal.
     """
-    live: dict[str, list[tuple[int, ...]]] = {"bids": [], "asks": []}
+    live: dict[str, list[tuple[int, int, int, int, int]]] = {"bids": [], "asks": []}
     for number in range(count):
         side = generator.choice(("bids", "asks"))
         rows = live[side]
@@ -46,7 +46,9 @@ def random_market(generator: random.Random, count: int, resting: int, levels: in
             rows.append((number // 3, i, broker, volume - 1, price))
             event.append((side, True, rows[-1]))
         yield event
-    yield from ([(side, False, row)] for side, rows in live.items() for row in rows)
+    for side, rows in live.items():
+        for row in rows:
+            yield [(side, False, row)]
 
 
 def lobster_market(path: Path, count: int) -> Iterator[list[Change]]:
@@ -55,7 +57,7 @@ def lobster_market(path: Path, count: int) -> Iterator[list[Change]]:
     Prices in cents, times in ns of the day. The files know no brokers: an order's is its id's last digit.
     Orders from before the file, and hidden ones, are left out.
     """
-    live: dict[str, tuple[str, tuple[int, ...]]] = {}
+    live: dict[str, tuple[str, tuple[int, int, int, int, int]]] = {}
     with zstandard.open(path, "rt", encoding="utf-8") as lines:
         for _, line in zip(range(count), lines, strict=False):
             time, kind, order, volume, price, direction = line.strip().split(",")[:6]

@@ -143,7 +143,7 @@ def events(
                 kept = generator.sample(columns, len(columns) - 1)
                 values |= {c: event[0][2][columns.index(c)] for c in kept}
             names = KEYS.get(relation.name)
-            key = len(live) + generator.random() if names is None else tuple(values[c] for c in names)
+            key: object = len(live) + generator.random() if names is None else tuple(values[c] for c in names)
             if relation.name == "quotes" and one_at_a_time:
                 taken = {row[:2] for row in rows.values()}
                 key = key if tuple(values.values())[:2] not in taken else next(iter(rows))

@@ -19,9 +19,9 @@ from fuzz import Change, InterpreterRuntime, changes, decoded, encoded, program_
 from oracle import Row, difference, ordered
 from views_catalogue import CATALOGUE, Entry
 
-from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary
+from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary, Word
 from orderbook.engine.runtime.interface import Row as RuntimeRow
-from orderbook.engine.runtime.interface import Watch, Word
+from orderbook.engine.runtime.interface import Watch
 from orderbook.engine.runtime.numba_runtime import NumbaRuntime
 from orderbook.views.m3 import Program
 

@@ -21,6 +21,7 @@ from orderbook.engine.runtime.program_start import Backend
 from orderbook.market.events import EVENT, Action, BookState, Flag, Side
 from orderbook.market.synthetic_flow import generate, synthetic_instruments
 from orderbook.monitor import run_monitor
+from orderbook.monitor.publisher import Mailbox
 from orderbook.monitor.run_monitor import RunMonitor, ServerProcess
 from orderbook.monitor.server import MonitorServer
 from orderbook.operations.access import Access
@@ -102,7 +103,9 @@ class Running:
         self.monitor = RunMonitor(configuration, self.pipeline, [self.feed])
         self.engine.observe(fill=self.monitor.orders.fill)
         self.live = LiveRun(configuration, self.pipeline, None, [self.feed])
-        self.server: ServerThread
+        # A ServerProcess where a test asks for one.
+        self.server: Any
+        self.mailbox: Mailbox
 
     @property
     def url(self) -> str:
@@ -156,7 +159,7 @@ class Client:
         """The next message with these fields; others are kept."""
         async with asyncio.timeout(PATIENCE):
             while True:
-                message = json.loads(await self.socket.recv())
+                message: dict[str, Any] = json.loads(await self.socket.recv())
                 self.taken.append(message)
                 if wanted.items() <= message.items():
                     return message

@@ -95,7 +95,8 @@ class Oracle:
 
 @cache
 def _optimizers() -> list[str]:
-    return [name for (name,) in duckdb.sql("SELECT name FROM duckdb_optimizers()").fetchall()]
+    found = duckdb.execute("SELECT name FROM duckdb_optimizers()").fetchall()
+    return [name for (name,) in found]
 
 
 def ordered(rows: Sequence[Row]) -> list[Row]:

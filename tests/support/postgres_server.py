@@ -60,6 +60,13 @@ class PostgresServer:
         path = program(name)
         assert path is not None
         user = pwd.getpwnam(self._user) if self._user is not None else None
-        who = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": ()} if user is not None else {}
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/tmp"}
-        subprocess.run([path, *arguments], check=check, **who, **quiet)
+        subprocess.run(
+            [path, *arguments],
+            check=check,
+            cwd="/tmp",
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            user=None if user is None else user.pw_uid,
+            group=None if user is None else user.pw_gid,
+            extra_groups=None if user is None else (),
+        )

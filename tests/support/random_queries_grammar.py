@@ -123,11 +123,10 @@ class Grammar:
         scope = [Column(f"w.c{i}", kind) for i, kind in enumerate(inner.kinds, 1)]
         outputs = [self.value(c.kind, scope) for c in scope[:2]]
         where = self._where(scope)
+        kinds = tuple(c.kind for c in scope[:2])
         if self.choices.chance(50):
             aggregate = self.aggregate(scope)
             outputs, kinds = [aggregate.text], (aggregate.kind,)
-        else:
-            kinds = tuple(c.kind for c in scope[:2])
         if self.choices.chance(50):
             return Output(f"WITH w AS ({inner.sql}) SELECT {_named(outputs)} FROM w{where}", kinds)
         return Output(f"SELECT {_named(outputs)} FROM ({inner.sql}) w{where}", kinds)

@@ -80,12 +80,16 @@ class Run:
         for one in self.deliveries:
             one.attach(self.engine)
         self.durable.recover(newest_checkpoint(checkpoints_of(folder), program_hash(own)))
-        self.durable.before_checkpoint = lambda: [one.save() for one in self.deliveries]
+        self.durable.before_checkpoint = self._save
         for one in self.deliveries:
             one.open()
         for one in self.deliveries:
             one.begin(self.engine)
         self.items = sum(record.kind == journal.Kind.CHANGES for _, record in self.log.read())
+
+    def _save(self) -> None:
+        for one in self.deliveries:
+            one.save()
 
     def apply(self, changes: list[RelationChange]) -> None:
         item = Stamped(self.durable.clock.stamp(), 0, ChangeItem("test", changes))

@@ -90,7 +90,7 @@ def text_of(path: Path) -> str:
     if path.suffix != ".zst":
         return path.read_text(encoding="utf-8")
     with zstandard.open(path, "rt", encoding="utf-8") as text:
-        return text.read()
+        return str(text.read())
 
 
 def replay(path: Path, seed: int, take: int, processes: int) -> Tally:

@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -56,7 +56,7 @@ class PlainState:
     def piece(self, number: int) -> bytes:
         return self.pieces[number]
 
-    def write(self, head, number, piece, dropped) -> None:
+    def write(self, head: bytes, number: int, piece: bytes, dropped: Iterable[int]) -> None:
         self.own_head = head
         for one in dropped:
             del self.pieces[one]

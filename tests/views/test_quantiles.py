@@ -67,7 +67,8 @@ def test_quantiles_and_modes_are_those_of_the_rows(kind: str, runtime: str) -> N
     @examples(12)
     @given(st.lists(st.tuples(st.booleans(), values), min_size=1, max_size=14))
     def run(steps: list[tuple[bool, SqlValue]]) -> None:
-        at_work, rows = RUNTIMES[runtime](program(kind)), []
+        at_work = RUNTIMES[runtime](program(kind))
+        rows: list[SqlValue] = []
         for delete, value in steps:
             if delete and value not in rows:
                 continue

@@ -61,7 +61,10 @@ def totals(seed: int, count: int, together: int, compiled: bool) -> Totals:
 
     return Totals(
         sum(r["maintained"] for r in reports),
-        *map(added, ("refused", "not_in_duckdb", "steps", "constructs")),
+        added("refused"),
+        added("not_in_duckdb"),
+        added("steps"),
+        added("constructs"),
         [failure for r in reports for failure in r["failures"]],
     )
 

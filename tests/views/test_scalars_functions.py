@@ -125,9 +125,10 @@ def test_doubles_outside_the_domain_are_zero_and_beyond_the_range_infinite(
     assert evaluate("sqrt", [value]) == (math.sqrt(value) if value >= 0 else 0.0)
     assert evaluate("ln", [value]) == (math.log(value) if value > 0 else 0.0)
     assert evaluate("log10", [value]) == (math.log10(value) if value > 0 else 0.0)
+    reference: dict[str, Callable[..., float]] = {"exp": math.exp, "power": math.pow}
     for op, args in (("exp", (value,)), ("power", (value, exponent))):
         try:
-            expected = {"exp": math.exp, "power": math.pow}[op](*args)
+            expected = reference[op](*args)
         except ValueError:
             expected = 0.0
         except OverflowError:
