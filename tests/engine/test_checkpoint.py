@@ -119,7 +119,7 @@ def test_an_engine_goes_on_as_if_it_had_never_stopped(before, after):
     other = program()
     other.dictionary.encode("ac")
 
-    @examples(12)
+    @examples(8)
     @given(steps, st.integers(0, 24))
     def run(stream, at):
         events = list(events_from(stream))

@@ -235,7 +235,7 @@ def test_many_views_with_cuts_give_modules_whose_names_do_not_clash(count: int) 
 
 @pytest.mark.parametrize("way", ["local", "follow"])
 def test_hostile_texts_do_nothing_but_stand_for_themselves(way: str, tmp_path: Path) -> None:
-    run_texts(way, 3, 0, tmp_path)
+    run_texts(way, 1, 0, tmp_path)
 
 
 @pytest.mark.exhaustive

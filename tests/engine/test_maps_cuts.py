@@ -68,7 +68,7 @@ def test_cuts_match_a_walk(case):
     H = shape.create()
     source = random.Random(3)
     model: dict[int, dict[int, tuple]] = {0: {}, 1: {}}
-    steps = 150 if NO_JIT else 1_200
+    steps = 150 if NO_JIT else 600
     for step in range(steps):
         prefix, key = source.randrange(2), source.randrange(-150, 150)
         entries = model[prefix]

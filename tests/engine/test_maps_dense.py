@@ -54,7 +54,7 @@ def test_a_dense_store_is_a_dictionary_and_its_cuts_are_walks(layout, domain, pr
     H = shape.create()
     source = random.Random(f"{layout} {domain} {prefix_words}")
     model: dict[tuple[int, ...], dict[int, tuple[int, ...]]] = {}
-    for step in range(120 if NO_JIT else 2_000):
+    for step in range(120 if NO_JIT else 1_000):
         prefix = (source.randrange(2),) * prefix_words
         entries = model.setdefault(prefix, {})
         if entries and source.random() < (0.9 if step % 400 > 300 else 0.4):
