@@ -64,6 +64,10 @@ KeyColumn = Annotated[
     str | None, typer.Option("--key", help="Partition by this column wherever that can be.")
 ]
 
+Postgres = Annotated[
+    bool | None,
+    typer.Option("--postgres/--no-postgres", help="Let clients of PostgreSQL read views, or do not."),
+]
 AllowIncomplete = Annotated[
     bool,
     typer.Option(
@@ -129,13 +133,14 @@ def run(
     monitor: Annotated[
         bool | None, typer.Option("--monitor/--no-monitor", help="Serve the monitor's page, or do not.")
     ] = None,
+    postgres: Postgres = None,
     allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Follow live feeds; without options a simulated exchange on this machine, and no network."""
     from orderbook.commands.run import run as command
 
     chosen = (feed or (), view or (), strategy or ())
-    command(config, duration, *chosen, out, monitor, allow_incomplete=allow_incomplete)
+    command(config, duration, *chosen, out, monitor, postgres=postgres, allow_incomplete=allow_incomplete)
 
 
 @app.command()
@@ -148,14 +153,15 @@ def serve(
     view: Views = None,
     strategy: Strategies = None,
     out: Out = None,
+    postgres: Postgres = None,
     allow_incomplete: AllowIncomplete = False,
 ) -> None:
-    """Follow live feeds for websocket clients and the monitor's page, with nothing shown here."""
+    """Follow live feeds for websockets, PostgreSQL's clients and the monitor's page, with nothing shown here."""
     from orderbook.commands.run import run as command
     from orderbook.run.display import QuietDisplay
 
     feeds, views, strategies = feed or (), view or (), strategy or ()
-    command(config, duration, feeds, views, strategies, out, True, QuietDisplay, allow_incomplete)
+    command(config, duration, feeds, views, strategies, out, True, QuietDisplay, allow_incomplete, postgres)
 
 
 @app.command()

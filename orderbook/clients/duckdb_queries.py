@@ -6,7 +6,7 @@ a list are let through, as the parsed text names them, in whatever spelling, sch
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
@@ -236,10 +236,20 @@ def tables_in(sql: str) -> QueryNames:
     return names_in(found, sql)
 
 
-def output_names(
+def install(tables: Mapping[str, pa.Table], macros: Iterable[str]) -> None:
+    """Tables that every query of this process can read from now on, and macros that read them."""
+    with _connection() as connection:
+        for name, table in tables.items():
+            connection.register("given", table)
+            connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT * FROM given')
+        for statement in macros:
+            connection.execute(statement)
+
+
+def output_columns(
     sql: str, schemas: Mapping[str, pa.Schema], parameters: Mapping[str, Parameter]
-) -> list[str]:
-    """The names of a query's columns, as DuckDB calls them. Raises SqlError that says where it is wrong."""
+) -> list[tuple[str, str]]:
+    """Names and types of a query's columns, as DuckDB calls them. Raises SqlError that says where it is wrong."""
     with _connection() as connection:
         for name, schema in schemas.items():
             connection.register(name, schema.empty_table())
@@ -249,7 +259,7 @@ def output_names(
             raise duckdb_error(error, sql, len(_DESCRIBE)) from None
         # Of equal names polars takes only one.
         names = UniqueNames()
-        return [names.new(row[0]) for row in found]
+        return [(names.new(row[0]), str(row[1])) for row in found]
 
 
 def run(

@@ -11,7 +11,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.merge_subqueries import merge_subqueries
 from sqlglot.optimizer.qualify import qualify
 
-from orderbook.clients.duckdb_queries import check_tables, output_names, tables_in
+from orderbook.clients.duckdb_queries import check_tables, output_columns, tables_in
 from orderbook.clients.encoded_rows import table_schema
 from orderbook.clients.view_matching import Block, Keys, block_of, over_view
 from orderbook.core.errors import SqlError, suggestion
@@ -35,13 +35,14 @@ class QueryPlan:
 
     sql: what DuckDB is asked. reads: the views and relations whose rows it is asked over. instead: the views
     that stand for the relations and views that the query names, as they were rewritten. columns: the names of
-    the answer's columns. parameters: what `$name` in the SQL stands for.
+    the answer's columns. types: theirs, as DuckDB calls them. parameters: what `$name` in the SQL stands for.
     """
 
     sql: str
     reads: tuple[str, ...]
     instead: tuple[str, ...]
     columns: tuple[str, ...]
+    types: tuple[str, ...]
     parameters: Mapping[str, Parameter]
 
     def __str__(self) -> str:
@@ -95,14 +96,18 @@ class QueryPlanner:
             columns = self._columns(sql, names, used)
         rewritten = None if given & self._known.keys() else self._rewritten(sql)
         if rewritten is None:
-            return QueryPlan(sql, names, (), columns, used)
+            return QueryPlan(sql, names, (), *columns, used)
         text, instead = rewritten
         reads = tuple(name for name in tables_in(text).tables if name in self._known)
-        return QueryPlan(text, reads, instead, columns, self._with_parameters(text)[1])
+        return QueryPlan(text, reads, instead, *columns, self._with_parameters(text)[1])
 
-    def _columns(self, sql: str, names: Iterable[str], used: Mapping[str, Parameter]) -> tuple[str, ...]:
+    def _columns(
+        self, sql: str, names: Iterable[str], used: Mapping[str, Parameter]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names and types."""
         try:
-            return tuple(output_names(sql, {name: self._schema(name) for name in names}, used))
+            found = output_columns(sql, {name: self._schema(name) for name in names}, used)
+            return tuple(name for name, _ in found), tuple(kind for _, kind in found)
         except SqlError as error:
             raise self._missing(error) from None
 

@@ -49,10 +49,12 @@ def run(
     monitor: bool | None = None,
     display: Callable[[], Display] = open_display,
     allow_incomplete: bool = False,
+    postgres: bool | None = None,
 ) -> None:
     """Follow the feeds until they end, for `duration` seconds or until Ctrl-C, then print the summary.
 
-    monitor: whether it is served; None as the configuration says. With a log, what that holds is applied
+    monitor: whether it is served; None as the configuration says. postgres: whether PostgreSQL's clients are
+    served, too, likewise. With a log, what that holds is applied
     first. Raises what ended a feed or the run, after everything before that has been applied and the summary
     printed, IncompleteError where the result is incomplete.
     """
@@ -61,6 +63,10 @@ def run(
         overrides["run.duration_seconds"] = duration
     if monitor is not None:
         overrides["monitor.enabled"] = monitor
+    if postgres is not None:
+        overrides["postgres.enabled"] = postgres
+        if postgres and monitor is None:
+            overrides["monitor.enabled"] = True
     configuration = configured(config, views, strategies, overrides, allow_incomplete)
     configuration.check_core()
     keys = keys_of(configuration)
@@ -243,6 +249,8 @@ class Shown:
             return
         with self._monitor.serving(self._live) as (server, publisher):
             self._display.say(f"monitor: {server.url}")
+            if server.postgres_url is not None:
+                self._display.say(f"postgres: {server.postgres_url}")
             yield [publisher.publish()]
 
     def _elapsed(self) -> str:

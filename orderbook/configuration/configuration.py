@@ -23,6 +23,7 @@ from orderbook.configuration.options import (
     LoggingOptions,
     MetricsOptions,
     MonitorOptions,
+    PostgresOptions,
     QueryOptions,
     SinkOptions,
     SparkOptions,
@@ -232,6 +233,7 @@ class Configuration(Section):
     record: RecordOptions
     metrics: MetricsOptions
     monitor: MonitorOptions
+    postgres: PostgresOptions
     queries: QueryOptions
     logging: LoggingOptions
     engine: EngineOptions
@@ -468,6 +470,7 @@ def _anchored(configuration: Configuration, folder: Path) -> Configuration:
     """Make relative paths relative to `folder`."""
     run, views, engine = configuration.run, configuration.views, configuration.engine
     record, logging, spark = configuration.record, configuration.logging, configuration.spark
+    postgres = configuration.postgres
     names = tuple(str(folder / name) if name.endswith(".sql") else name for name in run.views)
     with_path = FileFeed | CaptureFeed
     feeds = tuple(
@@ -496,6 +499,13 @@ def _anchored(configuration: Configuration, folder: Path) -> Configuration:
             ),
             "record": record.model_copy(update={"folder": folder / record.folder if record.folder else None}),
             "logging": logging.model_copy(update={"file": folder / logging.file if logging.file else None}),
+            "postgres": postgres.model_copy(
+                update={
+                    key: folder / path
+                    for key in ("certificate", "key")
+                    if (path := getattr(postgres, key)) is not None
+                }
+            ),
             "spark": spark.model_copy(
                 update={
                     key: folder / path

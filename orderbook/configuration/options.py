@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from glob import has_magic
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from orderbook.core.errors import UserError
@@ -395,6 +395,47 @@ class MonitorOptions(Section):
             if info.data.get("origin") and not token:
                 raise PydanticCustomError("token", "a token, because monitor.origin lets others in")
         return token
+
+
+# Where the password of clients of PostgreSQL is, so that no file has it.
+POSTGRES_PASSWORD = "ORDERBOOK_POSTGRES_PASSWORD"
+
+
+class PostgresOptions(Section):
+    """What clients of PostgreSQL connect to. A `host` that is not loopback needs a password.
+
+    `port`: where it is taken, the next free one. `user` logs in by SCRAM with the password that the
+    environment variable ORDERBOOK_POSTGRES_PASSWORD has; without one there, everybody on this machine may
+    read. `certificate` and `key`: PEM files by which connections are encrypted.
+    """
+
+    enabled: bool = False
+    port: Annotated[int, Field(ge=0, le=65535)] = 5433
+    host: Text = "127.0.0.1"
+    user: Text = "orderbook"
+    certificate: File | None = None
+    key: File | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.certificate is None) is not (self.key is None):
+            raise PydanticCustomError("key", "both a certificate and its key, or neither")
+        if self.enabled and not is_loopback_host(self.host) and not os.environ.get(POSTGRES_PASSWORD):
+            raise PydanticCustomError(
+                "password", f"a password in {POSTGRES_PASSWORD}, because postgres.host is not loopback"
+            )
+        return self
+
+    def told(self, descriptor: int) -> dict[str, object]:
+        """What the server takes: its socket, and who is let in."""
+        certificate, key = (None if path is None else str(path) for path in (self.certificate, self.key))
+        return {
+            "descriptor": descriptor,
+            "user": self.user,
+            "password": os.environ.get(POSTGRES_PASSWORD, ""),
+            "certificate": certificate,
+            "key": key,
+        }
 
 
 _MASTER = r"local(\[.*\])?|local-cluster\[.*\]|(spark|sc|k8s)://.+|yarn"

@@ -21,6 +21,7 @@ from orderbook.engine.runtime.compile_process import WorkLimits
 from orderbook.engine.runtime.live_view import LiveView
 from orderbook.engine.runtime.program_replacement import Replacement
 from orderbook.monitor.messages import (
+    FOLLOWED,
     Answer,
     Changes,
     Follow,
@@ -28,6 +29,7 @@ from orderbook.monitor.messages import (
     FollowSnapshot,
     TopicFrame,
     body_of,
+    is_followed,
     wire_version,
 )
 from orderbook.monitor.publisher import Mailbox
@@ -45,15 +47,9 @@ from orderbook.strategies.gated_engine import GatedEngine
 MOST_ROWS = 20_000
 # What keeping a continuous query may take for an event.
 MOST_COST = Cost.SLICE
-_PREFIX = "followed_"
 _NO_CHANGES = ChangeBatch(np.empty(0, np.int16), np.empty(0, np.uint8), np.empty((0, 1), np.int64))
 # Seconds between two marks of progress where nothing changes.
 _PROGRESS_SECONDS = 0.5
-
-
-def is_followed(view: str) -> bool:
-    """Whether a view was added for a continuous query, and so is nobody's own."""
-    return view.startswith(_PREFIX)
 
 
 def work_limits(options: QueryOptions) -> WorkLimits:
@@ -236,7 +232,7 @@ class Follows:
                 f"{self._most} continuous queries of SQL are followed already, the limit; "
                 "follow one of them, or a view"
             )
-        view = _PREFIX + hashlib.sha256(sql.encode()).hexdigest()[:12]
+        view = FOLLOWED + hashlib.sha256(sql.encode()).hexdigest()[:12]
         followed = Followed(name, view, self._engine, self._mailbox)
         dropping = self._dropping.pop(view, None)
         if view not in self._engine.views or (dropping is not None and not dropping.done):

@@ -47,9 +47,16 @@ class Unsubscribe(Request, frozen=True, tag="unsubscribe"):
 
 
 class QuerySql(Request, frozen=True, tag="sql"):
-    """Ad-hoc SQL on a consistent snapshot."""
+    """Ad-hoc SQL on a consistent snapshot.
+
+    dialect: postgres has that one's catalog, and its arrays. describe: the columns alone, without rows.
+    whole: all rows that an answer may have, not the first of them.
+    """
 
     sql: SqlText
+    dialect: Literal["duckdb", "postgres"] = "duckdb"
+    describe: bool = False
+    whole: bool = False
 
 
 class Cancel(Request, frozen=True, tag="cancel"):
@@ -200,6 +207,17 @@ def topic_of(request: Subscribe) -> Topic:
                 raise DataError("a view is subscribed by its name, in `view`")
             return Topic("view", view=request.view, limit=request.limit)
     return Topic(request.topic)
+
+
+# Rows of an answer that are sent, where not the whole is asked for.
+SHOWN_ROWS = 1_000
+# How names of views begin that were added for a continuous query, and so are nobody's own.
+FOLLOWED = "followed_"
+
+
+def is_followed(view: str) -> bool:
+    """Whether a view was added for a continuous query."""
+    return view.startswith(FOLLOWED)
 
 
 # Items of each kind that are kept for clients which have not had them: trades, fills, notes.

@@ -8,7 +8,7 @@ from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import DataError, OrderbookError
 from orderbook.engine.runtime.program_replacement import Replacement
 from orderbook.monitor.alerts import Alerts
-from orderbook.monitor.continuous_queries import Replacing, is_followed, work_limits
+from orderbook.monitor.continuous_queries import Replacing, work_limits
 from orderbook.monitor.messages import (
     AddView,
     Answer,
@@ -23,6 +23,7 @@ from orderbook.monitor.messages import (
     SetRule,
     Why,
     body_of,
+    is_followed,
     version_of,
 )
 from orderbook.monitor.publisher import Mailbox
@@ -68,7 +69,7 @@ class Operations:
         request = ask.request
         match request:
             case QuerySql():
-                self._cancellable_later(ask, self._queries.answer(ask.client, request.sql))
+                self._cancellable_later(ask, self._queries.answer(ask.client, request))
             case Explain():
                 self._cancellable_later(ask, self._explain(ask.client, request.view))
             case Why():

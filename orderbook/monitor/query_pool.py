@@ -26,7 +26,7 @@ from orderbook.configuration.options import QueryOptions
 from orderbook.core.errors import DataError, SqlError
 from orderbook.core.processors import step_aside
 from orderbook.core.units import size_text
-from orderbook.monitor.messages import body_of, wire_version
+from orderbook.monitor.messages import SHOWN_ROWS, QuerySql, body_of, wire_version
 from orderbook.monitor.publisher import Share
 from orderbook.monitor.query_worker import (
     ASK,
@@ -144,8 +144,6 @@ class FairQueue:
 _PROCESSES = 2
 _SHORT_SECONDS = 1.0
 _LOOK_SECONDS = 0.25
-# Rows of an answer that are sent.
-SHOWN_ROWS = 1_000
 # Seconds until a process can be asked, and in which it must have stopped a query.
 _START_SECONDS, _STOP_SECONDS = 60.0, 1.0
 # Of the memory of a process, what the rows that a query reads may be.
@@ -218,15 +216,19 @@ class QueryProcess:
         if not isinstance(reply, Ready):
             raise Gone
 
-    async def plan(self, sql: str, program: CompiledProgram) -> Planned:
-        """The names that a query reads. Raises SqlError where it is wrong, Gone."""
+    async def plan(self, asked: QuerySql, program: CompiledProgram) -> Planned | Answered:
+        """The names that a query reads, or the answer of one that reads nothing of the run.
+
+        Raises SqlError where it is wrong, Gone.
+        """
         self._number += 1
         new = None if self._program is program else Queryable.of(program)
         self._program = None
-        reply = await self._asked(ASK, Question(sql, new))
+        question = Question(asked.sql, new, asked.dialect, asked.describe, asked.whole)
+        reply = await self._asked(ASK, question)
         if isinstance(reply, Failed):
             raise SqlError(reply.error)
-        if not isinstance(reply, Planned):
+        if not isinstance(reply, Planned | Answered):
             raise Gone
         self._program = program
         return reply
@@ -384,7 +386,7 @@ class QueryPool:
         """The processes that there are."""
         return [process.pid for process in self._all]
 
-    async def answer(self, client: int, sql: str) -> bytes:
+    async def answer(self, client: int, asked: QuerySql) -> bytes:
         """The answer to a client's query, as `body_of` gives it; cancelling it stops the query.
 
         Raises SqlError, DataError: what is wrong with the query, or which limit it has met.
@@ -393,7 +395,7 @@ class QueryPool:
         while True:
             try:
                 async with self._queue.turn(client, long) as turn:
-                    body = await self._in_turn(turn, sql)
+                    body = await self._in_turn(turn, asked)
                 if body is not None:
                     return body
                 # It has had its time as a short one; others wait.
@@ -423,11 +425,11 @@ class QueryPool:
                 raise DataError("too many rows are copied for queries; ask views of fewer rows, or later")
             await asyncio.sleep(_LOOK_SECONDS)
 
-    async def _in_turn(self, turn: Turn, sql: str) -> bytes | None:
+    async def _in_turn(self, turn: Turn, asked: QuerySql) -> bytes | None:
         """The answer; None where it takes too long for a short query and has to wait again."""
         process = await self._process()
         start = time.monotonic()
-        work = asyncio.ensure_future(self._answered(process, turn.client, sql))
+        work = asyncio.ensure_future(self._answered(process, turn.client, asked))
         try:
             while True:
                 gone = time.monotonic() - start
@@ -451,14 +453,16 @@ class QueryPool:
             await asyncio.gather(work, return_exceptions=True)
             self._back(process)
 
-    async def _answered(self, process: QueryProcess, client: int, sql: str) -> bytes:
+    async def _answered(self, process: QueryProcess, client: int, asked: QuerySql) -> bytes:
         start = time.monotonic()
         try:
-            planned = await process.plan(sql, self._engine.program)
+            planned = await process.plan(asked, self._engine.program)
         except Gone:
             if process.served:
                 raise _Again from None
             raise
+        if isinstance(planned, Answered):
+            return self._told(planned, self._engine.version, start)
         before = self._copying.spent
         if planned.reads and not self._copying.admits(client):
             raise _NotAdmitted
@@ -467,7 +471,10 @@ class QueryPool:
         finally:
             self._queue.charge(client, _COPYING_COST * (self._copying.spent - before))
         answered = await process.answer(taken, int(self._options.memory_bytes * _ROWS_SHARE))
-        own = {"version": wire_version(taken.version), "seconds": round(time.monotonic() - start, 6)}
+        return self._told(answered, taken.version, start)
+
+    def _told(self, answered: Answered, version: tuple[int, int, int], start: float) -> bytes:
+        own = {"version": wire_version(version), "seconds": round(time.monotonic() - start, 6)}
         return answered.body + b"," + body_of(own)
 
     async def _process(self) -> QueryProcess:

@@ -18,7 +18,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from struct import Struct
 from typing import IO, Any
@@ -30,12 +30,19 @@ import pyarrow as pa
 from orderbook.clients import duckdb_queries
 from orderbook.clients.duckdb_queries import AnswerLimits, Running, run_within
 from orderbook.clients.encoded_rows import EncodedRows
+from orderbook.clients.postgres_queries import (
+    PostgresCatalog,
+    in_duckdb,
+    macro_statements,
+    tables_of,
+    type_name,
+)
 from orderbook.clients.query_plan import Queryable, QueryPlan, QueryPlanner
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import OrderbookError, SqlError
 from orderbook.core.processors import end_with_parent, give_way, limit_memory, memory_of
 from orderbook.core.units import size_text
-from orderbook.monitor.messages import body_of, wire_value
+from orderbook.monitor.messages import SHOWN_ROWS, body_of, is_followed, wire_value
 
 # Below the run's priority and that of what serves clients.
 _NICE = 10
@@ -50,10 +57,13 @@ LENGTH = 4
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A query, with the program where that is another than the last one's."""
+    """A query, with the program where that is another than the last one's; see `QuerySql`."""
 
     sql: str
     program: Queryable | None
+    dialect: str = "duckdb"
+    describe: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +156,12 @@ class Worker:
         self._line, self._limits, self._memory, self._seconds = line, limits, memory, seconds
         self._inbox: queue.Queue[tuple[int, int, Any]] = queue.Queue()
         self._dictionary = Dictionary()
+        self._program: Queryable | None = None
         self._planner: QueryPlanner | None = None
+        self._catalog: PostgresCatalog | None = None
         self._plan: QueryPlan | None = None
+        # Of the query that is asked: whether it is PostgreSQL's.
+        self._postgres = False
         self._running, self._at = Running(), -1
         self._left = memory
 
@@ -184,21 +198,47 @@ class Worker:
 
     def _ask(self, number: int, question: Question) -> None:
         if question.program is not None:
-            self._planner = QueryPlanner(question.program)
+            self._planner, self._program = QueryPlanner(question.program), question.program
+            self._catalog = None
         assert self._planner is not None
-        self._plan = self._planner.plan(question.sql)
-        self._tell(Planned(number, self._plan.reads))
+        self._limits = replace(self._limits, kept_rows=self._limits.rows if question.whole else SHOWN_ROWS)
+        self._postgres = question.dialect == "postgres"
+        sql = in_duckdb(question.sql) if self._postgres else question.sql
+        of_catalog = self._postgres_catalog().query(sql) if self._postgres else None
+        self._plan = plan = self._planner.plan(sql if of_catalog is None else of_catalog)
+        if question.describe:
+            self._tell_table(number, plan, pl.DataFrame({name: [] for name in plan.columns}), 0)
+        elif of_catalog is not None:
+            self._run(number, plan, {})
+        else:
+            self._tell(Planned(number, plan.reads))
+
+    def _postgres_catalog(self) -> PostgresCatalog:
+        if self._catalog is None:
+            assert self._program is not None
+            own = [table for table in tables_of(self._program) if not is_followed(table.name)]
+            self._catalog = PostgresCatalog(own)
+            duckdb_queries.install(self._catalog.tables, macro_statements())
+        return self._catalog
 
     def _answer(self, number: int, given: Given) -> None:
-        plan, running = self._plan, self._running
-        assert plan is not None
+        assert self._plan is not None
         for string in given.strings:
             self._dictionary.encode(string)
         tables = given.rows.tables(self._dictionary)
         del given
-        frame, count = run_within(plan.sql, tables, plan.parameters, plan.columns, running, self._limits)
+        self._run(number, self._plan, tables)
+
+    def _run(self, number: int, plan: QueryPlan, tables: dict[str, pa.Table]) -> None:
+        frame, count = run_within(
+            plan.sql, tables, plan.parameters, plan.columns, self._running, self._limits
+        )
         del tables
-        body = body_of(table_message(frame, count))
+        self._tell_table(number, plan, frame, count)
+
+    def _tell_table(self, number: int, plan: QueryPlan, frame: pl.DataFrame, count: int) -> None:
+        kinds = [type_name(kind) for kind in plan.types] if self._postgres else None
+        body = body_of(table_message(frame, count, kinds))
         if len(body) > self._limits.nbytes:
             most = size_text(self._limits.nbytes)
             raise SqlError(f"the answer has more than {most}, the limit; ask for fewer rows or columns")
@@ -251,12 +291,13 @@ class Worker:
                 os.close(files[0])
 
 
-def table_message(frame: pl.DataFrame, count: int) -> dict[str, Any]:
-    """The rows of an answer as clients get them, of `count` that there are."""
+def table_message(frame: pl.DataFrame, count: int, kinds: Sequence[str] | None = None) -> dict[str, Any]:
+    """The rows of an answer as clients get them, of `count` that there are. kinds: names of its types."""
+    names = [_type_name(kind) for kind in frame.dtypes] if kinds is None else kinds
     return {
         "type": "table",
-        "columns": [(name, _type_name(kind)) for name, kind in frame.schema.items()],
-        "rows": _rows(frame),
+        "columns": list(zip(frame.columns, names, strict=True)),
+        "rows": _rows(frame, arrays=kinds is not None),
         "count": count,
         "truncated": count > len(frame),
     }
@@ -274,11 +315,17 @@ def _type_name(kind: pl.DataType) -> str:
     return "timestamp" if isinstance(kind, pl.Datetime) else "text"
 
 
-def _rows(frame: pl.DataFrame) -> list[list[Any]]:
-    """Rows as messages have them; times as text of ns."""
+def _rows(frame: pl.DataFrame, arrays: bool) -> list[list[Any]]:
+    """Rows as messages have them; times as text of ns, lists as such where `arrays`, else as text."""
     names = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Datetime)]
     times = [pl.col(name).dt.epoch("ns").cast(pl.String) for name in names]
     plain = frame.with_columns(times) if times else frame
+    if arrays:
+        return [
+            [[wire_value(_plain(v)) for v in value] if isinstance(value, list) else wire_value(_plain(value))
+             for value in row]
+            for row in plain.rows()
+        ]  # fmt: skip
     return [[wire_value(_plain(value)) for value in row] for row in plain.rows()]
 
 

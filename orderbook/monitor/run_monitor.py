@@ -9,18 +9,18 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from orderbook.configuration.configuration import Configuration
-from orderbook.configuration.options import MonitorOptions
+from orderbook.configuration.options import MonitorOptions, PostgresOptions
 from orderbook.core.errors import OrderbookError
 from orderbook.core.processors import step_aside
 from orderbook.engine.runtime.live_view import LiveView
 from orderbook.monitor.alerts import Alerts, Notes, NotesTopic, noted_warnings
 from orderbook.monitor.book_topic import BookTopics, StrategyOrders, TradeTape
-from orderbook.monitor.continuous_queries import Followed, Follows, Replacing, is_followed
-from orderbook.monitor.messages import Ask, CloseFollow, Command, Leave, OpenFollow
+from orderbook.monitor.continuous_queries import Followed, Follows, Replacing
+from orderbook.monitor.messages import Ask, CloseFollow, Command, Leave, OpenFollow, is_followed
 from orderbook.monitor.operations import Operations
 from orderbook.monitor.publisher import Mailbox, Publisher, Share
 from orderbook.monitor.status_topic import EngineHealth, FeedHealth, InstrumentsTopic, StatusTopic
@@ -43,13 +43,21 @@ _ENDING_SECONDS = 3.0
 _HALTING_SECONDS, _LOOK_SECONDS = 5.0, 0.02
 
 
+_NO_POSTGRES = PostgresOptions()
+
+
 class ServerProcess:
     """Listens at once; serves after `start`. Raises OrderbookError where no port can be had."""
 
-    def __init__(self, options: MonitorOptions) -> None:
-        self._options = options
-        self._socket = _listening(options.host, options.port)
+    def __init__(self, options: MonitorOptions, postgres: PostgresOptions = _NO_POSTGRES) -> None:
+        self._options, self._postgres = options, postgres
+        self._socket = _listening(options.host, options.port, "the monitor", "monitor", "--no-monitor")
         self.host, self.port = options.host, int(self._socket.getsockname()[1])
+        self._for_postgres: socket.socket | None = None
+        if postgres.enabled:
+            told = "clients of PostgreSQL", "postgres", "--no-postgres"
+            self._for_postgres = _listening(postgres.host, postgres.port, *told)
+            self._postgres_port = int(self._for_postgres.getsockname()[1])
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -57,6 +65,14 @@ class ServerProcess:
         """The page's address."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}/"
+
+    @property
+    def postgres_url(self) -> str | None:
+        """Where clients of PostgreSQL connect to; None where they cannot."""
+        if self._for_postgres is None:
+            return None
+        host = f"[{self._postgres.host}]" if ":" in self._postgres.host else self._postgres.host
+        return f"postgresql://{self._postgres.user}@{host}:{self._postgres_port}/orderbook"
 
     @property
     def pid(self) -> int:
@@ -68,13 +84,14 @@ class ServerProcess:
         """Serve from now on; gives the run's end of the line, at whose close the process ends."""
         own, theirs = socket.socketpair()
         own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LINE_BUFFER)
-        with self._socket, theirs:
+        with self._socket, theirs, self._for_postgres or nullcontext():
             ends = self._socket.fileno(), theirs.fileno()
+            passed = ends if self._for_postgres is None else (*ends, self._for_postgres.fileno())
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "orderbook.monitor.server", *map(str, ends)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                pass_fds=ends,
+                pass_fds=passed,
                 # Ctrl-C is for the run, which ends this.
                 start_new_session=True,
             )
@@ -84,13 +101,16 @@ class ServerProcess:
         with suppress(BrokenPipeError), self._process.stdin as pipe:
             options = self._options
             access = {"host": options.host, "token": options.token, "origin": options.origin}
-            pipe.write(json.dumps(access).encode())
+            postgres = None if len(passed) == len(ends) else self._postgres.told(passed[-1])
+            pipe.write(json.dumps({"access": access, "postgres": postgres}).encode())
         return own
 
     def close(self) -> None:
         """Wait until clients know that the run has ended."""
         if self._process is None:
             self._socket.close()
+            if self._for_postgres is not None:
+                self._for_postgres.close()
             return
         try:
             self._process.wait(_ENDING_SECONDS)
@@ -99,7 +119,7 @@ class ServerProcess:
             self._process.wait()
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _listening(host: str, port: int, what: str, section: str, without: str) -> socket.socket:
     problem: Exception | None = None
     for tried in range(port, min(port + _PORTS, 65536)) if port else [0]:
         try:
@@ -112,8 +132,8 @@ def _listening(host: str, port: int) -> socket.socket:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         return server
     raise OrderbookError(
-        f"the monitor cannot be served at {host}:{port}: {problem}; choose another monitor.port or "
-        "monitor.host, or --no-monitor"
+        f"{what} cannot be served at {host}:{port}: {problem}; choose another {section}.port or "
+        f"{section}.host, or {without}"
     ) from problem
 
 
@@ -140,7 +160,7 @@ class RunMonitor:
 
         Raises OrderbookError where no port can be had.
         """
-        server = ServerProcess(self._configuration.monitor)
+        server = ServerProcess(self._configuration.monitor, self._configuration.postgres)
         mailbox = Mailbox(server.start())
         # Compiles what measures maps and reads books, for which the run would else wait.
         self._warm_up()

@@ -2,18 +2,20 @@
 
 It is a process, `python -m orderbook.monitor.server SOCKET LINE`, started by a run. SOCKET and LINE are
 descriptors: of the socket that clients connect to, and of the line to the run. Standard input has what
-`Access` takes: other users of the machine must not see a token among the arguments. Connections are bounded
-below what the application sees.
+`Access` and `PostgresAccess` take: other users of the machine must not see a token among the arguments.
+Connections are bounded below what the application sees.
 """
 
 import asyncio
 import json
 import logging
 import socket
+import ssl
 import sys
 import time
 from asyncio.transports import BaseTransport
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from importlib import resources
 from itertools import count
 from pathlib import Path
@@ -127,14 +129,43 @@ _HEADERS = (
 _logger = logging.getLogger("orderbook.monitor")
 
 
+@dataclass(frozen=True, slots=True)
+class PostgresAccess:
+    """The socket that clients of PostgreSQL connect to, and who is let in; see PostgresOptions."""
+
+    descriptor: int
+    user: str
+    password: str
+    certificate: str | None
+    key: str | None
+
+    async def serve(self, hub: Hub, numbers: Iterator[int]) -> None:
+        """Until it is cancelled."""
+        from orderbook.monitor.postgres_server import Login, PostgresListener
+
+        tls = None
+        if self.certificate is not None:
+            tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            tls.load_cert_chain(self.certificate, self.key)
+        listener = PostgresListener(hub, numbers, Login(self.user, self.password), tls)
+        await listener.serve(socket.socket(fileno=self.descriptor))
+
+
 class MonitorServer:
     """Serves clients until the run closes the line.
 
-    access: who is let in. listening: what clients connect to. line: the stream to the run.
+    access: who is let in. listening: what clients connect to. line: the stream to the run. postgres: what
+    clients of PostgreSQL connect to, where they can.
     """
 
-    def __init__(self, access: Access, listening: socket.socket, line: socket.socket) -> None:
-        self._access = access
+    def __init__(
+        self,
+        access: Access,
+        listening: socket.socket,
+        line: socket.socket,
+        postgres: PostgresAccess | None = None,
+    ) -> None:
+        self._access, self._postgres = access, postgres
         self._socket, self._line = listening, line
         self._writer: asyncio.StreamWriter | None = None
         self._numbers = count(1)
@@ -164,6 +195,8 @@ class MonitorServer:
         reader, self._writer = await asyncio.open_unix_connection(sock=self._line)
         self.hub = Hub(self.tell, self._writer.drain)
         others = [asyncio.create_task(one) for one in (self._hear(reader), self._expire())]
+        if self._postgres is not None:
+            others.append(asyncio.create_task(self._postgres.serve(self.hub, self._numbers)))
         try:
             await self._server.serve(sockets=[self._socket])
         finally:
@@ -289,8 +322,10 @@ class RunLog(logging.Handler):
 def main(listening: int, line: int) -> None:
     """Serve until the run ends."""
     give_way(_NICE)
-    access = Access(**json.load(sys.stdin))
-    server = MonitorServer(access, socket.socket(fileno=listening), socket.socket(fileno=line))
+    told = json.load(sys.stdin)
+    postgres = None if told["postgres"] is None else PostgresAccess(**told["postgres"])
+    sockets = socket.socket(fileno=listening), socket.socket(fileno=line)
+    server = MonitorServer(Access(**told["access"]), *sockets, postgres)
     logging.getLogger().addHandler(RunLog(server.tell))
     asyncio.run(server.serve())
 

@@ -15,7 +15,7 @@ from samples import PATIENCE
 from websockets.asyncio.client import ClientConnection, connect
 
 from orderbook.configuration.configuration import load_configuration
-from orderbook.configuration.options import MonitorOptions, QueryOptions
+from orderbook.configuration.options import MonitorOptions, PostgresOptions, QueryOptions
 from orderbook.core.errors import Problems
 from orderbook.engine.runtime.program_start import Backend
 from orderbook.market.events import EVENT, Action, BookState, Flag, Side
@@ -23,7 +23,7 @@ from orderbook.market.synthetic_flow import generate, synthetic_instruments
 from orderbook.monitor import run_monitor
 from orderbook.monitor.publisher import Mailbox
 from orderbook.monitor.run_monitor import RunMonitor, ServerProcess
-from orderbook.monitor.server import MonitorServer
+from orderbook.monitor.server import MonitorServer, PostgresAccess
 from orderbook.operations.access import Access
 from orderbook.run.feed_runs import FeedReport, FeedRun, Put
 from orderbook.run.live_run import LiveRun
@@ -68,7 +68,10 @@ class ServerThread(ServerProcess):
     def start(self) -> socket.socket:
         own, theirs = socket.socketpair()
         access = Access(self._options.host, self._options.token, self._options.origin)
-        self.served = MonitorServer(access, self._socket, theirs)
+        postgres = None
+        if self._for_postgres is not None:
+            postgres = PostgresAccess(**self._postgres.told(self._for_postgres.detach()))
+        self.served = MonitorServer(access, self._socket, theirs, postgres)
         self.runner = asyncio.Runner()
         self.loop = self.runner.get_loop()
         self._thread = threading.Thread(target=self._serve)
@@ -94,8 +97,13 @@ class Running:
         strategies: Sequence[StrategyDefinition] = (),
         queries: QueryOptions | None = None,
         backend: Backend = "interpreter",
+        postgres: PostgresOptions | None = None,
     ) -> None:
-        changed = {"monitor": options, "queries": queries or QueryOptions()}
+        changed = {
+            "monitor": options,
+            "queries": queries or QueryOptions(),
+            "postgres": postgres or PostgresOptions(),
+        }
         configuration = load_configuration(None, {}).model_copy(update=changed)
         self.engine = GatedEngine(compile_views(SQL), backend)
         self.pipeline = Pipeline(self.engine, INSTRUMENTS, strategies)
@@ -128,8 +136,9 @@ async def running(
     server_kind: type[ServerProcess] = ServerThread,
     queries: QueryOptions | None = None,
     backend: Backend = "interpreter",
+    postgres: PostgresOptions | None = None,
 ) -> AsyncIterator[Running]:
-    run = Running(options or MonitorOptions(port=0), strategies, queries, backend)
+    run = Running(options or MonitorOptions(port=0), strategies, queries, backend, postgres)
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         patch.setattr(run_monitor, "ServerProcess", server_kind)
         server, publisher = stack.enter_context(run.monitor.serving(run.live))
