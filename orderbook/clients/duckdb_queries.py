@@ -249,7 +249,7 @@ def install(tables: Mapping[str, pa.Table], macros: Iterable[str]) -> None:
 def output_columns(
     sql: str, schemas: Mapping[str, pa.Schema], parameters: Mapping[str, Parameter]
 ) -> list[tuple[str, str]]:
-    """Names and types of a query's columns, as DuckDB calls them. Raises SqlError that says where it is wrong."""
+    """Names and types of a query's columns, as DuckDB has them. Raises SqlError with the place."""
     with _connection() as connection:
         for name, schema in schemas.items():
             connection.register(name, schema.empty_table())
