@@ -156,7 +156,7 @@ def serve(
     postgres: Postgres = None,
     allow_incomplete: AllowIncomplete = False,
 ) -> None:
-    """Follow live feeds for the monitor's page, websockets and PostgreSQL's clients; nothing is shown here."""
+    """Follow live feeds for the page, websockets and clients of PostgreSQL, with nothing shown here."""
     from orderbook.commands.run import run as command
     from orderbook.run.display import QuietDisplay
 

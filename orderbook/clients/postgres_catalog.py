@@ -6,10 +6,12 @@ Source: PostgreSQL's documentation, chapters "System Catalogs" and "The Informat
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from orderbook.views.types import Kind, Type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 DATABASE, SCHEMA, USER = "orderbook", "public", "orderbook"
 # What clients are told that they talk to; the features that they then ask for are those of this version.
@@ -117,7 +119,7 @@ class Table:
 _Rows = list[tuple[object, ...]]
 
 
-def catalog_tables(tables: Sequence[Table]) -> Iterator[tuple[str, pa.Table]]:
+def catalog_tables(tables: Sequence[Table]) -> Iterator[tuple[str, "pa.Table"]]:
     """Every table of the catalog by its name, those of the information schema with that before it."""
     yield (
         "pg_namespace",
@@ -275,7 +277,7 @@ def _type_rows(
 
 def _information_schema(
     tables: Sequence[Table], keys: Mapping[str, list[int]]
-) -> Iterator[tuple[str, pa.Table]]:
+) -> Iterator[tuple[str, "pa.Table"]]:
     yield (
         "information_schema_schemata",
         _table(
@@ -402,17 +404,24 @@ _EMPTY = {
     "information_schema_sequences": "sequence_schema sequence_name",
     "information_schema_triggers": "trigger_schema trigger_name event_object_table",
 }  # fmt: skip
-_ARROW = {
-    "i": pa.int64(), "d": pa.float64(), "b": pa.bool_(), "a": pa.list_(pa.string()),
-    "l": pa.list_(pa.int64()),
-    "": pa.string(),
-}  # fmt: skip
 
 
-def _table(columns: str, rows: _Rows) -> pa.Table:
-    """A table of columns, each NAME or NAME:TYPE of _ARROW."""
+def _table(columns: str, rows: _Rows) -> "pa.Table":
+    """A table of columns, each NAME or NAME:TYPE, where a type is i(nteger), d(ouble), b(oolean), a, texts, or l,
+    integers."""
+    # The settings above are read where there is no Arrow.
+    import pyarrow as pa
+
+    kinds = {
+        "i": pa.int64(),
+        "d": pa.float64(),
+        "b": pa.bool_(),
+        "a": pa.list_(pa.string()),
+        "l": pa.list_(pa.int64()),
+        "": pa.string(),
+    }
     made = {}
     for place, said in enumerate(columns.split()):
         name, _, kind = said.partition(":")
-        made[name] = pa.array([row[place] for row in rows], _ARROW[kind])
+        made[name] = pa.array([row[place] for row in rows], kinds[kind])
     return pa.table(made)

@@ -134,13 +134,15 @@ def test_subscribed_changes_add_up_to_the_view(one: Served) -> None:
                     break
             assert rows == target
     with one.connect(autocommit=True) as connection, connection.cursor() as cursor:
-        with (
-            pytest.raises(psycopg.errors.QueryCanceled),
-            cursor.copy("COPY (SUBSCRIBE depth) TO STDOUT") as out,
-        ):
-            for row in out.rows():
-                assert row[3] == "1"
-                connection.cancel_safe()
+
+        def rows_until_cancelled() -> None:
+            with cursor.copy("COPY (SUBSCRIBE depth) TO STDOUT") as out:
+                for row in out.rows():
+                    assert row[3] == "1"
+                    connection.cancel_safe()
+
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            rows_until_cancelled()
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
