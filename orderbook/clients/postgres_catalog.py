@@ -407,7 +407,7 @@ _EMPTY = {
 
 
 def _table(columns: str, rows: _Rows) -> "pa.Table":
-    """A table of columns, each NAME or NAME:TYPE, where a type is i(nteger), d(ouble), b(oolean), a, texts, or l,
+    """A table of columns, each NAME or NAME:TYPE: i(nteger), d(ouble), b(oolean), a: texts, l:
     integers."""
     # The settings above are read where there is no Arrow.
     import pyarrow as pa
