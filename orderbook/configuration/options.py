@@ -426,7 +426,7 @@ class PostgresOptions(Section):
             )
         return self
 
-    def told(self, descriptor: int) -> dict[str, object]:
+    def told(self, descriptor: int) -> dict[str, Any]:
         """What the server takes: its socket, and who is let in."""
         certificate, key = (None if path is None else str(path) for path in (self.certificate, self.key))
         return {

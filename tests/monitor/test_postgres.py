@@ -200,7 +200,7 @@ GRAFANA = (
 @pytest.mark.parametrize("sql", GRAFANA)
 def test_what_grafana_asks(one: Served, sql: str) -> None:
     with one.connect() as connection:
-        rows = connection.execute(sql).fetchall()  # type: ignore[arg-type]
+        rows = connection.execute(sql).fetchall()
         assert bool(rows) is ("pg_extension" not in sql)
 
 
@@ -240,7 +240,7 @@ REFUSED = {
 def test_what_cannot_be_is_one_line(one: Served, sql: str) -> None:
     with one.connect() as connection:
         with pytest.raises(psycopg.Error) as found:
-            connection.execute(sql)  # type: ignore[arg-type]
+            connection.execute(sql)
         assert found.value.sqlstate == REFUSED[sql]
         assert "\n" not in str(found.value)
         with pytest.raises(psycopg.errors.InFailedSqlTransaction):
