@@ -13,6 +13,7 @@ from orderbook.core.files import packed, unpacked
 from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.live_view import Key, ViewRow
 from orderbook.engine.runtime.subscriptions import ViewEvent
+from orderbook.strategies.compiled import CompiledMethods, RowThrottle
 from orderbook.strategies.execution.exchange_state import LAST
 from orderbook.strategies.gated_engine import GatedEngine, RowCondition, load_row, save_row
 from orderbook.strategies.strategy import Strategy, ViewWatch, timers_of, watches_of
@@ -116,6 +117,98 @@ class Throttle:
                 self._waiting[key] = load_row(one.old, layout)
 
 
+class CompiledThrottle:
+    """As Throttle, of a compiled method for the rows of single instruments, told at every change: what it
+    knows is where the compiled loop has it.
+
+    place_of: the instrument that a row's key names. state_of: what is known of the row of an instrument.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        view: str,
+        compiled: CompiledMethods,
+        place_of: Callable[[Key], int],
+        state_of: Callable[[int], RowThrottle],
+        deliver: Callable[[Any], object],
+    ) -> None:
+        self._engine, self._view, self._compiled = engine, view, compiled
+        self._place_of, self._state_of, self._deliver = place_of, state_of, deliver
+        self._keys: dict[Key, RowThrottle] = {}
+
+    @property
+    def due_at(self) -> int:
+        """See Throttle; LAST where the loop looks."""
+        apart = self._compiled.in_loop
+        waiting = (one for one in self._keys.values() if one.waits and not (apart and one.in_loop))
+        return min((one.due_at for one in waiting), default=LAST)
+
+    def ignores(self, key: Key) -> bool:
+        """See Throttle: the loop goes by the row as it was offered last."""
+        return False
+
+    def state(self, key: Key) -> RowThrottle:
+        """What is known of a row."""
+        found = self._keys.get(key)
+        if found is None:
+            found = self._keys[key] = self._state_of(self._place_of(key))
+        return found
+
+    def offer(self, event: Any, now: int) -> None:
+        """See Throttle."""
+        if self.state(event.key).offer(event, now):
+            self._deliver(event)
+
+    def look(self, now: int) -> None:
+        """See Throttle."""
+        waiting = sorted((one.waits, key) for key, one in self._keys.items() if one.waits)
+        for _, key in waiting:
+            one = self._keys[key]
+            if now < one.due_at:
+                continue
+            view = self._engine[self._view]
+            old, new = one.old(view.layout), view.get(key)
+            event = ViewEvent.between(view.layout, key, old, new, self._engine.version)
+            if isinstance(self._engine, GatedEngine) and not self._engine.valid(event):
+                continue
+            one.done()
+            if old != new:
+                one.done(now)
+                self._deliver(event)
+        self._compiled.waits_until()
+
+    def look_anew(self) -> None:
+        """The rows that wait are as the view has them."""
+        for key, one in self._keys.items():
+            if one.waits:
+                one.is_now(self._engine[self._view].get(key))
+
+    def save(self) -> list[SavedThrottle]:
+        """See Throttle."""
+        layout = self._engine[self._view].layout
+        known = [(one.waits, key, one) for key, one in self._keys.items() if one.told is not None]
+        return [
+            SavedThrottle(
+                packed(key), one.told or 0, bool(waits), save_row(one.old(layout)) if waits else None
+            )
+            for waits, key, one in sorted(known, key=lambda item: item[0])
+        ]
+
+    def load(self, saved: Iterable[SavedThrottle]) -> None:
+        """See Throttle."""
+        view = self._engine[self._view]
+        for number, one in enumerate(saved, start=1):
+            key = tuple(unpacked(one.key))
+            state = self.state(key)
+            state.done(one.told)
+            if one.waits:
+                state.wait(number, load_row(one.old, view.layout))
+                state.is_now(view.get(key))
+                self._compiled.row["waited"] = number
+        self._compiled.waits_until()
+
+
 class SavedClock(msgspec.Struct, frozen=True):
     """A clock in a checkpoint: how many periods of each timer had passed, and rows that are throttled, each
     by what its timer or watch was."""
@@ -128,6 +221,7 @@ class RunnerClock:
     """The timers and throttled watches of one instance of a strategy.
 
     condition: writes parameters into a condition. deliver: calls a method with a view event.
+    throttle: that of a watch whose method the compiled loop may call, None of others.
     """
 
     def __init__(
@@ -136,12 +230,14 @@ class RunnerClock:
         kind: type[Strategy],
         condition: Callable[[str], str],
         deliver: Callable[[str, Any], object],
+        throttle: Callable[[ViewWatch], CompiledThrottle | None] = lambda watch: None,
     ) -> None:
         self._timers, self._periods = timers_of(kind), dict[str, int]()
         # Whether its method `woken` is called at a time that it says, and when, ns.
         self._wakes, self._wake = hasattr(kind, "woken"), LAST
-        self._throttles = {
-            watch: Throttle(
+        self._throttles: dict[ViewWatch, Throttle | CompiledThrottle] = {
+            watch: throttle(watch)
+            or Throttle(
                 engine,
                 watch.view,
                 None if watch.when is None else condition(watch.when),
@@ -168,6 +264,17 @@ class RunnerClock:
         for throttle in self._throttles.values():
             found = min(found, throttle.due_at)
         return found
+
+    def throttle(self, watch: ViewWatch) -> "CompiledThrottle | None":
+        """That of a watch whose method the compiled loop may call."""
+        found = self._throttles.get(watch)
+        return found if isinstance(found, CompiledThrottle) else None
+
+    def look_anew(self) -> None:
+        """From now on the compiled loop looks at rows."""
+        for throttle in self._throttles.values():
+            if isinstance(throttle, CompiledThrottle):
+                throttle.look_anew()
 
     def wake(self, time: int) -> None:
         """Calls `woken` at the end of the first message from this time on, ns."""

@@ -5,7 +5,7 @@ the class declares, its parameters, and what is at hand (`now`, `tick`, `lot`, `
 record of the view's columns as the engine has them: a DECIMAL is an integer in units of its last place, so
 that a price or a volume of DECIMAL(18, 8) counts 10^-8; so do orders, `tick`, `lot` and `position`. A TEXT is
 a number that is the same for equal texts. `has_NAME` says whether a column is not NULL, `multiplicity` is 0
-where there is no row.
+where there is no row. A parameter whose default is a float is a double, one with a Decimal counts 10^-8.
 
     class Join(Strategy):
         order: int = 0
@@ -17,6 +17,11 @@ where there is no row.
                 self.cancel(self.order)
             if row.has_bid and self.position < 10 * self.lot:
                 self.order = self.buy(self.lot, row.bid, post_only=True)
+
+`is_open(id)` says whether an order is under way or rests, `open_order(side)` (0: to buy, 1: to sell) which is
+the last such order to the row's instrument, 0 where none is, and `open_price(id)` at what price it was asked
+for. A compiled `on_book_state(self, state)` has `state.state` and `state.reason` as the codes of `BookState`
+and `StateReason`, and `state.ts`.
 """
 
 import ctypes
@@ -29,25 +34,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
 from orderbook.core.errors import ConfigurationError
 from orderbook.core.files import packed, unpacked
 from orderbook.core.native import NativeError
 from orderbook.core.native_code import INTEGER, native_address, python_callable
 from orderbook.engine.maps.memory import free_memory
-from orderbook.engine.runtime.row_format import RowFormat, UnpackedFiring, row_words
+from orderbook.engine.runtime.live_view import ViewLayout, ViewRow, words_of
+from orderbook.engine.runtime.row_format import RowFormat, UnpackedFiring, UnpackedRow, row_words, unpacker
 from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.market.block_memory import record_at
 from orderbook.market.instruments import SCALE, Instrument
 from orderbook.strategies.execution import desk
-from orderbook.strategies.execution.account import OrderSide
-from orderbook.strategies.execution.exchange_state import PLACE
+from orderbook.strategies.execution.account import Order, OrderSide
+from orderbook.strategies.execution.exchange_state import LAST, PLACE
 from orderbook.strategies.strategy import Parameter, Strategy, compiled_methods, fields_of
 from orderbook.views.m3 import Result
 from orderbook.views.types import Kind
 
 _METHODS: Mapping[str, Any] = {
     "buy": desk.buy, "sell": desk.sell, "modify": desk.modify, "cancel": desk.cancel, "is_open": desk.is_open,
+    "open_order": desk.open_order, "open_price": desk.open_price,
 }  # fmt: skip
 _NAMES = frozenset(desk.DESK.names or ())
 _PLACES = {name: place for place, name in enumerate(desk.DESK.names or ())}
@@ -55,6 +63,10 @@ _WORD = 8
 # Of a method without the row before.
 _WITHOUT_OLD = 2
 _BYTES_AT = bytes.__basicsize__ - 1
+
+
+# What `on_book_state` is called with.
+STATE = np.dtype([("ts", "i8"), ("state", "i8"), ("reason", "i8")])
 
 
 class Request(NamedTuple):
@@ -85,9 +97,7 @@ class CompiledMethods:
     ) -> None:
         numbers = {}
         for name, value in parameters.items():
-            # A DECIMAL is written without a point, too.
-            decimal = isinstance(kind.defaults.get(name), Decimal) and isinstance(value, int)
-            word = _word_of(Decimal(value) if decimal else value)
+            word = _word_of(value, kind.defaults.get(name))
             if word is not None:
                 numbers[name] = word
         fields = fields_of(kind)
@@ -106,7 +116,13 @@ class CompiledMethods:
         self.boards, self.positions = np.zeros(instruments, np.int64), np.zeros(instruments, np.int64)
         self.row["boards"], self.row["positions"] = self.boards.ctypes.data, self.positions.ctypes.data
         self._kind, self._results = kind, results
-        self._entries: dict[tuple[str, str], _Entry] = {}
+        self._entries: dict[tuple[str, str | None], _Entry] = {}
+        # Those rows of watches that wait for their time, in the order of watches.
+        self.throttles: list[RowThrottle] = []
+        self._throttles_at = np.zeros(0, np.int64)
+        self.row["due"] = LAST
+        # Whether the loop calls its methods.
+        self.in_loop = False
         weakref.finalize(self, _release, self._rows)
 
     def call(
@@ -119,24 +135,36 @@ class CompiledMethods:
         now: int,
     ) -> None:
         """Calls a method with a row: of an instrument, None where it names none, of which so much is held."""
+        self._at_hand(index, one, held, now)
+        bytes_of, old, new = _words_of(event, self._results[event.view])
+        at = id(bytes_of) + _BYTES_AT
+        self.entry(method, event.view).call(self.address, at + new, at + old)
+
+    def call_book_state(
+        self, method: str, state: Sequence[int], index: int, one: Instrument, held: Decimal, now: int
+    ) -> None:
+        """Calls a method with a STATE, as words, of the book of an instrument; else as `call`."""
+        self._at_hand(index, one, held, now)
+        words = array("q", state)
+        self.entry(method, None).call(self.address, words.buffer_info()[0], 0)
+
+    def _at_hand(self, index: int | None, one: Instrument | None, held: Decimal, now: int) -> None:
         words = self.words
         words[_PLACES["now"]], words[_PLACES["instrument"]] = now, -1 if index is None else index
         words[_PLACES["tick"]] = 0 if one is None else one.tick_scale * one.tick_units
         words[_PLACES["lot"]] = 0 if one is None else one.lot_scale * one.lot_units
         words[_PLACES["position"]] = int(held.scaleb(SCALE))
-        bytes_of, old, new = _words_of(event, self._results[event.view])
-        at = id(bytes_of) + _BYTES_AT
-        self.entry(method, event.view).call(self.address, at + new, at + old)
 
-    def entry(self, method: str, view: str) -> "_Entry":
-        """A method compiled for the rows of a view. Raises ConfigurationError."""
+    def entry(self, method: str, view: str | None) -> "_Entry":
+        """A method compiled for the rows of a view, None: for a STATE. Raises ConfigurationError."""
         found = self._entries.get((method, view))
         if found is None:
             own = {name: getattr(self._kind, name) for name in compiled_methods(self._kind)}
+            row = STATE if view is None else _row_type(self._results[view])
             try:
-                found = _entry_of(method, own, self._dtype, _row_type(self._results[view]))
+                found = _entry_of(method, own, self._dtype, row)
             except NativeError as error:
-                where = f"{self._kind.__name__}.{method}, of view {view}"
+                where = f"{self._kind.__name__}.{method}" + ("" if view is None else f", of view {view}")
                 raise ConfigurationError(f"{where}, cannot be compiled: {error}") from error
             self._entries[method, view] = found
         return found
@@ -153,11 +181,27 @@ class CompiledMethods:
 
     def requests(self) -> list[Request]:
         """Takes what was asked for."""
-        return [_request(*words) for words in self._taken("requests", desk.REQUEST)]
+        words, place = self.words, _PLACES["requests"]
+        address, first, end = words[place], words[place + 1], words[place + 2]
+        if first == end:
+            return []
+        words[place + 1] = words[place + 2] = 0
+        width = desk.REQUEST.itemsize // _WORD
+        taken = (ctypes.c_int64 * (width * (end - first))).from_address(
+            address + desk.REQUEST.itemsize * first
+        )[:]
+        return [_request(*taken[start : start + width]) for start in range(0, len(taken), width)]
 
-    def news(self) -> list[Sequence[int]]:
-        """Takes the NEWS, as words."""
-        return self._taken("news", desk.NEWS)
+    def news(self) -> NDArray[np.void] | None:
+        """Takes the NEWS[n]; None where there are none."""
+        words, place = self.words, _PLACES["news"]
+        address, first, end = words[place : place + 3]
+        if first == end:
+            return None
+        words[place + 1] = words[place + 2] = 0
+        size = desk.NEWS.itemsize
+        held = (ctypes.c_char * (size * (end - first))).from_address(address + size * first)
+        return np.frombuffer(held.raw, desk.NEWS)
 
     def take_calls(self) -> int:
         """How many methods the loop has called since it was asked last."""
@@ -171,19 +215,37 @@ class CompiledMethods:
         self.words[_PLACES["news_fills"]] = 0
         return count
 
-    def _taken(self, name: str, item: np.dtype) -> list[Sequence[int]]:
-        words, place = self.words, _PLACES[name]
-        address, first, end = words[place], words[place + 1], words[place + 2]
-        if first == end:
-            return []
-        words[place + 1] = words[place + 2] = 0
-        width = item.itemsize // _WORD
-        taken = (ctypes.c_int64 * (width * (end - first))).from_address(address + item.itemsize * first)[:]
-        return [taken[start : start + width] for start in range(0, len(taken), width)]
-
-    def told(self, order_id: int, instrument: int, market: bool, is_open: bool) -> None:
+    def told(self, order: Order, instrument: int) -> None:
         """An order to an instrument is under way or rests, or is done."""
-        desk.note_open(self.address, order_id, ~instrument if market else instrument, is_open)
+        price = desk.MARKET if order.price is None else int(order.price.scaleb(SCALE))
+        is_open, refused = order.status in ("sent", "resting"), order.reason is not None
+        side = 0 if order.side == "buy" else 1
+        desk.note_open(self.address, order.id, instrument, side, price, is_open, refused)
+
+    def throttle(self, watch: int, every: int, method: str, view: str, index: int) -> "RowThrottle":
+        """The state of a row of a watch that is looked at once in a while: that of an instrument, below 0 of
+        none."""
+        found = next((one for one in self.throttles if one.watch == watch and one.instrument == index), None)
+        if found is None:
+            result, entry = self._results[view], self.entry(method, view).address
+            found = RowThrottle(self.address, result, watch, every, index, entry)
+            self.throttles = sorted([*self.throttles, found], key=lambda one: (one.watch, one.instrument))
+            self._throttles_at = np.array([one.address for one in self.throttles if one.in_loop], np.int64)
+            self.row["throttles"], self.row["throttles_count"] = (
+                self._throttles_at.ctypes.data, len(self._throttles_at),
+            )  # fmt: skip
+        return found
+
+    def waits_until(self) -> None:
+        """Says anew when the first row has waited for long enough."""
+        waiting = (one for one in self.throttles if one.waits and one.in_loop)
+        self.row["due"] = min((one.due_at for one in waiting), default=LAST)
+
+    def take_looks(self) -> bool:
+        """Whether the loop has left rows that have waited for Python to look at."""
+        looks = bool(self.words[_PLACES["looks"]])
+        self.words[_PLACES["looks"]] = 0
+        return looks
 
     def save(self) -> bytes:
         """The fields, for a checkpoint."""
@@ -194,6 +256,80 @@ class CompiledMethods:
         for name, value in unpacked(state).items():
             if name in self._fields:
                 self.row[name] = value
+
+
+class RowThrottle:
+    """A row of a compiled watch that is called once at most in `every` ns; see THROTTLE."""
+
+    def __init__(
+        self, desk_at: int, result: Result, watch: int, every: int, instrument: int, entry: int
+    ) -> None:
+        self._desk, self._result, self._form = desk_at, result, RowFormat(result)
+        self._kinds = _kinds_of(result)
+        rows, words = len(desk.THROTTLE.names or ()), self._form.words
+        self._words, self._rows = np.zeros(rows + 2 * words, np.int64), rows
+        self._record = self._words[:rows].view(desk.THROTTLE)[0]
+        self.address = int(self._words.ctypes.data)
+        self.watch, self.instrument = watch, instrument
+        # Whether the loop knows the row.
+        self.in_loop = instrument >= 0
+        self._record["every"], self._record["watch"], self._record["instrument"] = every, watch, instrument
+        self._record["entry"], self._record["words"] = entry, words
+        self._record["kinds"] = self._kinds.ctypes.data
+
+    @property
+    def told(self) -> int | None:
+        """When it was told last, ns."""
+        return int(self._record["told"]) if self._record["known"] else None
+
+    @property
+    def waits(self) -> int:
+        """0 where it does not wait; else a number that grows with each row that begins to."""
+        return int(self._record["waits"])
+
+    @property
+    def due_at(self) -> int:
+        """The time (ns) from which on it may be told."""
+        return int(self._record["told"] + self._record["every"])
+
+    def offer(self, event: ViewEvent, now: int) -> bool:
+        """The row has changed; whether that is to be told now."""
+        bytes_of, old, new = _words_of(event, self._result)
+        at = id(bytes_of) + _BYTES_AT
+        return bool(desk.offer(self._desk, self.address, at + old, at + new, now))
+
+    def done(self, told: int | None = None) -> None:
+        """It does not wait any more; since it was told at that time."""
+        self._record["waits"] = 0
+        if told is not None:
+            self._record["told"], self._record["known"] = told, 1
+
+    def old(self, layout: ViewLayout) -> ViewRow | None:
+        """The row as it was when it began to wait."""
+        words = self._words[self._rows :][: self._form.words]
+        values = unpacker(self._form.row)(words.tobytes(), 0)
+        return ViewRow(layout, UnpackedRow(values, self._form.columns)) if values[0] else None
+
+    def wait(self, waits: int, old: ViewRow | None) -> None:
+        """It waits since it was so."""
+        self._record["waits"] = waits
+        self._words[self._rows :][: self._form.words] = row_words(self._result, words_of(old))
+
+    def is_now(self, row: ViewRow | None) -> None:
+        """The row is so."""
+        self._words[self._rows + self._form.words :] = row_words(self._result, words_of(row))
+
+
+def _kinds_of(result: Result) -> np.ndarray:
+    """What each word of a row of a view is."""
+    form = RowFormat(result)
+    kinds = np.full(form.words, desk.VALUE_WORD, np.int64)
+    kinds[0] = desk.COUNT_WORD
+    for column, (at, _) in zip(result.columns, form.columns, strict=True):
+        kinds[at] = desk.FLAG_WORD
+        if column.type.kind is Kind.DOUBLE:
+            kinds[at + 1] = desk.DOUBLE_WORD
+    return kinds
 
 
 class _Entry(NamedTuple):
@@ -269,8 +405,13 @@ def _words_of(event: ViewEvent, result: Result) -> tuple[bytes, int, int]:
     return array("q", [*old, *new]).tobytes(), 0, _WORD * len(old)
 
 
-def _word_of(value: Parameter) -> int | float | None:
+def _word_of(value: Parameter, default: Parameter | None = None) -> int | float | None:
     """A parameter as a field; None for one that is none."""
+    if isinstance(default, float) and not isinstance(value, str):
+        return float(value)
+    # A DECIMAL is written without a point, too.
+    if isinstance(default, Decimal) and isinstance(value, int):
+        value = Decimal(value)
     if isinstance(value, Decimal):
         whole = value.scaleb(SCALE)
         return int(whole) if whole == whole.to_integral_value() else float(value)

@@ -3,6 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import itemgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from orderbook.market.instruments import Instruments
 from orderbook.strategies.clock import SavedClock
 from orderbook.strategies.execution.account import OrderUpdate, StrategySummary, row_of
 from orderbook.strategies.execution.client import ExecutionClient, LoggedRequest, NoLog, Replayed, RequestLog
+from orderbook.strategies.execution.order_news import OrderNews
 from orderbook.strategies.execution.paper_client import PaperClient
 from orderbook.strategies.execution.routed_client import RoutedClient
 from orderbook.strategies.execution.venue_account import VenueAccount
@@ -31,6 +33,12 @@ MOST_STATES_BYTES = 32 << 20
 # Beyond those of any item.
 LAST_STEP = 2**62
 _NO_LOG = NoLog()
+# When something was told, of NEWS: where its message begins, its time, and that of the run.
+_MOMENT = ["first", "at", "now"]
+
+
+def _unobserved(runner: Runner, update: OrderUpdate) -> None:
+    """Nobody observes orders."""
 
 
 class SavedHost(msgspec.Struct, frozen=True):
@@ -96,7 +104,8 @@ class StrategyHost:
         self._log: RequestLog = _NO_LOG
         self.engine, self.instruments, self.books = engine, instruments, books
         self.on_callback = on_callback
-        self.on_update: Callable[[Runner, OrderUpdate], object] = lambda *_: None
+        self.on_update: Callable[[Runner, OrderUpdate], object] = _unobserved
+        self.on_news: Callable[[Runner, OrderNews], object] | None = None
         # Of the last message of a partition's own, ns: the time at its `on_stop`. None: as it passed by.
         self.last_times: Mapping[str | None, int] | None = None
         self._last_times = LastTimes(len(instruments))
@@ -138,9 +147,16 @@ class StrategyHost:
         """From now on requests go to this log before they take effect."""
         self._log = log
 
-    def observe_orders(self, update: Callable[[Runner, OrderUpdate], object]) -> None:
-        """From now on `update` is called with every change of an order, before the relations have it."""
-        self.on_update = update
+    def observe_orders(
+        self,
+        update: Callable[[Runner, OrderUpdate], object],
+        news: Callable[[Runner, OrderNews], object] | None = None,
+    ) -> None:
+        """From now on `update` is called with every change of an order, before the relations have it.
+
+        news: is called with those of the compiled loop instead, together, once they have happened.
+        """
+        self.on_update, self.on_news = update, news
 
     def _client(
         self,
@@ -389,13 +405,24 @@ class StrategyHost:
         for runner in self._runners:
             runner.ask_apart()
 
-    def learn(self, at_message: Callable[[int, int], None]) -> None:
-        """Brings to clients what compiled methods did and were told in the loop, each as of its message."""
-        news, now = self._desks.learn(), self.now
-        for runner, self.now, first, time, update in news:
-            at_message(first, time)
-            runner.publish(update, known=True)
-        self.now = max(now, self.now)
+    def learn(self, at_message: Callable[[int, int], None], start: int) -> None:
+        """Brings to clients what compiled methods did and were told in the loop, and tells who observes them,
+        each as of its message. start: where what was applied begins among all events."""
+        found = self._desks.learn(start)
+        if self.on_news is not None:
+            for runner, news in found:
+                self.on_news(runner, news)
+        elif found and self.on_update is not _unobserved:
+            now = self.now
+            rows = [
+                (*row, runner, update)
+                for runner, news in found
+                for row, update in zip(news.news[_MOMENT].tolist(), news.updates(), strict=True)
+            ]
+            for first, time, self.now, runner, update in sorted(rows, key=itemgetter(0)):
+                at_message(first, time)
+                self.on_update(runner, update)
+            self.now = max(now, self.now)
 
     @property
     def asked(self) -> bool:

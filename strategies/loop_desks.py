@@ -7,21 +7,17 @@ outcome.
 """
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 
 import numpy as np
 
 from orderbook.engine.runtime.row_format import RowFormat
 from orderbook.engine.runtime.subscriptions import Subscription
 from orderbook.market.instruments import Instruments
-from orderbook.strategies.execution.account import OrderUpdate
 from orderbook.strategies.execution.desk import HANDLER, INSTANCE
 from orderbook.strategies.execution.exchange_account import ExchangeAccount
+from orderbook.strategies.execution.order_news import OrderNews
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.runner import Runner
-
-# Where the message of what was told begins.
-_FIRST = itemgetter(2)
 
 
 class LoopDesks:
@@ -74,9 +70,12 @@ class LoopDesks:
         for runner in self._runners if on or self._on else ():
             exchange = _exchange(runner)
             exchange.told_apart = on and runner.alive
+            runner.desk.in_loop = exchange.told_apart
+            self._stir(runner)
             if on:
                 exchange.take_steps()
                 runner.note_positions()
+                runner.clock.look_anew()
         self._on, self.stale = on, False
         self.handlers = int(self._handlers.ctypes.data) if on else 0
         self.desks, self.count = (int(self._desks.ctypes.data), len(self._desks)) if on else (0, 0)
@@ -103,12 +102,12 @@ class LoopDesks:
     ) -> None:
         """The handler of a watch, where a compiled method is called for it."""
         owner = next((runner for runner in self._all if subscription in runner.watches), None)
-        if owner is None or owner.watches[subscription].every:
+        if owner is None:
             return
         watch = owner.watches[subscription]
         # Instances of one strategy share a subscription.
         own = [runner for runner in runners if runner.name == owner.name and runner.compiles(watch.method)]
-        if not own:
+        if not own or (watch.every and owner.clock.throttle(watch) is None):
             return
         result = subscription.layout.result
         keys = [key.name for key in result.keys]
@@ -118,7 +117,10 @@ class LoopDesks:
             for index in runner.instruments:
                 one = self._instruments[index]
                 codes = engine.dictionary.encode(one.venue), engine.dictionary.encode(one.symbol)
-                rows.append((*codes, index, runner.desk.address))
+                throttle = runner.clock.throttle(watch)
+                key = tuple(getattr(one, key.name) for key in subscription.layout.key_columns)
+                at = 0 if throttle is None else throttle.state(key).address
+                rows.append((*codes, index, runner.desk.address, at))
         named = [
             tuple(code for code, place in zip(row[:2], places.values(), strict=True) if place >= 0)
             for row in rows
@@ -136,12 +138,10 @@ class LoopDesks:
         handler["venue"], handler["symbol"] = places["venue"], places["symbol"]
         handler["instances"], handler["count"] = instances.ctypes.data, len(instances)
 
-    def learn(self) -> list[tuple[Runner, int, int, int, OrderUpdate]]:
-        """What desks did and were told in the loop, in the order of messages; see `PaperClient.learn`."""
-        found = [(runner, *one) for runner in (self._runners if self._on else ()) for one in runner.learn()]
-        if self.count > 1:
-            found.sort(key=_FIRST)
-        return found
+    def learn(self, start: int) -> list[tuple[Runner, OrderNews]]:
+        """What desks did and were told in the loop; see `PaperClient.learn`."""
+        found = [(runner, runner.learn(start)) for runner in (self._runners if self._on else ())]
+        return [(runner, news) for runner, news in found if news is not None]
 
 
 def _exchange(runner: Runner) -> ExchangeAccount:

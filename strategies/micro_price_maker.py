@@ -1,22 +1,14 @@
 """A market maker around the micro-price, over views/micro_price.sql."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import ClassVar
+from decimal import Decimal
+from typing import Any, ClassVar
 
-from orderbook import BookStateChange, Order, OrderSide, Parameter, Strategy, ViewEvent, ViewRow, on_view
+from orderbook import Parameter, Strategy, compiled, on_view
+from orderbook.market.events import BookState
 
-_SIDES: tuple[OrderSide, ...] = ("buy", "sell")
-_DONE = ("filled", "cancelled", "refused")
-
-
-@dataclass(slots=True)
-class Quote:
-    """An order that stands, as far as the strategy knows."""
-
-    id: int
-    price: Decimal
+_BUY, _SELL = 0, 1
+_VALID = int(BookState.VALID)
 
 
 class MicroPriceMaker(Strategy):
@@ -36,68 +28,56 @@ class MicroPriceMaker(Strategy):
     partition_by = "symbol"
     signal = "micro_price.lean"
     defaults: ClassVar[Mapping[str, Parameter]] = {
-        "half_spread": Decimal("0.0002"), "skew": Decimal("0.0001"), "volume": 1, "most": 5,
+        "half_spread": 0.0002, "skew": 0.0001, "volume": Decimal(1), "most": Decimal(5),
     }  # fmt: skip
 
-    def __init__(self) -> None:
-        self.quotes: dict[tuple[str, OrderSide], Quote] = {}
-
     @on_view("micro_price", fire="change", every="50ms")
-    def moved(self, event: ViewEvent) -> None:
+    @compiled
+    def moved(self: Any, row: Any) -> None:
         """Quotes anew, at most once in so long, for another price costs an order its place in the queue."""
-        venue, symbol = map(str, event.key)
-        row = event.new
-        if row is None or row.micro is None:
-            self.withdraw(venue)
-            return
-        held = self.position(symbol) / self.parameters["volume"]
-        for side in _SIDES:
-            self.quote(venue, symbol, side, self.price(row, side, held))
+        if row.multiplicity == 0 or not row.has_micro:
+            self.withdraw()
+        else:
+            share = -(self.position / self.volume) * self.skew
+            # On the tick, where a double is within a millionth of it, and not through the touch.
+            middle = row.micro * 1e8 / self.tick
+            low = middle * (1.0 + share - self.half_spread) + 1e-6
+            high = middle * (1.0 + share + self.half_spread) - 1e-6
+            self.quote(_BUY, min(self.floor(low) * self.tick, row.ask - self.tick))
+            self.quote(_SELL, max(-self.floor(-high) * self.tick, row.bid + self.tick))
 
-    def price(self, row: ViewRow, side: OrderSide, held: Decimal) -> Decimal:
-        """Where to quote: on the tick, and not through the touch."""
-        tick = self.instrument(row.symbol, row.venue).tick
-        share = -held * self.parameters["skew"]
-        share += -self.parameters["half_spread"] if side == "buy" else self.parameters["half_spread"]
-        wanted: Decimal = Decimal(repr(row.micro)) * (1 + share) / tick
-        bid: Decimal = row.bid
-        ask: Decimal = row.ask
-        if side == "buy":
-            return min(wanted.to_integral_value(ROUND_FLOOR) * tick, ask - tick)
-        return max(wanted.to_integral_value(ROUND_CEILING) * tick, bid + tick)
+    @compiled
+    def floor(self: Any, value: float) -> int:
+        """The greatest integer that is not above it."""
+        whole = int(value)
+        return whole - 1 if whole > value else whole
 
-    def quote(self, venue: str, symbol: str, side: OrderSide, price: Decimal) -> None:
+    @compiled
+    def quote(self: Any, side: int, price: int) -> None:
         """Has one order of a side at a price, unless the position is the most that it may be."""
-        position, volume = self.position(symbol), self.parameters["volume"]
-        standing = self.quotes.get((venue, side))
-        if (position if side == "buy" else -position) + volume > self.parameters["most"] or price <= 0:
-            if standing is not None:
-                self.cancel(standing.id)
-        elif standing is None:
-            place = self.buy if side == "buy" else self.sell
-            self.quotes[venue, side] = Quote(place(symbol, volume, price, venue, post_only=True), price)
-        elif standing.price != price:
-            self.modify(standing.id, price=price)
-            standing.price = price
+        order = self.open_order(side)
+        held = self.position if side == _BUY else -self.position
+        if held + self.volume > self.most or price <= 0:
+            if order != 0:
+                self.cancel(order)
+        elif order != 0:
+            if self.open_price(order) != price:
+                self.modify(order, price=price)
+        elif side == _BUY:
+            self.buy(self.volume, price, post_only=True)
+        else:
+            self.sell(self.volume, price, post_only=True)
 
-    def withdraw(self, venue: str) -> None:
-        """Cancels what stands on a venue."""
-        for (where, _), standing in self.quotes.items():
-            if where == venue:
-                self.cancel(standing.id)
+    @compiled
+    def withdraw(self: Any) -> None:
+        """Cancels what stands at the venue."""
+        for side in range(2):
+            order = self.open_order(side)
+            if order != 0:
+                self.cancel(order)
 
-    def on_order_update(self, order: Order) -> None:
-        """Forgets orders that are done, so that the next change quotes anew."""
-        standing = self.quotes.get((order.venue, order.side))
-        if standing is None or standing.id != order.id:
-            return
-        if order.status in _DONE:
-            del self.quotes[order.venue, order.side]
-        elif order.reason is not None and order.price is not None:
-            # It could not be modified, and is where it was.
-            standing.price = order.price
-
-    def on_book_state(self, state: BookStateChange) -> None:
+    @compiled
+    def on_book_state(self: Any, state: Any) -> None:
         """Takes orders out of a book that cannot be seen."""
-        if state.state != "valid":
-            self.withdraw(state.venue)
+        if state.state != _VALID:
+            self.withdraw()

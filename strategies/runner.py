@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Protocol
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
 from orderbook.core.errors import ConfigurationError, DataError, OrderbookError, SqlError, suggestion
@@ -19,9 +20,10 @@ from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.live_view import Key, LiveView, ViewRow
 from orderbook.engine.runtime.subscriptions import Subscription, ViewEvent
 from orderbook.market.books import Books
+from orderbook.market.events import BookState, StateReason
 from orderbook.market.instruments import Instrument, Instruments
-from orderbook.strategies.clock import RunnerClock, SavedClock
-from orderbook.strategies.compiled import CompiledMethods
+from orderbook.strategies.clock import CompiledThrottle, RunnerClock, SavedClock
+from orderbook.strategies.compiled import CompiledMethods, RowThrottle
 from orderbook.strategies.execution.account import (
     Fill,
     Order,
@@ -41,6 +43,8 @@ from orderbook.strategies.execution.client import (
     TimeInForce,
 )
 from orderbook.strategies.execution.exchange_account import ExchangeAccount
+from orderbook.strategies.execution.exchange_state import REFUSED
+from orderbook.strategies.execution.order_news import OrderNews
 from orderbook.strategies.execution.paper_client import PaperClient
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.strategy import (
@@ -186,18 +190,21 @@ class Runner:
         self.asked = 0
         self._subscriptions: list[Subscription] = []
         self.news = NewsWanted.of(definition.kind)
-        self.clock = RunnerClock(
-            host.engine, definition.kind, lambda when: with_parameters(when, self.parameters), self._on_view
-        )
         results = {name: host.engine[name].layout.result for name in host.engine.views}
         self.compiled: CompiledMethods | None = None
         if own := compiled_methods(definition.kind):
             count = len(host.instruments)
             self.compiled = CompiledMethods(definition.kind, self.parameters, results, count)
+            if "on_book_state" in own:
+                self.compiled.entry("on_book_state", None)
+        self._compiled_names = frozenset(own)
+        self.clock = RunnerClock(
+            host.engine, definition.kind, lambda when: with_parameters(when, self.parameters), self._on_view,
+            self._throttle,
+        )  # fmt: skip
         # What is watched, by subscription.
         self.watches: dict[Subscription, ViewWatch] = {}
         self.instruments = [index for index, one in enumerate(host.instruments) if self.sees(one)]
-        self._compiled_names = frozenset(own)
         # The instruments of rows, by view and key.
         self._instruments_of: dict[tuple[object, ...], int | None] = {}
         self.stopped: int | None = None
@@ -317,6 +324,35 @@ class Runner:
         except Exception as error:
             self._fail(method, error)
 
+    def _throttle(self, watch: ViewWatch) -> CompiledThrottle | None:
+        """What passes on rows of a watch by and by, where compiled code may do so: of each instrument there
+        is one row, and the last that was offered is the row as it is."""
+        compiled, engine = self.compiled, self._host.engine
+        if compiled is None or watch.method not in self._compiled_names or watch.view not in engine.views:
+            return None
+        names = [key.name for key in engine[watch.view].layout.key_columns]
+        single = len(self._host.instruments) == len(
+            {tuple(getattr(one, name, "") for name in names) for one in self._host.instruments}
+        )
+        if not single or not {*names} <= {"venue", "symbol"} or watch.when or watch.fire != "change":
+            return None
+        place = watches_of(self._kind).index(watch)
+
+        def place_of(key: Key) -> int:
+            named = dict(zip(names, key, strict=True))
+            own = (
+                index
+                for index, one in enumerate(self._host.instruments)
+                if all(getattr(one, name) == value for name, value in named.items())
+            )
+            return next(own, -1 - len(compiled.throttles))
+
+        def state_of(index: int) -> RowThrottle:
+            return compiled.throttle(place, watch.every, watch.method, watch.view, index)
+
+        deliver = partial(self._on_view, watch.method)
+        return CompiledThrottle(engine, watch.view, compiled, place_of, state_of, deliver)
+
     def _call_compiled(self, method: str, event: ViewEvent) -> None:
         """Calls a compiled method, and asks for what it asks for."""
         compiled = self.compiled
@@ -340,8 +376,6 @@ class Runner:
             volume, price = (
                 None if value is None else f"{value.normalize():f}" for value in (asked.volume, asked.price)
             )
-            if kind == "order" and compiled is not None:
-                compiled.told(asked.id, max(asked.instrument, 0), price is None, True)
             request = LoggedRequest(
                 0, self.identity, kind, asked.id, one.symbol if one else "", asked.side, volume, price,
                 one.venue if one else None, "ioc" if asked.ioc else "gtc", asked.post_only, self.asked,
@@ -349,11 +383,13 @@ class Runner:
             self._host.after_message(partial(self._host.request, request))
 
     def ask_apart(self) -> None:
-        """As `ask`, of methods that were called in the loop."""
+        """As `ask`, of methods that were called in the loop; then looks at what it has left to look at."""
         try:
             self.ask()
         except Exception as error:
             self._fail("ask", error)
+        if self.compiled is not None and self.compiled.take_looks():
+            self._host.after_message(partial(self.clock.look, self.now))
 
     def _instrument_of(self, event: ViewEvent) -> int | None:
         """The instrument that a row's venue and symbol name; None where they name none, or several."""
@@ -415,7 +451,7 @@ class Runner:
         for index in self.instruments:
             self.desk.positions[index] = self.client.held(index)
 
-    def learn(self) -> list[tuple[int, int, int, OrderUpdate]]:
+    def learn(self, start: int) -> OrderNews | None:
         """Brings to the client what compiled methods did and were told in the loop; see its `learn`."""
         compiled = self.desk
         self.orders = compiled.orders
@@ -423,10 +459,13 @@ class Runner:
         self.callbacks += calls
         self.calls += calls
         news = compiled.news()
-        if not news:
-            return []
+        if news is None:
+            return None
         assert isinstance(self.client, PaperClient)
-        return list(self.client.learn(news, compiled.take_news_fills()))
+        found = self.client.learn(news, compiled.take_news_fills(), start)
+        self.refused += int(np.count_nonzero(found.news["status"] == REFUSED))
+        self.fills += len(found.fills)
+        return found
 
     def field(self, name: str) -> float:
         assert self.compiled is not None
@@ -567,11 +606,25 @@ class Runner:
         for trade in trades:
             after(partial(self.call, "on_trade", trade))
         for state in states:
-            after(partial(self.call, "on_book_state", state))
+            after(partial(self._tell_state, state))
         if self.clock.runs:
             for method in self.clock.due(self.now):
                 after(partial(self.call, method))
             after(partial(self.clock.look, self.now))
+
+    def _tell_state(self, state: BookStateChange) -> None:
+        compiled, method = self.compiled, "on_book_state"
+        if compiled is None or method not in self._compiled_names:
+            self.call(method, state)
+        elif self._strategy is not None and not self._host.silent:
+            self.calls += 1
+            index = self._index_of(state.venue, state.symbol)
+            codes = BookState[state.state.upper()], StateReason[state.reason.upper()]
+            one, held = self._host.instruments[index], self.client.position(state.symbol)
+            compiled.orders = self.orders
+            compiled.call_book_state(method, (state.ts, *codes), index, one, held, self.now)
+            self.orders = compiled.orders
+            self.ask_apart()
 
     def told(self) -> None:
         """Publish what the client knows by now."""
@@ -585,17 +638,14 @@ class Runner:
         for update in updates:
             self.publish(update)
 
-    def publish(self, update: OrderUpdate, *, known: bool = False) -> None:
-        """Brings a change of an order into the relations, then tells the strategy of it and of its fills.
-
-        known: compiled methods have been told in the loop.
-        """
+    def publish(self, update: OrderUpdate) -> None:
+        """Brings a change of an order into the relations, then tells the strategy of it and of its fills."""
         engine = self._host.engine
         self._host.on_update(self, update)
-        if self.compiled is not None and not known:
+        if self.compiled is not None:
             new = update.new
             index = self._index_of(new.venue, new.symbol)
-            self.compiled.told(new.id, index, new.price is None, new.status in ("sent", "resting"))
+            self.compiled.told(new, index)
             if update.fills:
                 self.note_positions()
         self.refused += update.new.status == "refused"
@@ -714,8 +764,8 @@ class Runner:
         }
         if self.compiled is not None:
             self.compiled.orders = self.orders
-            for order_id, index, market in self.client.open_instruments():
-                self.compiled.told(order_id, index, market, True)
+            for index, row in saved.account.known:
+                self.compiled.told(row, indexes[index])
         self.clock.load(saved.clock, views)
         if saved.failed:
             self._disable()

@@ -228,6 +228,8 @@ class Sampler:
         self._due: dict[tuple[int, int, bool], deque[tuple[int, Marks]]] = {}
         self._new: list[tuple[int, Sample]] = []
         self._fills: dict[int, Marks] = {}
+        # Instruments and times of the fills since the last `settle`.
+        self._asked: set[tuple[int, int]] = set()
         self._places = {(one.venue, one.symbol): index for index, one in enumerate(instruments)}
         self._most = max(LEAST, MOST // max(1, len(instruments)))
         self._tracks = [Track(LEAST) for _ in instruments]
@@ -274,6 +276,14 @@ class Sampler:
         for horizon in (1, *HORIZONS):
             self._ask(instrument, horizon, True, time, marks)
 
+    def filled_at(self, instruments: NDArray[np.int64], times: NDArray[np.int64]) -> None:
+        """Orders were filled by messages of these times (ns), each of an instrument."""
+        for index, time in dict.fromkeys(zip(instruments.tolist(), times.tolist(), strict=True)):
+            if (index, time) not in self._asked:
+                one = self._instruments[index]
+                self._asked.add((index, time))
+                self.filled(one.venue, one.symbol, time)
+
     def settle(self, write: Write) -> None:
         """Marks what is known now that rows were applied, all there are of their stamps."""
         for instrument, sample in self._new:
@@ -281,6 +291,7 @@ class Sampler:
             for horizon in HORIZONS:
                 self._ask(instrument, horizon, False, sample.stamp, sample.marks)
         self._new.clear()
+        self._asked.clear()
         for (instrument, horizon, _), waiting in self._due.items():
             # An instrument's own messages alone decide what is known, so that cuts of a job do not.
             end = self._tracks[instrument].last + 1

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 
 from orderbook.backtesting.market_samples import Sampler, Signal, Version
+from orderbook.backtesting.order_tables import NewsTables
 from orderbook.backtesting.sources import LoggedSlice
 from orderbook.durability.journal import Known
-from orderbook.engine.distribution.blocks import Versions
+from orderbook.engine.distribution.blocks import VERSION, Versions
 from orderbook.feeds.merge import ChangeItem, Item, Slice, VersionedChanges, VersionedEvents
 from orderbook.jobs.folder import PARTITION_KEY, PLACE, VERSION_COLUMNS, OrderWriters
 from orderbook.market.instruments import Instruments
 from orderbook.run.event_queue import Stamped
 from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.execution.account import OrderUpdate, StrategySummary, row_of
+from orderbook.strategies.execution.order_news import OrderNews
 from orderbook.strategies.execution.venue_model import TRADING, TradingOptions
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.runner import Runner
@@ -25,6 +27,7 @@ from orderbook.views.program import CompiledProgram
 # A message of a slice: stamp, switch, last sequence, and what it is.
 _Message = tuple[int, int, int, Item]
 _NAME = ("stamp", "switch", "last")
+_VERSION = np.dtype([(name, "i8") for name in _NAME])
 
 
 class StrategyRun:
@@ -54,8 +57,11 @@ class StrategyRun:
         self.pipeline = Pipeline(engine, instruments, strategies, resolution, trading)
         self.pipeline.measures = False
         self.pipeline.warm_up()
-        self.pipeline.host.observe_orders(self._note)
+        self.pipeline.host.observe_orders(self._note, self._note_news)
         self._writers, self._stopping = writers, False
+        # Versions of the events that are applied; news of orders that are not written yet.
+        self._own: Versions = np.empty(0, VERSION)
+        self._news = NewsTables(instruments)
         self._version = (0, 0, 0)
         # Of the last change of each instance's orders: the version, and how many there were of it.
         self._places: dict[str, tuple[Version, int]] = {}
@@ -109,6 +115,7 @@ class StrategyRun:
                     row = part.places[place]
                     self._version = int(row["stamp"]), int(row["switch"]), int(row["last"])
 
+            self._own = part.places
             if part.changes:
                 self._version = entry.stamp, entry.switch, int(part.changes[0].versions["last"][-1])
             pipeline.host.begin_item()
@@ -140,7 +147,7 @@ class StrategyRun:
                 row = own[place]
                 self._at(int(row["stamp"]), int(row["switch"]), int(row["last"]))
 
-            row = own[0]
+            row, self._own = own[0], own
             self._sample(looks, (int(row["stamp"]), int(row["switch"]), int(row["last"])))
             self.pipeline.apply(events.events[start:end], "message", noted, own["stamp"])
 
@@ -168,6 +175,7 @@ class StrategyRun:
         if self._running:
             self.pipeline.finish()
         self._sampler.settle(self._writers.write)
+        self._news.write(self._writers.write_table)
         return host.summary()
 
     def _looks(self, part: Slice) -> Mapping[Version, list[int]]:
@@ -216,6 +224,25 @@ class StrategyRun:
         for fill in update.fills:
             self._write("fills", runner, row_of(fill))
             self._sampler.filled(fill.venue, fill.symbol, self._version[0] if self._logged else fill.ts)
+
+    def _note_news(self, runner: Runner, news: OrderNews) -> None:
+        """Writes changes of orders of the compiled loop, and their fills."""
+        places, own = news.places, self._own
+        versions = np.full(len(places), np.array([self._version], _VERSION)[0])
+        # What follows the last event of a log's item has the version before.
+        known = np.minimum(places, len(own) - 1) if len(own) else places
+        for name in _NAME if len(own) else ():
+            versions[name] = own[name].take(known)
+        first, last = versions[0].item(), versions[-1].item()
+        before, count = self._places.get(runner.identity, (first, 0))
+        in_first = self._news.add(runner.key, news, versions, count if before == first else 0)
+        self._places[runner.identity] = last, in_first
+        if len(news.fills):
+            times = news.fills["time"] if not self._logged else versions["stamp"].take(news.owners)
+            indexes = news.news["instrument"].take(news.owners)
+            self._sampler.filled_at(indexes, times)
+        if self._news.full:
+            self._news.write(self._writers.write_table)
 
     def _write(self, name: str, runner: Runner, row: Mapping[str, Any]) -> None:
         version = self._version

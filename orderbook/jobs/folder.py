@@ -539,5 +539,9 @@ class OrderWriters(_Writers):
         """Append a row to "orders", "fills", "market" or "signals"."""
         self._hold(name, row, 1)
 
+    def write_table(self, name: str, table: pa.Table) -> None:
+        """Append the rows of a table that has the dataset's columns, in any order."""
+        self._writers[name].write(table.select(self._schemas[name].names))
+
     def _table(self, name: str, held: list[Any]) -> pa.Table:
         return pa.Table.from_pylist(held, self._schemas[name])

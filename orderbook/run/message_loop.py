@@ -258,6 +258,10 @@ class Feed(Protocol):
     engine: GatedEngine
     host: StrategyHost
 
+    @property
+    def place(self) -> int:
+        """Where what the loop applies begins in what is applied."""
+
     def at_message(self, start: int, time: int) -> None:
         """A message is at hand, which begins there in what is applied, and has this time, ns."""
 
@@ -357,7 +361,7 @@ class MessageLoop:
         """Runs the loop; why it comes back, with Python knowing what compiled methods did there."""
         why = _run_messages(self._address)
         if self._words[_DESKS_COUNT]:
-            self._feed.host.learn(self._feed.at_message)
+            self._feed.host.learn(self._feed.at_message, self._feed.place)
         return why
 
     def _ask(self) -> None:

@@ -275,6 +275,11 @@ class Pipeline:
         if self._receive_time:
             self.to_callbacks.record(self.clock() - self._receive_time)
 
+    @property
+    def place(self) -> int:
+        """See `message_loop.Feed`."""
+        return self._place
+
     def at_message(self, start: int, time: int) -> None:
         """See `message_loop.Feed`."""
         self.time = time

@@ -190,9 +190,6 @@ class ExecutionClient(Protocol):
     def open_orders(self) -> list[int]:
         """Ids of the orders that are under way or rest, as far as was told, oldest first."""
 
-    def open_instruments(self) -> list[tuple[int, int, bool]]:
-        """Of the same orders: id, instrument, and whether it has no limit."""
-
     def held(self, instrument: int) -> int:
         """Lots held of an instrument, as far as was told; below 0 when short."""
 

@@ -17,12 +17,15 @@ from orderbook.strategies.execution.exchange import drawn, made_order, sent
 from orderbook.strategies.execution.exchange_state import (
     ACCOUNT,
     CANCEL,
+    CANCELLED,
     FILL,
+    FILLED,
     LAST,
     MODIFY,
+    NO_REASON,
     PLACE,
+    REFUSED,
     REPORT,
-    RESTING,
     SENT,
     account_at,
     board_at,
@@ -56,6 +59,11 @@ DESK = np.dtype(
         ("boards", "i8"),  # address of int64[instruments], of the BOARD of each, 0 where it has none
         ("positions", "i8"),  # address of int64[instruments], lots held, as far as was told
         ("own", "i8"),  # address of the BOARD whose messages alone tell it anything; 0: all do
+        ("throttles", "i8"),  # address of int64[throttles_count], THROTTLEs, in the order of watches
+        ("throttles_count", "i8"),
+        ("due", "i8"),  # when the first of those that wait has waited for long enough, ns; LAST: none waits
+        ("waited", "i8"),  # how often one began to wait
+        ("looks", "i8"),  # whether those that are due are left for Python to look at
     ]
 )
 REQUEST = np.dtype(
@@ -70,8 +78,25 @@ REQUEST = np.dtype(
         ("ioc", "i8"),
     ]
 )
-OPEN = np.dtype([("id", "i8"), ("instrument", "i8"), ("market", "i8")])
-# A REPORT, when it was told, at which message, and, of a new order, whether it has no limit.
+# `price`: as it was asked for last, or is where that was refused; of a market order MARKET.
+OPEN = np.dtype([(name, "i8") for name in ("id", "instrument", "market", "side", "price")])
+# A row of a watch that is looked at once in `every` ns at most. The row as it was when it began to wait, and
+# the row now, follow, in words.
+THROTTLE = np.dtype(
+    [
+        ("every", "i8"),
+        ("told", "i8"),  # when it was told last, ns, and whether it ever was
+        ("known", "i8"),
+        ("waits", "i8"),  # 0: no; else a number that grows with each that begins to
+        ("watch", "i8"),
+        ("instrument", "i8"),
+        ("entry", "i8"),
+        ("words", "i8"),  # of a row
+        ("kinds", "i8"),  # address of int64[words]: COUNT_WORD, FLAG_WORD, VALUE_WORD or DOUBLE_WORD
+    ]
+)
+COUNT_WORD, FLAG_WORD, VALUE_WORD, DOUBLE_WORD = range(4)
+# A REPORT, when it was told, at which message, and whether the order has no limit.
 NEWS = np.dtype(
     [
         *((name, "i8") for name in REPORT.names or ()),
@@ -94,8 +119,9 @@ HANDLER = np.dtype(
         ("count", "i8"),
     ]
 )
-# A strategy's instance for the rows of one instrument: codes of its venue and symbol.
-INSTANCE = np.dtype([("venue", "i8"), ("symbol", "i8"), ("instrument", "i8"), ("desk", "i8")])
+# A strategy's instance for the rows of one instrument: codes of its venue and symbol; the address of a
+# THROTTLE, 0 where each row is told.
+INSTANCE = np.dtype([(name, "i8") for name in ("venue", "symbol", "instrument", "desk", "throttle")])
 
 _desk_at = record_at(DESK)
 _request_at = record_at(REQUEST)
@@ -103,14 +129,43 @@ _open_at = record_at(OPEN)
 _news_at = record_at(NEWS)
 _handler_at = record_at(HANDLER)
 _instance_at = record_at(INSTANCE)
+_throttle_at = record_at(THROTTLE)
 _REQUEST_BYTES, _OPEN_BYTES, _NEWS_BYTES = REQUEST.itemsize, OPEN.itemsize, NEWS.itemsize
 _HANDLER_BYTES, _INSTANCE_BYTES, _FILL_BYTES = HANDLER.itemsize, INSTANCE.itemsize, FILL.itemsize
+_THROTTLE_BYTES = THROTTLE.itemsize
 _REPORT_BYTES, _REPORT_WORDS = REPORT.itemsize, REPORT.itemsize // 8
 assert DESK.fields is not None and ACCOUNT.fields is not None
 _OPEN_AT, _NEWS_AT = DESK.fields["open"][1], DESK.fields["news"][1]
 _REPORTS_AT = ACCOUNT.fields["reports"][1]
 # More than any message can call for.
 MOST_REQUESTS = 1_000
+
+
+@jit()
+def _opened(desk: Record, order_id: int) -> int:
+    """Where the OPEN of an order is, 0 where it is not."""
+    for number in range(desk.open_count):
+        place: int = desk.open + _OPEN_BYTES * number
+        if _open_at(place).id == order_id:
+            return place
+    return 0
+
+
+@jit()
+def _open(desk: int, order_id: int, instrument: int, side: int, price: int) -> None:
+    if _opened(_desk_at(desk), order_id) == 0:
+        one = _open_at(pushed(desk + _OPEN_AT, _OPEN_BYTES))
+        one.id, one.instrument, one.side, one.price = order_id, instrument, side, price
+        one.market = 1 if price == MARKET else 0
+
+
+@jit()
+def _close(desk: Record, order_id: int) -> None:
+    place = _opened(desk, order_id)
+    if place != 0:
+        desk.open_count -= 1
+        last = desk.open + _OPEN_BYTES * desk.open_count
+        move(last, place, _OPEN_BYTES // 8)
 
 
 @jit()
@@ -130,6 +185,7 @@ def _placed(desk: Record, side: int, volume: int, price: int, post_only: int, io
     request.side, request.volume, request.price = side, volume, price
     request.post_only, request.ioc = post_only, ioc
     order_id: int = desk.orders
+    _open(address_of(desk), order_id, max(desk.instrument, 0), side, price)
     return order_id
 
 
@@ -152,6 +208,9 @@ def modify(self: Record, order_id: int, volume: int = UNCHANGED, price: int = MA
     """See `Strategy.modify`."""
     request = _asked(self, MODIFY, order_id)
     request.volume, request.price = volume, price
+    place = _opened(self, order_id)
+    if place != 0 and price != MARKET and _open_at(place).market == 0:
+        _open_at(place).price = price
 
 
 @jit()
@@ -161,41 +220,33 @@ def cancel(self: Record, order_id: int) -> None:
 
 
 @jit()
-def _opened(desk: Record, order_id: int) -> int:
-    """Where the OPEN of an order is, 0 where it is not."""
-    for number in range(desk.open_count):
-        place: int = desk.open + _OPEN_BYTES * number
-        if _open_at(place).id == order_id:
-            return place
-    return 0
-
-
-@jit()
 def is_open(self: Record, order_id: int) -> bool:
     """Whether an order is asked for, under way or rests, as far as was told."""
-    if _opened(self, order_id) != 0:
-        return True
-    for number in range(self.requests_count):
-        request = _request_at(self.requests + _REQUEST_BYTES * number)
-        if request.kind == PLACE and request.id == order_id:
-            return True
-    return False
+    found: bool = _opened(self, order_id) != 0
+    return found
 
 
 @jit()
-def _open(desk: int, order_id: int, instrument: int, market: int) -> None:
-    if _opened(_desk_at(desk), order_id) == 0:
-        one = _open_at(pushed(desk + _OPEN_AT, _OPEN_BYTES))
-        one.id, one.instrument, one.market = order_id, instrument, market
+def open_order(self: Record, side: int) -> int:
+    """The last order to the instrument of the row at hand on a side (0: to buy, 1: to sell) that `is_open`; 0
+    where there is none."""
+    found = 0
+    for number in range(self.open_count):
+        one = _open_at(self.open + _OPEN_BYTES * number)
+        if one.side == side and one.instrument == self.instrument and one.id > found:
+            found = one.id
+    return found
 
 
 @jit()
-def _close(desk: Record, order_id: int) -> None:
-    place = _opened(desk, order_id)
-    if place != 0:
-        desk.open_count -= 1
-        last = desk.open + _OPEN_BYTES * desk.open_count
-        move(last, place, _OPEN_BYTES // 8)
+def open_price(self: Record, order_id: int) -> int:
+    """The price of an order that `is_open`, as it was asked for last, or is where the exchange has refused
+    that; 0 for others, and without a limit."""
+    place = _opened(self, order_id)
+    if place == 0 or _open_at(place).market != 0:
+        return 0
+    price: int = _open_at(place).price
+    return price
 
 
 @jit()
@@ -212,16 +263,20 @@ def _tell(desk_at: int, now: int, first: int, time: int) -> None:
         move(place, at, _REPORT_WORDS)
         news = _news_at(at)
         news.now, news.first, news.at, news.market = now, first, time, 0
+        opened = _opened(desk, report.id)
+        if opened != 0:
+            news.market = _open_at(opened).market
         held = desk.positions + 8 * report.instrument
         for number in range(report.fills):
             fill = account.fills + _FILL_BYTES * (account.fills_first + desk.news_fills + number)
             lots = fill_at(fill).lots
             store(held, load(held) + (lots if report.side == 0 else -lots))
         desk.news_fills += report.fills
-        if report.status == SENT or report.status == RESTING:
-            _open(desk_at, report.id, report.instrument, 0)
-        else:
+        if report.status == FILLED or report.status == CANCELLED or report.status == REFUSED:
             _close(desk, report.id)
+        elif opened != 0 and report.reason != NO_REASON and _open_at(opened).market == 0:
+            own = board_at(load(desk.boards + 8 * report.instrument))
+            _open_at(opened).price = report.limit * own.tick_scale
         # Fills stay until Python has the news.
         dropped(desk.account + _REPORTS_AT, 1)
     account.due = LAST
@@ -289,7 +344,6 @@ def _send(desk_at: int, request: Record, now: int, first: int, time: int) -> Non
         news.filled, news.volume, news.limit, news.modified, news.reason = 0, lots, ticks, 0, 0
         news.fills, news.side, news.market = 0, request.side, market
         news.now, news.first, news.at = now, first, time
-        _open(desk_at, request.id, instrument, market)
     changes_lots = 1 if request.volume != UNCHANGED and request.kind == MODIFY else 0
     changes_limit = 1 if market == 0 and request.kind == MODIFY else 0
     sent(
@@ -298,6 +352,101 @@ def _send(desk_at: int, request: Record, now: int, first: int, time: int) -> Non
     )  # fmt: skip
     if account.instant:
         _tell(desk_at, now, first, time)
+
+
+@jit()
+def _send_all(desk_at: int, now: int, first: int, time: int) -> bool:
+    """Sends what is asked for; False where Python is to go on with that."""
+    desk = _desk_at(desk_at)
+    sending: bool = desk.requests_count <= MOST_REQUESTS
+    while sending and desk.requests_first < desk.requests_count:
+        request = _request_at(desk.requests + _REQUEST_BYTES * desk.requests_first)
+        sending = _may_be_sent(desk, request)
+        if sending:
+            _send(desk_at, request, now, first, time)
+            dropped(desk_at, 1)
+    return sending
+
+
+@jit()
+def _at_hand(desk: Record, instrument: int, now: int) -> None:
+    """A method is called, for a row of an instrument."""
+    board = board_at(load(desk.boards + 8 * instrument))
+    desk.now, desk.instrument, desk.tick, desk.lot = now, instrument, board.tick, board.lot
+    desk.position = load(desk.positions + 8 * instrument) * board.lot_scale
+    desk.calls += 1
+
+
+@jit()
+def _same(one: int, other: int, kinds: int, words: int) -> bool:
+    """Whether two rows at addresses are equal."""
+    if load(one) == 0 and load(other) == 0:
+        return True
+    there = True
+    for number in range(words):
+        kind, a, b = load(kinds + 8 * number), load(one + 8 * number), load(other + 8 * number)
+        if kind == FLAG_WORD:
+            there = a != 0
+            if there != (b != 0):
+                return False
+        elif a != b and (kind == COUNT_WORD or there):
+            # 0.0 and -0.0 are equal.
+            zeros = kind == DOUBLE_WORD and a << 1 == 0 and b << 1 == 0
+            if not zeros:
+                return False
+    return True
+
+
+@jit()
+def _offered(desk: Record, throttle: Record, old: int, new: int, now: int) -> bool:
+    """A row has changed; whether its method is to be called now."""
+    rows = address_of(throttle) + _THROTTLE_BYTES
+    move(new, rows + 8 * throttle.words, throttle.words)
+    if throttle.waits != 0:
+        return False
+    if throttle.known != 0 and now < throttle.told + throttle.every:
+        desk.waited += 1
+        throttle.waits = desk.waited
+        move(old, rows, throttle.words)
+        desk.due = min(desk.due, throttle.told + throttle.every)
+        return False
+    throttle.told, throttle.known = now, 1
+    return True
+
+
+@jit()
+def _look(desk_at: int, now: int) -> None:
+    """Tells rows that have waited for long enough, by watches, then as they began to."""
+    desk = _desk_at(desk_at)
+    watch, waits = -1, 0
+    while True:
+        found = 0
+        for number in range(desk.throttles_count):
+            address = load(desk.throttles + 8 * number)
+            one = _throttle_at(address)
+            if one.waits != 0 and one.told + one.every <= now:
+                later = one.watch > watch or (one.watch == watch and one.waits > waits)
+                if later and (
+                    found == 0
+                    or one.watch < _throttle_at(found).watch
+                    or (one.watch == _throttle_at(found).watch and one.waits < _throttle_at(found).waits)
+                ):
+                    found = address
+        if found == 0:
+            break
+        one = _throttle_at(found)
+        watch, waits = one.watch, one.waits
+        one.waits = 0
+        old, new = found + _THROTTLE_BYTES, found + _THROTTLE_BYTES + 8 * one.words
+        if not _same(old, new, one.kinds, one.words):
+            one.told = now
+            _at_hand(desk, one.instrument, now)
+            call(one.entry, desk_at, new, old)
+    desk.due = LAST
+    for number in range(desk.throttles_count):
+        one = _throttle_at(load(desk.throttles + 8 * number))
+        if one.waits != 0:
+            desk.due = min(desk.due, one.told + one.every)
 
 
 @jit()
@@ -314,15 +463,14 @@ def end_message(desks: int, count: int, followed: int, now: int, first: int, tim
         own = desk.own == 0 or board_at(desk.own).message == followed
         if own and account_at(desk.account).due <= now:
             _tell(desk_at, now, first, time)
-        if desk.requests_count != 0:
-            sending = desk.requests_count <= MOST_REQUESTS
-            while sending and desk.requests_first < desk.requests_count:
-                request = _request_at(desk.requests + _REQUEST_BYTES * desk.requests_first)
-                sending = _may_be_sent(desk, request)
-                if sending:
-                    _send(desk_at, request, now, first, time)
-                    dropped(desk_at, 1)
-            done = done and sending
+        sent_all = desk.requests_count == 0 or _send_all(desk_at, now, first, time)
+        if own and desk.due <= now:
+            if sent_all:
+                _look(desk_at, now)
+                sent_all = desk.requests_count == 0 or _send_all(desk_at, now, first, time)
+            else:
+                desk.looks = 1
+        done = done and sent_all
     return done
 
 
@@ -358,21 +506,31 @@ def dispatch(handlers: int, state: int, now: int) -> bool:
         handler = _handler_at(handlers + _HANDLER_BYTES * load(firing))
         one = _instance_at(_instance_of(handler, firing))
         desk = _desk_at(one.desk)
-        board = board_at(load(desk.boards + 8 * one.instrument))
-        desk.now, desk.instrument, desk.tick, desk.lot = now, one.instrument, board.tick, board.lot
-        desk.position = load(desk.positions + 8 * one.instrument) * board.lot_scale
-        desk.calls += 1
-        call(handler.entry, one.desk, firing + 8 * handler.new, firing + 8 * handler.old)
+        old, new = firing + 8 * handler.old, firing + 8 * handler.new
+        if one.throttle == 0 or _offered(desk, _throttle_at(one.throttle), old, new, now):
+            _at_hand(desk, one.instrument, now)
+            call(handler.entry, one.desk, new, old)
         firing += 8 * handler.words
     return True
 
 
-@called_with("iiii")
-def note_open(desk: int, order_id: int, instrument: int, is_open_now: int) -> int:
-    """An order is under way or rests, or is done. instrument: below 0, ~instrument of a market order."""
-    if is_open_now:
-        market = 1 if instrument < 0 else 0
-        _open(desk, order_id, ~instrument if market else instrument, market)
-    else:
+@called_with("iiiiiii")
+def note_open(
+    desk: int, order_id: int, instrument: int, side: int, price: int, open_now: int, refused: int
+) -> int:
+    """An order is under way or rests, or is done. price: MARKET of a market order; refused: another was, so
+    that it is this one."""
+    opened = _opened(_desk_at(desk), order_id)
+    if not open_now:
         _close(_desk_at(desk), order_id)
+    elif opened == 0:
+        _open(desk, order_id, instrument, side, price)
+    elif refused and price != MARKET:
+        _open_at(opened).price = price
     return 0
+
+
+@called_with("iiiii")
+def offer(desk: int, throttle: int, old: int, new: int, now: int) -> int:
+    """See `_offered`."""
+    return 1 if _offered(_desk_at(desk), _throttle_at(throttle), old, new, now) else 0

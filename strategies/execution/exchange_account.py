@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.engine.maps.memory import free_memory
 from orderbook.market.books import Books
@@ -230,6 +231,14 @@ class ExchangeAccount:
     def take_fills(self, count: int) -> deque[tuple[int, ...]]:
         """Takes the first so many FILLs, as words."""
         return deque(_FILL_WORDS.iter_unpack(exchange.take_fills(self.address, count)) if count else ())
+
+    def take_fill_rows(self, count: int) -> NDArray[np.void]:
+        """Takes the first so many FILLs."""
+        return np.frombuffer(exchange.take_fills(self.address, count) if count else b"", FILL)
+
+    def text(self, code: int, one: Instrument) -> str | None:
+        """What a reason says, of an order to an instrument."""
+        return self._text(code, one)
 
     @property
     def told_apart(self) -> bool:

@@ -31,7 +31,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from orderbook.core.errors import DataError
 from orderbook.market.books import Books
@@ -43,8 +45,6 @@ from orderbook.strategies.execution.account import (
     Fill,
     Ledger,
     Order,
-    OrderSide,
-    OrderStatus,
     OrderUpdate,
     PositionSummary,
     fee_amount,
@@ -57,14 +57,12 @@ from orderbook.strategies.execution.client import (
 )
 from orderbook.strategies.execution.exchange import new_order
 from orderbook.strategies.execution.exchange_account import ExchangeAccount, Report, lots_before
-from orderbook.strategies.execution.exchange_state import CANCEL, LAST, MODIFY, PLACE, REPORT, RESTING, SENT
+from orderbook.strategies.execution.exchange_state import CANCEL, LAST, MODIFY, PLACE, RESTING, SENT
+from orderbook.strategies.execution.order_news import STATUSES, OrderNews, reasons_of
 from orderbook.strategies.execution.venue_model import Delays, Fees, RiskLimits, SimulationOptions
 from orderbook.strategies.execution.wake_conditions import WakeCondition
 
 _SECOND = 10**9
-# By the codes of ORDER.
-_VOLUME, _LIMIT = ((REPORT.names or ()).index(name) for name in ("volume", "limit"))
-_STATUSES: tuple[OrderStatus, ...] = ("sent", "resting", "filled", "cancelled", "refused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,36 +207,40 @@ class PaperClient:
         """See ExecutionClient."""
         return self._ledger.held(instrument)
 
-    def open_instruments(self) -> list[tuple[int, int, bool]]:
-        """The orders that are open, as far as was told: id, instrument, and whether it has no limit."""
-        return [
-            (order_id, index, row.price is None) for order_id, (index, row) in sorted(self._known.items())
-        ]
+    def learn(self, news: NDArray[np.void], fills: int, start: int) -> OrderNews:
+        """What compiled code has sent and told, NEWS[n], with so many FILLs.
 
-    def learn(self, news: Iterable[Sequence[int]], fills: int) -> Iterator[tuple[int, int, int, OrderUpdate]]:
-        """What compiled code has sent and told, NEWS as words, with so many FILLs: each the time of the run,
-        where its message begins, the message's time, and what became of an order."""
-        exchange = self._exchange
+        start: where what was applied begins among all events.
+        """
+        exchange, instruments = self._exchange, self._instruments
         assert exchange is not None
-        own = exchange.take_fills(fills)
-        for words in news:
-            *report, now, first, time, market = words
-            said = exchange.report_of(report, own)
-            if said.status != SENT:
-                yield now, first, time, self._tell(said)
-                continue
-            one = self._instruments[said.instrument]
-            side: OrderSide = "buy" if said.side == Side.BID else "sell"
-            price = None if market else one.price(report[_LIMIT])
-            order = Order(
-                now, self._requests.strategy, said.id, one.venue, one.symbol, side,
-                one.volume(report[_VOLUME]), price, Decimal(0), "sent",
-            )  # fmt: skip
-            if self._instant:
-                self._new = order
-            else:
-                self._known[said.id] = (said.instrument, order)
-                yield now, first, time, OrderUpdate(None, order)
+        own = exchange.take_fill_rows(fills)
+        if self._instant:
+            # It is told with what becomes of it.
+            news = news[news["status"] != SENT]
+        before = {order_id: row for order_id, (_, row) in self._known.items()}
+        found = OrderNews(
+            self._requests.strategy, instruments, news, own, self._booked(news, own),
+            reasons_of(news, instruments, exchange.text), before, news["first"] + start,
+        )  # fmt: skip
+        places, statuses = news["instrument"].tolist(), news["status"].tolist()
+        for order_id, number in dict(zip(news["id"].tolist(), range(len(news)), strict=True)).items():
+            self._known.pop(order_id, None)
+            if statuses[number] in (SENT, RESTING):
+                self._known[order_id] = places[number], found.order(number)
+        return found
+
+    def _booked(self, news: NDArray[np.void], fills: NDArray[np.void]) -> NDArray[np.int64]:
+        """Brings the fills of NEWS[n] into the ledger; their fees, 1e-8."""
+        if not len(fills):
+            return np.empty(0, np.int64)
+        counts, fees = news["fills"], []
+        indexes, sides = (np.repeat(news[name], counts).tolist() for name in ("instrument", "side"))
+        for index, side, (_, lots, ticks, maker) in zip(indexes, sides, fills.tolist(), strict=True):
+            fee = self._fees.of(self._instruments[index], ticks, lots, bool(maker))
+            fees.append(fee)
+            self._ledger.trade(Execution(index, -lots if side else lots, ticks, fee))
+        return np.array(fees, np.int64)
 
     @property
     def working(self) -> bool:
@@ -450,7 +452,7 @@ class PaperClient:
             report.time, row.strategy, row.id, row.venue, row.symbol, row.side,
             row.volume if report.volume is None else one.volume(report.volume),
             row.price if report.limit is None else one.price(report.limit),
-            one.volume(report.filled) if fills else row.filled, _STATUSES[report.status], report.reason,
+            one.volume(report.filled) if fills else row.filled, STATUSES[report.status], report.reason,
         )  # fmt: skip
         if report.status in (SENT, RESTING):
             self._known[row.id] = (index, new)

@@ -15,7 +15,7 @@ import orderbook
 from orderbook import Strategy, compiled, on_view
 from orderbook.configuration.configuration import packaged_views
 from orderbook.core.errors import ConfigurationError
-from orderbook.market.events import Flag
+from orderbook.market.events import BookState, Flag
 from orderbook.market.instruments import Instrument, Instruments
 from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.execution.account import Order, OrderUpdate
@@ -139,8 +139,109 @@ class PlainBySymbol(Plain):
     partition_by = "symbol"
 
 
+class Paced(Strategy):
+    """Looks at rows once in a while, moves one order of each side, and withdraws from books that are lost."""
+
+    partition_by = "symbol"
+    defaults: ClassVar = {"away": 2.5}
+    seen: int = 0
+    quote: int = 0
+    mean: float = 0.0
+    rising: bool = False
+
+    @on_view("touch", fire="change", every="7ms")
+    @compiled
+    def looked(self, row, old):  # type: ignore[no-untyped-def]
+        self.seen += 1
+        if row.multiplicity == 0 or not row.has_bid or not row.has_ask:
+            self.withdraw(self)
+            return
+        self.rising = old.multiplicity != 0 and old.has_bid and row.bid > old.bid
+        self.mean = row.bid / self.tick - self.away
+        self.aim(0, row.bid - (self.seen % 3) * self.tick)
+        self.aim(1, row.ask + (self.seen % 2) * self.tick + (1 if self.seen % 19 == 0 else 0))
+
+    @compiled
+    def aim(self, side, price):  # type: ignore[no-untyped-def]
+        self.quote = self.open_order(side)
+        if self.quote == 0:
+            if side == 0:
+                self.buy(2 * self.lot, price, post_only=True)
+            else:
+                self.sell(2 * self.lot, price, post_only=True)
+        elif self.open_price(self.quote) != price:
+            self.modify(self.quote, price=price)
+
+    @compiled
+    def withdraw(self, state):  # type: ignore[no-untyped-def]
+        for side in range(2):
+            if self.open_order(side) != 0:
+                self.cancel(self.open_order(side))
+
+    @compiled
+    def on_book_state(self, state):  # type: ignore[no-untyped-def]
+        if state.state != int(BookState.VALID):
+            self.withdraw(state)
+
+
+class PlainPaced(Strategy):
+    """The same in Python."""
+
+    partition_by = "symbol"
+    defaults: ClassVar = Paced.defaults
+
+    def __init__(self) -> None:
+        self.seen = self.quote = 0
+        self.mean, self.rising = 0.0, False
+        self.orders: dict[tuple[str, str], list[Any]] = {}
+
+    @on_view("touch", fire="change", every="7ms")
+    def looked(self, event: Any) -> None:
+        self.seen += 1
+        row, old = event.new, event.old
+        if row is None or row.bid is None or row.ask is None:
+            self.withdraw(*event.key)
+            return
+        one = self.instrument(row.symbol, row.venue)
+        self.rising = old is not None and old.bid is not None and row.bid > old.bid
+        self.mean = float(row.bid / one.tick) - self.parameters["away"]
+        self.aim(row, "buy", row.bid - (self.seen % 3) * one.tick)
+        odd = Decimal("1e-8") if self.seen % 19 == 0 else 0
+        self.aim(row, "sell", row.ask + (self.seen % 2) * one.tick + odd)
+
+    def aim(self, row: Any, side: str, price: Decimal) -> None:
+        lot = self.instrument(row.symbol, row.venue).lot
+        self.quote, asked = self.orders.get((row.venue, side), (0, None))
+        if self.quote == 0:
+            place = self.buy if side == "buy" else self.sell
+            made = place(row.symbol, 2 * lot, f"{price:f}", row.venue, post_only=True)
+            self.orders[row.venue, side] = [made, price]
+        elif asked != price:
+            self.modify(self.quote, price=f"{price:f}")
+            self.orders[row.venue, side][1] = price
+
+    def withdraw(self, venue: str, symbol: str) -> None:
+        for side in ("buy", "sell"):
+            if (venue, side) in self.orders:
+                self.cancel(self.orders[venue, side][0])
+
+    def on_order_update(self, order: Order) -> None:
+        own = self.orders.get((order.venue, order.side))
+        if own is None or own[0] != order.id:
+            return
+        if order.status in ("filled", "cancelled", "refused"):
+            del self.orders[order.venue, order.side]
+        elif order.reason is not None:
+            own[1] = order.price
+
+    def on_book_state(self, state: Any) -> None:
+        if state.state != "valid":
+            self.withdraw(state.venue, state.symbol)
+
+
 # Latencies are drawn by the names of classes.
-Plain.__name__, PlainBySymbol.__name__ = Quoter.__name__, QuoterBySymbol.__name__
+for plain, own in ((Plain, Quoter), (PlainBySymbol, QuoterBySymbol), (PlainPaced, Paced)):
+    plain.__name__ = own.__name__
 
 
 class Following(Quoter):
@@ -209,7 +310,10 @@ def test_compiled_methods_order_as_the_same_rules_in_python(
         events = flow(seed, 240, feed)
         ends = np.flatnonzero(events["flags"] & int(Flag.LAST)) + 1
         cuts = np.split(events, ends[:-1]), [events], np.split(events, [50 + seed % 200])
-        for plain, kinds in (([Plain], [Quoter]), ([PlainBySymbol, Plain], [QuoterBySymbol, Quoter])):
+        for plain, kinds in (
+            ([Plain], [Quoter]),
+            ([PlainBySymbol, Plain, PlainPaced], [QuoterBySymbol, Quoter, Paced]),
+        ):
             expected = outcome(plain, OPTIONS[name], cuts[0], "interpreter")
             assert any(update.fills for own in expected[0].values() for *_, update in own)
             if len(kinds) == 1:
@@ -225,9 +329,9 @@ def test_compiled_methods_order_as_the_same_rules_in_python(
 def test_symbols_of_several_venues_are_pythons(in_python: list[str]) -> None:
     events = flow(2, 400, "levels")
     for options in OPTIONS.values():
-        expected = outcome([Plain], options, [events], "interpreter", INSTRUMENTS)
+        expected = outcome([Plain, PlainPaced], options, [events], "interpreter", INSTRUMENTS)
         in_python.clear()
-        assert outcome([Quoter], options, [events], "numba", INSTRUMENTS) == expected
+        assert outcome([Quoter, Paced], options, [events], "numba", INSTRUMENTS) == expected
         assert len(in_python) == sum(one[1][0] for one in expected[2])
 
 

@@ -1,7 +1,7 @@
 """The strategies that ship: their views against DuckDB, their costs, what they do in a small market."""
 
 from decimal import Decimal
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,38 +152,32 @@ def test_sobi_near_the_touch_trades_what_is_unusual() -> None:
     assert position.position == Decimal("0.1") and market.host.failures == []
 
 
-class _Followed(MicroPriceMaker):
-    seen: ClassVar[list] = []
-
-    def __init__(self) -> None:
-        super().__init__()
-        _Followed.seen.append(self)
-
-
-def quoted(maker: MicroPriceMaker) -> dict[str, Decimal]:
-    return {side: quote.price for (_, side), quote in maker.quotes.items()}
+def quoted(market: Any) -> dict[str, Decimal]:
+    """The prices of the orders that rest in AAA's book at X, by side."""
+    host = market.host
+    index = next(i for i, one in enumerate(host.instruments) if (one.venue, one.symbol) == ("X", "AAA"))
+    return {one["side"]: host.instruments[index].price(one["price"]) for one in host.places(index)}
 
 
 def test_the_maker_quotes_around_the_micro_price_leans_against_its_position_and_withdraws() -> None:
-    _Followed.seen.clear()
     texts = {"half_spread": "0.001", "skew": "0.002", "volume": "0.1", "most": "0.2"}
     wide = {name: Decimal(text) for name, text in texts.items()}
-    market = _market(_Followed, "micro_price", **wide)
+    market = _market(MicroPriceMaker, "micro_price", **wide)
     market.open(bid(1, 10_000, 10), ask(2, 10_100, 10))
-    maker = next(one for one in _Followed.seen if one.partition == "AAA")
     # The micro-price is the mid, 100.50: 100.3995 and 100.6005, outwards on the tick.
-    assert quoted(maker) == {"buy": Decimal("100.39"), "sell": Decimal("100.61")}
+    assert quoted(market) == {"buy": Decimal("100.39"), "sell": Decimal("100.61")}
     market.send(bid(3, 10_000, 30))
     # 4/5 of the volume is bid: 100.80.
-    assert quoted(maker) == {"buy": Decimal("100.69"), "sell": Decimal("100.91")}
+    assert quoted(market) == {"buy": Decimal("100.69"), "sell": Decimal("100.91")}
     # Somebody sells to the quote: long, the next quotes are lower.
     market.send(ask(4, 10_069, 1), bid(5, 10_000, 1))
     market.send(gone(Side.ASK, 4), bid(6, 10_000, 1))
-    assert maker.position("AAA") == Decimal("0.1")
+    (position,) = market.host.summary()[0].positions
+    assert position.position == Decimal("0.1")
     market.send(bid(7, 10_000, 1))
-    assert all(q.price < Decimal("100.75") for q in maker.quotes.values())
+    assert all(price < Decimal("100.75") for price in quoted(market).values())
     market.send(state(BookState.STALE))
-    assert maker.quotes == {} and market.host.failures == []
+    assert quoted(market) == {} and market.host.failures == []
     assert market.host.summary()[0].refused == 0
 
 
