@@ -76,7 +76,9 @@ def account_of(strategy: str, fills: pl.DataFrame, mids: Mapping[Instrument, Mid
         instrument = str(venue), str(symbol)
         holdings[instrument] = _holding(of_one, mids.get(instrument))
     seen = holdings.values() if holdings else mids.values()
-    times = np.unique(np.concatenate([np.empty(0, np.int64), *(one.times for one in seen)]))
+    times = np.empty(0, np.int64)
+    for one in seen:
+        times = one.times if not len(times) else _merged(times, one.times)
     equity = np.zeros(len(times))
     for one in holdings.values():
         equity += _as_of(one, times)
@@ -88,7 +90,7 @@ def account_of(strategy: str, fills: pl.DataFrame, mids: Mapping[Instrument, Mid
 def _holding(fills: pl.DataFrame, mids: Mids | None) -> Holding:
     filled = fills["time"].to_numpy()
     market = np.empty(0, np.int64) if mids is None else mids.times
-    times = np.union1d(market, filled)
+    times = _merged(market, filled)
     done = np.searchsorted(filled, times, side="right")
     change, price, fee = (fills[name].to_numpy() for name in ("change", "price", "fee"))
     position, cash = (
@@ -100,6 +102,14 @@ def _holding(fills: pl.DataFrame, mids: Mids | None) -> Holding:
     mid = paid if mids is None else mids.at(times)
     mid = np.where(np.isnan(mid), paid, mid)
     return Holding(times, position, mid, cash + np.where(position == 0, 0, position * np.nan_to_num(mid)))
+
+
+def _merged(times: NDArray[np.int64], more: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Ascending times, each once, with more that ascend; `np.union1d` would sort or hash them all again."""
+    own = more[np.concatenate([[True], more[1:] != more[:-1]])] if len(more) else more
+    places = np.searchsorted(times, own)
+    new = np.append(times, -1).take(places) != own if len(times) else np.full(len(own), True)
+    return np.insert(times, places[new], own[new])
 
 
 def _as_of(holding: Holding, times: np.ndarray) -> np.ndarray:
@@ -360,9 +370,10 @@ def report_of(job: Job) -> Report:
     statistics, worth = dict[str, list[Statistics]](), dict[str, NDArray[np.float64]]()
     marked, parts = list[pl.DataFrame](), list[pl.DataFrame]()
     kept = _Kept()
+    fills_by, orders_by = _by_strategy(fills), _by_strategy(orders)
     for name in names:
-        account = account_of(name, fills, mids)
-        statistics[name] = statistics_of(account, orders)
+        account = account_of(name, fills_by.get(name, fills.clear()), mids)
+        statistics[name] = statistics_of(account, orders_by.get(name, orders.clear()))
         worth[name] = _worth(account, bounds)
         marked.append(markouts(name, account.fills, mids, times))
         parts.append(attributed(account, mids, known))
@@ -372,6 +383,12 @@ def report_of(job: Job) -> Report:
         signals, spreads, tuple(f"{view}.{column}" for view, column in named),
         signal_ics(samples, mids, times), pl.concat(marked), pl.concat(parts), order_times(changes),
     )  # fmt: skip
+
+
+def _by_strategy(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """The rows of each strategy, in their order."""
+    parts = rows.partition_by("strategy", as_dict=True, maintain_order=True)
+    return {str(name): own for (name,), own in parts.items()}
 
 
 class _Kept:

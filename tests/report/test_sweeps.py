@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from backtest_support import SEEN, write_records
@@ -25,7 +26,7 @@ from orderbook.jobs.job import open_job
 from orderbook.report import results
 from orderbook.report.backtest_result import BacktestResult
 from orderbook.report.page import body, page, tables, write_report
-from orderbook.report.results import report_of
+from orderbook.report.results import _merged, report_of
 from orderbook.report.sweeps import heat_maps, walk_forward
 
 FOLLOWER = "backtest_support:Follower"
@@ -198,3 +199,11 @@ def test_the_result_in_python_walks_forward(job: Path) -> None:
     )  # fmt: skip
     assert len(result.combinations) == 2
     assert len(result.walk_forward(train=1)) >= 3
+
+
+def test_times_are_merged_as_the_union_of_both(sample_seed: int) -> None:
+    random = np.random.default_rng(sample_seed)
+    for _ in range(200):
+        times = np.unique(random.integers(0, 30, random.integers(0, 12)))
+        more = np.sort(random.integers(-3, 33, random.integers(0, 12)))
+        assert _merged(times, more).tolist() == np.union1d(times, more).tolist()
