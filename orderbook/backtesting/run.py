@@ -22,6 +22,7 @@ from typing import Protocol, cast
 
 import msgspec
 
+from orderbook.backtesting.finished_tasks import FinishedTasks, forget_tasks, work_of
 from orderbook.backtesting.plan import Plan, planned
 from orderbook.backtesting.shuffle import RESULT
 from orderbook.backtesting.sources import SourceSpec
@@ -174,22 +175,29 @@ class ProcessExecutor:
         compile_common(settings, plan.tasks)
         waiting = list(reversed(plan.tasks))
         workers: dict[Connection, _Worker] = {}
+        progress: dict[Connection, Progress] = {}
         try:
             for _ in range(min(self.cores, len(waiting))):
                 worker = _started(settings)
                 workers[worker.connection] = worker
+                progress[worker.connection] = Progress()
                 worker.connection.send(waiting.pop())
             while workers:
                 for ready in wait(list(workers)):
                     connection = cast(Connection, ready)
                     results = _received(connection, workers[connection])
+                    if isinstance(results, int):
+                        report(progress[connection].grown(results))
+                        continue
                     if waiting:
                         connection.send(waiting.pop())
                     else:
                         connection.close()
                         with suppress(TimeoutExpired):
                             workers.pop(connection).process.wait(_PATIENCE)
-                    report(sum(result.statistics.events for result in results))
+                    done = sum(result.statistics.events for result in results)
+                    report(progress[connection].grown(done))
+                    progress[connection] = Progress()
                     yield from results
         except OSError as error:
             raise SourceError(f"a process of the backtest ended: {error}") from error
@@ -234,9 +242,13 @@ def _started(settings: JobSettings) -> _Worker:
     return _Worker(own, process, alive)
 
 
-def _received(connection: Connection, worker: _Worker) -> list[TaskResult]:
+def _received(connection: Connection, worker: _Worker) -> list[TaskResult] | int:
+    """What a process has made of a task, or how many events it has read of it by now."""
     try:
-        results, failure = connection.recv()
+        found = connection.recv()
+        if isinstance(found, int):
+            return found
+        results, failure = found
     except EOFError:
         with suppress(TimeoutExpired):
             worker.process.wait(_PATIENCE)
@@ -256,7 +268,7 @@ def work(sent: int, ended: int) -> None:
     try:
         sys.path[:], settings = connection.recv()
         while True:
-            connection.send(_done(settings, connection.recv()))
+            connection.send(_done(settings, connection.recv(), _at_times(connection.send)))
     except (EOFError, OSError):
         return
 
@@ -266,10 +278,23 @@ def _end_with(ended: Connection) -> None:
     os._exit(1)
 
 
-def _done(settings: JobSettings, task: ReadTask) -> _Answer:
+def _at_times(tell: Report) -> Report:
+    """Tells a number at most once a second."""
+    due = time.monotonic() + _SECONDS_BETWEEN
+
+    def told(count: int) -> None:
+        nonlocal due
+        if (now := time.monotonic()) >= due:
+            due = now + _SECONDS_BETWEEN
+            tell(count)
+
+    return told
+
+
+def _done(settings: JobSettings, task: ReadTask, report: Report) -> _Answer:
     """One task; errors as values, since not every one can be pickled with its arguments."""
     try:
-        return list(results_of(read_task(settings, task))), None
+        return list(results_of(read_task(settings, task, report))), None
     except OrderbookError as error:
         plain = OrderbookError(str(error))
         plain.exit_status = error.exit_status
@@ -300,8 +325,12 @@ def backtest(
     engine: str,
     report: Callable[[int], None] = lambda _: None,
     noted: Callable[[str], None] = lambda _: None,
+    total: Callable[[int], None] = lambda _: None,
 ) -> Outcome:
     """Run a job in `settings.folder`; `noted` is called with what a user should know of its plan.
+
+    report: called with how many events more have been read; of a sweep, on the average of its tasks.
+    total: called with how many there are, once that is known.
 
     The manifest says "running" until the end, then "complete", or "failed" with the reason. A source that is
     damaged ends there, as in a replay; `failure` says so of a job that is complete.
@@ -321,6 +350,17 @@ def backtest(
     create_folder(folder)
     forget_progress(folder)
     sweeps = settings.combinations
+    work = work_of(settings, specs, strategies) if sweeps else ""
+    forget_tasks(folder, work)
+    finished = FinishedTasks(folder, work) if sweeps else None
+    count, plan = len(plan.tasks), plan if finished is None else finished.missing(plan)
+    if finished is not None:
+        report = _shared(report, count)
+        if finished.results:
+            events = [result.statistics.events for result in finished.results]
+            total(max(events))
+            report(sum(events))
+            noted(f"goes on: {count - len(plan.tasks)} of {count} tasks were done before it was stopped")
     seen = sweeps[0].program if sweeps else settings.strategy_program
     manifest = begun_manifest(
         settings, engine, (spec.named for spec in specs),
@@ -332,12 +372,21 @@ def backtest(
     )  # fmt: skip
     write_manifest(folder, manifest)
     try:
-        results = list(executor.run(settings, plan, report))
+        results = [] if finished is None else finished.results
+        for result in executor.run(settings, plan, report):
+            if finished is None:
+                results.append(result)
+            else:
+                finished.add(result)
+                total(result.statistics.events)
     except BaseException as error:
         reason = str(error) if isinstance(error, OrderbookError) else type(error).__name__
         # Where it cannot be written, the one that says "running" stays, and no data count either.
         with suppress(OrderbookError):
             write_manifest(folder, msgspec.structs.replace(manifest, status="failed", failure=reason))
+        if finished is not None and finished.results:
+            own = len(finished.results)
+            noted(f"{own} of {count} tasks are done; the same command goes on with the rest")
         raise
     errors = tuple(dict.fromkeys(line for result in results for line in result.errors))
     summaries = _joined(results)
@@ -348,8 +397,22 @@ def backtest(
     write_manifest(folder, done)
     remove_unlisted(folder, done)
     forget_progress(folder)
+    forget_tasks(folder)
     problems = tuple(dict.fromkeys(line for result in results for line in result.problems))
     return Outcome(done, summaries, problems, errors, findings)
+
+
+def _shared(report: Report, tasks: int) -> Report:
+    """Tells `report`, in place of what all tasks read, a share of it: what one of them would have read."""
+    read = told = 0
+
+    def shared(events: int) -> None:
+        nonlocal read, told
+        read += events
+        report(read // tasks - told)
+        told = read // tasks
+
+    return shared
 
 
 def _parameters(settings: JobSettings, strategies: Sequence[StrategyDefinition]) -> dict[str, dict[str, str]]:

@@ -7,6 +7,7 @@ views are the same see one engine and one reading of the sources, each with an a
 strategy is called NUMBER:CLASS, by its combination.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -118,9 +119,13 @@ def groups(combinations: Sequence[Combination], workers: int) -> list[tuple[int,
     found = []
     for places in by_program.values():
         share = max(1, round(workers * len(places) / len(combinations)))
-        count = min(share, len(places))
+        count = min(max(share, math.ceil(len(places) / _TOGETHER)), len(places))
         found += [tuple(places[start::count]) for start in range(count)]
     return found
+
+
+# Combinations that run together at most: where a sweep is stopped, those that were running are run anew.
+_TOGETHER = 100
 
 
 # Names of tasks that together read every event once, if there are any; else those of strategies do.

@@ -363,14 +363,23 @@ def _backtested(
 ) -> Outcome:
     """Run the job, and show how far it is."""
     rows, done = sum(spec.rows for spec in specs), 0
+    combinations = len(settings.combinations)
     with progress_bar("backtesting") as bar:
 
         def report(events: int) -> None:
             nonlocal done
             done += events
-            bar(min(1.0, done / rows) if rows else 0.0, f"{done:,} events")
+            text = f"{combinations:,} combinations" if combinations else f"{done:,} events"
+            bar(min(1.0, done / rows) if rows else 0.0, text)
 
-        return backtest(settings, specs, executor, engine, report, lambda note: print(f"  {note}"))
+        def total(events: int) -> None:
+            nonlocal rows
+            rows = rows or events
+
+        def noted(note: str) -> None:
+            print(f"  {note}")
+
+        return backtest(settings, specs, executor, engine, report, noted, total)
 
 
 def _report(folder: Path, outcome: Outcome, seconds: float) -> None:

@@ -9,7 +9,14 @@ from typing import Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -18,12 +25,15 @@ from orderbook.core.errors import visible
 # Seconds between two plain lines of values; notes of one kind that are shown a second.
 PLAIN_INTERVAL = 1.0
 NOTES_A_SECOND = 3
+# And between two of how far something is.
+PROGRESS_INTERVAL = 10.0
 _REFRESHES_A_SECOND = 4
 
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[float, str], None]]:
-    """A bar on standard error where that is a terminal: called with the fraction done and a text."""
+    """A bar on standard error, with the time that is left; a line now and then where that is no terminal.
+    Called with the fraction done and a text."""
     console = Console(stderr=True)
     columns = (
         TextColumn(what),
@@ -31,10 +41,32 @@ def progress_bar(what: str) -> Iterator[Callable[[float, str], None]]:
         TaskProgressColumn(),
         TextColumn("{task.fields[text]}"),
         TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("left"),
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=1.0, text="")
-        yield lambda fraction, text: progress.update(task, completed=fraction, text=visible(text))
+        if console.is_terminal:
+            yield lambda fraction, text: progress.update(task, completed=fraction, text=visible(text))
+        else:
+            yield _Lines(what).tell
+
+
+class _Lines:
+    """Says on standard error how far something is, every PROGRESS_INTERVAL seconds."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._start = what, time.monotonic()
+        self._told, self._first = self._start, 0.0
+
+    def tell(self, fraction: float, text: str) -> None:
+        now = time.monotonic()
+        self._first = self._first or fraction
+        if now - self._told >= PROGRESS_INTERVAL:
+            self._told = now
+            done = fraction - self._first
+            left = f", {(now - self._start) * (1 - fraction) / done:,.0f} s left" if done > 0 else ""
+            print(f"{self._what}: {fraction:.0%}, {visible(text)}{left}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -243,3 +244,56 @@ def test_a_plain_script_sweeps_in_processes(flow: Path, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
     stages = [one.stage for one in open_job(tmp_path / "job").manifest.statistics]
     assert stages == ["all", "strategies", "strategies"]
+
+
+class Ends(LocalExecutor):
+    """Ends after so many tasks, as where somebody stops it; counts them."""
+
+    def __init__(self, most: int) -> None:
+        self.left, self.done = most, list[str]()
+
+    def run(self, settings: JobSettings, plan: Any, report: Any) -> Any:
+        for task in plan.tasks:
+            if not self.left:
+                raise KeyboardInterrupt
+            self.left -= 1
+            self.done.append(f"{task.name}-{task.number}")
+            yield from super().run(settings, replace(plan, tasks=(task,)), report)
+
+
+def test_a_job_that_was_stopped_goes_on_with_what_is_missing(flow: Path, tmp_path: Path) -> None:
+    specs, folder = source_specs([str(flow)]), tmp_path / "sweep"
+    backtest(settings_of(tmp_path / "whole", 3), specs, LocalExecutor(), "numba")
+    notes: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        backtest(settings_of(folder, 3), specs, Ends(2), "numba", noted=notes.append)
+    assert notes[-1] == "2 of 3 tasks are done; the same command goes on with the rest"
+    # Another sweep into the folder would begin anew; and so would this one, were a file of a task gone.
+    last = Ends(3)
+    shares: list[int] = []
+    outcome = backtest(settings_of(folder, 3), specs, last, "numba", shares.append, notes.append, shares.append)
+    assert last.done == ["strategies-2"] and "goes on: 2 of 3 tasks" in notes[-1]
+    jobs = [open_job(tmp_path / name) for name in ("whole", "sweep")]
+    for name in ("market", "signals"):
+        assert jobs[0].table(name).rows() == jobs[1].table(name).rows()
+    assert jobs[0].order_changes().rows() == jobs[1].order_changes().rows() != []
+    assert jobs[0].fills().rows() == jobs[1].fills().rows() != []
+    assert {one.name for one in outcome.summaries} == {f"{n}:Follower" for n in (1, 2, 3)}
+    assert not (folder / "finished").exists()
+    # What is done is done again, and what others have left counts for nothing.
+    with pytest.raises(KeyboardInterrupt):
+        backtest(settings_of(folder, 3), specs, Ends(2), "numba")
+    other = Ends(9)
+    backtest(settings_of(folder, 1), specs, other, "numba")
+    assert other.done == ["strategies-0", "strategies-1"]
+
+
+def test_results_whose_files_are_gone_are_made_again(flow: Path, tmp_path: Path) -> None:
+    specs, folder = source_specs([str(flow)]), tmp_path / "sweep"
+    with pytest.raises(KeyboardInterrupt):
+        backtest(settings_of(folder, 3), specs, Ends(2), "numba")
+    for path in (folder / "data").glob("orders-*"):
+        path.unlink()
+    again = Ends(9)
+    backtest(settings_of(folder, 3), specs, again, "numba")
+    assert len(again.done) == 3
