@@ -141,7 +141,7 @@ class StrategyHost:
                 subscribe_by_key(engine, definition, of_one)
         for runner in self._runners:
             runner.create()
-        self._desks = LoopDesks(engine, self._runners, instruments, self._audience.stir)
+        self._desks = LoopDesks(engine, self._runners, instruments, self._audience.stir, self.learn)
 
     def log_to(self, log: RequestLog) -> None:
         """From now on requests go to this log before they take effect."""
@@ -184,11 +184,13 @@ class StrategyHost:
     @property
     def calls(self) -> int:
         """Calls of any method of a strategy in this process."""
+        self.learn()
         return sum(runner.calls for runner in self._runners)
 
     @property
     def callbacks(self) -> int:
         """Calls of `on_view` methods so far."""
+        self.learn()
         return sum(runner.callbacks for runner in self._runners)
 
     @property
@@ -198,6 +200,7 @@ class StrategyHost:
 
     def start(self, names: Collection[str] | None = None) -> None:
         """Calls `on_start` of the strategies of these names, by what tells them apart; None: of all."""
+        self.learn()
         for runner in self._runners:
             if names is None or runner.identity in names:
                 runner.stopped, runner.started = None, True
@@ -206,6 +209,7 @@ class StrategyHost:
 
     def stop(self) -> None:
         """Calls `on_stop` of every strategy; what they order there still meets the books."""
+        self.learn()
         for runner in self._runners:
             runner.started = False
             if runner.key is not None:
@@ -237,6 +241,7 @@ class StrategyHost:
 
     def take_states(self) -> dict[str, bytes]:
         """What `on_save` gives of the strategies that were called since the last time."""
+        self.learn()
         found: dict[str, bytes] = {}
         room = MOST_STATES_BYTES
         for runner in self._runners:
@@ -260,6 +265,7 @@ class StrategyHost:
 
     def save(self) -> SavedHost:
         """What the host and its runners know, between two items; also of strategies that are absent."""
+        self.learn()
         runners = {runner.identity: runner.save() for runner in self._runners}
         venues = {venue: account.save() for venue, account in self.accounts.items()}
         last = self._last_times.save()
@@ -341,6 +347,7 @@ class StrategyHost:
 
         events: its market events, EVENT[n]; the last without LAST says that the message goes on.
         """
+        self.learn()
         self.now = max(self.now, time)
         if events is not None and len(events):
             self._audience.begin(events)
@@ -405,14 +412,19 @@ class StrategyHost:
         for runner in self._runners:
             runner.ask_apart()
 
-    def learn(self, at_message: Callable[[int, int], None], start: int) -> None:
+    @property
+    def tells_each(self) -> bool:
+        """Whether somebody observes each order as of its message."""
+        return self.on_news is None and self.on_update is not _unobserved
+
+    def learn(self, at_message: Callable[[int, int], None] | None = None, origin: int = 0) -> None:
         """Brings to clients what compiled methods did and were told in the loop, and tells who observes them,
-        each as of its message. start: where what was applied begins among all events."""
-        found = self._desks.learn(start)
+        each as of its message; `origin` is how many events were applied before those at hand."""
+        found = self._desks.learn()
         if self.on_news is not None:
             for runner, news in found:
                 self.on_news(runner, news)
-        elif found and self.on_update is not _unobserved:
+        elif found and at_message is not None and self.tells_each:
             now = self.now
             rows = [
                 (*row, runner, update)
@@ -420,7 +432,7 @@ class StrategyHost:
                 for row, update in zip(news.news[_MOMENT].tolist(), news.updates(), strict=True)
             ]
             for first, time, self.now, runner, update in sorted(rows, key=itemgetter(0)):
-                at_message(first, time)
+                at_message(first - origin, time)
                 self.on_update(runner, update)
             self.now = max(now, self.now)
 
@@ -441,6 +453,7 @@ class StrategyHost:
 
     def summary(self) -> tuple[StrategySummary, ...]:
         """What became of every strategy so far."""
+        self.learn()
         found: dict[str, StrategySummary] = {}
         for runner in self._runners:
             own = runner.summary()
@@ -449,6 +462,7 @@ class StrategyHost:
 
     def places(self, instrument: int) -> list[dict[str, object]]:
         """Orders of an instrument that rest, with the `strategy` of each: see ExecutionClient.places."""
+        self.learn()
         return [
             {"strategy": runner.name, **place}
             for runner in self._runners

@@ -24,7 +24,8 @@ class LoopDesks:
     """The runners of a host with compiled methods.
 
     `handlers`, `desks` and `count` are what the loop is given, 0 where it is to call nothing; see HANDLER.
-    stir: called where messages matter to a runner that did not.
+    stir: called where messages matter to a runner that did not. learn: called before Python is to call what
+    the loop did, or what it knows is to be known there.
     """
 
     def __init__(
@@ -33,8 +34,10 @@ class LoopDesks:
         runners: Sequence[Runner],
         instruments: Instruments,
         stir: Callable[[Runner], None],
+        learn: Callable[[], None],
     ) -> None:
         self._engine, self._instruments, self._stir = engine, instruments, stir
+        self._learn = learn
         symbols = {one.symbol for one in instruments}
         self._runners = [
             runner
@@ -67,6 +70,8 @@ class LoopDesks:
             self._switch(True)
 
     def _switch(self, on: bool) -> None:
+        if self._on:
+            self._learn()
         for runner in self._runners if on or self._on else ():
             exchange = _exchange(runner)
             exchange.told_apart = on and runner.alive
@@ -138,9 +143,9 @@ class LoopDesks:
         handler["venue"], handler["symbol"] = places["venue"], places["symbol"]
         handler["instances"], handler["count"] = instances.ctypes.data, len(instances)
 
-    def learn(self, start: int) -> list[tuple[Runner, OrderNews]]:
+    def learn(self) -> list[tuple[Runner, OrderNews]]:
         """What desks did and were told in the loop; see `PaperClient.learn`."""
-        found = [(runner, runner.learn(start)) for runner in (self._runners if self._on else ())]
+        found = [(runner, runner.learn()) for runner in (self._runners if self._on else ())]
         return [(runner, news) for runner, news in found if news is not None]
 
 

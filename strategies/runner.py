@@ -451,7 +451,7 @@ class Runner:
         for index in self.instruments:
             self.desk.positions[index] = self.client.held(index)
 
-    def learn(self, start: int) -> OrderNews | None:
+    def learn(self) -> OrderNews | None:
         """Brings to the client what compiled methods did and were told in the loop; see its `learn`."""
         compiled = self.desk
         self.orders = compiled.orders
@@ -462,7 +462,7 @@ class Runner:
         if news is None:
             return None
         assert isinstance(self.client, PaperClient)
-        found = self.client.learn(news, compiled.take_news_fills(), start)
+        found = self.client.learn(news, compiled.take_news_fills())
         self.refused += int(np.count_nonzero(found.news["status"] == REFUSED))
         self.fills += len(found.fills)
         return found

@@ -30,16 +30,16 @@ class NewsTables:
         """Whether they are to be written."""
         return self._count >= _HELD
 
-    def add(self, key: str | None, news: OrderNews, versions: NDArray[np.void], before: int) -> int:
-        """Adds the news of an instance, by what it is partitioned by, and their versions, (stamp, switch,
-        last)[n]; how many rows there are of the last version.
+    def add(self, key: str | None, news: OrderNews, versions: NDArray[np.int64], before: int) -> int:
+        """Adds the news of an instance, by what it is partitioned by, and their versions, int64[n, 3] (stamp,
+        switch, last); how many rows there are of the last version.
 
         before: how many rows there are of the first version already.
         """
         counts = news.news["fills"]
         # An order's row comes before those of its fills.
         starts = np.arange(len(counts)) + np.cumsum(counts) - counts
-        changes = np.concatenate([[True], versions[1:] != versions[:-1]])
+        changes = np.concatenate([[True], (versions[1:] != versions[:-1]).any(1)])
         firsts = np.maximum.accumulate(np.where(changes, starts, 0))
         places = starts - firsts + np.where(firsts == 0, before, 0)
         self._parts.append(_Part(key, news, versions, places))
@@ -93,7 +93,8 @@ class NewsTables:
         places = [part.places.take(part.news.owners) + _numbers(part.news) for part in parts]
         return self._table(
             parts, [len(part.news.fills) for part in parts], owners["instrument"],
-            np.concatenate([part.versions.take(part.news.owners) for part in parts]), np.concatenate(places),
+            np.concatenate([part.versions.take(part.news.owners, 0) for part in parts]),
+            np.concatenate(places),
             {
                 "ts": pa.array(rows["time"]).cast(TIMESTAMP),
                 "order_id": pa.array(owners["id"]),
@@ -116,17 +117,16 @@ class NewsTables:
         parts: "Sequence[_Part]",
         counts: Sequence[int],
         instruments: NDArray[np.int64],
-        versions: NDArray[np.void],
+        versions: NDArray[np.int64],
         places: NDArray[np.int64],
         columns: dict[str, pa.Array],
     ) -> pa.Table:
         """The columns that both have, and those of one."""
         of_parts = np.repeat(np.arange(len(parts)), counts)
         ones = list(self._instruments)
-        # Versions as those of rows that are written one by one: stamp, switch, last.
-        of_version = zip(VERSION_COLUMNS, versions.dtype.names or (), strict=True)
+        of_versions = zip(VERSION_COLUMNS, versions.T, strict=True)
         return pa.table(
-            {name: pa.array(np.ascontiguousarray(versions[own])) for name, own in of_version}
+            {name: pa.array(np.ascontiguousarray(own)) for name, own in of_versions}
             | {
                 PLACE: pa.array(places),
                 PARTITION_KEY: _texts(of_parts, [part.key for part in parts]),
@@ -142,7 +142,7 @@ class _Part:
     """News of one instance: their versions, and places among the rows of each."""
 
     def __init__(
-        self, key: str | None, news: OrderNews, versions: NDArray[np.void], places: NDArray[np.int64]
+        self, key: str | None, news: OrderNews, versions: NDArray[np.int64], places: NDArray[np.int64]
     ) -> None:
         self.key, self.news, self.versions, self.places = key, news, versions, places
 

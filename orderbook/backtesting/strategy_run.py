@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.backtesting.market_samples import Sampler, Signal, Version
 from orderbook.backtesting.order_tables import NewsTables
@@ -27,7 +28,6 @@ from orderbook.views.program import CompiledProgram
 # A message of a slice: stamp, switch, last sequence, and what it is.
 _Message = tuple[int, int, int, Item]
 _NAME = ("stamp", "switch", "last")
-_VERSION = np.dtype([(name, "i8") for name in _NAME])
 
 
 class StrategyRun:
@@ -59,8 +59,9 @@ class StrategyRun:
         self.pipeline.warm_up()
         self.pipeline.host.observe_orders(self._note, self._note_news)
         self._writers, self._stopping = writers, False
-        # Versions of the events that are applied; news of orders that are not written yet.
-        self._own: Versions = np.empty(0, VERSION)
+        # Versions of the events of a slice, from how many events were applied before on; news of orders that
+        # are not written yet.
+        self._pieces: list[tuple[int, Versions]] = []
         self._news = NewsTables(instruments)
         self._version = (0, 0, 0)
         # Of the last change of each instance's orders: the version, and how many there were of it.
@@ -76,6 +77,8 @@ class StrategyRun:
         """Apply the messages of a slice, in the order of their versions."""
         self._sampler.follow(part.events)
         self._apply(part)
+        self.pipeline.host.learn()
+        self._pieces.clear()
         self._sampler.settle(self._writers.write)
 
     def _apply(self, part: Slice) -> None:
@@ -96,6 +99,7 @@ class StrategyRun:
         for stamp, switch, last, item in messages:
             self._sample(looks, (stamp, switch, last))
             self._at(stamp, switch, last)
+            self._piece()
             self.pipeline.host.now = max(self.pipeline.host.now, stamp)
             self.pipeline.apply(item, "message")
 
@@ -115,9 +119,9 @@ class StrategyRun:
                     row = part.places[place]
                     self._version = int(row["stamp"]), int(row["switch"]), int(row["last"])
 
-            self._own = part.places
             if part.changes:
                 self._version = entry.stamp, entry.switch, int(part.changes[0].versions["last"][-1])
+            self._piece(part.places)
             pipeline.host.begin_item()
             pipeline.apply_stamped(entry, noted)
             return
@@ -133,6 +137,7 @@ class StrategyRun:
     def _apply_events(self, events: VersionedEvents, looks: Mapping[Version, list[int]]) -> None:
         """Applies messages of events together, up to those before which something is sampled."""
         versions = events.versions
+        self._piece(versions)
         first = _message_starts(versions)
         cuts = [0]
         if looks:
@@ -147,7 +152,7 @@ class StrategyRun:
                 row = own[place]
                 self._at(int(row["stamp"]), int(row["switch"]), int(row["last"]))
 
-            row, self._own = own[0], own
+            row = own[0]
             self._sample(looks, (int(row["stamp"]), int(row["switch"]), int(row["last"])))
             self.pipeline.apply(events.events[start:end], "message", noted, own["stamp"])
 
@@ -227,22 +232,38 @@ class StrategyRun:
 
     def _note_news(self, runner: Runner, news: OrderNews) -> None:
         """Writes changes of orders of the compiled loop, and their fills."""
-        places, own = news.places, self._own
-        versions = np.full(len(places), np.array([self._version], _VERSION)[0])
-        # What follows the last event of a log's item has the version before.
-        known = np.minimum(places, len(own) - 1) if len(own) else places
-        for name in _NAME if len(own) else ():
-            versions[name] = own[name].take(known)
-        first, last = versions[0].item(), versions[-1].item()
+        versions = self._versions_at(news.news["first"])
+        first, last = tuple(versions[0].tolist()), tuple(versions[-1].tolist())
         before, count = self._places.get(runner.identity, (first, 0))
         in_first = self._news.add(runner.key, news, versions, count if before == first else 0)
         self._places[runner.identity] = last, in_first
         if len(news.fills):
-            times = news.fills["time"] if not self._logged else versions["stamp"].take(news.owners)
+            times = news.fills["time"] if not self._logged else versions[:, 0].take(news.owners)
             indexes = news.news["instrument"].take(news.owners)
             self._sampler.filled_at(indexes, times)
         if self._news.full:
             self._news.write(self._writers.write_table)
+
+    def _piece(self, versions: Versions | None = None) -> None:
+        """What is applied next has these versions, or that at hand."""
+        if versions is None or not len(versions):
+            versions = np.zeros(1, VERSION)
+            for name, own in zip(_NAME, self._version, strict=True):
+                versions[name] = own
+        self._pieces.append((self.pipeline.events, versions))
+
+    def _versions_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """int64[n, 3]: the versions of messages that so many events were applied before."""
+        found = np.empty((len(places), len(_NAME)), np.int64)
+        starts = [start for start, _ in self._pieces]
+        which = np.searchsorted(starts, places, side="right") - 1
+        for number in np.unique(which).tolist():
+            start, versions = self._pieces[number]
+            own = which == number
+            rows = versions.take(np.minimum(places[own] - start, len(versions) - 1))
+            for column, name in enumerate(_NAME):
+                found[own, column] = rows[name]
+        return found
 
     def _write(self, name: str, runner: Runner, row: Mapping[str, Any]) -> None:
         version = self._version

@@ -64,12 +64,13 @@ LOOP = np.dtype(
         ("handlers", "i8"),  # address of HANDLER, by watch; 0: Python is told of every firing
         ("desks", "i8"),  # address of int64[desks_count], DESKs
         ("desks_count", "i8"),
+        ("origin", "i8"),  # how many events were applied before these
     ]
 )
 (
     _EVENTS, _COUNT, _TIMES, _PLACE, _FIRST, _END, _NUMBER, _TIME, _NOW, _PHASE, _ALONE, _CONDITIONS, _BOOKS,
     _WOKEN, _CHANGE, _STATE_AT, _PROGRESS, _STOP, _MAP, _FITS, _KINDS, _VALUES, _WIDTH, _MESSAGES,
-    _LATENCIES, _AHEAD, _CLOCK, _HANDLERS, _DESKS, _DESKS_COUNT,
+    _LATENCIES, _AHEAD, _CLOCK, _HANDLERS, _DESKS, _DESKS_COUNT, _ORIGIN,
 ) = range(len(LOOP.names or ()))  # fmt: skip
 
 # Phases: between messages, while books apply one, while views do.
@@ -83,6 +84,8 @@ DONE, OPEN, STATES, WOKEN, ROOM, OUTSIDE, STOPPED, ENDED, ASKED = range(9)
 _LAST, _STATE, _INSTRUMENT = int(Flag.LAST), int(Action.STATE), int(Action.INSTRUMENT)
 _EVENT_BYTES, _ROW_BYTES = EVENT.itemsize, 8 * WIDTH
 _MONOTONIC = int(time.CLOCK_MONOTONIC)
+# Calls of the loop after which Python is told what compiled methods did there, at least.
+_MOST_DEFERRED = 64
 # Fewer events are done before another thread could have begun.
 _LONG = 64
 
@@ -218,7 +221,12 @@ def _run(loop: Record) -> int:
         if not _refresh(loop, context):
             return STOPPED
         if loop.desks_count != 0 and not end_message(
-            loop.desks, loop.desks_count, followed(loop.conditions), loop.now, loop.first, loop.time
+            loop.desks,
+            loop.desks_count,
+            followed(loop.conditions),
+            loop.now,
+            loop.origin + loop.first,
+            loop.time,
         ):
             return ASKED
         if loop.alone != 0:
@@ -258,10 +266,6 @@ class Feed(Protocol):
     engine: GatedEngine
     host: StrategyHost
 
-    @property
-    def place(self) -> int:
-        """Where what the loop applies begins in what is applied."""
-
     def at_message(self, start: int, time: int) -> None:
         """A message is at hand, which begins there in what is applied, and has this time, ns."""
 
@@ -289,6 +293,8 @@ class MessageLoop:
         self._out = MessageChanges()
         self._kinds, self._values = np.empty(0, np.int16), np.empty((0, 0), np.int64)
         self._words[_CLOCK], self._words[_BOOKS] = self._clock.ctypes.data, books.address
+        # How often compiled methods ran since Python was told what they did.
+        self._deferred = 0
         # The events at hand, whether they are live, and the step at the start of their first message.
         self._events, self._live, self._step = np.empty(0, EVENT), False, 0
 
@@ -303,9 +309,15 @@ class MessageLoop:
         self._fit_room()
 
     def apply(
-        self, events: Events, times: NDArray[np.int64] | None, together: bool, live: bool, ahead: int
+        self,
+        events: Events,
+        times: NDArray[np.int64] | None,
+        together: bool,
+        live: bool,
+        ahead: int,
+        origin: int,
     ) -> int:
-        """Applies EVENT[n] between two messages; how many have ended in the loop.
+        """Applies EVENT[n] between two messages, after `origin` others; how many have ended in the loop.
 
         times: int64[n], ns, those of the run. together: what the loop does not take goes at once, where there
         are no strategies. live: they were received just now; `ahead`: see LOOP.
@@ -318,6 +330,7 @@ class MessageLoop:
             events = np.ascontiguousarray(events).view(EVENT)
             _begin_events(self._address, _TYPES_AT, events, at, host.now, engine.progress)
         self._events, self._live, self._step = events, live, host.step & ~1
+        words[_ORIGIN] = origin
         words[_LATENCIES], words[_AHEAD] = self._latencies if live else 0, ahead
         watches = host.watches
         while words[_PLACE] < words[_COUNT] or words[_PHASE] != BETWEEN:
@@ -361,7 +374,12 @@ class MessageLoop:
         """Runs the loop; why it comes back, with Python knowing what compiled methods did there."""
         why = _run_messages(self._address)
         if self._words[_DESKS_COUNT]:
-            self._feed.host.learn(self._feed.at_message, self._feed.place)
+            host = self._feed.host
+            self._deferred += 1
+            # Python need not know before it has work, but for who observes each order.
+            if why != DONE or host.tells_each or self._deferred >= _MOST_DEFERRED:
+                self._deferred = 0
+                host.learn(self._feed.at_message, self._words[_ORIGIN])
         return why
 
     def _ask(self) -> None:

@@ -229,7 +229,8 @@ class Pipeline:
             measured = live and self.measures
             ahead = self.clock() - time.monotonic_ns() if measured else 0
             rest = events[start:] if start else events
-            done = self._loop.apply(rest, times, pace != "message", measured, ahead)
+            origin = self.events + start
+            done = self._loop.apply(rest, times, pace != "message", measured, ahead, origin)
             self.messages += done
             self._place -= start
         self._place += len(events)
@@ -274,11 +275,6 @@ class Pipeline:
     def _called_back(self) -> None:
         if self._receive_time:
             self.to_callbacks.record(self.clock() - self._receive_time)
-
-    @property
-    def place(self) -> int:
-        """See `message_loop.Feed`."""
-        return self._place
 
     def at_message(self, start: int, time: int) -> None:
         """See `message_loop.Feed`."""

@@ -101,7 +101,7 @@ NEWS = np.dtype(
     [
         *((name, "i8") for name in REPORT.names or ()),
         ("now", "i8"),
-        ("first", "i8"),
+        ("first", "i8"),  # how many events were applied before the message
         ("at", "i8"),
         ("market", "i8"),
     ]
@@ -454,7 +454,8 @@ def end_message(desks: int, count: int, followed: int, now: int, first: int, tim
     """A message has ended, at a time of the run: desks, int64[count] at an address, are told what is due, and
     what they asked for is sent. False where Python is to go on with that.
 
-    followed: the number of the message, as boards have it. first, time: see Feed.at_message.
+    followed: the number of the message, as boards have it. first: how many events were applied before it.
+    time: its own, ns.
     """
     done = True
     for number in range(count):

@@ -29,8 +29,7 @@ class OrderNews:
     """News of one strategy's orders, in their order.
 
     news: NEWS[n]. fills: FILL[m], their executions, and fees: int64[m], in 1e-8. reasons: the texts of what
-    `news` has as codes, by instrument and code. before: the orders that were open, by id. places: int64[n],
-    where the message of each began among the events that were applied.
+    `news` has as codes, by instrument and code. before: the orders that were open, by id.
     """
 
     strategy: str
@@ -40,7 +39,6 @@ class OrderNews:
     fees: NDArray[np.int64]
     reasons: Mapping[tuple[int, int], str]
     before: Mapping[int, Order]
-    places: NDArray[np.int64]
 
     @cached_property
     def owners(self) -> NDArray[np.int64]:

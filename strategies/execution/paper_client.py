@@ -207,11 +207,8 @@ class PaperClient:
         """See ExecutionClient."""
         return self._ledger.held(instrument)
 
-    def learn(self, news: NDArray[np.void], fills: int, start: int) -> OrderNews:
-        """What compiled code has sent and told, NEWS[n], with so many FILLs.
-
-        start: where what was applied begins among all events.
-        """
+    def learn(self, news: NDArray[np.void], fills: int) -> OrderNews:
+        """What compiled code has sent and told, NEWS[n], with so many FILLs."""
         exchange, instruments = self._exchange, self._instruments
         assert exchange is not None
         own = exchange.take_fill_rows(fills)
@@ -221,7 +218,7 @@ class PaperClient:
         before = {order_id: row for order_id, (_, row) in self._known.items()}
         found = OrderNews(
             self._requests.strategy, instruments, news, own, self._booked(news, own),
-            reasons_of(news, instruments, exchange.text), before, news["first"] + start,
+            reasons_of(news, instruments, exchange.text), before,
         )  # fmt: skip
         places, statuses = news["instrument"].tolist(), news["status"].tolist()
         for order_id, number in dict(zip(news["id"].tolist(), range(len(news)), strict=True)).items():
