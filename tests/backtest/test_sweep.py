@@ -271,7 +271,9 @@ def test_a_job_that_was_stopped_goes_on_with_what_is_missing(flow: Path, tmp_pat
     # Another sweep into the folder would begin anew; and so would this one, were a file of a task gone.
     last = Ends(3)
     shares: list[int] = []
-    outcome = backtest(settings_of(folder, 3), specs, last, "numba", shares.append, notes.append, shares.append)
+    outcome = backtest(
+        settings_of(folder, 3), specs, last, "numba", shares.append, notes.append, shares.append
+    )
     assert last.done == ["strategies-2"] and "goes on: 2 of 3 tasks" in notes[-1]
     jobs = [open_job(tmp_path / name) for name in ("whole", "sweep")]
     for name in ("market", "signals"):
