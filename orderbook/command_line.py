@@ -266,18 +266,25 @@ def report(
 
 @app.command()
 def compare(
-    job: Annotated[list[Path], typer.Argument(help="Folders of two jobs or more.", metavar="JOB...")],
+    job: Annotated[
+        list[str],
+        typer.Argument(help="Folders of jobs; the first may be log:FOLDER.", metavar="JOB..."),
+    ],
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the figures to FILE.parquet, .csv or .ndjson.")
     ] = None,
+    config: Config = None,
+    view: Views = None,
+    strategy: Strategies = None,
 ) -> None:
     """Show what strategies made in several backtests, and how their orders and fills differ from the first's.
 
-    The job of a session's log (`backtest log:FOLDER`) beside another shows whether both agree.
+    A live session's log:FOLDER, with the configuration of its run, beside a backtest shows in which orders,
+    fills and money both differ: beside that of the log itself (`backtest log:FOLDER`) in none.
     """
     from orderbook.commands.query import compare as command
 
-    command(job, out)
+    command(job, out, config, view or (), strategy or ())
 
 
 @app.command()

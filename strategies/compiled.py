@@ -28,7 +28,8 @@ import ctypes
 import weakref
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -165,7 +166,9 @@ class CompiledMethods:
                 found = _entry_of(method, own, self._dtype, row)
             except NativeError as error:
                 where = f"{self._kind.__name__}.{method}" + ("" if view is None else f", of view {view}")
-                raise ConfigurationError(f"{where}, cannot be compiled: {error}") from error
+                # Without all that the record has.
+                why = str(error).partition(" of Record(")[0]
+                raise ConfigurationError(f"{where}, cannot be compiled: {why}") from error
             self._entries[method, view] = found
         return found
 
@@ -407,6 +410,9 @@ def _words_of(event: ViewEvent, result: Result) -> tuple[bytes, int, int]:
 
 def _word_of(value: Parameter, default: Parameter | None = None) -> int | float | None:
     """A parameter as a field; None for one that is none."""
+    if isinstance(default, int | float | Decimal) and isinstance(value, str):
+        with suppress(InvalidOperation):
+            value = Decimal(value)
     if isinstance(default, float) and not isinstance(value, str):
         return float(value)
     # A DECIMAL is written without a point, too.

@@ -6,9 +6,11 @@ beside each other.
 
 import difflib
 import json
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +23,23 @@ from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import SourceError, SqlError, UserError, suggestion, visible
 from orderbook.durability.past_states import LAST, log_folder, open_past_run
 from orderbook.engine.runtime.subscriptions import Version
-from orderbook.jobs.folder import JobVersion, Manifest
+from orderbook.jobs.folder import PARTITION_KEY, PLACE, VERSION_COLUMNS, JobVersion, Manifest
 from orderbook.jobs.job import Job, open_job
 from orderbook.operations.why import Explanation, why_text
 from orderbook.report.comparison import difference, difference_lines, figures, figures_table, job_names
+from orderbook.report.results import report_of
 from orderbook.run.assembly import assemble
+from orderbook.strategies.execution.account import OrderUpdate, StrategySummary, row_of
+from orderbook.strategies.runner import Runner
 
 _SECONDS = 30
 _MOST_BYTES = 1 << 28
+_LOG = "log:"
+# Position, fees and profit.
+_Money = tuple[Decimal | float, Decimal | float, Decimal | float | None]
+_NOTHING: _Money = (0, 0, 0)
+# Money that doubles may be off by.
+_CENT = 1e-6
 # Keys that are named where one is not there.
 _MOST_NEAR = 5
 
@@ -64,14 +75,31 @@ class QuerySource:
         return configured(self.config, (), (), overrides)
 
 
-def compare(folders: Sequence[Path], out: Path | None) -> None:
-    """Prints figures of several jobs, and the orders and fills in which they differ from the first.
+def compare(
+    given: Sequence[str],
+    out: Path | None,
+    config: Path | None = None,
+    views: Sequence[str] = (),
+    strategies: Sequence[str] = (),
+) -> None:
+    """Prints figures of several jobs, and the orders and fills in which they differ from the first, which may
+    be a session's log; then the money, too.
 
-    Raises UserError for fewer than two, and for one without strategies.
+    Raises UserError for fewer than two, for one without strategies, and for a log elsewhere.
     """
-    if len(folders) < 2:
+    if len(given) < 2:
         raise UserError("compare takes two jobs or more")
+    if any(one.startswith(_LOG) for one in given[1:]) or (given[0].startswith(_LOG) and out is not None):
+        raise UserError("compare takes a log in the first place, before jobs, and without --out")
+    folders = [Path(one) for one in given if not one.startswith(_LOG)]
     names = job_names(folders)
+    if given[0].startswith(_LOG):
+        folder = Path(given[0].removeprefix(_LOG)).absolute()
+        session = _session(configured(config, views, strategies, {"log.folder": str(folder)}))
+        for name, job in zip(names, map(open_job, folders), strict=True):
+            for line in session.differences(given[0], name, job):
+                print(visible(line))
+        return
     jobs = dict(zip(names, map(open_job, folders), strict=True))
     found = figures(jobs)
     if out is not None:
@@ -90,6 +118,73 @@ def compare(folders: Sequence[Path], out: Path | None) -> None:
                 console.print(visible(line), markup=False)
     for job in jobs.values():
         warn_incomplete(job.manifest)
+
+
+class _Session:
+    """What became of the orders of a run by its log alone: what strategies asked for is taken from there."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[dict[str, Any]]] = {"orders": [], "fills": []}
+        self.summaries: tuple[StrategySummary, ...] = ()
+
+    def note(self, runner: Runner, update: OrderUpdate) -> None:
+        """An order has changed."""
+        own = {PARTITION_KEY: runner.key}
+        self.rows["orders"].append(row_of(update.new) | own)
+        self.rows["fills"] += [row_of(fill) | own for fill in update.fills]
+
+    def differences(self, name: str, other: str, job: Job) -> Iterator[str]:
+        """Lines that say in what a job differs."""
+        for what, dataset, found in (
+            ("changes of orders", "orders", job.order_changes()),
+            ("fills", "fills", job.fills()),
+        ):
+            plain = found.drop(*VERSION_COLUMNS, PLACE)
+            own = pl.DataFrame(self.rows[dataset], plain.schema | {"ts": pl.Int64}, strict=False)
+            own = (
+                own.select(plain.columns)
+                .with_columns(pl.col("ts").cast(pl.Datetime("ns")))
+                .cast(plain.schema)
+            )
+            yield from difference_lines(what, (name, other), difference(own, plain))
+        report = report_of(job)
+        made: dict[tuple[str | None, ...], _Money] = {
+            (one.strategy, one.venue, one.symbol): (one.position, one.fees, one.profit)
+            for of_one in report.statistics.values()
+            for one in of_one[1:]
+        }
+        held: dict[tuple[str | None, ...], _Money] = {
+            (summary.name, one.venue, one.symbol): (one.position, one.fees, one.profit)
+            for summary in self.summaries
+            for one in summary.positions
+        }
+        equal = 0
+        for key in dict.fromkeys((*held, *made)):
+            pairs = list(zip(held.get(key, _NOTHING), made.get(key, _NOTHING), strict=True))
+            if all(_alike(one, value) for one, value in pairs):
+                equal += 1
+            else:
+                told = ", ".join(
+                    f"{what} {one} and {value:.10g}"
+                    for what, (one, value) in zip(("position", "fees", "profit"), pairs, strict=True)
+                )
+                yield f"money: {' '.join(map(str, key))}: {told}"
+        count = len({*held, *made})
+        yield f"money: position, fees and profit are equal in {equal:,} of {count:,} instruments"
+
+
+def _alike(one: Decimal | float | None, other: Decimal | float | None) -> bool:
+    """Whether two amounts are equal, as far as both are known."""
+    return one is None or other is None or math.isclose(one, other, abs_tol=_CENT)
+
+
+def _session(configuration: Configuration) -> _Session:
+    """Raises UserError and SourceError where there is no log, or its beginning is gone."""
+    past, session = open_past_run(configuration, (0, 0, 0)), _Session()
+    past.pipeline.host.observe_orders(session.note)
+    past.go_to((LAST, LAST, LAST))
+    session.summaries = past.pipeline.host.summary()
+    return session
 
 
 def query_log(

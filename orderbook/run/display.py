@@ -66,7 +66,8 @@ class _Lines:
             self._told = now
             done = fraction - self._first
             left = f", {(now - self._start) * (1 - fraction) / done:,.0f} s left" if done > 0 else ""
-            print(f"{self._what}: {fraction:.0%}, {visible(text)}{left}", file=sys.stderr, flush=True)
+            share = f"{fraction:.0%}, " if fraction else ""
+            print(f"{self._what}: {share}{visible(text)}{left}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -126,3 +126,45 @@ def test_a_log_stands_alone_and_whole(tmp_path: Path) -> None:
         source_specs([f"log:{tmp_path / 'none'}"])
     arguments = ["backtest", f"log:{tmp_path / 'log'}", "--view", "depth", "--cut-time", "2"]
     assert status_of([*arguments, "--out", str(tmp_path / "job")]) == 2
+
+
+def test_compare_says_in_what_a_backtest_differs_from_its_session(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orders, fills, received = ORDERS(), FILLS(), items(3, 500)
+    for number, (start, end) in enumerate(((0, 200), (200, 500))):
+        with session(tmp_path / "log", orders, fills) as (_, run):
+            feed(run, received[start:end])
+            if number:
+                run.stop()
+    (tmp_path / "views.sql").write_text(SQL)
+    config = tmp_path / "run.toml"
+    config.write_text(f"""
+[run]
+views = ["{tmp_path / "views.sql"}"]
+strategies = ["durable_support:Trader"]
+backend = "interpreter"
+[log]
+folder = "log"
+[simulation]
+order_latency = "2ms"
+response_latency = ["1ms", "4ms"]
+fees = {{ maker = -0.5, taker = 3 }}
+""")
+    job, _ = job_of(tmp_path / "job", tmp_path / "log")
+    given = ["compare", f"log:{tmp_path / 'log'}", str(job.folder), "--config", str(config)]
+    assert status_of(given) == 0
+    told = capsys.readouterr().out
+    changes, count = len(job.order_changes()), len(job.fills())
+    assert changes == len(orders) > 50 and count == len(fills) > 10
+    assert f"changes of orders: all {changes:,} are equal" in told and f"fills: all {count:,} are" in told
+    held = len({row["symbol"] for row in fills})
+    assert f"money: position, fees and profit are equal in {held} of {held} instruments" in told
+    # Of a run with other fees all fills are others, and so is the money.
+    config.write_text(config.read_text().replace("taker = 3", "taker = 4"))
+    assert status_of(given) == 0
+    told = capsys.readouterr().out
+    assert f"changes of orders: all {changes:,} are equal" in told and " fee=" in told
+    assert f"money: Trader {fills[0]['venue']}" in told and "fees and profit are equal in 0 of" in told
+    assert status_of([*given[:1], given[2], given[1]]) == 2
+    assert "a log in the first place" in capsys.readouterr().err
