@@ -56,6 +56,7 @@ from orderbook.strategies.strategy import (
     Trade,
     ViewWatch,
     compiled_methods,
+    timers_of,
     watches_of,
     with_parameters,
 )
@@ -335,6 +336,9 @@ class Runner:
             {tuple(getattr(one, name, "") for name in names) for one in self._host.instruments}
         )
         if not single or not {*names} <= {"venue", "symbol"} or watch.when or watch.fire != "change":
+            return None
+        if self.news.trades or timers_of(self._kind):
+            # These are called before the rows that have waited, and by Python.
             return None
         place = watches_of(self._kind).index(watch)
 
