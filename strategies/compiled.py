@@ -21,7 +21,8 @@ where there is no row. A parameter whose default is a float is a double, one wit
 `is_open(id)` says whether an order is under way or rests, `open_order(side)` (0: to buy, 1: to sell) which is
 the last such order to the row's instrument, 0 where none is, and `open_price(id)` at what price it was asked
 for. A compiled `on_book_state(self, state)` has `state.state` and `state.reason` as the codes of `BookState`
-and `StateReason`, and `state.ts`.
+and `StateReason`, and `state.ts`; `on_order_update(self, order)` and `on_fill(self, fill)` have the fields of
+`execution.desk`'s ORDER_UPDATE and FILL_UPDATE.
 """
 
 import ctypes
@@ -68,6 +69,8 @@ _BYTES_AT = bytes.__basicsize__ - 1
 
 # What `on_book_state` is called with.
 STATE = np.dtype([("ts", "i8"), ("state", "i8"), ("reason", "i8")])
+# By methods what they are told.
+TOLD = {"on_book_state": STATE, "on_order_update": desk.ORDER_UPDATE, "on_fill": desk.FILL_UPDATE}
 
 
 class Request(NamedTuple):
@@ -122,6 +125,8 @@ class CompiledMethods:
         self.throttles: list[RowThrottle] = []
         self._throttles_at = np.zeros(0, np.int64)
         self.row["due"] = LAST
+        self._told = np.zeros(1, desk.ORDER_UPDATE)
+        self.row["record"] = self._told.ctypes.data
         # Whether the loop calls its methods.
         self.in_loop = False
         weakref.finalize(self, _release, self._rows)
@@ -141,12 +146,18 @@ class CompiledMethods:
         at = id(bytes_of) + _BYTES_AT
         self.entry(method, event.view).call(self.address, at + new, at + old)
 
-    def call_book_state(
-        self, method: str, state: Sequence[int], index: int, one: Instrument, held: Decimal, now: int
+    def call_told(
+        self,
+        method: str,
+        told: Sequence[int],
+        index: int | None,
+        one: Instrument | None,
+        held: Decimal,
+        now: int,
     ) -> None:
-        """Calls a method with a STATE, as words, of the book of an instrument; else as `call`."""
+        """Calls a method with one of TOLD, as words, that is of an instrument; else as `call`."""
         self._at_hand(index, one, held, now)
-        words = array("q", state)
+        words = array("q", told)
         self.entry(method, None).call(self.address, words.buffer_info()[0], 0)
 
     def _at_hand(self, index: int | None, one: Instrument | None, held: Decimal, now: int) -> None:
@@ -157,11 +168,11 @@ class CompiledMethods:
         words[_PLACES["position"]] = int(held.scaleb(SCALE))
 
     def entry(self, method: str, view: str | None) -> "_Entry":
-        """A method compiled for the rows of a view, None: for a STATE. Raises ConfigurationError."""
+        """A method compiled for the rows of a view, None: for what it is told. Raises ConfigurationError."""
         found = self._entries.get((method, view))
         if found is None:
             own = {name: getattr(self._kind, name) for name in compiled_methods(self._kind)}
-            row = STATE if view is None else _row_type(self._results[view])
+            row = TOLD[method] if view is None else _row_type(self._results[view])
             try:
                 found = _entry_of(method, own, self._dtype, row)
             except NativeError as error:
@@ -211,6 +222,33 @@ class CompiledMethods:
         calls: int = self.words[_PLACES["calls"]]
         self.words[_PLACES["calls"]] = 0
         return calls
+
+    def take_others(self) -> int:
+        """How many other calls there were."""
+        calls: int = self.words[_PLACES["others"]]
+        self.words[_PLACES["others"]] = 0
+        return calls
+
+    @property
+    def sent(self) -> int:
+        """How many requests of the message at hand were sent in the loop."""
+        found: int = self.words[_PLACES["sent"]]
+        return found
+
+    def follow(self) -> None:
+        """Compiles what is told of books, orders and fills, for the loop too. Raises ConfigurationError."""
+        for method in TOLD.keys() & set(compiled_methods(self._kind)):
+            address = self.entry(method, None).address
+            if method != "on_book_state":
+                self.row["on_order" if method == "on_order_update" else "on_fill"] = address
+
+    def take_called(self) -> tuple[int, int]:
+        """How many of the news methods were called for, which are about to be taken; and how many of the rest
+        come before rows that have waited."""
+        words, place = self.words, _PLACES["called"]
+        called, before = words[place], words[_PLACES["before"]]
+        words[place] = words[place + 1] = 0
+        return called, max(0, before - called)
 
     def take_news_fills(self) -> int:
         """How many fills are of the news taken."""

@@ -408,9 +408,9 @@ class StrategyHost:
         self._desks.stale = True
 
     def ask(self) -> None:
-        """Asks for what compiled methods have asked for in the loop, and could not have there."""
+        """Goes on with what compiled methods have asked for in the loop, and could not have there."""
         for runner in self._runners:
-            runner.ask_apart()
+            runner.go_on()
 
     @property
     def tells_each(self) -> bool:

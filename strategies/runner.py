@@ -21,7 +21,7 @@ from orderbook.engine.runtime.live_view import Key, LiveView, ViewRow
 from orderbook.engine.runtime.subscriptions import Subscription, ViewEvent
 from orderbook.market.books import Books
 from orderbook.market.events import BookState, StateReason
-from orderbook.market.instruments import Instrument, Instruments
+from orderbook.market.instruments import SCALE, Instrument, Instruments
 from orderbook.strategies.clock import CompiledThrottle, RunnerClock, SavedClock
 from orderbook.strategies.compiled import CompiledMethods, RowThrottle
 from orderbook.strategies.execution.account import (
@@ -44,7 +44,7 @@ from orderbook.strategies.execution.client import (
 )
 from orderbook.strategies.execution.exchange_account import ExchangeAccount
 from orderbook.strategies.execution.exchange_state import REFUSED
-from orderbook.strategies.execution.order_news import OrderNews
+from orderbook.strategies.execution.order_news import LIQUIDITY, SIDES, STATUSES, OrderNews
 from orderbook.strategies.execution.paper_client import PaperClient
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.strategy import (
@@ -196,8 +196,7 @@ class Runner:
         if own := compiled_methods(definition.kind):
             count = len(host.instruments)
             self.compiled = CompiledMethods(definition.kind, self.parameters, results, count)
-            if "on_book_state" in own:
-                self.compiled.entry("on_book_state", None)
+            self.compiled.follow()
         self._compiled_names = frozenset(own)
         self.clock = RunnerClock(
             host.engine, definition.kind, lambda when: with_parameters(when, self.parameters), self._on_view,
@@ -215,6 +214,8 @@ class Runner:
         self._unloaded = False
         # Of any method, and of those the ones that `take_state` has seen.
         self.calls = self._saved_calls = 0
+        # Changes of orders that the loop has not told: before rows that have waited, and after.
+        self._untold: tuple[list[OrderUpdate], list[OrderUpdate]] = [], []
         # Whether it has looked at the end of the message at hand.
         self.looked = False
 
@@ -387,13 +388,27 @@ class Runner:
             self._host.after_message(partial(self._host.request, request))
 
     def ask_apart(self) -> None:
-        """As `ask`, of methods that were called in the loop; then looks at what it has left to look at."""
+        """As `ask`, where what it raises disables the strategy."""
         try:
             self.ask()
         except Exception as error:
             self._fail("ask", error)
-        if self.compiled is not None and self.compiled.take_looks():
+
+    def go_on(self) -> None:
+        """Does what the loop has left to do at the end of a message: asks for the rest, tells of orders what
+        is not told, and looks at rows that have waited."""
+        compiled = self.compiled
+        if compiled is None:
+            return
+        self.requests = compiled.sent
+        self.ask_apart()
+        (first, then), self._untold = self._untold, ([], [])
+        for update in first:
+            self._tell_update(update)
+        if compiled.take_looks():
             self._host.after_message(partial(self.clock.look, self.now))
+        for update in then:
+            self._tell_update(update)
 
     def _instrument_of(self, event: ViewEvent) -> int | None:
         """The instrument that a row's venue and symbol name; None where they name none, or several."""
@@ -442,7 +457,9 @@ class Runner:
     @property
     def runs_in_loop(self) -> bool:
         """Whether nothing of what it is keeps compiled methods from being called in the loop."""
-        if self._follows_orders or self._follows_fills or self.exchange is None:
+        follows = (("on_order_update", self._follows_orders), ("on_fill", self._follows_fills))
+        in_python = any(on and method not in self._compiled_names for method, on in follows)
+        if in_python or self.exchange is None:
             return False
         return bool(self.instruments) and (self.key is None or len(self.instruments) == 1)
 
@@ -461,12 +478,18 @@ class Runner:
         self.orders = compiled.orders
         calls = compiled.take_calls()
         self.callbacks += calls
-        self.calls += calls
-        news = compiled.news()
+        self.calls += calls + compiled.take_others()
+        news, (called, before) = compiled.news(), compiled.take_called()
         if news is None:
             return None
         assert isinstance(self.client, PaperClient)
         found = self.client.learn(news, compiled.take_news_fills())
+        if (self._follows_orders or self._follows_fills) and called < len(news):
+            updates = list(found.updates())
+            # What is told with what becomes of it is left out there.
+            left = len(updates) - int(np.count_nonzero(found.kept[called:]))
+            first = int(np.count_nonzero(found.kept[called : called + before]))
+            self._untold = updates[left : left + first], updates[left + first :]
         self.refused += int(np.count_nonzero(found.news["status"] == REFUSED))
         self.fills += len(found.fills)
         return found
@@ -617,18 +640,57 @@ class Runner:
             after(partial(self.clock.look, self.now))
 
     def _tell_state(self, state: BookStateChange) -> None:
-        compiled, method = self.compiled, "on_book_state"
-        if compiled is None or method not in self._compiled_names:
+        method = "on_book_state"
+        if method not in self._compiled_names:
             self.call(method, state)
-        elif self._strategy is not None and not self._host.silent:
-            self.calls += 1
-            index = self._index_of(state.venue, state.symbol)
-            codes = BookState[state.state.upper()], StateReason[state.reason.upper()]
-            one, held = self._host.instruments[index], self.client.position(state.symbol)
-            compiled.orders = self.orders
-            compiled.call_book_state(method, (state.ts, *codes), index, one, held, self.now)
-            self.orders = compiled.orders
-            self.ask_apart()
+            return
+        codes = BookState[state.state.upper()], StateReason[state.reason.upper()]
+        self._call_told(method, (state.ts, *codes), state.venue, state.symbol)
+
+    def _tell_update(self, update: OrderUpdate) -> None:
+        """Tells the strategy of an order and its fills, when the message at hand has ended."""
+        after = self._host.after_message
+        if self._follows_orders:
+            after(partial(self._tell_order, update.new))
+        if self._follows_fills:
+            for fill in update.fills:
+                after(partial(self._tell_fill, fill))
+
+    def _tell_order(self, order: Order) -> None:
+        method = "on_order_update"
+        if method not in self._compiled_names:
+            self.call(method, order)
+            return
+        price = 0 if order.price is None else fixed(order.price)
+        told = (
+            order.ts, order.id, SIDES.index(order.side), fixed(order.volume), order.price is not None, price,
+            fixed(order.filled), STATUSES.index(order.status), order.reason is not None,
+        )  # fmt: skip
+        self._call_told(method, told, order.venue, order.symbol)
+
+    def _tell_fill(self, fill: Fill) -> None:
+        method = "on_fill"
+        if method not in self._compiled_names:
+            self.call(method, fill)
+            return
+        told = (
+            fill.ts, fill.order_id, SIDES.index(fill.side), fixed(fill.volume), fixed(fill.price),
+            LIQUIDITY.index(fill.liquidity),
+        )  # fmt: skip
+        self._call_told(method, told, fill.venue, fill.symbol)
+
+    def _call_told(self, method: str, told: Sequence[int], venue: str, symbol: str) -> None:
+        """Calls a compiled method with what it is told."""
+        compiled = self.compiled
+        if compiled is None or self._strategy is None or self._host.silent:
+            return
+        self.calls += 1
+        index = self._index(symbol, venue)
+        one = None if index is None else self._host.instruments[index]
+        compiled.orders = self.orders
+        compiled.call_told(method, told, index, one, self.client.position(symbol), self.now)
+        self.orders = compiled.orders
+        self.ask_apart()
 
     def told(self) -> None:
         """Publish what the client knows by now."""
@@ -665,11 +727,7 @@ class Runner:
         if update.fills and (not isinstance(engine, GatedEngine) or engine.takes("positions")):
             for fill in update.fills:
                 self._hold(fill)
-        if self._follows_orders:
-            self._host.after_message(partial(self.call, "on_order_update", update.new))
-        if self._follows_fills:
-            for fill in update.fills:
-                self._host.after_message(partial(self.call, "on_fill", fill))
+        self._tell_update(update)
 
     def _hold(self, fill: Fill) -> None:
         """Brings a fill into the relation `positions`."""
@@ -780,6 +838,11 @@ class Runner:
         return StrategySummary(
             self.name, self.callbacks, self.orders, self.refused, self.fills, positions, next(failures, None)
         )
+
+
+def fixed(value: Decimal) -> int:
+    """A price or a volume in 1e-8."""
+    return int(value.scaleb(SCALE))
 
 
 def _bytes_of(state: object) -> bytes | str:

@@ -64,8 +64,26 @@ DESK = np.dtype(
         ("due", "i8"),  # when the first of those that wait has waited for long enough, ns; LAST: none waits
         ("waited", "i8"),  # how often one began to wait
         ("looks", "i8"),  # whether those that are due are left for Python to look at
+        ("on_order", "i8"),  # what is called with an ORDER_UPDATE and a FILL_UPDATE; 0: nothing is
+        ("on_fill", "i8"),
+        ("record", "i8"),  # where these are written
+        ("called", "i8"),  # how many of the news, and of their FILLs, these were called for
+        ("called_fills", "i8"),
+        ("before", "i8"),  # where Python goes on, how many of the news are told before rows that have waited
+        ("sent", "i8"),  # requests of the message at hand
+        ("others", "i8"),  # calls that are not of rows
     ]
 )
+# What methods are told of orders: prices and volumes as above, `status` as of ORDER.
+ORDER_UPDATE = np.dtype(
+    [
+        (name, "i8")
+        for name in (
+            "ts", "id", "side", "volume", "has_price", "price", "filled", "status", "has_reason",
+        )
+    ]
+)  # fmt: skip
+FILL_UPDATE = np.dtype([(name, "i8") for name in ("ts", "order_id", "side", "volume", "price", "maker")])
 REQUEST = np.dtype(
     [
         ("kind", "i8"),
@@ -130,6 +148,8 @@ _news_at = record_at(NEWS)
 _handler_at = record_at(HANDLER)
 _instance_at = record_at(INSTANCE)
 _throttle_at = record_at(THROTTLE)
+_order_update_at = record_at(ORDER_UPDATE)
+_fill_update_at = record_at(FILL_UPDATE)
 _REQUEST_BYTES, _OPEN_BYTES, _NEWS_BYTES = REQUEST.itemsize, OPEN.itemsize, NEWS.itemsize
 _HANDLER_BYTES, _INSTANCE_BYTES, _FILL_BYTES = HANDLER.itemsize, INSTANCE.itemsize, FILL.itemsize
 _THROTTLE_BYTES = THROTTLE.itemsize
@@ -358,13 +378,15 @@ def _send(desk_at: int, request: Record, now: int, first: int, time: int) -> Non
 def _send_all(desk_at: int, now: int, first: int, time: int) -> bool:
     """Sends what is asked for; False where Python is to go on with that."""
     desk = _desk_at(desk_at)
-    sending: bool = desk.requests_count <= MOST_REQUESTS
+    desk.sent += desk.requests_count - desk.requests_first
+    sending: bool = desk.sent <= MOST_REQUESTS
     while sending and desk.requests_first < desk.requests_count:
         request = _request_at(desk.requests + _REQUEST_BYTES * desk.requests_first)
         sending = _may_be_sent(desk, request)
         if sending:
             _send(desk_at, request, now, first, time)
             dropped(desk_at, 1)
+    desk.sent -= desk.requests_count - desk.requests_first
     return sending
 
 
@@ -374,7 +396,39 @@ def _at_hand(desk: Record, instrument: int, now: int) -> None:
     board = board_at(load(desk.boards + 8 * instrument))
     desk.now, desk.instrument, desk.tick, desk.lot = now, instrument, board.tick, board.lot
     desk.position = load(desk.positions + 8 * instrument) * board.lot_scale
-    desk.calls += 1
+
+
+@jit()
+def _call_news(desk_at: int, end: int, now: int) -> None:
+    """Calls what follows orders and fills with the news up to the number `end`."""
+    desk = _desk_at(desk_at)
+    account = account_at(desk.account)
+    while desk.called < end:
+        news = _news_at(desk.news + _NEWS_BYTES * desk.called)
+        place, count, own = desk.called_fills, news.fills, board_at(load(desk.boards + 8 * news.instrument))
+        desk.called += 1
+        desk.called_fills += count
+        # What is told with what becomes of it is no news.
+        told = account.instant == 0 or news.status != SENT
+        if told and desk.on_order != 0:
+            order = _order_update_at(desk.record)
+            order.ts, order.id, order.side = news.time, news.id, news.side
+            order.volume, order.filled = news.volume * own.lot_scale, news.filled * own.lot_scale
+            order.has_price = 1 - news.market
+            order.price = news.limit * own.tick_scale if news.market == 0 else 0
+            order.status, order.has_reason = news.status, 1 if news.reason != NO_REASON else 0
+            _at_hand(desk, news.instrument, now)
+            desk.others += 1
+            call(desk.on_order, desk_at, desk.record, 0)
+        if told and desk.on_fill != 0:
+            for number in range(count):
+                fill = fill_at(account.fills + _FILL_BYTES * (account.fills_first + place + number))
+                row = _fill_update_at(desk.record)
+                row.ts, row.order_id, row.side, row.maker = fill.time, news.id, news.side, fill.maker
+                row.volume, row.price = fill.lots * own.lot_scale, fill.ticks * own.tick_scale
+                _at_hand(desk, news.instrument, now)
+                desk.others += 1
+                call(desk.on_fill, desk_at, desk.record, 0)
 
 
 @jit()
@@ -441,12 +495,44 @@ def _look(desk_at: int, now: int) -> None:
         if not _same(old, new, one.kinds, one.words):
             one.told = now
             _at_hand(desk, one.instrument, now)
+            desk.calls += 1
             call(one.entry, desk_at, new, old)
     desk.due = LAST
     for number in range(desk.throttles_count):
         one = _throttle_at(load(desk.throttles + 8 * number))
         if one.waits != 0:
             desk.due = min(desk.due, one.told + one.every)
+
+
+@jit()
+def _end_message(desk_at: int, own: bool, now: int, first: int, time: int) -> bool:
+    """See `end_message`. own: whether the message tells the desk anything.
+
+    As Python's queue has it: what was asked for, then what methods are told, then what these ask for.
+    """
+    desk = _desk_at(desk_at)
+    follows = desk.on_order != 0 or desk.on_fill != 0
+    desk.sent = 0
+    if own and account_at(desk.account).due <= now:
+        _tell(desk_at, now, first, time)
+    desk.before = desk.news_count
+    sent_all: bool = desk.requests_count == 0 or _send_all(desk_at, now, first, time)
+    looks = own and desk.due <= now
+    if not sent_all:
+        desk.looks = 1 if looks else 0
+        return False
+    if follows:
+        _call_news(desk_at, desk.before, now)
+    if looks:
+        _look(desk_at, now)
+    if follows:
+        _call_news(desk_at, desk.news_count, now)
+    while sent_all and desk.requests_count != 0:
+        desk.before = desk.news_count
+        sent_all = _send_all(desk_at, now, first, time)
+        if sent_all and follows:
+            _call_news(desk_at, desk.news_count, now)
+    return sent_all
 
 
 @jit()
@@ -462,16 +548,8 @@ def end_message(desks: int, count: int, followed: int, now: int, first: int, tim
         desk_at = load(desks + 8 * number)
         desk = _desk_at(desk_at)
         own = desk.own == 0 or board_at(desk.own).message == followed
-        if own and account_at(desk.account).due <= now:
-            _tell(desk_at, now, first, time)
-        sent_all = desk.requests_count == 0 or _send_all(desk_at, now, first, time)
-        if own and desk.due <= now:
-            if sent_all:
-                _look(desk_at, now)
-                sent_all = desk.requests_count == 0 or _send_all(desk_at, now, first, time)
-            else:
-                desk.looks = 1
-        done = done and sent_all
+        if desk.requests_count != 0 or (own and (account_at(desk.account).due <= now or desk.due <= now)):
+            done = _end_message(desk_at, own, now, first, time) and done
     return done
 
 
@@ -510,6 +588,7 @@ def dispatch(handlers: int, state: int, now: int) -> bool:
         old, new = firing + 8 * handler.old, firing + 8 * handler.new
         if one.throttle == 0 or _offered(desk, _throttle_at(one.throttle), old, new, now):
             _at_hand(desk, one.instrument, now)
+            desk.calls += 1
             call(handler.entry, one.desk, new, old)
         firing += 8 * handler.words
     return True

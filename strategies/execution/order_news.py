@@ -30,6 +30,7 @@ class OrderNews:
 
     news: NEWS[n]. fills: FILL[m], their executions, and fees: int64[m], in 1e-8. reasons: the texts of what
     `news` has as codes, by instrument and code. before: the orders that were open, by id.
+    kept: bool[…], which of what the loop has told they are.
     """
 
     strategy: str
@@ -39,6 +40,7 @@ class OrderNews:
     fees: NDArray[np.int64]
     reasons: Mapping[tuple[int, int], str]
     before: Mapping[int, Order]
+    kept: NDArray[np.bool_]
 
     @cached_property
     def owners(self) -> NDArray[np.int64]:

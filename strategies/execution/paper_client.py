@@ -212,13 +212,13 @@ class PaperClient:
         exchange, instruments = self._exchange, self._instruments
         assert exchange is not None
         own = exchange.take_fill_rows(fills)
-        if self._instant:
-            # It is told with what becomes of it.
-            news = news[news["status"] != SENT]
+        # At once it is told with what becomes of it.
+        kept = (news["status"] != SENT) | (not self._instant)
+        news = news[kept] if self._instant else news
         before = {order_id: row for order_id, (_, row) in self._known.items()}
         found = OrderNews(
             self._requests.strategy, instruments, news, own, self._booked(news, own),
-            reasons_of(news, instruments, exchange.text), before,
+            reasons_of(news, instruments, exchange.text), before, kept,
         )  # fmt: skip
         places, statuses = news["instrument"].tolist(), news["status"].tolist()
         for order_id, number in dict(zip(news["id"].tolist(), range(len(news)), strict=True)).items():

@@ -239,8 +239,96 @@ class PlainPaced(Strategy):
             self.withdraw(state.venue, state.symbol)
 
 
+class Hedger(Strategy):
+    """Sells what its quotes buy as soon as it is told, and counts what it is told."""
+
+    seen: int = 0
+    quote: int = 0
+    mean: float = 0.0
+    rising: bool = False
+
+    @on_view("touch", fire="change")
+    @compiled
+    def moved(self, row):  # type: ignore[no-untyped-def]
+        self.seen += 1
+        if row.multiplicity == 0 or not row.has_bid:
+            return
+        if not self.is_open(self.quote):
+            self.quote = self.buy(3 * self.lot, row.bid)
+        elif self.seen % 4 == 0:
+            self.modify(self.quote, price=row.bid)
+        if self.seen % 13 == 0:
+            self.buy(self.lot, row.bid + 1)
+        if self.seen % 17 == 0:
+            self.modify(self.quote, price=row.bid + 1)
+
+    @compiled
+    def on_order_update(self, order):  # type: ignore[no-untyped-def]
+        self.mean += order.status + 8.0 * order.has_reason + order.filled / self.lot + self.now % 7
+        self.mean += order.volume / self.lot + order.has_price * order.price / self.tick / 1000.0
+        if order.id == self.quote and order.status == 1 and order.has_reason:
+            self.cancel(order.id)
+
+    @compiled
+    def on_fill(self, fill):  # type: ignore[no-untyped-def]
+        self.mean += 3 * self.position / self.lot + fill.price / self.tick / 1000.0 + fill.ts % 5
+        self.rising = fill.maker != 0
+        if fill.side == 0:
+            self.sell(fill.volume)
+
+
+class PlainHedger(Strategy):
+    """The same in Python."""
+
+    def __init__(self) -> None:
+        self.seen = self.quote = 0
+        self.mean, self.rising = 0.0, False
+        self.live: set[int] = set()
+
+    @on_view("touch", fire="change")
+    def moved(self, event: Any) -> None:
+        self.seen += 1
+        row = event.new
+        if row is None or row.bid is None:
+            return
+        lot, where = self.instrument(row.symbol, row.venue).lot, {"venue": row.venue}
+        if self.quote not in self.live:
+            self.quote = self.buy(row.symbol, 3 * lot, row.bid, **where)
+            self.live.add(self.quote)
+        elif self.seen % 4 == 0:
+            self.modify(self.quote, price=row.bid)
+        if self.seen % 13 == 0:
+            self.buy(row.symbol, lot, row.bid + Decimal("1e-8"), **where)
+        if self.seen % 17 == 0:
+            self.modify(self.quote, price=row.bid + Decimal("1e-8"))
+
+    def on_order_update(self, order: Order) -> None:
+        one = self.instrument(order.symbol, order.venue)
+        status = ("sent", "resting", "filled", "cancelled", "refused").index(order.status)
+        if status > 1:
+            self.live.discard(order.id)
+        priced = order.price is not None
+        self.mean += status + 8.0 * (order.reason is not None) + float(order.filled / one.lot) + self.now % 7
+        self.mean += float(order.volume / one.lot) + float((order.price or 0) / one.tick) * priced / 1000.0
+        if order.id == self.quote and status == 1 and order.reason is not None:
+            self.cancel(order.id)
+
+    def on_fill(self, fill: Any) -> None:
+        one = self.instrument(fill.symbol, fill.venue)
+        held = float(3 * self.position(fill.symbol) / one.lot)
+        self.mean += held + float(fill.price / one.tick) / 1000.0 + fill.ts % 5
+        self.rising = fill.liquidity == "maker"
+        if fill.side == "buy":
+            self.sell(fill.symbol, fill.volume, venue=fill.venue)
+
+
 # Latencies are drawn by the names of classes.
-for plain, own in ((Plain, Quoter), (PlainBySymbol, QuoterBySymbol), (PlainPaced, Paced)):
+for plain, own in (
+    (Plain, Quoter),
+    (PlainBySymbol, QuoterBySymbol),
+    (PlainPaced, Paced),
+    (PlainHedger, Hedger),
+):
     plain.__name__ = own.__name__
 
 
@@ -311,7 +399,7 @@ def test_compiled_methods_order_as_the_same_rules_in_python(
         ends = np.flatnonzero(events["flags"] & int(Flag.LAST)) + 1
         cuts = np.split(events, ends[:-1]), [events], np.split(events, [50 + seed % 200])
         for plain, kinds in (
-            ([Plain], [Quoter]),
+            ([Plain, PlainHedger], [Quoter, Hedger]),
             ([PlainBySymbol, Plain, PlainPaced], [QuoterBySymbol, Quoter, Paced]),
         ):
             expected = outcome(plain, OPTIONS[name], cuts[0], "interpreter")
