@@ -138,15 +138,6 @@ class RoutedClient:
         own = [order_id for client in self._venues.values() for order_id in client.orders]
         return sorted([*self.paper.open_orders(), *own])
 
-    def open_instruments(self) -> list[tuple[int, int, bool]]:
-        """See ExecutionClient."""
-        own = [
-            (order_id, one.instrument, one.row.price is None)
-            for client in self._venues.values()
-            for order_id, one in client.orders.items()
-        ]
-        return sorted([*self.paper.open_instruments(), *own])
-
     def held(self, instrument: int) -> int:
         """Lots held of an instrument, as far as was told."""
         client = self._venues.get(self._instruments[instrument].venue)
