@@ -26,20 +26,27 @@ SEGMENT_CLASSES = 7
 SMALLEST_SEGMENT = 16
 LARGEST_SEGMENT = SMALLEST_SEGMENT << (SEGMENT_CLASSES - 1)
 LEVELS_OF_BLOCK = 64
-# Size classes: segments of the order table with a header row, the block of a ladder, then 2^k words.
+# Size classes: segments of the order table with a header row, the block of a ladder's tree, then 2^k words,
+# and a ladder's window of 2^k * SMALLEST_WINDOW cells with a bit for each.
 LADDER_BLOCK = SEGMENT_CLASSES
 WORDS = LADDER_BLOCK + 1
 LARGEST_WORDS = 32
+WINDOWS = WORDS + LARGEST_WORDS + 1
+WINDOW_CLASSES = 9
+SMALLEST_WINDOW = 64
+CELL_BYTES = 16
 SIZES = (
     *(((SMALLEST_SEGMENT << k) + 1) * ROW_BYTES for k in range(SEGMENT_CLASSES)),
     16 + LEVELS_OF_BLOCK * 24,
     *(8 << k for k in range(LARGEST_WORDS + 1)),
+    *((SMALLEST_WINDOW * CELL_BYTES + SMALLEST_WINDOW // 8) << k for k in range(WINDOW_CLASSES)),
 )
 # Blocks start at multiples of this, so the low bits of an address are free for a tag.
 ALIGNMENT = 16
 
-# Words of the pool: next free address, end of the chunk, bytes one event may need, then free lists.
-BUMP, END, RESERVE, FREE = 0, 1, 2, 3
+# Words of the pool: next free address, end of the chunk, bytes one event may need, bytes that a window waits
+# for besides, then free lists.
+BUMP, END, RESERVE, WANTED, FREE = 0, 1, 2, 3, 4
 POOL_WORDS = FREE + len(SIZES)
 _SMALLEST_RESERVE = 3 * SIZES[SEGMENT_CLASSES - 1] + 8 * SIZES[LADDER_BLOCK]
 _FIRST_CHUNK = 1 << 20
@@ -108,6 +115,37 @@ def fetch_line(typing_context: Any, address: Any) -> Any:
     return types.none(types.int64), generate
 
 
+@intrinsic
+def steps_of(typing_context: Any, distance: Any, inverse: Any, shift: Any) -> Any:
+    """A number without a sign that is below n / step, for every n up to 2^63, only if the distance is below n
+    and a multiple of the step; it is then their quotient.
+
+    inverse: of the odd part of the step, modulo 2^64; shift: the step's number of twos.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        # A product by the inverse divides exactly; what is not whole leaves low bits, which become high ones.
+        distance, inverse, shift = arguments
+        word = ir.IntType(64)
+        product = builder.mul(distance, inverse)
+        turn = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(word, [word] * 3), "llvm.fshr.i64"
+        )
+        return builder.call(turn, [product, product, shift])
+
+    return types.uint64(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def highest_bit(typing_context: Any, word: Any) -> Any:
+    """The number of the highest bit that is set in a word, which is not 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.sub(ir.IntType(64)(63), builder.ctlz(arguments[0], ir.IntType(1)(1)))
+
+    return types.int64(types.int64), generate
+
+
 _LANES = 8
 
 
@@ -154,7 +192,7 @@ def allocate(pool: int, size_class: int) -> int:
         return address
     address = load(pool + 8 * BUMP)
     store(pool + 8 * BUMP, (address + SIZES[size_class] + ALIGNMENT - 1) & -ALIGNMENT)
-    if size_class >= WORDS:
+    if WORDS <= size_class < WINDOWS:
         # An event doubles at most the directories of the order table and of both ladders.
         reserve = _SMALLEST_RESERVE + 8 * SIZES[size_class]
         store(pool + 8 * RESERVE, max(load(pool + 8 * RESERVE), reserve))
@@ -171,8 +209,16 @@ def release(pool: int, address: int, size_class: int) -> None:
 
 @jit()
 def has_reserve(pool: int) -> bool:
-    """Whether the chunk in use has room for any one event."""
-    return load(pool + 8 * END) - load(pool + 8 * BUMP) >= load(pool + 8 * RESERVE)
+    """Whether the chunk in use has room for any one event, and for what a window waits for."""
+    return load(pool + 8 * END) - load(pool + 8 * BUMP) >= load(pool + 8 * RESERVE) + load(pool + 8 * WANTED)
+
+
+@jit()
+def has_room(pool: int, wanted: int) -> bool:
+    """Whether the chunk in use has so many bytes besides the reserve; else the next event waits for them."""
+    room = load(pool + 8 * END) - load(pool + 8 * BUMP) >= load(pool + 8 * RESERVE) + wanted
+    store(pool + 8 * WANTED, 0 if room else wanted)
+    return room
 
 
 class Memory:
@@ -195,7 +241,7 @@ class Memory:
             release(pool.ctypes.data, int(pool[BUMP]), segment)
             pool[BUMP] += bytes_of_segment
         usual = _HUGE_CHUNK if self.nbytes >= _MUCH else _CHUNK
-        size = max(usual if self._chunks else _FIRST_CHUNK, 2 * int(pool[RESERVE]))
+        size = max(usual if self._chunks else _FIRST_CHUNK, 2 * int(pool[RESERVE] + pool[WANTED]))
         chunk = np.empty(size, np.uint8)
         self._chunks.append(chunk)
         self.nbytes += size

@@ -23,6 +23,7 @@ from orderbook.market.book_state import (
     valid_side,
     valid_volume,
 )
+from orderbook.market.level_tree import level_at
 
 _MIXED_DEPTH = int(Problem.MIXED_DEPTH)
 
@@ -48,19 +49,19 @@ def apply_level(context: Record, book: Record, event: Record) -> None:
     levels = ladder_of(context, book, side)
     key = key_of(side, event.price)
     ts = time_of(event)
-    number, position, address = ladder.place_of(levels, key)
+    number, position, address = ladder.place_of(context.pool, levels, key)
     if address == 0:
         if event.volume:
             ladder.insert_at(context.pool, levels, number, position, key, event.volume, ts)
             levels.rows += 1
             _emit_level(context, book, 2 * side, ts, event.volume, event.price)
         return
-    resting = ladder.level_at(address)
+    resting = level_at(address)
     if event.volume == resting.volume:
         return
     _emit_level(context, book, 2 * side + DELETE, resting.extra, resting.volume, event.price)
     if event.volume == 0:
-        ladder.remove_at(context.pool, levels, number, position)
+        ladder.remove_at(context.pool, levels, number, position, key)
         levels.rows -= 1
         return
     resting.volume = event.volume
@@ -74,12 +75,12 @@ def clear_l2(context: Record, book: Record, side: int) -> None:
     for each in range(BID, NO_SIDE):
         if side == each or side == NO_SIDE:
             levels = ladder_of(context, book, each)
-            while levels.levels:
-                key = ladder.best_key(levels)
-                number, position, address = ladder.place_of(levels, key)
-                row = ladder.level_at(address)
-                _emit_level(context, book, 2 * each + DELETE, row.extra, row.volume, key_of(each, key))
-                ladder.remove_at(context.pool, levels, number, position)
+            key = ladder.best_key(levels)
+            for _ in range(levels.levels):
+                volume, ts = ladder.level_of(levels, key)
+                _emit_level(context, book, 2 * each + DELETE, ts, volume, key_of(each, key))
+                key = ladder.key_below(levels, key)
+            ladder.clear(context.pool, levels)
             levels.rows = 0
 
 

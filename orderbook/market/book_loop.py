@@ -36,7 +36,7 @@ from orderbook.market.book_state import (
     valid_volume,
 )
 from orderbook.market.events import EVENT, Action, BookState, Flag, StateReason
-from orderbook.market.ladder import LADDER
+from orderbook.market.level_tree import LADDER_BYTES
 
 _ADD = int(Action.ADD)
 _REDUCE = int(Action.REDUCE)
@@ -70,7 +70,7 @@ _VOLUME_OUT_OF_RANGE = int(Problem.VOLUME_OUT_OF_RANGE)
 # the cache.
 _LEAD_BOOK, _LEAD_DIRECTORY, _LEAD_ROWS, _FEW = 24, 16, 8, 64
 _BOOK_BYTES, _BOOK_LINES = BOOK.itemsize, -(-BOOK.itemsize // 64)
-_LADDER_BYTES = LADDER.itemsize
+_LADDER_LINES = 2 * LADDER_BYTES // 64
 _LAST_OF_BOOK = int(Action.LEVEL)
 _context_at = record_at(CONTEXT)
 _event_at = record_at(EVENT)
@@ -227,7 +227,7 @@ def _look_at_touched(context: Record, event: int) -> None:
         if context.touches:
             note_touch(context, book, event)
         bids, asks = ladder_of(context, book, BID), ladder_of(context, book, ASK)
-        both = bids.blocks and asks.blocks
+        both = bids.levels and asks.levels
         if book.state == _VALID and both and ladder.best_key(bids) >= -ladder.best_key(asks):
             count(context, book.instrument, _CROSSED)
         if context.crossed_limit:
@@ -260,16 +260,16 @@ def _fetch_ahead(context: Record, event_at: int, stride: int, left: int) -> None
             address = context.books + _BOOK_BYTES * np.int64(event.instrument)
             for line in range(_BOOK_LINES):
                 fetch_line(address + 64 * line)
-            ladders = context.ladders + 2 * _LADDER_BYTES * np.int64(event.instrument)
-            fetch_line(ladders)
-            fetch_line(ladders + 64)
+            ladders = context.ladders + 2 * LADDER_BYTES * np.int64(event.instrument)
+            for line in range(_LADDER_LINES):
+                fetch_line(ladders + 64 * line)
     if left > _LEAD_DIRECTORY:
         event = _event_at(event_at + stride * _LEAD_DIRECTORY)
         if 0 <= event.instrument < context.instruments and event.action <= _LAST_OF_BOOK:
             book = book_of(context, np.int64(event.instrument))
             order_table.fetch_entry(book, event.order_id)
             if context.track and event.side <= ASK:
-                ladder.fetch_directory(ladder_of(context, book, event.side))
+                ladder.fetch_directory(ladder_of(context, book, event.side), key_of(event.side, event.price))
     if left > _LEAD_ROWS:
         event = _event_at(event_at + stride * _LEAD_ROWS)
         if 0 <= event.instrument < context.instruments and event.action <= _LAST_OF_BOOK:

@@ -13,7 +13,8 @@ from orderbook.core.jit import jit
 from orderbook.market.block_memory import Record, load, record_at, store
 from orderbook.market.events import Side
 from orderbook.market.instruments import LARGEST
-from orderbook.market.ladder import LADDER, NO_KEY, best_key, ladder_at, level_of
+from orderbook.market.ladder import best_key, level_of
+from orderbook.market.level_tree import LADDER_BYTES, NO_KEY, ladder_at
 
 BID, ASK, NO_SIDE = int(Side.BID), int(Side.ASK), int(Side.NONE)
 # The price of a bid where there is none.
@@ -127,7 +128,6 @@ DELETE = 1
 TRADES, FUNDING, MARK_PRICES, OPEN_INTEREST, LIQUIDATIONS = range(4, 14, 2)
 _END_OF_EVENT = CHECKED | END_OF_EVENT
 _BOOK_BYTES = BOOK.itemsize
-_LADDER_BYTES = LADDER.itemsize
 _TOUCH_BYTES = TOUCH.itemsize
 _CROSSING_BYTES = CROSSING.itemsize
 
@@ -150,7 +150,7 @@ def book_of(context: Record, instrument: int) -> Record:
 @jit()
 def ladder_of(context: Record, book: Record, side: int) -> Record:
     """The LADDER of one side of a book."""
-    return ladder_at(context.ladders + _LADDER_BYTES * (2 * book.instrument + side))
+    return ladder_at(context.ladders + LADDER_BYTES * (2 * book.instrument + side))
 
 
 @jit()
@@ -160,10 +160,10 @@ def note_touch(context: Record, book: Record, event: int) -> None:
     context.touches_written += 1
     touch.event, touch.instrument = event, book.instrument
     bids, asks = ladder_of(context, book, BID), ladder_of(context, book, ASK)
-    touch.bid = best_key(bids) if bids.blocks else _NO_BID
+    touch.bid = best_key(bids) if bids.levels else _NO_BID
     touch.bid_volume, _ = level_of(bids, touch.bid)
-    key = best_key(asks) if asks.blocks else _NO_BID
-    touch.ask = -key if asks.blocks else NO_KEY
+    key = best_key(asks) if asks.levels else _NO_BID
+    touch.ask = -key if asks.levels else NO_KEY
     touch.ask_volume, _ = level_of(asks, key)
 
 

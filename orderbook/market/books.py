@@ -33,6 +33,7 @@ from orderbook.market.book_state import (
 )
 from orderbook.market.events import EVENT, Action, BookState, Events, Side, plain
 from orderbook.market.instruments import Instruments
+from orderbook.market.level_tree import LADDER, LADDER_BYTES, NO_KEY, ladder_at
 from orderbook.market.order_table import ROW
 
 # What is saved of a book besides its rows; `orders`: 1 in an L3 book.
@@ -165,7 +166,7 @@ class Books:
         count = len(instruments)
         self._books = _initial(instruments, dictionary)
         self._states = self._books["state"]
-        self._ladders = np.zeros(2 * count, ladder.LADDER)
+        self._ladders = _aligned(2 * count)
         self._problems = np.zeros((count + 1, PROBLEMS), np.int64)
         self._touched = np.zeros(count, np.int64)
         self._aggressors = dictionary.encode_all(AGGRESSORS)
@@ -398,7 +399,7 @@ class Books:
             bids, asks = (self.levels(instrument, side, 1)["price"].tolist() for side in (Side.BID, Side.ASK))
             return (bids[0] if bids else None, asks[0] if asks else None)
         bid, ask = (_best_key(self._ladder(instrument, side)) for side in (BID, ASK))
-        return (None if bid == ladder.NO_KEY else bid, None if ask == ladder.NO_KEY else -ask)
+        return (None if bid == NO_KEY else bid, None if ask == NO_KEY else -ask)
 
     def at(self, instrument: int, side: Side, price: int) -> NDArray[np.void]:
         """The orders, or the level with id 0, that rest at a price in ticks: order_table.ROW[n], in no
@@ -445,7 +446,7 @@ class Books:
 
     def _ladder(self, instrument: int, side: int) -> int:
         """The address of a LADDER."""
-        return self._ladders_at + ladder.LADDER.itemsize * (2 * instrument + side)
+        return self._ladders_at + LADDER_BYTES * (2 * instrument + side)
 
     def _book(self, instrument: int) -> np.void:
         book: np.void = self._books[self._checked(instrument)]
@@ -460,14 +461,14 @@ class Books:
 @called_with("i")
 def _best_key(at: int) -> int:
     """The key of the best level of a LADDER, NO_KEY where there is none."""
-    levels = ladder.ladder_at(at)
-    return ladder.best_key(levels) if levels.blocks else ladder.NO_KEY
+    levels = ladder_at(at)
+    return ladder.best_key(levels) if levels.levels else NO_KEY
 
 
 @called_with("iii")
 def _read_level(at: int, key: int, out: int) -> int:
     """Writes volume and `extra` of the level with a key to int64[2], zeros where there is none."""
-    volume, extra = ladder.level_of(ladder.ladder_at(at), key)
+    volume, extra = ladder.level_of(ladder_at(at), key)
     store(out, volume)
     store(out + 8, extra)
     return 0
@@ -475,7 +476,7 @@ def _read_level(at: int, key: int, out: int) -> int:
 
 @called_with("iii")
 def _copy_best(at: int, out: int, most: int) -> int:
-    return ladder.copy_best(ladder.ladder_at(at), out, most)
+    return ladder.copy_best(ladder_at(at), out, most)
 
 
 @called_with("ii")
@@ -555,6 +556,13 @@ class _Output(NamedTuple):
 
 
 _NOTHING = _Output.empty(0)
+
+
+def _aligned(count: int) -> NDArray[np.void]:
+    """LADDER[count] of zeros that begins with a cache line."""
+    room = np.zeros(count * LADDER_BYTES + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    return room[start : start + count * LADDER_BYTES].view(LADDER)
 
 
 def _initial(instruments: Instruments, dictionary: Dictionary) -> np.ndarray:

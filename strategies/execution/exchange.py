@@ -150,27 +150,24 @@ def _take(
     levels = ladder_of(context, book_of(context, own.instrument), side)
     taken = board + (_TAKEN_BIDS if side == BID else _TAKEN_ASKS)
     left, fills = lots, 0
-    block = levels.blocks - 1
-    while block >= 0 and left > 0:
-        position = ladder.levels_in(levels, block) - 1
-        while position >= 0 and left > 0:
-            key, volume = ladder.level_in(levels, block, position)
-            if key < worst:
-                return lots - left, fills
-            entry = _entry(taken, key)
-            before = 0 if entry == 0 else min(load(entry + 8), volume)
-            step = min(volume - before, left)
-            if step > 0:
-                if entry == 0:
-                    entry = pushed(taken, _PAIR_BYTES)
-                    store(entry, key)
-                store(entry + 8, before + step)
-                left -= step
-                fills += 1
-                if noted:
-                    _filled(own.account, time, step, key if side == BID else -key, 0)
-            position -= 1
-        block -= 1
+    key = ladder.best_key(levels)
+    for _ in range(levels.levels):
+        if key < worst or left == 0:
+            break
+        volume, _ = ladder.level_of(levels, key)
+        entry = _entry(taken, key)
+        before = 0 if entry == 0 else min(load(entry + 8), volume)
+        step = min(volume - before, left)
+        if step > 0:
+            if entry == 0:
+                entry = pushed(taken, _PAIR_BYTES)
+                store(entry, key)
+            store(entry + 8, before + step)
+            left -= step
+            fills += 1
+            if noted:
+                _filled(own.account, time, step, key if side == BID else -key, 0)
+        key = ladder.key_below(levels, key)
     return lots - left, fills
 
 
@@ -179,14 +176,15 @@ def _reaches(context: Record, board: int, side: int, worst: int) -> bool:
     """Whether there is volume to take from a side, to the key of the worst level."""
     levels = ladder_of(context, book_of(context, board_at(board).instrument), side)
     taken = board + (_TAKEN_BIDS if side == BID else _TAKEN_ASKS)
-    for block in range(levels.blocks - 1, -1, -1):
-        for position in range(ladder.levels_in(levels, block) - 1, -1, -1):
-            key, volume = ladder.level_in(levels, block, position)
-            if key < worst:
-                return False
-            entry = _entry(taken, key)
-            if entry == 0 or volume > load(entry + 8):
-                return True
+    key = ladder.best_key(levels)
+    for _ in range(levels.levels):
+        if key < worst:
+            return False
+        volume, _ = ladder.level_of(levels, key)
+        entry = _entry(taken, key)
+        if entry == 0 or volume > load(entry + 8):
+            return True
+        key = ladder.key_below(levels, key)
     return False
 
 
@@ -198,7 +196,7 @@ def _refresh(context: Record, board: int, side: int) -> None:
     if count:
         levels = ladder_of(context, book_of(context, board_at(board).instrument), side)
         best, volume = _WORST, 0
-        if levels.blocks:
+        if levels.levels:
             best = ladder.best_key(levels)
             volume, _ = ladder.level_of(levels, best)
         store(taken + 16, kept(load(taken), count, best, volume))
