@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
@@ -18,6 +19,7 @@ from orderbook.commands.common import configured
 from orderbook.feeds.byte_stream import Lines
 from orderbook.feeds.exchanges.exchange import ExchangeOptions, exchange
 from orderbook.feeds.files.binance_capture import BinanceCaptureSource
+from orderbook.feeds.files.hyperliquid_capture import HyperliquidCaptureSource
 from orderbook.feeds.live.session import Session
 from orderbook.feeds.raw_log import Line
 from orderbook.feeds.recording.capture_files import CaptureHead, read_head
@@ -80,57 +82,90 @@ def feeds(options: Options) -> None:
         rows = [_measured(one, theirs, options) for one in recordings]
         if theirs is not None:
             theirs.close()
-    own, others = ([row[place] for row in rows] for place in range(2))
-    decoders = ("", "frames", "events", "JSON", "Python", "one", "64", "+ books", "of JSON")
+    first = ["", "frames", "events"]
+    stages = ["decode", "+ books", "+ touch", "+ sobi"]
     table(
-        "Recorded frames, µs of CPU each; in Python, compiled one a call, 64 a call, with books",
-        decoders,
-        own,
+        f"Recorded frames, µs of CPU each, {_TOGETHER} a call; untyped JSON, and books to it",
+        [*first, "JSON", *stages, "of JSON"],
+        [row.together for row in rows],
     )
-    beside = ("", "one, books", "64, + touch", "64, + sobi", "cryptofeed", "checksums", "ratio")
-    title = "Beside cryptofeed, without and with checksums; ratio: its time with them to ours, one a call"
-    table(title, beside, others)
+    table(
+        "One frame a call, µs of CPU each; in Python, compiled, cryptofeed without and with checksums; "
+        "ratio: its time with them to ours with books",
+        ["", "in Python", *stages, "cryptofeed", "checksums", "ratio"],
+        [row.alone for row in rows],
+    )
+    table(
+        f"The same in millions of events/s: {_TOGETHER} frames a call, then one a call, then cryptofeed",
+        ["", *stages, *(f"one, {stage}" for stage in stages), "cryptofeed", "checksums"],
+        [row.rates for row in rows],
+    )
 
 
-def _measured(one: _Recording, theirs: "_Cryptofeed | None", options: Options) -> tuple[list[str], list[str]]:
-    """Rows of the two tables."""
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What a recording has in each of the tables."""
+
+    together: list[str]
+    alone: list[str]
+    rates: list[str]
+
+
+# Figures by frames a call, in the order of the columns.
+_STAGES = {1: ("one", "one, books", "one, touch", "one, sobi"), _TOGETHER: ("64", "books", "touch", "sobi")}
+_FOREIGN = ("cryptofeed", "checksums")
+
+
+def _measured(one: _Recording, theirs: "_Cryptofeed | None", options: Options) -> _Rows:
     times = max(1, -(-(_LEAST if options.quick else 4 * _LEAST) // one.frames))
     count = times * one.frames
     cases = [
         Case("json", count, lambda watch: _json(one, times, watch)),
         Case("python", count, lambda watch: _decode(one, times, watch, 1, _InPython)),
-        Case("one", count, lambda watch: _decode(one, times, watch, 1)),
-        Case("decode", count, lambda watch: _decode(one, times, watch, _TOGETHER)),
-        Case("one, books", count, lambda watch: _books(one, times, watch, 1)),
-        Case("books", count, lambda watch: _books(one, times, watch, _TOGETHER)),
-        Case("touch", count, _Views(one, times, "touch").run),
-        Case("sobi", count, _Views(one, times, "sobi").run),
     ]
+    for together, (decode, books, touch, sobi) in _STAGES.items():
+        cases += [
+            Case(decode, count, partial(_decode, one, times, together=together)),
+            Case(books, count, partial(_books, one, times, together=together)),
+            Case(touch, count, _Views(one, times, "touch", together).run),
+            Case(sobi, count, _Views(one, times, "sobi", together).run),
+        ]
     if theirs is not None and one.foreign is not None:
-        for name, checksums in (("cryptofeed", False), ("checksums", True)):
+        for name, checksums in zip(_FOREIGN, (False, True), strict=True):
             handled = theirs.handling(one, checksums)
             if handled is None:
                 CONSOLE.print(f"{one.name}: cryptofeed does not handle it: {theirs.problem}")
             else:
                 cases.append(Case(name, count, handled(times)))
     figures = interleaved(cases, options.runs)
-    ratio = figures["books"].ratio(figures["json"])
-    own = [_micros(figures[name]) for name in ("json", "python", "one", "decode", "books")]
     run = _Run(one, Session)
     list(run.events(_calls(one.steps[: one.begun], _TOGETHER)))
     events = sum(map(len, run.events(_calls(one.steps[one.begun :], _TOGETHER))))
-    head = [one.name, f"{one.frames:,}", f"{events:,}"]
-    other = [
-        _micros(figures.get(name)) for name in ("one, books", "touch", "sobi", "cryptofeed", "checksums")
-    ]
-    last = ""
+    micros, rates = (
+        {name: shown(figures.get(name), events / one.frames) for name in (*figures, *_FOREIGN)}
+        for shown in (_micros, _rate)
+    )
+    waiting, alone = (_STAGES[together] for together in (_TOGETHER, 1))
+    ratio = ""
     if "checksums" in figures:
-        last = f"{figures['checksums'].ratio(figures['one, books']):.1f} x"
-    return [*head, *own, f"{ratio:.1f} x"], [one.name, *other, last]
+        ratio = f"{figures['checksums'].ratio(figures['one, books']):.1f} x"
+    return _Rows(
+        [
+            one.name, f"{one.frames:,}", f"{events:,}", micros["json"], *(micros[name] for name in waiting),
+            f"{figures['books'].ratio(figures['json']):.1f} x",
+        ],
+        [one.name, *(micros[name] for name in ("python", *alone, *_FOREIGN)), ratio],
+        [one.name, *(rates[name] for name in (*waiting, *alone, *_FOREIGN))],
+    )  # fmt: skip
 
 
-def _micros(figures: Figures | None) -> str:
+def _micros(figures: Figures | None, events: float) -> str:
     return "" if figures is None else f"{figures.median / 1e3:.2f}"
+
+
+def _rate(figures: Figures | None, events: float) -> str:
+    """Millions of events a second, of so many in a frame."""
+    return "" if figures is None else f"{1e3 * events / figures.median:.2f}"
 
 
 class _InPython(Session):
@@ -188,15 +223,15 @@ def _books(one: _Recording, times: int, watch: Stopwatch, together: int) -> None
 class _Views:
     """Books and a view; one pipeline for all runs, as every connection begins anew."""
 
-    def __init__(self, one: _Recording, times: int, view: str) -> None:
-        self._one, self._times = one, times
+    def __init__(self, one: _Recording, times: int, view: str, together: int) -> None:
+        self._one, self._times, self._together = one, times, together
         configuration = configured(None, [view], [], {})
         self._pipeline: Pipeline = assembled(configuration, one.instruments)[1]
         warm_up(self._pipeline)
 
     def run(self, watch: Stopwatch) -> None:
         apply = self._pipeline.apply
-        _apply(self._one, self._times, watch, _TOGETHER, lambda events: apply(events, "live"))
+        _apply(self._one, self._times, watch, self._together, lambda events: apply(events, "live"))
 
 
 class _Run:
@@ -313,7 +348,12 @@ def _recordings(folder: Path, quick: bool) -> Iterator[_Recording]:
         yield _of_cryptofeed(path)
     if not quick:
         for path in sorted(folder.glob("hftbacktest/*.gz")):
-            yield _of_binance(path)
+            yield _of_capture(path, BinanceCaptureSource(path).instruments)
+        # Parts that begin with a snapshot, or need none.
+        for path in sorted(folder.glob("hftbacktest_more/coinm_*08.gz")):
+            yield _of_capture(path, BinanceCaptureSource(path).instruments)
+        for path in sorted(folder.glob("hftbacktest_more/hyperliquid_*.gz")):
+            yield _of_capture(path, HyperliquidCaptureSource(path).instruments)
 
 
 def _of_cryptofeed(path: Path) -> _Recording:
@@ -358,8 +398,7 @@ def _same(one: str, other: str) -> bool:
     return path.strip("/") == other_path.strip("/") and symbols[0] == symbols[1]
 
 
-def _of_binance(path: Path) -> _Recording:
-    instruments = BinanceCaptureSource(path).instruments
+def _of_capture(path: Path, instruments: Instruments) -> _Recording:
     one = instruments[0]
     steps: list[_Step] = []
     for line in Lines(path):
