@@ -51,6 +51,7 @@ from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBo
 from orderbook.feeds.wire import bybit as compiled
 from orderbook.feeds.wire.decoder_state import WORDS
 from orderbook.feeds.wire.frame_decoder import FrameDecoder
+from orderbook.feeds.wire.recent_trades import RecentTrades, is_number
 from orderbook.market.contract_terms import SPOT, Kind, Terms, expiry_of
 from orderbook.market.events import Side, StateReason
 from orderbook.market.instruments import ContractType, Instrument, contract_type
@@ -167,8 +168,6 @@ decode_information = msgspec.json.Decoder(Information).decode
 MILLISECOND = 1_000_000
 # Of a contract, besides its book and trades.
 CONTRACT_TOPICS: tuple[str, ...] = ("tickers", "allLiquidation")
-# Trades remembered, so that none is given twice.
-_REMEMBERED = 1024
 _ARRIVED, _LATE = WORDS["arrived"], WORDS["late"]
 
 
@@ -183,7 +182,8 @@ class BybitBook(StreamBook):
         self._product = book.product.removesuffix(".P")
         book.memory.name(self._product)
         self.begin_connection()
-        self._trades: dict[str, None] = {}
+        self._recent = RecentTrades()
+        book.memory.set("recent", self._recent.address)
 
     def begin_connection(self) -> None:
         """Forget the connection before."""
@@ -248,21 +248,16 @@ class BybitBook(StreamBook):
             self._link.statistics.problems.add("late message", where, "repeated or out of order")
 
     def _repeated(self, trade_id: str) -> bool:
-        if trade_id in self._trades:
-            where = f"{self.book.product} trade {trade_id}"
-            self._link.statistics.problems.add("late trade", where, "repeated")
-            return True
-        self._trades[trade_id] = None
-        if len(self._trades) > _REMEMBERED:
-            del self._trades[next(iter(self._trades))]
-        return False
+        if self._recent.add(trade_id):
+            return False
+        where = f"{self.book.product} trade {trade_id}"
+        self._link.statistics.problems.add("late trade", where, "repeated")
+        return True
 
 
 def _number(trade_id: str) -> int:
     """A trade's id as events carry it. Raises ValueError."""
-    if trade_id.isascii() and trade_id.isdigit() and int(trade_id) < 2**63:
-        return int(trade_id)
-    return UUID(trade_id).int >> 65
+    return int(trade_id) if is_number(trade_id) else UUID(trade_id).int >> 65
 
 
 _DEPTHS = (50, 200, 1000)

@@ -227,7 +227,12 @@ def test_trades_are_given_once_and_block_trades_not() -> None:
     for number in range(3000):
         message["data"][1]["i"] = str(number + 100)
         one.frame(message)
-    assert len(one.session._exchange._books[BTC]._trades) <= 1024  # type: ignore[attr-defined]
+    late = one.problems["late trade"]
+    # The last 1,024 are remembered.
+    for number, repeated in ((3000 - 1024, True), (3000 - 1025, False)):
+        message["data"][1]["i"] = str(number + 100)
+        assert len(one.frame(message)) == (0 if repeated else 1)
+    assert one.problems["late trade"] == late + 1
 
 
 class Market:

@@ -4,6 +4,7 @@ import json
 import random
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from uuid import UUID
 from zlib import crc32 as zlib_crc32
 
 import msgspec
@@ -20,6 +21,7 @@ from orderbook.feeds.wire.decoder_state import BookMemory
 from orderbook.feeds.wire.json_tape import ARRAY, DEEPEST, OBJECT, STRING, scan
 from orderbook.feeds.wire.numbers import REFUSED, integer, iso_time, seconds_time, units
 from orderbook.feeds.wire.order_amounts import OrderAmounts
+from orderbook.feeds.wire.recent_trades import REMEMBERED, RecentTrades
 from orderbook.feeds.wire.text_ladder import TextLadder
 from orderbook.market.instruments import Instrument
 
@@ -311,3 +313,18 @@ def test_a_ladder_is_filled_at_once(sample_seed: int) -> None:
                 ("1" * 60, "1"),
             ):
                 assert not ladder.fill(one, sign, [*levels, odd]) and len(ladder) == 0
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_last_trades_are_known_again_and_no_others(seed: int) -> None:
+    chance, recent, plain = random.Random(seed), RecentTrades(), dict[str, None]()
+    ids = [str(number * 2**20) for number in range(2000)]
+    ids += [str(UUID(int=chance.getrandbits(128))) for _ in range(2000)]
+    for _ in range(12_000):
+        one = chance.choice(ids) if chance.random() < 0.7 else chance.choice(list(plain) or ids)
+        assert recent.add(one) == (one not in plain)
+        plain.setdefault(one)
+        if len(plain) > REMEMBERED:
+            del plain[next(iter(plain))]
+    with pytest.raises(ValueError, match="UUID"):
+        recent.add("x")

@@ -241,12 +241,28 @@ def generated_bybit(folder: Path) -> Script:
             f'"cts":{1672304484976 + number}}}'
         ).encode()
 
-    frames = [frame("delta" if number > 10 else "snapshot", number) for number in range(10, 400)]
-    trade = (
-        b'{"topic":"publicTrade.BTCUSDT","type":"snapshot","ts":1672304486868,"data":[{"T":1672304486865,'
-        b'"s":"BTCUSDT","S":"Buy","v":"0.001","p":"16578.50","i":"2290000000061666327","BT":false}]}'
-    )
-    frames.insert(100, trade)
+    def trade(number: int) -> str:
+        # Ids of both forms; some are told again, and some are of block trades.
+        number = chance.choice([number] * 15 + [max(0, number - chance.randrange(5))])
+        trade_id = f"{2290000000061666 + number}" if number % 3 else str(UUID(int=number << 64 | 1 << 127))
+        block = chance.choice(['"BT":false'] * 9 + ['"BT":true'])
+        sequence = f',"seq":{1783284617 + number}' if number % 2 else ""
+        return (
+            f'{{"T":{1672304486865 + number},"s":"BTCUSDT","S":"{chance.choice(["Buy", "Sell"])}","v":"0.00'
+            f'{chance.randrange(1, 10)}","p":"16578.50","i":"{trade_id}",{block}{sequence}}}'
+        )
+
+    def trades(number: int) -> bytes:
+        listed = ",".join(trade(4 * number + each) for each in range(chance.randrange(1, 4)))
+        return (
+            f'{{"topic":"publicTrade.BTCUSDT","type":"snapshot","ts":1672304486868,"data":[{listed}]}}'
+        ).encode()
+
+    frames = []
+    for number in range(10, 400):
+        frames.append(frame("delta" if number > 10 else "snapshot", number))
+        if number % 4 == 0:
+            frames.append(trades(number))
     return Script("bybit", one, [("", data, 10**18 + number) for number, data in enumerate(frames)])
 
 
