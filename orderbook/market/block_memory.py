@@ -45,14 +45,15 @@ SIZES = (
 ALIGNMENT = 16
 
 # Words of the pool: next free address, end of the chunk, bytes one event may need, bytes that a window waits
-# for besides, then free lists.
-BUMP, END, RESERVE, WANTED, FREE = 0, 1, 2, 3, 4
+# for besides, bytes of all chunks, then free lists.
+BUMP, END, RESERVE, WANTED, HELD, FREE = 0, 1, 2, 3, 4, 5
 POOL_WORDS = FREE + len(SIZES)
 _SMALLEST_RESERVE = 3 * SIZES[SEGMENT_CLASSES - 1] + 8 * SIZES[LADDER_BLOCK]
 _FIRST_CHUNK = 1 << 20
 # Larger arrays get huge pages, and the first touch of each clears 2 MB at once; with much memory that is less
 # than what finding small pages costs.
 _CHUNK, _HUGE_CHUNK, _MUCH = 7 << 19, 1 << 25, 1 << 23
+_CACHED = 1 << 23
 
 
 def record_at(dtype: np.dtype) -> Callable[[int], Any]:
@@ -214,6 +215,12 @@ def has_reserve(pool: int) -> bool:
 
 
 @jit()
+def is_cached(pool: int) -> bool:
+    """Whether all chunks are few enough to stay in the cache."""
+    return load(pool + 8 * HELD) <= _CACHED
+
+
+@jit()
 def has_room(pool: int, wanted: int) -> bool:
     """Whether the chunk in use has so many bytes besides the reserve; else the next event waits for them."""
     room = load(pool + 8 * END) - load(pool + 8 * BUMP) >= load(pool + 8 * RESERVE) + wanted
@@ -245,5 +252,6 @@ class Memory:
         chunk = np.empty(size, np.uint8)
         self._chunks.append(chunk)
         self.nbytes += size
+        pool[HELD] = self.nbytes
         pool[BUMP] = (chunk.ctypes.data + ALIGNMENT - 1) & -ALIGNMENT
         pool[END] = chunk.ctypes.data + size

@@ -5,7 +5,7 @@ import numpy as np
 from orderbook.core.changes import NULL_CODE
 from orderbook.core.jit import called_with, exported, jit
 from orderbook.market import book_actions, ladder, order_table
-from orderbook.market.block_memory import Record, fetch_line, has_reserve, load, record_at, store
+from orderbook.market.block_memory import Record, fetch_line, has_reserve, is_cached, load, record_at, store
 from orderbook.market.book_state import (
     ASK,
     BID,
@@ -67,7 +67,7 @@ _PRICE_OUT_OF_RANGE = int(Problem.PRICE_OUT_OF_RANGE)
 _VOLUME_OUT_OF_RANGE = int(Problem.VOLUME_OUT_OF_RANGE)
 
 # How many events ahead books are fetched, their directories, and rows and levels; up to so many books stay in
-# the cache.
+# the cache, where they are not deep.
 _LEAD_BOOK, _LEAD_DIRECTORY, _LEAD_ROWS, _FEW = 24, 16, 8, 64
 _BOOK_BYTES, _BOOK_LINES = BOOK.itemsize, -(-BOOK.itemsize // 64)
 _LADDER_LINES = 2 * LADDER_BYTES // 64
@@ -252,7 +252,7 @@ def _has_room(context: Record, event: Record) -> bool:
 def _fetch_ahead(context: Record, event_at: int, stride: int, left: int) -> None:
     """Fetches what events to come read, of `left` from this one on: books, then what they name, and so on.
 
-    Among the books of thousands of instruments every step of an event would else wait for memory.
+    Among the books of many instruments, or many orders, every step of an event would else wait for memory.
     """
     if left > _LEAD_BOOK:
         event = _event_at(event_at + stride * _LEAD_BOOK)
@@ -288,9 +288,10 @@ def apply_range(context_at: int, events: int, stride: int, first: int, end: int,
     (context.needed = 0); the caller makes room and calls again.
     """
     context = _context_at(context_at)
+    waits = context.instruments > _FEW or not is_cached(context.pool)
     for e in range(first, end):
         event = _event_at(events + stride * e)
-        if context.instruments > _FEW:
+        if waits:
             _fetch_ahead(context, events + stride * e, stride, count_of_events - e)
         if context.crossed_limit and context.between:
             _begin_message(context, event, e)
