@@ -36,6 +36,7 @@ from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBo
 from orderbook.feeds.wire import bitstamp as compiled
 from orderbook.feeds.wire.decoder_state import WORDS
 from orderbook.feeds.wire.frame_decoder import FrameDecoder
+from orderbook.feeds.wire.order_amounts import RestingOrders
 from orderbook.market.contract_terms import PERPETUAL, SPOT, Terms
 from orderbook.market.events import Action, Side, StateReason
 from orderbook.market.instruments import Instrument
@@ -147,12 +148,11 @@ class OrderBook(BitstampBook[tuple[str, Order]]):
 
     def __init__(self, book: FeedBook, link: Link) -> None:
         super().__init__(book, link)
-        self._orders: dict[int, tuple[Side, int, int]] = {}
-        self._latest = 0
-
-    def begin(self, since: int | None) -> None:
-        super().begin(since)
-        self._latest = 0
+        self._orders: dict[int, tuple[Side, int, int]] | RestingOrders = {}
+        if link.compiled:
+            self._orders = RestingOrders()
+            book.memory.set("orders", self._orders.amounts.address)
+            book.memory.set("places", self._orders.places.address)
 
     def load(self, body: bytes) -> bool:
         snapshot = _decode_orders(body)
@@ -160,7 +160,8 @@ class OrderBook(BitstampBook[tuple[str, Order]]):
         return self.snapshot(number, number * 1000, lambda book: self._write(book, snapshot))
 
     def _write(self, book: FeedBook, snapshot: Orders) -> None:
-        orders = self._orders = {}
+        orders = self._orders
+        orders.clear()
         for side, entries in zip(_SIDES, (snapshot.bids, snapshot.asks), strict=True):
             for price_text, amount, order_id in entries:
                 number, price, volume = int(order_id), book.ticks[price_text], book.lots[amount]
@@ -169,7 +170,7 @@ class OrderBook(BitstampBook[tuple[str, Order]]):
 
     def take(self, event: str, data: msgspec.Raw) -> None:
         order = _decode_order(data)
-        number = self._latest = max(int(order.microtimestamp), self._latest)
+        number = max(int(order.microtimestamp), self.book.memory.words[_ARRIVED])
         self.message(number, number, (event, order))
 
     def apply(self, span: Span[tuple[str, Order]]) -> None:
@@ -220,7 +221,7 @@ _decode_order = msgspec.json.Decoder(Order).decode
 
 _BOOK_EVENTS = frozenset({"data", "order_created", "order_changed", "order_deleted"})
 _NOT_READ = frozenset({"bts:heartbeat", "bts:unsubscription_succeeded"})
-_LAST_TRADE = WORDS["last_trade"]
+_ARRIVED, _LAST_TRADE = WORDS["arrived"], WORDS["last_trade"]
 _AGGRESSORS = (Side.BID, Side.ASK)
 
 
@@ -383,7 +384,7 @@ class BitstampOrders(Bitstamp):
     book_kind = OrderBook
 
     def decoder(self) -> FrameDecoder | None:
-        return None
+        return FrameDecoder(compiled.take_orders, [book.memory for book in self.link.books.values()])
 
 
 def _request(event: str, channel: str) -> str:

@@ -36,6 +36,7 @@ BOOK = np.dtype(
             "bids",  # addresses of LADDER, 0 where the book has none
             "asks",
             "orders",  # address of AMOUNTS, 0 where the book has none
+            "places",  # address of AMOUNTS with twice the price, plus the side, of each of `orders`
             "recent",  # address of what recent_trades remembers, 0 where the book has none
             "checksum",  # of the ladders while neither has `changed`
             "arrived",  # the number of the last message, or NONE

@@ -1,7 +1,7 @@
 """What is left of each order that rests, in memory for compiled code: a hash table of ids and volumes.
 
-Ids and volumes are not negative. Places that follow one another are looked at; one that is free ends the
-look, so that the orders behind one that goes are moved up.
+Two of them hold what else is known of the same orders. Places that follow one another are looked at; one that
+is free ends the look, so that the orders behind one that goes are moved up.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ import numpy as np
 
 from orderbook.core.jit import jit
 from orderbook.market.block_memory import Record, load, record_at, store
+from orderbook.market.events import Side
 
 AMOUNTS = np.dtype(
     [
@@ -19,7 +20,8 @@ AMOUNTS = np.dtype(
         ("room", "i8"),  # orders that there may be
     ]
 )
-FREE = -1
+# No volume.
+FREE = -(2**63)
 _SLOT, _SMALLEST = 16, 1024
 # 2^64 divided by the golden ratio, as an int64; its upper bits are mixed best.
 _MULTIPLIER, _SHIFT = -7046029254386353131, 24
@@ -152,3 +154,32 @@ class OrderAmounts:
             self._reserve(places)
         both = np.array([*orders.items()], np.int64).reshape(-1, 2)
         put_all(self.address, int(both.ctypes.data), len(both))
+
+
+class RestingOrders:
+    """Orders by id, as a dict of (side, price, volume) in units: a table of volumes, and one of places."""
+
+    def __init__(self) -> None:
+        self.amounts, self.places = OrderAmounts(), OrderAmounts()
+
+    def get(self, order_id: int) -> tuple[Side, int, int] | None:
+        """An order, None for one that is not there."""
+        volume, place = self.amounts.get(order_id), self.places.get(order_id)
+        return None if volume is None or place is None else (Side(place & 1), place >> 1, volume)
+
+    def __setitem__(self, order_id: int, order: tuple[Side, int, int]) -> None:
+        side, price, volume = order
+        self.amounts[order_id], self.places[order_id] = volume, 2 * price + side
+
+    def pop(self, order_id: int, otherwise: None = None) -> tuple[Side, int, int] | None:
+        """Removes an order and gives it, None for one that is not there."""
+        order = self.get(order_id)
+        if order is not None:
+            self.amounts.pop(order_id)
+            self.places.pop(order_id)
+        return order or otherwise
+
+    def clear(self) -> None:
+        """There are no orders."""
+        self.amounts.clear()
+        self.places.clear()

@@ -10,6 +10,7 @@ from wire_support import (
     InPython,
     Script,
     batches,
+    generated_bitstamp_orders,
     generated_bybit,
     generated_coinbase_full,
     generated_kraken,
@@ -43,6 +44,7 @@ RECORDED = {
     "binance_futures_btcusdt": Recorded("hftbacktest/usdm_btcusdt_20240808.gz", 0.99),
     "bitfinex": Recorded("cryptofeed/BITFINEX.jsonl.zst", 0.8, steps=400),
     "bitstamp": Recorded("cryptofeed/BITSTAMP.jsonl.zst", 0.8, steps=500),
+    "bitstamp_l3": Recorded("generated", 0.9, steps=400),
     "bybit": Recorded("generated", 0.9),
     "coinbase": Recorded("cryptofeed/COINBASE.jsonl.zst", 0.97, steps=80, slim=True),
     "coinbase_full": Recorded("generated", 0.9, steps=400),
@@ -51,6 +53,7 @@ RECORDED = {
     "okx": Recorded("cryptofeed/OKX.jsonl.zst", 0.85),
 }
 GENERATED = {
+    "bitstamp_l3": generated_bitstamp_orders,
     "bybit": generated_bybit,
     "coinbase_full": generated_coinbase_full,
     "kraken": generated_kraken,

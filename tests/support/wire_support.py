@@ -223,6 +223,43 @@ def generated_coinbase_full(folder: Path) -> Script:
     return Script("coinbase_full", one, steps)
 
 
+def generated_bitstamp_orders(folder: Path) -> Script:
+    """Generated orders that speak the protocol of Bitstamp's `live_orders`."""
+    chance = random.Random(1)
+    one = Instruments([instrument("bitstamp", "btcusd", "0.01", "0.00000001")])
+    resting = list(range(1, 41))
+    rows = ",".join(f'["{100 - number}.00","1.00000000","{number}"]' for number in resting)
+    moment = 1_641_343_699_000_000
+    body = f'{{"timestamp":"1","microtimestamp":"{moment}","bids":[{rows}],"asks":[]}}'
+    acknowledged = b'{"event":"bts:subscription_succeeded","channel":"live_orders_btcusd","data":{}}'
+    start = 10**18
+    steps: list[Step] = [("", acknowledged, start), ("btcusd", body.encode(), start + 6 * 10**9)]
+    for number in range(50, 700):
+        kind = chance.choice(["created", "created", "changed", "changed", "deleted"])
+        order = number
+        if kind == "created":
+            resting.append(order)
+        elif chance.random() < 0.85 and resting:
+            order = (
+                resting.pop(chance.randrange(len(resting))) if kind == "deleted" else chance.choice(resting)
+            )
+        price, side = chance.choice(["99.50", "100.00", "0.00", "101.25"]), chance.randrange(2)
+        amount = chance.choice(["0.00000000", "0.50000000", "0.25000000", "3.00000000"])
+        own = moment + 1000 * number - chance.choice([0, 0, 0, 5000])
+        text = (
+            f'{{"event":"order_{kind}","channel":"live_orders_btcusd","data":{{"id":{order},"id_str":"{order}",'
+            f'"order_type":{side},"microtimestamp":"{own}","amount_str":"{amount}","price_str":"{price}"}}}}'
+        )
+        steps.append(("", text.encode(), start + 6 * 10**9 + number))
+        if number % 20 == 0:
+            trade = (
+                f'{{"event":"trade","channel":"live_trades_btcusd","data":{{"id":{number},"type":{side},'
+                f'"microtimestamp":"{own}","amount_str":"0.5","price_str":"100.00"}}}}'
+            )
+            steps.append(("", trade.encode(), start + 6 * 10**9 + number))
+    return Script("bitstamp_l3", one, steps)
+
+
 def generated_bybit(folder: Path) -> Script:
     """A generated book that speaks Bybit's protocol."""
     chance = random.Random(1)
