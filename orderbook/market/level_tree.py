@@ -46,7 +46,7 @@ LADDER = np.dtype(
         ("capacity", "i8"),  # log2 of the words the directory has room for
         ("blocks", "i8"),
         ("finger", "i8"),  # the number that the block looked up last had then
-        ("unused", "i8"),
+        ("unused", "i8"),  # fills the second line
     ]
 )
 LADDER_BYTES = LADDER.itemsize
@@ -165,15 +165,6 @@ def place_of(ladder: Record, key: int) -> tuple[int, int, int]:
 
 
 @jit()
-def last_key(ladder: Record) -> int:
-    """The greatest key of the tree, NO_LEVEL where it is empty."""
-    if ladder.blocks == 0:
-        return NO_LEVEL
-    block = _address(ladder, ladder.blocks - 1)
-    return _key(block, load(block) - 1)
-
-
-@jit()
 def key_below(ladder: Record, key: int) -> int:
     """The greatest key of the tree that is below a key, NO_LEVEL where there is none."""
     if ladder.blocks == 0:
@@ -190,8 +181,8 @@ def key_below(ladder: Record, key: int) -> int:
 
 @jit()
 def block_of(ladder: Record, number: int) -> tuple[int, int, int]:
-    """A block by its number, the worst levels having 0: its address, how many levels it has, and a key that
-    none of them is below."""
+    """A block by its number, the worst levels having 0: its address, how many levels it has, and the key from
+    which on they are its own."""
     block = _address(ladder, number)
     return block, load(block), load(ladder.directory + 16 * number)
 
