@@ -26,6 +26,8 @@ CASES = (
     Case("received", "back", 1, 20),
     Case("exchange", "back", 1000, 20),
 )
+# Each probability model, of a power with n = 2.
+MODELS = tuple(Case("exchange", queue, 1, 20) for queue in ("power", "power2", "power3", "log", "log2"))
 CAPTURES = ("usdm_btcusdt_20240808.gz", "spot_btcusdt_20240808.gz")
 _KINDS = ("same", "other time", "other price", "other lots", "only ours", "only theirs")
 _COLUMNS = [
@@ -36,6 +38,7 @@ _COLUMNS = [
 
 def main(
     python: str = typer.Option(..., help="A Python that has hftbacktest."),
+    models: bool = typer.Option(False, help="The probability models, without speeds."),
     quick: bool = typer.Option(False, help="The first two cases, of the smaller capture."),
     runs: int = typer.Option(5, help="Runs of each side for the speeds."),
     folder: Path | None = typer.Option(None, help="Where jobs and fills stay; without it they go."),
@@ -45,6 +48,7 @@ def main(
     if not data.is_dir():
         raise SystemExit(f"{data} is absent; name the folder of the captures in ORDERBOOK_DATA")
     cases, captures = (CASES[:2], CAPTURES[1:]) if quick else (CASES, CAPTURES)
+    cases = MODELS if models else cases
     with tempfile.TemporaryDirectory(prefix="orderbook-hftbacktest-") as name, Theirs(python) as theirs:
         benches = [Bench(data / capture, folder or Path(name), theirs) for capture in captures]
         for bench in benches:
@@ -58,6 +62,8 @@ def main(
             table(f"{bench.folder.name}: post-only orders", _COLUMNS, resting)
             table(f"{bench.folder.name}: IOC and market orders", _COLUMNS, taking)
         columns = ["a run, CPU s", "events", "ours", "theirs", "ratio", "events/s, ours", "theirs"]
+        if models:
+            return
         timed = [case for case in cases if (case.order, case.queue, case.lots) == ("exchange", "back", 1)]
         table("speed", columns, [speed_row(bench, case, runs) for bench in benches for case in timed])
 

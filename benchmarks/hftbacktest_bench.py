@@ -60,7 +60,7 @@ class Bench:
     def configuration(self, case: Case) -> Path:
         """The configuration of a case."""
         path = self._place(case, "toml")
-        volume = self.market(case.order).instrument.volume(case.lots)
+        volume = f"{self.market(case.order).instrument.lot * case.lots:f}"
         text = _CONFIGURATION.format(latency=LATENCY_MS, queue=case.queue, volume=volume, life=case.life)
         path.write_text(text)
         return path

@@ -5,6 +5,7 @@ import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,12 +37,17 @@ def orders_of(job: Job, instrument: Instrument) -> np.ndarray:
     rows = []
     for row in _rows(job.order_changes()):
         if row["status"] == "sent":
-            ticks = 0 if row["price"] is None else instrument.ticks(str(row["price"]))
+            price = 0 if row["price"] is None else row["price"]
             side = 1 if row["side"] == "buy" else -1
-            lots = instrument.lots(str(row["volume"]))
+            ticks, lots = _in_steps(instrument, price, row["volume"])
             rows.append((row["ts"], row["id"], side, ticks, lots, (row["id"] - 1) % len(KINDS)))
     found = np.array(rows, np.int64)
     return found[np.argsort(found[:, 1])]
+
+
+def _in_steps(instrument: Instrument, price: Decimal | int, volume: Decimal) -> tuple[int, int]:
+    """A price and a volume in the steps in which orders are sent, as hftbacktest counts them."""
+    return round(price / instrument.tick), round(volume / instrument.lot)
 
 
 def fills_of(job: Job, instrument: Instrument, events: np.ndarray) -> Fills:
@@ -50,7 +56,7 @@ def fills_of(job: Job, instrument: Instrument, events: np.ndarray) -> Fills:
     found = defaultdict(list)
     for row in _rows(job.fills()):
         time = row["ts"] if row["liquidity"] == "taker" else sent[row["ts"]]
-        fill = Fill(time, instrument.ticks(str(row["price"])), instrument.lots(str(row["volume"])))
+        fill = Fill(time, *_in_steps(instrument, row["price"], row["volume"]))
         found[row["order_id"]].append(fill)
     return found
 

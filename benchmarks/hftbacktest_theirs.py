@@ -3,7 +3,7 @@
     PYTHON -P benchmarks/hftbacktest_theirs.py < requests
 
 A request is a line of JSON: {"data": file, "orders": file, "fills": file to write, "tick", "lot",
-"latency": ns each way, "queue": "back" or "proportional", "life", "kinds", "watch"}. It is answered by a
+"latency": ns each way, "queue": as in a configuration, "life", "kinds", "watch"}. It is answered by a
 line: CPU seconds of the run. `data` is an array of hftbacktest's events, `orders` int64[n, 6]: time, id, side
 (1 or -1), ticks (0: a market order), lots, kind; `fills` int64[m, 4]: id, time at the exchange, ticks, lots.
 Without "watch" fills are noted when orders are sent only, which is faster.
@@ -109,10 +109,14 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         .tick_size(request["tick"])
         .lot_size(request["lot"])
     )
-    if request["queue"] == "back":
-        asset = asset.risk_adverse_queue_model()
-    else:
-        asset = asset.power_prob_queue_model(1.0)
+    queues = {
+        "back": (asset.risk_adverse_queue_model, ()), "proportional": (asset.power_prob_queue_model, (1.0,)),
+        "power": (asset.power_prob_queue_model, (2.0,)), "power2": (asset.power_prob_queue_model2, (2.0,)),
+        "power3": (asset.power_prob_queue_model3, (2.0,)), "log": (asset.log_prob_queue_model, ()),
+        "log2": (asset.log_prob_queue_model2, ()),
+    }  # fmt: skip
+    model, arguments = queues[request["queue"]]
+    asset = model(*arguments)
     orders = np.load(request["orders"])
     fills = np.zeros((8 * len(orders), 4), np.int64)
     hbt = HashMapMarketDepthBacktest([asset])

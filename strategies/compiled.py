@@ -28,7 +28,7 @@ and `StateReason`, and `state.ts`; `on_order_update(self, order)` and `on_fill(s
 import ctypes
 import weakref
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from types import FunctionType
@@ -49,8 +49,9 @@ from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.market.block_memory import record_at
 from orderbook.market.instruments import SCALE, Instrument
 from orderbook.strategies.execution import desk
-from orderbook.strategies.execution.account import Order, OrderSide
-from orderbook.strategies.execution.exchange_state import LAST, PLACE
+from orderbook.strategies.execution.account import OPEN, Order, OrderSide
+from orderbook.strategies.execution.exchange_state import LAST, MODIFY, PLACE
+from orderbook.strategies.execution.order_terms import PLAIN, OrderTerms, TimeInForce
 from orderbook.strategies.strategy import Parameter, Strategy, compiled_methods, fields_of
 from orderbook.views.m3 import Result
 from orderbook.views.types import Kind
@@ -62,6 +63,8 @@ _METHODS: Mapping[str, Any] = {
 _NAMES = frozenset(desk.DESK.names or ())
 _PLACES = {name: place for place, name in enumerate(desk.DESK.names or ())}
 _WORD = 8
+# Of a REQUEST, among its terms.
+_STOP = (desk.REQUEST.names or ()).index("stop") - (desk.REQUEST.names or ()).index("fok")
 # Of a method without the row before.
 _WITHOUT_OLD = 2
 _BYTES_AT = bytes.__basicsize__ - 1
@@ -83,7 +86,14 @@ class Request(NamedTuple):
     volume: Decimal | None
     price: Decimal | None
     post_only: bool
-    ioc: bool
+    time_in_force: TimeInForce
+    terms: OrderTerms | None
+
+    @property
+    def exits(self) -> list[bool]:
+        """Of the orders that come once it is done: whether each is a market order."""
+        terms = self.terms or PLAIN
+        return [False] * (terms.take_profit is not None) + [True] * (terms.stop_loss is not None)
 
 
 class CompiledMethods:
@@ -259,9 +269,14 @@ class CompiledMethods:
     def told(self, order: Order, instrument: int) -> None:
         """An order to an instrument is under way or rests, or is done."""
         price = desk.MARKET if order.price is None else int(order.price.scaleb(SCALE))
-        is_open, refused = order.status in ("sent", "resting"), order.reason is not None
+        is_open, refused = order.status in OPEN, order.reason is not None
         side = 0 if order.side == "buy" else 1
         desk.note_open(self.address, order.id, instrument, side, price, is_open, refused)
+
+    def forget(self, order_ids: Iterable[int]) -> None:
+        """Orders that were to come after another one, which was refused."""
+        for order_id in order_ids:
+            desk.note_open(self.address, order_id, 0, 0, 0, 0, 0)
 
     def throttle(self, watch: int, every: int, method: str, view: str, index: int) -> "RowThrottle":
         """The state of a row of a watch that is looked at once in a while: that of an instrument, below 0 of
@@ -412,14 +427,32 @@ def _release(rows: np.ndarray) -> None:
 
 
 def _request(
-    kind: int, order_id: int, instrument: int, side: int, volume: int, price: int, post_only: int, ioc: int
-) -> Request:
+    kind: int, order_id: int, instrument: int, side: int, volume: int, price: int, post_only: int, ioc: int,
+    has_terms: int, *terms: int,
+) -> Request:  # fmt: skip
     stays = volume == desk.UNCHANGED and kind != PLACE
+    fok, asked = 0, None
+    if has_terms:
+        fok, reduce_only, until, stop, trail, display, profit, loss, oco = terms
+        asked = OrderTerms(
+            stop=_number(stop), trail=_number(trail or desk.MARKET), good_until=until or None,
+            reduce_only=bool(reduce_only), display=_number(display or desk.MARKET),
+            take_profit=_number(profit), stop_loss=_number(loss), oco=oco or None,
+        )  # fmt: skip
+        asked = None if asked == PLAIN else asked
+    elif kind == MODIFY and terms[_STOP] != desk.MARKET:
+        asked = OrderTerms(stop=_number(terms[_STOP]))
     return Request(
         kind, order_id, instrument, "sell" if side else "buy",
         None if stays else Decimal(volume).scaleb(-SCALE),
-        None if price == desk.MARKET else Decimal(price).scaleb(-SCALE), bool(post_only), bool(ioc),
+        None if price == desk.MARKET else Decimal(price).scaleb(-SCALE), bool(post_only),
+        "fok" if fok else "ioc" if ioc else "gtc", asked,
     )  # fmt: skip
+
+
+def _number(fixed: int) -> str | None:
+    """A price or a volume as text; None for none."""
+    return None if fixed == desk.MARKET else f"{Decimal(fixed).scaleb(-SCALE).normalize():f}"
 
 
 def _row_type(result: Result) -> np.dtype:

@@ -21,6 +21,7 @@ from orderbook.core.errors import ConfigurationError, DataError, SqlError, sugge
 from orderbook.engine.runtime.live_view import Key, ViewRow
 from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.strategies.execution.account import Order, OrderSide
+from orderbook.strategies.execution.order_terms import TimeInForce
 from orderbook.strategies.strategy import (
     BookStateChange,
     Strategy,
@@ -36,7 +37,7 @@ _ZERO = Decimal(0)
 _PLACES = Decimal("1e-8")
 _NOT_MODIFIED = "not modified"
 _DONE = ("filled", "cancelled", "refused")
-_KINDS = ("limit", "post only", "ioc")
+_KINDS = ("limit", "post only", "ioc", "fok")
 _CANCEL, _MODIFY, _PLACE = range(3)
 
 
@@ -49,12 +50,26 @@ class OrderKey(NamedTuple):
     tag: str | int | None = None
 
 
+class Terms(NamedTuple):
+    """Of a row, the columns of these names; None and False where it has none."""
+
+    trail: Decimal | None = None
+    display: Decimal | None = None
+    reduce_only: bool = False
+    good_until: int | None = None
+
+
 class Wanted(NamedTuple):
-    """What a row asks for: price (None: a market order) and volume in ticks and lots of the instrument."""
+    """What a row asks for: price (None: a market order), volume and stop in ticks and lots of the instrument.
+
+    terms: what an order cannot be modified in.
+    """
 
     price: Decimal | None
     volume: Decimal
     kind: str
+    stop: Decimal | None = None
+    terms: Terms = Terms()
 
 
 class Working(msgspec.Struct):
@@ -138,7 +153,7 @@ class OrderView(Strategy):
                 own.ended = own.wanted
             own.id, own.before, own.filled = 0, own.before + own.filled, _ZERO
             own.asked = own.cancelling = False
-        elif order.status == "resting" and not own.cancelling:
+        elif order.status in ("resting", "waiting") and not own.cancelling:
             if order.price == own.price and order.volume == own.volume:
                 own.asked = False
             elif quiet and (order.reason or "").startswith(_NOT_MODIFIED):
@@ -257,15 +272,25 @@ class OrderView(Strategy):
         price = None if row["price"] is None else _decimal(row["price"])
         if volume is None or (price is None and row["price"] is not None):
             return None
+        stop, trail, display = (_decimal(row.get(name)) for name in ("stop", "trail", "display"))
+        reduce_only, until = bool(row.get("reduce_only")), _time(row.get("good_until"))
         try:
             one = self.instrument(key.symbol, key.venue)
         except DataError:
             # Sent as it is, so that the order is refused with the reason.
-            return Wanted(price, volume, str(kind))
+            return Wanted(price, volume, str(kind), stop, Terms(trail, display, reduce_only, until))
         volume = _rounded(volume, one.lot, ROUND_FLOOR)
         if price is not None:
             price = _rounded(price, one.tick, ROUND_FLOOR if key.side == "buy" else ROUND_CEILING)
-        return Wanted(price, volume, str(kind)) if volume > 0 else None
+        # Stops are rounded away from the market, as prices are.
+        if stop is not None:
+            stop = _rounded(stop, one.tick, ROUND_CEILING if key.side == "buy" else ROUND_FLOOR)
+        if trail is not None:
+            trail = _rounded(trail, one.tick, ROUND_CEILING)
+        if display is not None:
+            display = _rounded(display, one.lot, ROUND_FLOOR) or None
+        terms = Terms(trail, display, reduce_only, until)
+        return Wanted(price, volume, str(kind), stop, terms) if volume > 0 else None
 
     def _request(self, key: OrderKey) -> tuple[int, OrderKey, Wanted | None] | None:
         """What is to be asked for a row; None: nothing, or not yet."""
@@ -307,8 +332,17 @@ class OrderView(Strategy):
         elif wanted.volume - own.before > own.filled and own.wanted is not None:
             if wanted == own.ended:
                 return None
-            same = wanted.kind == own.wanted.kind and wanted.price is not None
-            if same and self._target(key, own, wanted) == (own.price, own.volume):
+            before = own.wanted
+            same = wanted.kind == before.kind and wanted.terms == before.terms
+            same = same and (wanted.price is None) is (before.price is None)
+            same = same and (wanted.stop is None) is (before.stop is None)
+            # A market order that does not wait is not modified.
+            same = same and (wanted.price, wanted.stop, wanted.terms.trail) != (None, None, None)
+            if same and (*self._target(key, own, wanted), wanted.stop) == (
+                own.price,
+                own.volume,
+                before.stop,
+            ):
                 return None
             kind = _MODIFY if same else _CANCEL
         held = own.since + self.rules.min_life
@@ -344,20 +378,31 @@ class OrderView(Strategy):
         if kind == _PLACE:
             own.price = None
         own.wanted, (own.price, own.volume) = wanted, self._target(key, own, wanted)
-        price = None if own.price is None else f"{own.price:f}"
+        price, stop, terms = _text(own.price), _text(wanted.stop), wanted.terms
         if kind == _MODIFY:
-            self.modify(own.id, f"{own.volume:f}", price)
+            self.modify(own.id, f"{own.volume:f}", price, stop)
             return
         place, what = self.buy if key.side == "buy" else self.sell, wanted.kind
+        lasts: TimeInForce = "ioc" if what == "ioc" else "fok" if what == "fok" else "gtc"
         own.id = place(
-            key.symbol, f"{own.volume:f}", price, key.venue,
-            time_in_force="ioc" if what == "ioc" else "gtc", post_only=what == "post only",
+            key.symbol, f"{own.volume:f}", price, key.venue, time_in_force=lasts,
+            post_only=what == "post only", stop=stop, trail=_text(terms.trail), display=_text(terms.display),
+            reduce_only=terms.reduce_only, good_until=terms.good_until,
         )  # fmt: skip
         self._keys[own.id] = key
 
 
 def _place(key: OrderKey) -> tuple[Any, ...]:
     return *key[:3], key.tag is not None, key.tag
+
+
+def _time(value: object) -> int | None:
+    """ns since 1970; None for NULL."""
+    return value if isinstance(value, int) else None
+
+
+def _text(value: Decimal | None) -> str | None:
+    return None if value is None else f"{value:f}"
 
 
 def _decimal(value: object) -> Decimal | None:

@@ -36,15 +36,14 @@ from orderbook.strategies.execution.account import (
 from orderbook.strategies.execution.client import (
     ExecutionClient,
     LoggedRequest,
-    Number,
     OrderRequest,
     RequestKind,
     SavedAccount,
-    TimeInForce,
 )
 from orderbook.strategies.execution.exchange_account import ExchangeAccount
 from orderbook.strategies.execution.exchange_state import REFUSED
 from orderbook.strategies.execution.order_news import LIQUIDITY, SIDES, STATUSES, OrderNews
+from orderbook.strategies.execution.order_terms import Number, OrderTerms, TimeInForce
 from orderbook.strategies.execution.paper_client import PaperClient
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.strategy import (
@@ -383,7 +382,7 @@ class Runner:
             )
             request = LoggedRequest(
                 0, self.identity, kind, asked.id, one.symbol if one else "", asked.side, volume, price,
-                one.venue if one else None, "ioc" if asked.ioc else "gtc", asked.post_only, self.asked,
+                one.venue if one else None, asked.time_in_force, asked.post_only, self.asked, asked.terms,
             )  # fmt: skip
             self._host.after_message(partial(self._host.request, request))
 
@@ -556,22 +555,30 @@ class Runner:
         venue: str | None,
         time_in_force: TimeInForce,
         post_only: bool,
+        terms: OrderTerms | None = None,
     ) -> int:
         self._count_request()
         self.orders += 1
+        request_id = self.orders
+        # Those that come once it is done have the ids after its own.
+        self.orders += 0 if terms is None else terms.exits
         if self.compiled is not None:
             self.compiled.orders = self.orders
         self.asked += 1
         request = LoggedRequest(
-            0, self.identity, "order", self.orders, str(symbol), side, str(volume), _text(price), venue,
-            str(time_in_force), bool(post_only), self.asked,
+            0, self.identity, "order", request_id, str(symbol), side, str(volume), _text(price), venue,
+            str(time_in_force), bool(post_only), self.asked, terms,
         )  # fmt: skip
         self._host.after_message(partial(self._host.request, request))
         return request.id
 
-    def modify(self, order_id: int, volume: Number | None, price: Number | None) -> None:
+    def modify(
+        self, order_id: int, volume: Number | None, price: Number | None, stop: Number | None = None
+    ) -> None:
         self._count_request()
         request = replace(self._asked("modify", order_id), volume=_text(volume), price=_text(price))
+        if stop is not None:
+            request = replace(request, terms=OrderTerms(stop=str(stop)))
         self._host.after_message(partial(self._host.request, request))
 
     def cancel(self, order_id: int) -> None:
@@ -582,10 +589,12 @@ class Runner:
         """Do what was asked for; see `Host.request`."""
         match request.kind:
             case "order":
-                self.orders = max(self.orders, request.id)
+                exits = 0 if request.terms is None else request.terms.exits
+                self.orders = max(self.orders, request.id + exits)
                 self._place(request)
             case "modify" if self._host.halted is None:
-                self._publish(self.client.modify(request.id, request.volume, request.price, self.now))
+                stop = None if request.terms is None else request.terms.stop
+                self._publish(self.client.modify(request.id, request.volume, request.price, self.now, stop))
             case "cancel":
                 self._publish(self.client.cancel(request.id, self.now))
             case "failed":
@@ -607,7 +616,7 @@ class Runner:
         venue = asked.venue or (self.key if self._partition_by == "venue" else None)
         request = OrderRequest(
             asked.id, asked.symbol, asked.side, asked.volume or "", asked.price, venue,
-            asked.time_in_force, asked.post_only,  # type: ignore[arg-type]
+            asked.time_in_force, asked.post_only, asked.terms,  # type: ignore[arg-type]
         )  # fmt: skip
         if self._strategy is None:
             self._publish(self.client.refuse(request, self.now, "the strategy failed"))
@@ -618,7 +627,10 @@ class Runner:
                 # Whether another instance knows the symbol is not for this one to say.
                 self.publish(OrderUpdate(None, replace(update.new, venue=request.venue or "")))
         else:
-            self._publish(self.client.place(request, self.now))
+            told = self.client.place(request, self.now)
+            self._publish(told)
+            if self.compiled is not None and asked.terms is not None and told[0].new.status == "refused":
+                self.compiled.forget(range(asked.id + 1, asked.id + 1 + asked.terms.exits))
 
     def sees(self, one: Instrument) -> bool:
         """Whether messages of an instrument are its own."""

@@ -17,7 +17,7 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import CodeType, FunctionType, MappingProxyType, ModuleType
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, Unpack, get_args
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from orderbook.strategies.execution.account import (
     Order,
     OrderSide,
 )
-from orderbook.strategies.execution.client import Number, TimeInForce
+from orderbook.strategies.execution.order_terms import Number, OrderTerms, TermsAsked, TimeInForce, terms_of
 from orderbook.views.program import CompiledProgram
 
 Parameter = Decimal | int | float | str | bool
@@ -271,9 +271,12 @@ class Desk(Protocol):
         venue: str | None,
         time_in_force: TimeInForce,
         post_only: bool,
+        terms: OrderTerms | None = None,
     ) -> int: ...
 
-    def modify(self, order_id: int, volume: Number | None, price: Number | None) -> None: ...
+    def modify(
+        self, order_id: int, volume: Number | None, price: Number | None, stop: Number | None = None
+    ) -> None: ...
 
     def cancel(self, order_id: int) -> None: ...
 
@@ -422,15 +425,37 @@ class Strategy:
         *,
         time_in_force: TimeInForce = "gtc",
         post_only: bool = False,
+        **terms: Unpack[TermsAsked],
     ) -> int:
         """Sends an order to buy; returns its id. What is wrong with it refuses the order.
 
         volume, price: in the units of the relations, multiples of the lot and the tick; price None is a
         market order. venue: needed where the symbol trades on several. A float is the decimal that its
-        repr shows. time_in_force "ioc": what is not filled at once is cancelled; "gtc": it rests until it is
-        cancelled. post_only: the order is refused where it would be filled at once.
+        repr shows. time_in_force "ioc": what is not filled at once is cancelled; "fok": all of it, where not
+        all can be filled at once; "gtc": it rests until it is cancelled, "gtd" until `good_until`.
+        post_only: the order is refused where it would be filled at once.
+
+        Further terms, by name; see docs/strategies.md:
+
+        stop: a price; the order waits until the market trades there, or above (a sell order: or below).
+        trail: a distance in price; the stop stays that far from the best price since then.
+        good_until: a time (ns since 1970 UTC, or a datetime) at the exchange, after which it is cancelled.
+        reduce_only: it fills no more than there is of a position to reduce.
+        display: an iceberg's volume that others see.
+        take_profit, stop_loss: prices of two orders to close what this one has filled, once it is done; what
+        one fills the other loses. Their ids follow this order's, take_profit's first.
+        oco: the id of another open order of the instrument; what one fills the other loses.
         """
-        return self._desk.place("buy", symbol, volume, price, venue, time_in_force, post_only)
+        return self._desk.place(
+            "buy",
+            symbol,
+            volume,
+            price,
+            venue,
+            time_in_force,
+            post_only,
+            terms_of(**terms) if terms else None,
+        )
 
     def sell(
         self,
@@ -441,9 +466,13 @@ class Strategy:
         *,
         time_in_force: TimeInForce = "gtc",
         post_only: bool = False,
+        **terms: Unpack[TermsAsked],
     ) -> int:
         """Sends an order to sell; see `buy`."""
-        return self._desk.place("sell", symbol, volume, price, venue, time_in_force, post_only)
+        return self._desk.place(
+            "sell", symbol, volume, price, venue, time_in_force, post_only,
+            terms_of(**terms) if terms else None,
+        )  # fmt: skip
 
     def hold(self, symbol: str, target: Decimal, venue: str | None = None) -> None:
         """Buys or sells at market what is missing to a position, as far as it is known."""
@@ -453,13 +482,20 @@ class Strategy:
         elif change < 0:
             self.sell(symbol, -change, venue=venue)
 
-    def modify(self, order_id: int, volume: Number | None = None, price: Number | None = None) -> None:
-        """Gives an order that rests another volume, what is filled included, or another price.
+    def modify(
+        self,
+        order_id: int,
+        volume: Number | None = None,
+        price: Number | None = None,
+        stop: Number | None = None,
+    ) -> None:
+        """Gives an order that rests another volume, what is filled included, or another price; one that waits
+        also another stop.
 
         It keeps its place in the queue only if nothing but its volume gets less. Without effect where nothing
         of the order rests; what is wrong is the `reason` of the order, which stays as it was.
         """
-        self._desk.modify(order_id, volume, price)
+        self._desk.modify(order_id, volume, price, stop)
 
     def cancel(self, order_id: int) -> None:
         """Cancels what is left of an order; without effect where nothing is."""

@@ -34,6 +34,7 @@ from orderbook.engine.distribution.blocks import Sent
 from orderbook.feeds.source import Finding
 from orderbook.jobs.folder import (
     HORIZONS,
+    ContractTraded,
     DataFile,
     Manifest,
     create_folder,
@@ -393,7 +394,9 @@ def backtest(
     found = [finding for result in results for finding in result.findings]
     findings = distinct([*found, *strategy_findings(summaries)])
     done = _completed(manifest, results)
-    done = msgspec.structs.replace(done, failure="; ".join(errors) or None, findings=findings)
+    done = msgspec.structs.replace(
+        done, failure="; ".join(errors) or None, findings=findings, contracts=_contracts(summaries)
+    )
     write_manifest(folder, done)
     remove_unlisted(folder, done)
     forget_progress(folder)
@@ -413,6 +416,18 @@ def _shared(report: Report, tasks: int) -> Report:
         told = read // tasks
 
     return shared
+
+
+def _contracts(summaries: Iterable[StrategySummary]) -> tuple[ContractTraded, ...]:
+    found = {
+        (one.venue, one.symbol): ContractTraded(
+            one.venue, one.symbol, f"{one.size.normalize():f}", one.inverse
+        )
+        for summary in summaries
+        for one in summary.positions
+        if one.inverse or one.size != 1
+    }
+    return tuple(found[key] for key in sorted(found))
 
 
 def _parameters(settings: JobSettings, strategies: Sequence[StrategyDefinition]) -> dict[str, dict[str, str]]:

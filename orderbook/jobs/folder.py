@@ -133,13 +133,24 @@ class StreamProgress(msgspec.Struct, frozen=True):
     requested: int = 0
 
 
+class ContractTraded(msgspec.Struct, frozen=True):
+    """An instrument whose profit is not price times volume: `size`, a number as text, is what one of the
+    volumes is; `inverse`: of the quote currency, while profit is in the base."""
+
+    venue: str
+    symbol: str
+    size: str
+    inverse: bool
+
+
 class Manifest(msgspec.Struct, frozen=True):
     """See the module. `committed` is the last version that is complete (None: all there is).
 
     tables: what else was written, by name: `market` and `signals` that strategies saw, tables of the report.
     strategies: by name their parameters, as text; strategy_program has the views that they saw.
     swept: the parameters that a sweep has combinations of; its strategies are called NUMBER:CLASS.
-    findings: what makes the result incomplete. horizons: HORIZONS of the table `market`.
+    findings: what makes the result incomplete. horizons: HORIZONS of the table `market`. contracts: those
+    that strategies traded.
     """
 
     format: int
@@ -162,6 +173,7 @@ class Manifest(msgspec.Struct, frozen=True):
     strategy_program: ProgramText | None = None
     findings: tuple[Finding, ...] = ()
     horizons: tuple[int, ...] = ()
+    contracts: tuple[ContractTraded, ...] = ()
 
     @property
     def incomplete(self) -> tuple[Finding, ...]:

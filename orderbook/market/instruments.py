@@ -163,10 +163,22 @@ LARGEST = 10**18 - 1
 # The finest unit that a row can hold, in which books of exchanges are kept.
 FINEST = Decimal(1).scaleb(-SCALE)
 
-_NOT_LINEAR = {
-    "inverse": "it is an inverse contract, whose profit is in the base currency",
-    "multiplier": "its volume counts contracts of another size than one",
+_NO_SIZE = {
+    "inverse": "it is an inverse contract, of an amount that the source does not state",
+    "multiplier": "its volume counts contracts of another size than one, which the source does not state",
     "unknown": "its volume counts contracts, of a size that the source does not state",
+}
+# Amounts of the quote currency that inverse contracts are of, where the source has no reference data: of BTC,
+# and of others. Sources: the venues' contract specifications.
+_INVERSE_SIZES = {
+    "binance_futures": (Decimal(100), Decimal(10)),
+    "binance_delivery": (Decimal(100), Decimal(10)),
+    "okx": (Decimal(100), Decimal(10)),
+    "okx_swap": (Decimal(100), Decimal(10)),
+    "okx_futures": (Decimal(100), Decimal(10)),
+    "bybit": (Decimal(1), Decimal(1)),
+    "deribit": (Decimal(1), Decimal(1)),
+    "bitmex": (Decimal(1), Decimal(1)),
 }
 
 
@@ -304,9 +316,27 @@ class Instrument:
     @property
     def not_tradable(self) -> str | None:
         """Why orders on it are refused: its profit, fees and limits would be wrong. None: they are taken."""
-        if self.contract == "linear":
+        if self.known_size is not None:
             return None
-        return f"{self}: no orders: {_NOT_LINEAR[self.contract or 'unknown']}"
+        return f"{self}: no orders: {_NO_SIZE[self.contract or 'unknown']}"
+
+    @property
+    def known_size(self) -> Decimal | None:
+        """What one of the volumes is: of the base, of an inverse contract of the quote currency; None where
+        that is not known."""
+        if self.contract == "linear":
+            return Decimal(1)
+        if self.terms.multiplier is not None:
+            return self.terms.multiplier
+        if self.contract == "inverse" and self.venue in _INVERSE_SIZES:
+            return _INVERSE_SIZES[self.venue][0 if self.symbol.startswith("BTC-") else 1]
+        return None
+
+    @property
+    def size(self) -> Decimal:
+        """As `known_size`; 1 where that is not known, so that orders are refused."""
+        known = self.known_size
+        return Decimal(1) if known is None else known
 
     @property
     def max_ticks(self) -> int:

@@ -234,4 +234,5 @@ def _position(one: PositionSummary) -> dict[str, Any]:
         "cash": text(one.cash),
         "mark": text(one.mark),
         "profit": text(one.profit),
+        "currency": one.currency,
     }

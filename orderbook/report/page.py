@@ -340,7 +340,7 @@ def _measured(value: float | None, error: float | None) -> tuple[str, str]:
 def _taker_fee(report: Report) -> float | None:
     """Basis points of the value that takers paid; None where none took."""
     fills = report.fills.filter(~pl.col("maker"))
-    value = float((fills["change"].abs() * fills["price"].abs()).sum())
+    value = float((fills["change"].abs() * fills["worth"].abs()).sum())
     return 10_000 * float(fills["fee"].sum()) / value if value else None
 
 
@@ -530,7 +530,7 @@ def tables(report: Report) -> dict[str, pl.DataFrame]:
 
 def _equity(account: Account) -> pl.DataFrame:
     fills = account.fills.sort("time")
-    values = (fills["change"].abs() * fills["price"].abs()).to_numpy()
+    values = (fills["change"].abs() * fills["worth"].abs()).to_numpy()
     done = np.searchsorted(fills["time"].to_numpy(), account.times, side="right")
     return pl.DataFrame({
         "strategy": pl.Series([account.strategy] * len(account.times), dtype=pl.String),

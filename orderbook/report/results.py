@@ -44,7 +44,7 @@ class Holding:
 @dataclass(frozen=True, slots=True)
 class Account:
     """A strategy's holdings and, over `times`, their sum: equity and drawdown (from its highest until then,
-    at most 0) in the quote currency."""
+    at most 0) in the quote currency, or of an inverse contract the base."""
 
     strategy: str
     fills: pl.DataFrame
@@ -54,11 +54,45 @@ class Account:
     drawdown: np.ndarray
 
 
-def fills_of(fills: pl.DataFrame) -> pl.DataFrame:
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """What profit of an instrument is counted in: a position gains with the worth of its price (see
+    `orderbook.strategies.execution.contract_money`), whose sizes are those of the contract."""
+
+    size: float = 1.0
+    inverse: bool = False
+
+    def worth(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The worth of prices."""
+        if not self.inverse:
+            return prices * self.size
+        with np.errstate(divide="ignore"):
+            return -self.size / prices
+
+
+_PLAIN = Contract()
+Contracts = Mapping[Instrument, Contract]
+
+
+def contracts_of(job: Job) -> Contracts:
+    """The contracts that a job's strategies traded, but those of one unit."""
+    return {(one.venue, one.symbol): Contract(float(one.size), one.inverse) for one in job.manifest.contracts}
+
+
+def _with_worth(fills: pl.DataFrame, contracts: Contracts) -> pl.DataFrame:
+    """Fills with the column `worth`, of their prices."""
+    worth = fills["price"].to_numpy().copy()
+    for (venue, symbol), one in contracts.items():
+        own = fills.select((pl.col("venue") == venue) & (pl.col("symbol") == symbol)).to_series().to_numpy()
+        worth[own] = one.worth(worth[own])
+    return fills.with_columns(worth=pl.Series(worth, dtype=pl.Float64))
+
+
+def fills_of(fills: pl.DataFrame, contracts: Contracts | None = None) -> pl.DataFrame:
     """Fills as floats: time (ns), strategy, venue, symbol, order_id, change (below 0: sold), price, fee,
     maker."""
     sign = pl.when(pl.col("side") == "buy").then(1).otherwise(-1)
-    return fills.select(
+    plain = fills.select(
         pl.col("ts").dt.epoch("ns").alias("time"),
         "strategy", "venue", "symbol", "partition_key", "order_id",
         (pl.col("volume").cast(pl.Float64) * sign).alias("change"),
@@ -66,42 +100,56 @@ def fills_of(fills: pl.DataFrame) -> pl.DataFrame:
         pl.col("fee").cast(pl.Float64),
         (pl.col("liquidity") == "maker").alias("maker"),
     )  # fmt: skip
+    return _with_worth(plain, contracts or {})
 
 
-def account_of(strategy: str, fills: pl.DataFrame, mids: Mapping[Instrument, Mids]) -> Account:
-    """The account of a strategy; `fills` as of `fills_of`, its own or of all."""
+def account_of(
+    strategy: str, fills: pl.DataFrame, mids: Mapping[Instrument, Mids], contracts: Contracts | None = None
+) -> Account:
+    """The account of a strategy; `fills` as of `fills_of`, its own or of all.
+
+    Where some of its instruments are inverse contracts, and others are not, or of another base, the sum
+    counts in the quote currency, what inverse ones earn at the mid of each time.
+    """
+    contracts = contracts or {}
     own = fills.filter(pl.col("strategy") == strategy)
     holdings: dict[Instrument, Holding] = {}
     for (venue, symbol), of_one in own.group_by(["venue", "symbol"], maintain_order=True):
         instrument = str(venue), str(symbol)
-        holdings[instrument] = _holding(of_one, mids.get(instrument))
+        holdings[instrument] = _holding(of_one, mids.get(instrument), contracts.get(instrument, _PLAIN))
     seen = holdings.values() if holdings else mids.values()
     times = np.empty(0, np.int64)
     for one in seen:
         times = one.times if not len(times) else _merged(times, one.times)
     equity = np.zeros(len(times))
-    for one in holdings.values():
-        equity += _as_of(one, times)
+    coins = {
+        instrument[1].split("-")[0] if contracts.get(instrument, _PLAIN).inverse else ""
+        for instrument in holdings
+    }
+    for instrument, one in holdings.items():
+        quoted = len(coins) > 1 and contracts.get(instrument, _PLAIN).inverse
+        equity += _as_of(one, times, one.worth * np.nan_to_num(one.mid) if quoted else one.worth)
     # An account begins with nothing, so that a first loss is one.
     highest = np.maximum(np.maximum.accumulate(equity), 0) if len(equity) else equity
     return Account(strategy, own, holdings, times, equity, equity - highest)
 
 
-def _holding(fills: pl.DataFrame, mids: Mids | None) -> Holding:
+def _holding(fills: pl.DataFrame, mids: Mids | None, contract: Contract) -> Holding:
     filled = fills["time"].to_numpy()
     market = np.empty(0, np.int64) if mids is None else mids.times
     times = _merged(market, filled)
     done = np.searchsorted(filled, times, side="right")
-    change, price, fee = (fills[name].to_numpy() for name in ("change", "price", "fee"))
+    change, price, worth, fee = (fills[name].to_numpy() for name in ("change", "price", "worth", "fee"))
     position, cash = (
-        np.concatenate([[0.0], np.cumsum(amounts)])[done] for amounts in (change, -change * price - fee)
+        np.concatenate([[0.0], np.cumsum(amounts)])[done] for amounts in (change, -change * worth - fee)
     )
     # What rounding leaves of a position that was closed.
     position[np.abs(position) < 1e-9] = 0
     paid = np.concatenate([[np.nan], price])[done]
     mid = paid if mids is None else mids.at(times)
     mid = np.where(np.isnan(mid), paid, mid)
-    return Holding(times, position, mid, cash + np.where(position == 0, 0, position * np.nan_to_num(mid)))
+    held = position * np.nan_to_num(contract.worth(mid))
+    return Holding(times, position, mid, cash + np.where(position == 0, 0, held))
 
 
 def _merged(times: NDArray[np.int64], more: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -112,9 +160,9 @@ def _merged(times: NDArray[np.int64], more: NDArray[np.int64]) -> NDArray[np.int
     return np.insert(times, places[new], own[new])
 
 
-def _as_of(holding: Holding, times: np.ndarray) -> np.ndarray:
+def _as_of(holding: Holding, times: np.ndarray, worth: np.ndarray) -> np.ndarray:
     places = np.searchsorted(holding.times, times, side="right") - 1
-    return np.where(places >= 0, holding.worth[np.maximum(places, 0)], 0.0)
+    return np.where(places >= 0, worth[np.maximum(places, 0)], 0.0)
 
 
 _SECOND = 10**9
@@ -134,12 +182,13 @@ SHARPE_DAYS = 20
 class Statistics:
     """What a strategy did with an instrument, or (venue and symbol None) with all.
 
-    profit: at the mid at the end, after `fees`; gross of them `profit + fees`. turnover: sum of prices times
-    volumes; all in the quote currency. trades: fills that closed something, of which `hits` (a share) earned
-    after their own fee, the oldest first. steadiness: of the changes of equity every `step` ns, their mean
-    over its standard error (a t-value); None where they are fewer than 30 or do not vary. sharpe: their mean
-    over their deviation, scaled to a year of 365 days; None under SHARPE_DAYS, whose year would be made up;
-    sortino: likewise over the root of the mean square of losses.
+    profit: at the mid at the end, after `fees`; gross of them `profit + fees`. turnover: sum of what the
+    fills were worth; all in the quote currency, of inverse contracts in the base. trades: fills that closed
+    something, of which `hits` (a share) earned after their own fee, the oldest first. steadiness: of the
+    changes of equity every `step` ns, their mean over its standard error (a t-value); None where they are
+    fewer than 30 or do not vary. sharpe: their mean over their deviation, scaled to a year of 365 days; None
+    under SHARPE_DAYS, whose year would be made up; sortino: likewise over the root of the mean square of
+    losses.
     invested: share of the time with a position. margin: profit in basis points of the turnover.
     """
 
@@ -219,7 +268,7 @@ def _numbers(
     fills: pl.DataFrame,
     orders: pl.DataFrame,
 ) -> dict[str, Any]:
-    turnover = float((fills["change"].abs() * fills["price"].abs()).sum())
+    turnover = float((fills["change"].abs() * fills["worth"].abs()).sum())
     profit = float(equity[-1]) if len(equity) else 0.0
     closed = [] if venue is None else closed_profits(fills)
     sharpe, sortino, steadiness, step = ratios(times, equity)
@@ -239,7 +288,7 @@ def closed_profits(fills: pl.DataFrame) -> list[float]:
     """What each fill of an instrument that closed something earned by it, the oldest first, less its fee."""
     held: deque[list[float]] = deque()
     found = []
-    for change, price, fee in fills.select("change", "price", "fee").iter_rows():
+    for change, price, fee in fills.select("change", "worth", "fee").iter_rows():
         left, earned = change, 0.0
         while held and abs(left) > 1e-12 and (held[0][0] > 0) is not (left > 0):
             closed = min(abs(held[0][0]), abs(left)) * (1 if held[0][0] > 0 else -1)
@@ -289,7 +338,12 @@ _ATTRIBUTION = {
 }  # fmt: skip
 
 
-def attributed(account: Account, mids: Mapping[Instrument, Mids], known: Sequence[int]) -> pl.DataFrame:
+def attributed(
+    account: Account,
+    mids: Mapping[Instrument, Mids],
+    known: Sequence[int],
+    contracts: Contracts | None = None,
+) -> pl.DataFrame:
     """Where the profit of a strategy came from in each instrument: spread + adverse + inventory - fees.
 
     spread: what its fills were better than the mid just after them. adverse: what the mid did within REACH
@@ -301,10 +355,12 @@ def attributed(account: Account, mids: Mapping[Instrument, Mids], known: Sequenc
         if seen is None or not len(seen.times) or REACH not in known:
             continue
         own = account.fills.filter((pl.col("venue") == venue) & (pl.col("symbol") == symbol))
+        contract = (contracts or {}).get((venue, symbol), _PLAIN)
         time, change, price = (own[name].to_numpy() for name in ("time", "change", "price"))
         at_fill, later = seen.at(time + 1), seen.at(np.minimum(time + REACH, held.times[-1]))
         at_fill, later = (np.where(np.isnan(one), price, one) for one in (at_fill, later))
-        parts = [change * (at_fill - price), change * (later - at_fill), change * (held.mid[-1] - later)]
+        price, at_fill, later, end = (contract.worth(one) for one in (price, at_fill, later, held.mid[-1:]))
+        parts = [change * (at_fill - price), change * (later - at_fill), change * (end - later)]
         fees = float(own["fee"].sum())
         sums = [float(part.sum()) for part in parts]
         rows.append((account.strategy, venue, symbol, sum(sums) - fees, *sums, fees))
@@ -359,7 +415,8 @@ def report_of(job: Job) -> Report:
     if not job.manifest.strategies:
         raise UserError(f"{job.folder}: no strategy was run; a report needs backtest --strategy MODULE:CLASS")
     mids = mids_of(job.table("market"))
-    changes, fills = job.order_changes(), fills_of(job.fills())
+    contracts = contracts_of(job)
+    changes, fills = job.order_changes(), fills_of(job.fills(), contracts)
     orders = job.orders()
     names = tuple(job.manifest.strategies)
     times, samples = horizons(mids, job.manifest.horizons), job.table("signals")
@@ -372,11 +429,11 @@ def report_of(job: Job) -> Report:
     kept = _Kept()
     fills_by, orders_by = _by_strategy(fills), _by_strategy(orders)
     for name in names:
-        account = account_of(name, fills_by.get(name, fills.clear()), mids)
+        account = account_of(name, fills_by.get(name, fills.clear()), mids, contracts)
         statistics[name] = statistics_of(account, orders_by.get(name, orders.clear()))
         worth[name] = _worth(account, bounds)
         marked.append(markouts(name, account.fills, mids, times))
-        parts.append(attributed(account, mids, known))
+        parts.append(attributed(account, mids, known, contracts))
         kept.add(account, statistics[name][0].profit)
     return Report(
         job, names, mids, kept.accounts(), fills, bounds, worth, statistics,

@@ -7,16 +7,19 @@ instruments have in the run that wrote it.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import Any, Literal
 
 import msgspec
 
 from orderbook.market.instruments import SCALE, Instruments
+from orderbook.strategies.execution.contract_money import ContractMoney
 
 OrderSide = Literal["buy", "sell"]
 Liquidity = Literal["maker", "taker"]
-OrderStatus = Literal["sent", "resting", "filled", "cancelled", "refused"]
+OrderStatus = Literal["sent", "resting", "filled", "cancelled", "refused", "waiting"]
+# Of orders that are not done.
+OPEN = ("sent", "resting", "waiting")
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -25,7 +28,8 @@ class Order(msgspec.Struct, frozen=True):
     ts: ns of its last change, by the event clock. id: the strategy's own count, from 1. venue: "" where
     none was found. volume, price, filled: in the relation's units; volume is 0 and price None where what
     was asked for is not one (the reason quotes it); price is None for a market order. status: "sent" while
-    the exchange has not answered. reason: why it was refused or cancelled, or could not be modified.
+    the exchange has not answered, "waiting" for its stop, or for the order that it protects to be done.
+    reason: why it was refused or cancelled, or could not be modified.
     """
 
     ts: int
@@ -44,7 +48,8 @@ class Order(msgspec.Struct, frozen=True):
 class Fill(msgspec.Struct, frozen=True):
     """An execution of an order: a row of the relation `fills`. Units are those of `Order`.
 
-    fee: in the quote currency, below 0 a rebate. liquidity: "maker" where the order rested, else "taker".
+    fee: in the currency of its settlement (of an inverse contract the base), below 0 a rebate. liquidity:
+    "maker" where the order rested, else "taker".
     """
 
     ts: int
@@ -70,7 +75,7 @@ class OrderUpdate(msgspec.Struct, frozen=True):
 class Position(msgspec.Struct, frozen=True):
     """What a strategy holds of an instrument: a row of the relation `positions`, from its first fill on.
 
-    volume: in the relation's units, below 0 when short. fees: all that was paid, in the quote currency.
+    volume: in the relation's units, below 0 when short. fees: all that was paid, as of fills.
     """
 
     strategy: str
@@ -95,10 +100,6 @@ def row_of(value: Order | Fill | Position) -> dict[str, Any]:
     return msgspec.structs.asdict(value)
 
 
-# More digits than a product of two DECIMAL(18, 8) and a count of executions need.
-EXACT = Context(prec=76)
-
-
 class Execution(msgspec.Struct, frozen=True):
     """What was traded of an instrument: lots (below 0: sold) at a price in ticks, and its fee in 1e-8."""
 
@@ -111,8 +112,9 @@ class Execution(msgspec.Struct, frozen=True):
 class Holding(msgspec.Struct):
     """What is held of an instrument: lots, below 0 when short.
 
-    cash and realised profit are in ticks times lots, before fees; fees in 1e-8 of the quote currency.
-    entries: (lots, ticks) of what was bought or sold to hold it, the oldest first, which leaves first.
+    cash and realised profit are in worth (see ContractMoney) times lots, before fees; fees in 1e-8 of the
+    currency. entries: (lots, worth) of what was bought or sold to hold it, the oldest first, which leaves
+    first.
     """
 
     lots: int = 0
@@ -121,22 +123,22 @@ class Holding(msgspec.Struct):
     fees: int = 0
     entries: list[tuple[int, int]] = []
 
-    def trade(self, lots: int, ticks: int, fee: int) -> None:
-        """Books an execution."""
+    def trade(self, lots: int, worth: int, fee: int) -> None:
+        """Books an execution at a price of this worth."""
         self.lots += lots
-        self.cash -= lots * ticks
+        self.cash -= lots * worth
         self.fees += fee
         while lots and self.entries and (self.entries[0][0] > 0) is not (lots > 0):
             held, price = self.entries[0]
             closed = min(abs(held), abs(lots)) * (1 if held > 0 else -1)
-            self.realised += closed * (ticks - price)
+            self.realised += closed * (worth - price)
             lots += closed
             if closed == held:
                 del self.entries[0]
             else:
                 self.entries[0] = (held - closed, price)
         if lots:
-            self.entries.append((lots, ticks))
+            self.entries.append((lots, worth))
 
 
 class SavedHolding(msgspec.Struct, frozen=True):
@@ -155,11 +157,20 @@ class Ledger:
     def __init__(self, instruments: Instruments) -> None:
         self._instruments = instruments
         self._holdings: dict[int, Holding] = {}
+        self._moneys: dict[int, ContractMoney] = {}
+
+    def money(self, instrument: int) -> ContractMoney:
+        """What an instrument is worth."""
+        found = self._moneys.get(instrument)
+        if found is None:
+            found = self._moneys[instrument] = ContractMoney(self._instruments[instrument])
+        return found
 
     def trade(self, execution: Execution) -> None:
         """Books an execution."""
         holding = self._holdings.setdefault(execution.instrument, Holding())
-        holding.trade(execution.lots, execution.ticks, execution.fee)
+        money = self.money(execution.instrument)
+        holding.trade(execution.lots, money.worth(execution.ticks), execution.fee)
 
     def __iter__(self) -> Iterator[tuple[int, Holding]]:
         """(instrument, what is held of it) of all that were traded, by index."""
@@ -180,7 +191,7 @@ class Ledger:
         return found
 
     def cash(self, instrument: int) -> Decimal:
-        """Cash received and paid, in the quote currency, before fees."""
+        """Cash received and paid, in the settlement currency, before fees."""
         return self.amount(instrument, self._holdings[instrument].cash)
 
     def realised(self, instrument: int) -> Decimal:
@@ -192,9 +203,8 @@ class Ledger:
         return fee_amount(self._holdings[instrument].fees)
 
     def amount(self, instrument: int, value: int) -> Decimal:
-        """Ticks times lots of an instrument as an amount of its quote currency."""
-        one = self._instruments[instrument]
-        return EXACT.multiply(EXACT.multiply(Decimal(value), one.price_unit), one.volume_unit)
+        """Worth times lots of an instrument as an amount of its settlement currency."""
+        return self.money(instrument).amount(value)
 
     def save(self) -> dict[int, SavedHolding]:
         """The holdings by instrument."""
@@ -221,7 +231,8 @@ class PositionSummary:
 
     mark: the mid price now; None, as is `profit`, where a side of the book is empty. fees: paid, below 0 when
     rebates are more; cash is before fees, profit after them. realised: profit of what was closed, the oldest
-    first, before fees. All are in the quote currency.
+    first, before fees. All are in the quote currency, of an inverse contract in the base, `currency`, ""
+    where that is not known. size: what one of the volumes is.
     """
 
     venue: str
@@ -232,6 +243,16 @@ class PositionSummary:
     profit: Decimal | None
     fees: Decimal = Decimal(0)
     realised: Decimal = Decimal(0)
+    currency: str = ""
+    inverse: bool = False
+    size: Decimal = Decimal(1)
+
+    @property
+    def quoted_profit(self) -> Decimal | None:
+        """The profit in the quote currency, at the mark; None where it is not known."""
+        if self.profit is None or self.mark is None:
+            return self.profit
+        return self.profit * self.mark if self.inverse else self.profit
 
     @property
     def unrealised(self) -> Decimal | None:
@@ -262,8 +283,10 @@ class StrategySummary:
 
     @property
     def profit(self) -> Decimal | None:
-        """Sum over positions; None where one cannot be valued."""
-        profits = [p.profit for p in self.positions]
+        """Sum over positions, in the quote currency where some are not inverse contracts, or these are of
+        several currencies; None where one cannot be valued."""
+        coins = {p.currency if p.inverse else None for p in self.positions}
+        profits = [p.quoted_profit if len(coins) > 1 else p.profit for p in self.positions]
         return None if None in profits else sum((p for p in profits if p is not None), Decimal(0))
 
     def joined(self, other: "StrategySummary") -> "StrategySummary":

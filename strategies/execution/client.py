@@ -23,6 +23,15 @@ from orderbook.strategies.execution.account import (
     SavedHolding,
 )
 from orderbook.strategies.execution.exchange_account import SavedExchange
+from orderbook.strategies.execution.order_terms import (
+    NO_TERMS,
+    TIMES_IN_FORCE,
+    CheckedTerms,
+    Number,
+    OrderTerms,
+    TimeInForce,
+    checked_terms,
+)
 from orderbook.strategies.execution.venue_orders import SavedVenueClient
 from orderbook.strategies.execution.wake_conditions import WakeCondition
 
@@ -35,7 +44,8 @@ class LoggedRequest(msgspec.Struct, frozen=True):
 
     `id` is the order's, counted from 1 in the order in which the strategy asks; `step` counts the steps of
     what the switch has stamped, `number` the strategy's requests there. Volume and price are text in the
-    relation's units; an order without a price is a market order, and what is modified stays as it is without.
+    relation's units; an order without a price is a market order, and what is modified stays as it is without,
+    its stop too, which is one of the terms. Orders that come once another is done have the ids after its own.
     """
 
     step: int
@@ -50,6 +60,7 @@ class LoggedRequest(msgspec.Struct, frozen=True):
     time_in_force: str = "gtc"
     post_only: bool = False
     number: int = 0
+    terms: OrderTerms | None = None
 
 
 class RequestLog(Protocol):
@@ -81,15 +92,12 @@ class Replayed:
         return None
 
 
-Number = int | float | str | Decimal
-TimeInForce = Literal["gtc", "ioc"]
-
-
 @dataclass(frozen=True, slots=True)
 class OrderRequest:
     """What a strategy asked for, in the relation's units and unchecked; price None: a market order.
 
-    time_in_force "ioc": what is not filled at once is cancelled. post_only: refused where it would be.
+    time_in_force "ioc": what is not filled at once is cancelled; "fok": all of it where not all is filled at
+    once. post_only: refused where it would be filled at once. terms: what not every order has.
     """
 
     id: int
@@ -100,6 +108,7 @@ class OrderRequest:
     venue: str | None
     time_in_force: TimeInForce = "gtc"
     post_only: bool = False
+    terms: OrderTerms | None = None
 
 
 class SavedAccount(msgspec.Struct, frozen=True):
@@ -108,6 +117,8 @@ class SavedAccount(msgspec.Struct, frozen=True):
     `known` are the orders that are open as far as was told, with their instruments, `sent` the times of the
     orders of the last second, `worth` and `peak` the account's profit at the last look, and the most of it,
     in the quote currency. exchange: None where there are no books. venues: orders through order gateways.
+    `uncounted` are the open orders that only reduce positions, `ties` those that lose what another one fills,
+    with that. `traded`: see Fees.
     """
 
     exchange: SavedExchange | None
@@ -116,6 +127,9 @@ class SavedAccount(msgspec.Struct, frozen=True):
     sent: list[int]
     worth: str
     peak: str
+    uncounted: list[int] = []
+    ties: dict[int, int] = {}
+    traded: dict[str, dict[int, int]] = {}
     venues: dict[str, SavedVenueClient] = {}
 
 
@@ -129,6 +143,7 @@ class CheckedOrder:
     lots: int
     ioc: bool
     post_only: bool
+    terms: CheckedTerms = NO_TERMS
 
 
 class ExecutionClient(Protocol):
@@ -164,9 +179,9 @@ class ExecutionClient(Protocol):
         """Tell an order as refused, without sending it."""
 
     def modify(
-        self, order_id: int, volume: Number | None, price: Number | None, now: int
+        self, order_id: int, volume: Number | None, price: Number | None, now: int, stop: Number | None = None
     ) -> list[OrderUpdate]:
-        """Ask for another volume or price of an order; without effect where it is done."""
+        """Ask for another volume, price or stop of an order; without effect where it is done."""
 
     def cancel(self, order_id: int, now: int, reason: str | None = None) -> list[OrderUpdate]:
         """Ask for an order to be cancelled; without effect where it is done."""
@@ -265,12 +280,16 @@ class Requests:
             limit = self.ticks(index, request.price)
         if one.not_tradable is not None:
             raise DataError(one.not_tradable)
-        if request.time_in_force not in ("gtc", "ioc"):
-            raise DataError(f"{one}: time_in_force={request.time_in_force!r}; give 'gtc' or 'ioc'")
-        if request.post_only and (limit is None or request.time_in_force == "ioc"):
+        lasts = request.time_in_force
+        if lasts not in TIMES_IN_FORCE:
+            raise DataError(f"{one}: time_in_force={lasts!r}; give 'gtc', 'ioc', 'fok' or 'gtd'")
+        if request.post_only and (limit is None or lasts in ("ioc", "fok")):
             raise DataError(f"{one}: only a limit order that may rest can be post-only")
         side = Side.BID if request.side == "buy" else Side.ASK
-        return CheckedOrder(index, side, limit, lots, request.time_in_force == "ioc", request.post_only)
+        terms = NO_TERMS
+        if request.terms is not None or lasts in ("fok", "gtd"):
+            terms = checked_terms(one, request.terms or OrderTerms(), side, limit, lots, lasts)
+        return CheckedOrder(index, side, limit, lots, lasts == "ioc", request.post_only, terms)
 
     def lots(self, instrument: int, volume: Number) -> int:
         """A volume above 0, a multiple of the lot, as books count it. Raises DataError."""

@@ -13,13 +13,15 @@ from orderbook.engine.generate.state_layout import FIRED, FIRED_WORDS
 from orderbook.engine.maps.memory import call
 from orderbook.market.block_memory import Record, address_of, load, move, record_at, store
 from orderbook.market.instruments import LARGEST
-from orderbook.strategies.execution.exchange import drawn, made_order, sent
+from orderbook.strategies.execution.exchange import drawn, made_order, protect, sent, specify
 from orderbook.strategies.execution.exchange_state import (
     ACCOUNT,
     CANCEL,
     CANCELLED,
     FILL,
     FILLED,
+    FIRST,
+    GOES,
     LAST,
     MODIFY,
     NO_REASON,
@@ -27,6 +29,7 @@ from orderbook.strategies.execution.exchange_state import (
     REFUSED,
     REPORT,
     SENT,
+    STOP,
     account_at,
     board_at,
     dropped,
@@ -94,6 +97,16 @@ REQUEST = np.dtype(
         ("price", "i8"),  # MARKET: none, or as it is
         ("post_only", "i8"),
         ("ioc", "i8"),
+        ("terms", "i8"),  # whether what follows is to be looked at; see OrderTerms
+        ("fok", "i8"),
+        ("reduce_only", "i8"),
+        ("good_until", "i8"),  # ns; 0: for ever
+        ("stop", "i8"),  # MARKET: none, as of the exits
+        ("trail", "i8"),  # 0: none, as of the display and the tie
+        ("display", "i8"),
+        ("take_profit", "i8"),
+        ("stop_loss", "i8"),
+        ("oco", "i8"),
     ]
 )
 # `price`: as it was asked for last, or is where that was refused; of a market order MARKET.
@@ -194,40 +207,74 @@ def _asked(desk: Record, kind: int, order_id: int) -> Record:
     request: Record = _request_at(pushed(address_of(desk), _REQUEST_BYTES))
     request.kind, request.id, request.instrument = kind, order_id, desk.instrument
     request.side, request.post_only, request.ioc = 0, 0, 0
-    request.volume, request.price = UNCHANGED, MARKET
+    request.volume, request.price, request.terms, request.stop = UNCHANGED, MARKET, 0, MARKET
     return request
 
 
 @jit()
-def _placed(desk: Record, side: int, volume: int, price: int, post_only: int, ioc: int) -> int:
+def _placed(
+    desk: Record, side: int, volume: int, price: int, post_only: bool, ioc: bool, fok: bool,
+    reduce_only: bool, good_until: int, stop: int, trail: int, display: int, take_profit: int,
+    stop_loss: int, oco: int,
+) -> int:  # fmt: skip
     desk.orders += 1
-    request = _asked(desk, PLACE, desk.orders)
-    request.side, request.volume, request.price = side, volume, price
-    request.post_only, request.ioc = post_only, ioc
     order_id: int = desk.orders
     _open(address_of(desk), order_id, max(desk.instrument, 0), side, price)
+    request = _asked(desk, PLACE, order_id)
+    request.side, request.volume, request.price = side, volume, price
+    request.post_only, request.ioc = 1 if post_only else 0, 1 if ioc else 0
+    exits = take_profit != MARKET or stop_loss != MARKET
+    limits = fok or reduce_only or good_until != 0 or display != 0
+    if exits or limits or stop != MARKET or trail != 0 or oco != 0:
+        request.terms, request.fok, request.reduce_only = 1, 1 if fok else 0, 1 if reduce_only else 0
+        request.good_until, request.stop, request.trail = good_until, stop, trail
+        request.display, request.oco = display, oco
+        request.take_profit, request.stop_loss = take_profit, stop_loss
+        # Those that come once it is done have the ids after its own.
+        if take_profit != MARKET:
+            desk.orders += 1
+            _open(address_of(desk), desk.orders, max(desk.instrument, 0), 1 - side, take_profit)
+        if stop_loss != MARKET:
+            desk.orders += 1
+            _open(address_of(desk), desk.orders, max(desk.instrument, 0), 1 - side, MARKET)
     return order_id
 
 
 @jit()
-def buy(self: Record, volume: int, price: int = MARKET, post_only: bool = False, ioc: bool = False) -> int:
+def buy(
+    self: Record, volume: int, price: int = MARKET, post_only: bool = False, ioc: bool = False,
+    fok: bool = False, reduce_only: bool = False, good_until: int = 0, stop: int = MARKET, trail: int = 0,
+    display: int = 0, take_profit: int = MARKET, stop_loss: int = MARKET, oco: int = 0,
+) -> int:  # fmt: skip
     """See `Strategy.buy`; of the instrument of the row at hand. The id of the order."""
-    order_id: int = _placed(self, 0, volume, price, 1 if post_only else 0, 1 if ioc else 0)
+    order_id: int = _placed(
+        self, 0, volume, price, post_only, ioc, fok, reduce_only, good_until, stop, trail, display,
+        take_profit, stop_loss, oco,
+    )  # fmt: skip
     return order_id
 
 
 @jit()
-def sell(self: Record, volume: int, price: int = MARKET, post_only: bool = False, ioc: bool = False) -> int:
+def sell(
+    self: Record, volume: int, price: int = MARKET, post_only: bool = False, ioc: bool = False,
+    fok: bool = False, reduce_only: bool = False, good_until: int = 0, stop: int = MARKET, trail: int = 0,
+    display: int = 0, take_profit: int = MARKET, stop_loss: int = MARKET, oco: int = 0,
+) -> int:  # fmt: skip
     """See `Strategy.sell`."""
-    order_id: int = _placed(self, 1, volume, price, 1 if post_only else 0, 1 if ioc else 0)
+    order_id: int = _placed(
+        self, 1, volume, price, post_only, ioc, fok, reduce_only, good_until, stop, trail, display,
+        take_profit, stop_loss, oco,
+    )  # fmt: skip
     return order_id
 
 
 @jit()
-def modify(self: Record, order_id: int, volume: int = UNCHANGED, price: int = MARKET) -> None:
+def modify(
+    self: Record, order_id: int, volume: int = UNCHANGED, price: int = MARKET, stop: int = MARKET
+) -> None:
     """See `Strategy.modify`."""
     request = _asked(self, MODIFY, order_id)
-    request.volume, request.price = volume, price
+    request.volume, request.price, request.stop = volume, price, stop
     place = _opened(self, order_id)
     if place != 0 and price != MARKET and _open_at(place).market == 0:
         _open_at(place).price = price
@@ -305,6 +352,87 @@ def _tell(desk_at: int, now: int, first: int, time: int) -> None:
 
 
 @jit()
+def _is_price(board: Record, price: int) -> bool:
+    """Whether it is one of the instrument's, or none."""
+    good: bool = price == MARKET or (abs(price) <= LARGEST and price % board.tick == 0)
+    return good
+
+
+@jit()
+def _may_have_terms(desk: Record, board: Record, request: Record) -> bool:
+    """Whether the terms of an order are as `checked_terms` takes them; Python says what is wrong."""
+    market, at_once = request.price == MARKET, request.ioc != 0 or request.fok != 0
+    if (at_once and (request.post_only != 0 or request.good_until != 0)) or request.good_until < 0:
+        return False
+    if request.ioc != 0 and request.fok != 0:
+        return False
+    if request.trail < 0 or request.trail > LARGEST or request.trail % board.tick != 0:
+        return False
+    if request.display != 0 and (
+        market or at_once or request.display < 0 or request.display > LARGEST
+        or request.display % board.lot != 0
+    ):  # fmt: skip
+        return False
+    if request.oco != 0:
+        place = _opened(desk, request.oco)
+        if place == 0 or _open_at(place).instrument != request.instrument:
+            return False
+    profit, loss = request.take_profit, request.stop_loss
+    if not (_is_price(board, request.stop) and _is_price(board, profit) and _is_price(board, loss)):
+        return False
+    sign = -1 if request.side else 1
+    before_profit = profit == MARKET or market or sign * request.price < sign * profit
+    after_loss = loss == MARKET or market or sign * loss < sign * request.price
+    apart = profit == MARKET or loss == MARKET or sign * loss < sign * profit
+    good: bool = before_profit and after_loss and apart
+    return good
+
+
+@jit()
+def _give_terms(desk_at: int, order: int, request: Record, now: int, first: int, time: int) -> None:
+    """Gives an ORDER the terms of a request; those that come once it is done are sent with it."""
+    desk = _desk_at(desk_at)
+    board = board_at(load(desk.boards + 8 * request.instrument))
+    waits, stop = GOES, 0
+    if request.stop != MARKET:
+        waits, stop = STOP, request.stop // board.tick_scale
+    elif request.trail != 0:
+        waits = FIRST
+    display = request.display // board.lot_scale if request.display < request.volume else 0
+    specify(
+        order, request.fok, request.reduce_only, request.good_until, waits, stop,
+        request.trail // board.tick_scale, display, request.oco,
+    )  # fmt: skip
+    profit, loss, order_id, lots = 0, 0, request.id, request.volume // board.lot_scale
+    if request.take_profit != MARKET:
+        order_id += 1
+        ticks = request.take_profit // board.tick_scale
+        profit = made_order(order_id, 1 - request.side, ticks, 0, lots, 0, 0)
+        _note_sent(
+            desk_at, order_id, request.instrument, 1 - request.side, lots, ticks, 0, 1, now, first, time
+        )
+    if request.stop_loss != MARKET:
+        order_id += 1
+        loss = made_order(order_id, 1 - request.side, 0, 1, lots, 0, 0)
+        specify(loss, 0, 0, 0, STOP, request.stop_loss // board.tick_scale, 0, 0, 0)
+        _note_sent(desk_at, order_id, request.instrument, 1 - request.side, lots, 0, 1, 1, now, first, time)
+    protect(order, profit, loss)
+
+
+@jit()
+def _note_sent(
+    desk_at: int, order_id: int, instrument: int, side: int, lots: int, ticks: int, market: int, later: int,
+    now: int, first: int, time: int,
+) -> None:  # fmt: skip
+    """Leaves as news that an order was sent. later: it comes once another is done."""
+    news = _news_at(pushed(desk_at + _NEWS_AT, _NEWS_BYTES))
+    news.due, news.id, news.instrument, news.time, news.status = now, order_id, instrument, now, SENT
+    news.filled, news.volume, news.limit, news.modified, news.reason = 0, lots, ticks, later, 0
+    news.fills, news.side, news.market = 0, side, market
+    news.now, news.first, news.at = now, first, time
+
+
+@jit()
 def _may_be_sent(desk: Record, request: Record) -> bool:
     """Whether a request is as it should be; where not, Python says what is wrong."""
     market, post_only = request.price == MARKET, request.post_only != 0
@@ -328,10 +456,14 @@ def _may_be_sent(desk: Record, request: Record) -> bool:
         return False
     if request.kind == PLACE and (market or request.ioc != 0) and post_only:
         return False
+    if request.kind == PLACE and request.terms != 0 and not _may_have_terms(desk, own, request):
+        return False
+    if request.kind == MODIFY and not _is_price(own, request.stop):
+        return False
     stays = request.kind == MODIFY and request.volume == UNCHANGED
     if not stays and (request.volume <= 0 or request.volume > LARGEST or request.volume % own.lot != 0):
         return False
-    good: bool = market or (abs(request.price) <= LARGEST and request.price % own.tick == 0)
+    good: bool = _is_price(own, request.price)
     return good
 
 
@@ -359,16 +491,16 @@ def _send(desk_at: int, request: Record, now: int, first: int, time: int) -> Non
     order = 0
     if request.kind == PLACE:
         order = made_order(request.id, request.side, ticks, market, lots, request.ioc, request.post_only)
-        news = _news_at(pushed(desk_at + _NEWS_AT, _NEWS_BYTES))
-        news.due, news.id, news.instrument, news.time, news.status = now, request.id, instrument, now, SENT
-        news.filled, news.volume, news.limit, news.modified, news.reason = 0, lots, ticks, 0, 0
-        news.fills, news.side, news.market = 0, request.side, market
-        news.now, news.first, news.at = now, first, time
+        _note_sent(desk_at, request.id, instrument, request.side, lots, ticks, market, 0, now, first, time)
+        if request.terms:
+            _give_terms(desk_at, order, request, now, first, time)
     changes_lots = 1 if request.volume != UNCHANGED and request.kind == MODIFY else 0
     changes_limit = 1 if market == 0 and request.kind == MODIFY else 0
+    has_stop = 1 if request.kind == MODIFY and request.stop != MARKET else 0
+    stop = request.stop // own.tick_scale if has_stop else 0
     sent(
         board, now + delay, at_once, request.kind, request.id, order, lots, changes_lots, ticks,
-        changes_limit, 0,
+        changes_limit, stop, has_stop, 0,
     )  # fmt: skip
     if account.instant:
         _tell(desk_at, now, first, time)
@@ -409,7 +541,7 @@ def _call_news(desk_at: int, end: int, now: int) -> None:
         desk.called += 1
         desk.called_fills += count
         # What is told with what becomes of it is no news.
-        told = account.instant == 0 or news.status != SENT
+        told = account.instant == 0 or news.status != SENT or news.modified != 0
         if told and desk.on_order != 0:
             order = _order_update_at(desk.record)
             order.ts, order.id, order.side = news.time, news.id, news.side

@@ -1,32 +1,38 @@
 """The simulated exchange's rules for one account, compiled: orders arrive, rest, fill, and are reported.
 
-The market's book stays as it was recorded: own orders are not in it, what they take is taken once only, and
-accounts do not meet. An order that arrives takes displayed volume from the best price to its limit. One that
-rests fills at its own price: by trades that reach it (see `queue_position`), then, when a message has ended,
-by displayed volume of the other side at its price or beyond. Nothing fills while a book is not valid.
+The market's book stays as it was recorded: own orders are not in it, what they take is taken once only
+(`displayed_volume`), and accounts do not meet. An order that arrives takes displayed volume from the best
+price to its limit. One that rests fills at its own price: by trades that reach it (see `queue_position`),
+then, when a message has ended, by displayed volume of the other side at its price or beyond. Nothing fills
+while a book is not valid.
 
-What an account took of a level stays taken while the level stands, so that it never fills twice against the
-same orders. Volume that goes from a level is taken to be what was filled, so that fills are understated
-rather than overstated.
+An order with a stop waits beside the book until a price reaches it; it then acts as one that arrives when
+the message has ended. What an order fills, others of its group lose, and an order that only reduces a
+position fills up to that. Both hold at each fill; who is left without anything is cancelled when the message
+has ended, and orders that protect what another has filled come then (`_settle`).
 """
 
-import numpy as np
-
-from orderbook.core.jit import called_with, jit
+from orderbook.core.jit import jit
 from orderbook.engine.maps.memory import calloc, high_bits, mix, release
 from orderbook.market import ladder
 from orderbook.market.block_memory import Record, load, record_at, store
 from orderbook.market.book_state import ASK, BID, CONTEXT, book_of, ladder_of
-from orderbook.market.events import BookState
+from orderbook.market.events import EVENT, Action, BookState
 from orderbook.market.order_table import ROW, copy_at, row_at
+from orderbook.strategies.execution.displayed_volume import WORST, filled, forget_passed, take, takeable
 from orderbook.strategies.execution.exchange_state import (
     ACCOUNT,
     BOARD,
     BOOK_SYNCING,
+    BY_MARK,
+    BY_TOUCH,
     CANCELLED,
     CLOSED,
-    FILL,
+    ENTRY_UNFILLED,
+    EXPIRED,
     FILLED,
+    FIRST,
+    GOES,
     LAST,
     MESSAGE,
     MODIFY,
@@ -34,41 +40,42 @@ from orderbook.strategies.execution.exchange_state import (
     NO_VOLUME,
     NOT_AT_ONCE,
     NOT_MODIFIED,
+    NOT_WHOLE,
     NOTHING_LEFT,
+    NOTHING_TO_REDUCE,
     ORDER,
+    ORDERS,
     PLACE,
+    REACHED,
     REFUSED,
     REPORT,
     RESTING,
+    STOP,
+    TIED_HAS_FILLED,
+    TIED_IS_DONE,
+    WAITING,
     WOULD_TAKE,
     account_at,
     board_at,
     dropped,
-    fill_at,
     message_at,
+    offset_of,
     order_at,
     pushed,
     report_at,
 )
-from orderbook.strategies.execution.queue_position import follow, kept
+from orderbook.strategies.execution.queue_position import follow
 
 _context_at = record_at(CONTEXT)
+_event_at = record_at(EVENT)
 _SYNCING, _VALID = int(BookState.SYNCING), int(BookState.VALID)
-_MESSAGE_BYTES, _REPORT_BYTES, _FILL_BYTES = MESSAGE.itemsize, REPORT.itemsize, FILL.itemsize
+_TRADE, _EXECUTE, _MARK = int(Action.TRADE), int(Action.EXECUTE), int(Action.MARK)
+_MESSAGE_BYTES, _REPORT_BYTES, _EVENT_BYTES = MESSAGE.itemsize, REPORT.itemsize, EVENT.itemsize
 _ROW_BYTES, _ORDER_BYTES, _SESSION_BYTES, _PAIR_BYTES = ROW.itemsize, ORDER.itemsize, 24, 16
-_WORST = -(2**63)
-
-
-def _offset(dtype: np.dtype, name: str) -> int:
-    assert dtype.fields is not None
-    return dtype.fields[name][1]
-
-
-_BIDS, _ASKS = _offset(BOARD, "bids"), _offset(BOARD, "asks")
-_TAKEN_BIDS, _TAKEN_ASKS = _offset(BOARD, "taken_bids"), _offset(BOARD, "taken_asks")
-_MESSAGES = _offset(BOARD, "messages")
-_REPORTS, _FILLS = _offset(ACCOUNT, "reports"), _offset(ACCOUNT, "fills")
-_TAKEN = _offset(ACCOUNT, "taken")
+_BIDS, _ASKS = offset_of(BOARD, "bids"), offset_of(BOARD, "asks")
+_STOPS, _ENTERING = offset_of(BOARD, "stops"), offset_of(BOARD, "entering")
+_MESSAGES, _REPORTS = offset_of(BOARD, "messages"), offset_of(ACCOUNT, "reports")
+_VECTOR_BYTES = 32
 # A day in ns; the first of 1970 was a Thursday.
 _DAY, _FIRST_WEEKDAY = 24 * 60 * 60 * 10**9, 3
 
@@ -98,13 +105,8 @@ def _report(board: Record, order: Record, time: int, fills: int, modified: int) 
     report.due, report.id, report.instrument = due, order.id, board.instrument
     report.time, report.status, report.reason = order.time, order.status, order.reason
     report.filled, report.volume, report.limit = order.volume - order.left, order.volume, order.limit
-    report.modified, report.fills, report.side = modified, fills, order.side
-
-
-@jit()
-def _filled(account: int, time: int, lots: int, ticks: int, maker: int) -> None:
-    fill = fill_at(pushed(account + _FILLS, _FILL_BYTES))
-    fill.time, fill.lots, fill.ticks, fill.maker = time, lots, ticks, maker
+    report.modified, report.fills, report.side = modified | order.changed, fills, order.side
+    order.changed = 0
 
 
 @jit()
@@ -114,7 +116,7 @@ def _free(order: int) -> None:
 
 
 @jit()
-def _open(sessions: int, count: int, time: int) -> bool:
+def is_within(sessions: int, count: int, time: int) -> bool:
     """Whether orders are taken at a time, by int64[count, 3] at an address."""
     day = time // _DAY
     within, weekday = time - day * _DAY, (day + _FIRST_WEEKDAY) % 7
@@ -128,78 +130,6 @@ def _open(sessions: int, count: int, time: int) -> bool:
         elif (today and within >= start) or (yesterday and within < end):
             return True
     return count == 0
-
-
-@jit()
-def _entry(vector: int, key: int) -> int:
-    """Where the lots are that are taken of a level, 0 where none are."""
-    for number in range(load(vector + 16)):
-        entry: int = load(vector) + _PAIR_BYTES * number
-        if load(entry) == key:
-            return entry
-    return 0
-
-
-@jit()
-def _take(
-    context: Record, board: int, side: int, worst: int, lots: int, time: int, noted: int
-) -> tuple[int, int]:
-    """Takes lots from a side of the book, best level first, to the key of the worst; how many, and of how
-    many levels. noted: each is a fill."""
-    own = board_at(board)
-    levels = ladder_of(context, book_of(context, own.instrument), side)
-    taken = board + (_TAKEN_BIDS if side == BID else _TAKEN_ASKS)
-    left, fills = lots, 0
-    key = ladder.best_key(levels)
-    for _ in range(levels.levels):
-        if key < worst or left == 0:
-            break
-        volume, _ = ladder.level_of(levels, key)
-        entry = _entry(taken, key)
-        before = 0 if entry == 0 else min(load(entry + 8), volume)
-        step = min(volume - before, left)
-        if step > 0:
-            if entry == 0:
-                entry = pushed(taken, _PAIR_BYTES)
-                store(entry, key)
-            store(entry + 8, before + step)
-            left -= step
-            fills += 1
-            if noted:
-                _filled(own.account, time, step, key if side == BID else -key, 0)
-        key = ladder.key_below(levels, key)
-    return lots - left, fills
-
-
-@jit()
-def _reaches(context: Record, board: int, side: int, worst: int) -> bool:
-    """Whether there is volume to take from a side, to the key of the worst level."""
-    levels = ladder_of(context, book_of(context, board_at(board).instrument), side)
-    taken = board + (_TAKEN_BIDS if side == BID else _TAKEN_ASKS)
-    key = ladder.best_key(levels)
-    for _ in range(levels.levels):
-        if key < worst:
-            return False
-        volume, _ = ladder.level_of(levels, key)
-        entry = _entry(taken, key)
-        if entry == 0 or volume > load(entry + 8):
-            return True
-        key = ladder.key_below(levels, key)
-    return False
-
-
-@jit()
-def _refresh(context: Record, board: int, side: int) -> None:
-    """Forgets what was taken of a side where the market has moved on."""
-    taken = board + (_TAKEN_BIDS if side == BID else _TAKEN_ASKS)
-    count = load(taken + 16)
-    if count:
-        levels = ladder_of(context, book_of(context, board_at(board).instrument), side)
-        best, volume = _WORST, 0
-        if levels.levels:
-            best = ladder.best_key(levels)
-            volume, _ = ladder.level_of(levels, best)
-        store(taken + 16, kept(load(taken), count, best, volume))
 
 
 @jit()
@@ -221,7 +151,7 @@ def _join(context: Record, board: Record, order: Record) -> None:
             store(order.ahead + _PAIR_BYTES * number, row.id)
             store(order.ahead + _PAIR_BYTES * number + 8, row.volume)
         release(rows)
-    order.front, order.level, order.traded = volume, volume, 0
+    order.front, order.level, order.traded, order.part = volume, volume, 0, 0
     order.requeue, order.moved = 0, 1
 
 
@@ -237,8 +167,13 @@ def _rejoin(context: Record, board: Record, order: Record) -> None:
 
 @jit()
 def rest(board: int, address: int) -> None:
-    """From now on an order rests, with the place in its queue that it has."""
+    """From now on an order rests, with the place in its queue that it has, or waits for its stop."""
     own, order = board_at(board), order_at(address)
+    if order.good_until != 0:
+        own.expires = min(own.expires, order.good_until)
+    if order.waits != GOES:
+        store(pushed(board + _STOPS, 8), address)
+        return
     vector = board + (_BIDS if order.side == BID else _ASKS)
     pushed(vector, 8)
     data, place = load(vector), load(vector + 16) - 1
@@ -250,10 +185,17 @@ def rest(board: int, address: int) -> None:
 
 
 @jit()
-def _resting(board: int, order_id: int) -> int:
-    """The address of an order that rests, 0 where it does not."""
-    for side in (BID, ASK):
-        vector = board + (_BIDS if side == BID else _ASKS)
+def enter_later(board: int, address: int) -> None:
+    """From now on an order comes as soon as the book is valid."""
+    store(pushed(board + _ENTERING, 8), address)
+    board_at(board).stirred = 1
+
+
+@jit()
+def _alive(board: int, order_id: int) -> int:
+    """The address of an order that rests, waits or comes, 0 where it does not."""
+    for one in range(ORDERS):
+        vector = board + _BIDS + _VECTOR_BYTES * one
         for number in range(load(vector + 16)):
             address: int = load(load(vector) + 8 * number)
             if order_at(address).id == order_id:
@@ -263,134 +205,441 @@ def _resting(board: int, order_id: int) -> int:
 
 @jit()
 def _leave(board: int, address: int) -> None:
-    """An order does not rest any more."""
-    vector = board + (_BIDS if order_at(address).side == BID else _ASKS)
-    data, left = load(vector), 0
-    for number in range(load(vector + 16)):
-        one = load(data + 8 * number)
-        if one != address:
-            store(data + 8 * left, one)
-            left += 1
-    store(vector + 16, left)
+    """An order is none of the board's any more."""
+    for one in range(ORDERS):
+        vector = board + _BIDS + _VECTOR_BYTES * one
+        data, left = load(vector), 0
+        for number in range(load(vector + 16)):
+            order = load(data + 8 * number)
+            if order != address:
+                store(data + 8 * left, order)
+                left += 1
+        store(vector + 16, left)
 
 
 @jit()
-def _refusal(context: Record, board: int, side: int, worst: int, post_only: int, time: int) -> int:
-    """Why the exchange does not take an order that would take from this side of the book."""
+def _protected(board: int, order_id: int) -> int:
+    """The address of the order that is done before this one comes, 0 where there is none."""
+    for one in range(ORDERS):
+        vector = board + _BIDS + _VECTOR_BYTES * one
+        for number in range(load(vector + 16)):
+            address: int = load(load(vector) + 8 * number)
+            order = order_at(address)
+            profit = order.profit != 0 and order_at(order.profit).id == order_id
+            if profit or (order.loss != 0 and order_at(order.loss).id == order_id):
+                return address
+    return 0
+
+
+@jit()
+def _end_unfilled(board: Record, address: int, time: int, now: int) -> None:
+    """An order that was to come does not, as nothing was filled that it could protect."""
+    if address != 0:
+        order = order_at(address)
+        order.time, order.status, order.reason = now, CANCELLED, ENTRY_UNFILLED
+        _report(board, order, time, 0, 0)
+        _free(address)
+
+
+@jit()
+def _come(board: int, address: int, lots: int) -> None:
+    """An order comes, for what another has filled."""
+    if address != 0:
+        order = order_at(address)
+        order.volume, order.left, order.changed = lots, lots, 1
+        enter_later(board, address)
+
+
+@jit()
+def _done(board: int, address: int, time: int, now: int) -> None:
+    """Nothing becomes of an order any more; what protects it comes."""
+    order = order_at(address)
+    lots = order.volume - order.left
+    if lots > 0:
+        _come(board, order.profit, lots)
+        _come(board, order.loss, lots)
+    else:
+        _end_unfilled(board_at(board), order.profit, time, now)
+        _end_unfilled(board_at(board), order.loss, time, now)
+    _free(address)
+
+
+@jit()
+def _room(board: Record, order: Record) -> int:
+    """How many lots an order may fill."""
+    if order.reduce_only == 0:
+        lots: int = order.left
+        return lots
+    held = -board.position if order.side == BID else board.position
+    room: int = max(0, min(order.left, held))
+    return room
+
+
+@jit()
+def _has_filled(board: int, order: Record, lots: int) -> None:
+    """An order has filled so many lots: others of its group lose them."""
+    own = board_at(board)
+    own.position += lots if order.side == BID else -lots
+    own.stirred = 1
+    if order.group == 0:
+        return
+    for one in range(ORDERS):
+        vector = board + _BIDS + _VECTOR_BYTES * one
+        for number in range(load(vector + 16)):
+            other = order_at(load(load(vector) + 8 * number))
+            if other.group == order.group and other.id != order.id and other.left > 0:
+                if order.left == 0 or other.left <= lots:
+                    other.ended = TIED_HAS_FILLED
+                elif other.ended == 0:
+                    other.volume -= lots
+                    other.left -= lots
+                    other.changed = 1
+
+
+@jit()
+def _refusal(context: Record, board: int, order: Record, key: int, time: int) -> int:
+    """Why the exchange does not take an order with a limit of this key."""
     own = board_at(board)
     account, state = account_at(own.account), book_of(context, own.instrument).state
     if state != _VALID:
         reason: int = BOOK_SYNCING + state
         return reason
-    if not _open(account.sessions, account.sessions_count, time):
+    if not is_within(account.sessions, account.sessions_count, time):
         return CLOSED
-    if post_only and _reaches(context, board, side, worst):
+    if order.good_until != 0 and order.good_until < time:
+        return EXPIRED
+    if order.post_only and order.waits == GOES and takeable(context, board, 1 - order.side, -key, 1) > 0:
         return WOULD_TAKE
     return NO_REASON
 
 
 @jit()
-def _enter(context: Record, board: int, address: int, time: int, modified: int) -> None:
+def _enter(context: Record, board: int, address: int, time: int, now: int, modified: int) -> None:
     """An order takes what is displayed, and what is left rests, or is cancelled."""
     own, order = board_at(board), order_at(address)
-    worst = _WORST if order.market else -order.key
-    lots, fills = _take(context, board, 1 - order.side, worst, order.left, time, 1)
-    order.left -= lots
+    worst, most, fills = WORST if order.market else -order.key, _room(own, order), 0
+    whole = most == order.left
+    if order.fok:
+        whole = whole and takeable(context, board, 1 - order.side, worst, most) >= most
+        most = most if whole else 0
+    if most > 0:
+        lots, fills = take(context, board, 1 - order.side, worst, most, now, 1)
+        order.left -= lots
+        if lots > 0:
+            _has_filled(board, order, lots)
     order.status = RESTING if order.left else FILLED
-    if order.left and (order.market or order.ioc):
+    if order.fok and order.left:
+        order.status, order.reason = CANCELLED, NOT_WHOLE
+    elif order.left and order.reduce_only and _room(own, order) == 0:
+        order.status, order.reason = CANCELLED, NOTHING_TO_REDUCE
+    elif order.left and (order.market or order.ioc):
         order.status, order.reason = CANCELLED, NO_VOLUME if order.market else NOT_AT_ONCE
     _report(own, order, time, fills, modified)
     if order.status == RESTING:
+        order.shown = min(order.display, order.left)
         _join(context, own, order)
         rest(board, address)
     else:
-        _free(address)
+        _done(board, address, time, now)
 
 
 @jit()
-def _place(context: Record, board: int, address: int, time: int) -> None:
-    """An order arrives: it fills, rests, or is refused."""
-    order = order_at(address)
-    order.time = time
-    worst = _WORST if order.market else -order.key
-    order.reason = _refusal(context, board, 1 - order.side, worst, order.post_only, time)
+def _reaches(order: Record, price: int) -> bool:
+    """Whether a price reaches the stop that an order waits for, which trails it."""
+    if order.waits == FIRST:
+        order.waits, order.stop = STOP, price + (order.trail if order.side == BID else -order.trail)
+        return False
+    if order.side == BID:
+        if price >= order.stop:
+            return True
+        if order.trail != 0:
+            order.stop = min(order.stop, price + order.trail)
+    else:
+        if price <= order.stop:
+            return True
+        if order.trail != 0:
+            order.stop = max(order.stop, price - order.trail)
+    return False
+
+
+@jit()
+def _touch(context: Record, board: Record, side: int) -> tuple[bool, int]:
+    """Whether a side of the book has a price, and the best."""
+    levels = ladder_of(context, book_of(context, board.instrument), side)
+    if levels.levels == 0:
+        return False, 0
+    key = ladder.best_key(levels)
+    return True, key if side == BID else -key
+
+
+@jit()
+def _is_reached(context: Record, board: Record, order: Record) -> bool:
+    """Whether the stop of an order that arrives is reached: by the touch, where that reaches stops, else
+    where both sides of it are beyond. One without a stop trails what a market order would get."""
+    if order.waits == FIRST:
+        there, price = _touch(context, board, 1 - order.side)
+        goes: bool = there and _reaches(order, price)
+        return goes
+    by_touch = account_at(board.account).stop_by == BY_TOUCH
+    there, price = _touch(context, board, 1 - order.side if by_touch else order.side)
+    beyond = price >= order.stop if order.side == BID else price <= order.stop
+    reached: bool = there and beyond
+    return reached
+
+
+@jit()
+def _to_come(board: int, order_id: int) -> int:
+    """The address of an order that comes when another is done, 0 where it does not."""
+    entry = _protected(board, order_id)
+    if entry == 0:
+        return 0
+    before = order_at(entry)
+    address: int = before.profit
+    if address == 0 or order_at(address).id != order_id:
+        address = before.loss
+    return address
+
+
+@jit()
+def _tie(board: int, order: Record) -> bool:
+    """Ties an order to the one that it names; whether that is there."""
+    address = _alive(board, order.tie)
+    if address == 0:
+        address = _to_come(board, order.tie)
+    if address == 0:
+        return False
+    other = order_at(address)
+    if other.group == 0:
+        other.group = other.id
+    order.group = other.group
+    return True
+
+
+@jit()
+def _place(context: Record, board: int, address: int, time: int, now: int) -> None:
+    """An order arrives: it fills, rests, waits for its stop, or is refused."""
+    own, order = board_at(board), order_at(address)
+    order.time = now
+    order.reason = _refusal(context, board, order, order.key, time)
+    if order.reason == NO_REASON and order.reduce_only and _room(own, order) == 0:
+        order.reason = NOTHING_TO_REDUCE
+    if order.reason == NO_REASON and order.tie != 0 and not _tie(board, order):
+        order.reason = TIED_IS_DONE
     if order.reason != NO_REASON:
         order.status = REFUSED
-        _report(board_at(board), order, time, 0, 0)
-        _free(address)
+        _report(own, order, time, 0, 0)
+        _done(board, address, time, now)
+    elif order.waits != GOES and not _is_reached(context, own, order):
+        order.status = WAITING
+        _report(own, order, time, 0, 0)
+        rest(board, address)
     else:
-        _enter(context, board, address, time, 0)
+        order.waits = GOES
+        _go(context, board, address, time, now)
+
+
+@jit()
+def _go(context: Record, board: int, address: int, time: int, now: int) -> None:
+    """An order that waits no longer enters the book, unless it must not take and would."""
+    order = order_at(address)
+    order.time = now
+    if order.post_only and takeable(context, board, 1 - order.side, -order.key, 1) > 0:
+        order.status, order.reason = CANCELLED, WOULD_TAKE
+        _report(board_at(board), order, time, 0, 0)
+        _done(board, address, time, now)
+    else:
+        _enter(context, board, address, time, now, 0)
 
 
 @jit()
 def _cancel(board: int, order_id: int, time: int, reason: int) -> None:
-    """Cancels what rests of an order; nothing where nothing does."""
-    address = _resting(board, order_id)
-    if address:
-        order = order_at(address)
-        order.time, order.status, order.reason = time, CANCELLED, reason
-        _leave(board, address)
-        _report(board_at(board), order, time, 0, 0)
-        _free(address)
+    """Cancels what is left of an order; nothing where nothing is."""
+    address = _alive(board, order_id)
+    if address == 0:
+        address = _to_come(board, order_id)
+        if address == 0:
+            return
+        before = order_at(_protected(board, order_id))
+        if before.profit == address:
+            before.profit = 0
+        else:
+            before.loss = 0
+    order = order_at(address)
+    order.time, order.status, order.reason = time, CANCELLED, reason
+    _leave(board, address)
+    _report(board_at(board), order, time, 0, 0)
+    _done(board, address, time, time)
+
+
+@jit()
+def _modify_to_come(board: Record, address: int, message: Record, time: int) -> None:
+    """Gives an order that comes later another limit or stop; its volume is what it protects."""
+    if address == 0:
+        return
+    order = order_at(address)
+    if message.has_limit and not order.market:
+        order.limit = message.limit
+        order.key = order.limit if order.side == BID else -order.limit
+    if message.has_stop and order.waits != GOES:
+        order.stop, order.waits = message.stop, STOP
+    order.time = time
+    _report(board, order, time, 0, 1)
 
 
 @jit()
 def _modify(context: Record, board: int, message: Record, time: int) -> None:
-    """Gives an order another volume or limit; nothing where nothing of it rests. It keeps its place only if
-    nothing but volume goes."""
-    address = _resting(board, message.id)
+    """Gives an order another volume, limit or stop; nothing where nothing of it is left. One that rests keeps
+    its place only if nothing but volume goes."""
+    own, address = board_at(board), _alive(board, message.id)
     if address == 0:
+        _modify_to_come(own, _to_come(board, message.id), message, time)
         return
-    own, order = board_at(board), order_at(address)
-    filled = order.volume - order.left
-    left = message.lots - filled if message.has_lots else order.left
-    limit = message.limit if message.has_limit else order.limit
+    order = order_at(address)
+    lots = order.volume - order.left
+    left = message.lots - lots if message.has_lots else order.left
+    limit = message.limit if message.has_limit and not order.market else order.limit
     key = limit if order.side == BID else -limit
     order.time = time
     if left > 0:
-        reason = _refusal(context, board, 1 - order.side, -key, order.post_only, time)
+        reason = _refusal(context, board, order, key, time)
         if reason != NO_REASON:
             order.reason = NOT_MODIFIED + reason
             _report(own, order, time, 0, 0)
             return
     keeps = limit == order.limit and left <= order.left
-    order.volume, order.limit, order.reason = filled + max(left, 0), limit, NO_REASON
-    if left > 0 and keeps:
-        order.left = left
-        _report(own, order, time, 0, 1)
-        return
-    _leave(board, address)
-    order.left, order.key = max(left, 0), key
+    order.volume, order.limit, order.reason = lots + max(left, 0), limit, NO_REASON
     if left <= 0:
-        order.status, order.reason = CANCELLED, NOTHING_LEFT
+        _leave(board, address)
+        order.left, order.status, order.reason = 0, CANCELLED, NOTHING_LEFT
         _report(own, order, time, 0, 1)
-        _free(address)
+        _done(board, address, time, time)
+    elif order.waits != GOES:
+        order.left, order.key = left, key
+        if message.has_stop:
+            order.stop, order.waits = message.stop, STOP
+        if _is_reached(context, own, order):
+            _leave(board, address)
+            order.waits, order.changed = GOES, 1
+            _go(context, board, address, time, time)
+        else:
+            _report(own, order, time, 0, 1)
+    elif keeps:
+        order.left, order.shown = left, min(order.shown, left)
+        _report(own, order, time, 0, 1)
     else:
-        _enter(context, board, address, time, 1)
+        _leave(board, address)
+        order.left, order.key = left, key
+        _enter(context, board, address, time, time, 1)
+
+
+@jit()
+def _sweep(board: int, valid: bool, time: int, now: int) -> None:
+    """Takes away orders that are filled, or have to end; tells which have another volume, but not of those
+    that come at once."""
+    own = board_at(board)
+    for one in range(ORDERS):
+        vector = board + _BIDS + _VECTOR_BYTES * one
+        data, left = load(vector), 0
+        for number in range(load(vector + 16)):
+            address = load(data + 8 * number)
+            order = order_at(address)
+            if order.left > 0 and order.ended == 0:
+                if order.reduce_only and _room(own, order) == 0:
+                    order.ended = NOTHING_TO_REDUCE
+                elif order.changed and (one < ORDERS - 1 or not valid):
+                    order.time = now
+                    _report(own, order, time, 0, 1)
+            if order.left > 0 and order.ended == 0:
+                store(data + 8 * left, address)
+                left += 1
+            else:
+                if order.left > 0:
+                    order.time, order.status, order.reason = now, CANCELLED, order.ended
+                    _report(own, order, time, 0, 0)
+                _done(board, address, time, now)
+        store(vector + 16, left)
+
+
+@jit()
+def _settle(context: Record, board: int, time: int, now: int) -> None:
+    """What follows from what has filled or ended, until nothing does."""
+    own = board_at(board)
+    valid = book_of(context, own.instrument).state == _VALID
+    while own.stirred != 0:
+        own.stirred = 0
+        _sweep(board, valid, time, now)
+        if own.entering_count > 0 and valid:
+            address = load(own.entering)
+            _leave(board, address)
+            own.stirred = 1
+            _place(context, board, address, time, now)
+
+
+@jit()
+def _expire(context: Record, board: int, time: int) -> None:
+    """Orders that are good until this time end."""
+    own = board_at(board)
+    own.expires, own.stirred = LAST, 1
+    for one in range(ORDERS):
+        vector = board + _BIDS + _VECTOR_BYTES * one
+        for number in range(load(vector + 16)):
+            order = order_at(load(load(vector) + 8 * number))
+            if order.good_until != 0 and order.good_until <= time:
+                order.ended = EXPIRED
+            elif order.good_until != 0:
+                own.expires = min(own.expires, order.good_until)
+    _settle(context, board, time, time)
 
 
 @jit()
 def _act(board: int, message: Record, time: int) -> None:
     """A message has arrived."""
-    context = _context_at(account_at(board_at(board).account).books)
+    own = board_at(board)
+    context = _context_at(account_at(own.account).books)
+    while own.expires < time:
+        _expire(context, board, own.expires)
     if message.kind == PLACE:
-        _place(context, board, message.order, time)
+        order = order_at(message.order)
+        profit, loss = order.profit, order.loss
+        _place(context, board, message.order, time, time)
+        _wait(board, message.id, profit, time)
+        _wait(board, message.id, loss, time)
     elif message.kind == MODIFY:
         _modify(context, board, message, time)
     else:
         _cancel(board, message.id, time, message.reason)
+    _settle(context, board, time, time)
+
+
+@jit()
+def _wait(board: int, order_id: int, address: int, time: int) -> None:
+    """An order waits for another to be done, if that is not."""
+    if address != 0:
+        entry = _alive(board, order_id)
+        if entry != 0:
+            order = order_at(address)
+            order.time, order.status = time, WAITING
+            _report(board_at(board), order, time, 0, 0)
 
 
 @jit()
 def arrive(board: int, time: int) -> None:
-    """Before a message of this time at the exchange changes the book: what has arrived earlier acts."""
+    """Before a message of this time at the exchange changes the book: what has arrived earlier acts, and
+    what was good until then ends."""
     own = board_at(board)
-    while own.messages_first < own.messages_count:
-        message = message_at(own.messages + _MESSAGE_BYTES * own.messages_first)
-        if message.arrival >= time:
+    context = _context_at(account_at(own.account).books)
+    while True:
+        arrival = LAST
+        if own.messages_first < own.messages_count:
+            arrival = message_at(own.messages + _MESSAGE_BYTES * own.messages_first).arrival
+        if min(arrival, own.expires) >= time:
             return
-        _act(board, message, message.arrival)
-        dropped(board + _MESSAGES, 1)
+        if arrival <= own.expires:
+            message = message_at(own.messages + _MESSAGE_BYTES * own.messages_first)
+            _act(board, message, arrival)
+            dropped(board + _MESSAGES, 1)
+        else:
+            _expire(context, board, own.expires)
 
 
 @jit()
@@ -401,43 +650,101 @@ def _match(context: Record, board: int, side: int, moved: bool, time: int, now: 
     data, count = load(vector), load(vector + 16)
     levels = ladder_of(context, book_of(context, own.instrument), 1 - side)
     # The least key of an order that the other side's best price meets.
-    meets = -ladder.best_key(levels) if levels.blocks else LAST
+    meets = -ladder.best_key(levels) if levels.levels else LAST
     # The best of a side is the first that the other side meets.
     if count == 0 or not (moved or order_at(load(data)).key >= meets):
         return
-    left = 0
     for number in range(count):
-        address = load(data + 8 * number)
-        order = order_at(address)
+        order = order_at(load(data + 8 * number))
         if order.requeue:
             _rejoin(context, own, order)
-        hit = order.hit
-        if order.key >= meets:
-            lots, _ = _take(context, board, 1 - side, -order.key, order.left - hit, now, 0)
+        most = 0 if order.ended != 0 else _room(own, order)
+        hit = min(order.hit, most)
+        order.hit = 0
+        if order.key >= meets and most > hit:
+            lots, _ = take(context, board, 1 - side, -order.key, most - hit, now, 0)
             hit += lots
         if hit > 0:
-            order.hit, order.time = 0, now
+            order.time = now
             order.left -= hit
             if order.left == 0:
                 order.status = FILLED
-            _filled(own.account, now, hit, order.limit, 1)
+            _has_filled(board, order, hit)
+            filled(own.account, now, hit, order.limit, 1)
             _report(own, order, time, 1, 0)
-        if order.left:
-            store(data + 8 * left, address)
-            left += 1
-        else:
-            _free(address)
-    store(vector + 16, left)
+            order.shown -= hit
+            if order.display != 0 and order.shown <= 0 and order.left > 0:
+                # The next part of an iceberg stands behind everybody.
+                order.shown = min(order.display, order.left)
+                _join(context, own, order)
+
+
+@jit()
+def _look_at_stops(context: Record, board: Record, by: int, price: int) -> bool:
+    """Notes which stops a price reaches: of a trade, of a mark in 1e-8, or of the touch; whether one is."""
+    found = False
+    for number in range(board.stops_count):
+        order = order_at(load(board.stops + 8 * number))
+        there, own = True, price
+        if by == BY_TOUCH:
+            there, own = _touch(context, board, 1 - order.side)
+        elif by == BY_MARK:
+            # Rounded so that it is not taken to be beyond what it is.
+            own = price // board.tick_scale if order.side == BID else -(-price // board.tick_scale)
+        if there and order.ended == 0 and order.waits != REACHED and _reaches(order, own):
+            order.waits, found = REACHED, True
+    return found
+
+
+@jit()
+def _reached(context: Record, board: Record, events: int, count: int) -> bool:
+    """Notes which stops a message has reached, price by price; whether one is."""
+    by = account_at(board.account).stop_by
+    if by == BY_TOUCH:
+        touched: bool = _look_at_stops(context, board, by, 0)
+        return touched
+    found = False
+    for place in range(count):
+        event = _event_at(events + _EVENT_BYTES * place)
+        action = event.action
+        tells = action == _MARK
+        if by != BY_MARK:
+            tells = event.volume > 0 and (action == _TRADE or action == _EXECUTE)
+        if tells and event.instrument == board.instrument:
+            found = _look_at_stops(context, board, by, event.price) or found
+    return found
+
+
+@jit()
+def _first_reached(board: Record) -> int:
+    """The address of the first order whose stop is reached, 0 where none is."""
+    for number in range(board.stops_count):
+        address: int = load(board.stops + 8 * number)
+        if order_at(address).waits == REACHED:
+            return address
+    return 0
+
+
+@jit()
+def _release_stops(context: Record, board: int, time: int, now: int) -> None:
+    """Orders whose stop is reached enter the book, the oldest first."""
+    address = _first_reached(board_at(board))
+    while address != 0:
+        _leave(board, address)
+        order_at(address).waits = GOES
+        _go(context, board, address, time, now)
+        _settle(context, board, time, now)
+        address = _first_reached(board_at(board))
 
 
 @jit()
 def meet(board: int, events: int, count: int, time: int, now: int) -> None:
     """A message, EVENT[count] at an address, has changed the book: its time is the exchange's, `now` the
-    run's. Orders that rest follow it, and fill, best price first, then oldest."""
+    run's. Orders that rest follow it, and fill, best price first, then oldest; then stops are looked at."""
     own = board_at(board)
     context = _context_at(account_at(own.account).books)
-    _refresh(context, board, BID)
-    _refresh(context, board, ASK)
+    forget_passed(context, board, BID)
+    forget_passed(context, board, ASK)
     follow(own, events, count, own.instrument)
     state = book_of(context, own.instrument).state
     if state == _VALID:
@@ -445,6 +752,10 @@ def meet(board: int, events: int, count: int, time: int, now: int) -> None:
         own.hit = own.lost = 0
         _match(context, board, BID, moved, time, now)
         _match(context, board, ASK, moved, time, now)
+        own.stirred |= 1 if own.entering_count > 0 else 0
+        _settle(context, board, time, now)
+        if own.stops_count > 0 and _reached(context, own, events, count):
+            _release_stops(context, board, time, now)
         return
     lost = 1 if state == _SYNCING else 0
     for side in (BID, ASK):
@@ -454,33 +765,6 @@ def meet(board: int, events: int, count: int, time: int, now: int) -> None:
             order.hit = 0
             order.requeue |= lost
             own.lost |= lost
-
-
-@called_with("iiiii")
-def delay_of(delays: int, count: int, key: int, order_id: int, number: int) -> int:
-    """See `drawn`."""
-    delay: int = drawn(delays, count, key, order_id, number)
-    return delay
-
-
-@called_with("iii")
-def is_open(sessions: int, count: int, time: int) -> int:
-    """See `_open`."""
-    return 1 if _open(sessions, count, time) else 0
-
-
-@called_with("ii")
-def push(vector: int, size: int) -> int:
-    """See `pushed`."""
-    item: int = pushed(vector, size)
-    return item
-
-
-@called_with("i")
-def words(count: int) -> int:
-    """The address of so many words, all 0, which belong to an order."""
-    address: int = calloc(count, 8)
-    return address
 
 
 @jit()
@@ -497,9 +781,29 @@ def made_order(
 
 
 @jit()
+def specify(
+    order: int, fok: int, reduce_only: int, good_until: int, waits: int, stop: int, trail: int, display: int,
+    tie: int,
+) -> None:  # fmt: skip
+    """Gives an ORDER what not every order has."""
+    own = order_at(order)
+    own.fok, own.reduce_only, own.good_until, own.tie = fok, reduce_only, good_until, tie
+    own.waits, own.stop, own.trail, own.display = waits, stop, trail, display
+
+
+@jit()
+def protect(order: int, profit: int, loss: int) -> None:
+    """ORDERs that come once another is done, for what it has filled; what one fills the other loses."""
+    own = order_at(order)
+    own.profit, own.loss = profit, loss
+    if profit != 0 and loss != 0:
+        order_at(profit).group = order_at(loss).group = order_at(profit).id
+
+
+@jit()
 def sent(
     board: int, arrival: int, at_once: int, kind: int, order_id: int, order: int, lots: int, has_lots: int,
-    limit: int, has_limit: int, reason: int,
+    limit: int, has_limit: int, stop: int, has_stop: int, reason: int,
 ) -> None:  # fmt: skip
     """Sends a MESSAGE: it arrives then, or, at the same time, at once."""
     own = board_at(board)
@@ -507,87 +811,7 @@ def sent(
     message = message_at(pushed(board + _MESSAGES, _MESSAGE_BYTES))
     message.arrival, message.kind, message.id, message.order = own.arrival, kind, order_id, order
     message.lots, message.has_lots, message.limit, message.has_limit = lots, has_lots, limit, has_limit
-    message.reason = reason
+    message.stop, message.has_stop, message.reason = stop, has_stop, reason
     if at_once:
-        _act(board, message, arrival)
         own.messages_count -= 1
-
-
-@called_with("iiiiiii")
-def new_order(
-    order_id: int, side: int, limit: int, market: int, volume: int, ioc: int, post_only: int
-) -> int:
-    """See `made_order`."""
-    address: int = made_order(order_id, side, limit, market, volume, ioc, post_only)
-    return address
-
-
-@called_with("iiiiiiiiiii")
-def send(
-    board: int, arrival: int, at_once: int, kind: int, order_id: int, order: int, lots: int, has_lots: int,
-    limit: int, has_limit: int, reason: int,
-) -> int:  # fmt: skip
-    """See `sent`."""
-    sent(board, arrival, at_once, kind, order_id, order, lots, has_lots, limit, has_limit, reason)
-    return 0
-
-
-@called_with("ii")
-def before_message(board: int, time: int) -> int:
-    """See `arrive`."""
-    arrive(board, time)
-    return 0
-
-
-@called_with("iiiii")
-def after_message(board: int, events: int, count: int, time: int, now: int) -> int:
-    """See `meet`."""
-    meet(board, events, count, time, now)
-    return 0
-
-
-@called_with("ii")
-def rests(board: int, address: int) -> int:
-    """See `rest`."""
-    rest(board, address)
-    return 0
-
-
-@called_with("iii")
-def put_taken(vector: int, key: int, lots: int) -> int:
-    """So many lots are taken of a level."""
-    entry = pushed(vector, _PAIR_BYTES)
-    store(entry, key)
-    store(entry + 8, lots)
-    return 0
-
-
-@jit()
-def _take_first(own: Record, vector: int, count: int, size: int) -> None:
-    """Takes so many items, of so many bytes, from the start of a VECTOR of an account."""
-    own.taken, own.taken_bytes = load(vector) + size * load(vector + 8), size * count
-    dropped(vector, count)
-
-
-@called_with("ii", "y")
-def take_reports(account: int, now: int) -> int:
-    """Takes the REPORTs that are due by now."""
-    own = account_at(account)
-    end = own.reports_first
-    while end < own.reports_count and report_at(own.reports + _REPORT_BYTES * end).due <= now:
-        end += 1
-    count = end - own.reports_first
-    own.due = LAST
-    if end < own.reports_count:
-        own.due = report_at(own.reports + _REPORT_BYTES * end).due
-    _take_first(own, account + _REPORTS, count, _REPORT_BYTES)
-    taken: int = account + _TAKEN
-    return taken
-
-
-@called_with("ii", "y")
-def take_fills(account: int, count: int) -> int:
-    """Takes the first so many FILLs."""
-    _take_first(account_at(account), account + _FILLS, count, _FILL_BYTES)
-    taken: int = account + _TAKEN
-    return taken
+        _act(board, message, arrival)

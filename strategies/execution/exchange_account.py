@@ -18,12 +18,15 @@ from orderbook.engine.maps.memory import free_memory
 from orderbook.market.books import Books
 from orderbook.market.events import BookState, Events, Side, plain
 from orderbook.market.instruments import Instrument, Instruments
-from orderbook.strategies.execution import exchange
+from orderbook.strategies.execution import exchange_calls as exchange
 from orderbook.strategies.execution.exchange_state import (
     ACCOUNT,
+    BACK,
     BOARD,
     BOOK_SYNCING,
     CLOSED,
+    ENTRY_UNFILLED,
+    EXPIRED,
     FILL,
     LAST,
     MESSAGE,
@@ -31,11 +34,18 @@ from orderbook.strategies.execution.exchange_state import (
     NO_VOLUME,
     NOT_AT_ONCE,
     NOT_MODIFIED,
+    NOT_WHOLE,
     NOTHING_LEFT,
+    NOTHING_TO_REDUCE,
     ORDER,
     PLACE,
+    QUEUES,
     REPORT,
+    SQUARE,
+    STOP_BY,
     TEXTS,
+    TIED_HAS_FILLED,
+    TIED_IS_DONE,
     WOULD_TAKE,
 )
 from orderbook.strategies.execution.venue_model import Delays, Sessions, SimulationOptions
@@ -50,6 +60,12 @@ _OF_ORDER = {
     NO_VOLUME: "no more volume is displayed",
     NOT_AT_ONCE: "the rest could not be filled at once",
     NOTHING_LEFT: "modified to what is filled",
+    NOT_WHOLE: "it could not be filled whole at once",
+    EXPIRED: "its good_until has passed",
+    NOTHING_TO_REDUCE: "there is no position that it could reduce",
+    TIED_IS_DONE: "the order that it is tied to is done",
+    TIED_HAS_FILLED: "the order that it is tied to was filled",
+    ENTRY_UNFILLED: "nothing was filled that it could protect",
 }
 _WORD = 8
 _DUE, _NUMBERS, _TOLD_APART = ((ACCOUNT.names or ()).index(name) for name in ("due", "numbers", "told_apart"))
@@ -57,19 +73,23 @@ _LOT = (BOARD.names or ()).index("proportional")
 # The first and the end of each vector of a board.
 _ENDS = tuple(
     ((BOARD.names or ()).index(f"{name}_first"), (BOARD.names or ()).index(f"{name}_count"))
-    for name in ("bids", "asks", "taken_bids", "taken_asks", "messages")
+    for name in ("bids", "asks", "stops", "entering", "taken_bids", "taken_asks", "messages")
 )
 _REPORT_WORDS = struct.Struct(f"<{len(REPORT.names or ())}q")
 _OWN_FILLS = (REPORT.names or ()).index("fills")
 _FILL_WORDS = struct.Struct(f"<{len(FILL.names or ())}q")
-_PLACED = tuple(name for name in ORDER.names or () if name not in ("ahead", "count"))
+_ADDRESSES = ("ahead", "count", "profit", "loss")
+_PLACED = tuple(name for name in ORDER.names or () if name not in _ADDRESSES)
 
 
 class SavedOrder(msgspec.Struct, frozen=True):
-    """An ORDER in a checkpoint: its words by name, and the lots by id of those ahead."""
+    """An ORDER in a checkpoint: its words by name, the lots by id of those ahead, and what comes once it is
+    done."""
 
     words: dict[str, int]
     ahead: list[tuple[int, int]]
+    profit: "SavedOrder | None" = None
+    loss: "SavedOrder | None" = None
 
 
 class SavedMessage(msgspec.Struct, frozen=True):
@@ -83,6 +103,7 @@ class SavedMessage(msgspec.Struct, frozen=True):
     lots: int | None
     limit: int | None
     reason: str | None
+    stop: int | None = None
 
 
 class Filled(NamedTuple):
@@ -125,7 +146,9 @@ class ExchangeAccount:
         at_once: bool,
     ) -> None:
         self._instruments = instruments
-        self._proportional = options.queue == "proportional"
+        self._queue, self._power = QUEUES.index(options.queue), options.queue_power
+        if self._queue == SQUARE:
+            self._power = 2.0
         self._accounts = np.zeros(1, ACCOUNT)
         self._words = memoryview(self._accounts.view(np.uint8)).cast("q")  # type: ignore[arg-type]
         self._boards: dict[int, np.ndarray] = {}
@@ -136,6 +159,7 @@ class ExchangeAccount:
         self._sessions, self._delays = Sessions(options.sessions), delays
         row = self._accounts[0]
         row["books"], row["instant"], row["due"] = books.address, at_once, LAST
+        row["stop_by"] = STOP_BY.index(options.stop_by)
         row["at_once"] = delays["orders"].zero and delays["feed"].zero
         for name, own in delays.items():
             row[name], row[f"{name}_count"], row[f"{name}_key"] = own.words
@@ -149,11 +173,13 @@ class ExchangeAccount:
         if found is None:
             board = self._boards[instrument] = np.zeros(1, BOARD)
             board["account"], board["instrument"] = self.address, instrument
+            board["expires"] = LAST
+            board["queue"], board["power"] = self._queue, round(self._power * 10**9)
             one = self._instruments[instrument]
             board["tick_scale"], board["lot_scale"] = one.tick_scale, one.lot_scale
             found = self._addresses[instrument] = int(board.ctypes.data)
             self._board_words[instrument] = memoryview(board.view(np.uint8)).cast("q")  # type: ignore[arg-type]
-        if self._proportional:
+        if self._queue != BACK:
             # The exchange may change it.
             self._board_words[instrument][_LOT] = self._instruments[instrument].lot_units
         return found
@@ -200,13 +226,19 @@ class ExchangeAccount:
         order: int = 0,
         lots: int | None = None,
         limit: int | None = None,
+        stop: int | None = None,
         reason: str | None = None,
     ) -> None:
         """Sends what arrives then; see MESSAGE."""
         exchange.send(
             self.board(instrument), arrival, at_once, kind, order_id, order, lots or 0, lots is not None,
-            limit or 0, limit is not None, self._code(reason),
+            limit or 0, limit is not None, stop or 0, stop is not None, self._code(reason),
         )  # fmt: skip
+
+    def hold(self, instrument: int, lots: int) -> None:
+        """So many lots are held of an instrument, with what is filled and not yet told."""
+        self.board(instrument)
+        self._boards[instrument]["position"] = lots
 
     def before(self, instrument: int, time: int) -> None:
         """See `exchange.arrive`."""
@@ -267,7 +299,10 @@ class ExchangeAccount:
         boards = sorted(self._boards.items())
         row = self._accounts[0]
         return SavedExchange(
-            [(index, [_saved(order) for order in _resting(board[0])]) for index, board in boards],
+            [
+                (index, [_saved(_order(at)) for at in _alive(board[0], ("bids", "asks", "stops"))])
+                for index, board in boards
+            ],
             [(index, *one) for index, board in boards for one in _taken(board[0])],
             [index for index, board in boards if board[0]["executes"]],
             list(self._messages()),
@@ -275,6 +310,11 @@ class ExchangeAccount:
             int(row["numbers"]),
             {index: int(board[0]["arrival"]) for index, board in boards},
             int(row["last_due"]),
+            [
+                (index, _saved(_order(at)))
+                for index, board in boards
+                for at in _alive(board[0], ("entering",))
+            ],
         )
 
     def load(self, saved: "SavedExchange", indexes: Sequence[int]) -> None:
@@ -284,6 +324,8 @@ class ExchangeAccount:
             board = self.board(indexes[index])
             for one in orders:
                 exchange.rests(board, _loaded(one))
+        for index, one in saved.entering:
+            exchange.enters_later(self.board(indexes[index]), _loaded(one))
         for index, side, price, lots in saved.taken:
             self._take(indexes[index], Side(side), price, lots)
         for index in saved.executes:
@@ -293,7 +335,8 @@ class ExchangeAccount:
             order = 0 if message.order is None else _loaded(message.order)
             self.send(
                 message.kind, indexes[message.instrument], message.id, message.arrival, False,
-                order=order, lots=message.lots, limit=message.limit, reason=message.reason,
+                order=order, lots=message.lots, limit=message.limit, stop=message.stop,
+                reason=message.reason,
             )  # fmt: skip
         for index, arrival in saved.arrivals.items():
             self.board(indexes[index])
@@ -342,11 +385,13 @@ class ExchangeAccount:
     def _messages(self) -> Iterator[SavedMessage]:
         for index, board in sorted(self._boards.items()):
             for words in _words(board[0], "messages", MESSAGE):
-                arrival, kind, order_id, order, lots, has_lots, limit, has_limit, reason = words
+                arrival, kind, order_id, order, lots, has_lots, limit, has_limit, stop, has_stop, reason = (
+                    words
+                )
                 yield SavedMessage(
                     index, arrival, kind, order_id, _saved(_order(order)) if kind == PLACE else None,
                     lots if has_lots else None, limit if has_limit else None,
-                    self._text(reason, self._instruments[index]),
+                    self._text(reason, self._instruments[index]), stop if has_stop else None,
                 )  # fmt: skip
 
     def _code(self, text: str | None) -> int:
@@ -372,7 +417,8 @@ class ExchangeAccount:
 class SavedExchange(msgspec.Struct, frozen=True):
     """An account at the exchange in a checkpoint.
 
-    `resting` are the orders of each instrument, `taken` (instrument, side, price, lots), `executes` the
+    `resting` are the orders of each instrument that rest or wait for their stop, `entering` those that come
+    once its book is valid, `taken` (instrument, side, price, lots), `executes` the
     instruments whose feeds tell executions of orders, `numbers` how many messages were sent, `arrivals` by
     instrument the last arrival, `last_due` that of the last report.
     """
@@ -385,6 +431,7 @@ class SavedExchange(msgspec.Struct, frozen=True):
     numbers: int
     arrivals: dict[int, int]
     last_due: int
+    entering: list[tuple[int, SavedOrder]] = []
 
 
 def ahead_of(order: np.void) -> list[tuple[int, int]]:
@@ -425,8 +472,13 @@ def _order(address: int) -> np.void:
     return order
 
 
+def _alive(row: np.void, vectors: Iterable[str]) -> Iterator[int]:
+    """Addresses of the ORDERs in vectors of a board."""
+    return (address for name in vectors for address in _addresses(row, name))
+
+
 def _resting(row: np.void) -> Iterator[np.void]:
-    return (_order(address) for name, _ in _SIDES for address in _addresses(row, name))
+    return (_order(address) for address in _alive(row, ("bids", "asks")))
 
 
 def _taken(row: np.void) -> Iterator[tuple[int, int, int]]:
@@ -436,7 +488,8 @@ def _taken(row: np.void) -> Iterator[tuple[int, int, int]]:
 
 
 def _saved(order: np.void) -> SavedOrder:
-    return SavedOrder({name: int(order[name]) for name in _PLACED}, ahead_of(order))
+    exits = (_saved(_order(int(order[name]))) if order[name] else None for name in ("profit", "loss"))
+    return SavedOrder({name: int(order[name]) for name in _PLACED}, ahead_of(order), *exits)
 
 
 def _loaded(saved: SavedOrder) -> int:
@@ -451,6 +504,8 @@ def _loaded(saved: SavedOrder) -> int:
         order[name] = word
     order["ahead"], order["count"] = exchange.words(2 * len(saved.ahead)), len(saved.ahead)
     _write(int(order["ahead"][0]), [word for pair in saved.ahead for word in pair])
+    for name, one in (("profit", saved.profit), ("loss", saved.loss)):
+        order[name] = 0 if one is None else _loaded(one)
     return address
 
 
@@ -469,21 +524,26 @@ def _drop_messages(board: np.ndarray) -> None:
     row = board[0]
     for words in _words(row, "messages", MESSAGE):
         if words[1] == PLACE:
-            free_memory(int(_order(words[3])["ahead"]))
-            free_memory(words[3])
+            _free(words[3])
     row["messages_first"] = row["messages_count"] = 0
+
+
+def _free(address: int) -> None:
+    """Gives back an ORDER, with those that would come once it is done."""
+    for name in ("profit", "loss"):
+        if _order(address)[name]:
+            _free(int(_order(address)[name]))
+    free_memory(int(_order(address)["ahead"]))
+    free_memory(address)
 
 
 def _release(accounts: np.ndarray, boards: Mapping[int, np.ndarray]) -> None:
     """Gives back what compiled code has allocated."""
     for board in boards.values():
         _drop_messages(board)
-        for order in list(_resting(board[0])):
-            free_memory(int(order["ahead"]))
-        for name, _ in _SIDES:
-            for address in _addresses(board[0], name):
-                free_memory(address)
-        for name in ("bids", "asks", "taken_bids", "taken_asks", "messages"):
+        for address in list(_alive(board[0], ("bids", "asks", "stops", "entering"))):
+            _free(address)
+        for name in ("bids", "asks", "stops", "entering", "taken_bids", "taken_asks", "messages"):
             free_memory(int(board[0][name]))
     for name in ("reports", "fills"):
         free_memory(int(accounts[0][name]))

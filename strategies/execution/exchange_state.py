@@ -18,6 +18,7 @@ ORDER = np.dtype(
         ("left", "i8"),  # lots still to be filled
         ("hit", "i8"),  # lots that the message at hand has filled
         ("front", "i8"),  # lots before it, as of the start of the message
+        ("part", "i8"),  # of what an order may be sent in, in 2^-32, what rounding has left out of these
         ("level", "i8"),  # lots displayed at the price at the last look
         ("traded", "i8"),  # lots of these that have traded since
         ("requeue", "i8"),  # whether the book was lost, and the place with it
@@ -35,17 +36,40 @@ ORDER = np.dtype(
         ("time", "i8"),  # of its last change, ns
         ("status", "i8"),
         ("reason", "i8"),
+        ("fok", "i8"),  # whether it fills whole at once, or not at all
+        ("reduce_only", "i8"),
+        ("good_until", "i8"),  # ns, at the exchange; 0: for ever
+        ("waits", "i8"),  # for its stop: see below
+        ("stop", "i8"),  # ticks
+        ("trail", "i8"),  # ticks between the best price since it waits, and its stop; 0: that stays
+        ("display", "i8"),  # lots shown of an iceberg; 0: all
+        ("shown", "i8"),  # what is left of these
+        ("tie", "i8"),  # the id of an order that it is tied to when it arrives; 0: none
+        ("group", "i8"),  # what one of a group fills, the others lose; 0: it has none
+        ("ended", "i8"),  # why it is to be cancelled when the message has ended; 0: it is not
+        ("changed", "i8"),  # whether its volume is another since the last report
+        ("profit", "i8"),  # addresses of ORDERs that come when it is done, for what it has filled; 0: none
+        ("loss", "i8"),
     ]
 )
-SENT, RESTING, FILLED, CANCELLED, REFUSED = range(5)
+SENT, RESTING, FILLED, CANCELLED, REFUSED, WAITING = range(6)
+# What an order waits for: nothing; its stop; a first price to trail from; its turn, as the stop is reached.
+GOES, STOP, FIRST, REACHED = range(4)
 
 # Why an order is as it is; from TEXTS on reasons that the account's owner has given.
 (
     NO_REASON, BOOK_SYNCING, BOOK_VALID, BOOK_STALE, CLOSED, WOULD_TAKE, NO_VOLUME, NOT_AT_ONCE, NOTHING_LEFT,
-) = range(9)  # fmt: skip
-TEXTS = 16
+    NOT_WHOLE, EXPIRED, NOTHING_TO_REDUCE, TIED_IS_DONE, TIED_HAS_FILLED, ENTRY_UNFILLED,
+) = range(15)  # fmt: skip
+TEXTS = 32
 # Added where an order could not be modified for a reason.
 NOT_MODIFIED = 8 << 16
+
+
+def offset_of(dtype: np.dtype, name: str) -> int:
+    """Where a field of a record is, in bytes."""
+    assert dtype.fields is not None
+    return dtype.fields[name][1]
 
 
 def vector(name: str) -> list[tuple[str, str]]:
@@ -58,16 +82,20 @@ def delays(name: str) -> list[tuple[str, str]]:
     return [(name, "i8"), (f"{name}_count", "i8"), (f"{name}_key", "i8")]
 
 
-# Vectors of which the first item is number 0 have `count` of them.
+# Vectors of which the first item is number 0 have `count` of them. The first four have all of its orders.
 BOARD = np.dtype(
     [
         *vector("bids"),  # addresses of own orders to buy, best price first, then oldest
         *vector("asks"),
+        *vector("stops"),  # of those that wait for their stop, oldest first
+        *vector("entering"),  # of those that come once the book is valid, as what they protect is done
         *vector("taken_bids"),  # int64[2], keys of levels and lots taken of them
         *vector("taken_asks"),
         *vector("messages"),  # MESSAGE, under way, by their arrivals
         ("executes", "i8"),  # whether executions of orders were seen
-        ("proportional", "i8"),  # the lot in the book's units where queues are so; 0: "back"
+        ("proportional", "i8"),  # the lot in the book's units; 0: queues are "back"
+        ("queue", "i8"),  # which of QUEUES
+        ("power", "i8"),  # of that, in 1e-9
         ("hit", "i8"),  # whether the message at hand has filled an order
         ("lost", "i8"),  # whether an order has lost its place
         ("account", "i8"),  # address of ACCOUNT
@@ -78,8 +106,12 @@ BOARD = np.dtype(
         ("tick_scale", "i8"),  # a tick and a lot of the book, in 10^-8
         ("lot_scale", "i8"),
         ("message", "i8"),  # the number of the last message that its orders have followed
+        ("position", "i8"),  # lots held, as far as the exchange knows
+        ("expires", "i8"),  # the least `good_until` of its orders, ns; LAST: none has one
+        ("stirred", "i8"),  # whether orders are to be looked at, as one has filled or ended
     ]
 )
+ORDERS = 4
 
 MESSAGE = np.dtype(
     [
@@ -91,6 +123,8 @@ MESSAGE = np.dtype(
         ("has_lots", "i8"),
         ("limit", "i8"),  # ticks
         ("has_limit", "i8"),
+        ("stop", "i8"),  # ticks
+        ("has_stop", "i8"),
         ("reason", "i8"),  # why it is cancelled
     ]
 )
@@ -126,6 +160,7 @@ ACCOUNT = np.dtype(
         *delays("responses"),
         *delays("orders"),
         *delays("feed"),
+        ("stop_by", "i8"),  # what reaches stops: see STOP_BY
         ("told_apart", "i8"),  # whether compiled code tells its strategy what is due
         ("numbers", "i8"),  # how many messages were sent either way
         ("last_due", "i8"),
@@ -136,6 +171,12 @@ ACCOUNT = np.dtype(
     ]
 )
 LAST = 2**63 - 1
+# What is ahead of what leaves a level of an L2 book; see `queue_position`.
+QUEUES = ("back", "proportional", "power", "power2", "power3", "log", "log2", "square")
+BACK, PROPORTIONAL, POWER, POWER_2, POWER_3, LOG, LOG_2, SQUARE = range(8)
+# What reaches stops: prices of trades, the side of the touch that a market order would take, or mark prices.
+STOP_BY = ("trade", "touch", "mark")
+BY_TRADE, BY_TOUCH, BY_MARK = range(3)
 
 order_at = record_at(ORDER)
 board_at = record_at(BOARD)

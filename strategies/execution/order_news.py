@@ -19,7 +19,7 @@ from orderbook.strategies.execution.account import (
 from orderbook.strategies.execution.exchange_state import NO_REASON
 
 # By the codes of ORDER, and of its sides and executions.
-STATUSES: tuple[OrderStatus, ...] = ("sent", "resting", "filled", "cancelled", "refused")
+STATUSES: tuple[OrderStatus, ...] = ("sent", "resting", "filled", "cancelled", "refused", "waiting")
 SIDES: tuple[OrderSide, ...] = ("buy", "sell")
 LIQUIDITY = ("taker", "maker")
 

@@ -40,7 +40,7 @@ from orderbook.market.books import Books
 from orderbook.market.events import Events, Side
 from orderbook.market.instruments import Instruments
 from orderbook.strategies.execution.account import (
-    EXACT,
+    OPEN,
     Execution,
     Fill,
     Ledger,
@@ -50,16 +50,19 @@ from orderbook.strategies.execution.account import (
     fee_amount,
 )
 from orderbook.strategies.execution.client import (
-    Number,
+    CheckedOrder,
     OrderRequest,
     Requests,
     SavedAccount,
 )
-from orderbook.strategies.execution.exchange import new_order
+from orderbook.strategies.execution.contract_money import EXACT, ContractMoney, currency_of
 from orderbook.strategies.execution.exchange_account import ExchangeAccount, Report, lots_before
-from orderbook.strategies.execution.exchange_state import CANCEL, LAST, MODIFY, PLACE, RESTING, SENT
+from orderbook.strategies.execution.exchange_calls import give_exits, give_terms, new_order
+from orderbook.strategies.execution.exchange_state import CANCEL, LAST, MODIFY, PLACE, SENT, STOP
+from orderbook.strategies.execution.fees import Fees
 from orderbook.strategies.execution.order_news import STATUSES, OrderNews, reasons_of
-from orderbook.strategies.execution.venue_model import Delays, Fees, RiskLimits, SimulationOptions
+from orderbook.strategies.execution.order_terms import NO_TERMS, Number
+from orderbook.strategies.execution.venue_model import Delays, RiskLimits, SimulationOptions
 from orderbook.strategies.execution.wake_conditions import WakeCondition
 
 _SECOND = 10**9
@@ -77,10 +80,21 @@ class Exposure:
     price: Decimal | None
     position: Decimal
     open: Decimal
+    reduce_only: bool = False
+    money: ContractMoney | None = None
+
+    @property
+    def value(self) -> Decimal | None:
+        """Of the position at worst, in the quote currency; None without a price."""
+        if self.money is not None:
+            return self.money.notional(self.worst, self.price)
+        return None if self.price is None else abs(self.worst) * abs(self.price)
 
     @property
     def reduces(self) -> bool:
         """Whether the position can only come nearer to 0 by it."""
+        if self.reduce_only:
+            return True
         against = self.position * self.volume < 0
         return against and abs(self.volume) + self.open <= abs(self.position)
 
@@ -137,11 +151,10 @@ class Risk:
         if limits.max_position is not None and worst > limits.max_position:
             text = f"the position could become {_text(order.worst)}"
             return f"risk: {text}, beyond max_position {limits.max_position}"
-        if limits.max_notional is not None and order.price is not None:
-            value = worst * abs(order.price)
-            if value > limits.max_notional:
-                text = f"the position could be worth {_text(value)}"
-                return f"risk: {text}, above max_notional {limits.max_notional}"
+        value = None if limits.max_notional is None else order.value
+        if value is not None and limits.max_notional is not None and value > limits.max_notional:
+            text = f"the position could be worth {_text(value)}"
+            return f"risk: {text}, above max_notional {limits.max_notional}"
         if limits.max_drawdown is not None and self.peak - self.worth > limits.max_drawdown:
             limit = limits.max_drawdown
             return f"risk: a drawdown above max_drawdown {limit}; orders may only reduce positions"
@@ -189,6 +202,9 @@ class PaperClient:
             self._exchange = ExchangeAccount(books, instruments, options, delays, self._instant)
         # Orders that are not done, as far as was told: as they stand in the relation, and their instruments.
         self._known: dict[int, tuple[int, Order]] = {}
+        # Of these, those that only reduce positions, and the order that one is tied to.
+        self._uncounted: set[int] = set()
+        self._ties: dict[int, int] = {}
         # The one that is being sent, where it is not known before it is answered.
         self._new: Order | None = None
         self.stirred: set[int] = set()
@@ -213,7 +229,8 @@ class PaperClient:
         assert exchange is not None
         own = exchange.take_fill_rows(fills)
         # At once it is told with what becomes of it.
-        kept = (news["status"] != SENT) | (not self._instant)
+        # What comes once another order is done is known before.
+        kept = (news["status"] != SENT) | (not self._instant) | (news["modified"] != 0)
         news = news[kept] if self._instant else news
         before = {order_id: row for order_id, (_, row) in self._known.items()}
         found = OrderNews(
@@ -223,8 +240,11 @@ class PaperClient:
         places, statuses = news["instrument"].tolist(), news["status"].tolist()
         for order_id, number in dict(zip(news["id"].tolist(), range(len(news)), strict=True)).items():
             self._known.pop(order_id, None)
-            if statuses[number] in (SENT, RESTING):
+            if STATUSES[statuses[number]] in OPEN:
                 self._known[order_id] = places[number], found.order(number)
+            else:
+                self._uncounted.discard(order_id)
+                self._ties.pop(order_id, None)
         return found
 
     def _booked(self, news: NDArray[np.void], fills: NDArray[np.void]) -> NDArray[np.int64]:
@@ -233,8 +253,9 @@ class PaperClient:
             return np.empty(0, np.int64)
         counts, fees = news["fills"], []
         indexes, sides = (np.repeat(news[name], counts).tolist() for name in ("instrument", "side"))
-        for index, side, (_, lots, ticks, maker) in zip(indexes, sides, fills.tolist(), strict=True):
-            fee = self._fees.of(self._instruments[index], ticks, lots, bool(maker))
+        for index, side, (time, lots, ticks, maker) in zip(indexes, sides, fills.tolist(), strict=True):
+            money = self._ledger.money(index)
+            fee = self._fees.of(self._instruments[index], ticks, lots, bool(maker), money, time)
             fees.append(fee)
             self._ledger.trade(Execution(index, -lots if side else lots, ticks, fee))
         return np.array(fees, np.int64)
@@ -272,7 +293,8 @@ class PaperClient:
             index, limit = checked.instrument, checked.limit
             if self._exchange is None:
                 raise DataError(f"{self._instruments[index]}: the book is absent")
-            self._check_risk(index, order, checked.lots, limit, now)
+            self._check_tie(index, checked)
+            self._check_risk(index, order, checked, now)
         except DataError as error:
             return [OrderUpdate(None, replace(order, status="refused", reason=str(error)))]
         told = []
@@ -286,7 +308,48 @@ class PaperClient:
             order.id, checked.side, limit or 0, limit is None, checked.lots, checked.ioc,
             checked.post_only,
         )  # fmt: skip
+        if checked.terms is not NO_TERMS:
+            self._give_terms(new, order, checked, told)
         return told + self._send(PLACE, index, order.id, now, order=new)
+
+    def _give_terms(self, new: int, order: Order, checked: CheckedOrder, told: list[OrderUpdate]) -> None:
+        """Gives an ORDER its terms; orders that come later are sent with it."""
+        terms, side = checked.terms, Side(1 - checked.side)
+        give_terms(
+            new, terms.fok, terms.reduce_only, terms.good_until, terms.waits, terms.stop, terms.trail,
+            terms.display, terms.tie,
+        )  # fmt: skip
+        if terms.reduce_only:
+            self._uncounted.add(order.id)
+        if terms.tie:
+            self._ties[order.id] = self._ties.get(terms.tie, terms.tie)
+        one, order_id = self._instruments[checked.instrument], order.id
+        exits: list[int] = []
+        for price, stops in ((terms.profit, False), (terms.loss, True)):
+            if price is None:
+                exits.append(0)
+                continue
+            order_id += 1
+            limit = None if stops else price
+            later = new_order(order_id, side, limit or 0, stops, checked.lots, False, False)
+            if stops:
+                give_terms(later, False, False, 0, STOP, price, 0, 0, 0)
+            exits.append(later)
+            row = replace(
+                order, id=order_id, side="buy" if side is Side.BID else "sell",
+                price=None if limit is None else one.price(limit), status="sent",
+            )  # fmt: skip
+            self._known[order_id] = (checked.instrument, row)
+            # What it fills undoes what the order has filled.
+            self._uncounted.add(order_id)
+            told.append(OrderUpdate(None, row))
+        give_exits(new, *exits)
+
+    def _check_tie(self, index: int, checked: CheckedOrder) -> None:
+        """Raises DataError where an order cannot be tied to the one that it names."""
+        tie = checked.terms.tie
+        if tie and (tie not in self._known or self._known[tie][0] != index):
+            raise DataError(f"{self._instruments[index]}: oco={tie} is no open order of the instrument")
 
     def refuse(self, request: OrderRequest, now: int, reason: str) -> list[OrderUpdate]:
         """See ExecutionClient."""
@@ -294,7 +357,7 @@ class PaperClient:
         return [OrderUpdate(None, replace(order, status="refused", reason=reason))]
 
     def modify(
-        self, order_id: int, volume: Number | None, price: Number | None, now: int
+        self, order_id: int, volume: Number | None, price: Number | None, now: int, stop: Number | None = None
     ) -> list[OrderUpdate]:
         """See ExecutionClient."""
         if order_id not in self._known:
@@ -304,17 +367,21 @@ class PaperClient:
             lots = None if volume is None else self._requests.lots(index, volume)
             limit = None if price is None else self._requests.ticks(index, price)
             one = self._instruments[index]
-            if order.price is None:
+            reached = None if stop is None else self._requests.ticks(index, stop)
+            if order.price is None and (limit is not None or order.status != "waiting"):
                 raise DataError(f"{one}: a market order cannot be modified")
             left = (one.lots(str(order.volume)) if lots is None else lots) - one.lots(str(order.filled))
-            own = one.ticks(str(order.price)) if limit is None else limit
+            own = limit
+            if limit is None and order.price is not None:
+                own = one.ticks(str(order.price))
             if left > 0:
-                self._check_risk(index, order, left, own, now)
+                side = Side.BID if order.side == "buy" else Side.ASK
+                self._check_risk(index, order, CheckedOrder(index, side, own, left, False, False), now)
         except DataError as error:
             row = replace(order, ts=now, reason=f"not modified: {error}")
             self._known[order_id] = (index, row)
             return [OrderUpdate(order, row)]
-        return self._send(MODIFY, index, order_id, now, lots=lots, limit=limit)
+        return self._send(MODIFY, index, order_id, now, lots=lots, limit=limit, stop=reached)
 
     def cancel(self, order_id: int, now: int, reason: str | None = None) -> list[OrderUpdate]:
         """See ExecutionClient."""
@@ -347,10 +414,12 @@ class PaperClient:
         """See ExecutionClient."""
         updates = self.told(LAST)
         for message in () if self._exchange is None else self._exchange.drop_messages():
-            if message.kind == PLACE and message.id in self._known:
-                _, row = self._known.pop(message.id)
-                lost = replace(row, ts=now, status="cancelled", reason="the run ended before it arrived")
-                updates.append(OrderUpdate(row, lost))
+            sent = message.order
+            for one in () if sent is None else (sent, sent.profit, sent.loss):
+                if one is not None and one.words["id"] in self._known:
+                    _, row = self._known.pop(one.words["id"])
+                    lost = replace(row, ts=now, status="cancelled", reason="the run ended before it arrived")
+                    updates.append(OrderUpdate(row, lost))
         return updates
 
     def open_orders(self) -> list[int]:
@@ -368,10 +437,14 @@ class PaperClient:
             position = one.volume(holding.lots)
             cash, fees = self._ledger.cash(index), self._ledger.fees(index)
             mark = None if one.not_tradable else self._mid(index)
-            worth = None if mark is None else EXACT.add(cash, EXACT.multiply(position, mark))
+            money = self._ledger.money(index)
+            worth = None if mark is None else EXACT.add(cash, money.at(position, mark))
             profit = None if worth is None else EXACT.subtract(worth, fees)
             realised = self._ledger.realised(index)
-            yield PositionSummary(one.venue, one.symbol, position, cash, mark, profit, fees, realised)
+            yield PositionSummary(
+                one.venue, one.symbol, position, cash, mark, profit, fees, realised, currency_of(one),
+                money.inverse, money.size,
+            )  # fmt: skip
 
     def places(self, instrument: int) -> Iterable[Mapping[str, object]]:
         """See ExecutionClient."""
@@ -390,6 +463,9 @@ class PaperClient:
             list(self._risk.sent),
             str(self._risk.worth),
             str(self._risk.peak),
+            sorted(self._uncounted & self._known.keys()),
+            {own: first for own, first in sorted(self._ties.items()) if own in self._known},
+            self._fees.save(),
         )
 
     def load(self, saved: SavedAccount, indexes: Sequence[int]) -> None:
@@ -398,9 +474,24 @@ class PaperClient:
             self._exchange.load(saved.exchange, indexes)
         self._known = {row.id: (indexes[index], row) for index, row in saved.known}
         self._ledger.load(saved.holdings, indexes)
+        self._uncounted, self._ties = set(saved.uncounted), dict(saved.ties)
+        self._note_held(saved, indexes)
+        self._fees.load(saved.traded)
         self._risk.sent = deque(saved.sent)
         self.stirred.update(range(len(self._instruments)))
         self._risk.worth, self._risk.peak = Decimal(saved.worth), Decimal(saved.peak)
+
+    def _note_held(self, saved: SavedAccount, indexes: Sequence[int]) -> None:
+        """The exchange knows of fills that are not told yet, too."""
+        if self._exchange is None:
+            return
+        held = {index: holding.lots for index, holding in self._ledger}
+        for report in () if saved.exchange is None else saved.exchange.reports:
+            lots, index = sum(fill.lots for fill in report.fills), indexes[report.instrument]
+            held[index] = held.get(index, 0) + (lots if report.side == Side.BID else -lots)
+        for index, lots in held.items():
+            if lots:
+                self._exchange.hold(index, lots)
 
     def _send(
         self,
@@ -412,6 +503,7 @@ class PaperClient:
         order: int = 0,
         lots: int | None = None,
         limit: int | None = None,
+        stop: int | None = None,
         reason: str | None = None,
     ) -> list[OrderUpdate]:
         """Sends a message; what is told of it at once."""
@@ -423,7 +515,7 @@ class PaperClient:
             arrival = now + self._feed.of(order_id, number) + self._to.of(order_id, number)
         self._exchange.send(
             kind, index, order_id, arrival, self._arrives_at_once,
-            order=order, lots=lots, limit=limit, reason=reason,
+            order=order, lots=lots, limit=limit, stop=stop, reason=reason,
         )  # fmt: skip
         return self.told(now) if self._instant else []
 
@@ -435,7 +527,7 @@ class PaperClient:
         one, fills = self._instruments[index], []
         for fill in report.fills:
             maker, lots = bool(fill.maker), fill.lots if row.side == "buy" else -fill.lots
-            fee = self._fees.of(one, fill.ticks, fill.lots, maker)
+            fee = self._fees.of(one, fill.ticks, fill.lots, maker, self._ledger.money(index), fill.time)
             fills.append(
                 Fill(
                     fill.time, row.strategy, row.id, one.venue, one.symbol, row.side, one.volume(fill.lots),
@@ -448,21 +540,23 @@ class PaperClient:
         new = Order(
             report.time, row.strategy, row.id, row.venue, row.symbol, row.side,
             row.volume if report.volume is None else one.volume(report.volume),
-            row.price if report.limit is None else one.price(report.limit),
+            row.price if report.limit is None or row.price is None else one.price(report.limit),
             one.volume(report.filled) if fills else row.filled, STATUSES[report.status], report.reason,
         )  # fmt: skip
-        if report.status in (SENT, RESTING):
+        if new.status in OPEN:
             self._known[row.id] = (index, new)
+        else:
+            self._uncounted.discard(row.id)
+            self._ties.pop(row.id, None)
         return OrderUpdate(before, new, tuple(fills))
 
-    def _check_risk(self, index: int, order: Order, lots: int, limit: int | None, now: int) -> None:
+    def _check_risk(self, index: int, order: Order, checked: CheckedOrder, now: int) -> None:
         """Raises DataError with the reason for a refusal."""
         if self._risk.unlimited:
             return
-        one, buys = self._instruments[index], order.side == "buy"
-        known = (row for i, row in self._known.values() if i == index and row.side == order.side)
-        waiting = sum((row.volume - row.filled for row in known if row.id != order.id), Decimal(0))
-        price = limit
+        one, buys, lots, terms = self._instruments[index], order.side == "buy", checked.lots, checked.terms
+        waiting = self._open_volume(index, order, terms.tie)
+        price = checked.limit if checked.limit is not None or terms.waits != STOP else terms.stop
         if price is None and self._books is not None:
             price = self._books.best(index)[Side.ASK if buys else Side.BID]
         volume = one.volume(lots)
@@ -471,14 +565,28 @@ class PaperClient:
             None if price is None else one.price(price),
             one.volume(self._ledger.held(index)),
             waiting,
+            terms.reduce_only or order.id in self._uncounted,
+            self._ledger.money(index),
         )
         reason = self._risk.refusal(exposure, now)
         if reason is not None:
             raise DataError(f"{one}: {reason}")
 
+    def _open_volume(self, index: int, order: Order, tie: int) -> Decimal:
+        """What other open orders of an order's side may add to a position: the most of those that are tied,
+        nothing of those that only reduce it, and nothing of what the order itself is tied to."""
+        own = self._ties.get(order.id, self._ties.get(tie, tie or order.id))
+        most: dict[int, Decimal] = {}
+        for i, row in self._known.values():
+            if i == index and row.side == order.side and row.id not in self._uncounted:
+                group = self._ties.get(row.id, row.id)
+                if group != own:
+                    most[group] = max(most.get(group, Decimal(0)), row.volume - row.filled)
+        return sum(most.values(), Decimal(0))
+
     def _mark(self) -> None:
-        """Tells the risk check what the account is worth, where every book has a mid."""
-        profits = [position.profit for position in self.positions()]
+        """Tells the risk check what the account is worth in the quote currency, where each book has a mid."""
+        profits = [position.quoted_profit for position in self.positions()]
         if None not in profits:
             self._risk.mark(sum(filter(None, profits), Decimal(0)))
 

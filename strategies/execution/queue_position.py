@@ -11,6 +11,12 @@ are the risk-averse and nearly the probability model with f(x) = x of hftbacktes
 Models), the latter after Rigtorp, "Estimating order queue position" (2013); in whole lots, rounded to stand
 further back.
 
+The others are hftbacktest's probability models as they are: what leaves is behind with a probability p that
+follows from the volumes ahead and behind, in units of the relation, before the trades since the last look.
+With f(x) = x^n, `power` is f(behind) / (f(behind) + f(ahead)), `power2` f(behind) / f(behind + ahead), `power3`
+1 - f(ahead / (ahead + behind)); `log` and `log2` are the first two with f(x) = ln(1 + x), and `square` the
+first with n = 2. Of what leaves, 1 - p are ahead, and what is more than stood behind.
+
 A feed of orders may tell a trade as executions of orders, as a print, or both. An instrument on which
 executions were seen fills own orders by them alone: prints repeat them, or are of hidden orders. Otherwise
 prints fill (Databento's feeds show what was executed as a print and a cancellation).
@@ -20,10 +26,12 @@ the older before the younger; a trade fills them in that order up to its volume.
 reaches the orders at it with all its volume. A key is a price, greater where it is better for who takes it.
 """
 
+import math
+
 from orderbook.core.jit import jit
 from orderbook.market.block_memory import Record, load, record_at, store
 from orderbook.market.events import EVENT, Action, Side
-from orderbook.strategies.execution.exchange_state import order_at
+from orderbook.strategies.execution.exchange_state import LOG, LOG_2, POWER_2, POWER_3, PROPORTIONAL, order_at
 
 _EXECUTE, _TRADE, _LEVEL, _CLEAR = (
     int(action) for action in (Action.EXECUTE, Action.TRADE, Action.LEVEL, Action.CLEAR)
@@ -31,6 +39,7 @@ _EXECUTE, _TRADE, _LEVEL, _CLEAR = (
 _REDUCE, _DELETE, _MODIFY = (int(action) for action in (Action.REDUCE, Action.DELETE, Action.MODIFY))
 _BID, _ASK, _NONE = int(Side.BID), int(Side.ASK), int(Side.NONE)
 _MOST = 2**63 - 1
+_PART = 2.0**-32
 
 _event_at = record_at(EVENT)
 _EVENT_BYTES = EVENT.itemsize
@@ -42,9 +51,11 @@ def _place(side: int, number: int) -> Record:
 
 
 @jit()
-def _fill(place: Record, lots: int) -> int:
-    """Fills up to so many lots by the message at hand; how many."""
+def _fill(place: Record, lots: int, at_price: bool) -> int:
+    """Fills up to so many lots by the message at hand; how many. at_price: of an iceberg what is shown."""
     filled: int = min(lots, place.left - place.hit)
+    if at_price and place.display != 0:
+        filled = min(filled, max(0, place.shown - place.hit))
     place.hit += filled
     return filled
 
@@ -97,7 +108,7 @@ def _executed(side: int, count: int, order_id: int, key: int, lots: int) -> None
         if entry:
             _left_ahead(place, entry, load(entry + 8) - lots)
         elif place.key >= key:
-            left -= _fill(place, left)
+            left -= _fill(place, left, place.key == key)
 
 
 @jit()
@@ -109,11 +120,11 @@ def _printed(side: int, count: int, key: int, lots: int, at_price: bool) -> None
         if place.requeue:
             continue
         if place.key > key:
-            left -= _fill(place, left)
+            left -= _fill(place, left, False)
         elif place.key == key and at_price:
             step = min(left, max(0, place.front - passed))
             left, passed = left - step, passed + step
-            left -= _fill(place, left)
+            left -= _fill(place, left, True)
     for number in range(count):
         place = _place(side, number)
         if place.key == key and at_price and not place.requeue:
@@ -139,8 +150,42 @@ def _left(side: int, count: int, action: int, order_id: int, key: int, lots: int
 
 
 @jit()
-def _displayed(side: int, count: int, key: int, lots: int, proportional: int) -> None:
+def _behind(queue: int, power: float, front: float, back: float) -> float:
+    """The probability that what leaves a level stood behind, by the volumes ahead and behind."""
+    both = front + back
+    if both <= 0.0:
+        return 1.0
+    if queue == LOG:
+        return math.log(1.0 + back) / (math.log(1.0 + back) + math.log(1.0 + front))
+    if queue == LOG_2:
+        return math.log(1.0 + back) / math.log(1.0 + both)
+    if queue == POWER_3:
+        return 1.0 - math.pow(front / both, power)
+    if queue == POWER_2:
+        return math.pow(back, power) / math.pow(both, power)
+    return math.pow(back, power) / (math.pow(back, power) + math.pow(front, power))
+
+
+@jit()
+def _left_by_chance(place: Record, board: Record, cancelled: int) -> None:
+    """So many lots have left the level of an order, as hftbacktest's probability models have it."""
+    lot, scale = 1.0 * board.proportional, 1e-8 * board.lot_scale
+    front = place.front + place.part * _PART * lot
+    back = max(0.0, place.level - front)
+    p = _behind(board.queue, 1e-9 * board.power, front * scale, back * scale)
+    left = front - (1.0 - p) * cancelled + min(0.0, back - p * cancelled)
+    lots = max(0.0, left) / lot
+    # A lot is filled from half a lot on.
+    whole = int(lots)
+    if lots - whole > 0.5:
+        whole += 1
+    place.front, place.part = whole * board.proportional, int((lots - whole) / _PART)
+
+
+@jit()
+def _displayed(side: int, count: int, key: int, lots: int, board: Record) -> None:
     """A level of an L2 book now has this volume."""
+    proportional = board.proportional
     for number in range(count):
         place = _place(side, number)
         if place.key != key or place.requeue:
@@ -148,7 +193,12 @@ def _displayed(side: int, count: int, key: int, lots: int, proportional: int) ->
         if not place.known:
             standing = place.level - place.traded
             cancelled = standing - lots
-            if proportional and cancelled > 0:
+            if board.queue > PROPORTIONAL:
+                if cancelled >= 0:
+                    _left_by_chance(place, board, cancelled)
+                if place.front > lots:
+                    place.front, place.part = lots, 0
+            elif proportional and cancelled > 0:
                 share = _share(cancelled, place.front, standing)
                 place.front -= min(place.front, share - share % proportional)
             place.front = min(place.front, lots)
@@ -199,7 +249,7 @@ def _happened(board: Record, event: Record) -> None:
     elif action == _LEVEL:
         # What the book refuses changes nothing.
         if side < _NONE and lots >= 0:
-            _displayed(own, count, key, lots, board.proportional)
+            _displayed(own, count, key, lots, board)
     elif action == _CLEAR:
         board.lost = 1
         if side == _BID or side == _NONE:

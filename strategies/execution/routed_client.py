@@ -13,8 +13,10 @@ from orderbook.core.errors import DataError
 from orderbook.market.books import Books
 from orderbook.market.events import Events
 from orderbook.market.instruments import Instruments
-from orderbook.strategies.execution.account import EXACT, OrderUpdate, PositionSummary
-from orderbook.strategies.execution.client import Number, OrderRequest, Requests, SavedAccount
+from orderbook.strategies.execution.account import OrderUpdate, PositionSummary
+from orderbook.strategies.execution.client import OrderRequest, Requests, SavedAccount
+from orderbook.strategies.execution.contract_money import EXACT
+from orderbook.strategies.execution.order_terms import NO_TERMS, Number
 from orderbook.strategies.execution.paper_client import PaperClient, Risk
 from orderbook.strategies.execution.venue_account import VenueAccount, VenueClient
 from orderbook.strategies.execution.venue_model import RiskLimits
@@ -90,6 +92,9 @@ class RoutedClient:
             return [OrderUpdate(None, replace(order, status="refused", reason=str(checked)))]
         if self._ended:
             return [OrderUpdate(None, replace(order, status="refused", reason="the run ends"))]
+        if checked.terms != NO_TERMS:
+            reason = f"{order.symbol}: the order gateway sends market, limit, post-only and IOC orders alone"
+            return [OrderUpdate(None, replace(order, status="refused", reason=reason))]
         return client.place(order, checked, now)
 
     def refuse(self, request: OrderRequest, now: int, reason: str) -> list[OrderUpdate]:
@@ -97,12 +102,12 @@ class RoutedClient:
         return self.paper.refuse(request, now, reason)
 
     def modify(
-        self, order_id: int, volume: Number | None, price: Number | None, now: int
+        self, order_id: int, volume: Number | None, price: Number | None, now: int, stop: Number | None = None
     ) -> list[OrderUpdate]:
-        """See ExecutionClient."""
+        """See ExecutionClient; an order at a venue has no stop."""
         client = self._of(order_id)
         if client is None:
-            return self.paper.modify(order_id, volume, price, now)
+            return self.paper.modify(order_id, volume, price, now, stop)
         return client.modify(self._requests, order_id, volume, price, now)
 
     def cancel(self, order_id: int, now: int, reason: str | None = None) -> list[OrderUpdate]:

@@ -20,7 +20,8 @@ from orderbook.market.books import Books
 from orderbook.market.events import Side
 from orderbook.market.instruments import FIXED_POINT, Instrument, Instruments
 from orderbook.strategies.execution.account import Execution, Fill, Ledger, Order, OrderUpdate
-from orderbook.strategies.execution.client import CheckedOrder, Number, Requests
+from orderbook.strategies.execution.client import CheckedOrder, Requests
+from orderbook.strategies.execution.order_terms import Number
 from orderbook.strategies.execution.paper_client import Exposure, Risk
 from orderbook.strategies.execution.venue_orders import SavedVenue, SavedVenueClient, VenueOrder
 from orderbook.strategies.execution.venue_reports import (

@@ -1,8 +1,5 @@
 """What a simulated exchange is like, as configured: fees, latencies, trading hours; and limits of risk.
 
-Fees of executions are exact to the eighth place of the quote currency, rounded half to even as fills hold
-them.
-
 Latencies are how long messages between a strategy and the simulated exchange take. What is drawn is a
 function of the seed and of what the message is, never of a generator's state: so it is the same however a run
 is cut into partitions and processes, and after a crash.
@@ -15,7 +12,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from fractions import Fraction
 from hashlib import blake2b
 from statistics import NormalDist
 from typing import Annotated, Any, Literal
@@ -27,8 +23,7 @@ from pydantic_core import PydanticCustomError
 from orderbook.core.errors import UserError
 from orderbook.core.options import Duration, Real, Section
 from orderbook.core.units import delay
-from orderbook.market.instruments import FIXED_POINT, Instrument
-from orderbook.strategies.execution.exchange import delay_of, is_open
+from orderbook.strategies.execution.exchange_calls import delay_of, is_open
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d"
@@ -72,15 +67,35 @@ Latency = str | tuple[str, ...] | LognormalDelay
 _Latency = Annotated[Any, PlainValidator(_latency)]
 
 
-class FeeOptions(Section):
-    """What an execution costs, in the quote currency: `maker` of orders that rested, `taker` of others.
+class FeeTier(Section):
+    """Fees from a value on, in the quote currency, that was traded in 30 days."""
 
-    unit "bps": basis points of the value; "lot": of every lot. Below 0 it is a rebate.
+    volume: Positive
+    maker: Exact
+    taker: Exact
+
+
+def _rising(tiers: tuple[FeeTier, ...]) -> tuple[FeeTier, ...]:
+    volumes = [tier.volume for tier in tiers]
+    if volumes != sorted(set(volumes)):
+        raise PydanticCustomError("tiers", "tiers with rising volumes")
+    return tiers
+
+
+class FeeOptions(Section):
+    """What an execution costs, in the currency of its settlement: `maker` of orders that rested, `taker` of
+    others.
+
+    unit "bps": basis points of the value; "lot": of every lot. Below 0 it is a rebate. `tiers`: fees in place
+    of these, by what was traded at the venue, in the quote currency, in the 30 UTC days before that of an
+    execution; `traded` is added to that, as what was traded before the run or elsewhere.
     """
 
     maker: Exact = Decimal(0)
     taker: Exact = Decimal(0)
     unit: Literal["bps", "lot"] = "bps"
+    tiers: Annotated[tuple[FeeTier, ...], Field(strict=False), AfterValidator(_rising)] = ()
+    traded: Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, allow_inf_nan=False)] = Decimal(0)
 
 
 class VenueFees(FeeOptions):
@@ -106,15 +121,19 @@ class SimulationOptions(Section):
     `order_latency`: from a strategy to the exchange; `response_latency`: back; `feed_latency`: how much
     later than it was received a strategy sees a message. Each is a time, an array of times one of which is
     drawn, or a lognormal distribution; what is drawn follows from `seed`. `queue`: what leaves a price level
-    of an L2 book without a trade is "back", behind every order, or "proportional", ahead and behind alike.
-    `sessions`: when orders are taken, in UTC; always, without any.
+    of an L2 book without a trade is "back", behind every order, "proportional", ahead and behind alike, or by
+    one of hftbacktest's probability models, those of a power with `queue_power`.
+    `stop_by`: what reaches stops: the prices of trades, the price that a market order would take from, or the
+    mark price. `sessions`: when orders are taken, in UTC; always, without any.
     """
 
     order_latency: _Latency = "0ms"
     response_latency: _Latency = "0ms"
     feed_latency: _Latency = "0ms"
     seed: int = 0
-    queue: Literal["back", "proportional"] = "back"
+    queue: Literal["back", "proportional", "power", "power2", "power3", "log", "log2", "square"] = "back"
+    queue_power: Annotated[Real, Field(gt=0, le=100)] = 2.0
+    stop_by: Literal["trade", "touch", "mark"] = "trade"
     sessions: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(_ordered)] = ()
     fees: VenueFees = Field(default_factory=VenueFees)
 
@@ -160,35 +179,6 @@ class TradingOptions:
 
 # Nothing takes time, costs or is limited.
 TRADING = TradingOptions()
-
-
-class Fees:
-    """The fees of all instruments, in units of 1e-8 of the quote currency; below 0 a rebate."""
-
-    def __init__(self, options: VenueFees) -> None:
-        self._options = options
-        self._rates: dict[tuple[Instrument, int, bool], Fraction] = {}
-
-    def of(self, one: Instrument, ticks: int, lots: int, maker: bool) -> int:
-        """The fee of an execution, above 0, of a volume and at a price in the instrument's units; a negative
-        price costs as a positive."""
-        # The exchange may change the lot.
-        key = one, one.lot_units, maker
-        rate = self._rates.get(key)
-        if rate is None:
-            rate = self._rates[key] = self._rate(one, maker)
-        if not rate:
-            return 0
-        size = lots if self._options.of(one.venue).unit == "lot" else lots * abs(ticks)
-        return round(size * rate)
-
-    def _rate(self, one: Instrument, maker: bool) -> Fraction:
-        """1e-8 of the quote currency for one volume unit, or for one at one price unit."""
-        options = self._options.of(one.venue)
-        amount = Fraction(options.maker if maker else options.taker)
-        if options.unit == "lot":
-            return amount * FIXED_POINT / one.lot_units
-        return amount * one.tick_scale * one.lot_scale / (10_000 * FIXED_POINT)
 
 
 _NORMAL = NormalDist()

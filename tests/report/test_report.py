@@ -153,7 +153,7 @@ def test_a_job_without_strategies_has_no_report(flow: Path, tmp_path: Path) -> N
 def test_closing_fills_earn_the_oldest_first() -> None:
     fills = pl.DataFrame({
         "change": [2.0, 2.0, -3.0, -3.0, 2.0],
-        "price": [10.0, 12.0, 13.0, 11.0, 10.0],
+        "worth": [10.0, 12.0, 13.0, 11.0, 10.0],
         "fee": [0.0, 0.0, 0.5, 0.0, 0.25],
     })  # fmt: skip
     # 2 * 3 + 1 * 1 - 0.5; 1 * -1; 2 * 1 - 0.25.

@@ -46,6 +46,7 @@ class Quoter(Strategy):
     defaults: ClassVar = {"size": Decimal("0.4")}
     seen: int = 0
     quote: int = 0
+    entry: int = 0
     mean: float = 0.0
     rising: bool = False
 
@@ -77,6 +78,26 @@ class Quoter(Strategy):
             self.buy(self.lot, row.bid + 1)
         if self.seen % 29 == 0:
             self.buy(0, row.bid)
+        self.more(row.bid)
+
+    @compiled
+    def more(self, bid):  # type: ignore[no-untyped-def]
+        tick, lot = self.tick, self.lot
+        if self.seen % 5 == 0:
+            profit, loss = bid + 3 * tick, bid - 2 * tick
+            self.entry = self.buy(2 * lot, bid, take_profit=profit, stop_loss=loss)
+        elif self.seen % 11 == 0:
+            self.sell(3 * lot, stop=bid - tick, reduce_only=True, good_until=self.now + 50_000_000)
+        elif self.seen % 13 == 0:
+            self.sell(4 * lot, bid + 2 * tick, display=lot, trail=2 * tick)
+        elif self.seen % 17 == 0:
+            self.buy(9 * lot, bid + 2 * tick, fok=True)
+        elif self.seen % 7 == 6 and self.is_open(self.quote):
+            self.sell(lot, bid + 4 * tick, oco=self.quote)
+        elif self.seen % 3 == 0 and self.entry != 0:
+            self.modify(self.entry + 2, stop=bid - 3 * tick)
+        elif self.seen % 31 == 0:
+            self.sell(lot, bid, take_profit=bid + tick)
 
     @compiled
     def takes(self, price):  # type: ignore[no-untyped-def]
@@ -89,7 +110,7 @@ class Plain(Strategy):
     defaults: ClassVar = Quoter.defaults
 
     def __init__(self) -> None:
-        self.seen = self.quote = 0
+        self.seen = self.quote = self.entry = 0
         self.mean, self.rising = 0.0, False
         self.live: set[int] = set()
 
@@ -125,6 +146,28 @@ class Plain(Strategy):
             self.buy(row.symbol, one.lot, row.bid + Decimal("1e-8"), **where)
         if self.seen % 29 == 0:
             self.buy(row.symbol, 0, row.bid, **where)
+        self.more(row.symbol, row.bid, one.tick, one.lot, where)
+
+    def more(self, symbol: str, bid: Decimal, tick: Decimal, lot: Decimal, where: dict[str, Any]) -> None:
+        def text(price: Decimal) -> str:
+            return f"{price.normalize():f}"
+
+        if self.seen % 5 == 0:
+            profit, loss = text(bid + 3 * tick), text(bid - 2 * tick)
+            self.entry = self.buy(symbol, 2 * lot, text(bid), take_profit=profit, stop_loss=loss, **where)
+        elif self.seen % 11 == 0:
+            until = self.now + 50_000_000
+            self.sell(symbol, 3 * lot, stop=text(bid - tick), reduce_only=True, good_until=until, **where)
+        elif self.seen % 13 == 0:
+            self.sell(symbol, 4 * lot, text(bid + 2 * tick), display=lot, trail=2 * tick, **where)
+        elif self.seen % 17 == 0:
+            self.buy(symbol, 9 * lot, text(bid + 2 * tick), time_in_force="fok", **where)
+        elif self.seen % 7 == 6 and self.quote in self.live:
+            self.sell(symbol, lot, text(bid + 4 * tick), oco=self.quote, **where)
+        elif self.seen % 3 == 0 and self.entry:
+            self.modify(self.entry + 2, stop=text(bid - 3 * tick))
+        elif self.seen % 31 == 0:
+            self.sell(symbol, lot, text(bid), take_profit=text(bid + tick), **where)
 
     def on_order_update(self, order: Order) -> None:
         if order.status in ("filled", "cancelled", "refused"):
@@ -482,7 +525,7 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, fields: 
         ("self.wait(1)", ["unknown method wait"]),
         ("print(row.bid)", ["print"]),
         ("x = [row.bid]", ["List"]),
-        ("self.buy(1, 2, 3, 4, 5)", ["buy"]),
+        ("self.buy(1, price=2, iceberg=3)", ["buy"]),
     ],
 )
 def test_what_cannot_be_compiled_is_refused_by_its_line(

@@ -122,6 +122,55 @@ def test_a_filled_row_is_placed_again_with_refill(options: str, orders: int) -> 
     assert [order[1] for order in desk.orders] == ["filled"] * orders
 
 
+STOPS = """
+CREATE TABLE wanted (
+    side TEXT NOT NULL, volume DECIMAL(18, 8) NOT NULL, stop DECIMAL(18, 8), trail DECIMAL(18, 8),
+    reduces BOOLEAN NOT NULL, until TIMESTAMP, shown DECIMAL(18, 8), price DECIMAL(18, 8),
+    PRIMARY KEY (side));
+CREATE STRATEGY quote AS SELECT 'X' AS venue, 'AAA' AS symbol, side, price, volume, stop, trail,
+    reduces AS reduce_only, until AS good_until, shown AS display FROM wanted;
+CREATE VIEW my_orders AS SELECT id, status, side, volume, price, filled, reason FROM orders;
+"""
+
+
+def test_rows_with_stops_and_times() -> None:
+    market = Market(*strategies_of(compile_views(STOPS)), sql=STOPS)
+    market.open(bid(1, 10000, 50), ask(2, 10010, 50))
+
+    def wants(old: tuple | None, new: tuple | None) -> list[tuple[Any, ...]]:
+        if old is not None:
+            market.engine.delete("wanted", old)
+        if new is not None:
+            market.engine.insert("wanted", new)
+        return passes(10005)
+
+    def passes(price: int) -> list[tuple[Any, ...]]:
+        for _ in range(2):
+            market.send(printed(price, 1))
+        found = sorted(market.engine["my_orders"].values(), key=lambda row: row["id"])
+        return [(r["id"], r["status"], r["volume"], r["filled"]) for r in found]
+
+    entry = ("buy", D(1), D("100.204"), None, False, None, None, None)
+    assert wants(None, entry) == [(1, "waiting", 1, 0)]
+    # Another stop moves it, another time is another order.
+    higher = ("buy", D(1), D("100.3"), None, False, None, None, None)
+    assert wants(entry, higher) == [(1, "waiting", 1, 0)] == passes(10025)
+    assert passes(10030) == [(1, "filled", 1, 1)]
+    soon = market.time + 6_000_000_000
+    loss = ("sell", D(2), D("99.5"), None, True, soon, None, None)
+    assert wants(None, loss)[1:] == [(2, "waiting", 2, 0)]
+    later = (*loss[:5], soon + 5_000_000_000, *loss[6:])
+    assert wants(loss, later)[1:] == [(2, "cancelled", 2, 0), (3, "waiting", 2, 0)]
+    assert passes(9960)[2:] == [(3, "waiting", 2, 0)] == passes(9970)[2:]
+    assert passes(9970)[2:] == [(3, "waiting", 2, 0)] and passes(9970)[2:] == [(3, "cancelled", 2, 0)]
+    closes = ("sell", D(2), None, D("0.05"), True, None, None, None)
+    assert wants(later, closes)[3:] == [(4, "waiting", 2, 0)]
+    # It fills what there is to reduce.
+    assert passes(10000)[3:] == [(4, "cancelled", 2, 1)]
+    shown = ("buy", D(3), None, None, False, None, D("0.52"), D("99"))
+    assert wants(higher, shown)[4:] == [(5, "resting", 2, 0)]
+
+
 def test_refusals_do_not_loop() -> None:
     desk = Desk(trading=trading({"max_order_volume": 1}))
     desk.wants(1, "buy", D("99"), D(2))

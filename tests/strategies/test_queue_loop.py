@@ -3,12 +3,12 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_queue import PlainBoard, PlainOrder
+from plain_queue import PlainBoard, PlainOrder, chance_of
 from samples import examples
 
 from orderbook.core.jit import called_with
 from orderbook.market.events import EVENT, Action, Side
-from orderbook.strategies.execution.exchange_state import BOARD, ORDER, board_at
+from orderbook.strategies.execution.exchange_state import BOARD, ORDER, QUEUES, board_at
 from orderbook.strategies.execution.queue_position import follow
 
 MIDDLE = 1_000
@@ -68,11 +68,16 @@ def arranged(pairs: list[tuple[PlainOrder, Place]]) -> list[list[tuple[PlainOrde
 
 
 @examples(150)
-@given(st.integers(0, 2**32), st.booleans(), st.booleans(), st.sampled_from((9, LARGE // 4)))
-def test_places_are_those_of_the_plain_rules(seed: int, proportional: bool, by_id: bool, lots: int) -> None:
+@given(st.integers(0, 2**32), st.sampled_from(QUEUES), st.booleans(), st.sampled_from((9, LARGE // 4)))
+def test_places_are_those_of_the_plain_rules(seed: int, queue: str, by_id: bool, lots: int) -> None:
     random = np.random.default_rng(seed)
-    board, plain = np.zeros(1, BOARD), PlainBoard(proportional)
-    board["proportional"] = proportional
+    n, by_chance = random.choice((0.5, 1.0, 2.0, 3.0)), QUEUES.index(queue) > QUEUES.index("proportional")
+    # Whole numbers of lots that doubles hold.
+    lots = 9 if by_chance else lots
+    chance = chance_of(queue, n, 0.1) if by_chance else None
+    board, plain = np.zeros(1, BOARD), PlainBoard(queue == "proportional", chance)
+    board["proportional"], board["lot_scale"] = queue != "back", 10_000_000
+    board["queue"], board["power"] = QUEUES.index(queue), (2 if queue == "square" else n) * 10**9
     actions = tuple(random.permutation(np.array(ACTIONS, object))[: random.integers(1, 10)])
     pairs: list[tuple[PlainOrder, Place]] = []
     for _ in range(25):
@@ -93,6 +98,7 @@ def test_places_are_those_of_the_plain_rules(seed: int, proportional: bool, by_i
             assert (row["hit"], row["level"], row["traded"], bool(row["requeue"]), place.ahead) == expected
             if order.ahead is None:
                 assert row["front"] == order.front
+                assert abs(row["part"] * 2.0**-32 - order.part) < 1e-6
             order.left -= order.hit
             order.hit = row["hit"] = 0
             row["left"] = order.left

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from samples import examples
 from simulation_support import MIDDLE, ONE, Exchange, trading
 from strategy_support import DEPTH, INSTRUMENTS, Market, ask, bid, event, gone, state
 
 from orderbook.market.events import Action, BookState, Side
 from orderbook.strategies.execution.account import Execution, Fill, Ledger, Order
-from orderbook.strategies.execution.venue_model import Fees, Sessions
+from orderbook.strategies.execution.fees import Fees
+from orderbook.strategies.execution.venue_model import Sessions
 from orderbook.strategies.strategy import Strategy, on_view
 
 BOOK = (bid(1, MIDDLE, 4), ask(2, MIDDLE + 1, 5), ask(3, MIDDLE + 2, 5))
@@ -50,7 +52,7 @@ def test_post_only() -> None:
     [
         ({"post_only": True}, None, "only a limit order that may rest can be post-only"),
         ({"post_only": True, "time_in_force": "ioc"}, 9, "only a limit order that may rest can be post-only"),
-        ({"time_in_force": "day"}, 9, "time_in_force='day'; give 'gtc' or 'ioc'"),
+        ({"time_in_force": "day"}, 9, "time_in_force='day'; give 'gtc', 'ioc', 'fok' or 'gtd'"),
     ],
 )
 def test_orders_that_are_not_there(options: dict[str, Any], price: int | None, reason: str) -> None:
@@ -141,6 +143,35 @@ def test_venues_have_fees_of_their_own() -> None:
     assert fees.of(INSTRUMENTS[1], 100, 3, False) == 3_000_000
     assert fees.of(INSTRUMENTS[2], 100, 3, False) == 300_000_000
     assert fees.of(INSTRUMENTS[2], 100, 3, True) == 0
+
+
+DAY = 24 * 60 * 60 * 10**9
+TIERS = [{"volume": 1000, "maker": 1, "taker": 4}, {"volume": 5000, "maker": -1, "taker": 2}]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3000), st.booleans()), max_size=25),
+    st.sampled_from([0, 900, 4000]),
+)
+def test_tiers_go_by_what_was_traded_in_the_thirty_days_before(trades: list, traded: int) -> None:
+    options = trading(fees={"maker": 2, "taker": 5, "tiers": TIERS, "traded": traded}).simulation.fees
+    fees, done, day = Fees(options), list[tuple[int, Fraction]](), 100
+    for later, lots, maker in trades:
+        day += later
+        value = Fraction(ONE.price(MIDDLE)) * Fraction(ONE.volume(lots))
+        before = traded + sum(own for known, own in done if day - 30 <= known < day)
+        rates = (-1, 2) if before >= 5000 else (1, 4) if before >= 1000 else (2, 5)
+        expected = round(value * rates[0 if maker else 1] / 10_000 * 10**8)
+        assert fees.of(ONE, MIDDLE, lots, maker, time=day * DAY + 7) == expected
+        done.append((day, value))
+        again = Fees(options)
+        again.load(fees.save())
+        fees = again
+
+
+def test_tiers_that_do_not_rise_are_refused() -> None:
+    with pytest.raises(ValidationError, match="tiers with rising volumes"):
+        trading(fees={"tiers": TIERS[::-1]})
 
 
 TRADES = st.lists(

@@ -4,7 +4,8 @@
 Every function takes the own orders of one side, best price first, the older before the younger.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,8 @@ from orderbook.market.events import Action, Side
 
 @dataclass
 class PlainOrder:
-    """An order that rests; `ahead`: lots by id of those before it, None in an L2 book. See queue.PLACE."""
+    """An order that rests; `ahead`: lots by id of those before it, None in an L2 book; `shown`: lots that an
+    iceberg shows, None of others. See ORDER."""
 
     side: Side
     limit: int
@@ -25,13 +27,16 @@ class PlainOrder:
     traded: int = 0
     requeue: bool = False
     hit: int = 0
+    shown: int | None = None
+    part: float = 0.0
 
     @property
     def key(self) -> int:
         return self.limit if self.side is Side.BID else -self.limit
 
-    def fill(self, lots: int) -> int:
-        filled = min(lots, self.left - self.hit)
+    def fill(self, lots: int, at_price: bool) -> int:
+        most = self.left if self.shown is None or not at_price else min(self.left, self.shown)
+        filled = max(0, min(lots, most - self.hit))
         self.hit += filled
         return filled
 
@@ -39,8 +44,8 @@ class PlainOrder:
 class PlainBoard:
     """The orders of a book."""
 
-    def __init__(self, proportional: bool) -> None:
-        self.proportional, self.executes = proportional, False
+    def __init__(self, proportional: bool, chance: "Chance | None" = None) -> None:
+        self.proportional, self.chance, self.executes = proportional, chance, False
 
     def follow(self, sides: Sequence[list[PlainOrder]], events: np.ndarray) -> None:
         """Lets the events of a message act."""
@@ -62,7 +67,7 @@ class PlainBoard:
             elif action is Action.LEVEL:
                 for order in sides[side] if side is not Side.NONE and lots >= 0 else ():
                     if order.limit == price and not order.requeue:
-                        displayed(order, lots, self.proportional)
+                        displayed(order, lots, self.proportional, self.chance)
             elif action is Action.CLEAR:
                 for order in (o for s in (Side.BID, Side.ASK) if side in (s, Side.NONE) for o in sides[s]):
                     order.requeue = True
@@ -88,7 +93,7 @@ def executed(orders: Sequence[PlainOrder], order_id: int, key: int, lots: int) -
         if order.ahead and order_id in order.ahead:
             gone(order, order_id, lots)
         elif order.key >= key:
-            left -= order.fill(left)
+            left -= order.fill(left, order.key == key)
 
 
 def printed(orders: Sequence[PlainOrder], key: int, lots: int, at_price: bool) -> None:
@@ -96,11 +101,11 @@ def printed(orders: Sequence[PlainOrder], key: int, lots: int, at_price: bool) -
     left, passed = lots, 0
     for order in _placed(orders):
         if order.key > key:
-            left -= order.fill(left)
+            left -= order.fill(left, False)
         elif order.key == key and at_price:
             step = min(left, max(0, order.front - passed))
             left, passed = left - step, passed + step
-            left -= order.fill(left)
+            left -= order.fill(left, True)
     for order in _placed(orders):
         if order.key == key and at_price:
             order.front -= min(order.front, passed)
@@ -127,9 +132,43 @@ def modified(order: PlainOrder, order_id: int, price: int, lots: int) -> None:
             del ahead[order_id]
 
 
-def displayed(order: PlainOrder, lots: int, proportional: bool) -> None:
+# The probability that what leaves stood behind, by what is ahead and behind, in the relation's units; and
+# what one lot is in these.
+Chance = tuple[Callable[[float, float], float], float]
+
+
+def chance_of(name: str, n: float, unit: float) -> Chance:
+    """A probability model of hftbacktest's, by the name that a configuration gives it."""
+    functions: dict[str, Callable[[float, float], float]] = {
+        "power": lambda front, back: back**n / (back**n + front**n),
+        "power2": lambda front, back: back**n / (back + front) ** n,
+        "power3": lambda front, back: 1 - (front / (front + back)) ** n,
+        "log": lambda front, back: math.log(1 + back) / (math.log(1 + back) + math.log(1 + front)),
+        "log2": lambda front, back: math.log(1 + back) / math.log(1 + front + back),
+        "square": lambda front, back: back**2 / (back**2 + front**2),
+    }
+    return functions[name], unit
+
+
+def left_by_chance(order: PlainOrder, lots: int, chance: Chance) -> None:
+    """As hftbacktest's ProbQueueModel.depth, with what is ahead in whole lots and a part."""
+    left, (probability, unit) = order.level - lots - order.traded, chance
+    if left >= 0:
+        front = order.front + order.part
+        back = max(0.0, order.level - front)
+        p = probability(front * unit, back * unit) if front + back > 0 else 1.0
+        estimate = max(0.0, front - (1 - p) * left + min(0.0, back - p * left))
+        order.front = math.ceil(estimate - 0.5)
+        order.part = estimate - order.front
+    if order.front > lots:
+        order.front, order.part = lots, 0.0
+
+
+def displayed(order: PlainOrder, lots: int, proportional: bool, chance: Chance | None = None) -> None:
     """The level of the order's price in an L2 book now has this volume."""
-    if order.ahead is None:
+    if order.ahead is None and chance is not None:
+        left_by_chance(order, lots, chance)
+    elif order.ahead is None:
         standing = order.level - order.traded
         cancelled = standing - lots
         if proportional and cancelled > 0:

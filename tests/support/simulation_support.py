@@ -54,13 +54,16 @@ class Exchange:
         self.placed += 1
         price = None if ticks is None else ONE.price(ticks)
         request = OrderRequest(self.placed, "AAA", side, ONE.volume(lots), price, None, **options)
+        self.placed += 0 if request.terms is None else request.terms.exits
         return self._told(self.client.place(request, self.now))
 
-    def modify(self, order_id: int, lots: int | None = None, ticks: int | None = None) -> list[OrderUpdate]:
+    def modify(
+        self, order_id: int, lots: int | None = None, ticks: int | None = None, stop: int | None = None
+    ) -> list[OrderUpdate]:
         """Modifies an order."""
         volume = None if lots is None else ONE.volume(lots)
-        price = None if ticks is None else ONE.price(ticks)
-        return self._told(self.client.modify(order_id, volume, price, self.now))
+        price, reached = (None if one is None else ONE.price(one) for one in (ticks, stop))
+        return self._told(self.client.modify(order_id, volume, price, self.now, reached))
 
     def cancel(self, order_id: int) -> list[OrderUpdate]:
         """Cancels an order."""

@@ -50,15 +50,17 @@ def test_the_options_of_a_strategy(options: str, expected: OrderRules) -> None:
         (f"CREATE STRATEGY q WITH (min_move = ¦:what) {OF_BIDS}", "parameter :what has no value"),
         (f"CREATE STRATEGY q ¦(refill) {OF_BIDS}", "expected AS and a SELECT"),
         ("CREATE STRATEGY q AS SELECT venue, symbol, ¦'bid' AS side, price, volume FROM bids", "side 'bid'"),
-        ("CREATE STRATEGY q AS SELECT venue, symbol, 'buy' AS side, price, volume, ¦'fok' AS kind FROM bids",
-         "kind 'fok' of an order; there are 'limit', 'post only', 'ioc'"),
+        ("CREATE STRATEGY q AS SELECT venue, symbol, 'buy' AS side, price, volume, ¦'day' AS kind FROM bids",
+         "kind 'day' of an order; there are 'limit', 'post only', 'ioc', 'fok'"),
         ("CREATE STRATEGY q AS SELECT venue, symbol, 'buy' AS side, price, volume, "
          "¦CASE WHEN id > 1 THEN 'ioc' ELSE 'rest' END AS kind FROM bids", "kind 'rest'"),
         ("CREATE STRATEGY q AS SELECT venue, symbol, ¦side, price, volume FROM (SELECT venue, symbol, "
          "'bid' AS side, price, volume FROM bids UNION ALL SELECT venue, symbol, 'sell', price, volume "
          "FROM asks) x", "side 'bid'"),
-        ("CREATE STRATEGY q AS SELECT venue, symbol, 'buy' AS side, price, volume, ¦TRUE AS reduce_only "
-         "FROM bids", "an order has no reduce_only here; let the row go"),
+        ("CREATE STRATEGY q AS SELECT venue, symbol, 'buy' AS side, price, volume, ¦1 AS reduce_only "
+         "FROM bids", "reduce_only of an order is BOOLEAN, not INTEGER"),
+        ("CREATE STRATEGY q AS SELECT venue, symbol, 'buy' AS side, price, volume, ¦price AS stop_loss "
+         "FROM bids", "an order has no stop_loss here; write a row of its own"),
         ("CREATE STRATEGY q AS SELECT venue, symbol, 'buy' AS side, ¦venue AS price, volume FROM bids",
          "price of an order is a number, not TEXT"),
     ],

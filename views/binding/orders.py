@@ -1,8 +1,9 @@
 """What CREATE STRATEGY says beyond a view: its options, the columns of orders, and whose rows it sees.
 
 The rows of a strategy are the orders that should be there. `venue`, `symbol`, `side` and, where there are
-several of a side, `tag` tell one order from another; `price` (NULL: a market order), `volume` and `kind` say
-what it is. Of `orders`, `fills` and `positions` a strategy sees its own rows, also through views.
+several of a side, `tag` tell one order from another; `price` (NULL: a market order), `volume`, `kind`,
+`stop`, `trail`, `display`, `reduce_only` and `good_until` say what it is. Of `orders`, `fills` and `positions` a
+strategy sees its own rows, also through views.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +32,7 @@ from orderbook.views.binding.typed_nodes import interval_of
 from orderbook.views.types import Kind, Relation
 
 SIDES = ("buy", "sell")
-KINDS = ("limit", "post only", "ioc")
+KINDS = ("limit", "post only", "ioc", "fok")
 # What tells orders apart.
 KEY = ("venue", "symbol", "side", "tag")
 # Relations of which a strategy sees its own rows.
@@ -42,12 +43,16 @@ _TEXTS = (Kind.TEXT,)
 _NEEDED: Mapping[str, tuple[Kind, ...]] = {
     "venue": _TEXTS, "symbol": _TEXTS, "side": _TEXTS, "price": _NUMBERS, "volume": _NUMBERS,
 }  # fmt: skip
-_OPTIONAL: Mapping[str, tuple[Kind, ...]] = {"kind": _TEXTS, "tag": (Kind.TEXT, Kind.INTEGER)}
+_OPTIONAL: Mapping[str, tuple[Kind, ...]] = {
+    "kind": _TEXTS, "tag": (Kind.TEXT, Kind.INTEGER), "stop": _NUMBERS, "trail": _NUMBERS,
+    "display": _NUMBERS, "reduce_only": (Kind.BOOLEAN,), "good_until": (Kind.TIMESTAMP, Kind.INTEGER),
+}  # fmt: skip
 # What orders may have elsewhere, and what to write here.
 _ABSENT = {
-    "reduce_only": "let the row go where the position is 0, by a join with positions",
-    "good_until": "let the row go at its time, by NOW() in WHERE",
-    "time_in_force": "write kind, which is 'limit', 'post only' or 'ioc'",
+    "time_in_force": "write kind, which is 'limit', 'post only', 'ioc' or 'fok'",
+    "take_profit": "write a row of its own, which comes with the position",
+    "stop_loss": "write a row of its own with a stop, which comes with the position",
+    "oco": "let one row go where the other's order is filled, by a join with positions",
     "post_only": "write 'post only' AS kind",
 }
 _OPTIONS = "min_life = '50ms', min_move = 2, max_requests = 20 and refill"
@@ -129,12 +134,12 @@ def check_orders(view: ViewDefinition, query: Select) -> None:
             if name in _NEEDED:
                 raise view.text.error(
                     f"strategy {view.name} has no column {name}{_instead(name)}; an order has "
-                    f"{', '.join(_NEEDED)}, and kind and tag where they are wanted", view.named_at,
+                    f"{', '.join(_NEEDED)}, and {', '.join(_OPTIONAL)} where they are wanted", view.named_at,
                 )  # fmt: skip
             continue
         expression = known[name]
         if expression.type.kind not in kinds and not _is_null(expression, name):
-            what = "TEXT" if kinds is _TEXTS else "a number" if kinds is _NUMBERS else "TEXT or INTEGER"
+            what = "a number" if kinds is _NUMBERS else " or ".join(kind.value for kind in kinds)
             found = expression.type.kind.value
             raise view.text.error(f"{name} of an order is {what}, not {found}", _column(view, name))
     for name in known:
@@ -145,8 +150,7 @@ def check_orders(view: ViewDefinition, query: Select) -> None:
         for value in _constants(known[name], query) if name in known else ():
             if value not in words:
                 message = f"{name} {value!r} of an order; there are {', '.join(map(repr, words))}"
-                more = "; let the row come where all of it is displayed" if value == "fok" else ""
-                raise view.text.error(message + more, _column(view, name))
+                raise view.text.error(message, _column(view, name))
 
 
 def _instead(name: str) -> str:
@@ -154,7 +158,8 @@ def _instead(name: str) -> str:
 
 
 def _is_null(expression: Expression, name: str) -> bool:
-    return name == "price" and isinstance(expression, Literal) and expression.value is None
+    nullable = name == "price" or name in _OPTIONAL
+    return nullable and isinstance(expression, Literal) and expression.value is None
 
 
 def _column(view: ViewDefinition, name: str) -> exp.Expr:

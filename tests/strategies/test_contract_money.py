@@ -1,0 +1,228 @@
+"""Money of contracts: inverse ones, and those of another size than one."""
+
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from simulation_support import trading
+from strategy_support import event, events, state
+
+from orderbook.core.changes import Dictionary
+from orderbook.market.books import Books
+from orderbook.market.contract_terms import Terms
+from orderbook.market.events import Action, BookState, Side
+from orderbook.market.instruments import FINEST, Instrument, Instruments
+from orderbook.report.market import Mids
+from orderbook.report.results import REACH, Contract, account_of, attributed, closed_profits, fills_of
+from orderbook.strategies.execution.account import (
+    Execution,
+    Ledger,
+    OrderUpdate,
+    PositionSummary,
+    StrategySummary,
+)
+from orderbook.strategies.execution.client import OrderRequest
+from orderbook.strategies.execution.contract_money import ContractMoney, currency_of
+from orderbook.strategies.execution.fees import Fees
+from orderbook.strategies.execution.paper_client import PaperClient
+
+D = Decimal
+
+
+def coin_margined(size: str = "100", unit: Decimal = FINEST) -> Instrument:
+    """A contract of so many USD, settled in BTC."""
+    terms = Terms(kind="perpetual", settlement="BTC", multiplier=D(size))
+    return Instrument(
+        "binance_futures", "BTC-USD-PERP", "BTCUSD_PERP", D("0.1"), D(1),
+        unit if unit == FINEST else D("0.1"), unit, "inverse", terms,
+    )  # fmt: skip
+
+
+SWAP = Instrument(
+    "okx", "BTC-USDT-PERP", "BTC-USDT-SWAP", D("0.1"), D(1), contract="multiplier",
+    terms=Terms(kind="perpetual", settlement="USDT", multiplier=D("0.01")),
+)  # fmt: skip
+
+
+class Account:
+    """A client of one instrument, whose book has 1,000 at each price that is told."""
+
+    def __init__(self, one: Instrument, risk: dict[str, Any] | None = None, **options: Any) -> None:
+        self.one, instruments = one, Instruments([one])
+        self.books = Books(instruments, Dictionary())
+        own = trading(risk, **options)
+        self.client = PaperClient("S", self.books, instruments, own.simulation, own.risk.of("s"), "S")
+        self.count, self.bid, self.ask = 0, 0, 0
+
+    def quotes(self, bid: str, ask: str) -> None:
+        rows = [event(Action.CLEAR, Side.NONE, 0, 0, 0)]
+        for side, price in ((Side.BID, bid), (Side.ASK, ask)):
+            rows.append(event(Action.LEVEL, side, 0, self.one.ticks(price), self.one.lots("1000")))
+        batch = events([*rows, state(BookState.VALID)], self.count + 1)
+        self.client.before(0, self.count + 1)
+        self.books.apply(batch)
+        self.client.after(0, batch, self.count + 1, self.count + 1)
+
+    def takes(self, side: Any, volume: str, price: str | None = None) -> OrderUpdate:
+        self.count += 1
+        request = OrderRequest(
+            self.count, self.one.symbol, side, volume, price, None, "ioc" if price else "gtc"
+        )
+        return self.client.place(request, self.count)[-1]
+
+    @property
+    def position(self) -> PositionSummary:
+        (found,) = self.client.positions()
+        return found
+
+
+def test_a_coin_margined_contract_by_hand() -> None:
+    """Binance's example: 100 USD a contract; n * 100 / entry - n * 100 / exit, in BTC."""
+    account = Account(coin_margined(), fees={"taker": 5})
+    account.quotes("59999.9", "60000")
+    (fill,) = account.takes("buy", "300").fills
+    assert (fill.price, fill.fee) == (D("60000"), D("0.00025000"))  # 0.5 BTC, 0.05 %
+    account.quotes("62500", "62500.1")
+    account.takes("sell", "100")
+    one = account.position
+    assert one.realised == pytest.approx(D(10000) / 60000 - D(10000) / 62500, abs=D("1e-20"))
+    assert one.fees == D("0.00025") + D("0.00008")
+    assert (one.currency, one.inverse, one.position) == ("BTC", True, 200)
+    mark = D("62500.05")
+    held = D(20000) / 60000 - D(20000) / mark
+    assert one.mark == mark and one.profit == pytest.approx(one.realised + held - one.fees, abs=D("1e-20"))
+    account.takes("sell", "200")
+    gone = account.position
+    # What is closed is worth what it was closed at.
+    assert gone.profit == gone.realised - gone.fees and gone.position == 0
+    assert gone.realised == pytest.approx(D(30000) / 60000 - D(30000) / 62500, abs=D("1e-20"))
+
+
+def test_a_contract_of_a_hundredth_by_hand() -> None:
+    account = Account(SWAP, fees={"taker": 5})
+    account.quotes("59999.9", "60000")
+    (fill,) = account.takes("buy", "300").fills
+    assert fill.fee == D("90")  # of 180,000 USDT, 0.05 %
+    account.quotes("60500", "60500.1")
+    account.takes("sell", "100")
+    one = account.position
+    assert (one.realised, one.fees, one.currency) == (D(500), D(90) + D("30.25"), "USDT")
+    assert one.profit == D(500) + 2 * (D("60500.05") - 60000) - one.fees
+
+
+SIZES = st.sampled_from(["100", "10", "1", "0.01"])
+TRADES = st.lists(
+    st.tuples(st.integers(-50, 50).filter(bool), st.integers(200_000, 900_000)), min_size=1, max_size=30
+)
+
+
+@given(SIZES, st.sampled_from([FINEST, D(1)]), TRADES, st.booleans())
+def test_money_is_that_of_fractions(size: str, unit: Decimal, trades: list, inverse: bool) -> None:
+    one = coin_margined(size, unit)
+    if not inverse:
+        one = replace(SWAP, terms=Terms(multiplier=D(size)))
+    ledger, cash = Ledger(Instruments([one])), Fraction(0)
+    scale = one.lots("1")
+    for contracts, tenths in trades:
+        ledger.trade(Execution(0, contracts * scale, one.ticks(str(D(tenths) / 10)), 0))
+        price, amount = Fraction(tenths, 10), Fraction(D(size)) * contracts
+        cash += amount / price if inverse else -amount * price
+    held = sum(contracts for contracts, _ in trades)
+    off = abs(Fraction(ledger.cash(0)) - cash)
+    assert off <= Fraction(1, 10**20) if inverse else off == 0
+    # What is realised is what the cash would be with what is held at its cost.
+    entries = sum(one_[0] * one_[1] for one_ in dict(ledger)[0].entries)
+    assert dict(ledger)[0].realised == dict(ledger)[0].cash + entries
+    mark = D(tenths) / 10
+    worth = Fraction(ContractMoney(one).at(D(held), mark))
+    expected = (
+        -Fraction(D(size)) * held / Fraction(mark) if inverse else Fraction(D(size)) * held * Fraction(mark)
+    )
+    assert abs(worth - expected) <= Fraction(1, 10**31)
+
+
+@given(st.integers(1, 10**4), st.integers(1, 10**6), st.integers(-20, 20))
+def test_fees_are_the_rounded_share_of_the_value(contracts: int, tenths: int, rate: int) -> None:
+    one = coin_margined()
+    options = trading(fees={"taker": rate}).simulation.fees
+    value = Fraction(100 * contracts) / Fraction(tenths, 10)
+    paid = Fees(options).of(
+        one, one.ticks(str(D(tenths) / 10)), one.lots(str(contracts)), False, ContractMoney(one)
+    )
+    assert paid == round(value * rate / 10_000 * 10**8)
+
+
+def test_limits_count_in_the_quote_currency() -> None:
+    account = Account(coin_margined(), {"max_notional": 30_000})
+    account.quotes("60000", "60000.1")
+    assert account.takes("buy", "300").new.status == "filled"
+    refused = account.takes("buy", "1").new.reason
+    assert refused is not None and "could be worth 30100, above max_notional 30000" in refused
+    account = Account(SWAP, {"max_notional": 30_000})
+    account.quotes("60000", "60000.1")
+    assert account.takes("buy", "49", "60000.1").new.status == "filled"
+    refused = account.takes("buy", "1", "60000.1").new.reason
+    assert refused is not None and "could be worth 30000.05, above max_notional 30000" in refused
+    # 40 contracts of 100 USD lose 400 USD.
+    account = Account(coin_margined(), {"max_drawdown": 300})
+    account.quotes("50000", "50000.1")
+    account.takes("buy", "40")
+    account.quotes("47000", "47000.1")
+    assert account.takes("buy", "1").new.status == "filled"
+    account.quotes("45000", "45000.1")
+    refused = account.takes("buy", "1").new.reason
+    assert refused is not None and "max_drawdown 300" in refused
+
+
+def test_currencies() -> None:
+    assert currency_of(coin_margined()) == "BTC" and currency_of(SWAP) == "USDT"
+    assert currency_of(Instrument("kraken", "ETH-EUR", "ETHEUR", D(1), D(1))) == "EUR"
+    assert currency_of(Instrument("xnas", "MSFT", "MSFT", D(1), D(1))) == ""
+    coin = PositionSummary("A", "BTC-USD", D(1), D(0), D(50_000), D("0.01"), currency="BTC", inverse=True)
+    dollars = PositionSummary("A", "BTC-USDT", D(1), D(0), D(50_000), D(30), currency="USDT")
+    assert StrategySummary("S", 0, 0, 0, 0, (coin, coin), None).profit == D("0.02")
+    assert StrategySummary("S", 0, 0, 0, 0, (coin, dollars), None).profit == 530
+
+
+def test_sizes_that_venues_fix() -> None:
+    for venue, native, symbol, size in (
+        ("binance_futures", "BTCUSD_PERP", "BTC-USD-PERP", 100),
+        ("binance_futures", "ETHUSD_PERP", "ETH-USD-PERP", 10),
+        ("bybit", "BTCUSD.P", "BTC-USD-PERP", 1),
+        ("huobi_dm", "BTC", "BTC", None),
+    ):
+        one = Instrument(venue, symbol, native, D(1), D(1))
+        assert (one.contract, one.known_size) == ("inverse", size)
+        assert (one.not_tradable is None) is (size is not None)
+
+
+def test_a_report_counts_inverse_contracts_as_the_ledger_does() -> None:
+    """Also beside a linear one, where all is in the quote currency."""
+    rows = [("AAA-USD", 5, 100.0), ("AAA-USD", -2, 125.0), ("BBB-USD", 3, 10.0), ("AAA-USD", -3, 80.0)]
+    fills = pl.DataFrame({
+        "ts": pl.Series(range(1, 5), dtype=pl.Datetime("ns")),
+        "strategy": ["S"] * 4, "venue": ["V"] * 4, "symbol": [row[0] for row in rows],
+        "partition_key": [""] * 4, "order_id": range(4),
+        "volume": [abs(row[1]) for row in rows], "side": ["buy" if row[1] > 0 else "sell" for row in rows],
+        "price": [row[2] for row in rows], "fee": [0.0] * 4, "liquidity": ["taker"] * 4,
+    })  # fmt: skip
+    mids = {("V", "AAA-USD"): Mids(np.array([1, 4]), np.array([100.0, 80.0])),
+            ("V", "BBB-USD"): Mids(np.array([1, 4]), np.array([10.0, 12.0]))}  # fmt: skip
+    coin = {("V", "AAA-USD"): Contract(100, inverse=True)}
+    of_one = fills_of(fills.filter(pl.col("symbol") == "AAA-USD"), coin)
+    expected = 500 / 100 - 200 / 125 - 300 / 80
+    account = account_of("S", of_one, mids, coin)
+    assert account.equity[-1] == pytest.approx(expected)
+    assert sum(closed_profits(account.fills)) == pytest.approx(expected)
+    (own,) = attributed(account, mids, [REACH], coin).to_dicts()
+    assert own["profit"] == pytest.approx(expected)
+    both = account_of("S", fills_of(fills, coin), mids, coin)
+    assert both.equity[-1] == pytest.approx(expected * 80 + 6)
+    half = {("V", "AAA-USD"): Contract(0.5)}
+    assert account_of("S", fills_of(fills, half), mids, half).equity[-1] == pytest.approx(-0.5 * 10 + 6)
