@@ -28,6 +28,7 @@ from orderbook.engine.runtime.interface import Direct, Firing, Runtime, Watch
 from orderbook.engine.runtime.live_view import Key, LiveView, live_views, missing_view
 from orderbook.engine.runtime.map_entries import Match
 from orderbook.engine.runtime.measures import UpdateCounter, costs_of, shared_by_views, statistics_of
+from orderbook.engine.runtime.partitioned_runtime import PartitionedRuntime, Partitions
 from orderbook.engine.runtime.program_replacement import Replacement, Replacements
 from orderbook.engine.runtime.program_start import Backend, start_runtime, warm_up
 from orderbook.engine.runtime.state_transfer import (
@@ -87,6 +88,8 @@ class Engine:
     memory_budget: bytes, or a text such as "512 MB", for all maps: by `statistics`, views are kept at a lower
         level until the maps are estimated within it. `budgeted` says what was chosen.
     measured: count and time every statement, for `measures`; slower, and for "numba" alone.
+    partitions: of rows, each on a runtime of its own that another thread may run; see PartitionedRuntime. The
+        rows of relations are then not kept, and views stay as they are.
     on_error: called with the subscription and the exception when a callback raises; the subscription is
         cancelled and everything else goes on. Logs the traceback by default.
 
@@ -104,6 +107,7 @@ class Engine:
         statistics: "Statistics | None" = None,
         memory_budget: int | str | None = None,
         measured: bool = False,
+        partitions: Partitions | None = None,
         on_error: Callable[[Subscription, Exception], None] = log_failure,
     ):
         self.budgeted: Budgeted | None = None
@@ -115,6 +119,7 @@ class Engine:
         self.program = program
         self.problems = Problems()
         self._backend, self._statistics, self._measured = backend, statistics, measured
+        self.partitions = partitions
         self._runtime = self.start(program, statistics)
         self._views: dict[str, LiveView] = {}
         self._show(program)
@@ -258,6 +263,19 @@ class Engine:
         finally:
             self._applying = False
 
+    def deliver(self, firings: Sequence[Firing], sequence: int) -> None:
+        """Calls back for what parts of the runtime fired at the event with this number, then does what callbacks
+        asked for; what they subscribed to begins with what is applied next."""
+        after = self._progress[EVENTS] - sequence
+        self._progress[EVENTS] = sequence
+        self._applying = True
+        try:
+            self._deliver(firings)
+            self._drain()
+        finally:
+            self._applying = False
+            self._progress[EVENTS] += after
+
     def attend(self, changes: ChangeBatch, start: int, stop: int) -> int:
         """Does what else `run_columns`, which has returned `stop`, has left of changes from `start` on; where
         to go on. Raises as `apply` does."""
@@ -271,6 +289,11 @@ class Engine:
         """From now on it goes as far at a time as `control` says."""
         self._control = control
         self._settle()
+
+    @property
+    def sequence(self) -> int:
+        """How many events have been applied."""
+        return self._progress[EVENTS]
 
     def count_from(self, sequence: int) -> None:
         """What is applied next has the number after this one."""
@@ -404,8 +427,12 @@ class Engine:
 
     def start(self, program: CompiledProgram, statistics: "Statistics | None") -> Runtime:
         """A runtime for a program, as this engine's own."""
-        dictionary = program.dictionary
-        return start_runtime(program.program, dictionary, self._backend, statistics, self._measured)
+        dictionary, partitions = program.dictionary, self.partitions
+        parts = [
+            start_runtime(program.program, dictionary, self._backend, statistics, self._measured)
+            for _ in range(1 if partitions is None else partitions.count)
+        ]
+        return parts[0] if partitions is None else PartitionedRuntime(partitions, parts)
 
     def watches(self, program: CompiledProgram) -> Sequence[Watch]:
         """The watches of all subscriptions to views of the program, as it has them."""
@@ -446,7 +473,7 @@ class Engine:
         a message, OtherProgram where a view of that program is not here.
         """
         self._between_messages("an engine cannot be saved")
-        at = self._sequence, self._stamp, self._switch
+        at = self.sequence, self._stamp, self._switch
         state = saved_state(self.program, self._runtime, self._rows, at, self.problems)
         return state if program is None else state_for(state, self.program, program)
 
@@ -544,6 +571,11 @@ class Engine:
         background: bool,
         limits: WorkLimits | None = None,
     ) -> Replacement:
+        if self.partitions is not None:
+            raise DataError(
+                f"views stay as they are while they run in {self.partitions.count} threads; "
+                "start with `threads = 1` in [engine] to add, drop or plan them anew"
+            )
         return self._replacements.replace(amend, statistics or self._statistics, background, limits)
 
     def _knows(self, relation: str) -> bool:
@@ -576,7 +608,7 @@ class Engine:
         try:
             batches = list(self._rows.clock.tick(now))
         except DataError as error:
-            self.problems.add("tick refused", f"after event {self._sequence}", str(error))
+            self.problems.add("tick refused", f"after event {self.sequence}", str(error))
             return
         for batch in batches:
             self._apply_queued(batch) if self._applying else self._run(batch)
@@ -671,7 +703,7 @@ class Engine:
                 raise DataError(refusals[-1].detail)
             kinds = batch.kinds.copy()
             for one in refusals:
-                events = self._sequence + int(np.count_nonzero(batch.flags[start : one.start] & _ENDS))
+                events = self.sequence + int(np.count_nonzero(batch.flags[start : one.start] & _ENDS))
                 self.problems.add(one.kind, f"after event {events}", one.detail)
                 kinds[one.start : one.end] = -1
             self._advance(ChangeBatch(kinds, batch.flags, batch.values), start, done)
@@ -735,10 +767,6 @@ class Engine:
     def _settle(self) -> None:
         idle = not (self._control or self._recorders or self._replacements.waiting or self._subscribers.stale)
         self._direct = self._runtime.direct(ctypes.addressof(self._progress)) if idle else None
-
-    @property
-    def _sequence(self) -> int:
-        return self._progress[EVENTS]
 
     @property
     def _message_open(self) -> bool:

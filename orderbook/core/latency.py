@@ -47,6 +47,13 @@ class LatencyHistogram:
         words[COUNT] += 1
         words[MAXIMUM] = max(words[MAXIMUM], nanoseconds)
 
+    def take(self, other: "LatencyHistogram") -> None:
+        """Count the latencies of another, which forgets them."""
+        self._counts += other._counts
+        self._words[COUNT] += other.count
+        self._words[MAXIMUM] = max(self.maximum, other.maximum)
+        other.clear()
+
     def percentile(self, percent: float) -> int:
         """The latency in ns that `percent` of all do not exceed, rounded up to its bucket; 0 of none."""
         if not self.count:

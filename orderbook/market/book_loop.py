@@ -329,6 +329,16 @@ def doubt_crossed(context_at: int, time: int) -> int:
     return 0
 
 
+@called_with("i")
+def end_open_message(context_at: int) -> int:
+    """The open message ends without another event."""
+    context = _context_at(context_at)
+    _look_at_touched(context, 0)
+    end_message(context)
+    context.between = 1
+    return 0
+
+
 @called_with("iiiii", nogil=True)
 def apply_events(context_at: int, events: int, stride: int, first: int, count_of_events: int) -> int:
     """See `apply_range`."""

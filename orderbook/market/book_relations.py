@@ -5,6 +5,7 @@ why it has it, and since when; `instruments` what its venue lists of it.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -88,6 +89,17 @@ class BookRelations:
                 self._report(fit.relation, column, values[outside[kinds[outside] == 2 * index]])
                 kinds[outside] = -1
         return ChangeBatch(kinds, changes.flags, values)
+
+    @property
+    def problems(self) -> Problems:
+        """Where rows outside of a declared range are counted."""
+        return self._problems
+
+    def apart(self, problems: Problems) -> "BookRelations":
+        """The same for another thread, which counts problems of its own."""
+        other = copy(self)
+        other._problems = problems
+        return other
 
     @property
     def kinds(self) -> NDArray[np.int16]:

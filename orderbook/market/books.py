@@ -19,7 +19,7 @@ from orderbook.core.files import ArrayRows, Content, Stored
 from orderbook.core.jit import called_with
 from orderbook.market import ladder, order_table
 from orderbook.market.block_memory import Memory, store
-from orderbook.market.book_loop import CHANGES_OF_EVENT, apply_events, doubt_crossed
+from orderbook.market.book_loop import CHANGES_OF_EVENT, apply_events, doubt_crossed, end_open_message
 from orderbook.market.book_state import (
     ASK,
     BID,
@@ -317,6 +317,20 @@ class Books:
         self._context["message"] += 1
         self._context["between"] = 1
         return ChangeBatch(held.kinds, held.flags, held.values)
+
+    def release(self) -> ChangeBatch:
+        """Gives out the changes held back while their message goes on; whoever asks says where it ends."""
+        held, self._held = self._held, _NOTHING
+        self._context["last_change"] = -1
+        return ChangeBatch(held.kinds, held.flags, held.values)
+
+    def end_message(self) -> None:
+        """The open message, of which nothing is held back, has ended."""
+        end_open_message(self._at)
+
+    def count_changes(self, counts: NDArray[np.int64] | None) -> None:
+        """After `direct_to`: int64[n] of zeros becomes how many changes each event makes; None: nothing does."""
+        self._words[_COUNTS] = 0 if counts is None else counts.ctypes.data
 
     def save(self) -> BooksState:
         """A copy of all books. Raises DataError while a message is open; `flush` ends it."""

@@ -298,6 +298,11 @@ class MessageLoop:
         # The events at hand, whether they are live, and the step at the start of their first message.
         self._events, self._live, self._step = np.empty(0, EVENT), False, 0
 
+    @property
+    def out(self) -> MessageChanges:
+        """Where its books write the changes of the message at hand."""
+        return self._out
+
     def fit(self, relations: BookRelations) -> None:
         """From now on changes of books become those of these relations."""
         self._relations = relations

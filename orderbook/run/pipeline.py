@@ -20,6 +20,7 @@ from orderbook.market.events import EVENT, Action, Events, Flag, Ticker
 from orderbook.market.instruments import Instruments
 from orderbook.run.event_queue import RunItem, Stamped
 from orderbook.run.message_loop import MessageLoop
+from orderbook.run.partitioned_loop import PartitionedLoop, partitioned_books
 from orderbook.strategies.execution.venue_model import TRADING, TradingOptions
 from orderbook.strategies.execution.venue_reports import HaltItem, ReportItem
 from orderbook.strategies.gated_engine import GatedEngine, HeldEvent
@@ -96,8 +97,13 @@ class Pipeline:
         self._ticker = Ticker(resolution)
         self._states = BookStates(engine, instruments)
         if len(instruments):
-            self.books = Books(instruments, engine.dictionary)
-            self._loop = MessageLoop(self, self.books, self.to_views)
+            self._loop: MessageLoop | PartitionedLoop
+            if engine.partitions is None:
+                self.books = Books(instruments, engine.dictionary)
+                self._loop = MessageLoop(self, self.books, self.to_views)
+            else:
+                self.books = books = partitioned_books(engine, engine.partitions, instruments)
+                self._loop = PartitionedLoop(self, books, self.to_views)
             self._fit_relations()
             engine.watch_books(self.books, instruments, self._fit_relations)
         self.host = StrategyHost(

@@ -1,0 +1,177 @@
+"""Order books in partitions: each book is kept by one of several `Books`, which other threads may run."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary, part_of
+from orderbook.core.errors import DataError
+from orderbook.market.book_state import WIDTH, Problem
+from orderbook.market.books import Books, BooksState
+from orderbook.market.events import BookState, Events, Flag, Side
+from orderbook.market.instruments import Instruments
+
+_LAST = int(Flag.LAST)
+
+
+class PartitionedBooks(Books):
+    """See Books; `parts` are those of the partitions, and `numbers`, int64[instruments], says which has a book.
+
+    Events without an instrument that there is are those of the first. Compiled code is given the parts.
+    """
+
+    def __init__(
+        self, instruments: Instruments, dictionary: Dictionary, numbers: NDArray[np.int64], count: int
+    ) -> None:
+        self._instruments = instruments
+        self.numbers = np.ascontiguousarray(numbers, np.int64)
+        self.parts: Sequence[Books] = [Books(instruments, dictionary) for _ in range(count)]
+        # Where a message goes on: the changes of its last event, and the parts with books of it.
+        self._waiting, self._open = _none(), set[int]()
+
+    def apply(  # type: ignore[override]
+        self, events: Events, counts: None = None, crossings: None = None, touches: None = None
+    ) -> ChangeBatch:
+        """See Books, of which it takes `events` alone; message by message, so for few of them."""
+        found = [self._waiting]
+        ends = (np.flatnonzero(events["flags"] & _LAST) + 1).tolist()
+        for start, end in pairwise(dict.fromkeys([0, *ends, len(events)])):
+            found += self._message(events[start:end])
+            if events["flags"][end - 1] & _LAST:
+                found = [_ended(_joined(found))]
+        changes = _joined(found)
+        # The changes of the last event may be the last of its message.
+        before = np.flatnonzero(changes.flags[:-1] & END_OF_EVENT) if self._open else ()
+        last = (int(before[-1]) + 1 if len(before) else 0) if self._open else len(changes)
+        self._waiting = part_of(changes, last, len(changes))
+        return part_of(changes, 0, last)
+
+    def _message(self, events: Events) -> list[ChangeBatch]:
+        """Changes of events of one message, in their order; none of them ends the message."""
+        numbers = self.owners(events)
+        cuts = (np.flatnonzero(np.diff(numbers)) + 1).tolist()
+        found = []
+        for start, end in pairwise([0, *cuts, len(events)]):
+            self._open.add(number := int(numbers[start]))
+            found += [self.parts[number].apply(events[start:end]), self.parts[number].release()]
+        if events["flags"][-1] & _LAST:
+            for number in self._open - {int(numbers[-1])}:
+                self.parts[number].end_message()
+            self._open.clear()
+        for changes in found:
+            changes.flags[:] &= np.uint8(0xFF ^ END_OF_MESSAGE)
+        return found
+
+    def owners(self, events: Events) -> NDArray[np.int64]:
+        """Which part has the book of each event, int64[n]."""
+        own = events["instrument"]
+        known = (own >= 0) & (own < len(self.numbers))
+        return np.where(known, self.numbers[np.where(known, own, 0)], 0)
+
+    def flush(self) -> ChangeBatch:
+        """See Books."""
+        changes, self._waiting = _ended(self._waiting), _none()
+        for number in self._open:
+            self.parts[number].flush()
+        self._open.clear()
+        return changes
+
+    def save(self) -> BooksState:
+        """See Books."""
+        self._check_between("saved")
+        states = [part.save() for part in self.parts]
+        first, owners = states[0], self.numbers.tolist()
+        books = np.array([states[owner].books[i] for i, owner in enumerate(owners)], first.books.dtype)
+        rows = [states[owner].rows[i] for i, owner in enumerate(owners)]
+        return BooksState(first.names, books, rows, self._problem_table(states))
+
+    def _problem_table(self, states: Sequence[BooksState]) -> NDArray[np.int64]:
+        table: NDArray[np.int64] = np.sum([state.problems for state in states], axis=0)
+        return table
+
+    def load(self, state: BooksState) -> None:
+        """See Books."""
+        self._check_between("loaded")
+        owners = self.numbers[state.places(self._instruments)]
+        for number, part in enumerate(self.parts):
+            own = np.flatnonzero(owners == number)
+            problems = state.problems[[*own, -1]].copy()
+            if number:
+                problems[-1] = 0
+            names, rows = ([held[i] for i in own] for held in (state.names, state.rows))
+            part.load(BooksState(names, state.books[own], rows, problems))
+
+    def _check_between(self, done: str) -> None:
+        if self._open:
+            raise DataError(f"books cannot be {done} inside a message; do it after its last event")
+
+    def _of(self, instrument: int) -> Books:
+        return self.parts[int(self.numbers[self._checked(instrument)])]
+
+    def state(self, instrument: int) -> BookState:
+        """See Books."""
+        return self._of(instrument).state(instrument)
+
+    def is_valid(self, instrument: int) -> bool:
+        """See Books."""
+        return self.parts[self.numbers[instrument]].is_valid(instrument)
+
+    @property
+    def all_valid(self) -> bool:
+        """See Books."""
+        return all(map(self.is_valid, range(len(self.numbers))))
+
+    def problems(self, instrument: int | None = None) -> dict[str, int]:
+        """See Books."""
+        if instrument is not None:
+            return self._of(instrument).problems(instrument)
+        found = [part.problems() for part in self.parts]
+        names = [problem.name.lower() for problem in Problem]
+        counts = {name: sum(one.get(name, 0) for one in found) for name in names}
+        return {name: count for name, count in counts.items() if count}
+
+    def levels(self, instrument: int, side: Side, depth: int) -> NDArray[np.void]:
+        """See Books."""
+        return self._of(instrument).levels(instrument, side, depth)
+
+    def counts_orders(self, instrument: int) -> bool:
+        """See Books."""
+        return self._of(instrument).counts_orders(instrument)
+
+    def best(self, instrument: int) -> tuple[int | None, int | None]:
+        """See Books."""
+        return self._of(instrument).best(instrument)
+
+    def at(self, instrument: int, side: Side, price: int) -> NDArray[np.void]:
+        """See Books."""
+        return self._of(instrument).at(instrument, side, price)
+
+    def resting(self, instrument: int) -> NDArray[np.void]:
+        """See Books."""
+        return self._of(instrument).resting(instrument)
+
+    def rows(self, instrument: int) -> tuple[int, int]:
+        """See Books."""
+        return self._of(instrument).rows(instrument)
+
+    def memory_bytes(self) -> int:
+        """See Books."""
+        return sum(part.memory_bytes() for part in self.parts)
+
+
+def _none() -> ChangeBatch:
+    return ChangeBatch(np.empty(0, np.int16), np.empty(0, np.uint8), np.empty((0, WIDTH), np.int64))
+
+
+def _joined(parts: Sequence[ChangeBatch]) -> ChangeBatch:
+    columns = zip(*((part.kinds, part.flags, part.values) for part in parts), strict=True)
+    return ChangeBatch(*map(np.concatenate, columns))
+
+
+def _ended(changes: ChangeBatch) -> ChangeBatch:
+    """The changes of a message, of which the last ends it."""
+    if len(changes):
+        changes.flags[-1] |= END_OF_MESSAGE
+    return changes
