@@ -32,6 +32,7 @@ from orderbook.run.assembly import (
     Assembly,
     assemble,
     declared_views,
+    partitions_or_why,
     view_files,
     with_read,
     with_strategies_of_views,
@@ -43,6 +44,16 @@ from orderbook.views.compilation import compile_views
 from orderbook.views.program import CompiledProgram
 
 _Made = TypeVar("_Made")
+
+
+def _threads(configuration: Configuration, assembly: Assembly, changes: Sequence[str]) -> list[str]:
+    """In how many threads books and views will run, where several are asked for."""
+    found = partitions_or_why(configuration, assembly, changes)
+    if found is None:
+        return []
+    if isinstance(found, str):
+        return [f"threads: 1 instead of {configuration.engine.threads}: {found}"]
+    return [f"threads: {found.count}, by {found.column}"]
 
 
 def check(config: Path | None) -> None:
@@ -71,6 +82,8 @@ def check(config: Path | None) -> None:
         checks.made(partial(check_relations, sources, assembly.program.relations))
         if instruments is not None:
             checks.told(lambda: _strategies(assembly, instruments))
+        changing = [source.name for source in sources if not is_event_source(source)]
+        checks.told(lambda: _threads(configuration, assembly, changing))
     for feed in configuration.feeds:
         checks.lines.append(f"feed {feed.source if isinstance(feed, FileFeed) else feed.kind}: fine")
     if checks.errors:

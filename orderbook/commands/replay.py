@@ -4,7 +4,7 @@
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from orderbook.commands.common import configured, tell_incomplete
@@ -12,7 +12,7 @@ from orderbook.core.errors import OrderbookError, UserError
 from orderbook.durability.journal import Known, Lifecycle, LoggedRun
 from orderbook.engine.plan.describe import plan_text
 from orderbook.engine.plan.planner import plan
-from orderbook.feeds.merge import Merger, check_relations
+from orderbook.feeds.merge import Item, Merger, check_relations, is_event_source
 from orderbook.feeds.source_kinds import open_sources
 from orderbook.operations.summary import findings_of, summary
 from orderbook.run.assembly import assembled, warm_up
@@ -20,6 +20,7 @@ from orderbook.run.display import progress_bar
 from orderbook.run.event_queue import Stamped
 from orderbook.run.feed_runs import source_report
 from orderbook.run.pipeline import Pace, Pipeline
+from orderbook.run.read_ahead import read_ahead
 from orderbook.run.view_output import written_views
 
 _LOG = "log:"
@@ -40,7 +41,7 @@ def replay(
     """
     configuration = configured(config, views, strategies, {}, allow_incomplete)
     played = _opened(sources, configuration.books.crossed_nanoseconds)
-    assembly, pipeline = assembled(configuration, played.instruments)
+    assembly, pipeline = assembled(configuration, played.instruments, changes=_changing(played))
     if isinstance(played, Merger):
         check_relations(played.sources, assembly.program.relations)
     # One message at a time where its time is written.
@@ -69,6 +70,13 @@ def _opened(sources: Sequence[str], crossed_limit: int) -> Merger | LoggedRun:
     return LoggedRun(Path(logs[0].removeprefix(_LOG)))
 
 
+def _changing(played: Merger | LoggedRun) -> Sequence[str]:
+    """The sources that give changes of relations; a log may hold some."""
+    if not isinstance(played, Merger):
+        return (played.name,)
+    return [source.name for source in played.sources if not is_event_source(source)]
+
+
 def apply_all(pipeline: Pipeline, played: Merger | LoggedRun, pace: Pace) -> bool:
     """Apply everything and finish; whether it came to its end, and not to a Ctrl-C."""
     try:
@@ -87,7 +95,10 @@ def _applied(pipeline: Pipeline, played: Merger | LoggedRun, pace: Pace) -> Iter
     pipeline.measures = False
     if running:
         pipeline.start()
-    for item in played:
+    items: Iterable[Item | Stamped | Known | Lifecycle] = played
+    if isinstance(played, Merger) and pipeline.engine.partitions is not None:
+        items = read_ahead(played)
+    for item in items:
         if isinstance(item, Lifecycle):
             running = item.starts
             if item.starts:

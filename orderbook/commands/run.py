@@ -71,7 +71,8 @@ def run(
     configuration.check_core()
     keys = keys_of(configuration)
     runs, instruments = asyncio.run(open_runs(configuration.feeds, configuration.books.crossed_nanoseconds))
-    assembly, engine = started(configuration)
+    changing = [one.name for one in runs if one.changes_relations]
+    assembly, engine = started(configuration, changes=changing)
     check_runs(runs, assembly.program.relations)
     with (
         open_past(configuration, engine.program, instruments) as past,
@@ -83,7 +84,7 @@ def run(
         def fresh(instruments: Instruments) -> Pipeline:
             nonlocal monitored
             # Another attempt begins with another engine.
-            own = next(engines, None) or engine_of(configuration, assembly)
+            own = next(engines, None) or engine_of(configuration, assembly, partitions=engine.partitions)
             made = piped(configuration, assembly, own, instruments, gateways=True)
             monitored = monitor_of(configuration, made, runs)
             sinks.attach(own)

@@ -188,13 +188,17 @@ class RecordOptions(Section):
         return _limits(self.rotate)
 
 
+# Each has books and maps of its own, and an image of every instrument's book.
+MOST_THREADS = 64
+
+
 class EngineOptions(Section):
     """`batch_size` and `queue_size` count events; `cache` None leaves the folder to the engine.
 
     `when_behind` says what strategies see while half of the queue waits: every change, or each row's last.
     `keep_rows` keeps the rows of all relations for views that are added later; `statistics` is a file of
     `orderbook replan`. `materialize` is how much is kept of views that do not say so, `memory_budget` the
-    size that all maps are to stay within.
+    size that all maps are to stay within. `threads` is how many run books and views at once.
     """
 
     batch_size: Annotated[int, Field(ge=1)]
@@ -205,6 +209,7 @@ class EngineOptions(Section):
     when_behind: Literal["block", "conflate"] = "block"
     materialize: Literal["none", "first", "full"] = "full"
     memory_budget: Size | None = None
+    threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] = 1
 
 
 class Configuration(Section):

@@ -10,10 +10,13 @@ from dataclasses import dataclass, replace
 
 from orderbook.core.errors import UserError, visible
 from orderbook.engine.distribution.distribute import describe, planned
+from orderbook.engine.distribution.threads import partitions_of
 from orderbook.engine.plan.describe import Cost, map_text, plan_text, statement_cost, trigger_cost, warnings
 from orderbook.engine.plan.planner import plan
 from orderbook.engine.plan.statistics import Statistics, plan_bytes
 from orderbook.engine.plan.steps import Plan, StatementPlan
+from orderbook.market.book_relations import TOLD_BY_STATES
+from orderbook.market.books import RELATIONS
 from orderbook.views.binding.bound_print import bound_text
 from orderbook.views.calculus import (
     ZERO,
@@ -191,6 +194,8 @@ def overview(compiled: CompiledProgram, view: str, statistics: Statistics | None
     warned = warnings(planned)
     lines += ["", *(f"warning: {line}" for line in warned)] if warned else ["", "no statement scans a map"]
     lines += [f"declare: {line}" for line in declarations(compiled, view)]
+    found = partitions_of(program, SHOWN_PARTITIONS, {*RELATIONS, *TOLD_BY_STATES})
+    lines.append(f"threads: one, {found}" if isinstance(found, str) else f"threads: several, by {found.column}")
     return "\n".join(lines) + "\n"
 
 

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,11 @@ from sqlglot import exp
 from orderbook.configuration.configuration import Configuration, packaged_views
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import ConfigurationError, SourceError, UserError, suggestion
+from orderbook.engine.distribution.threads import partitions_of
 from orderbook.engine.plan.statistics import read_statistics
+from orderbook.engine.runtime.partitioned_runtime import Partitions
+from orderbook.market.book_relations import TOLD_BY_STATES
+from orderbook.market.books import RELATIONS
 from orderbook.market.instruments import Instruments
 from orderbook.run.display import working
 from orderbook.run.pipeline import Pipeline
@@ -244,27 +248,73 @@ def _file_of_view(configuration: Configuration, view: str) -> Path:
 
 
 def assembled(
-    configuration: Configuration, instruments: Instruments, measured: bool = False
+    configuration: Configuration,
+    instruments: Instruments,
+    measured: bool = False,
+    changes: Collection[str] | None = None,
 ) -> tuple[Assembly, Pipeline]:
-    """The program compiled to M3, its engine and books, its strategies subscribed."""
-    assembly, engine = started(configuration, measured)
+    """The program compiled to M3, its engine and books, its strategies subscribed; see `started`."""
+    assembly, engine = started(configuration, measured, changes)
     return assembly, piped(configuration, assembly, engine, instruments)
 
 
-def started(configuration: Configuration, measured: bool = False) -> tuple[Assembly, GatedEngine]:
-    """The program compiled to M3, and its engine."""
+def started(
+    configuration: Configuration, measured: bool = False, changes: Collection[str] | None = None
+) -> tuple[Assembly, GatedEngine]:
+    """The program compiled to M3, and its engine, for as many threads as the configuration says.
+
+    changes: the names of sources that give changes of relations; None: it is for one thread.
+    """
     with working("compiling views"):
         assembly = assemble(configuration)
         if not assembly.views:
             seen = dict.fromkeys(view for strategy in assembly.strategies for view in strategy.views)
             assembly = replace(assembly, views=tuple(seen))
-        engine = engine_of(configuration, assembly, measured)
+        partitions = None if changes is None else partitioned(configuration, assembly, changes)
+        engine = engine_of(configuration, assembly, measured, partitions)
         if engine.budgeted is not None:
             print(engine.budgeted, file=sys.stderr)
         return assembly, engine
 
 
-def engine_of(configuration: Configuration, assembly: Assembly, measured: bool = False) -> GatedEngine:
+def partitioned(
+    configuration: Configuration, assembly: Assembly, changes: Collection[str]
+) -> Partitions | None:
+    """The partitions that `engine.threads` run; None for one thread, of which standard error is told why."""
+    found = partitions_or_why(configuration, assembly, changes)
+    if isinstance(found, str):
+        print(f"threads: 1 instead of {configuration.engine.threads}: {found}", file=sys.stderr)
+        return None
+    return found
+
+
+def partitions_or_why(
+    configuration: Configuration, assembly: Assembly, changes: Collection[str]
+) -> Partitions | str | None:
+    """The partitions that `engine.threads` run, or why it is one thread; None where one is asked for."""
+    options = configuration.engine
+    if options.threads == 1:
+        return None
+    if configuration.run.backend != "numba":
+        return f"the backend {configuration.run.backend} runs in one"
+    if assembly.strategies:
+        names = ", ".join(strategy.name for strategy in assembly.strategies)
+        return f"{names} may look at every view when called, as of one version"
+    if options.keep_rows:
+        return "the rows of relations are kept (engine.keep_rows), in one place"
+    if options.memory_budget is not None:
+        return "engine.memory_budget is for the maps of one"
+    if changes:
+        return f"{', '.join(changes)} may change relations, one row after the other"
+    return partitions_of(assembly.program.program, options.threads, {*RELATIONS, *TOLD_BY_STATES})
+
+
+def engine_of(
+    configuration: Configuration,
+    assembly: Assembly,
+    measured: bool = False,
+    partitions: Partitions | None = None,
+) -> GatedEngine:
     """An engine for the program."""
     options = configuration.engine
     return GatedEngine(
@@ -274,6 +324,7 @@ def engine_of(configuration: Configuration, assembly: Assembly, measured: bool =
         statistics=read_statistics(options.statistics) if options.statistics else None,
         memory_budget=options.memory_budget,
         measured=measured,
+        partitions=partitions,
     )
 
 

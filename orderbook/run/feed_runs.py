@@ -124,6 +124,8 @@ class FeedRun(ABC):
 
     clock: Callable[[], int] = time.time_ns
     positions: Mapping[str, int] = {}
+    # Whether it brings changes of relations instead of market events.
+    changes_relations = False
     name: str
     live: bool
     instruments: Instruments
@@ -291,6 +293,7 @@ class FileRun(FeedRun):
 
     def __init__(self, source: EventSource | ChangeSource, crossed_limit: int = CROSSED_LIMIT) -> None:
         self.name = source.name
+        self.changes_relations = not is_event_source(source)
         self.instruments = source.instruments if is_event_source(source) else Instruments(())
         own = with_crossed_states(source, crossed_limit) if is_event_source(source) else source
         self.source = watched(own)
@@ -334,7 +337,7 @@ class FileRun(FeedRun):
 class TableRun(FeedRun):
     """A database's table, read again and again; where that fails, after a while once more."""
 
-    live = True
+    live = changes_relations = True
 
     def __init__(self, feed: options.TableFeed) -> None:
         self._source = watched(TableSource(feed.table_options))
@@ -367,7 +370,7 @@ class TableRun(FeedRun):
 class TopicRun(FeedRun):
     """A topic of Kafka, from where the run was; where it cannot be read, after a while once more."""
 
-    live = True
+    live = changes_relations = True
     may_be_empty = True
 
     def __init__(self, feed: options.KafkaFeed) -> None:

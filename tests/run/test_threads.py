@@ -1,0 +1,284 @@
+"""Books and views in several threads: rows, versions, firings and states are those of one thread."""
+
+import threading
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orderbook.core.errors import DataError, SourceError
+from orderbook.engine.distribution.threads import partitions_of
+from orderbook.feeds.merge import ChangeItem, Item, TickItem
+from orderbook.market.book_relations import TOLD_BY_STATES
+from orderbook.market.books import RELATIONS
+from orderbook.market.events import EVENT, Action, BookState, Flag
+from orderbook.market.instruments import Instrument, Instruments
+from orderbook.run.partitioned_loop import Workers
+from orderbook.run.pipeline import Pipeline
+from orderbook.run.read_ahead import read_ahead
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.views.compilation import compile_views
+from orderbook.views.program import CompiledProgram
+
+FED = {*RELATIONS, *TOLD_BY_STATES}
+INSTRUMENTS = Instruments(
+    Instrument(venue, symbol, symbol, Decimal("0.5"), Decimal(1))
+    for venue, symbol in [("X", "A"), ("X", "B"), ("Y", "B"), ("Y", "C"), ("X", "D"), ("Y", "A")]
+)
+SQL = """
+CREATE STREAM bids (ts TIMESTAMP NOT NULL, venue TEXT NOT NULL, symbol TEXT NOT NULL, id INTEGER NOT NULL,
+  volume DECIMAL(18, 8) NOT NULL, price DECIMAL(18, 8) NOT NULL CHECK (price BETWEEN 4996 AND 5010));
+CREATE VIEW best AS SELECT venue, symbol, MAX(price) AS price, SUM(volume) AS volume, COUNT(*) AS n
+FROM bids GROUP BY venue, symbol;
+CREATE VIEW printed AS SELECT symbol, COUNT(*) AS n, AVG(CAST(price AS DOUBLE)) AS mean
+FROM trades GROUP BY symbol;
+CREATE VIEW recent AS SELECT symbol, SUM(volume) AS volume FROM trades
+WHERE ts > NOW() - INTERVAL '10 milliseconds' GROUP BY symbol;
+CREATE VIEW known AS SELECT b.venue, b.symbol, COUNT(*) AS n, SUM(b.volume) AS volume
+FROM bids b JOIN book_states s ON s.venue = b.venue AND s.symbol = b.symbol
+WHERE s.state = 'valid' GROUP BY b.venue, b.symbol;
+"""
+WATCHED = (
+    ("best", "message", None, "edge"),
+    ("best", "event", "n > 3", "change"),
+    ("known", "message", "volume > 20", "edge"),
+    ("printed", "event", None, "edge"),
+    ("recent", "message", None, "edge"),
+)
+
+
+@cache
+def compiled() -> CompiledProgram:
+    return compile_views(SQL)
+
+
+def flow(seed: int, messages: int) -> np.ndarray:
+    """Messages of one to six events, of any books each; some tell states, some events are wrong."""
+    random = np.random.default_rng(seed)
+    lengths = np.where(random.random(messages) < 0.7, 1, random.integers(2, 7, messages))
+    count = int(lengths.sum())
+    events = np.zeros(count, EVENT)
+    own = random.random(count) < 0.95
+    events["instrument"] = np.where(own, random.integers(0, 6, count), random.integers(-2, 9, count))
+    one_book = np.repeat(random.random(messages) < 0.7, lengths)
+    first = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    events["instrument"] = np.where(one_book, events["instrument"][first], events["instrument"])
+    # Books of the third instrument are L2.
+    levels = events["instrument"] == 2
+    orders = random.choice([1, 1, 1, 2, 3, 4, 5, 8], count)
+    events["action"] = np.where(levels, random.choice([6, 6, 8], count), orders)
+    events["action"][random.random(count) < 0.01] = Action.CLEAR
+    events["order_id"] = np.where(levels, 0, random.integers(1, 40, count))
+    events["price"], events["volume"] = 10_000 + random.integers(-9, 10, count), random.integers(-1, 20, count)
+    events["side"] = random.integers(0, 2, count)
+    states = random.random(count) < 0.03
+    events["action"][states] = Action.STATE
+    events["volume"][states] = random.choice([1, 1, 2, 0], int(states.sum()))
+    times = 10**9 + 10**6 * np.arange(messages) - random.integers(0, 3000, messages)
+    events["exchange_time"] = events["receive_time"] = np.repeat(times, lengths)
+    events["flags"][np.cumsum(lengths) - 1] = Flag.LAST
+    return np.concatenate([_valid(), events])
+
+
+def _valid() -> np.ndarray:
+    """All books are valid."""
+    events = np.zeros(len(INSTRUMENTS), EVENT)
+    events["instrument"], events["action"] = range(len(INSTRUMENTS)), Action.STATE
+    events["volume"], events["flags"], events["receive_time"] = BookState.VALID, Flag.LAST, 10**9
+    return events
+
+
+class Told:
+    """A pipeline in some threads, 0: the interpreter, and everything that it tells."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        program = compiled()
+        partitions = partitions_of(program.program, threads, FED) if threads > 1 else None
+        assert not isinstance(partitions, str)
+        engine = GatedEngine(program, "numba" if threads else "interpreter", partitions=partitions)
+        self.pipeline = Pipeline(engine, INSTRUMENTS, resolution=20 * 10**6)
+        self.seen: list[Any] = []
+        for view, on, when, fire in WATCHED:
+            engine.follow(view, self._tell, when, on, fire)  # type: ignore[arg-type]
+        engine.watch_rows("best", self._tell)
+
+    def _tell(self, event: Any) -> None:
+        rows = (dict(row or {}) for row in (event.old, event.new))
+        self.seen.append((event.view, event.key, *rows, event.version, self.pipeline.time))
+
+    def apply(self, events: np.ndarray, bounds: list[int], live: bool = False) -> "Told":
+        for start, end in pairwise(bounds):
+            self.pipeline.apply(events[start:end], "live" if live else "batch" if self.threads else "message")
+        return self
+
+    def same(self, other: "Told", versions: bool = True) -> None:
+        width = None if versions else -2
+        assert [one[:width] for one in self.seen] == [one[:width] for one in other.seen]
+        own, its = self.pipeline, other.pipeline
+        assert (own.events, own.messages, own.time) == (its.events, its.messages, its.time)
+        assert own.problems.counts == its.problems.counts
+        assert own.book_problems == its.book_problems
+        assert own.engine.version == its.engine.version
+        assert own.books is not None and its.books is not None
+        for index in range(len(INSTRUMENTS)):
+            assert own.books.best(index) == its.books.best(index)
+            assert own.books.state(index) is its.books.state(index)
+            assert own.books.problems(index) == its.books.problems(index)
+        for view in own.engine.views:
+            assert dict(own.engine[view]) == dict(its.engine[view])
+
+
+@given(seed=st.integers(0, 2**20), threads=st.sampled_from([2, 3]), cuts=st.integers(0, 12), live=st.booleans())
+@settings(max_examples=6)
+def test_threads_tell_what_one_tells(seed: int, threads: int, cuts: int, live: bool) -> None:
+    events = flow(seed, 250)
+    random = np.random.default_rng(seed)
+    bounds = sorted({0, *random.integers(0, len(events), cuts).tolist(), len(events)})
+    plain = Told(0).apply(events, bounds)
+    found = Told(threads).apply(events, bounds, live)
+    for one in (plain, found):
+        one.pipeline.finish()
+    found.same(plain)
+    assert len(plain.seen) > 100
+    ended = int(np.count_nonzero(events["flags"] & Flag.LAST))
+    assert not live or 0 < found.pipeline.to_views.count <= ended * threads
+
+
+def test_a_state_goes_on_in_any_number_of_threads(sample_seed: int) -> None:
+    events = flow(sample_seed, 200)
+    half = int(np.flatnonzero(events["flags"] & Flag.LAST)[100]) + 1
+    whole = Told(0).apply(events, [0, half])
+    expected = rows_of(whole)
+    whole.apply(events, [half, len(events)])
+    runs = {threads: Told(threads).apply(events, [0, half]) for threads in (0, 2)}
+    for before, after in ((2, 0), (0, 2), (2, 3)):
+        old, new = runs[before].pipeline, Told(after)
+        assert old.books is not None and new.pipeline.books is not None
+        new.pipeline.engine.load(old.engine.save())
+        new.pipeline.books.load(old.books.save())
+        new.pipeline.load(old.save(), range(len(INSTRUMENTS)))
+        # A checkpoint does not count what was told before it.
+        new.pipeline.problems.extend(old.problems)
+        found = rows_of(new)
+        new.apply(events, [half, len(events)])
+        assert found == expected and found
+        # What waits for its books is of no checkpoint, where clients follow.
+        new.seen, whole.seen = [], []
+        new.same(whole)
+
+
+def rows_of(told: Told) -> list[Any]:
+    """Every change of rows of some views from now on."""
+    found: list[Any] = []
+    for view in ("best", "known", "recent", "printed"):
+        told.pipeline.engine.watch_rows(view, lambda event: found.append((event.view, event.key, dict(event.old or {}), dict(event.new or {}), event.version)))
+    return found
+
+
+def test_changes_of_relations_and_rows_of_maps() -> None:
+    events = flow(3, 200)
+    one, two = Told(0).apply(events, [0, len(events)]), Told(2).apply(events, [0, len(events)])
+    for told in (one, two):
+        told.pipeline.apply(TickItem(5 * 10**9))
+    two.same(one)
+    for name in ("best_count", "printed_count"):
+        rows = [told.pipeline.engine.runtime.entries(name) for told in (one, two)]
+        strings = [told.pipeline.engine.dictionary.strings() for told in (one, two)]
+        keyed = [
+            {tuple(words[code] for code in key): value[0] for key, value in zip(own.keys.tolist(), own.words, strict=True)}
+            for own, words in zip(rows, strings, strict=True)
+        ]  # fmt: skip
+        assert keyed[0] == keyed[1] and keyed[0]
+    sizes = [told.pipeline.engine.map_sizes() for told in (Told(1).apply(events, [0, len(events)]), two)]
+    assert sizes[0]["best_count"] == sizes[1]["best_count"]
+    with pytest.raises(DataError, match=r"2 threads.*threads = 1"):
+        two.pipeline.engine.add_view("CREATE VIEW v AS SELECT symbol FROM bids GROUP BY symbol")
+
+
+def test_a_callback_that_cancels_is_told_no_more() -> None:
+    counts = []
+    for threads in (0, 2):
+        told, seen = Told(threads), []
+        subscription = told.pipeline.engine.watch_rows(
+            "printed", lambda event, own=seen: (own.append(event.version), len(own) == 5 and stop())
+        )
+        stop = subscription.cancel
+        events = flow(5, 300)
+        told.apply(events, [0, len(events)])
+        counts.append(seen)
+    assert counts[0] == counts[1] and len(counts[0]) == 5
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("CREATE VIEW v AS SELECT symbol, SUM(volume) AS n FROM bids GROUP BY symbol", "symbol"),
+        ("CREATE VIEW v AS SELECT venue, SUM(volume) AS n FROM bids GROUP BY venue", "venue"),
+        ("CREATE VIEW v AS SELECT b.symbol FROM bids b JOIN asks a ON a.symbol = b.symbol", "symbol"),
+        ("CREATE VIEW v AS SELECT SUM(volume) AS n FROM bids", "v needs rows of several symbols at once"),
+        (
+            "CREATE VIEW v AS SELECT symbol, SUM(volume) AS n FROM bids GROUP BY symbol;"
+            "CREATE VIEW most AS SELECT MAX(n) AS n FROM v",
+            "most needs rows of several symbols at once",
+        ),
+        (
+            "CREATE VIEW v AS SELECT f.symbol, COUNT(*) AS n FROM fills f JOIN bids b ON b.symbol = f.symbol"
+            " GROUP BY f.symbol",
+            "fills is not fed by order books alone",
+        ),
+        (
+            "CREATE STREAM trades (ts TIMESTAMP NOT NULL, symbol TEXT NOT NULL, volume DECIMAL(18, 8) NOT NULL)"
+            " RETAIN INTERVAL '1 hour';"
+            "CREATE VIEW v AS SELECT symbol, SUM(volume) AS n FROM trades GROUP BY symbol",
+            "rows of trades expire (RETAIN), of which there is one list",
+        ),
+    ],
+)
+def test_what_runs_in_threads(sql: str, why: str) -> None:
+    found = partitions_of(compile_views(sql).program, 2, FED)
+    assert (found if isinstance(found, str) else found.column) == why
+
+
+def test_workers_raise_and_go_on() -> None:
+    workers, done = Workers(2), []
+
+    def fails() -> None:
+        raise DataError("no room")
+
+    with pytest.raises(DataError, match="no room"):
+        workers.run([lambda: done.append(threading.get_ident()), fails, lambda: done.append(threading.get_ident())])
+    workers.run([lambda: done.append(0)] * 3)
+    assert len(set(done)) == 3 and len(done) == 5
+
+
+def test_reading_ahead_keeps_order_and_errors() -> None:
+    change = ChangeItem("c", ())
+
+    def items() -> Iterator[Item]:
+        for number in range(100):
+            part = np.zeros(1000, EVENT)
+            part["sequence"] = number
+            yield part
+            if number == 70:
+                yield change
+        raise SourceError("cut")
+
+    found: list[Item] = []
+    with pytest.raises(SourceError, match="cut"):
+        found.extend(read_ahead(items()))
+    arrays = [one for one in found if isinstance(one, np.ndarray)]
+    assert np.array_equal(np.concatenate(arrays)["sequence"], np.repeat(np.arange(100), 1000))
+    place = next(number for number, one in enumerate(found) if isinstance(one, ChangeItem))
+    assert sum(len(one) for one in arrays[:place]) == 71_000
+    early = read_ahead(items())
+    next(early)
+    before = threading.active_count()
+    early.close()
+    assert threading.active_count() < before
