@@ -17,6 +17,7 @@ from .rows import rows
 from .slopes import slopes
 from .start import start
 from .strategies import strategies
+from .threads import threads
 from .vwap import many_symbols, one_symbol
 
 
@@ -42,6 +43,7 @@ SECTIONS = {
     "log": log,
     "feeds": feeds,
     "itch": itch,
+    "threads": threads,
     "strategies": strategies,
     "maps": maps,
 }
