@@ -100,7 +100,9 @@ def _compare(name: str, source: Path, options: Options) -> None:
     bound = statistics.median(one.total / two.least(_CORES) for one, two in pairs)
     extra = statistics.median(two.total / one.total - 1 for one, two in pairs)
     wall = statistics.median(one.wall / two.wall for one, two in pairs)
-    CONSOLE.print(f"by CPU time at most {bound:.2f} x on {_CORES} idle cores, for {100 * extra:.1f} % more CPU time")
+    CONSOLE.print(
+        f"by CPU time at most {bound:.2f} x on {_CORES} idle cores, for {100 * extra:.1f} % more CPU time"
+    )
     CONSOLE.print(f"by wall time {wall:.2f} x here, beside whatever else ran")
 
 

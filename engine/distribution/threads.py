@@ -91,7 +91,9 @@ def _reason(found: Planned, column: str) -> str:
     together = sorted({view for stage in stages if stage is not first for view in stage.views})
     if not together:
         return f"views need rows of several {column}s at once"
-    return f"{_listed(together)} {'needs' if len(together) == 1 else 'need'} rows of several {column}s at once"
+    return (
+        f"{_listed(together)} {'needs' if len(together) == 1 else 'need'} rows of several {column}s at once"
+    )
 
 
 def _listed(names: Collection[str]) -> str:

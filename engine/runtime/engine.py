@@ -264,8 +264,8 @@ class Engine:
             self._applying = False
 
     def deliver(self, firings: Sequence[Firing], sequence: int) -> None:
-        """Calls back for what parts of the runtime fired at the event with this number, then does what callbacks
-        asked for; what they subscribed to begins with what is applied next."""
+        """Calls back for what parts of the runtime fired at the event with this number, then does what was
+        asked for there; what callbacks subscribe to begins with what is applied next."""
         after = self._progress[EVENTS] - sequence
         self._progress[EVENTS] = sequence
         self._applying = True

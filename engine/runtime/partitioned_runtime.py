@@ -117,7 +117,8 @@ class PartitionedRuntime:
 
     def ready(self) -> int:
         """See Runtime; the address is that of the first part."""
-        return [part.ready() for part in self.parts][0]
+        first, *_ = (part.ready() for part in self.parts)
+        return first
 
     def stopped(self, stop: int) -> int:
         """See Runtime."""

@@ -329,7 +329,7 @@ class Books:
         end_open_message(self._at)
 
     def count_changes(self, counts: NDArray[np.int64] | None) -> None:
-        """After `direct_to`: int64[n] of zeros becomes how many changes each event makes; None: nothing does."""
+        """After `direct_to`: int64[n] of zeros becomes how many changes each event makes; None: none does."""
         self._words[_COUNTS] = 0 if counts is None else counts.ctypes.data
 
     def save(self) -> BooksState:

@@ -17,7 +17,7 @@ _LAST = int(Flag.LAST)
 
 
 class PartitionedBooks(Books):
-    """See Books; `parts` are those of the partitions, and `numbers`, int64[instruments], says which has a book.
+    """See Books; `parts` are those of the partitions, `numbers`, int64[instruments], says which has a book.
 
     Events without an instrument that there is are those of the first. Compiled code is given the parts.
     """
@@ -43,8 +43,10 @@ class PartitionedBooks(Books):
                 found = [_ended(_joined(found))]
         changes = _joined(found)
         # The changes of the last event may be the last of its message.
-        before = np.flatnonzero(changes.flags[:-1] & END_OF_EVENT) if self._open else ()
-        last = (int(before[-1]) + 1 if len(before) else 0) if self._open else len(changes)
+        last = len(changes)
+        if self._open:
+            before = np.flatnonzero(changes.flags[:-1] & END_OF_EVENT).tolist()
+            last = before[-1] + 1 if before else 0
         self._waiting = part_of(changes, last, len(changes))
         return part_of(changes, 0, last)
 
@@ -96,11 +98,11 @@ class PartitionedBooks(Books):
         self._check_between("loaded")
         owners = self.numbers[state.places(self._instruments)]
         for number, part in enumerate(self.parts):
-            own = np.flatnonzero(owners == number)
+            own = np.flatnonzero(owners == number).tolist()
             problems = state.problems[[*own, -1]].copy()
             if number:
                 problems[-1] = 0
-            names, rows = ([held[i] for i in own] for held in (state.names, state.rows))
+            names, rows = [state.names[i] for i in own], [state.rows[i] for i in own]
             part.load(BooksState(names, state.books[own], rows, problems))
 
     def _check_between(self, done: str) -> None:
@@ -116,7 +118,7 @@ class PartitionedBooks(Books):
 
     def is_valid(self, instrument: int) -> bool:
         """See Books."""
-        return self.parts[self.numbers[instrument]].is_valid(instrument)
+        return self.parts[int(self.numbers[instrument])].is_valid(instrument)
 
     @property
     def all_valid(self) -> bool:

@@ -195,7 +195,9 @@ def overview(compiled: CompiledProgram, view: str, statistics: Statistics | None
     lines += ["", *(f"warning: {line}" for line in warned)] if warned else ["", "no statement scans a map"]
     lines += [f"declare: {line}" for line in declarations(compiled, view)]
     found = partitions_of(program, SHOWN_PARTITIONS, {*RELATIONS, *TOLD_BY_STATES})
-    lines.append(f"threads: one, {found}" if isinstance(found, str) else f"threads: several, by {found.column}")
+    lines.append(
+        f"threads: one, {found}" if isinstance(found, str) else f"threads: several, by {found.column}"
+    )
     return "\n".join(lines) + "\n"
 
 

@@ -324,6 +324,16 @@ class RunMetrics(Collector):
         ):
             help_text = f"{what}, before a crash too where the run has recovered."
             yield CounterMetricFamily(f"orderbook_engine_{name}", help_text, value)
+        counts = pipeline.thread_events
+        yield GaugeMetricFamily(
+            "orderbook_engine_threads", "Threads that run books and views.", len(counts) or 1
+        )
+        by_thread = CounterMetricFamily(
+            "orderbook_engine_thread_events", "Events that changed books, by thread.", labels=["thread"]
+        )
+        for number, count in enumerate(counts):
+            by_thread.add_metric([str(number)], count)
+        yield by_thread
         problems: Counter[str] = Counter(pipeline.book_problems)
         for found in (pipeline.problems, pipeline.engine.problems):
             problems.update(found.counts)

@@ -47,6 +47,9 @@ def summary(
         lines.append(
             f"  changes     {pipeline.changes:,}, {pipeline.changes / max(seconds, 1e-9):,.0f} a second"
         )
+    if counts := pipeline.thread_events:
+        shares = ", ".join(f"{100 * count / max(1, sum(counts)):.0f} %" for count in counts)
+        lines.append(f"  threads     {len(counts)}, with {shares} of what changed books")
     lines += _latency_lines(pipeline)
     lines += [] if run is None else _run_lines(run)
     lines += _clock_lines(pipeline, run)

@@ -13,6 +13,7 @@ they are after all that was handed over.
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from queue import SimpleQueue
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from orderbook.core.errors import Problems
 from orderbook.core.jit import called_with
 from orderbook.core.latency import LatencyHistogram
-from orderbook.engine.generate.state_layout import EVENTS, UNCOUNTED
+from orderbook.engine.generate.state_layout import EVENTS
 from orderbook.engine.maps.memory import Block
 from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.interface import Firing, Runtime
@@ -183,8 +184,8 @@ class _Part:
     ) -> tuple[int, int, int]:
         """Applies its events from place `start` on, up to a message that is to go through Python.
 
-        changed: bool[n], which is set for events that change rows; None: nobody watches. Returns why it ended,
-        where, and how many messages those were, of all parts.
+        changed: bool[n], which is set for events that change rows; None: nobody watches. Returns why it
+        ended, where, and how many messages those were, of all parts.
         """
         if len(self._out) < len(events):
             self._out = np.empty(len(events), EVENT)
@@ -290,7 +291,7 @@ def partitioned_books(engine: Engine, partitions: Partitions, instruments: Instr
 
 
 class PartitionedLoop:
-    """See MessageLoop: with the same outcome, of a program without strategies whose engine is in partitions."""
+    """See MessageLoop: the same outcome, for a program without strategies whose engine is in partitions."""
 
     def __init__(self, feed: Feed, books: PartitionedBooks, latencies: LatencyHistogram) -> None:
         runtime = feed.engine.runtime
@@ -300,6 +301,11 @@ class PartitionedLoop:
         self._parts = [_Part(number, *pair, books.numbers) for number, pair in enumerate(pairs)]
         self._workers = Workers(len(self._parts) - 1)
         self._problems = Problems()
+
+    @property
+    def events(self) -> Sequence[int]:
+        """How many events that changed rows each thread has applied."""
+        return [part.engine.events for part in self._parts]
 
     def fit(self, relations: BookRelations) -> None:
         """See MessageLoop."""
@@ -339,11 +345,11 @@ class PartitionedLoop:
         before = sum(part.engine.events for part in parts)
         found: list[tuple[int, int, int]] = [(_DONE, start, 0)] * len(parts)
 
-        def run(number: int, part: _Part) -> None:
-            part.host.now = host.now
-            found[number] = part.apply(events, start, times, live, ahead, changed)
+        def run(number: int) -> None:
+            parts[number].host.now = host.now
+            found[number] = parts[number].apply(events, start, times, live, ahead, changed)
 
-        actions = [lambda n=n, p=p: run(n, p) for n, p in enumerate(parts)]  # type: ignore[misc]
+        actions = [partial(run, number) for number in range(len(parts))]
         if len(events) - start < _FEW:
             for action in actions:
                 action()
@@ -382,7 +388,7 @@ class PartitionedLoop:
         changed: NDArray[np.bool_],
         fired: Sequence[_Fired],
     ) -> None:
-        """Calls back for what fired, in the order of versions; the first event had the one after `sequence`."""
+        """Calls back for what fired, in the order of versions; the first event's came after `sequence`."""
         if not fired:
             return
         engine = self._feed.engine

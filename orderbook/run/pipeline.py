@@ -120,6 +120,13 @@ class Pipeline:
         """How many market events had each problem."""
         return {} if self.books is None else self.books.problems()
 
+    @property
+    def thread_events(self) -> Sequence[int]:
+        """How many events that changed rows each thread has applied; empty where one applies all."""
+        if self.books is None or not isinstance(self._loop, PartitionedLoop):
+            return ()
+        return self._loop.events
+
     def state_of(self, instrument: int) -> SavedState | None:
         """A book's state, why and since when; None before its first."""
         return self._states.of(instrument)

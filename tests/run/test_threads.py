@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orderbook.core.errors import DataError, SourceError
+from orderbook.commands.replay import replay
+from orderbook.commands.run import run
+from orderbook.configuration.configuration import load_configuration
+from orderbook.core.errors import ConfigurationError, DataError, SourceError
 from orderbook.engine.distribution.threads import partitions_of
 from orderbook.feeds.merge import ChangeItem, Item, TickItem
+from orderbook.feeds.recording.parquet_record import RecordWriter
 from orderbook.market.book_relations import TOLD_BY_STATES
 from orderbook.market.books import RELATIONS
 from orderbook.market.events import EVENT, Action, BookState, Flag
 from orderbook.market.instruments import Instrument, Instruments
+from orderbook.run.assembly import assemble, partitions_or_why
 from orderbook.run.partitioned_loop import Workers
 from orderbook.run.pipeline import Pipeline
 from orderbook.run.read_ahead import read_ahead
@@ -75,7 +81,10 @@ def flow(seed: int, messages: int) -> np.ndarray:
     events["action"] = np.where(levels, random.choice([6, 6, 8], count), orders)
     events["action"][random.random(count) < 0.01] = Action.CLEAR
     events["order_id"] = np.where(levels, 0, random.integers(1, 40, count))
-    events["price"], events["volume"] = 10_000 + random.integers(-9, 10, count), random.integers(-1, 20, count)
+    events["price"], events["volume"] = (
+        10_000 + random.integers(-9, 10, count),
+        random.integers(-1, 20, count),
+    )
     events["side"] = random.integers(0, 2, count)
     states = random.random(count) < 0.03
     events["action"][states] = Action.STATE
@@ -135,7 +144,9 @@ class Told:
             assert dict(own.engine[view]) == dict(its.engine[view])
 
 
-@given(seed=st.integers(0, 2**20), threads=st.sampled_from([2, 3]), cuts=st.integers(0, 12), live=st.booleans())
+@given(
+    seed=st.integers(0, 2**20), threads=st.sampled_from([2, 3]), cuts=st.integers(0, 12), live=st.booleans()
+)
 @settings(max_examples=6)
 def test_threads_tell_what_one_tells(seed: int, threads: int, cuts: int, live: bool) -> None:
     events = flow(seed, 250)
@@ -177,8 +188,13 @@ def test_a_state_goes_on_in_any_number_of_threads(sample_seed: int) -> None:
 def rows_of(told: Told) -> list[Any]:
     """Every change of rows of some views from now on."""
     found: list[Any] = []
+
+    def tell(event: Any) -> None:
+        rows = (dict(row or {}) for row in (event.old, event.new))
+        found.append((event.view, event.key, *rows, event.version))
+
     for view in ("best", "known", "recent", "printed"):
-        told.pipeline.engine.watch_rows(view, lambda event: found.append((event.view, event.key, dict(event.old or {}), dict(event.new or {}), event.version)))
+        told.pipeline.engine.watch_rows(view, tell)
     return found
 
 
@@ -191,10 +207,10 @@ def test_changes_of_relations_and_rows_of_maps() -> None:
     for name in ("best_count", "printed_count"):
         rows = [told.pipeline.engine.runtime.entries(name) for told in (one, two)]
         strings = [told.pipeline.engine.dictionary.strings() for told in (one, two)]
-        keyed = [
-            {tuple(words[code] for code in key): value[0] for key, value in zip(own.keys.tolist(), own.words, strict=True)}
-            for own, words in zip(rows, strings, strict=True)
-        ]  # fmt: skip
+        keyed = []
+        for own, words in zip(rows, strings, strict=True):
+            pairs = zip(own.keys.tolist(), own.words.tolist(), strict=True)
+            keyed.append({tuple(words[code] for code in key): value for key, value in pairs})
         assert keyed[0] == keyed[1] and keyed[0]
     sizes = [told.pipeline.engine.map_sizes() for told in (Told(1).apply(events, [0, len(events)]), two)]
     assert sizes[0]["best_count"] == sizes[1]["best_count"]
@@ -206,10 +222,14 @@ def test_a_callback_that_cancels_is_told_no_more() -> None:
     counts = []
     for threads in (0, 2):
         told, seen = Told(threads), []
-        subscription = told.pipeline.engine.watch_rows(
-            "printed", lambda event, own=seen: (own.append(event.version), len(own) == 5 and stop())
-        )
-        stop = subscription.cancel
+        handles: list[Any] = []
+
+        def tell(event: Any, seen: list[Any] = seen, handles: list[Any] = handles) -> None:
+            seen.append(event.version)
+            if len(seen) == 5:
+                handles[0].cancel()
+
+        handles.append(told.pipeline.engine.watch_rows("printed", tell))
         events = flow(5, 300)
         told.apply(events, [0, len(events)])
         counts.append(seen)
@@ -234,8 +254,8 @@ def test_a_callback_that_cancels_is_told_no_more() -> None:
             "fills is not fed by order books alone",
         ),
         (
-            "CREATE STREAM trades (ts TIMESTAMP NOT NULL, symbol TEXT NOT NULL, volume DECIMAL(18, 8) NOT NULL)"
-            " RETAIN INTERVAL '1 hour';"
+            "CREATE STREAM trades (ts TIMESTAMP NOT NULL, symbol TEXT NOT NULL,"
+            " volume DECIMAL(18, 8) NOT NULL) RETAIN INTERVAL '1 hour';"
             "CREATE VIEW v AS SELECT symbol, SUM(volume) AS n FROM trades GROUP BY symbol",
             "rows of trades expire (RETAIN), of which there is one list",
         ),
@@ -252,8 +272,11 @@ def test_workers_raise_and_go_on() -> None:
     def fails() -> None:
         raise DataError("no room")
 
+    def note() -> None:
+        done.append(threading.get_ident())
+
     with pytest.raises(DataError, match="no room"):
-        workers.run([lambda: done.append(threading.get_ident()), fails, lambda: done.append(threading.get_ident())])
+        workers.run([note, fails, note])
     workers.run([lambda: done.append(0)] * 3)
     assert len(set(done)) == 3 and len(done) == 5
 
@@ -282,3 +305,91 @@ def test_reading_ahead_keeps_order_and_errors() -> None:
     before = threading.active_count()
     early.close()
     assert threading.active_count() < before
+
+
+def recorded(folder: Path) -> Path:
+    """A record of the flow, of books that there are."""
+    events = flow(11, 3000)
+    lasts = np.flatnonzero(events["flags"] & Flag.LAST)
+    assert len(lasts) > 2000
+    events["instrument"] = np.clip(events["instrument"], 0, len(INSTRUMENTS) - 1)
+    path = folder / "flow.parquet"
+    with RecordWriter(path, INSTRUMENTS) as writer:
+        writer.write(events)
+    (folder / "views.sql").write_text(SQL)
+    return path
+
+
+def configuration(folder: Path, threads: int, more: str = "", strategies: str = "") -> Path:
+    path = folder / f"threads-{threads}.toml"
+    path.write_text(
+        f"""
+        feeds = [{{ kind = "file", path = "flow.parquet" }}]
+        [run]
+        views = ["views.sql"]
+        strategies = [{strategies}]
+        allow_incomplete = true
+        [clock]
+        resolution = "20ms"
+        [monitor]
+        enabled = false
+        [engine]
+        threads = {threads}
+        {more}
+        """
+    )
+    return path
+
+
+def test_files_of_replays_are_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = recorded(tmp_path)
+    texts = {}
+    for threads in (1, 2):
+        out = tmp_path / f"out-{threads}.ndjson"
+        replay([str(path)], configuration(tmp_path, threads), (), (), out)
+        texts[threads] = out.read_bytes()
+        said = capsys.readouterr()
+        assert ("threads     2, with" in said.out) == (threads == 2) and "threads: 1" not in said.err
+    assert texts[1] == texts[2] and texts[1].count(b"\n") > 1000
+    replay([str(path)], configuration(tmp_path, 2, "keep_rows = true"), (), (), None)
+    said = capsys.readouterr()
+    assert "threads: 1 instead of 2: the rows of relations are kept (engine.keep_rows)" in said.err
+
+
+def test_runs_go_on_with_a_log_in_any_number_of_threads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded(tmp_path)
+    shown = {}
+    for first, second in ((1, 1), (2, 1), (1, 2)):
+        folder = tmp_path / f"log-{first}-{second}"
+        log = f'[log]\nfolder = "{folder}"'
+        for threads in (first, second):
+            run(configuration(tmp_path, threads, log), None, (), (), ())
+            lines = capsys.readouterr().out.splitlines()
+        views = next(number for number, line in enumerate(lines) if line.startswith("  view "))
+        # Of what is wrong there may be other examples.
+        shown[first, second] = [line.split(" range: ")[0] for line in lines[views:]]
+    assert len(shown[1, 1]) > 10
+    assert shown[2, 1] == shown[1, 2] == shown[1, 1]
+
+
+def test_what_keeps_a_run_in_one_thread(tmp_path: Path) -> None:
+    recorded(tmp_path)
+    total = tmp_path / "total.sql"
+    total.write_text("CREATE VIEW total AS SELECT SUM(volume) AS volume FROM bids")
+
+    def why(more: str = "", **run: Any) -> Any:
+        found = load_configuration(configuration(tmp_path, 2, more), {f"run.{k}": v for k, v in run.items()})
+        return partitions_or_why(found, assemble(found), ())
+
+    assert why().column == "symbol"
+    assert why(views=[str(total)]) == "total needs rows of several symbols at once"
+    assert why(backend="interpreter") == "the backend interpreter runs in one"
+    assert "may look at every view when called" in why(strategies=["strategies.sobi:Sobi"], views=["sobi"])
+    assert "engine.memory_budget" in why('memory_budget = "1 GB"\nstatistics = "s.json"')
+    found = load_configuration(configuration(tmp_path, 2))
+    reason = partitions_or_why(found, assemble(found), ("change:a.ndjson",))
+    assert reason == "change:a.ndjson may change relations, one row after the other"
+    with pytest.raises(ConfigurationError, match=r"engine\.threads.*0"):
+        load_configuration(configuration(tmp_path, 0))
