@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 from orderbook.commands.replay import replay
 from orderbook.commands.run import run
@@ -147,7 +148,7 @@ class Told:
 @given(
     seed=st.integers(0, 2**20), threads=st.sampled_from([2, 3]), cuts=st.integers(0, 12), live=st.booleans()
 )
-@settings(max_examples=6)
+@examples(9)
 def test_threads_tell_what_one_tells(seed: int, threads: int, cuts: int, live: bool) -> None:
     events = flow(seed, 250)
     random = np.random.default_rng(seed)
