@@ -11,7 +11,7 @@ become a batch for the engine by `encode_changes`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol, TypeGuard
@@ -339,6 +339,7 @@ class Merger:
 
     A source that raises SourceError ends there, as does one that is through; the others go on. `errors`
     has what was raised. crossed_limit: ns that a book may be crossed, 0 for ever; see `crossed_books`.
+    `reading` gives the batches of a source of events, which another thread may read.
     """
 
     def __init__(
@@ -346,6 +347,7 @@ class Merger:
     ) -> None:
         told = (with_crossed_states(s, crossed_limit) if is_event_source(s) else s for s in sources)
         self.sources = tuple(map(watched, told))
+        self.reading: Callable[[WatchedSource], Iterable[np.ndarray]] = iter
         self.errors: list[SourceError] = []
         parts = {i: (s.name, s.instruments) for i, s in enumerate(sources) if is_event_source(s)}
         self.instruments, indexes = common_instruments(list(parts.values()))
@@ -357,10 +359,13 @@ class Merger:
         progress: float = sum(source.progress for source in self.sources)
         return progress / max(1, len(self.sources))
 
+    def _read(self, place: int, source: WatchedSource) -> WatchedSource | Iterable[np.ndarray]:
+        return self.reading(source) if place in self._indexes else source
+
     def __iter__(self) -> Iterator[Item]:
         self.errors.clear()
         cursors = [
-            Cursor(place, source, self._indexes.get(place), self.errors, whole=True)
+            Cursor(place, self._read(place, source), self._indexes.get(place), self.errors, whole=True)
             for place, source in enumerate(self.sources)
         ]
         while True:

@@ -1,55 +1,71 @@
-"""Reading ahead in another thread, so that decoding goes on while what was read is applied."""
+"""Reading ahead in other threads, so that decoding goes on while what was read is applied."""
 
 import sys
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from queue import Queue
+from typing import Any
 
 import numpy as np
 
-from orderbook.feeds.merge import Item
+from orderbook.feeds.merge import Item, Merger
 
 # Events that are handed over together, and how many such parts wait at most.
 _TOGETHER, _WAITING = 1 << 16, 4
+# Each source of so many has a thread of its own.
+_SOURCES = 32
 # Seconds for which a thread that runs Python keeps others waiting, instead of 5 ms.
 _SWITCH = 0.0005
 
 
-def read_ahead(items: Iterable[Item]) -> Iterator[Item]:
-    """The items, read by another thread; events that follow each other in larger batches.
+def read_ahead(merger: Merger) -> Iterator[Item]:
+    """The items of a merger, which another thread reads, of several sources each in one of its own.
 
-    Raises what reading raises, after everything before it. Whoever stops early closes the iterator.
+    Events that follow each other come in larger batches. Raises what reading raises, after everything before
+    it. Whoever stops early closes the iterator.
     """
-    queue: Queue[Item | BaseException | None] = Queue(_WAITING)
+    with _often_switched(), ExitStack() as opened:
+        if 1 < len(merger.sources) <= _SOURCES:
+            merger.reading = lambda source: opened.enter_context(closing(_in_thread(source, "source")))
+        # Ended first, since it reads the others.
+        with closing(_in_thread(_larger(merger), "reader")) as items:
+            yield from items
+
+
+def _in_thread(items: Iterable[Any], name: str) -> Generator[Any, None, None]:
+    """The items, read by another thread until all are or nobody wants them any more."""
+    queue: Queue[tuple[Any, BaseException | None]] = Queue(_WAITING)
     stopped = threading.Event()
 
     def read() -> None:
+        error: BaseException | None = None
         try:
-            for item in _larger(items):
-                queue.put(item)
+            for item in items:
+                queue.put((item, None))
                 if stopped.is_set():
                     return
-        except BaseException as error:
-            queue.put(error)
-        else:
-            queue.put(None)
+        except BaseException as raised:
+            error = raised
+        queue.put((None, error))
 
-    thread = threading.Thread(target=read, name="reader", daemon=True)
-    with _often_switched():
-        thread.start()
-        try:
-            while (item := queue.get()) is not None:
-                if isinstance(item, BaseException):
-                    raise item
-                yield item
-        finally:
-            stopped.set()
-            while thread.is_alive():
-                # It waits for room.
-                while not queue.empty():
-                    queue.get()
-                thread.join(0.01)
+    thread = threading.Thread(target=read, name=name, daemon=True)
+    thread.start()
+    try:
+        while True:
+            item, error = queue.get()
+            if error is not None:
+                raise error
+            if item is None:
+                return
+            yield item
+    finally:
+        stopped.set()
+        while thread.is_alive():
+            # It may wait for room.
+            while not queue.empty():
+                queue.get()
+            thread.join(0.01)
 
 
 def _larger(items: Iterable[Item]) -> Iterator[Item]:

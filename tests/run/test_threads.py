@@ -1,7 +1,9 @@
 """Books and views in several threads: rows, versions, firings and states are those of one thread."""
 
 import threading
-from collections.abc import Iterator
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import cache
 from itertools import pairwise
@@ -12,14 +14,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples
+from samples import PATIENCE, examples
 
 from orderbook.commands.replay import replay
 from orderbook.commands.run import run
 from orderbook.configuration.configuration import load_configuration
-from orderbook.core.errors import ConfigurationError, DataError, SourceError
+from orderbook.core.errors import ConfigurationError, DataError, Problems, SourceError
 from orderbook.engine.distribution.threads import partitions_of
-from orderbook.feeds.merge import ChangeItem, Item, TickItem
+from orderbook.feeds.merge import Merger, TickItem
 from orderbook.feeds.recording.parquet_record import RecordWriter
 from orderbook.market.book_relations import TOLD_BY_STATES
 from orderbook.market.books import RELATIONS
@@ -282,30 +284,63 @@ def test_workers_raise_and_go_on() -> None:
     assert len(set(done)) == 3 and len(done) == 5
 
 
-def test_reading_ahead_keeps_order_and_errors() -> None:
-    change = ChangeItem("c", ())
+class Source:
+    """Events of one book, and what ends them."""
 
-    def items() -> Iterator[Item]:
-        for number in range(100):
-            part = np.zeros(1000, EVENT)
-            part["sequence"] = number
+    def __init__(self, place: int, parts: int, error: str = "") -> None:
+        self.name, self.instruments = f"source {place}", Instruments([INSTRUMENTS[place]])
+        self.problems, self.counts, self.progress = Problems(), Counter[str](), 0.0
+        self._place, self._parts, self._error = place, parts, error
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        for number in range(self._parts):
+            part = np.zeros(500, EVENT)
+            part["sequence"] = range(500 * number, 500 * number + 500)
+            part["receive_time"] = 10**9 + 1000 * part["sequence"] + self._place
+            part["action"], part["volume"], part["flags"] = Action.TRADE, 1, Flag.LAST
             yield part
-            if number == 70:
-                yield change
-        raise SourceError("cut")
+        if self._error:
+            raise SourceError(self._error)
 
-    found: list[Item] = []
-    with pytest.raises(SourceError, match="cut"):
-        found.extend(read_ahead(items()))
-    arrays = [one for one in found if isinstance(one, np.ndarray)]
-    assert np.array_equal(np.concatenate(arrays)["sequence"], np.repeat(np.arange(100), 1000))
-    place = next(number for number, one in enumerate(found) if isinstance(one, ChangeItem))
-    assert sum(len(one) for one in arrays[:place]) == 71_000
-    early = read_ahead(items())
-    next(early)
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_reading_ahead_keeps_order_and_errors(count: int) -> None:
+    def opened() -> Merger:
+        return Merger([Source(place, 200, "cut" if place == 0 else "") for place in range(count)])
+
     before = threading.active_count()
+    plain, ahead = opened(), opened()
+    expected, found = (
+        [one for one in items if isinstance(one, np.ndarray)] for items in (plain, read_ahead(ahead))
+    )
+    assert np.array_equal(np.concatenate(found), np.concatenate(expected)) and len(found) < len(expected)
+    assert [str(error) for error in ahead.errors] == [str(error) for error in plain.errors] == ["cut"]
+    early = read_ahead(opened())
+    next(early)
+    assert threading.active_count() > before
     early.close()
-    assert threading.active_count() < before
+    wait_for(lambda: threading.active_count() == before)
+
+
+def test_reading_ahead_raises_what_reading_raises() -> None:
+    merger = Merger([Source(0, 3)])
+
+    def broken(source: object) -> Iterator[np.ndarray]:
+        yield from Source(0, 2)
+        raise RuntimeError("not a source's error")
+
+    merger.reading = broken
+    found = []
+    with pytest.raises(RuntimeError, match="not a source's"):
+        found.extend(read_ahead(merger))
+    assert sum(map(len, found)) == 1000
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def recorded(folder: Path) -> Path:
