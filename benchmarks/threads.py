@@ -1,14 +1,15 @@
 """Replays by one thread and by several: decoding, books and SOBI, with the CPU time of every thread.
 
 On a machine that others use the wall time says little; what the threads took does: on idle cores a replay
-takes at least the longest of them, and at least all of them over the number of cores.
+takes at least, batch by batch, the longest of the threads that wait for each other, the longest of those that
+read, and all of them over the number of cores.
 """
 
 import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,13 +29,17 @@ from .itch_day import write_day
 from .measure import CONSOLE, Options, same, table
 
 _SOBI = Path(__file__).parent.parent / "views" / "sobi.sql"
-_CORES = 2
+_CORES, _FILES = 2, 4
+# Names of threads that others wait for only where nothing is read yet.
+_READS = "reader", "source"
 
 
 class _Run(NamedTuple):
-    """Seconds of CPU by thread, of wall, events, and SOBI by symbol."""
+    """Seconds of CPU by thread; of those that wait for each other the longest, batch by batch; of wall; how many
+    events; SOBI by symbol."""
 
     spent: Mapping[str, float]
+    longest: float
     wall: float
     events: int
     rows: Sequence[tuple[object, ...]]
@@ -45,12 +50,12 @@ class _Run(NamedTuple):
 
     def least(self, cores: int) -> float:
         """Seconds on so many idle cores, at least."""
-        return max(self.total / cores, *self.spent.values())
+        return max(self.total / cores, self.longest, *self.spent.values())
 
 
-def _replay(source: EventSource, threads: int) -> _Run:
+def _replay(sources: Sequence[EventSource], threads: int) -> _Run:
     program = compile_views(_SOBI, params={"k": 0.25})
-    merger = Merger([source])
+    merger = Merger(sources)
     found = partitions_of(program.program, threads, {*RELATIONS, *TOLD_BY_STATES})
     assert not isinstance(found, str)
     engine = GatedEngine(program, partitions=found if threads > 1 else None)
@@ -58,15 +63,17 @@ def _replay(source: EventSource, threads: int) -> _Run:
     pipeline.warm_up()
     pipeline.measures = False
     before, wall = _clocks(), time.perf_counter()
-    after = dict(before)
+    after, longest = dict(before), 0.0
     for item in read_ahead(merger) if threads > 1 else merger:
         pipeline.apply(item)
-        after.update(_clocks())
+        now = _clocks()
+        longest += max(now[name] - after.get(name, 0.0) for name in now if not name.startswith(_READS))
+        after.update(now)
     pipeline.finish()
     after.update(_clocks())
     wall = time.perf_counter() - wall
     spent = {name: clock - before.get(name, 0.0) for name, clock in after.items()}
-    return _Run(spent, wall, pipeline.events, sorted(engine.frame("sobi").rows()))
+    return _Run(spent, longest, wall, pipeline.events, sorted(engine.frame("sobi").rows()))
 
 
 def _clocks() -> dict[str, float]:
@@ -78,10 +85,7 @@ def _clocks() -> dict[str, float]:
     return clocks
 
 
-def _compare(name: str, source: Path, options: Options) -> None:
-    def opened() -> EventSource:
-        return RecordSource([source]) if source.suffix == ".parquet" else ItchSource(source)
-
+def _compare(name: str, opened: Callable[[], Sequence[EventSource]], options: Options) -> None:
     runs: dict[int, list[_Run]] = {1: [], _CORES: []}
     for _ in range(options.runs):
         for threads, own in runs.items():
@@ -110,8 +114,8 @@ def _line(threads: int, runs: Sequence[_Run], events: int) -> tuple[str, ...]:
     def shown(values: Sequence[float]) -> str:
         return f"{1e9 * statistics.median(values) / events:.0f}"
 
-    parts = sorted((spent for spent in runs[-1].spent.values()), reverse=True)
-    by_thread = ", ".join(f"{1e9 * part / events:.0f}" for part in parts if part > 0.01 * parts[0])
+    parts = sorted(((spent, name.split()[0]) for name, spent in runs[-1].spent.items()), reverse=True)
+    by_thread = ", ".join(f"{n} {1e9 * part / events:.0f}" for part, n in parts if part > 0.01 * parts[0][0])
     least = [run.least(_CORES if threads > 1 else 1) for run in runs]
     return (
         str(threads),
@@ -127,18 +131,23 @@ def _numbers(rows: Sequence[tuple[object, ...]]) -> list[list[float]]:
 
 
 def threads(options: Options) -> None:
-    """A generated day of ITCH, as it is and recorded to Parquet."""
+    """A generated day of ITCH, as it is, and recorded to a few files of Parquet by stocks."""
     with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".threads-benchmark-") as folder:
         day, _ = write_day(Path(folder), options.stocks, options.messages, options.seed)
         with tempfile.TemporaryDirectory(dir=folder) as small:
             # Compiles what is measured, before it is.
             tiny, _ = write_day(Path(small), 3, 1000, options.seed)
             for count in (1, _CORES):
-                _replay(ItchSource(tiny), count)
-        _compare(f"ITCH of {options.stocks:,} stocks", day, options)
-        record = Path(folder) / "day.parquet"
-        source = ItchSource(day)
-        with RecordWriter(record, source.instruments) as writer:
-            for events in source:
-                writer.write(events)
-        _compare("The same as a Parquet record", record, options)
+                _replay([ItchSource(tiny)], count)
+        _compare(f"ITCH of {options.stocks:,} stocks", lambda: [ItchSource(day)], options)
+        symbols = [instrument.symbol for instrument in ItchSource(day).instruments]
+        records = []
+        for part in range(_FILES):
+            source = ItchSource(day, symbols[part::_FILES])
+            records.append(Path(folder) / f"day-{part}.parquet")
+            with RecordWriter(records[-1], source.instruments) as writer:
+                for events in source:
+                    writer.write(events)
+        _compare(
+            f"The same in {_FILES} Parquet records", lambda: [RecordSource([r]) for r in records], options
+        )
