@@ -35,8 +35,8 @@ _READS = "reader", "source"
 
 
 class _Run(NamedTuple):
-    """Seconds of CPU by thread; of those that wait for each other the longest, batch by batch; of wall; how many
-    events; SOBI by symbol."""
+    """Seconds of CPU by thread; of those that wait for each other the longest, batch by batch; of wall. How
+    many events; SOBI by symbol."""
 
     spent: Mapping[str, float]
     longest: float
