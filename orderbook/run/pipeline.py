@@ -234,7 +234,8 @@ class Pipeline:
         if self._open:
             start = _end_of_first(events)
             self.apply_apart(events, 0, start, live)
-        if self.engine.conflating:
+        # Partitions tell afterwards, when what is held back is held.
+        if self.engine.conflating and self.engine.partitions is None:
             self.apply_apart(events, start, len(events), live)
         elif start < len(events):
             self._place += start

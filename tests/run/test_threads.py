@@ -28,6 +28,7 @@ from orderbook.market.books import RELATIONS
 from orderbook.market.events import EVENT, Action, BookState, Flag
 from orderbook.market.instruments import Instrument, Instruments
 from orderbook.run.assembly import assemble, partitions_or_why
+from orderbook.run.event_queue import Stamped
 from orderbook.run.partitioned_loop import Workers
 from orderbook.run.pipeline import Pipeline
 from orderbook.run.read_ahead import read_ahead
@@ -219,6 +220,20 @@ def test_changes_of_relations_and_rows_of_maps() -> None:
     assert sizes[0]["best_count"] == sizes[1]["best_count"]
     with pytest.raises(DataError, match=r"2 threads.*threads = 1"):
         two.pipeline.engine.add_view("CREATE VIEW v AS SELECT symbol FROM bids GROUP BY symbol")
+
+
+def test_stamps_and_conflation_are_those_of_one_thread() -> None:
+    events = flow(9, 300)
+    seen = []
+    for threads in (0, 2):
+        told = Told(threads)
+        half = int(np.flatnonzero(events["flags"] & Flag.LAST)[150]) + 1
+        told.pipeline.apply_stamped(Stamped(77, 3, events[:half], False))
+        told.pipeline.apply_stamped(Stamped(99, 4, events[half:], False, conflate=True))
+        # Rows that are watched are told of at once.
+        seen.append([one[:-1] for one in told.seen])
+    assert sorted(map(str, seen[0])) == sorted(map(str, seen[1])) and len(seen[0]) > 50
+    assert {one[4][:2] for one in seen[1]} == {(77, 3), (99, 4)}
 
 
 def test_a_callback_that_cancels_is_told_no_more() -> None:
