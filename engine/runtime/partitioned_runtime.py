@@ -23,7 +23,7 @@ from orderbook.engine.runtime.interface import (
     ViewCopy,
     Watch,
 )
-from orderbook.engine.runtime.map_entries import Entries, MapRows, Match
+from orderbook.engine.runtime.map_entries import Entries, MapRows, Match, recode
 from orderbook.engine.runtime.relation_store import RelationStore
 
 _ENDS = END_OF_EVENT | END_OF_MESSAGE
@@ -195,8 +195,9 @@ class PartitionedRuntime:
                     share.append(one)
                 continue
             rows = one.rows[:]
-            values = rows[:, one.keys[place]]
-            numbers = self.partitions.numbers(values if codes is None else codes[values])
+            values = rows[:, [one.keys[place]]].copy()
+            recode(values, [0], codes)
+            numbers = self.partitions.numbers(values[:, 0])
             for number, share in enumerate(shares):
                 share.append(replace(one, rows=rows[numbers == number]))
         for part, share in zip(self.parts, shares, strict=True):

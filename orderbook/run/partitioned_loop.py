@@ -318,7 +318,7 @@ class PartitionedLoop:
     ) -> int:
         """See MessageLoop."""
         feed, place, ended = self._feed, 0, 0
-        events = np.ascontiguousarray(events)
+        events = np.ascontiguousarray(events).view(EVENT)
         while place < len(events):
             why, before = _TOLD, place
             if feed.engine.ready(len(events) - place) and not _told(events[place]):

@@ -151,7 +151,7 @@ class Told:
 @given(
     seed=st.integers(0, 2**20), threads=st.sampled_from([2, 3]), cuts=st.integers(0, 12), live=st.booleans()
 )
-@examples(9)
+@examples(6)
 def test_threads_tell_what_one_tells(seed: int, threads: int, cuts: int, live: bool) -> None:
     events = flow(seed, 250)
     random = np.random.default_rng(seed)
