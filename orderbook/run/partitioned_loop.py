@@ -41,8 +41,9 @@ from orderbook.run.message_loop import Feed, MessageLoop
 _LAST, _STATE, _INSTRUMENT = int(Flag.LAST), int(Action.STATE), int(Action.INSTRUMENT)
 # Fewer events are done by one thread, before another could have begun.
 _FEW = 256
-# Events that a part looks through before it applies its own: what it picks stays in the processor's cache.
-_CHUNK = 1 << 13
+# Events that a part looks through before it applies its own; in between it needs the interpreter's lock, for
+# which it may have to wait.
+_CHUNK = 1 << 16
 # Why picking has come to an end: of the chunk, at a message that tells a state, or one that goes on.
 _DONE, _TOLD, _OPEN = range(3)
 
@@ -68,7 +69,7 @@ _EVENT_BYTES = EVENT.itemsize
 
 @called_with("i", nogil=True)
 def _pick(at: int) -> int:
-    """Picks a part's events out of whole messages, some thousand; why it has come to an end."""
+    """Picks a part's events out of whole messages, a batch; why it has come to an end."""
     pick = _pick_at(at)
     place, whole, number = pick.place, pick.place, pick.number
     written, kept, messages, why = 0, 0, 0, _DONE
