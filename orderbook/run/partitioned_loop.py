@@ -222,7 +222,8 @@ class _Part:
             self._books.direct_to(self._loop.out)
         self._books.count_changes(counts)
         self.host.step, self._before = 0, self.engine.events
-        self._loop.apply(events, times, True, live, ahead)
+        # There are no strategies, who alone ask how many events were applied before.
+        self._loop.apply(events, times, True, live, ahead, 0)
         if counts is None or changed is None:
             return
         self._books.count_changes(None)
@@ -315,7 +316,13 @@ class PartitionedLoop:
             part.fit(relations)
 
     def apply(
-        self, events: Events, times: NDArray[np.int64] | None, together: bool, live: bool, ahead: int
+        self,
+        events: Events,
+        times: NDArray[np.int64] | None,
+        together: bool,
+        live: bool,
+        ahead: int,
+        origin: int,
     ) -> int:
         """See MessageLoop."""
         feed, place, ended = self._feed, 0, 0

@@ -13,9 +13,9 @@ further back.
 
 The others are hftbacktest's probability models as they are: what leaves is behind with a probability p that
 follows from the volumes ahead and behind, in units of the relation, before the trades since the last look.
-With f(x) = x^n, `power` is f(behind) / (f(behind) + f(ahead)), `power2` f(behind) / f(behind + ahead), `power3`
-1 - f(ahead / (ahead + behind)); `log` and `log2` are the first two with f(x) = ln(1 + x), and `square` the
-first with n = 2. Of what leaves, 1 - p are ahead, and what is more than stood behind.
+With f(x) = x^n, `power` is f(behind) / (f(behind) + f(ahead)), `power2` f(behind) / f(behind + ahead),
+`power3` 1 - f(ahead / (ahead + behind)); `log` and `log2` are the first two with f(x) = ln(1 + x), and
+`square` the first with n = 2. Of what leaves, 1 - p are ahead, and what is more than stood behind.
 
 A feed of orders may tell a trade as executions of orders, as a print, or both. An instrument on which
 executions were seen fills own orders by them alone: prints repeat them, or are of hidden orders. Otherwise

@@ -2,8 +2,8 @@
 
 The rows of a strategy are the orders that should be there. `venue`, `symbol`, `side` and, where there are
 several of a side, `tag` tell one order from another; `price` (NULL: a market order), `volume`, `kind`,
-`stop`, `trail`, `display`, `reduce_only` and `good_until` say what it is. Of `orders`, `fills` and `positions` a
-strategy sees its own rows, also through views.
+`stop`, `trail`, `display`, `reduce_only` and `good_until` say what it is. Of `orders`, `fills` and
+`positions` a strategy sees its own rows, also through views.
 """
 
 from collections.abc import Iterator, Mapping
