@@ -8,7 +8,7 @@ they are tried.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import isfinite
@@ -438,6 +438,60 @@ def _counts_a_row_of(body: Poly, term: Term, outer: frozenset[Var]) -> bool:
     )
 
 
+def drop_known_conditions(term: Term, keep: frozenset[Var]) -> list[Term] | None:
+    """(n ^= Q) * {n > 0} goes inside of a sum beside the same, or groups with the same, if Q is one number.
+
+    So what `NOW()` needs to be known, a tick of the clock, hides no order of the rows that are compared with it.
+    """
+    around = keep | bound_in(term) | used_outside(term)
+    known = _conditions_on_totals(term, around)
+    for group in (f for f in term if isinstance(f, Exists) and f.body.terms):
+        of_terms = [
+            _conditions_on_totals(t, around | bound_in(t) | used_outside(t)) for t in group.body.terms
+        ]
+        known |= frozenset.intersection(*of_terms)
+    if not known:
+        return None
+    for i, factor in enumerate(term):
+        if isinstance(factor, Lift):
+            body = tuple(_without_conditions(inner, known, around) for inner in factor.body.terms)
+            if body != factor.body.terms:
+                return [(*term[:i], with_body(factor, Poly(body)), *term[i + 1 :])]
+    return None
+
+
+# A comparison with a constant, and the canonical form of what is compared.
+Condition = tuple[str, Scalar, object]
+
+
+def _conditions_on_totals(term: Term, around: frozenset[Var]) -> frozenset[Condition]:
+    """What a term says of totals, which depend on nothing around them."""
+    lifts = {f.var: f.body for f in term if isinstance(f, Lift)}
+    compared = [
+        (f.op, f.right, lifts[f.left])
+        for f in term
+        if isinstance(f, Cmp) and isinstance(f.right, Const) and isinstance(f.left, Var) and f.left in lifts
+    ]
+    return frozenset((op, at, canonical((), b)[0]) for op, at, b in compared if not variable_set(b) & around)
+
+
+def _without_conditions(term: Term, known: Collection[Condition], around: frozenset[Var]) -> Term:
+    """The term without its totals that are compared as `known` says, and not used otherwise."""
+    for i, factor in enumerate(term):
+        if not isinstance(factor, Lift) or factor.var in around:
+            continue
+        rest = term[:i] + term[i + 1 :]
+        users = [f for f in rest if factor.var in variable_set(f)]
+        own = {(f.op, f.right) for f in users if isinstance(f, Cmp) and f.left == factor.var}
+        if len(users) != 1 or not own:
+            continue
+        outside = around | bound_in(rest) | used_outside(rest)
+        if not (variable_set(factor.body) & (outside - {factor.var})):
+            if (*own.pop(), canonical((), factor.body)[0]) in known:
+                return tuple(f for f in rest if f is not users[0])
+    return term
+
+
 Rule = Callable[[Term, frozenset[Var]], list[Term] | None]
 
 # In the order they are tried.
@@ -453,6 +507,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("share neighbours", share_neighbours),
     ("certain extremes", certain_extremes),
     ("drop certain counts", drop_certain_counts),
+    ("drop known conditions", drop_known_conditions),
     ("drop repeated conditions", drop_repeated),
     ("drop implied comparisons", drop_implied),
 )

@@ -33,6 +33,7 @@ from orderbook.engine.plan.stores import (
     key_type,
     layout_of,
     map_of,
+    of_null_only,
     reads_of,
 )
 from orderbook.views.calculus import (
@@ -242,6 +243,14 @@ class Lowering:
             declaration, read.keys.index(variable), self._relations
         )
 
+    def nulls_of(self, read: MapRef, known: frozenset[Var]) -> list[Factor]:
+        """That unknown keys are NULL, where all entries of the map have NULL there."""
+        declaration = self.derived.declared.get(read.name)
+        if declaration is None:
+            return []
+        pairs = ((k, of_null_only(declaration, i)) for i, k in enumerate(read.keys))
+        return [Val(is_null(k)) for k, null in pairs if null and isinstance(k, Var) and k not in known]
+
     def _hiding(self, term: Term, known: frozenset[Var]) -> Var | None:
         """The first variable that has to be not NULL for all cuts that there are where none is."""
         variables = asked(term, known)
@@ -315,6 +324,7 @@ class _Term:
         for factor in term:
             if isinstance(factor, MapRef):
                 lowering.type_keys(factor)
+                self.pending += lowering.nulls_of(factor, known)
 
     def lowered(self) -> Pipeline:
         while self.pending:
@@ -523,7 +533,12 @@ class _Term:
         for variable in free if len(free) > 1 and factor is read else ():
             others = [v for v in free if v != variable]
             if self._grouped(read, variable, frozenset(others)):
-                return (int(scan), len(others)), partial(self._loop_groups, read, variable)
+                rank = (int(scan), len(others))
+                if len(others) == 1 and self._orders(read, others[0]):
+                    within = self._restriction(read, others[0], self.known)
+                    if within.narrows:
+                        return rank, partial(self._loop_range, read, factor, others[0], within)
+                return rank, partial(self._loop_groups, read, variable)
         for variable in free:
             if self._orders(read, variable):
                 within = self._restriction(factor, variable, self.known)

@@ -18,11 +18,11 @@ from orderbook.engine.plan.steps import (
     TriggerPlan,
     UpdatePlan,
 )
-from orderbook.engine.plan.stores import Access, levels, sharing, stores_for
+from orderbook.engine.plan.stores import Access, fewer_apart, levels, sharing, stores_for
 from orderbook.engine.plan.updates import Update, updates
 from orderbook.views.calculus import Apply, Scalar, Var, maps_read, scalar_variables
 from orderbook.views.intervals import Types
-from orderbook.views.m3 import Program, Result, Statement
+from orderbook.views.m3 import MapDeclaration, Program, Result, Statement
 from orderbook.views.types import Type, unscaled
 
 
@@ -85,8 +85,17 @@ def _erasing(
 
 
 def plan(program: Program, statistics: Statistics | None = None) -> Plan:
-    """The plan of a program; orders of loops and dense stores are chosen by `statistics` where they know."""
+    """The plan of a program; orders of loops and dense stores are chosen by `statistics` where they know.
+
+    A map that is walked to a cut has entries of its own where those that it would share are more.
+    """
     groups = sharing(program)
+    found = _plan(program, groups, statistics)
+    apart = fewer_apart(program, groups, found.walked_to_a_cut)
+    return found if apart == groups else _plan(program, apart, statistics)
+
+
+def _plan(program: Program, groups: Sequence[list[MapDeclaration]], statistics: Statistics | None) -> Plan:
     leaders = {d.name: g[0].name for g in groups for d in g}
     derived = Derived({m.name: m for m in program.maps}, leaders, statistics)
     relations = {r.name: r for r in program.relations}
@@ -109,7 +118,7 @@ def plan(program: Program, statistics: Statistics | None = None) -> Plan:
             access.read_all(pipelines)
         if result.result.multiplicity is not None:
             access.hashed[result.result.multiplicity].add(())
-    groups += [[m] for m in derived.maps.values()]
+    groups = [*groups, *([m] for m in derived.maps.values())]
     whole = replace(program, maps=(*program.maps, *derived.maps.values()))
     types = {m.name: m.type for m in whole.maps}
     stores = [s for g in groups for s in stores_for(types, relations, g, access, statistics)]

@@ -273,6 +273,16 @@ class Plan:
         pipelines += [p for r in self.results for _, ps in r.lets for p in ps]
         return frozenset(s.map for s in steps_of(pipelines) if isinstance(s, Gather))
 
+    @property
+    def walked_to_a_cut(self) -> frozenset[str]:
+        """The maps whose first entries loops visit."""
+        found: set[str] = set()
+        for pipeline in (p for s in self.statements for p in s.pipelines):
+            loops = [s for s in pipeline.steps if isinstance(s, Loop)]
+            if any(s.range is not None and s.range.cuts for s in loops):
+                found |= {s.map for s in loops}
+        return frozenset(found)
+
     def directories_of(self, name: str) -> tuple[Directory, ...]:
         """The directories of the entries that a map shares with those of its store."""
         together = {m for s in self.stores_of(name) for m in s.maps}

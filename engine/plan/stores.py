@@ -10,7 +10,7 @@ the term becomes two, for p that is not NULL and for NULL alone, where cuts are 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from orderbook.engine.maps.dense import Domain
@@ -38,7 +38,7 @@ from orderbook.views.calculus import (
     with_body,
 )
 from orderbook.views.calculus import maps_read as maps_in
-from orderbook.views.conditions import FALSE, TRUE, is_null, not_null
+from orderbook.views.conditions import FALSE, TRUE, is_condition, is_null, not_null
 from orderbook.views.m3 import MapDeclaration, Program, Statement
 from orderbook.views.simplify import folded
 from orderbook.views.types import INT64_MAX, INT128_MAX, Kind, Relation, Type
@@ -48,6 +48,13 @@ def excludes_null(declaration: MapDeclaration, position: int, relations: Mapping
     """Whether no entry of a map has NULL as its key at `position`, by the map's definition."""
     terms = declaration.definition.terms
     return bool(terms) and all(_binds_no_null(t, declaration.keys[position], relations) for t in terms)
+
+
+def of_null_only(declaration: MapDeclaration, position: int) -> bool:
+    """Whether all entries of a map have NULL as their key at `position`, by the map's definition."""
+    terms = declaration.definition.terms
+    absent = Val(is_null(declaration.keys[position]))
+    return bool(terms) and all(absent in t for t in terms)
 
 
 def _binds_no_null(term: Term, key: Var, relations: Mapping[str, Relation]) -> bool:
@@ -284,6 +291,30 @@ def sharing(program: Program) -> list[list[MapDeclaration]]:
         )
         groups.setdefault(signature, []).append(declaration)
     return [part for group in groups.values() for part in _counted_alike(group)]
+
+
+def fewer_apart(
+    program: Program, groups: list[list[MapDeclaration]], walked: Collection[str]
+) -> list[list[MapDeclaration]]:
+    """Groups of maps that share entries, less those that are walked and have fewer entries than others."""
+    conditions: dict[str, frozenset[Factor]] = {}
+    for trigger in program.triggers:
+        for statement in trigger.statements:
+            own = frozenset.intersection(*map(_conditions, statement.value.terms or ((),)))
+            conditions[statement.target] = conditions.get(statement.target, own) & own
+    result = []
+    for group in groups:
+        parts: dict[frozenset[Factor] | None, list[MapDeclaration]] = {}
+        wide = [conditions.get(d.name, frozenset[Factor]()) for d in group]
+        for declaration, own in zip(group, wide, strict=True):
+            fewer = declaration.name in walked and not all(own <= other for other in wide)
+            parts.setdefault(own if fewer else None, []).append(declaration)
+        result += parts.values()
+    return result
+
+
+def _conditions(term: Term) -> frozenset[Factor]:
+    return frozenset(f for f in term if isinstance(f, Cmp) or (isinstance(f, Val) and is_condition(f.scalar)))
 
 
 def _counted_alike(group: Sequence[MapDeclaration]) -> Iterable[list[MapDeclaration]]:

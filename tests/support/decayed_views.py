@@ -165,10 +165,16 @@ def events(generator: random.Random, length: int) -> Iterator[list[Change]]:
     yield [("sectors", False, s) for s in sectors] + ([("clock", False, now)] if now else [])
 
 
-def check(names: Sequence[str], seed: int, length: int, kinds: Sequence[RuntimeKind]) -> None:
+def check(
+    names: Sequence[str],
+    seed: int,
+    length: int,
+    kinds: Sequence[RuntimeKind],
+    views: Mapping[str, tuple[str, str]] = VIEWS,
+) -> None:
     """Raises AssertionError where a view differs from DuckDB after an event, or an entry is left over."""
     for name in names:
-        view, plain = VIEWS[name]
+        view, plain = views[name]
         program = compiled(f"{SCHEMA} CREATE VIEW v AS {view}")
         read = {r.name for r in program.relations}
         oracle = Oracle(f"{SCHEMA} {CLOCK} CREATE VIEW v AS {plain}", few_rows=True)

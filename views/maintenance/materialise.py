@@ -122,12 +122,13 @@ def _at_any_depth(body: Poly) -> Iterator[Factor]:
 
 
 def _reaches_one(exists: Exists, lift: Lift, bound: frozenset[Var], known: Mapping[str, Relation]) -> bool:
-    """Whether every change of a row reaches one group at most."""
+    """Whether every change of a row reaches one group at most; one row, such as the clock's, may reach all."""
     group = frozenset(exists.group) - bound
     pair = (exists, lift)
     return all(
         group <= domain.keys()
         for name in relations(pair)
+        if known[name].max_rows > 1
         for domain in nested_domains(pair, known[name], frozenset(exists.group))
     )
 

@@ -24,7 +24,7 @@ from orderbook.views.calculus import (
     product,
     substitute,
 )
-from orderbook.views.conditions import TRUE, both, comparison, condition_poly, negation, not_null
+from orderbook.views.conditions import FALSE, TRUE, both, comparison, condition_poly, negation, not_null
 from orderbook.views.translation.values import Names, Value, keyed, own_variable, renamed
 
 
@@ -169,24 +169,74 @@ def _count_by_place(
     limits: tuple[int, int],
 ) -> Poly:
     """How many of the `copies` of a row (one where None) stand at the places that are taken."""
-    limit, offset = limits
+    value, _, nulls_first = order[0]
+    if nulls_first and value.valid not in (TRUE, FALSE):
+        return _with_nulls_first(names, rows, parts, order, copies, limits)
     others, renaming = names.copy(rows, frozenset(parts))
+    return _taken(names, others, renaming, order, copies, limits, None)
+
+
+def _with_nulls_first(
+    names: Names,
+    rows: Poly,
+    parts: Sequence[Var],
+    order: Sequence[OrderValue],
+    copies: Var | None,
+    limits: tuple[int, int],
+) -> Poly:
+    """The same where the first place may be NULL, and stands before all others then.
+
+    The NULLs are an order of their own, by the places that follow. For the other rows they are one number,
+    beside which what is counted is a running sum.
+    """
+    value = order[0][0]
+    others, renaming = names.copy(rows, frozenset(parts))
+    absent, there = condition_poly(negation(value.valid)), condition_poly(value.valid)
+    other = renamed(value, renaming)
+    lifts: list[Factor] = []
+    nulls = names.lift("nulls", others * condition_poly(negation(other.valid)), lifts)
+    others *= condition_poly(other.valid)
+    result = there * product(*lifts) * _taken(names, others, renaming, order, copies, limits, nulls)
+    if len(order) > 1:
+        return result + absent * _count_by_place(names, rows * absent, parts, order[1:], copies, limits)
+    return result + absent * _at_places(Const(0), copies, limits)
+
+
+def _taken(
+    names: Names,
+    others: Poly,
+    renaming: Mapping[Var, Scalar],
+    order: Sequence[OrderValue],
+    copies: Var | None,
+    limits: tuple[int, int],
+    nulls: Var | None,
+) -> Poly:
+    """How many stand at the places that are taken, by those of `others` before it and `nulls` more."""
     pairs = [Ordered(renamed(v, renaming), v, descends, first) for v, descends, first in order]
-    end = Const(limit + offset)
+    end = Const(sum(limits))
     lifts: list[Factor] = []
     conditions: list[Factor] = []
+
+    def after_nulls(count: Var) -> Scalar:
+        return count if nulls is None else Apply("+", (nulls, count))
+
     if len(pairs) > 1:
         # Implied by the next, but a running sum along one order, which an index can cut.
         ahead = names.lift("ahead", before(others, pairs[:1]), lifts)
-        conditions.append(Cmp("<", ahead, end))
-    place = names.lift("place", before(others, pairs), lifts)
-    conditions.append(Cmp("<", place, end))
+        conditions.append(Cmp("<", after_nulls(ahead), end))
+    place = after_nulls(names.lift("place", before(others, pairs), lifts))
+    return product(*lifts, *conditions) * _at_places(place, copies, limits)
+
+
+def _at_places(place: Scalar, copies: Var | None, limits: tuple[int, int]) -> Poly:
+    """How many of the copies of a row stand from limits' offset on, where `place` is that of the first one."""
+    limit, offset = limits
+    end = Const(limit + offset)
+    within = Cmp("<", place, end)
     if copies is None:
-        skipped = [Cmp(">=", place, Const(offset))] if offset else []
-        return product(*lifts, *conditions, *skipped)
+        return product(within, *([Cmp(">=", place, Const(offset))] if offset else []))
     if not offset:
-        taken = Apply("least", (copies, Apply("-", (end, place))))
-        return product(*lifts, *conditions, Val(taken))
+        return product(within, Val(Apply("least", (copies, Apply("-", (end, place))))))
     last = Apply("+", (place, copies))
     taken = Apply("-", (Apply("least", (last, end)), Apply("greatest", (place, Const(offset)))))
-    return product(*lifts, *conditions, Cmp(">", last, Const(offset)), Val(taken))
+    return product(within, Cmp(">", last, Const(offset)), Val(taken))
