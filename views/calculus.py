@@ -214,6 +214,8 @@ class Neighbour(_Remembering):
     row at hand. Of the rows before it the last is taken: at each place, `greatest` says whether less is
     before. The source of LAG and LEAD. What changes in `body` reaches the rows beside it alone, unless the
     row at hand need not be one of them (`apart`): then several may have one neighbour.
+    Where `away` is not 0 it is the row so many steps away, or else the last one on the way, perhaps the row
+    at hand; `found` is 0 then.
     """
 
     found: Var
@@ -224,6 +226,12 @@ class Neighbour(_Remembering):
     partition: tuple[Scalar, ...]
     body: "Poly"
     apart: bool = False
+    away: int = 0
+
+    @property
+    def steps(self) -> int:
+        """How many rows from the row at hand it is."""
+        return max(self.away, 1)
 
 
 def _remembered_hash(node: _Remembering, content: object) -> int:
@@ -403,7 +411,7 @@ def substitute_factor(factor: Factor, by: Mapping[Var, Scalar]) -> Factor:
             return Exists(tuple(_variable(change(v)) for v in group), substitute(body, by))
         case Extreme(var, greatest, value, body):
             return Extreme(_variable(change(var)), greatest, _variable(change(value)), substitute(body, by))
-        case Neighbour(found, there, greatests, values, order, partition, body, apart):
+        case Neighbour(found, there, greatests, values, order, partition, body, apart, away):
             return Neighbour(
                 _variable(change(found)),
                 tuple(_variable(change(v)) for v in there),
@@ -413,6 +421,7 @@ def substitute_factor(factor: Factor, by: Mapping[Var, Scalar]) -> Factor:
                 tuple(map(change, partition)),
                 substitute(body, by),
                 apart,
+                away,
             )
     raise TypeError(factor)
 

@@ -252,12 +252,13 @@ def factor_text(factor: Factor) -> str:
             return f"EXISTS[{', '.join(v.name for v in group)}]({poly_text(body)})"
         case Extreme(var, greatest, value, body):
             return f"({var.name} ^= {'MAX' if greatest else 'MIN'}[{value.name}]({poly_text(body)}))"
-        case Neighbour(found, there, greatest, values, order, partition, body):
+        case Neighbour(found, there, greatest, values, order, partition, body, _, away):
             names = ", ".join(v.name for v in (found, *there))
             places = zip(values, greatest, order, strict=True)
             nearest = ", ".join(f"{v.name} {'<' if g else '>'} {scalar_text(o)}" for v, g, o in places)
             by = f" BY {', '.join(map(scalar_text, partition))}" if partition else ""
-            return f"({names} ^= NEXT[{nearest}{by}]({poly_text(body)}))"
+            steps = f" {away}" if away else ""
+            return f"({names} ^= NEXT{steps}[{nearest}{by}]({poly_text(body)}))"
     raise TypeError(factor)
 
 

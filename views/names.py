@@ -214,7 +214,7 @@ class _Texts:
                 return f"2{[self.colours[var].name, greatest, self.colours[value].name]}"
             case Neighbour():
                 head = substitute_factor(replace(factor, body=Poly(())), self.colours)
-                return f"2{scalars_of(head)!r}{factor.greatest}"
+                return f"2{scalars_of(head)!r}{factor.greatest}{factor.away}"
 
     def term(self, term: Term) -> str:
         return str(sorted(map(self.factor, term)))

@@ -355,10 +355,11 @@ def share_neighbours(term: Term, keep: frozenset[Var]) -> list[Term] | None:
     looks = [(i, f) for i, f in enumerate(term) if isinstance(f, Neighbour)]
     for at, (i, first) in enumerate(looks):
         for j, second in looks[at + 1 :]:
-            if (first.greatest, first.order, first.partition) != (
+            if (first.greatest, first.order, first.partition, first.away) != (
                 second.greatest,
                 second.order,
                 second.partition,
+                second.away,
             ) or _look(term, i, first) != _look(term, j, second):
                 continue
             for kept, other, left in ((first, second, j), (second, first, i)):
@@ -441,7 +442,7 @@ def _counts_a_row_of(body: Poly, term: Term, outer: frozenset[Var]) -> bool:
 def drop_known_conditions(term: Term, keep: frozenset[Var]) -> list[Term] | None:
     """(n ^= Q) * {n > 0} goes inside of a sum beside the same, or groups with the same, if Q is one number.
 
-    So what `NOW()` needs to be known, a tick of the clock, hides no order of the rows that are compared with it.
+    So what `NOW()` needs to be known, a tick of the clock, hides no order of rows compared with it.
     """
     around = keep | bound_in(term) | used_outside(term)
     known = _conditions_on_totals(term, around)
@@ -486,9 +487,9 @@ def _without_conditions(term: Term, known: Collection[Condition], around: frozen
         if len(users) != 1 or not own:
             continue
         outside = around | bound_in(rest) | used_outside(rest)
-        if not (variable_set(factor.body) & (outside - {factor.var})):
-            if (*own.pop(), canonical((), factor.body)[0]) in known:
-                return tuple(f for f in rest if f is not users[0])
+        alone = not variable_set(factor.body) & (outside - {factor.var})
+        if alone and (*own.pop(), canonical((), factor.body)[0]) in known:
+            return tuple(f for f in rest if f is not users[0])
     return term
 
 

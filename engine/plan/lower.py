@@ -37,6 +37,7 @@ from orderbook.engine.plan.stores import (
     reads_of,
 )
 from orderbook.views.calculus import (
+    MIRRORED,
     ZERO,
     Apply,
     Cmp,
@@ -59,6 +60,7 @@ from orderbook.views.calculus import (
 from orderbook.views.conditions import is_null, not_null
 from orderbook.views.intervals import Types, exact, join, multiply, scalar_type
 from orderbook.views.m3 import MapDeclaration, Program
+from orderbook.views.names import canonical
 from orderbook.views.types import DOUBLE, INT64_MAX, Kind, Relation, Type
 
 
@@ -201,10 +203,15 @@ class Lowering:
         self.keys = {m.name: tuple(map(key_type, m.key_types)) for m in self.program.maps}
         self._relations = {r.name: r for r in self.program.relations}
 
-    def poly(self, poly: Poly, known: frozenset[Var], live: frozenset[Var]) -> tuple[Pipeline, ...]:
-        """One pipeline for each term. `live` are variables that the target's keys need bound."""
+    def poly(
+        self, poly: Poly, known: frozenset[Var], live: frozenset[Var], gathering: bool = False
+    ) -> tuple[Pipeline, ...]:
+        """One pipeline for each term. `live` are variables that the target's keys need bound.
+
+        gathering: to find an extreme, for which rows between two ends are fewer than values of all.
+        """
         terms = (t for term in poly.terms for t in self._without_null(term, known))
-        return tuple(_Term(self, t, known, live).lowered() for t in terms)
+        return tuple(_Term(self, t, known, live, gathering).lowered() for t in terms)
 
     def _without_null(
         self, term: Term, known: frozenset[Var], told: frozenset[Var] = frozenset()
@@ -313,8 +320,15 @@ Way = tuple[tuple[int, int], Callable[[], None]]
 class _Term:
     """The lowering of one term: repeatedly takes the cheapest factor that can be evaluated."""
 
-    def __init__(self, lowering: Lowering, term: Term, known: frozenset[Var], live: frozenset[Var]):
-        self.lowering, self.live = lowering, live
+    def __init__(
+        self,
+        lowering: Lowering,
+        term: Term,
+        known: frozenset[Var],
+        live: frozenset[Var],
+        gathering: bool = False,
+    ):
+        self.lowering, self.live, self.gathering = lowering, live, gathering
         self.known = known
         self.pending: list[Factor] = list(term)
         self.binders = known | frozenset(v for f in term for v in bound_by(f))
@@ -432,8 +446,10 @@ class _Term:
         """A new variable for the extreme key, an end of the body's one map or of a scratch map."""
         own = Var(f"{factor.value.name} of {next(self.lowering._numbers)}")
         body = substitute(factor.body, {factor.value: own})
-        step = self._end_of_tree(body, own, factor.greatest) or self._end_of_scratch(
-            body, own, factor.greatest
+        step = (
+            self._end_of_tree(body, own, factor.greatest)
+            or self._rank_in_scratch(body, own, factor.greatest)
+            or self._end_of_scratch(body, own, factor.greatest)
         )
         self.lowering.types[step.value] = self.lowering.types[own]
         self.steps.append(step)
@@ -459,8 +475,40 @@ class _Term:
         name, keys, within = inner._narrowed(read, own, found)
         return Extremum(self._key_variable(own), name, keys, within, greatest)
 
+    def _rank_in_scratch(self, body: Poly, own: Var, greatest: bool) -> Extremum | None:
+        """The first key of a body up to which its own sum fulfils a condition; None for other bodies.
+
+        So a quantile of the rows between two ends takes them into one scratch map, and a cut of that.
+        """
+        ranked = _ranked(body, own)
+        if ranked is None:
+            return None
+        rows, count, at, condition = ranked
+        pipelines = self.lowering.poly(rows, self.known, frozenset((own,)), gathering=True)
+        kind, value = self.lowering.types[own], self.lowering.type_of(pipelines)
+        if value.kind is not Kind.INTEGER or value.low < 0:
+            return None
+        scratch = self.lowering.derived.scratch((kind,), value)
+        key = at.right if at.left == own else at.left
+        assert isinstance(key, Var)
+        found = cut(
+            condition,
+            own,
+            {count: Lift(count, product(MapRef(scratch, (key,)), at))},
+            self.known,
+            self.binders,
+            {**self.lowering.types, count: value},
+            {**self.lowering.maps, scratch: value},
+            {**self.lowering.keys, scratch: (kind,)},
+        )
+        self.lowering.types[count] = value
+        if found is None:
+            return None
+        self.steps.append(Gather(scratch, (own,), pipelines))
+        return Extremum(self._key_variable(own), scratch, (own,), Range(0, cuts=(found,)), greatest)
+
     def _end_of_scratch(self, body: Poly, own: Var, greatest: bool) -> Extremum:
-        pipelines = self.lowering.poly(body, self.known, frozenset((own,)))
+        pipelines = self.lowering.poly(body, self.known, frozenset((own,)), gathering=True)
         kind = self.lowering.types[own]
         scratch = self.lowering.derived.scratch((kind,), self.lowering.type_of(pipelines))
         self.steps.append(Gather(scratch, (own,), pipelines))
@@ -551,6 +599,8 @@ class _Term:
         if variable in self.live or not self._orders(read, variable):
             return False
         found = self._restriction(read, variable, self.known | others)
+        if self.gathering and found.bounds.low and found.bounds.high:
+            return False
         return found.complete and found.narrows
 
     def _loop_groups(self, read: MapRef, variable: Var) -> None:
@@ -619,6 +669,52 @@ class _Term:
         scratch = self.lowering.derived.scratch(kinds, self.lowering.type_of(pipelines))
         self.steps.append(Gather(scratch, free, pipelines))
         self._append_loop(scratch, free, None)
+
+
+def _ranked(body: Poly, own: Var) -> tuple[Poly, Var, Cmp, Cmp] | None:
+    """A sum whose terms all say alike how much of the sum lies up to `own`: that sum, and what they say.
+
+    That is the variable of what lies up to it, what that means, and the condition.
+    """
+    rows, said = [], set()
+    for term in body.terms:
+        lifts = [f for f in term if isinstance(f, Lift)]
+        if len(lifts) != 1:
+            return None
+        lift = lifts[0]
+        conditions = [f for f in term if isinstance(f, Cmp) and lift.var in variable_set(f)]
+        rest = tuple(f for f in term if f is not lift and f not in conditions)
+        if len(conditions) != 1 or lift.var in variable_set(rest) or own in variable_set(conditions[0]):
+            return None
+        counted = _up_to(lift.body, own)
+        if counted is None:
+            return None
+        rows.append(rest)
+        said.add((lift.var, counted, conditions[0]))
+    if len({(var, at, condition) for var, (_, at), condition in said}) != 1:
+        return None
+    (var, (_, at), condition), *_ = said
+    whole = Poly(tuple(rows))
+    shared = {v for _, (counted, _), _ in said for v in variable_set(counted)} & variable_set(whole)
+    keys = (own, *sorted(shared - {own}, key=lambda v: v.name))
+    forms = {canonical(keys, p) for p in (whole, *(counted for _, (counted, _), _ in said))}
+    return (whole, var, at, condition) if len(forms) == 1 else None
+
+
+def _up_to(body: Poly, own: Var) -> tuple[Poly, Cmp] | None:
+    """The sum of which a body has what lies up to `own`, by that, and the comparison that says up to."""
+    terms, said = [], set()
+    for term in body.terms:
+        compared = [f for f in term if isinstance(f, Cmp) and own in (f.left, f.right)]
+        if len(compared) != 1 or own in variable_set(tuple(f for f in term if f is not compared[0])):
+            return None
+        (at,) = compared
+        key = at.right if at.left == own else at.left
+        if at.op not in ("<=", ">=") or not isinstance(key, Var):
+            return None
+        terms.append(substitute(Poly((tuple(f for f in term if f is not at),)), {key: own}).terms[0])
+        said.add(Cmp(at.op if at.right == own else MIRRORED[at.op], Var("$key"), own))
+    return (Poly(tuple(terms)), said.pop()) if len(said) == 1 else None
 
 
 def _in_one_word(scalar: Scalar) -> Scalar:

@@ -302,7 +302,7 @@ def fewer_apart(
         for statement in trigger.statements:
             own = frozenset.intersection(*map(_conditions, statement.value.terms or ((),)))
             conditions[statement.target] = conditions.get(statement.target, own) & own
-    result = []
+    result: list[list[MapDeclaration]] = []
     for group in groups:
         parts: dict[frozenset[Factor] | None, list[MapDeclaration]] = {}
         wide = [conditions.get(d.name, frozenset[Factor]()) for d in group]

@@ -113,6 +113,10 @@ class Model:
 
         own = tuple(self._scalar(s, environment) for s in look.order)
         rows = [r for r in self._groups(look.values, look.body, environment) if place(r) < place(own)]
+        if look.away:
+            every = sorted(self._groups(look.values, look.body, environment), key=place)
+            there = every[max(len(rows) - look.steps, 0)] if every else (0,) * len(own)
+            return {look.found: int(len(rows) >= look.steps), **dict(zip(look.vars, there, strict=True))}
         there = max(rows, key=place, default=(0,) * len(own))
         return {look.found: int(bool(rows)), **dict(zip(look.vars, there, strict=True))}
 

@@ -145,6 +145,43 @@ VIEWS: Mapping[str, str] = {
         MAX(venue * price) OVER (PARTITION BY symbol ORDER BY venue DESC, id) AS m FROM t""",
     "lag_of_starts": f"""SELECT COUNT(*) AS n, SUM(ts - q) AS s FROM (SELECT ts, LAG(ts) {_W} AS q FROM
         (SELECT symbol, id, ts, LAG(ts) {_W} AS p FROM t) m WHERE p IS NULL OR ts - p > 1) k""",
+    "rows_away": f"""SELECT symbol, SUM(price * a) AS s, COUNT(b) AS n, SUM(y) AS y FROM (SELECT symbol,
+        price, LAG(price, 4) {_W} AS a, LEAD(volume, 3) {_W} AS b, LEAD(x, 5) {_W} AS y FROM t) m
+        GROUP BY symbol""",
+    "rows_away_of_filtered": f"""SELECT COUNT(*) AS n, SUM(a * b) AS s FROM (SELECT price,
+        LAG(price) {_W} AS a, LAG(price, 5) {_W} AS b FROM t WHERE volume > 0) m WHERE price > a""",
+    "rows_away_shown": f"""SELECT id, LAG(price, 4) {_W} AS a, LEAD(volume, 3, -1) {_W} AS b,
+        LAG(side, 3) OVER (ORDER BY id DESC) AS c, LAG(x, 3) OVER (ORDER BY ts DESC, venue, id DESC) AS d
+        FROM t""",
+    "rows_away_of_rows_away": f"""SELECT SUM(d - e) AS s FROM (SELECT d, LAG(d, 3) {_W} AS e FROM
+        (SELECT symbol, ts, id, price - LAG(price, 3) {_W} AS d FROM t) m) l WHERE e IS NOT NULL""",
+    "frames": f"""SELECT id, SUM(price) {_W[:-1]} ROWS 3 PRECEDING) AS a,
+        COUNT(volume) {_W[:-1]} ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING) AS b,
+        MAX(x) OVER (ORDER BY id DESC ROWS BETWEEN 1 FOLLOWING AND 3 FOLLOWING) AS c,
+        AVG(price) OVER (ORDER BY ts DESC, venue, id ROWS BETWEEN CURRENT ROW AND 2 FOLLOWING) AS d,
+        COUNT(*) {_W[:-1]} ROWS BETWEEN 1 PRECEDING AND 4 FOLLOWING) AS e FROM t""",
+    "frames_to_an_end": f"""SELECT id,
+        SUM(price) {_W[:-1]} ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING) AS a,
+        COUNT(volume) {_W[:-1]} ROWS BETWEEN 2 FOLLOWING AND UNBOUNDED FOLLOWING) AS b,
+        MIN(price) {_W[:-1]} ROWS BETWEEN 1 PRECEDING AND 1 PRECEDING) AS c,
+        SUM(venue) {_W[:-1]} ROWS BETWEEN CURRENT ROW AND CURRENT ROW) AS d,
+        SUM(venue) {_W[:-1]} ROWS BETWEEN 2 FOLLOWING AND 1 FOLLOWING) AS e FROM t""",
+    "frames_summed": f"""SELECT symbol, SUM(price * m) AS s, COUNT(*) AS n FROM (SELECT symbol, price,
+        AVG(price) {_W[:-1]} ROWS 3 PRECEDING) AS m FROM t) d GROUP BY symbol""",
+    "frames_to_both_sides": f"""SELECT SUM(price * m) AS s FROM (SELECT price,
+        SUM(volume) {_W[:-1]} ROWS BETWEEN 2 PRECEDING AND 3 FOLLOWING) AS m FROM t) d""",
+    "frames_ahead": """SELECT SUM(price - m) AS s FROM (SELECT price, AVG(price) OVER (ORDER BY ts, id
+        ROWS BETWEEN 1 FOLLOWING AND 3 FOLLOWING) AS m FROM t) d""",
+    "breakouts": f"""SELECT COUNT(*) AS n, SUM(price) AS s FROM (SELECT price,
+        MAX(price) {_W[:-1]} ROWS BETWEEN 4 PRECEDING AND 1 PRECEDING) AS m FROM t) d WHERE price > m""",
+    "bollinger": f"""SELECT id FROM (SELECT id, price, AVG(price) OVER w AS m, STDDEV(price) OVER w AS s
+        FROM t WINDOW w AS ({_W[6:-1]} ROWS 4 PRECEDING)) d WHERE price > m + s""",
+    "medians": f"""SELECT id, MEDIAN(price) {_W[:-1]} ROWS 3 PRECEDING) AS m,
+        QUANTILE_DISC(volume, 0.9) OVER (ORDER BY ts, id ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS q,
+        MEDIAN(price) OVER (ORDER BY ts, id ROWS UNBOUNDED PRECEDING) AS r,
+        MEDIAN(price) OVER (PARTITION BY symbol ORDER BY ts RANGE 2 PRECEDING) AS s FROM t""",
+    "above_medians": f"""SELECT SUM(price - m) AS s FROM (SELECT price,
+        MEDIAN(price) {_W[:-1]} ROWS 3 PRECEDING) AS m FROM t) d WHERE price >= m""",
     "joined": f"""SELECT SUM(m.d * o.price) AS s FROM
         (SELECT venue, price - LAG(price) {_W} AS d FROM t) m, t o
         WHERE o.venue = m.venue AND o.volume > 1""",

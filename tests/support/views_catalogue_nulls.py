@@ -59,7 +59,8 @@ NULL_VIEWS = {
     "null_first_rows_nulls_first": "SELECT price, id FROM n ORDER BY price DESC NULLS FIRST, id LIMIT 3",
     "null_first_rows_nulls_first_twice": "SELECT id, price, volume FROM n "
     "ORDER BY price NULLS FIRST, volume DESC NULLS FIRST LIMIT 2 OFFSET 1",
-    "null_first_rows_by_double_nulls_first": "SELECT price FROM nd ORDER BY price NULLS FIRST LIMIT 3 OFFSET 1",
+    "null_first_rows_by_double_nulls_first": "SELECT price FROM nd "
+    "ORDER BY price NULLS FIRST LIMIT 3 OFFSET 1",
     "null_first_of_groups_nulls_first": "SELECT symbol, price, id FROM n QUALIFY ROW_NUMBER() OVER "
     "(PARTITION BY symbol ORDER BY price DESC NULLS FIRST, id DESC NULLS FIRST) <= 2",
     "null_first_rows_by_double": "SELECT price, size FROM nd ORDER BY price, size DESC LIMIT 3",

@@ -11,7 +11,7 @@ from neighbour_views import SCHEMA, VIEWS, check, text
 from paths import SUPPORT
 
 from orderbook.core.errors import SqlError
-from orderbook.engine.plan.describe import Cost, statement_cost
+from orderbook.engine.plan.describe import Cost, plan_text, statement_cost
 from orderbook.engine.plan.planner import plan
 
 LENGTH = 40
@@ -53,6 +53,30 @@ def test_compiled_code_for_neighbours_equals_duckdb(name: str) -> None:
 def test_an_event_costs_the_logarithm(name: str) -> None:
     found = plan(compiled(text(name)))
     assert max(statement_cost(found, s) for t in found.triggers for s in t.statements) <= Cost.LOGARITHMIC
+
+
+@pytest.mark.parametrize(
+    "name", ["rows_away", "rows_away_of_filtered", "frames_summed", "frames_to_both_sides", "frames_ahead"]
+)
+def test_an_event_reaches_so_many_rows(name: str) -> None:
+    found = plan(compiled(text(name)))
+    assert max(statement_cost(found, s) for t in found.triggers for s in t.statements) <= Cost.ROWS
+
+
+def test_many_rows_away_need_no_more_code_than_some() -> None:
+    def statements(rows: int) -> int:
+        moves = f"SELECT price - LAG(price, {rows}) OVER (ORDER BY ts, id) AS d FROM t"
+        query = f"SELECT SUM(d) AS s FROM ({moves}) m"
+        return sum(len(t.statements) for t in compiled(f"{SCHEMA} CREATE VIEW v AS {query}").triggers)
+
+    assert statements(100) == statements(4)
+
+
+@pytest.mark.parametrize("name", ["rows_away_shown", "frames", "frames_to_an_end"])
+def test_a_row_of_so_many_rows_is_read_in_the_logarithm(name: str) -> None:
+    assert "a row costs O(log n)" in plan_text(
+        plan(compiled(text(name).replace("MAX(x)", "SUM(x)").replace("MIN", "SUM")))
+    )
 
 
 def test_order_flow_imbalance_reads_few_maps() -> None:

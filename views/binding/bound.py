@@ -158,7 +158,8 @@ class Window:
     proved unique).
     `lag` and `lead` are the argument in the row `offset` rows before or after, in an order of rows without
     NULL that tells them apart; with `skips_null` of those rows alone where the argument is not NULL. `by` is
-    that of the aggregate.
+    that of the aggregate. With a `frame` the rows are those from so many rows after the row at hand, below 0
+    before it, to so many after it, in such an order; None is the end of the partition.
     """
 
     function: str
@@ -170,6 +171,7 @@ class Window:
     offset: int = 1
     by: tuple["Expression", ...] = ()
     skips_null: bool = False
+    frame: tuple[int | None, int | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

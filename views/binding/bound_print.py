@@ -180,6 +180,9 @@ def _window(window: Window, indent: str) -> str:
         over.append(f"PARTITION BY {_listed(window.partition_by, indent)}")
     if window.order_by:
         over.append(f"ORDER BY {_ordered(window.order_by, indent)}")
+    if window.frame:
+        start, end = ("END" if end is None else f"{end:+}" for end in window.frame)
+        over.append(f"ROWS {start} TO {end}")
     return f"{window.function}({argument}) OVER ({' '.join(over)})"
 
 

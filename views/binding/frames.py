@@ -28,6 +28,7 @@ from orderbook.views.binding.bound import (
     Select,
     Source,
     UnionAll,
+    Window,
     has,
     rewritten,
 )
@@ -39,7 +40,7 @@ from orderbook.views.binding.typed_nodes import (
     logical,
     with_order,
 )
-from orderbook.views.types import Kind, Type
+from orderbook.views.types import Kind
 
 
 class Side(Enum):
@@ -182,11 +183,6 @@ class RowsAgain:
         select = Select(self.sources, where, (), (Output("value", aggregate),), True)
         return ScalarSubquery(select, aggregate.type, nullable)
 
-    def count(self, conditions: Iterable[Expression]) -> ScalarSubquery:
-        """How many of the rows fulfil all conditions."""
-        counted = Type(Kind.INTEGER, 0, 0, self.rows)
-        return self.value(Aggregate("count", None, counted, False), conditions, nullable=False)
-
     def same(self, partition: Iterable[Expression]) -> list[Expression]:
         """That one of these rows is in the partition of the row at hand; NULLs are one partition."""
         conditions = []
@@ -273,14 +269,40 @@ def within(binder: Binder, node: exp.Window, spec: Over, scope: Scope, aggregate
     if any(i.expression.nullable for i in order):
         instead = "declare it NOT NULL, or filter the NULLs away in a derived table"
         raise refusal(binder, f"{frame.kind} over an order that may be NULL", instead, node)
+    nullable = aggregate.function not in ("count", "regr_count")
+    if frame.kind == "ROWS":
+        rows_from = _place(binder, frame.start, scope), _place(binder, frame.end, scope)
+        return Window(
+            aggregate.function,
+            aggregate.argument,
+            spec.partition_by,
+            order,
+            aggregate.type,
+            nullable,
+            by=aggregate.by,
+            frame=rows_from,
+        )
     repeated = (aggregate.argument, *aggregate.by, *spec.partition_by, *(i.expression for i in order))
     check_repeatable(binder, name, node, repeated)
     rows = rows_again(binder, name, node, scope)
     ends = Ends(binder, node, spec.partition_by, order, rows, scope)
-    inside = ends.counted if frame.kind == "ROWS" else ends.distant
-    conditions = [*rows.same(spec.partition_by), *inside(frame.start, True), *inside(frame.end, False)]
-    found = rows.of(replace(aggregate, nullable=aggregate.function not in ("count", "regr_count")))
-    return rows.value(found, conditions, nullable=found.nullable)
+    conditions = [
+        *rows.same(spec.partition_by),
+        *ends.distant(frame.start, True),
+        *ends.distant(frame.end, False),
+    ]
+    found = rows.of(replace(aggregate, nullable=nullable))
+    return rows.value(found, conditions, nullable=nullable)
+
+
+def _place(binder: Binder, end: Side | Distance, scope: Scope) -> int | None:
+    """How many rows after the row at hand an end is, below 0 before it; None at that of the partition."""
+    if not isinstance(end, Distance):
+        return 0 if end is Side.CURRENT else None
+    value = binder.value(end.node, scope)
+    if isinstance(value, Literal) and isinstance(value.value, int) and value.value >= 0:
+        return value.value if end.following else -value.value
+    raise binder.text.error("a frame takes a number of ROWS that is whole and not negative", end.node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,20 +329,6 @@ class Ends:
             limit = arithmetic("+" if end.following is not item.descending else "-", limit, self._value(end))
         op = ">=" if first is not item.descending else "<="
         return [comparison(op, self.rows.of(item.expression), limit)]
-
-    def counted(self, end: Side | Distance, first: bool) -> list[Expression]:
-        """For ROWS: by counting the rows from it to the row at hand."""
-        there = self.rows.of(self.order)
-        if end in (Side.START, Side.END):
-            return []
-        if not isinstance(end, Distance):
-            return [stands(there, self.order, before=not first, or_equal=True)]
-        between = rows_again(self.binder, "ROWS with a distance", self.node, self.scope)
-        counted, before = between.of(self.order), not end.following
-        nearer = stands(counted, self.order, before)
-        farther = stands(there, counted, before, or_equal=True)
-        count = between.count([*between.same(self.partition), nearer, farther])
-        return [comparison("<=" if first is before else ">=", count, self._value(end))]
 
     def _value(self, end: Distance) -> Literal:
         value = self.binder.value(end.node, self.scope)

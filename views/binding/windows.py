@@ -67,7 +67,8 @@ def _bound(binder: Binder, node: exp.Window, scope: Scope) -> Expression:
         raise refusal(binder, f"{call.shown}(DISTINCT) OVER", "aggregate a derived table and join it", node)
     kind = aggregates.result_type(call.name, value.type, scope.rows) if value else _count(scope)
     nullable = aggregates.nullable_over_rows(call.name, value)
-    if Distance in map(type, (spec.frame.start, spec.frame.end)):
+    ends = (spec.frame.start, spec.frame.end)
+    if Distance in map(type, ends) or (spec.frame.kind == "ROWS" and ends == (Side.CURRENT, Side.CURRENT)):
         aggregate = Aggregate(call.name, value, kind, nullable, by=by)
         return within(binder, node, spec, scope, aggregate)
     order = _framed(binder, node, spec, scope)

@@ -53,7 +53,7 @@ from orderbook.views.calculus import (
 from orderbook.views.conditions import linear_form
 from orderbook.views.m3 import MapDeclaration
 from orderbook.views.maintenance.neighbours import Beyond, absent, apart, next_beyond
-from orderbook.views.maintenance.sides import side_limits
+from orderbook.views.maintenance.sides import near_limits, side_limits
 from orderbook.views.names import apart_from, used_outside
 from orderbook.views.simplify import simplify
 from orderbook.views.types import Relation
@@ -138,7 +138,8 @@ def _beside(neighbour: Neighbour, changed: list[Domain], outside: frozenset[Var]
 
 def _one_beyond(neighbour: Neighbour, changed: Sequence[Domain]) -> tuple[Beyond, ...] | None:
     """The row beyond the only changed one; where several change, it need not be the same afterwards."""
-    plain = not neighbour.apart and all(isinstance(s, Var) for s in neighbour.order)
+    plain = not neighbour.away and not neighbour.apart
+    plain = plain and all(isinstance(s, Var) for s in neighbour.order)
     return next_beyond(neighbour, changed[0]) if plain and len(distinct(changed)) == 1 else None
 
 
@@ -420,10 +421,10 @@ def _reevaluated(
     beyond_keys = all(any(v not in keys for v in d) for d in every)
     sure = {t: _never_null(t, known) | _sure_parameters(relation) for t in reading}
     limited = all(
-        all(found) or not _has_rows(t) or extreme_limits(t, relation) or _sides(t, relation, sure[t])
+        all(found) or not _has_rows(t) or extreme_limits(t, relation) or _limited(t, relation, sure[t])
         for t, found in zip(reading, nested, strict=True)
     )
-    few = all(_narrow(t, relation) or _sides(t, relation, sure[t]) for t in reading)
+    few = all(_narrow(t, relation) or _limited(t, relation, sure[t]) for t in reading)
     if not limited or (not beyond_keys and keys <= set(shared) and not few):
         return [_assignment(declaration, relation, shared if keys <= set(shared) else {})]
     result = []
@@ -431,6 +432,14 @@ def _reevaluated(
         result += _again(declaration, term, relation, domains, sure[term])
         result += _direct(declaration, Poly((term,)), relation, insert, domains, sure[term])
     return result
+
+
+def _limited(term: Term, relation: Relation, sure: frozenset[Var]) -> bool:
+    return bool(_sides(term, relation, sure)) or _near(term, relation, sure) is not None
+
+
+def _near(term: Term, relation: Relation, sure: frozenset[Var]) -> Poly | None:
+    return near_limits(term, relation.name, parameters(relation), sure)
 
 
 def _sides(term: Term, relation: Relation, sure: frozenset[Var]) -> Term:
@@ -475,7 +484,9 @@ def _again(
 ) -> list[Piece]:
     """The term over each domain, those before it left out: as it was taken away, as it is added."""
     pieces = []
-    limits = Poly(((*extreme_limits(term, relation), *_sides(term, relation, sure)),))
+    near = _near(term, relation, sure)
+    sides = product(*_sides(term, relation, sure)) if near is None else near
+    limits = product(*extreme_limits(term, relation)) * sides
     for i, domain in enumerate(domains):
         body = _marked(Poly((term,)), declaration.keys) * limits
         for earlier in domains[:i]:

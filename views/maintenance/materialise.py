@@ -122,7 +122,7 @@ def _at_any_depth(body: Poly) -> Iterator[Factor]:
 
 
 def _reaches_one(exists: Exists, lift: Lift, bound: frozenset[Var], known: Mapping[str, Relation]) -> bool:
-    """Whether every change of a row reaches one group at most; one row, such as the clock's, may reach all."""
+    """Whether a change of a row reaches one group at most; what has one row, as the clock, may reach all."""
     group = frozenset(exists.group) - bound
     pair = (exists, lift)
     return all(

@@ -68,6 +68,8 @@ def found(neighbour: Neighbour) -> Term:
             scalar = _own(neighbour, "order", place)
         order.append(scalar)
     neighbour = replace(neighbour, order=tuple(order))
+    if neighbour.away:
+        return (*factors, *_steps_away(neighbour))
     here: list[Scalar] = []
     for place in places:
         end = _end(neighbour, "here", place, _beside(neighbour, place))
@@ -90,6 +92,49 @@ def found(neighbour: Neighbour) -> Term:
         factors.append(Lift(neighbour.vars[place], product(Val(nearest))))
     there = choose(either(here[0], nearer[0]), Const(1), Const(0))
     return (*factors, Lift(neighbour.found, product(Val(there))))
+
+
+def _steps_away(neighbour: Neighbour) -> Term:
+    """By counts: of the rows from the far end on, that which so many stand before as before the row at hand.
+
+    Less the steps. Place by place it is the first value up to which there are more rows than that.
+    """
+    beyond = Poly(tuple(t for p in range(len(neighbour.vars)) for t in _beside(neighbour, p).terms))
+    before = Lift(_own(neighbour, "before", 0), beyond)
+    skipped = Apply("greatest", (Apply("-", (before.var, Const(neighbour.steps))), Const(0)))
+    skip = Lift(_own(neighbour, "skipped", 0), product(Val(skipped)))
+    factors: list[Factor] = [before, skip]
+    passed: Scalar | None = None
+    for place, far in enumerate(neighbour.vars):
+        at, value = neighbour.vars[:place], neighbour.values[place]
+        own = Var(f"far_{place}~{value.name}")
+        strictly, up_to = ("<", "<=") if neighbour.greatest[place] else (">", ">=")
+        rows = _equal(neighbour, at)
+        counted = _apart(_equal(neighbour, at, Cmp(up_to, value, own)), neighbour, place)
+        count = Lift(_own(neighbour, "up_to", place), counted)
+        total = count.var if passed is None else Apply("+", (passed, count.var))
+        first = substitute(rows, {value: own}) * product(count, Cmp(">", total, skip.var))
+        held = _own(neighbour, "end", place)
+        extreme = Extreme(held, not neighbour.greatest[place], own, first)
+        factors.append(Lift(far, product(extreme, Val(held))))
+        if place + 1 < len(neighbour.vars):
+            nearer = Lift(_own(neighbour, "passed", place), _equal(neighbour, at, Cmp(strictly, value, far)))
+            factors.append(nearer)
+            passed = nearer.var if passed is None else Apply("+", (passed, nearer.var))
+    enough = choose(Apply(">=", (before.var, Const(neighbour.steps))), Const(1), Const(0))
+    return (*factors, Lift(neighbour.found, product(Val(enough))))
+
+
+def _apart(rows: Poly, neighbour: Neighbour, place: int) -> Poly:
+    """The rows with names of their own for what they bind, where they are counted beside the same rows."""
+    kept = {v for s in (*neighbour.vars, *neighbour.order, *neighbour.partition) for v in scalar_variables(s)}
+    kept |= {v for v in variable_set(rows) if v.name.startswith("far_")}
+    local = (
+        [v for v in variable_set(rows) if v in bound_in(rows.terms[0]) and v not in kept]
+        if rows.terms
+        else []
+    )
+    return substitute(rows, {v: Var(f"counted_{place}~{v.name}") for v in local})
 
 
 def _own(neighbour: Neighbour, name: str, place: int) -> Var:

@@ -25,9 +25,13 @@ from orderbook.views.calculus import (
     Val,
     Var,
     bound_by,
+    product,
     relations,
+    substitute,
+    variable_set,
 )
 from orderbook.views.conditions import linear_form
+from orderbook.views.names import apart_from, canonical, used_outside
 
 # Of a variable, `<=` or `>=`, and a column of the changed row: what has to be added to that column.
 Sides = Mapping[tuple[Var, str, Var], int]
@@ -51,6 +55,117 @@ def side_limits(term: Term, relation: str, row: tuple[Var, ...], sure: frozenset
             there = Apply("+", (column, Const(distance))) if distance else column
             limits.append(Cmp(op, variable, there))
     return tuple(limits)
+
+
+def near_limits(term: Term, relation: str, row: tuple[Var, ...], sure: frozenset[Var]) -> Poly | None:
+    """What limits the term's rows to those that have the changed `row` among so many rows beside them.
+
+    None where it may reach others. It is among the `steps` of a neighbour if fewer rows than that stand
+    between the two. By the first place of the order alone these are no more, and the difference of two
+    running sums. A sum of disjoint terms: rows from the changed one on, and rows before it.
+    """
+    looks = [f for f in term if isinstance(f, Neighbour) and relation in relations(f)]
+    if not any(f.away for f in looks):
+        return None
+    look = looks[0]
+    here, column, visible = look.order[0], _column_of(look, relation, row), used_outside(term)
+    bound = frozenset(v for f in term if isinstance(f, Rel | Exists) for v in bound_by(f))
+    if column is None or not isinstance(here, Var) or here not in bound or not {here, column} <= sure:
+        return None
+    for other in looks[1:]:
+        if (
+            other.apart
+            or not _in_one_order(look, other, visible)
+            or _column_of(other, relation, row) != column
+        ):
+            return None
+    steps = _steps_from(term, relation, row, looks, here, column)
+    if steps is None:
+        return None
+    after, before = steps
+    limits = [_near(look, Cmp(">=", here, column), after, term)] if after else []
+    if before:
+        limits.append(_near(look, Cmp("<" if after else "<=", here, column), before, term))
+    return Poly(tuple(limits))
+
+
+def _steps_from(
+    term: Term, relation: str, row: tuple[Var, ...], looks: list[Neighbour], here: Var, column: Var
+) -> tuple[int, int] | None:
+    """How many steps after the changed row the rows are at most that it reaches, and how many before it."""
+    after = before = 0
+    ordered = (*term, *(Cmp("<=" if f.greatest[0] else ">=", f.vars[0], here) for f in looks))
+    for factor in term:
+        if isinstance(factor, Neighbour) and relation in relations(factor):
+            if factor.greatest[0]:
+                after = max(after, factor.steps)
+            else:
+                before = max(before, factor.steps)
+            continue
+        for way in _ways((factor,), relation, row):
+            sides = _with_compared(way, ordered)
+            at_most, at_least = (_is_beyond(sides, here, op, column) for op in ("<=", ">="))
+            if at_most and at_least:
+                after = max(after, 1)
+            reaching = {
+                op: [
+                    f.steps
+                    for f in looks
+                    if f.greatest[0] is (op == "<=") and _is_beyond(sides, f.vars[0], op, column)
+                ]
+                for op in ("<=", ">=")
+            }
+            if not at_most:
+                if not reaching["<="]:
+                    return None
+                after = max(after, min(reaching["<="]))
+            if not at_least:
+                if not reaching[">="]:
+                    return None
+                before = max(before, min(reaching[">="]))
+    return after, before
+
+
+def _column_of(look: Neighbour, relation: str, row: tuple[Var, ...]) -> Var | None:
+    """The column that the first place of the order is, if the changed row is one of the neighbour's rows."""
+    reading = [f for t in look.body.terms for f in t if relation in relations((f,))]
+    if len(look.body.terms) != 1 or len(reading) != 1 or not isinstance(reading[0], Rel):
+        return None
+    return next((p for a, p in zip(reading[0].args, row, strict=True) if a == look.values[0]), None)
+
+
+def _in_one_order(one: Neighbour, other: Neighbour, visible: frozenset[Var]) -> bool:
+    """Whether two neighbours, to whichever side, are rows of one order."""
+    forms = []
+    for look in (one, other):
+        shared = sorted((variable_set(look.body) & visible) - {*look.values}, key=lambda v: v.name)
+        keys = (*look.values, *shared)
+        form, places = canonical(keys, look.body)
+        forms.append((form, tuple(i if i < len(look.values) else keys[i] for i in places)))
+    return (one.order, one.partition, forms[0]) == (other.order, other.partition, forms[1])
+
+
+def _is_beyond(sides: Sides, variable: Var, op: str, column: Var) -> bool:
+    """Whether the variable is known to be `op` the column."""
+    distance = sides.get((variable, op, column))
+    return distance is not None and (distance <= 0 if op == "<=" else distance >= 0)
+
+
+def _near(look: Neighbour, side: Cmp, steps: int, term: Term) -> Term:
+    """The side of the changed row, and that fewer than `steps` rows stand between it and the row at hand."""
+    here, column, value = side.left, side.right, look.values[0]
+    nearer = "<" if side.op == ">=" else ">"
+    outside = used_outside(term) - {*look.values}
+    local = [v for v in variable_set(look.body) | {value} if v not in outside]
+    taken = variable_set(term) | variable_set(side)
+    counted: list[Lift] = []
+    for comparison in (Cmp(nearer, value, here), Cmp(f"{nearer}=", value, column)):
+        names = apart_from((*local, Var("rows")), taken)
+        taken |= frozenset(names.values())
+        rows = substitute(look.body * product(comparison), {v: names[v] for v in local})
+        counted.append(Lift(names[Var("rows")], rows))
+    to_here, to_row = counted
+    return (side, *counted, Cmp("<", Apply("-", (to_here.var, to_row.var)), Const(steps)))
 
 
 def _ways(term: Term, relation: str, row: tuple[Var, ...]) -> Iterator[Sides]:

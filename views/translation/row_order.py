@@ -229,7 +229,7 @@ def _taken(
 
 
 def _at_places(place: Scalar, copies: Var | None, limits: tuple[int, int]) -> Poly:
-    """How many of the copies of a row stand from limits' offset on, where `place` is that of the first one."""
+    """How many of the copies of a row stand from the offset on, where `place` is that of the first one."""
     limit, offset = limits
     end = Const(limit + offset)
     within = Cmp("<", place, end)

@@ -10,6 +10,7 @@ from decimal import Decimal
 
 from orderbook.views.binding import bound
 from orderbook.views.calculus import (
+    ZERO,
     Apply,
     Cmp,
     Const,
@@ -72,11 +73,15 @@ from orderbook.views.types import BOOLEAN, DOUBLE, INTEGER, Kind
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The rows that aggregates and windows read, of all groups of `keys`; `has_rows` says none is empty."""
+    """The rows that aggregates and windows read, of all groups of `keys`; `has_rows` says none is empty.
+
+    `around` are variables that the rows share with what is outside of them.
+    """
 
     rows: Poly
     has_rows: bool
     keys: tuple[Var, ...] = ()
+    around: frozenset[Var] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -298,7 +303,7 @@ class AggregateTranslator(ValueTranslator):
         inner: list[Factor] = []
         local = self._local(argument, rows, group, inner)
         rows = rows * product(*inner)
-        others, names = self.copy(rows, frozenset(group.keys))
+        others, names = self.copy(rows, group.around.union(group.keys))
         value = Value(local, argument.type)
 
         def first(reaches: Callable[[Scalar], Cmp], backwards: bool = False) -> Value:
@@ -394,6 +399,8 @@ class WindowTranslator(AggregateTranslator):
     def window(self, window: bound.Window, scope: Scope, lifts: list[Factor], group: Group) -> Value:
         if window.function in ("lag", "lead"):
             return self._neighbour(window, scope, lifts, group)
+        if window.frame is not None:
+            return self._over_rows(window, window.frame, scope, lifts, group)
         rows = group.rows
         inner: list[Factor] = []
         keys = [self.key("part", self.value(p, scope, inner), inner) for p in window.partition_by]
@@ -412,7 +419,7 @@ class WindowTranslator(AggregateTranslator):
         if window.function == "dense_rank":
             return self._rank(self._orders(others, tuple(keys), pairs), window, lifts)
         copied = {source: _renamed_columns(columns, names) for source, columns in scope.items()}
-        frame = Group(up_to(others, pairs), True, tuple(keys))
+        frame = Group(up_to(others, pairs), True, tuple(keys), binders(rows * product(*inner)))
         aggregate = bound.Aggregate(
             window.function, window.argument, window.type, window.nullable, by=window.by
         )
@@ -422,13 +429,8 @@ class WindowTranslator(AggregateTranslator):
         """The argument in the row that stands `offset` rows before (lag) or after (lead) the row at hand."""
         assert window.argument is not None
         inner: list[Factor] = []
-        parts = tuple(self.key("part", self.value(p, scope, inner), inner) for p in window.partition_by)
+        parts, places = self._places(window, scope, inner)
         before = window.function == "lag"
-        places: dict[Var, bool] = {}
-        for item in window.order_by:
-            variable = self.key("order", self.value(item.expression, scope, inner), inner)
-            if variable not in parts:
-                places.setdefault(variable, item.descending is not before)
         lifts += [f for f in inner if f not in lifts]
         if not places:
             return Value(Const(0), window.type, FALSE, zero_if_null=True)
@@ -439,20 +441,12 @@ class WindowTranslator(AggregateTranslator):
             rows *= condition_poly(given.valid)
             given = replace(given, valid=TRUE)
         argument = given
-        for step in range(window.offset):
-            others, names = self.copy(rows, frozenset(parts))
-            values = _renamed_variables(row, names)
-            look = Neighbour(
-                Var("found"),
-                values,
-                tuple(places.values()),
-                values,
-                row,
-                parts,
-                others,
-                apart=window.skips_null and step == 0,
-            )
-            look, rows, names_there = self._looking(look, lifts)
+        # A chain of looks is shorter for some, and needed for what need not be one of the rows.
+        away = window.offset if window.offset > 3 and not window.skips_null else 0
+        for step in range(1 if away else window.offset):
+            _, names = self.copy(rows, frozenset(parts))
+            apart = window.skips_null and step == 0
+            look, rows, names_there = self._look(rows, row, parts, places, before, away, apart, lifts)
             valid = both(valid, comparison(">", look.found, Const(0)))
             argument, row = renamed(renamed(argument, names), names_there), look.vars
         if argument.valid == TRUE and {*scalar_variables(argument.scalar)} <= {*row, *parts}:
@@ -464,6 +458,78 @@ class WindowTranslator(AggregateTranslator):
         if argument.valid != TRUE:
             valid = comparison(">", self.lift("count", at_row, lifts, exact(0, 1)), Const(0))
         return Value(value, given.type, valid, zero_if_null=True)
+
+    def _places(
+        self, window: bound.Window, scope: Scope, inner: list[Factor]
+    ) -> tuple[tuple[Var, ...], dict[Var, bool]]:
+        """Variables of the partition, and of what rows are ordered by in it with whether that descends."""
+        parts = tuple(self.key("part", self.value(p, scope, inner), inner) for p in window.partition_by)
+        places: dict[Var, bool] = {}
+        for item in window.order_by:
+            variable = self.key("order", self.value(item.expression, scope, inner), inner)
+            if variable not in parts:
+                places.setdefault(variable, item.descending)
+        return parts, places
+
+    def _look(
+        self,
+        rows: Poly,
+        row: tuple[Var, ...],
+        parts: tuple[Var, ...],
+        places: Mapping[Var, bool],
+        before: bool,
+        away: int,
+        apart: bool,
+        lifts: list[Factor],
+    ) -> tuple[Neighbour, Poly, Mapping[Var, Scalar]]:
+        """The neighbour, before or after it, of the row that is ordered as `row`; and `_looking`'s others."""
+        others, names = self.copy(rows, frozenset(parts))
+        values = _renamed_variables(row, names)
+        greatest = tuple(descends is not before for descends in places.values())
+        look = Neighbour(Var("found"), values, greatest, values, row, parts, others, apart, away)
+        return self._looking(look, lifts)
+
+    def _over_rows(
+        self,
+        window: bound.Window,
+        frame: tuple[int | None, int | None],
+        scope: Scope,
+        lifts: list[Factor],
+        group: Group,
+    ) -> Value:
+        """The aggregate over the rows between those that stand so many rows from the row at hand."""
+        inner: list[Factor] = []
+        parts, places = self._places(window, scope, inner)
+        lifts += [f for f in inner if f not in lifts]
+        rows = group.rows * product(*inner)
+        others, names = self.copy(rows, frozenset(parts))
+        if not places and not all(
+            end is None or end * sign <= 0 for end, sign in zip(frame, (1, -1), strict=True)
+        ):
+            # A partition is the row at hand alone.
+            others = ZERO
+        around = set(binders(rows))
+        for first, end in zip((True, False), frame if places else (None, None), strict=True):
+            if end is None:
+                continue
+            at = tuple(places)
+            if end:
+                look, _, _ = self._look(rows, at, parts, places, end < 0, abs(end), False, lifts)
+                at = look.vars
+                around |= {*at}
+                if (end < 0) is not first:
+                    # Where there is no such row the frame is empty; elsewhere it ends with the partition.
+                    others *= product(Cmp(">", look.found, Const(0)))
+            pairs = [
+                Ordered(Value(names[v], exact(0, 0)), Value(there, exact(0, 0)), descends is not first)
+                for (v, descends), there in zip(places.items(), at, strict=True)
+            ]
+            others = up_to(others, pairs)
+        copied = {source: _renamed_columns(columns, names) for source, columns in scope.items()}
+        aggregate = bound.Aggregate(
+            window.function, window.argument, window.type, window.nullable, by=window.by
+        )
+        return self.aggregate(aggregate, copied, lifts, Group(others, False, parts, frozenset(around)))
 
     def _looking(self, look: Neighbour, lifts: list[Factor]) -> tuple[Neighbour, Poly, Mapping[Var, Scalar]]:
         """The neighbour with variables of its own, once in `lifts`; the rows in them, and their names."""
