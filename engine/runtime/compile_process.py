@@ -1,21 +1,25 @@
 """Compiling in a process of its own: nobody else waits for it, or for the interpreter that it keeps busy.
 
-The requests say what the process is asked, and do it there. It leaves compiled code in the cache that all
-processes share (core/code_cache.py), and beside it the program: the same request is answered by it the next
-time. It is `python -m orderbook.engine.runtime.compile_process`.
+The requests say what the process is asked, and do it there. A process answers one of them; whoever has asked
+once has the next process begin at once, so that it has imported all before it is needed, and has what runs
+now. It leaves compiled code in the cache that all processes share (core/code_cache.py), and beside it the
+program: the same request is answered by it the next time. It is
+`python -m orderbook.engine.runtime.compile_process`.
 """
 
+import atexit
 import hashlib
 import os
 import pickle
 import platform
+import select
 import subprocess
 import sys
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
-from threading import BoundedSemaphore
+from threading import BoundedSemaphore, Lock
 from types import MappingProxyType
 from typing import Any
 
@@ -91,20 +95,29 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class CompileRequest:
-    """A program that is to take the place of another. cost: see WorkLimits."""
+    """A program that is to take the place of another. cost: see WorkLimits.
+
+    running: what `packed` gives of the other one, where it has been compiled.
+    """
 
     old: ProgramSource
     new: ProgramSource
     setting: Setting
     cost: Cost | None = None
+    running: tuple[Any, ...] | None = None
 
     def compiled(self) -> CompiledProgram:
         """The new program, its code and all that the exchange calls in the cache of compiled code.
 
         Raises SqlError, and DataError where rows that it needs are not there, before any code is compiled.
         """
-        dictionary, own = Dictionary(), self.setting
-        old, new = self.old.compiled(dictionary), self.new.compiled(dictionary)
+        own, dictionary = self.setting, _dictionary
+        old = _last if _last is not None and _last.source == self.old else None
+        if old is None and self.running is not None:
+            old = _program(self.running, self.old, dictionary)
+        elif old is None:
+            old = self.old.compiled(dictionary)
+        new = old if self.new is self.old else self.new.compiled(dictionary)
         matches, _ = hand_over(old, new, own.known)
         self._check_cost(old, new)
         if not own.compiles:
@@ -125,10 +138,16 @@ class CompileRequest:
         )
         return new
 
+    def rehearse(self) -> None:
+        """Does what a request will do whose old program is the new one of this."""
+        global _last
+        same = replace(self, old=self.new, cost=None, running=None)
+        with suppress(Exception):
+            _last = same.compiled()
+
     def answer(self) -> bytes:
         """What the receiver does not have of the program. Raises what `compiled` raises."""
-        p = self.compiled()
-        return pickle.dumps((p.catalog, p.views, p.program, p.m3))
+        return pickle.dumps(packed(self.compiled()))
 
     def _check_cost(self, old: CompiledProgram, new: CompiledProgram) -> None:
         """Raises DataError where keeping what is new takes longer for an event than it may."""
@@ -154,6 +173,16 @@ class CompileRequest:
         return hashlib.sha256(f"{project_hash()} {said!r} {rest!r}".encode()).hexdigest()[:32]
 
 
+# Of this process: the dictionary of its programs, and the one that it has rehearsed.
+_dictionary = Dictionary()
+_last: CompiledProgram | None = None
+
+
+def packed(program: CompiledProgram) -> tuple[Any, ...]:
+    """A program without what its source says, and without its dictionary."""
+    return program.catalog, program.views, program.program, program.m3
+
+
 @cache
 def project_hash() -> str:
     """64 hex digits over the project's source, and the versions of what reads SQL and runs it."""
@@ -169,6 +198,68 @@ def project_hash() -> str:
 _NICE = 5
 # Processes that bind and compile what others have written, at a time.
 _MOST_LIMITED = BoundedSemaphore(2)
+
+
+class Spares:
+    """Processes that are asked, one of them started before it is needed."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        # With what it was started by.
+        self._spare: tuple[object, subprocess.Popen[bytes]] | None = None
+
+    def process(self) -> "subprocess.Popen[bytes]":
+        """One that reads a request: the spare one, if it would be started the same way now, or a new one."""
+        how = self._how()
+        with self._lock:
+            spare, self._spare = self._spare, None
+        if spare is not None:
+            if spare[0] == how and spare[1].poll() is None:
+                return spare[1]
+            _end(spare[1])
+        return self._started(*how)
+
+    def prepare(self, request: CompileRequest) -> None:
+        """Starts a spare one, where there is none, which rehearses with the program that the request made."""
+        how = self._how()
+        with self._lock:
+            if self._spare is not None:
+                return
+            process = self._started(*how)
+            self._spare = how, process
+        assert process.stdin is not None
+        with suppress(OSError):
+            process.stdin.write(_framed(replace(request, running=None)))
+            process.stdin.flush()
+
+    def end(self) -> None:
+        """Ends the spare one."""
+        with self._lock:
+            spare, self._spare = self._spare, None
+        if spare is not None:
+            _end(spare[1])
+
+    def _how(self) -> tuple[list[str], dict[str, str]]:
+        # Its own folder is not looked in for modules.
+        command = [sys.executable, "-P", "-m", "orderbook.engine.runtime.compile_process"]
+        path = os.pathsep.join(p for p in (str(PACKAGE.parent), *sys.path) if p)
+        return command, {**os.environ, "PYTHONPATH": path}
+
+    def _started(self, command: list[str], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """It reads no request, and ends."""
+    process.kill()
+    process.communicate()
+
+
+_spares = Spares()
+atexit.register(_spares.end)
+# Seconds after which a process that nobody asks ends.
+_MOST_IDLE = 900.0
 
 
 def bound_elsewhere(request: BindRequest, limits: WorkLimits) -> ProgramSource:
@@ -207,19 +298,16 @@ def _answer(request: CompileRequest | BindRequest, limits: WorkLimits | None = N
 
 
 def _told(request: CompileRequest | BindRequest, limits: WorkLimits | None) -> bytes | Exception:
-    # Its own folder is not looked in for modules.
-    command = [sys.executable, "-P", "-m", "orderbook.engine.runtime.compile_process"]
-    path = os.pathsep.join(p for p in (str(PACKAGE.parent), *sys.path) if p)
-    pipe = subprocess.PIPE
-    environment = {**os.environ, "PYTHONPATH": path}
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as process:
+    with _spares.process() as process:
         step_aside(process.pid)
         seconds = None if limits is None else limits.seconds
         try:
-            out, told = process.communicate(pickle.dumps((limits, request)), seconds)
+            out, told = process.communicate(_framed((limits, request)), seconds)
         except subprocess.TimeoutExpired:
             process.kill()
             return CompileError(f"it takes longer than {seconds:g} s to compile; split it into views")
+    if isinstance(request, CompileRequest):
+        _spares.prepare(request)
     try:
         found: bytes | Exception = pickle.loads(out)
     except (EOFError, pickle.UnpicklingError):
@@ -240,6 +328,27 @@ def _program(packed: tuple[Any, ...], source: ProgramSource, dictionary: Diction
     )
 
 
+def _framed(value: object) -> bytes:
+    data = pickle.dumps(value)
+    return len(data).to_bytes(8, "little") + data
+
+
+def _received() -> Any:
+    """What comes next on standard input; None where nobody asks any more."""
+    if not select.select([0], [], [], _MOST_IDLE)[0]:
+        return None
+    data = bytearray()
+    wanted = 8
+    while len(data) < wanted:
+        part = os.read(0, wanted - len(data))
+        if not part:
+            return None
+        data += part
+        if wanted == len(data) == 8:
+            wanted += int.from_bytes(data, "little")
+    return pickle.loads(memoryview(data)[8:])
+
+
 def main() -> None:
     """Answer the request on standard input."""
     out = os.fdopen(os.dup(1), "wb")
@@ -249,7 +358,13 @@ def main() -> None:
     limits: WorkLimits | None
     request: CompileRequest | BindRequest
     answer: bytes | Exception
-    limits, request = pickle.load(sys.stdin.buffer)
+    asked = _received()
+    if isinstance(asked, CompileRequest):
+        asked.rehearse()
+        asked = _received()
+    if asked is None:
+        return
+    limits, request = asked
     try:
         if limits is not None:
             limit_seconds(limits.seconds)
@@ -266,4 +381,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # What requests are is told by this module's own name.
+    from orderbook.engine.runtime import compile_process
+
+    compile_process.main()

@@ -12,8 +12,9 @@ import ctypes
 import struct
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
 from typing import Protocol
@@ -26,7 +27,7 @@ from orderbook.core.generated_code import publish_text
 from orderbook.core.step_times import step_times
 from orderbook.engine.generate.driver import Recorded, driver_module, record_module
 from orderbook.engine.generate.measured import MeasuredWrites, numbered, read_cycles
-from orderbook.engine.generate.numbering import Numbering
+from orderbook.engine.generate.numbering import Constant, NumberedPlan, Numbering
 from orderbook.engine.generate.program import program_module
 from orderbook.engine.generate.state_layout import (
     ACTIVE,
@@ -57,7 +58,7 @@ from orderbook.engine.maps.memory import Block, address_of, callable_at
 from orderbook.engine.maps.shapes import hashed
 from orderbook.engine.plan.planner import plan
 from orderbook.engine.plan.statistics import Statistics
-from orderbook.engine.plan.steps import Directory, ResultPlan, Store
+from orderbook.engine.plan.steps import Directory, Plan, ResultPlan, Store
 from orderbook.engine.runtime.interface import Direct, Firing, Recording, Records, Row, Runtime, Watch
 from orderbook.engine.runtime.map_entries import Entries, MapRows, Match
 from orderbook.engine.runtime.numba_memory import Constants, NumbaViewDiffs, Watching
@@ -272,6 +273,42 @@ class NumbaViewCopy:
         return out[:count]
 
 
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """The plan of a program, and the modules that are generated for it, with the constants they read."""
+
+    plan: Plan
+    numbered: NumberedPlan
+    constants: Mapping[Constant, int]
+    module: ModuleType
+    driver: ModuleType
+
+
+# Of programs started last. One that is replaced is started several times: to rehearse, as it is and will be.
+_codes: deque[tuple[Program, Statistics | None, bool, _Code]] = deque(maxlen=4)
+
+
+def _code_of(program: Program, statistics: Statistics | None, measured: bool) -> _Code:
+    for known, by, also, code in list(_codes):
+        # Equal ones may differ, as 1 and 1.0 do.
+        if known is program and by is statistics and also is measured:
+            return code
+    with step_times.step("plan"):
+        planned = plan(program) if statistics is None else plan(program, statistics)
+        if measured:
+            planned = replace(planned, updates=())
+    constants: dict[Constant, int] = {}
+    numbered = Numbering(constants).plan(planned)
+    with step_times.step("text of functions"):
+        source = program_module(numbered, MeasuredWrites if measured else Writes)
+    module = publish_text("program", source)
+    with step_times.step("text of functions"):
+        source = driver_module(numbered, module.__name__)
+    code = _Code(planned, numbered, constants, module, publish_text("driver", source))
+    _codes.append((program, statistics, measured, code))
+    return code
+
+
 class NumbaRuntime:
     """Runs a program as compiled code. One thread owns it; the loop releases the GIL.
 
@@ -287,18 +324,18 @@ class NumbaRuntime:
         statistics: Statistics | None = None,
         measured: bool = False,
     ):
-        with step_times.step("plan"):
-            self.plan = plan(program) if statistics is None else plan(program, statistics)
-            if measured:
-                self.plan = replace(self.plan, updates=())
+        code = _code_of(program, statistics, measured)
+        self.plan, self._numbered, self.module, self._driver = (
+            code.plan,
+            code.numbered,
+            code.module,
+            code.driver,
+        )
         self._layout = layout_for(self.plan)
         self._maps = tuple(m.name for m in program.maps)
         self._constants = Constants(dictionary)
+        self._constants.places.update(code.constants)
         self._numbering = Numbering(self._constants.places)
-        self._numbered = self._numbering.plan(self.plan)
-        with step_times.step("text of functions"):
-            source = program_module(self._numbered, MeasuredWrites if measured else Writes)
-        self.module = publish_text("program", source)
         self._shapes: dict[str, ModuleType] = {
             own.name: getattr(self.module, numbered.name)
             for own, numbered in zip(self.plan.stores, self._numbered.stores, strict=True)
@@ -320,9 +357,6 @@ class NumbaRuntime:
         self._owned = {s.name: (self._shape(s).destroy, self._handle(s)) for s in self.plan.stores}
         self._finalizer = weakref.finalize(self, _close, self._owned)
         self._rows = [callable_at(address_of(self.module, f"row_{i}")) for i in range(len(self._formats))]
-        with step_times.step("text of functions"):
-            source = driver_module(self._numbered, self.module.__name__)
-        self._driver = publish_text("driver", source)
         self._recording: ModuleType | None = None
         self._looks = NumbaViewDiffs(self.plan, self._layout, self._state, self.module)
         # Addresses of conditions, by view.

@@ -27,6 +27,7 @@ from orderbook.engine.runtime.compile_process import (
     WorkLimits,
     bound_elsewhere,
     compiled_elsewhere,
+    packed,
 )
 from orderbook.engine.runtime.held_rows import RelationsCopy, Rows, hand_over, inserts
 from orderbook.engine.runtime.interface import Runtime, Watch
@@ -237,7 +238,7 @@ class Replacement:
         compiles = self.background and self._host.compiles
         if compiles or self._limits is not None:
             cost = None if self._limits is None else self._limits.cost
-            request = CompileRequest(old.source, source, setting, cost)
+            request = CompileRequest(old.source, source, setting, cost, packed(old))
             self._program = compiled_elsewhere(request, old.dictionary, self._limits)
         else:
             self._program = source.compiled(old.dictionary)

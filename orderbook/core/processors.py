@@ -123,10 +123,12 @@ def limit_memory(nbytes: int) -> int:
 
 def limit_seconds(seconds: float) -> None:
     """From now on this process has so many seconds, of its processor and of the clock, whatever it does."""
-    processor = int(seconds) + 1
+    clock = int(seconds) + 1
+    # What it has taken so far counts.
+    processor = int(time.process_time()) + clock
     resource.setrlimit(resource.RLIMIT_CPU, (processor, processor + 1))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(processor + 1)
+    signal.alarm(clock + 1)
 
 
 def end_with_parent() -> None:

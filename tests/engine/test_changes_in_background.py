@@ -313,10 +313,12 @@ class Started(subprocess.Popen[bytes]):
 def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Started]]:
     """What is started to compile, which no earlier run has answered."""
     Started.all = []
+    compile_process._spares.end()
     monkeypatch.setattr(subprocess, "Popen", Started)
     handle = os.open(tmp_path, os.O_RDONLY)
     monkeypatch.setattr(compile_process, "code_folder", lambda: CacheFolder(tmp_path, handle))
     yield Started.all
+    compile_process._spares.end()
     os.close(handle)
 
 
@@ -335,6 +337,25 @@ def test_a_process_that_is_killed_is_one_error_and_the_engine_goes_on(
     assert isinstance(handle.error, CompileError)
     assert str(handle.error) == "the process that compiles ended by signal 9; nothing was changed, try again"
     assert late.views == ("totals",) and contents(late, "totals") == contents(early, "totals")
+
+
+def test_the_next_process_is_started_ahead(program: CompiledProgram, started: list[Started]) -> None:
+    own = Setting(None, None, False, frozenset({"quotes"}), (), compiles=False)
+
+    def added(least: int) -> bool:
+        source = AddViews.of(ADDED.format(least=least))(program.source)
+        found = compile_process.compiled_elsewhere(
+            CompileRequest(program.source, source, own), program.dictionary
+        )
+        return any(result.name == "added" for result in found.program.results)
+
+    assert added(1) and added(2)
+    assert [process.returncode for process in started] == [0, 0, None]
+    # One that has ended meanwhile is not asked.
+    started[-1].kill()
+    started[-1].wait()
+    assert added(3)
+    assert [process.returncode for process in started] == [0, 0, -9, 0, None]
 
 
 def test_a_process_that_fails_says_why(
@@ -381,8 +402,8 @@ def test_a_view_added_under_load_equals_one_from_the_start(
 ) -> None:
     for _ in range(2):
         compare_added(4, program)
-    # The second time the answer was there.
-    assert [process.returncode for process in started] == [0]
+    # The second time the answer was there. The other process is the next one to be asked.
+    assert [process.returncode for process in started] == [0, None]
 
 
 @pytest.mark.exhaustive
@@ -404,7 +425,7 @@ def test_a_view_that_nobody_has_compiled_compiles_nothing_here(
     least = Random().randrange(5, 10**9)
     with event.install_listener("numba:compile", Noted()):
         compare_added(least, program, drops=True)
-    assert len(started) == 2 and compiled == []
+    assert [process.returncode for process in started] == [0, 0, None] and compiled == []
 
 
 def test_rows_that_are_not_there_are_missed_before_anything_is_compiled(
