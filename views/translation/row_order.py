@@ -169,8 +169,7 @@ def _count_by_place(
     limits: tuple[int, int],
 ) -> Poly:
     """How many of the `copies` of a row (one where None) stand at the places that are taken."""
-    value, _, nulls_first = order[0]
-    if nulls_first and value.valid not in (TRUE, FALSE):
+    if order and order[0][2] and order[0][0].valid not in (TRUE, FALSE):
         return _with_nulls_first(names, rows, parts, order, copies, limits)
     others, renaming = names.copy(rows, frozenset(parts))
     return _taken(names, others, renaming, order, copies, limits, None)
