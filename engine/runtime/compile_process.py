@@ -3,8 +3,7 @@
 The requests say what the process is asked, and do it there. A process answers one of them; whoever has asked
 once has the next process begin at once, so that it has imported all before it is needed, and has what runs
 now. It leaves compiled code in the cache that all processes share (core/code_cache.py), and beside it the
-program: the same request is answered by it the next time. It is
-`python -m orderbook.engine.runtime.compile_process`.
+program: the same request is answered by it the next time.
 """
 
 import atexit
@@ -241,7 +240,7 @@ class Spares:
 
     def _how(self) -> tuple[list[str], dict[str, str]]:
         # Its own folder is not looked in for modules.
-        command = [sys.executable, "-P", "-m", "orderbook.engine.runtime.compile_process"]
+        command = [sys.executable, "-P", "-c", f"from {__name__} import main; main()"]
         path = os.pathsep.join(p for p in (str(PACKAGE.parent), *sys.path) if p)
         return command, {**os.environ, "PYTHONPATH": path}
 
@@ -378,10 +377,3 @@ def main() -> None:
         answer = CompileError("it is nested too deeply; split it into views")
     out.write(pickle.dumps(answer))
     out.close()
-
-
-if __name__ == "__main__":
-    # What requests are is told by this module's own name.
-    from orderbook.engine.runtime import compile_process
-
-    compile_process.main()
