@@ -12,6 +12,7 @@ no such file.
 
 import fcntl
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -26,7 +27,7 @@ import pyarrow as pa
 from pyarrow import parquet as pq
 
 from orderbook.core.changes import HALF_CHARACTER
-from orderbook.core.errors import OutputError, SourceError
+from orderbook.core.errors import OutputError, SourceError, UserError
 
 LOCK_NAME = "lock"
 # macOS has no fdatasync.
@@ -257,6 +258,12 @@ def _extension(code: int, data: memoryview) -> Decimal | int | str:
 _NO_PLACE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 
 
+def refuse_url(path: Path) -> None:
+    """Raises UserError for what is a URL and was taken for a path: it would be a folder of that name."""
+    if any(re.fullmatch(r"[a-z][a-z0-9+.-]+:", part) for part in path.parts):
+        raise UserError(f"{path}: what is written goes to a path, not a URL; give a folder that is mounted")
+
+
 def replace_file(path: Path, data: bytes) -> None:
     """Put a file there, on the disk on return, in place of one of that name. Raises as `writing`."""
     # Readers, Spark among them, pass over names that begin with a dot.
@@ -276,8 +283,10 @@ def replace_file(path: Path, data: bytes) -> None:
 def writing(path: Path) -> Iterator[None]:
     """Have what the operating system refuses inside be an error that names a file.
 
-    SourceError where there can be no such file, OutputError where the disk is full or fails.
+    SourceError where there can be no such file, OutputError where the disk is full or fails, UserError for a
+    URL.
     """
+    refuse_url(path)
     try:
         yield
     except OSError as error:

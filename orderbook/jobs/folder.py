@@ -5,7 +5,6 @@ are histories of views, orders and fills, and what strategies saw. A task writes
 rows of a view's history become Arrow tables, decoded column by column.
 """
 
-import re
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ import pyarrow as pa
 
 from orderbook.core.changes import NULL_CODE, Dictionary
 from orderbook.core.errors import DataError, SourceError, UserError
-from orderbook.core.files import ParquetFile, replace_file
+from orderbook.core.files import ParquetFile, refuse_url, replace_file
 from orderbook.engine.distribution.stage_runner import History
 from orderbook.engine.runtime.row_format import RowFormat
 from orderbook.feeds.source import Finding
@@ -333,8 +332,7 @@ def create_folder(folder: Path) -> None:
 
     Raises UserError where it holds something else or is a URL, SourceError where it cannot be made.
     """
-    if any(re.fullmatch(r"[a-z][a-z0-9]+:", part) for part in folder.parts):
-        raise UserError(f"--out {folder}: a job's folder is a path; give one that is mounted")
+    refuse_url(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / MANIFEST).is_file() and not all(map(_is_of_a_job, folder.iterdir())):

@@ -18,7 +18,7 @@ from pyarrow import parquet as pq
 
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import OrderbookError, SourceError, UserError
-from orderbook.core.files import replace_file
+from orderbook.core.files import refuse_url, replace_file
 from orderbook.engine.distribution.blocks import Block, decode_blocks, encode_blocks, text_columns
 from orderbook.views.types import CLOCK, Relation
 
@@ -103,6 +103,7 @@ class BlockLogWriter:
         file_messages: int = _FILE_MESSAGES,
         resumes: bool = False,
     ) -> None:
+        refuse_url(folder)
         self._folder, self._limits = folder, (file_bytes, file_messages)
         self._held: list[Entry] = []
         self._bytes = self.last = 0
@@ -153,6 +154,7 @@ def log_folders(texts: Sequence[str]) -> list[Path]:
     found: list[Path] = []
     for text in texts:
         folder = Path(text).resolve()
+        refuse_url(folder)
         inside = [folder] if (folder / HEADER).is_file() else [p.parent for p in folder.glob(f"*/{HEADER}")]
         if not inside:
             raise UserError(f"{text}: no block log there (no {HEADER}); `orderbook blocks` writes them")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from orderbook.backtesting.relation_rows import RelationRows, SavedClock, SavedRows
 from orderbook.core.errors import DataError, Problems, SourceError, UserError
-from orderbook.core.files import LOCK_NAME, OsFiles, replace_file
+from orderbook.core.files import LOCK_NAME, OsFiles, refuse_url, replace_file
 from orderbook.durability import journal
 from orderbook.durability.journal import Known, Renumbering
 from orderbook.engine.checkpoint import Checkpoint, Sections, newest_checkpoint, write_checkpoint
@@ -196,6 +196,7 @@ class LogFollower:
     """
 
     def __init__(self, log: Path, settings: CutSettings) -> None:
+        refuse_url(settings.folder)
         self._log, self._settings, self._folder = log, settings, settings.folder
         self._digest = _digest(settings)
         self._lock = self._locked()

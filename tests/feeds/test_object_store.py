@@ -183,7 +183,7 @@ def test_errors_name_the_url_and_say_what_to_do(
         assert "…" in told or re.split(r"/?[*?]", url.removeprefix("changes:"))[0] in told
     result = orderbook("backtest", store.url("market/secret.csv"), "--out", tmp_path / "job")
     assert result.status == 2 and len(result.error_lines) == 1 and "no permission" in result.error_lines[0]
-    with pytest.raises(UserError, match="a job's folder is a path"):
+    with pytest.raises(UserError, match="goes to a path, not a URL"):
         create_folder(Path("s3://market/job"))
 
 
@@ -191,3 +191,21 @@ def test_errors_name_the_url_and_say_what_to_do(
 def test_a_store_that_does_not_answer() -> None:
     with pytest.raises(StoreError, match="the store cannot be reached"):
         open_source("s3://market/a?endpoint_override=127.0.0.1:1&scheme=http")
+
+
+def test_what_is_written_never_goes_to_a_folder_that_is_named_like_a_url(
+    orderbook: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    flow = tmp_path / "flow.parquet"
+    assert orderbook("generate", "--events", "50", "--out", flow).status == 0
+    for arguments in (
+        ("blocks", flow, "--view", "depth", "--out", "s3://market/blocks"),
+        ("backtest", flow, "--view", "depth", "--out", "s3://market/job"),
+        ("replay", flow, "--view", "depth", "--out", "s3://market/depth.parquet"),
+        ("generate", "--events", "50", "--out", "gs://market/flow.parquet"),
+    ):
+        result = orderbook(*arguments)
+        assert result.status == 2, arguments
+        assert "goes to a path, not a URL" in result.error_lines[0]
+    assert [path.name for path in tmp_path.iterdir()] == ["flow.parquet"]
