@@ -229,13 +229,15 @@ def planned(
         return _swept(layout, everything, instruments)
     sizes = [_size(layout, stage) for stage in layout.distribution.stages]
     if settings.partitions == 1:
-        one = ReadTask(ALL, 0, everything, instruments, layout.local, places, _sent(layout), clock=True)
+        one = ReadTask(
+            ALL, 0, everything, instruments, layout.local, places, sent_relations(layout), clock=True
+        )
         return Plan((one,), levels, max([1, *sizes]), ())
     why = None
     if settings.strategy_program is not None:
         why = why_one_task(strategies, settings.strategy_program.compiled(), settings.partitions)
     located = places if why is None else ()
-    sends, time = _sent(layout), timed_relations(layout.program)
+    sends, time = sent_relations(layout), timed_relations(layout.program)
     tasks = []
     buckets = buckets_of(instruments, settings.partitions) if layout.local or located or sends else {}
     for number, own in sorted(buckets.items()):
@@ -317,7 +319,7 @@ def buckets_of(instruments: Sequence[Instrument], partitions: int) -> Mapping[in
     return buckets
 
 
-def _sent(layout: Layout) -> frozenset[str]:
+def sent_relations(layout: Layout) -> frozenset[str]:
     """The relations that stages of later levels read."""
     later = [stage for stage in layout.distribution.stages if layout.levels[stage.number]]
     relations = {relation.name for relation in layout.program.relations}

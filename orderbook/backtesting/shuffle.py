@@ -29,8 +29,9 @@ from orderbook.engine.distribution.stages import Input, Router, Stage
 
 # Rows that are sent together, and that a task holds in all before it sends what it has.
 _ROWS, _MOST_ROWS = 1 << 15, 1 << 21
-# Names of rows that are no blocks: that a partition exists, and what a task has to tell.
-STARTS, RESULT = "", "result"
+# Names of rows that are no blocks: that a partition exists, what a task has to tell, and, with the name of a
+# dataset after it, a table of its rows.
+STARTS, RESULT, ROWS = "", "result", "rows:"
 NOWHERE = RowVersion(-(2**63), 0, 0, 0)
 
 

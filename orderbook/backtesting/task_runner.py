@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from pathlib import Path
+
+import pyarrow as pa
 
 from orderbook.backtesting.market_samples import signals_of
 from orderbook.backtesting.plan import Layout, layout_of
 from orderbook.backtesting.relation_rows import RelationRows
-from orderbook.backtesting.shuffle import NOWHERE, RESULT, Fills, Sender, filled, taken_in
+from orderbook.backtesting.shuffle import NOWHERE, RESULT, ROWS, Fills, Sender, filled, taken_in
 from orderbook.backtesting.sources import LoggedSlice, SourceSpec, logged_slices, whole_log
 from orderbook.backtesting.strategy_run import StrategyRun
 from orderbook.backtesting.tasks import CHANGES, SYMBOLS, JobSettings, ReadTask, TaskResult
@@ -32,8 +33,16 @@ from orderbook.strategies.gated_engine import GatedEngine
 Report = Callable[[int], None]
 
 
-def read_task(settings: JobSettings, task: ReadTask, report: Report = lambda _: None) -> Iterator[Sent]:
-    """Rows for later stages, and at the end the task's TaskResult. Raises OrderbookError."""
+def read_task(
+    settings: JobSettings,
+    task: ReadTask,
+    report: Report = lambda _: None,
+    read: Callable[[Instruments], Iterator[Slice]] | None = None,
+) -> Iterator[Sent]:
+    """Rows for later stages, rows of datasets that are not written, and at the end the task's TaskResult.
+
+    read: gives the messages, where they are not those of the task's sources. Raises OrderbookError.
+    """
     start = time.monotonic()
     layout = layout_of(settings)
     instruments = Instruments(task.instruments)
@@ -46,11 +55,13 @@ def read_task(settings: JobSettings, task: ReadTask, report: Report = lambda _: 
     events, changes, problems, errors = 0, 0, list[str](), list[SourceError]()
     opened, refused = list[WatchedSource | LoggedRun](), Problems()
     resolution = settings.resolution if task.clock else 0
-    for sources, own in _groups(task, task.name == SYMBOLS and strategies is None):
+    apart = task.name == SYMBOLS and strategies is None and read is None
+    for sources, own in _groups(task, apart):
         rows = RelationRows(layout.program, own, resolution=resolution, books=task.books)
         fills.begin()
         runs = [_StageRun(layout, number, task.number, histories[number]) for number in task.stages]
-        for part in _slices(sources, own, errors, 0 if task.books else resolution, opened):
+        step = 0 if task.books else resolution
+        for part in read(own) if read is not None else _slices(sources, own, errors, step, opened):
             if strategies is not None:
                 strategies.run.apply(part)
             if runs or sender is not None:
@@ -63,6 +74,10 @@ def read_task(settings: JobSettings, task: ReadTask, report: Report = lambda _: 
                     sent = [block for block in blocks if block.source in task.sends]
                     yield from sender.add(sent)
                     yield from fills.note(sent, part.until)
+                for writers in histories.values():
+                    yield from _untaken(task.number, writers)
+            if strategies is not None:
+                yield from _untaken(task.number, strategies.writers)
             # Each event counts once: those of books in the tasks that have their symbols.
             changes += sum(map(len, part.changes))
             events += (0 if task.name == CHANGES else len(part.events)) + sum(map(len, part.changes))
@@ -75,6 +90,8 @@ def read_task(settings: JobSettings, task: ReadTask, report: Report = lambda _: 
             # Rows of a block are in the order of versions, and other sources begin anew.
             yield from sender.close()
     files = {name: tuple(own) for writers in histories.values() for name, own in writers.close().items()}
+    for writers in histories.values():
+        yield from _untaken(task.number, writers)
     made_rows = sum(writers.rows for writers in histories.values())
     statistics = PartitionStatistics(task.name, task.number, events, made_rows, time.monotonic() - start)
     ended = tuple(map(str, errors))
@@ -84,7 +101,19 @@ def read_task(settings: JobSettings, task: ReadTask, report: Report = lambda _: 
     result = TaskResult(
         statistics, files, problems=tuple(dict.fromkeys(problems)), errors=ended, findings=tuple(found)
     )
-    yield _told(task.number, result if strategies is None else strategies.finished(result))
+    if strategies is not None:
+        result = strategies.finished(result)
+        yield from _untaken(task.number, strategies.writers)
+    yield _told(task.number, result)
+
+
+def _untaken(number: int, writers: HistoryWriters | OrderWriters) -> Iterator[Sent]:
+    """The tables of a task that are in no file, as Arrow IPC."""
+    for name, table in writers.taken():
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+        yield Sent(number, -1, f"{ROWS}{name}", NOWHERE, NOWHERE, len(table), sink.getvalue())
 
 
 def _slices(
@@ -159,9 +188,11 @@ def stage_task(settings: JobSettings, level: int, partition: int, sent: Iterable
         for blocks, until in taken_in(group, dictionary):
             events += sum(map(len, blocks))
             yield from sender.add(run.apply(blocks, until))
+            yield from _untaken(partition, writers)
         yield from sender.close()
         run.close()
         files = {name: tuple(own) for name, own in writers.close().items()}
+        yield from _untaken(partition, writers)
         seconds = time.monotonic() - start
         statistics = PartitionStatistics(f"stage {number}", partition, events, writers.rows, seconds)
         yield _told(partition, TaskResult(statistics, files))
@@ -199,7 +230,7 @@ def _histories(layout: Layout, number: int, piece: int = 0) -> HistoryWriters:
     stage = layout.recorded(layout.stages[number], piece)
     keys = {view.name: [key.name for key in view.keys] for view in layout.program.views}
     results = [stage.program.result(name) for name in stage.views]
-    return HistoryWriters(Path(layout.settings.folder), results, keys, layout.program.dictionary)
+    return HistoryWriters(layout.settings.written_to, results, keys, layout.program.dictionary)
 
 
 class _StageRun:
@@ -252,7 +283,7 @@ class _Strategies:
         program = seen.compiled()
         chosen = settings.definitions(task.strategies)
         chosen += [definition for one in combinations for definition in one.definitions()]
-        self.writers = OrderWriters(Path(settings.folder))
+        self.writers = OrderWriters(settings.written_to)
         self.run = StrategyRun(
             program, instruments, chosen, self.writers, settings.backend, settings.resolution,
             settings.trading, signals_of(chosen, program) if task.samples else None,

@@ -10,6 +10,7 @@ strategy is called NUMBER:CLASS, by its combination.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from orderbook.backtesting.sources import SourceSpec
@@ -144,7 +145,8 @@ class Cuts:
 class JobSettings:
     """What all tasks of a job share.
 
-    folder: the job's, as every worker reaches it. views: those whose history is written.
+    folder: the job's, as every worker reaches it; empty: rows are sent, not written. views: those whose
+    history is made.
     strategies: (MODULE:CLASS, parameters); strategy_program has the views that they see.
     partitions: of each stage that is cut. resolution: of the clock, ns. forced: a column to partition by;
     compute: where statements are, see distribute. cut_time: into how many pieces history is cut in time, see
@@ -168,6 +170,11 @@ class JobSettings:
     trading: TradingOptions = field(default_factory=TradingOptions)
     combinations: tuple[Combination, ...] = ()
     workers: int = 1
+
+    @property
+    def written_to(self) -> Path | None:
+        """Where files are written, None: rows are sent."""
+        return Path(self.folder) if self.folder else None
 
     def definitions(self, places: Iterable[int] | None = None) -> list[StrategyDefinition]:
         """The strategies, or those at some places. Raises ConfigurationError."""

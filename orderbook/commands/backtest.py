@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from importlib import import_module
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -21,12 +20,18 @@ from rich.console import Console
 
 from orderbook.backtesting.plan import STRATEGIES
 from orderbook.backtesting.run import Executor, LocalExecutor, Outcome, ProcessExecutor, backtest
+from orderbook.backtesting.settings import (
+    configuration_keys,
+    parsed_granularity,
+    settings_of,
+    strategy_path,
+    view_file,
+)
 from orderbook.backtesting.sources import SourceSpec, source_specs
 from orderbook.backtesting.tasks import READERS, Combination, JobProgram, JobSettings
 from orderbook.commands.common import configured, tell_incomplete, terminable
 from orderbook.configuration.configuration import Configuration
-from orderbook.core.errors import SourceError, UserError, extra, suggestion, visible_lines
-from orderbook.core.units import nanoseconds
+from orderbook.core.errors import SourceError, UserError, extra, visible_lines
 from orderbook.engine.distribution.stage_runner import Granularity
 from orderbook.jobs.job import open_job
 from orderbook.operations.summary import strategy_lines
@@ -35,8 +40,7 @@ from orderbook.report.page import write_report
 from orderbook.report.sweeps import combinations_table, forward_text, walk_forward
 from orderbook.run.assembly import Assembly, assemble, parameters_of
 from orderbook.run.display import progress_bar, working
-from orderbook.strategies.execution.venue_model import strategy_table
-from orderbook.strategies.strategy import Strategy, load_strategy, parameters_named
+from orderbook.strategies.strategy import Strategy
 
 # More are more likely a mistake than a wish.
 _MOST = 10_000
@@ -82,32 +86,6 @@ def _value(text: str) -> Any:
     if not number.is_finite():
         return text
     return int(text) if text.lstrip("-").isdecimal() else number
-
-
-def configuration_keys(configuration: Configuration, names: Sequence[str]) -> dict[str, list[str]]:
-    """The keys of the configuration that each name sets: of strategies that have it as a default or in a
-    condition, else of views, else of strategies that take it otherwise.
-
-    Raises UserError for a name that none has.
-    """
-    strategies = {path: load_strategy(path) for path in configuration.run.strategies if ":" in path}
-    of_views: set[str] | None = None
-    found: dict[str, list[str]] = {}
-    for name in names:
-        own = [path for path, one in strategies.items() if name in parameters_named(one.kind, code=False)]
-        if not own and of_views is None:
-            of_views = parameters_of(view.sql for view in assemble(configuration).program.catalog.views)
-        if not own and of_views is not None and name in of_views:
-            found[name] = [f"parameters.{name}"]
-            continue
-        own = own or [path for path, one in strategies.items() if one.refusal_of(name) is None]
-        if not own:
-            known = set(of_views or ()).union(*(parameters_named(one.kind) for one in strategies.values()))
-            raise UserError(
-                f"--set {name}: neither the strategies nor their views have it; {suggestion(name, known)}"
-            )
-        found[name] = [f"strategies.{strategy_table(path)}.{name}" for path in own]
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +238,8 @@ def backtest_in_python(
     with TemporaryDirectory() as folder:
         made = _made(
             [str(one) for one in _several(source)], None if config is None else Path(config),
-            [_view_file(one, Path(folder), number) for number, one in enumerate(_several(views))],
-            [_strategy_path(one) for one in _several(strategies)], engine,
+            [view_file(one, Path(folder), number) for number, one in enumerate(_several(views))],
+            [strategy_path(one) for one in _several(strategies)], engine,
             None if out is None else Path(out), granularity, partitions, master, key, str(cut_time), values,
             Sample(random, seed), options or {}, True,
         )  # fmt: skip
@@ -278,25 +256,6 @@ def _several(given: Any) -> list[Any]:
 def _values(value: Any) -> list[Any]:
     values = list(value) if isinstance(value, list | tuple | range) else [value]
     return [Decimal(repr(one)) if isinstance(one, float) else one for one in values]
-
-
-def _view_file(view: str | Path, folder: Path, number: int) -> str:
-    """A view as the configuration names it; SQL as a file of its own."""
-    text = str(view)
-    if isinstance(view, Path) or not any(map(str.isspace, text)) or Path(text).is_file():
-        return text
-    file = folder / f"query{number or ''}.sql"
-    file.write_text(text, "utf-8")
-    return str(file)
-
-
-def _strategy_path(strategy: str | type[Strategy]) -> str:
-    if isinstance(strategy, str):
-        return strategy
-    module, name = strategy.__module__, strategy.__qualname__
-    if getattr(import_module(module), name, None) is not strategy:
-        raise UserError(f"{module}.{name}: define the class at the top of its module or notebook")
-    return f"{module}:{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,34 +359,6 @@ def _report(folder: Path, outcome: Outcome, seconds: float) -> None:
         print(f"  report      {written}")
 
 
-def settings_of(
-    configuration: Configuration, folder: Path, granularity: Granularity, partitions: int, key: str | None
-) -> JobSettings:
-    """What tasks need of a configuration. Raises as `assemble` does."""
-    with working("compiling views"):
-        shown = assemble(configuration.with_run(strategies=()))
-        watched = None
-        if configuration.run.strategies:
-            watched = assemble(configuration.without_views())
-    names = configuration.run.strategies
-    parameters: list[tuple[str, Mapping[str, Any]]] = [
-        (name, dict(configuration.strategy_parameters(name))) for name in names
-    ]
-    return JobSettings(
-        JobProgram.of(shown.program),
-        str(folder.resolve()),
-        shown.views,
-        granularity,
-        tuple(parameters),
-        None if watched is None else JobProgram.of(watched.program),
-        partitions,
-        configuration.run.backend,
-        configuration.clock.nanoseconds,
-        key,
-        trading=configuration.trading,
-    )
-
-
 def _sweep_settings(chosen: Choice, folder: Path, looks: Granularity, workers: int) -> JobSettings:
     found, shown = combinations(chosen)
     configuration = chosen.configuration
@@ -457,19 +388,6 @@ def _executor(
 
     executor = SparkExecutor(configuration.spark)
     return executor, partitions or executor.cores or os.cpu_count() or 1
-
-
-def parsed_granularity(text: str) -> Granularity:
-    """event, message, end, or interval:LENGTH with a unit. Raises UserError."""
-    if text in ("event", "message", "end"):
-        return Granularity(text)  # type: ignore[arg-type]
-    kind, _, length = text.partition(":")
-    try:
-        if kind == "interval":
-            return Granularity("interval", nanoseconds(length))
-    except UserError:
-        pass
-    raise UserError(f"--granularity {text}: give event, message, end, or a length as in interval:1s")
 
 
 def parsed_cut_time(text: str) -> int | Literal["auto", "never"]:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from orderbook.backtesting.settings import parsed_granularity, settings_of
 from orderbook.backtesting.sources import source_specs
-from orderbook.commands.backtest import parsed_granularity, settings_of
 from orderbook.commands.common import configured, tell_incomplete
 from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import Problems, UserError, extra, visible_lines

@@ -7,7 +7,7 @@ rows of a view's history become Arrow tables, decoded column by column.
 
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -476,13 +476,49 @@ class HistoryTables:
 _HELD_ROWS = 1 << 16
 
 
-class _Writers(ABC):
-    """Files of several datasets; some rows of each are held and written together."""
+class DatasetTables:
+    """Takes rows as a DatasetWriter does; they are in no file, but held until they are taken."""
 
-    def __init__(self, folder: Path, datasets: Mapping[str, Dataset]) -> None:
-        self._writers = {name: DatasetWriter(folder, name, dataset) for name, dataset in datasets.items()}
+    def __init__(self, dataset: Dataset) -> None:
+        self._schema = schema_of(dataset)
+        self._held: list[pa.Table] = []
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows. Raises DataError for values that do not fit."""
+        try:
+            self._held.append(table.cast(self._schema))
+        except pa.ArrowException as error:
+            raise DataError(f"a value does not fit the history: {error}") from None
+
+    def taken(self) -> Sequence[pa.Table]:
+        """What has been written since the last time."""
+        held, self._held = self._held, []
+        return held
+
+    def close(self) -> Sequence[DataFile]:
+        """No file."""
+        return ()
+
+
+class _Writers(ABC):
+    """Files of several datasets; some rows of each are held and written together.
+
+    folder: None: the rows are for whoever takes them.
+    """
+
+    def __init__(self, folder: Path | None, datasets: Mapping[str, Dataset]) -> None:
+        self._writers: dict[str, DatasetWriter | DatasetTables] = {
+            name: DatasetTables(dataset) if folder is None else DatasetWriter(folder, name, dataset)
+            for name, dataset in datasets.items()
+        }
         self._held: dict[str, list[Any]] = {name: [] for name in datasets}
         self._counts = dict.fromkeys(datasets, 0)
+
+    def taken(self) -> Iterator[tuple[str, pa.Table]]:
+        """The tables that are in no file, each with the name of its dataset."""
+        for name, writer in self._writers.items():
+            if isinstance(writer, DatasetTables):
+                yield from ((name, table) for table in writer.taken())
 
     @abstractmethod
     def _table(self, name: str, held: list[Any]) -> pa.Table:
@@ -512,7 +548,7 @@ class HistoryWriters(_Writers):
 
     def __init__(
         self,
-        folder: Path,
+        folder: Path | None,
         results: Iterable[Result],
         keys: Mapping[str, Sequence[str]],
         dictionary: Dictionary,
@@ -537,7 +573,7 @@ class HistoryWriters(_Writers):
 class OrderWriters(_Writers):
     """Files of strategies' orders and fills and of the market they saw, given as rows of these datasets."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None) -> None:
         datasets = {
             "orders": orders_dataset(), "fills": fills_dataset(),
             "market": market_dataset(), "signals": signals_dataset(),

@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,16 @@ def arrive(archive: str, pickled: bytes) -> Any:
         folder = _unpacked(digest, zipped)
         if folder is not None:
             sys.path.insert(0, str(folder))
+    return pickle.loads(pickled)
+
+
+def arrive_here(paths: Sequence[str], cache: str, pickled: bytes) -> Any:
+    """What `pickled` holds, on the driver's own machine: imported from where the driver imports, too.
+
+    paths: folders of the driver's that a worker may not have; cache: of compiled programs.
+    """
+    os.environ.setdefault("ORDERBOOK_CACHE", cache)
+    sys.path += [path for path in paths if path not in sys.path]
     return pickle.loads(pickled)
 
 

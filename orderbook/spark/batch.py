@@ -140,26 +140,51 @@ MapFunction = Callable[[bytes], Made]
 ReduceFunction = Callable[[int, Iterator[Sent]], Made]
 
 
-def map_blocks(session: SparkSession, tasks: Sequence[bytes], function: MapFunction) -> DataFrame:
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """What becomes of the blocks of a DataFrame in the workers that make them: batches of a schema."""
+
+    function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    schema: pa.Schema
+
+
+def map_blocks(
+    session: SparkSession, tasks: Sequence[bytes], function: MapFunction, finish: Finish | None = None
+) -> DataFrame:
     """The blocks that `function` makes of each task's description; one Spark partition for each task.
 
     The function is importable, or a functools.partial of one that is. Its blocks leave as it yields them.
     """
     if not tasks:
-        return session.createDataFrame([], columns_of(SCHEMA))
+        return session.createDataFrame([], columns_of(SCHEMA if finish is None else finish.schema))
     table = pa.table([range(len(tasks)), tasks], schema=_TASKS)
     spread = session.createDataFrame(table).repartitionById(len(tasks), "task")
-    return map_in_workers(spread, partial(mapped, function), SCHEMA)
+    return _finished(spread, partial(mapped, function), finish)
 
 
-def reduce_blocks(frame: DataFrame, function: ReduceFunction, partitions: int) -> DataFrame:
+def reduce_blocks(
+    frame: DataFrame, function: ReduceFunction, partitions: int, finish: Finish | None = None
+) -> DataFrame:
     """The blocks that `function(partition, blocks)` makes of those sent to each of the partitions 0, 1, ….
 
     Blocks come in the order of stage, first version and source, one after the other, so that not all of them
     need to be held. A partition without blocks has no call. Statistics of earlier tasks pass through.
     """
     sent = frame.repartitionById(partitions, "partition").sortWithinPartitions(*_ORDER)
-    return map_in_workers(sent, partial(reduced, function), SCHEMA)
+    return _finished(sent, partial(reduced, function), finish)
+
+
+Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def _finished(frame: DataFrame, function: Batches, finish: Finish | None) -> DataFrame:
+    if finish is None:
+        return map_in_workers(frame, function, SCHEMA)
+    return map_in_workers(frame, partial(_both, function, finish.function), finish.schema)
+
+
+def _both(first: Batches, second: Batches, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return second(first(batches))
 
 
 def collect_blocks(frame: DataFrame) -> tuple[list[Sent], list[TaskStatistics]]:
@@ -171,7 +196,7 @@ def collect_blocks(frame: DataFrame) -> tuple[list[Sent], list[TaskStatistics]]:
     statistics: list[TaskStatistics] = []
     with arriving():
         table = frame.toArrow()
-    for block in _blocks(table.to_batches()):
+    for block in sent_rows(table.to_batches()):
         if block.source == STATISTICS:
             statistics.append(TaskStatistics.of_bytes(bytes(block.bytes)))
         else:
@@ -190,13 +215,13 @@ def reduced(function: ReduceFunction, batches: Iterator[pa.RecordBatch]) -> Iter
     """In a worker: what `function` makes of one partition's blocks, as batches of SCHEMA."""
     passed: list[Sent] = []
     clock = TaskClock()
-    blocks = _counted(_without_statistics(_blocks(batches), passed), clock)
+    blocks = _counted(_without_statistics(sent_rows(batches), passed), clock)
     with transporting("a task of Spark"):
         first = next(blocks, None)
     if first is not None:
         partition = first.partition
         yield from _made("reduce", partition, partial(function, partition, chain((first,), blocks)), clock)
-    yield from map(_batch, passed)
+    yield from map(sent_batch, passed)
 
 
 def _made(kind: str, number: int, make: Callable[[], Made], clock: TaskClock) -> Iterator[pa.RecordBatch]:
@@ -212,10 +237,10 @@ def _made(kind: str, number: int, make: Callable[[], Made], clock: TaskClock) ->
             clock.rows_out += block.rows
             clock.bytes_out += len(block.bytes)
             clock.blocks_out += 1
-            yield _batch(block)
+            yield sent_batch(block)
         said = clock.ended(kind, number, extra or {}).to_bytes()
     nowhere = RowVersion(0, 0, 0, 0)
-    yield _batch(Sent(number, 0, STATISTICS, nowhere, nowhere, 0, said))
+    yield sent_batch(Sent(number, 0, STATISTICS, nowhere, nowhere, 0, said))
 
 
 def _counted(blocks: Iterator[Sent], clock: TaskClock) -> Iterator[Sent]:
@@ -234,7 +259,7 @@ def _without_statistics(blocks: Iterator[Sent], passed: list[Sent]) -> Iterator[
             yield block
 
 
-def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[Sent]:
+def sent_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Sent]:
     """Rows of SCHEMA; their bytes are buffers of the batch, not copies."""
     for batch in batches:
         *plain, contents = batch.columns
@@ -245,7 +270,8 @@ def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[Sent]:
             yield Sent(partition, stage, source, first, last, rows, contents[row].as_buffer())
 
 
-def _batch(block: Sent) -> pa.RecordBatch:
+def sent_batch(block: Sent) -> pa.RecordBatch:
+    """A block as a batch of SCHEMA."""
     values = (block.partition, block.stage, block.source, *block.first, *block.last, block.rows)
     arrays = [pa.array([value], field.type) for value, field in zip(values, SCHEMA, strict=False)]
     contents = pa.py_buffer(block.bytes)

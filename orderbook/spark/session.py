@@ -7,11 +7,12 @@ Spark and its workers print as errors goes to the log of SparkOptions, never to 
 import os
 import signal
 import sys
-import sysconfig
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
+from typing import Any
+from weakref import WeakSet
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -23,9 +24,7 @@ from orderbook.core.errors import UserError
 from orderbook.core.units import size_of
 from orderbook.spark import java
 from orderbook.spark.java import LOG_VARIABLE, find_java, launcher
-from orderbook.spark.workers import ship
-
-PROJECT = Path(__file__).resolve().parents[2]
+from orderbook.spark.workers import import_path, ship
 
 # Settings of one session: they may differ between sessions of one Spark, so Connect takes them as well.
 _RUNTIME = {
@@ -47,9 +46,14 @@ _FOREIGN = ("SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "PYS
 _FOREIGN_LOCALLY = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "HADOOP_CONF_DIR")
 
 
-def spark_session(options: SparkOptions | None = None, modules: Sequence[str] = ()) -> SparkSession:
-    """The session of this process: the running one, with this module's settings, or a new one.
+# Sessions that were made here, whose settings are ours.
+_ours: "WeakSet[SparkSession]" = WeakSet()
 
+
+def spark_session(options: SparkOptions | None = None, modules: Sequence[str] = ()) -> SparkSession:
+    """A session with this module's settings: the one that was made here before, or a new one.
+
+    Of a Spark that somebody else has started it is a session beside theirs, whose settings stay as they are.
     Workers on other machines are sent the project and the Python `modules` named, such as a strategy's.
     One Java serves all sessions of a process, one after the other; it ends with the process, and its
     temporary files with it. Raises UserError where there is no Java, or Spark does not start.
@@ -64,9 +68,10 @@ def spark_session(options: SparkOptions | None = None, modules: Sequence[str] = 
 def _classic(options: SparkOptions) -> SparkSession:
     running = SparkSession.getActiveSession()
     if running is not None:
+        own = running if running in _ours else running.newSession()
         for name, value in {**_RUNTIME, **_runtime_properties(options)}.items():
-            running.conf.set(name, value)
-        return running
+            own.conf.set(name, value)
+        return own
     folder = java.temporary_folder(options.folder)
     log = (options.log or folder / "spark.log").absolute()
     builder = SparkSession.builder
@@ -78,6 +83,7 @@ def _classic(options: SparkOptions) -> SparkSession:
         except (PySparkException, Py4JError) as error:
             raise UserError(f"Spark did not start: {_reason(error, log)}") from error
     java.stop_at_exit(session)
+    _ours.add(session)
     return session
 
 
@@ -112,7 +118,7 @@ def _settings(options: SparkOptions, folder: Path) -> dict[str, str]:
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.shuffle.partitions": str(min(4, max(2, os.cpu_count() or 2))),
-            "spark.executorEnv.PYTHONPATH": os.pathsep.join(_import_path()),
+            "spark.executorEnv.PYTHONPATH": os.pathsep.join(import_path()),
             f"spark.executorEnv.{VARIABLE}": str(cache_root()),
         }
     settings |= options.properties
@@ -124,18 +130,6 @@ def _settings(options: SparkOptions, folder: Path) -> dict[str, str]:
         key = f"spark.{name}.extraJavaOptions"
         settings[key] = f"{own} {options.properties.get(key, '')}".strip()
     return settings
-
-
-def _import_path() -> list[str]:
-    """Folders that workers on this machine import from as this process does: the project's, then others."""
-    standard = [Path(path).resolve() for path in sysconfig.get_paths().values()]
-    standard.append(Path(sys.prefix).resolve())
-    paths = [str(PROJECT)]
-    for entry in sys.path:
-        path = Path(entry or ".").resolve()
-        if path.exists() and not any(path.is_relative_to(known) for known in standard):
-            paths.append(str(path))
-    return list(dict.fromkeys(paths))
 
 
 def _variables(options: SparkOptions, folder: Path, log: Path) -> dict[str, str]:
@@ -192,7 +186,13 @@ def _connected(options: SparkOptions) -> SparkSession:
         needed = 'pip install "pyspark[connect]"'
         raise UserError(f"{options.master} needs the client of Spark Connect: {needed}") from None
     try:
-        session = SparkSession.builder.remote(options.master).getOrCreate()
+        from pyspark.sql.connect.session import SparkSession as Connected
+
+        running: Any = Connected.getActiveSession()
+        session: SparkSession = running
+        if running not in _ours:
+            session = SparkSession.builder.remote(options.master).create()
+            _ours.add(session)
         for name, value in {**_RUNTIME, **_runtime_properties(options)}.items():
             session.conf.set(name, value)
     except PySparkException as error:

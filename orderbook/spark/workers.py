@@ -14,12 +14,15 @@ import os
 import pickle
 import re
 import sys
+import sysconfig
 import traceback
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -27,6 +30,7 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from orderbook.core.code_cache import cache_root
 from orderbook.core.errors import OrderbookError, UserError
 from orderbook.spark import arrival, java
 
@@ -60,6 +64,15 @@ def transporting(what: str) -> Iterator[None]:
         said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         message = f"{what} failed: {said} ({place.filename}:{place.lineno})"
         raise _Transported(_packed(WorkerError(message, traceback.format_exc()))) from None
+
+
+@contextmanager
+def untransported() -> Iterator[None]:
+    """In a worker whose errors no `arriving` waits for: they leave as what they are."""
+    try:
+        yield
+    except _Transported as error:
+        raise worker_error(error) from None
 
 
 @contextmanager
@@ -99,6 +112,7 @@ def _packed(error: OrderbookError) -> str:
     return f"orderbook-error:{base64.b64encode(pickled).decode()}: {error}"
 
 
+PROJECT = Path(__file__).resolve().parents[2]
 PACKAGES = ("orderbook",)
 _ARCHIVE = "orderbook.archive"  # the session's setting that names its artefact
 _STAMP = (1980, 1, 1, 0, 0, 0)
@@ -109,6 +123,12 @@ def ship(session: SparkSession, modules: Sequence[str] = ()) -> str:
 
     Functions that go through `for_workers` then import from it. Raises UserError for an unknown module.
     """
+    name = _sent(session, modules)
+    session.conf.set(_ARCHIVE, name)
+    return name
+
+
+def _sent(session: SparkSession, modules: Sequence[str]) -> str:
     files = {name: path for package in (*PACKAGES, *modules) for name, path in _files(package)}
     archive = java.temporary_folder() / f"orderbook-{arrival.digest_of(files)}.zip"
     if not archive.exists():
@@ -117,19 +137,81 @@ def ship(session: SparkSession, modules: Sequence[str] = ()) -> str:
                 # Equal contents make equal archives, whatever the times of the files.
                 zipped.writestr(zipfile.ZipInfo(name, _STAMP), path.read_bytes())
     session.addArtifacts(str(archive), pyfile=True)
-    session.conf.set(_ARCHIVE, archive.name)
     return archive.name
 
 
-class Shipped:
-    """A function that imports its project from the session's archive when it is unpickled in a worker."""
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How functions get to the workers of a session: by its archive, else by folders of this machine.
 
-    def __init__(self, function: Callable[..., Any], archive: str):
-        self._function, self._archive = function, archive
+    Neither: workers have the project.
+    """
 
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, bytes]]:
+    archive: str = ""
+    paths: tuple[str, ...] = ()
+    cache: str = ""
+
+    def of(self, function: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """What brings back a function, or anything that can be pickled, in a worker."""
         cloudpickle.register_pickle_by_value(arrival)
-        return arrival.arrive, (self._archive, cloudpickle.dumps(self._function))
+        pickled = cloudpickle.dumps(function)
+        if self.archive:
+            return arrival.arrive, (self.archive, pickled)
+        return arrival.arrive_here, (self.paths, self.cache, pickled)
+
+
+# How functions reach the workers of sessions that are not ours, which keep their settings.
+_reached: "WeakKeyDictionary[SparkSession, Reach]" = WeakKeyDictionary()
+
+
+def reach(session: SparkSession, modules: Sequence[str] = ()) -> Reach:
+    """How functions get to the workers of any session; no setting of it is changed.
+
+    Workers of this machine import what this process does. Others are sent the project, and the `modules`
+    named, as an artefact of the session. Raises UserError for an unknown module.
+    """
+    archive = archive_of(session)
+    if archive:
+        return Reach(archive)
+    if is_here(session):
+        return Reach("", tuple(import_path()), str(cache_root()))
+    known = _reached.get(session)
+    if known is None or modules:
+        known = Reach(_sent(session, modules))
+        _reached[session] = known
+    return known
+
+
+def is_here(session: SparkSession) -> bool:
+    """Whether the workers of a session are processes of this machine."""
+    if not isinstance(session, SparkSession):
+        return False
+    try:
+        return re.fullmatch(r"local(\[.*\])?", str(session.conf.get("spark.master"))) is not None
+    except PySparkException:
+        return False
+
+
+def import_path() -> list[str]:
+    """Folders that workers on this machine import from as this process does: the project's, then others."""
+    standard = [Path(path).resolve() for path in sysconfig.get_paths().values()]
+    standard.append(Path(sys.prefix).resolve())
+    paths = [str(PROJECT)]
+    for entry in sys.path:
+        path = Path(entry or ".").resolve()
+        if path.exists() and not any(path.is_relative_to(known) for known in standard):
+            paths.append(str(path))
+    return list(dict.fromkeys(paths))
+
+
+class Shipped:
+    """A function that is brought back in a worker as `reach` says."""
+
+    def __init__(self, function: Callable[..., Any], reach: Reach):
+        self._function, self._reach = function, reach
+
+    def __reduce__(self) -> Any:
+        return self._reach.of(self._function)
 
 
 def archive_of(session: SparkSession) -> str:
@@ -142,10 +224,7 @@ def archive_of(session: SparkSession) -> str:
 
 def for_workers(session: SparkSession, function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` as the workers of this session can import it."""
-    archive = archive_of(session)
-    if not archive:
-        return function
-    shipped = Shipped(function, archive)
+    shipped = Shipped(function, reach(session))
     return lambda *arguments: shipped(*arguments)  # type: ignore[operator]
 
 
@@ -166,12 +245,21 @@ def _files(module: str) -> Iterator[tuple[str, Path]]:
                 yield str(file.relative_to(path.parent.parent)), file
 
 
-_SQL_TYPES = {"int32": "int", "int64": "bigint", "string": "string", "binary": "binary"}
+_SQL_TYPES = {
+    "int32": "int", "int64": "bigint", "string": "string", "binary": "binary", "double": "double",
+    "bool": "boolean", "timestamp[us, tz=UTC]": "timestamp",
+}  # fmt: skip
 
 
 def columns_of(schema: pa.Schema) -> str:
     """A schema as Spark reads it."""
-    return ", ".join(f"`{field.name}` {_SQL_TYPES[str(field.type)]}" for field in schema)
+    return ", ".join(f"`{field.name.replace('`', '``')}` {_sql_type(field.type)}" for field in schema)
+
+
+def _sql_type(kind: pa.DataType) -> str:
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision}, {kind.scale})"
+    return _SQL_TYPES[str(kind)]
 
 
 def map_in_workers(

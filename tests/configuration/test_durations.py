@@ -2,7 +2,7 @@
 
 import pytest
 
-from orderbook.commands.backtest import parsed_granularity
+from orderbook.backtesting.settings import parsed_granularity
 from orderbook.commands.stream import parsed_length
 from orderbook.configuration.configuration import load_configuration
 from orderbook.core.errors import ConfigurationError, UserError
