@@ -323,15 +323,27 @@ class _Writer(pq.ParquetWriter):  # type: ignore[misc]
 class ParquetFile:
     """A Parquet file that appears under `path` when it is closed; until then its name ends in `.partial`.
 
-    After an error nothing more is written, and `close` does nothing. Raises as `writing`.
+    After an error nothing more is written, and `close` does nothing. dictionary: the columns whose values are
+    kept once each, None: Arrow chooses; delta: integers and times that are kept as differences, and in no
+    dictionary. Raises as `writing`.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        path: Path,
+        schema: pa.Schema,
+        dictionary: Sequence[str] | None = None,
+        delta: Sequence[str] = (),
+    ) -> None:
         self.path = path
         self._partial = path.with_name(f"{path.name}.partial")
         self._file: _Writer | None = None
         with self._abandoned_if_it_fails():
-            self._file = _Writer(self._partial, schema, compression="zstd")
+            self._file = _Writer(
+                self._partial, schema, compression="zstd",
+                use_dictionary=True if dictionary is None else list(dictionary),
+                column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED") or None,
+            )  # fmt: skip
 
     def write(self, table: pa.Table) -> None:
         """Append a row group. Raises what Arrow raises for values that do not fit, too."""

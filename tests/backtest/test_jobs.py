@@ -3,12 +3,15 @@
 from decimal import Context, Decimal
 from pathlib import Path
 
+import duckdb
 import msgspec
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 from samples import examples
 
 import orderbook
@@ -176,3 +179,40 @@ def test_manifest_survives_a_round_trip(tmp_path: Path) -> None:
     said = manifest(rows=own)
     write_manifest(tmp_path, said)
     assert read_manifest(tmp_path) == said
+
+
+def test_files_are_read_by_others_as_they_were_written(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    random, count = np.random.default_rng(1), 3_000
+    ints = random.integers(-(2**63), 2**63 - 1, (4, count))
+    there = random.random(count) < 0.7
+    made = pa.table(
+        {
+            "stamp": ints[0],
+            "switch": np.arange(count) % 3,
+            "sequence": ints[1],
+            "name": pa.array([f"é{i % 7}" for i in range(count)], mask=~there),
+            "key.side": pa.array(ints[2], mask=there),
+            "v.gone": pa.array(
+                [Decimal(i).scaleb(-2) for i in range(count)], pa.decimal128(38, 2), mask=~there
+            ),
+            "latest": pa.array(ints[3] // 4, pa.timestamp("ns", "UTC"), mask=there),
+            "mean": pa.array(random.normal(size=count), mask=~there),
+            "gone": ~there,
+            "multiplicity": pa.array(np.ones(count, np.int64), mask=~there),
+        }
+    )
+    own = dataset("v")
+    writer = DatasetWriter(tmp_path, "v", own)
+    made = made.cast(schema_of(own))
+    for start in range(0, count, 1_000):
+        writer.write(made.slice(start, 1_000))
+    (file,) = writer.close()
+    path = tmp_path / file.path
+    wanted = pl.DataFrame(pl.from_arrow(made))
+    assert pl.read_parquet(path).equals(wanted)
+    assert pl.DataFrame(pl.from_arrow(parquet.read_table(path))).equals(wanted)
+    found = duckdb.sql(
+        f"SELECT * EXCLUDE latest, epoch_ns(latest) AS latest FROM read_parquet('{path}')"
+    ).pl()
+    assert found.equals(wanted.with_columns(latest=pl.col("latest").to_physical()).select(found.columns))
