@@ -25,7 +25,8 @@ class _Reader(DataSourceReader):
         self.pushFilters = _Push(self)  # type: ignore[method-assign]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _read_again, (self._bring, self._made_of, self._made.pushed)
+        # Nothing that is unpickled before the project is there may need it.
+        return _read_again, (self._bring, self._made_of, self._made.pushed.plain)
 
     def push(self, filters: list[Filter]) -> list[Filter]:
         """Notes what filters say of symbols and times; Spark applies all of them itself, too."""
@@ -56,9 +57,9 @@ class _Push:
         return self._reader.push(filters)
 
 
-def _read_again(bring: tuple[Any, ...], made_of: tuple[Any, ...], pushed: Any) -> _Reader:
+def _read_again(bring: tuple[Any, ...], made_of: tuple[Any, ...], pushed: tuple[Any, ...]) -> _Reader:
     reader = _Reader(bring, *made_of)
-    reader._made.pushed = pushed
+    reader._made.keep(pushed)
     return reader
 
 

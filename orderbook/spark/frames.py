@@ -224,8 +224,8 @@ def _given(
         raise UserError("no source was given")
     if not all(isinstance(one, str | Path) for one in several):
         markets = [one if isinstance(one, Market) else Market(one) for one in several]
-        for one in markets:
-            _check_frame(one.frame, "a source")
+        for market in markets:
+            _check_frame(market.frame, "a source")
         found = tuple(matched(one) for one in markets)
         if len({one.kind == "events" for one in found}) > 1:
             raise UserError(

@@ -70,6 +70,11 @@ class Pushed:
     first: int | None = None
     last: int | None = None
 
+    @property
+    def plain(self) -> tuple[frozenset[str] | None, int | None, int | None]:
+        """The same as values of Python."""
+        return self.symbols, self.first, self.last
+
     def within(self, one: Filter) -> "Pushed":
         """With what a filter says as well, as far as it can be used."""
         value: Any = getattr(one, "value", None)
@@ -120,6 +125,10 @@ class SourceReader:
         """Takes note of filters."""
         for one in filters:
             self.pushed = self.pushed.within(one)
+
+    def keep(self, pushed: tuple[Any, ...]) -> None:
+        """Goes on with the filters of another reading, see `Pushed.plain`."""
+        self.pushed = Pushed(*pushed)
 
     def schema(self) -> str:
         """All columns, as Spark reads them."""

@@ -2,6 +2,8 @@
 
 import json
 import random
+import subprocess
+import sys
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +14,7 @@ import duckdb
 import polars as pl
 import pytest
 from backtest_support import SEEN, VIEWS, Follower, job_settings, run, write_records
+from paths import SUPPORT
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
@@ -414,3 +417,16 @@ def test_the_notebook_of_the_documents_runs(
     assert (first.high, first.volume) == tuple(hours)
     assert len(names["above"].lines) == len(names["below"].lines) == 3
     names["daily"].unpersist()
+
+
+@pytest.mark.exhaustive
+def test_a_session_of_spark_connect(records: Path, job: Job, tmp_path: Path) -> None:
+    pytest.importorskip("grpc", reason="no client of Spark Connect")
+    arguments = [sys.executable, SUPPORT / "spark_connect.py", records, tmp_path]
+    done = subprocess.run(arguments, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    history = job.history("everything").select("stamp", "sequence", "volume", "orders")
+    for name, wanted in (("depth", job.view("depth")), ("history", history)):
+        assert said[name] == json.loads(json.dumps(sorted(wanted.rows()), default=str)), name
+    assert not said["changed"]
