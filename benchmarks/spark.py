@@ -27,6 +27,7 @@ from orderbook.strategies.gated_engine import GatedEngine
 
 from .measure import CONSOLE, table
 from .spark_data import core_seconds, write_days
+from .spark_kernel import specialised
 from .spark_time_cut import time_cuts
 
 SYMBOLS, DAYS, CORES = 20, 5, 2
@@ -90,6 +91,7 @@ class Part(StrEnum):
     LOCAL = "stage-1"
     SHUFFLED = "shuffles"
     CUT = "time-cut"
+    KERNEL = "kernel"
 
 
 def main(
@@ -105,13 +107,16 @@ def main(
         folder = Path(name)
         jobs = {Part.LOCAL: LOCAL, Part.SHUFFLED: SHUFFLED}
         chosen = [one for one in jobs if one in part]
-        if chosen:
+        if chosen or Part.KERNEL in part:
             count = write_days(folder / "days", count, SYMBOLS, DAYS, 1)
-        specs = source_specs([str(folder / "days")]) if chosen else []
+        specs = source_specs([str(folder / "days")]) if chosen or Part.KERNEL in part else []
         about = f"{count:,} events, {SYMBOLS} symbols, {DAYS} days; core ns an event"
         columns = [about, "loop", "one process", "ratio", "Spark", "ratio", "Spark, wall s"]
         for one in chosen:
             table(one, columns, _measure(jobs[one], 2 * CORES, specs, executor, folder, count, runs))
+        if Part.KERNEL in part:
+            columns = [about, "by hand in mapInArrow", "Spark", "ratio"]
+            table(Part.KERNEL, columns, _beside_kernel(specs, executor, folder, count, runs))
         if Part.CUT in part:
             time_cuts(executor, folder, count // 20, runs)
 
@@ -142,6 +147,22 @@ def _measure(
         alone = _measured(partial(_job, job, specs, LocalExecutor(), folder, 1), runs)
         spark = _measured(partial(_job, job, specs, executor, folder, partitions), runs)
         rows.append([job.name, *_columns(count, loop, alone, spark)])
+    return rows
+
+
+def _beside_kernel(
+    specs: Sequence[SourceSpec], executor: SparkExecutor, folder: Path, count: int, runs: int
+) -> list[list[str]]:
+    """`depth` beside the same written by hand, at the end and with a row for every message."""
+    session = spark_session(SparkOptions(master=f"local[{CORES}]"))
+    files = [spec.paths for spec in specs]
+    rows = []
+    for job in (LOCAL[0], LOCAL[2]):
+        history = job.granularity.unit != "end"
+        hand = _measured(partial(specialised, session, files, folder / "by-hand", 2 * CORES, history), runs)
+        spark = _measured(partial(_job, job, specs, executor, folder, 2 * CORES), runs)
+        ratio = f"{spark[0] / hand[0]:.1f} x"
+        rows.append([job.name, *(f"{one[0] / count * 1e9:,.0f}" for one in (hand, spark)), ratio])
     return rows
 
 
