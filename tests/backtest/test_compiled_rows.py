@@ -1,6 +1,7 @@
 """Backtests of compiled methods write the rows of orders and fills of the same rules in Python."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from backtest_support import write_records
@@ -21,7 +22,7 @@ class Better(Strategy):
 
     @on_view("touch", fire="change", every="1ms")
     @compiled
-    def looked(self, row):  # type: ignore[no-untyped-def]
+    def looked(self: Any, row: Any) -> None:
         if row.multiplicity == 0 or not row.has_bid or not row.has_ask:
             return
         self.seen += 1

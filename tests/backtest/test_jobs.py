@@ -212,7 +212,8 @@ def test_files_are_read_by_others_as_they_were_written(tmp_path: Path) -> None:
     wanted = pl.DataFrame(pl.from_arrow(made))
     assert pl.read_parquet(path).equals(wanted)
     assert pl.DataFrame(pl.from_arrow(parquet.read_table(path))).equals(wanted)
-    found = duckdb.sql(
-        f"SELECT * EXCLUDE latest, epoch_ns(latest) AS latest FROM read_parquet('{path}')"
-    ).pl()
+    query = f"SELECT * EXCLUDE latest, epoch_ns(latest) AS latest FROM read_parquet('{path}')"
+    relation = duckdb.sql(query)
+    assert relation is not None
+    found = relation.pl()
     assert found.equals(wanted.with_columns(latest=pl.col("latest").to_physical()).select(found.columns))

@@ -2,7 +2,8 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from orderbook.market.events import Action, Flag, Side
 
 # Of the instrument whose units are the smallest. A tick of None is as before.
 BOOK = 2
+made: Callable[..., dict[str, Any]] = row
 phases = st.fixed_dictionaries(
     {
         "centre": st.sampled_from(
@@ -44,7 +46,7 @@ class Market:
         self.centre = self.orders = 0
         self.tick = 10
 
-    def events(self, phase: dict) -> Iterator[dict]:
+    def events(self, phase: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Those of a phase, each of the book as the events before have left it."""
         tick = self.tick = phase["tick"] or self.tick
         self.centre = (self.centre + phase["centre"]) // tick * tick
@@ -55,7 +57,7 @@ class Market:
             leaving = self._leaving(phase, n) if self.random.random() < phase["leaving"] else None
             yield (leaving or self._coming(phase, n)) | known
 
-    def _price(self, phase: dict, n: int) -> int:
+    def _price(self, phase: dict[str, Any], n: int) -> int:
         tick = self.tick
         ticks = int(phase["drift"] * n) + int(self.random.gauss(0, 1) * phase["width"])
         price = self.centre + tick * ticks
@@ -63,14 +65,14 @@ class Market:
             price += self.random.randrange(-tick, tick)
         return max(-(10**18) + 1, min(price, 10**18 - 1))
 
-    def _coming(self, phase: dict, n: int) -> dict:
+    def _coming(self, phase: dict[str, Any], n: int) -> dict[str, Any]:
         price, volume, side = self._price(phase, n), self.random.randrange(1, 4), self.random.randrange(2)
         if not self.by_order:
-            return row(Action.LEVEL, price=price, volume=volume, side=side)
+            return made(Action.LEVEL, price=price, volume=volume, side=side)
         self.orders += 1
-        return row(Action.ADD, order_id=self.orders, price=price, volume=volume, side=side)
+        return made(Action.ADD, order_id=self.orders, price=price, volume=volume, side=side)
 
-    def _leaving(self, phase: dict, n: int) -> dict | None:
+    def _leaving(self, phase: dict[str, Any], n: int) -> dict[str, Any] | None:
         """Of an order or a level that is there, often of the best; None where there is none."""
         side, levels = self.random.randrange(2), self.model.levels[BOOK]
         orders = self.model.orders[BOOK] if self.by_order else {}
@@ -80,11 +82,11 @@ class Market:
         best = max(prices) if side == Side.BID else min(prices)
         price = best if self.random.random() < 0.5 else self.random.choice(prices)
         if not self.by_order:
-            return row(Action.LEVEL, price=price, side=side)
+            return made(Action.LEVEL, price=price, side=side)
         number = next(one for one, (s, p, *_) in orders.items() if (s, p) == (side, price))
         action = self.random.choice([Action.DELETE, Action.DELETE, Action.REDUCE, Action.MODIFY])
         moved, volume = self._price(phase, n), self.random.randrange(1, 4)
-        return row(action, order_id=number, price=moved, volume=volume)
+        return made(action, order_id=number, price=moved, volume=volume)
 
 
 def best_of(model: BookModel, side: Side) -> int | None:
@@ -110,7 +112,7 @@ def equal(books: Books, model: BookModel) -> None:
 
 @examples(30)
 @given(st.lists(phases, min_size=1, max_size=6), st.integers(0, 2**32), st.booleans())
-def test_windows_that_move_change_no_row(drawn: list[dict], seed: int, by_order: bool) -> None:
+def test_windows_that_move_change_no_row(drawn: list[dict[str, Any]], seed: int, by_order: bool) -> None:
     books, dictionary = books_and_dictionary()
     market = Market(seed, by_order)
     model = market.model
@@ -121,8 +123,8 @@ def test_windows_that_move_change_no_row(drawn: list[dict], seed: int, by_order:
             assert Counter(tuples_of(books.apply(events_of([event])), dictionary)) == Counter(
                 model.apply(event)
             )
-        rows: list[dict] = []
-        expected: list[tuple] = []
+        rows: list[dict[str, Any]] = []
+        expected: list[tuple[Any, ...]] = []
         for event in market.events(phase):
             event["flags"] = Flag.LAST if market.random.random() < 0.1 else 0
             rows.append(event)

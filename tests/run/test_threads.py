@@ -239,7 +239,8 @@ def test_stamps_and_conflation_are_those_of_one_thread() -> None:
 def test_a_callback_that_cancels_is_told_no_more() -> None:
     counts = []
     for threads in (0, 2):
-        told, seen = Told(threads), []
+        told = Told(threads)
+        seen: list[Any] = []
         handles: list[Any] = []
 
         def tell(event: Any, seen: list[Any] = seen, handles: list[Any] = handles) -> None:
@@ -330,7 +331,7 @@ def test_reading_ahead_keeps_order_and_errors(count: int) -> None:
     )
     assert np.array_equal(np.concatenate(found), np.concatenate(expected)) and len(found) < len(expected)
     assert [str(error) for error in ahead.errors] == [str(error) for error in plain.errors] == ["cut"]
-    early = read_ahead(opened())
+    early: Any = read_ahead(opened())
     next(early)
     assert threading.active_count() > before
     early.close()
@@ -345,10 +346,10 @@ def test_reading_ahead_raises_what_reading_raises() -> None:
         raise RuntimeError("not a source's error")
 
     merger.reading = broken
-    found = []
+    found: list[Any] = []
     with pytest.raises(RuntimeError, match="not a source's"):
         found.extend(read_ahead(merger))
-    assert sum(map(len, found)) == 1000
+    assert sum(len(one) for one in found) == 1000
 
 
 def wait_for(holds: Callable[[], bool]) -> None:

@@ -110,9 +110,11 @@ class Run:
         if kind == "place":
             self.publish(client.place(OrderRequest(*arguments), now))
         elif kind == "modify":
-            self.publish(client.modify(*arguments, now))
+            order_id, volume, price = arguments
+            self.publish(client.modify(order_id, volume, price, now))
         elif kind == "cancel":
-            self.publish(client.cancel(*arguments, now))
+            (order_id,) = arguments
+            self.publish(client.cancel(order_id, now))
         else:
             self.account.cancel_all()
             for name, one in self.clients.items():
