@@ -59,12 +59,13 @@ def test_default_needs_no_network() -> None:
 def test_every_key_is_documented_with_its_default(project: Path, write: Write) -> None:
     """Uncommenting the optional keys of config.toml gives a valid file that sets every declared key."""
     text = (project / "config.toml").read_text()
-    optional = r"^# (?=\[\[(feeds|sinks|monitor\.alerts)\]\]$|[a-z_]+ = )(?!feeds = )"
+    optional = r"^# (?=\[\[(feeds|sinks|monitor\.alerts)\]\]$|\[execution\.\w+\]$|[a-z_]+ = )(?!feeds = )"
     text = re.sub(optional, "", text, flags=re.MULTILINE)
     configuration = load_configuration(write(text))
     assert configuration.model_fields_set == set(type(configuration).model_fields)
     sections = [getattr(configuration, name) for name in type(configuration).model_fields]
-    for section in (*sections, *configuration.feeds, *configuration.sinks):
+    gateways = configuration.execution.values()
+    for section in (*sections, *configuration.feeds, *configuration.sinks, *gateways):
         if isinstance(section, Section):
             assert section.model_fields_set == set(type(section).model_fields)
     assert {type(feed) for feed in configuration.feeds} == set(FEEDS.values())

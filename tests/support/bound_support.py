@@ -254,4 +254,9 @@ def _window(window: Window, tables: Tables, binding: Bindings, rows: list[Bindin
         at_step = len(before) + step
         there = sorted(partition, key=place)
         return at(window.argument, there[at_step]) if 0 <= at_step < len(there) else None
+    if window.frame is not None:
+        there, (first, last) = sorted(partition, key=place), window.frame
+        start = 0 if first is None else max(len(before) + first, 0)
+        end = len(there) if last is None else max(len(before) + last + 1, 0)
+        return _aggregate(window, tables, there[start:end])
     return _aggregate(window, tables, [r for r in partition if place(r) <= place(binding)])
