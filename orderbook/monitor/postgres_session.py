@@ -64,10 +64,7 @@ _STARTUP = {
     "default_transaction_read_only": "on", "in_hot_standby": "off", "is_superuser": "off",
 }  # fmt: skip
 # Statements that have nothing to do here, and what is answered.
-_NOTHING = {
-    "SAVEPOINT": "SAVEPOINT", "RELEASE": "RELEASE",
-    "LISTEN": "LISTEN", "UNLISTEN": "UNLISTEN", "ANALYZE": "ANALYZE",
-}  # fmt: skip
+_NOTHING = {"SAVEPOINT": "SAVEPOINT", "RELEASE": "RELEASE", "UNLISTEN": "UNLISTEN"}
 _ENDS = {"COMMIT": "COMMIT", "END": "COMMIT", "ROLLBACK": "ROLLBACK", "ABORT": "ROLLBACK"}
 # What a client sees before the columns of a view in SUBSCRIBE.
 _CHANGE_COLUMNS = (("stamp", "integer"), ("switch", "integer"), ("sequence", "integer"), ("diff", "integer"))
