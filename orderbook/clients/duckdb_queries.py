@@ -6,6 +6,7 @@ a list are let through, as the parsed text names them, in whatever spelling, sch
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -175,6 +176,7 @@ _BATCH_ROWS = 2048
 # How DuckDB and Arrow say that there is no more memory.
 _NO_MEMORY = ("Out of Memory", "bad allocation", "Allocation failure", "bad_alloc")
 _TOO_LARGE = "the query needs more memory than it may take; ask for less at a time"
+_INTERVAL, _QUOTED = re.compile(r"\bINTERVAL\b"), re.compile(r"\"[^\"]*\"|'[^']*'")
 # Before a SELECT: nothing is executed but its names and types are found.
 _DESCRIBE = "DESCRIBE "
 
@@ -257,6 +259,12 @@ def output_columns(
             found = connection.execute(_DESCRIBE + sql, _values(parameters)).fetchall()
         except duckdb.Error as error:
             raise duckdb_error(error, sql, len(_DESCRIBE)) from None
+        for name, kind, *_ in found:
+            if _INTERVAL.search(_QUOTED.sub("", str(kind))):
+                raise SqlError(
+                    f"column {name} is an interval, which answers do not have; give seconds, as "
+                    f"extract(epoch FROM …), or text, as (…)::TEXT"
+                )
         # Of equal names polars takes only one.
         names = UniqueNames()
         return [(names.new(row[0]), str(row[1])) for row in found]

@@ -3,6 +3,7 @@
 Source: PostgreSQL's documentation, chapters "System Catalogs" and "The Information Schema".
 """
 
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ SERVER_VERSION = "15.0"
 _SERVER_NUMBER = 150_000
 PREFIX = "catalog_"
 _FIRST_OID = 16_384
+# The numbers of indexes, above those of tables.
+_INDEXES = 1 << 30
 _NAMESPACES = {"pg_catalog": 11, "public": 2200, "information_schema": 13_000}
 _OWNER, _DATABASE_OID = 10, 5
 # What SHOW, current_setting and pg_settings tell.
@@ -81,7 +84,6 @@ class Column:
     name: str
     type: Type
     nullable: bool = True
-    key: bool = False
 
     @property
     def oid(self) -> int:
@@ -109,11 +111,30 @@ class Table:
     is_view: bool
     columns: tuple[Column, ...]
     sql: str = ""
+    # The places of the primary key's columns, from 1, in their order.
+    key: tuple[int, ...] = ()
 
     @property
     def oid(self) -> int:
         """A number of its own, the same at every start."""
         return _FIRST_OID + (zlib.crc32(self.name.encode()) & 0x3FFF_FFFF)
+
+    @property
+    def index(self) -> tuple[int, str]:
+        """The number and the name of the index that a primary key has in PostgreSQL."""
+        return self.oid + _INDEXES, f"{self.name}_pkey"
+
+    @property
+    def index_sql(self) -> str:
+        """What made that index."""
+        columns = ", ".join(_quoted(self.columns[place - 1].name) for place in self.key)
+        _, name = self.index
+        return f"CREATE UNIQUE INDEX {_quoted(name)} ON {SCHEMA}.{_quoted(self.name)} USING btree ({columns})"
+
+
+def _quoted(name: str) -> str:
+    """A name as SQL has it."""
+    return name if re.fullmatch(r"[a-z_][a-z0-9_$]*", name) else '"' + name.replace('"', '""') + '"'
 
 
 _Rows = list[tuple[object, ...]]
@@ -128,7 +149,9 @@ def catalog_tables(tables: Sequence[Table]) -> Iterator[tuple[str, "pa.Table"]]:
             [(oid, name, _OWNER, None) for name, oid in _NAMESPACES.items()],
         ),
     )
-    kinds = [(t, "v" if t.is_view else "r") for t in tables]
+    keyed = [t for t in tables if t.key]
+    kinds = [(t.oid, t.name, "v" if t.is_view else "r", bool(t.key), len(t.columns)) for t in tables]
+    kinds += [(*t.index, "i", False, len(t.key)) for t in keyed]
     yield "pg_class", _table(
         "oid:i relname relnamespace:i reltype:i reloftype:i relowner:i relam:i relfilenode:i reltablespace:i "
         "relpages:i reltuples:d relallvisible:i reltoastrelid:i relhasindex:b relisshared:b relpersistence "
@@ -139,11 +162,12 @@ def catalog_tables(tables: Sequence[Table]) -> Iterator[tuple[str, "pa.Table"]]:
         "relhasoids:b",
         [
             (
-                t.oid, t.name, 2200, 0, 0, _OWNER, 0, t.oid, 0, 0, -1.0, 0, 0, _has_key(t), False, "p", kind,
-                len(t.columns), 0, t.is_view, False, False, False, False, True, "n", False, None, None,
+                oid, name, 2200, 0, 0, _OWNER, 403 if kind == "i" else 0, oid, 0, 0, -1.0, 0, 0, indexed,
+                False, "p", kind,
+                count, 0, kind == "v", False, False, False, False, True, "n", False, None, None,
                 None, False,
             )
-            for t, kind in kinds
+            for oid, name, kind, indexed, count in kinds
         ],
     )  # fmt: skip
     numbered = [(t, place, c) for t in tables for place, c in enumerate(t.columns, 1)]
@@ -213,7 +237,7 @@ def catalog_tables(tables: Sequence[Table]) -> Iterator[tuple[str, "pa.Table"]]:
         "pg_tables",
         _table(
             "schemaname tablename tableowner tablespace hasindexes:b hasrules:b hastriggers:b rowsecurity:b",
-            [(SCHEMA, t.name, USER, None, _has_key(t), False, False, False) for t in tables if not t.is_view],
+            [(SCHEMA, t.name, USER, None, bool(t.key), False, False, False) for t in tables if not t.is_view],
         ),
     )
     yield (
@@ -223,8 +247,7 @@ def catalog_tables(tables: Sequence[Table]) -> Iterator[tuple[str, "pa.Table"]]:
             [(SCHEMA, t.name, USER, t.sql, t.oid) for t in tables if t.is_view],
         ),
     )
-    keyed = [t for t in tables if _has_key(t)]
-    keys = {t.name: [place for place, c in enumerate(t.columns, 1) if c.key] for t in keyed}
+    keys = {t.name: t.key for t in keyed}
     yield (
         "pg_index",
         _table(
@@ -232,7 +255,37 @@ def catalog_tables(tables: Sequence[Table]) -> Iterator[tuple[str, "pa.Table"]]:
             "indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b indisready:b indislive:b "
             "indisreplident:b "
             "indkey:l indcollation:l indclass:l indoption:l indexprs indpred indnullsnotdistinct:b",
-            [],
+            [
+                (
+                    t.index[0],
+                    t.oid,
+                    len(t.key),
+                    len(t.key),
+                    True,
+                    True,
+                    False,
+                    True,
+                    False,
+                    True,
+                    False,
+                    True,
+                    True,
+                    False,
+                    t.key,
+                    *([[0] * len(t.key)] * 3),
+                    None,
+                    None,
+                    False,
+                )
+                for t in keyed
+            ],
+        ),
+    )
+    yield (
+        "pg_indexes",
+        _table(
+            "schemaname tablename indexname tablespace indexdef indexrelid:i",
+            [(SCHEMA, t.name, t.index[1], None, t.index_sql, t.index[0]) for t in keyed],
         ),
     )
     yield "pg_constraint", _table(
@@ -243,19 +296,14 @@ def catalog_tables(tables: Sequence[Table]) -> Iterator[tuple[str, "pa.Table"]]:
         "connoinherit:b conkey:l confkey:l conpfeqop:l conppeqop:l conffeqop:l conexclop:l conbin consrc",
         [
             (
-                t.oid + 1, f"{t.name}_pkey", 2200, "p", False, False, True, t.oid, 0, 0, 0, 0, " ", " ",
-                " ", True,
-                0, True, keys[t.name], None, None, None, None, None, None, None,
+                t.index[0] + 1, t.index[1], 2200, "p", False, False, True, t.oid, 0, t.index[0], 0, 0, " ",
+                " ", " ", True, 0, True, keys[t.name], None, None, None, None, None, None, None,
             )
             for t in keyed
         ],
     )  # fmt: skip
     yield from ((name, _table(columns, [])) for name, columns in _EMPTY.items())
     yield from _information_schema(tables, keys)
-
-
-def _has_key(table: Table) -> bool:
-    return not table.is_view and any(column.key for column in table.columns)
 
 
 def _type_rows(
@@ -276,7 +324,7 @@ def _type_rows(
 
 
 def _information_schema(
-    tables: Sequence[Table], keys: Mapping[str, list[int]]
+    tables: Sequence[Table], keys: Mapping[str, Sequence[int]]
 ) -> Iterator[tuple[str, "pa.Table"]]:
     yield (
         "information_schema_schemata",
@@ -368,7 +416,6 @@ _EMPTY = {
     "pg_foreign_data_wrapper": "oid:i fdwname",
     "pg_foreign_server": "oid:i srvname srvfdw:i srvoptions:a",
     "pg_foreign_table": "ftrelid:i ftserver:i ftoptions:a",
-    "pg_indexes": "schemaname tablename indexname tablespace indexdef",
     "pg_inherits": "inhrelid:i inhparent:i inhseqno:i inhdetachpending:b",
     "pg_language": "oid:i lanname",
     "pg_locks": "pid:i mode locktype relation:i granted:b",

@@ -90,7 +90,8 @@ def tables_of(program: Queryable) -> list[Table]:
         Table(
             one.name,
             False,
-            tuple(Column(c.name, c.type, c.nullable, c.name in one.primary_key) for c in one.columns),
+            tuple(Column(c.name, c.type, c.nullable) for c in one.columns),
+            key=tuple([c.name for c in one.columns].index(name) + 1 for name in one.primary_key),
         )
         for one in program.relations
     ]
@@ -206,6 +207,7 @@ _CLASS, _NAMESPACE = f"{PREFIX}pg_class", f"{PREFIX}pg_namespace"
 _OWN_CLASS = f"{_CLASS} own_class WHERE own_class.oid = oid_"
 _OWN_NAMESPACE = f"{_NAMESPACE} own_space WHERE own_space.oid = oid_"
 _OWN_VIEW = f"{PREFIX}pg_views own_view WHERE own_view.oid = oid_"
+_OWN_INDEX = f"{PREFIX}pg_indexes own_index WHERE oid_ = own_index.indexrelid"
 _TYPE_OF = f"{PREFIX}type_of"
 # A name in text as the parser of regclass reads it.
 _BARE = f"replace(replace(replace(said, '{SCHEMA}.', ''), 'pg_catalog.', ''), '\"', '')"
@@ -247,12 +249,17 @@ MACROS = {
     "pg_conversion_is_visible(oid_)": "true",
     "pg_encoding_to_char(encoding)": "'UTF8'",
     "pg_function_is_visible(oid_)": "true",
-    "pg_get_constraintdef(oid_, pretty := false)": "NULL::VARCHAR",
+    "pg_get_constraintdef(oid_, pretty := false)": (
+        f"(SELECT 'PRIMARY KEY ' || regexp_extract(own_index.indexdef, '\\(.*\\)$') FROM {_OWN_INDEX} + 1)"
+    ),
     "pg_get_expr(expression, oid_, pretty := false)": "NULL::VARCHAR",
     "pg_get_function_arguments(oid_)": "NULL::VARCHAR",
     "pg_get_function_identity_arguments(oid_)": "NULL::VARCHAR",
     "pg_get_function_result(oid_)": "NULL::VARCHAR",
-    "pg_get_indexdef(oid_, place := 0, pretty := false)": "NULL::VARCHAR",
+    "pg_get_indexdef(oid_, place := 0, pretty := false)": (
+        "(SELECT CASE WHEN place > 0 THEN trim(string_split(regexp_extract(own_index.indexdef, "
+        f"'\\((.*)\\)$', 1), ',')[place]) ELSE own_index.indexdef END FROM {_OWN_INDEX})"
+    ),
     "pg_get_partkeydef(oid_)": "NULL::VARCHAR",
     "pg_get_ruledef(oid_, pretty := false)": "NULL::VARCHAR",
     "pg_get_serial_sequence(relation, col)": "NULL::VARCHAR",

@@ -166,6 +166,9 @@ def test_sqlalchemy_and_pandas(one: Served) -> None:
     columns = [(column["name"], str(column["type"])) for column in inspector.get_columns("depth")]
     assert columns == [("symbol", "TEXT"), ("orders", "BIGINT"), ("best", "NUMERIC(38, 8)")]
     assert inspector.get_view_definition("depth").startswith("SELECT symbol")
+    key = ["venue", "symbol", "id", "price"]
+    assert inspector.get_pk_constraint("bids")["constrained_columns"] == key
+    assert inspector.get_indexes("quotes") == []
     frame = pd.read_sql_table("depth", engine).sort_values("symbol")
     assert list(frame["orders"]) == [orders for _, orders, _ in engine_rows(one)]
     engine.dispose()
@@ -215,6 +218,7 @@ def test_psql_lists_and_describes(one: Served) -> None:
     )  # fmt: skip
     assert "public | depth" in said.stdout and "numeric(38,8)" in said.stdout
     assert "CREATE OR REPLACE VIEW public.depth" in said.stdout
+    assert '"bids_pkey" PRIMARY KEY, btree (venue, symbol, id, price)' in said.stdout
     assert INSTRUMENTS[0].symbol in said.stdout
     assert said.stderr.count("ERROR:") == 1 and "nope" in said.stderr, said.stderr
 
@@ -230,6 +234,8 @@ REFUSED = {
     "SELECT * FROM pg_catalog.pg_shadow": "42601",
     "SUBSCRIBE nowhere": "53000",
     "SELECT 'no end": "42601",
+    "SELECT symbol, INTERVAL '5 minutes' FROM depth": "42601",
+    "SELECT [INTERVAL '5 minutes']": "42601",
     "FETCH 1 FROM nothing": "34000",
     "SET client_encoding = 'LATIN1'": "22023",
     "SELECT 1 -- " + "x" * 40_000: "54001",
