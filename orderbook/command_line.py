@@ -2,7 +2,7 @@
 
 0: done (also a run that Ctrl-C ended); 2: bad usage or configuration; 1: anything else, a result that is
 incomplete among it. An error is one line on standard error, or a line for each mistake of a configuration;
---debug adds the traceback.
+--debug adds the traceback. With --json standard output has one object, and standard error what people read.
 """
 
 import sys
@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from orderbook.core.errors import ConfigurationError, OrderbookError, UserError, visible_lines
+from orderbook.core.summaries import collected, told, write_json
 from orderbook.operations.logs import log_to_standard_error
 
 _INTERRUPTED = 130
@@ -23,7 +24,6 @@ _INTERRUPTED = 130
 app = typer.Typer(
     name="orderbook",
     help="SQL views over live order books, refreshed at every event, that call trading strategies.",
-    add_completion=False,
     no_args_is_help=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -78,6 +78,10 @@ LogFolder = Annotated[
     Path | None,
     typer.Option("--log", help="Folder of a run's log; without it, the configuration's.", metavar="FOLDER"),
 ]
+MonitorUrl = Annotated[
+    str, typer.Option("--url", help="Of a run's monitor, as the run prints it, or HOST:PORT.", metavar="URL")
+]
+Token = Annotated[str, typer.Option("--token", help="Where the monitor has one.")]
 RowKey = Annotated[
     list[str] | None, typer.Option("--key", help="The row of a view with this key; a value each.")
 ]
@@ -92,6 +96,14 @@ class Stage(StrEnum):
     PLAN = "plan"
     PYTHON = "python"
     SPARK = "spark"
+
+
+class Form(StrEnum):
+    """What `query` prints."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
 
 
 class EngineName(StrEnum):
@@ -116,6 +128,9 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write the summary of any command as one line of JSON.")
+    ] = False,
 ) -> None:
     """Options of every command."""
 
@@ -166,10 +181,8 @@ def serve(
 
 @app.command()
 def top(
-    url: Annotated[
-        str, typer.Option("--url", help="Of a run's monitor.", metavar="URL")
-    ] = "http://127.0.0.1:8799/",
-    token: Annotated[str, typer.Option("--token", help="Where the monitor needs one.")] = "",
+    url: MonitorUrl = "http://127.0.0.1:8799/",
+    token: Token = "",
 ) -> None:
     """Show a running engine's feeds, views and strategies in this terminal."""
     from orderbook.commands.top import top as command
@@ -179,10 +192,8 @@ def top(
 
 @app.command()
 def halt(
-    url: Annotated[
-        str, typer.Option("--url", help="Of the run's monitor.", metavar="URL")
-    ] = "http://127.0.0.1:8799/",
-    token: Annotated[str, typer.Option("--token", help="Where the monitor has one.")] = "",
+    url: MonitorUrl = "http://127.0.0.1:8799/",
+    token: Token = "",
     release: Annotated[bool, typer.Option("--release", help="Let orders be placed again.")] = False,
     reason: Annotated[str, typer.Option("--reason", help="What refused orders say.")] = "",
 ) -> None:
@@ -261,6 +272,7 @@ def report(
 
     path, _ = write_report(job)
     typer.echo(path)
+    told(report=str(path))
     warn_incomplete(open_job(job).manifest)
 
 
@@ -342,7 +354,9 @@ def query(
     sql: Annotated[str | None, typer.Argument(help="A SELECT over the views, orders and fills.")] = None,
     job: Annotated[Path | None, typer.Option("--job", help="Folder of a job.", metavar="DIR")] = None,
     log: LogFolder = None,
-    url: Annotated[str | None, typer.Option("--url", help="A running monitor.", metavar="URL")] = None,
+    url: Annotated[
+        str | None, typer.Option("--url", help="A run's monitor, as `top` has it.", metavar="URL")
+    ] = None,
     at: Annotated[
         str | None,
         typer.Option("--at", "--as-of", help="STAMP[,SWITCH,SEQUENCE]; without it, the last."),
@@ -352,6 +366,10 @@ def query(
     out: Annotated[
         Path | None, typer.Option("--out", help="Write it to FILE.parquet, .csv or .ndjson.", metavar="FILE")
     ] = None,
+    form: Annotated[
+        Form | None, typer.Option("--format", help="How all of it is printed: a table, unless this says so.")
+    ] = None,
+    token: Token = "",
     tentative: Annotated[
         bool, typer.Option("--tentative", help="Of a stream's view also rows that may still be replaced.")
     ] = False,
@@ -361,7 +379,8 @@ def query(
     from orderbook.commands.query import QuerySource
     from orderbook.commands.query import query as command
 
-    command(QuerySource(job, log, url, config), sql, at, view, key or (), out, tentative)
+    source = QuerySource(job, log, url, config, token)
+    command(source, sql, at, view, key or (), out, tentative, form and form.value)
 
 
 @app.command()
@@ -491,6 +510,7 @@ def generate(
             done += len(batch)
             bar(done / events, f"{done:,} events")
     print(f"{out}: {done:,} events of {symbols:,} symbols, {out.stat().st_size:,} bytes")
+    told(out=str(out), events=done, symbols=symbols, bytes=out.stat().st_size)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -499,11 +519,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def status_of(arguments: Sequence[str]) -> int:
-    """Run the program; the exit status. `--debug` may stand anywhere."""
-    debug = "--debug" in arguments
+    """Run the program; the exit status. `--debug` and `--json` may stand anywhere."""
+    debug, out = "--debug" in arguments, sys.stdout
+    own = [argument for argument in arguments if argument not in ("--debug", "--json")]
     log_to_standard_error()
+    if "--json" not in arguments:
+        return _status(own, debug)
+    with collected() as figures:
+        status = _status(own, debug)
+    command = next((argument for argument in own if not argument.startswith("-")), None)
     try:
-        status = app([a for a in arguments if a != "--debug"], prog_name="orderbook", standalone_mode=False)
+        write_json({"command": command, "status": status, **figures}, out)
+    except BrokenPipeError:
+        return 1
+    return status
+
+
+def _status(arguments: Sequence[str], debug: bool) -> int:
+    try:
+        status = app(list(arguments), prog_name="orderbook", standalone_mode=False)
     except OrderbookError as error:
         # Of a configuration all mistakes are told; any other line end has come with a text from outside.
         lines = str(error).split("\n") if isinstance(error, ConfigurationError) else [str(error)]
@@ -523,6 +557,7 @@ def status_of(arguments: Sequence[str]) -> int:
 def _failed(lines: Sequence[str], status: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
+    told(errors=list(lines))
     print(visible_lines(f"orderbook: {line}" for line in lines), file=sys.stderr)
     return status
 

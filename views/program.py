@@ -114,7 +114,7 @@ class ProgramSource:
         return self.compiler.compiled(self, dictionary)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CompiledProgram:
     """What SQL texts compile to: the bound catalog, its views in the calculus, and the M3 program.
 
@@ -133,6 +133,10 @@ class CompiledProgram:
     texts: tuple[SourceText, ...]
     levels: Levels
     compiler: ProgramCompiler = field(repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        names = ", ".join(result.name for result in self.program.results)
+        return f"<CompiledProgram: {names or 'no views'}; {len(self.program.maps)} maps>"
 
     def level(self, view: str) -> Materialization | None:
         """How much of a view is kept; None for a view declared in M3, which says itself."""

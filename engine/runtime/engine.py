@@ -4,6 +4,7 @@ import ctypes
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 import numpy as np
@@ -312,11 +313,22 @@ class Engine:
         DECIMAL columns are Decimal(38, scale), INTEGER Int64 or, where the bounds of the column need it,
         Int128; TIMESTAMP Datetime("ns") in UTC, DOUBLE Float64, TEXT String. Raises DataError.
         """
-        from orderbook.views.encoding.frames import view_frame
+        return self[view].frame()
 
-        name = self[view].name
-        rows = [row.columns for _, row in self._runtime.rows(name) for _ in range(row.count)]
-        return view_frame(self[view].layout.result, rows, self.dictionary, self.program.order(name))
+    def __repr__(self) -> str:
+        views = ", ".join(f"{name} {len(view):,} rows" for name, view in self._views.items())
+        return f"<Engine on {self._backend}: {views or 'no views'}; {self.sequence:,} events>"
+
+    def _repr_html_(self) -> str:
+        """A table of the views, for notebooks."""
+        heads = "".join(f"<th>{head}</th>" for head in ("view", "key", "columns", "rows"))
+        lines = []
+        for name, view in self._views.items():
+            keys = ", ".join(column.name for column in view.layout.key_columns)
+            cells = (name, keys, ", ".join(view.columns), f"{len(view):,}")
+            lines.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
+        head = f"Engine on {self._backend}, {self.sequence:,} events"
+        return f"<p>{head}</p><table><tr>{heads}</tr>{''.join(lines)}</table>"
 
     def subscribe(
         self,

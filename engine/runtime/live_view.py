@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
-from typing import Any
+from html import escape
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +17,12 @@ from orderbook.views.m3 import Result
 from orderbook.views.program import CompiledProgram
 from orderbook.views.types import Column, Kind, ShownBy, Type
 
+if TYPE_CHECKING:
+    import polars as pl
+
 Key = tuple[Value, ...]
+# Rows that a notebook shows.
+_SHOWN_ROWS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +215,16 @@ class LiveView(Mapping[Key, ViewRow]):
         """A copy of all rows, to be made in pieces; None where `row_words` is as good."""
         return self._runtime.copy_view(self.name)
 
+    def frame(self, most: int | None = None) -> "pl.DataFrame":
+        """Its rows, see `Engine.frame`; `most`: of a view without ORDER BY so many of them, whichever."""
+        from orderbook.views.encoding.frames import view_frame
+
+        layout, found = self._layout, self._runtime.rows(self.name)
+        few = found if most is None or layout.shown_by else islice(found, most)
+        rows = [row.columns for _, row in few for _ in range(row.count)]
+        frame = view_frame(layout.result, rows, layout.dictionary, layout.shown_by)
+        return frame if most is None else frame.head(most)
+
     def __getitem__(self, key: object) -> ViewRow:
         row = self._runtime.row(self.name, self._layout.encode_key(key))
         if row is None:
@@ -227,7 +244,13 @@ class LiveView(Mapping[Key, ViewRow]):
         return _Values(self)
 
     def __repr__(self) -> str:
-        return f"<view {self.name}: {len(self)} rows>"
+        return f"<view {self.name}({', '.join(self.columns)}): {len(self):,} rows>"
+
+    def _repr_html_(self) -> str:
+        """The first rows, for notebooks."""
+        count, shown = len(self), self.frame(_SHOWN_ROWS)
+        more = f", {len(shown)} of them shown" if count > len(shown) else ""
+        return f"<p>view {escape(self.name)}: {count:,} rows{more}</p>{shown._repr_html_()}"
 
 
 def live_views(

@@ -32,9 +32,10 @@ from orderbook.backtesting.tasks import READERS, Combination, JobProgram, JobSet
 from orderbook.commands.common import configured, tell_incomplete, terminable
 from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import SourceError, UserError, extra, visible_lines
+from orderbook.core.summaries import told
 from orderbook.engine.distribution.stage_runner import Granularity
 from orderbook.jobs.job import open_job
-from orderbook.operations.summary import strategy_lines
+from orderbook.operations.summary import strategy_figures, strategy_lines
 from orderbook.report.backtest_result import BacktestResult
 from orderbook.report.page import write_report
 from orderbook.report.sweeps import combinations_table, forward_text, walk_forward
@@ -348,6 +349,7 @@ def _report(folder: Path, outcome: Outcome, seconds: float) -> None:
         with working("writing the report"):
             written, report = write_report(folder)
     print(summary(folder, outcome, seconds))
+    told(**_figures(folder, outcome, seconds, written))
     if outcome.manifest.swept and report is not None:
         console = Console()
         console.width = max(console.width, _TABLE_WIDTH)
@@ -401,11 +403,32 @@ def parsed_cut_time(text: str) -> int | Literal["auto", "never"]:
     return int(text)
 
 
+def _figures(folder: Path, outcome: Outcome, seconds: float, report: Path | None) -> dict[str, Any]:
+    manifest = outcome.manifest
+    return {
+        "job": str(folder),
+        "seconds": round(seconds, 6),
+        "events": _events(outcome),
+        "engine": manifest.engine,
+        "partitions": manifest.partitions,
+        "views": {name: {"rows": one.rows} for name, one in manifest.views.items()},
+        "strategies": {
+            one.name: strategy_figures(one) for one in (() if manifest.swept else outcome.summaries)
+        },
+        "problems": list(outcome.problems),
+        "report": None if report is None else str(report),
+    }
+
+
+def _events(outcome: Outcome) -> int:
+    statistics = outcome.manifest.statistics
+    events = sum(one.events for one in statistics if one.stage in READERS)
+    return events or sum(one.events for one in statistics if one.stage == STRATEGIES)
+
+
 def summary(folder: Path, outcome: Outcome, seconds: float) -> str:
     """What a backtest did, as text."""
-    manifest = outcome.manifest
-    events = sum(one.events for one in manifest.statistics if one.stage in READERS)
-    events = events or sum(one.events for one in manifest.statistics if one.stage == STRATEGIES)
+    manifest, events = outcome.manifest, _events(outcome)
     lines = [
         "",
         f"summary of {seconds:.1f} s",

@@ -18,6 +18,7 @@ from orderbook.configuration.options import (
     SimulatedFeed,
 )
 from orderbook.core.errors import ConfigurationError, OrderbookError, visible
+from orderbook.core.summaries import told
 from orderbook.engine.plan.describe import warnings
 from orderbook.engine.plan.planner import plan
 from orderbook.engine.plan.statistics import read_statistics
@@ -86,6 +87,7 @@ def check(config: Path | None) -> None:
         checks.told(lambda: _threads(configuration, assembly, changing))
     for feed in configuration.feeds:
         checks.lines.append(f"feed {feed.source if isinstance(feed, FileFeed) else feed.kind}: fine")
+    told(fine=not checks.errors, checks=checks.lines)
     if checks.errors:
         raise ConfigurationError("\n".join(dict.fromkeys(checks.errors)))
     print(f"configuration {config or 'by default'}: fine", *checks.lines, sep="\n")

@@ -6,10 +6,11 @@ import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from orderbook.configuration.configuration import Configuration, load_configuration
 from orderbook.core.errors import UserError
+from orderbook.core.summaries import told
 from orderbook.feeds.source import Finding
 from orderbook.operations.logs import configure_logging
 from orderbook.run.assembly import with_strategies_of_views
@@ -45,20 +46,27 @@ def tell_incomplete(
     IncompleteError where there are findings that are not allowed."""
     for line in incomplete_lines(findings):
         print(line)
+    told(incomplete=list(findings))
     for error in failed:
         raise error
     refuse_incomplete(findings, configuration.run.allow_incomplete)
 
 
 def socket_address(url: str, token: str = "") -> str:
-    """The socket of a monitor that people see at http://HOST:PORT: /ws there. Raises UserError."""
-    start, separator, rest = url.partition("://")
-    rest = rest.rstrip("/")
-    if not separator or start not in ("http", "https", "ws", "wss") or not rest:
-        raise UserError(f"--url {url}: expected ws://HOST:PORT, or http:// of the monitor's page")
-    path = "" if "/" in rest else "/ws"
-    query = f"?token={quote(token, safe='')}" if token else ""
-    return f"{start.replace('http', 'ws')}://{rest}{path}{query}"
+    """The socket of a monitor, given as http://HOST:PORT/, HOST:PORT, or itself. Raises UserError."""
+    said = url if "://" in url else f"http://{url}"
+    try:
+        parts = urlsplit(said)
+        known = parts.scheme in ("http", "https", "ws", "wss") and parts.hostname and (parts.port or 1)
+    except ValueError:
+        known = None
+    if not known or any(c.isspace() for c in url):
+        raise UserError(f"--url {url}: expected http://HOST:PORT, as the run prints it, or HOST:PORT")
+    path = parts.path.rstrip("/")
+    # Behind a proxy a page has a path, beside which the socket's is.
+    path = path if path.endswith("/ws") else f"{path}/ws"
+    query = f"token={quote(token, safe='')}" if token else parts.query
+    return urlunsplit((parts.scheme.replace("http", "ws"), parts.netloc, path, query, ""))
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from orderbook.core.code_cache import cache_root
 from orderbook.core.errors import ConfigurationError, OrderbookError, UserError, suggestion, visible_lines
 from orderbook.core.native_code import counts
 from orderbook.core.step_times import step_times
+from orderbook.core.summaries import told
 from orderbook.engine.plan.statistics import read_statistics
 from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.measures import within_budget
@@ -51,6 +52,7 @@ def explain(view: str, stage: str | None, config: Path | None, settings: Sequenc
     else:
         program = compile_views(with_read(configuration, [file]), parameters, materialize=options.materialize)
     text = explained(program, name, stage, statistics) + (note if stage is None else "")
+    told(view=name, stage=stage, text=text)
     # What is piped can be compiled again, what a terminal gets must not steer it.
     text = visible_lines(text.split("\n")) if sys.stdout.isatty() else text
     print(text, end="" if text.endswith("\n") else "\n")
@@ -73,7 +75,9 @@ def explain_timings(view: str, config: Path | None, settings: Sequence[str]) -> 
             pass
     total = imports + time.perf_counter() - began
     print(f"view {name}, seconds to its first rows:\n")
-    for step, seconds in {"Python and imports": imports, **step_times.seconds}.items():
+    steps = {"Python and imports": imports, **step_times.seconds}
+    told(view=name, seconds=steps, total=total, compiled=counts.made, read=counts.read)
+    for step, seconds in steps.items():
         print(f"  {step:<30} {seconds:6.3f}")
     print(f"  {'total':<30} {total:6.3f}")
     print(f"\n{counts.made:,} functions were compiled, {counts.read:,} read from {cache_root()}")
@@ -104,7 +108,9 @@ def explain_live(
     warm_up(pipeline)
     if not apply_all(pipeline, merger, "batch"):
         raise OrderbookError(f"interrupted after {merger.progress:.0%}")
-    print(pipeline.engine.costs(), end="")
+    costs = str(pipeline.engine.costs())
+    print(costs, end="")
+    told(view=view, text=costs)
     reports = [source_report(one) for one in merger.sources]
     tell_incomplete(findings_of(pipeline, (), reports), configuration, merger.errors)
 

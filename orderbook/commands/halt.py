@@ -9,6 +9,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 from orderbook.commands.common import socket_address
 from orderbook.core.errors import SourceError, visible
+from orderbook.core.summaries import told
 
 _PATIENCE = 5.0
 # The run says what is open after some seconds at most.
@@ -19,6 +20,7 @@ def halt(url: str, token: str, release: bool, reason: str) -> None:
     """Print what it did. Raises UserError for a URL that is none, SourceError where the run cannot be
     reached, refuses, or still has open orders."""
     answer = asyncio.run(_halt(socket_address(url, token), url, token, release, reason))
+    told(**{name: value for name, value in answer.items() if name not in ("id", "type")})
     if release:
         print("released: orders are taken again" if not answer["halted"] else "the run is still halted")
         return

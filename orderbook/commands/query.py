@@ -20,12 +20,13 @@ from rich.console import Console
 from orderbook.clients.queries import answered, planned, snapshot
 from orderbook.commands.common import configured, socket_address
 from orderbook.configuration.configuration import Configuration
-from orderbook.core.errors import SourceError, SqlError, UserError, suggestion, visible
+from orderbook.core.errors import SourceError, SqlError, UserError, suggestion, visible, visible_lines
+from orderbook.core.summaries import is_collected, told, write_json
 from orderbook.durability.past_states import LAST, log_folder, open_past_run
 from orderbook.engine.runtime.subscriptions import Version
 from orderbook.jobs.folder import PARTITION_KEY, PLACE, VERSION_COLUMNS, JobVersion, Manifest
 from orderbook.jobs.job import Job, open_job
-from orderbook.operations.why import Explanation, why_text
+from orderbook.operations.why import Explanation, why_figures, why_text
 from orderbook.report.comparison import difference, difference_lines, figures, figures_table, job_names
 from orderbook.report.results import report_of
 from orderbook.run.assembly import assemble
@@ -52,6 +53,7 @@ class QuerySource:
     log: Path | None = None
     url: str | None = None
     config: Path | None = None
+    token: str = ""
 
     def opened_job(self) -> Job | None:
         """The job that is asked; None: a log or a monitor is. Raises UserError for more than one of them."""
@@ -97,7 +99,9 @@ def compare(
         folder = Path(given[0].removeprefix(_LOG)).absolute()
         session = _session(configured(config, views, strategies, {"log.folder": str(folder)}))
         for name, job in zip(names, map(open_job, folders), strict=True):
-            for line in session.differences(given[0], name, job):
+            differences = list(session.differences(given[0], name, job))
+            told(differences={name: differences})
+            for line in differences:
                 print(visible(line))
         return
     jobs = dict(zip(names, map(open_job, folders), strict=True))
@@ -108,14 +112,18 @@ def compare(
     console = Console(highlight=False, soft_wrap=True)
     console.print(figures_table(found))
     first = jobs[names[0]]
+    lines: dict[str, list[str]] = {}
     for name in names[1:]:
         console.print()
+        lines[name] = []
         for what, own, other in (
             ("changes of orders", first.order_changes(), jobs[name].order_changes()),
             ("fills", first.fills(), jobs[name].fills()),
         ):
-            for line in difference_lines(what, (names[0], name), difference(own, other)):
-                console.print(visible(line), markup=False)
+            lines[name] += difference_lines(what, (names[0], name), difference(own, other))
+        for line in lines[name]:
+            console.print(visible(line), markup=False)
+    told(figures=found.to_dicts(), differences=lines)
     for job in jobs.values():
         warn_incomplete(job.manifest)
 
@@ -245,14 +253,14 @@ def no_row(view: str, keys: Sequence[str], key: Sequence[str], rows: pl.DataFram
     )
 
 
-def remote_query(url: str, sql: str) -> pl.DataFrame:
-    """What a query gives at a monitor, as text where it must be exact. Raises SqlError, SourceError."""
+def remote_query(url: str, sql: str, token: str = "") -> pl.DataFrame:
+    """What a query gives at a monitor. Raises SqlError, SourceError, UserError for a URL that is none."""
     from websockets.exceptions import WebSocketException
     from websockets.sync.client import connect
 
     try:
-        with connect(socket_address(url), open_timeout=_SECONDS, max_size=_MOST_BYTES) as socket:
-            socket.send(json.dumps({"id": 1, "op": "sql", "sql": sql}))
+        with connect(socket_address(url, token), open_timeout=_SECONDS, max_size=_MOST_BYTES) as socket:
+            socket.send(json.dumps({"id": 1, "op": "sql", "sql": sql, "whole": True}))
             while True:
                 answer = json.loads(socket.recv(timeout=_SECONDS))
                 if answer.get("id") == 1 or answer.get("type") == "error":
@@ -265,9 +273,31 @@ def remote_query(url: str, sql: str) -> pl.DataFrame:
 
 
 def _frame(answer: dict[str, Any]) -> pl.DataFrame:
-    names = [name for name, _ in answer["columns"]]
-    columns = {name: [row[place] for row in answer["rows"]] for place, name in enumerate(names)}
-    return pl.DataFrame({name: pl.Series(name, values, strict=False) for name, values in columns.items()})
+    return pl.DataFrame(
+        [
+            _column(name, kind, [row[place] for row in answer["rows"]])
+            for place, (name, kind) in enumerate(answer["columns"])
+        ]
+    )
+
+
+def _column(name: str, kind: str, values: list[Any]) -> pl.Series:
+    """A column as it was before it became JSON, in which what must be exact is text."""
+    match kind:
+        case "integer":
+            whole = [None if value is None else int(value) for value in values]
+            small = all(value is None or abs(value) < 1 << 63 for value in whole)
+            return pl.Series(name, whole, pl.Int64 if small else pl.Int128)
+        case "decimal":
+            exact = [None if value is None else Decimal(value) for value in values]
+            scales = (-int(value.as_tuple().exponent) for value in exact if value is not None)
+            return pl.Series(name, exact, pl.Decimal(38, max(0, *scales, 0)))
+        case "timestamp":
+            stamps = [None if value is None else int(value) for value in values]
+            return pl.Series(name, stamps, pl.Int64).cast(pl.Datetime("ns"))
+        case "double":
+            return pl.Series(name, values, pl.Float64, strict=False)
+    return pl.Series(name, values, strict=False)
 
 
 _SHOWN_ROWS = 50
@@ -281,30 +311,35 @@ def query(
     key: Sequence[str],
     out: Path | None,
     tentative: bool = False,
+    form: str | None = None,
 ) -> None:
     """Print what a query, a view or one of its rows is; with `out` all of it goes to a file.
 
-    Raises UserError where neither or both of SQL and a view are given, and as what is asked does.
+    form: table, csv or json; of the last two all rows are printed, and notes on standard error. Raises
+    UserError where neither or both of SQL and a view are given, and as what is asked does.
     """
     if (sql is None) is (view is None):
         raise UserError('give one: "SELECT …" over the views, or --view VIEW')
     if key and view is None:
         raise UserError("--key names a row of a view; give --view VIEW")
+    if out is not None and form is not None:
+        raise UserError("--format is for standard output; the name of --out says what is written")
     job = source.opened_job()
     if tentative and (view is None or job is None):
         raise UserError("--tentative is for a view of a job; give --view VIEW and --job DIR")
     version = None if at is None else parsed_version(at)
     if job is not None:
-        _show(_of_job(job, sql, version, view, key, tentative), out)
+        _show(_of_job(job, sql, version, view, key, tentative), out, form)
         warn_incomplete(job.manifest)
     elif source.url is not None:
         if version is not None:
             raise UserError("--at is of a log or a job; a running monitor has its state now")
-        _show(remote_query(source.url, sql or _select(view, key)), out)
+        _show(remote_query(source.url, sql or _select(view, key), source.token), out, form)
     else:
         frame, note = query_log(source.configuration(), sql, view, key, version)
-        _show(frame, out)
-        print(visible(note))
+        _show(frame, out, form)
+        told(state=note)
+        print(visible(note), file=sys.stdout if form in (None, "table") else sys.stderr)
 
 
 def warn_incomplete(manifest: Manifest) -> None:
@@ -339,9 +374,19 @@ def _select(view: str | None, key: Sequence[str]) -> str:
     return f'SELECT * FROM "{view}"'
 
 
-def _show(frame: pl.DataFrame, out: Path | None) -> None:
+def _show(frame: pl.DataFrame, out: Path | None, form: str | None = None) -> None:
     if out is not None:
         _write(frame, out)
+        return
+    if is_collected():
+        told(rows=_plain_rows(frame))
+    if form == "json":
+        write_json(_plain_rows(frame), sys.stdout)
+        return
+    if form == "csv":
+        text = _without_nesting(frame).write_csv()
+        # What is piped stays as it is, what a terminal gets must not steer it.
+        print(visible_lines(text.split("\n")) if sys.stdout.isatty() else text, end="")
         return
     count = len(frame)
     # Of more rows the first and the last are shown.
@@ -350,6 +395,21 @@ def _show(frame: pl.DataFrame, out: Path | None) -> None:
         print(_visible(few))
     more = "" if count <= _SHOWN_ROWS else f", of which {_SHOWN_ROWS} are shown; --out FILE takes all"
     print(f"{count:,} row{'' if count == 1 else 's'}{more}")
+
+
+def _plain_rows(frame: pl.DataFrame) -> list[dict[str, Any]]:
+    """Rows as JSON has them: times as ISO 8601 in UTC with all their places."""
+    times = pl.selectors.datetime().dt.to_string("%Y-%m-%dT%H:%M:%S%.9fZ")
+    return frame.with_columns(times).to_dicts()
+
+
+def _without_nesting(frame: pl.DataFrame) -> pl.DataFrame:
+    """Lists and structures as text, which CSV does not have."""
+    nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
+    return frame.with_columns(
+        pl.col(name).map_elements(lambda v: str(v.to_list() if isinstance(v, pl.Series) else v), pl.String)
+        for name in nested
+    )
 
 
 def _visible(frame: pl.DataFrame) -> pl.DataFrame:
@@ -390,6 +450,7 @@ def _write(frame: pl.DataFrame, out: Path) -> None:
         case _:
             raise UserError(f"--out {out}: the name must end in .parquet, .csv or .ndjson")
     print(f"{out}: {len(frame):,} rows")
+    told(out=str(out), count=len(frame))
 
 
 def why(source: QuerySource, view: str, at: str, key: Sequence[str]) -> None:
@@ -403,3 +464,4 @@ def why(source: QuerySource, view: str, at: str, key: Sequence[str]) -> None:
     past = open_past_run(source.configuration(), version)
     found = Explanation(past, view, version).found()
     print(why_text(found, past.engine.program, key), end="")
+    told(**why_figures(found, key))

@@ -8,9 +8,10 @@ from pathlib import Path
 from orderbook.commands.common import configured, stopped_by_signals, tell_incomplete
 from orderbook.core.errors import SourceError, UserError, visible, visible_lines
 from orderbook.core.run_clock import RunClock
+from orderbook.core.summaries import told
 from orderbook.core.units import size_text
 from orderbook.feeds.merge import Item
-from orderbook.operations.summary import feed_lines
+from orderbook.operations.summary import feed_figures, feed_lines
 from orderbook.run.display import Display, open_display
 from orderbook.run.feed_runs import FeedRun, LiveFeedRun, Recordings, open_runs, recorded
 from orderbook.run.findings import distinct
@@ -54,6 +55,15 @@ def record(
     for line in recordings.summary():
         print(visible(line))
     reports = [run.report() for run in runs]
+    counts = {name: recorder.counts for name, recorder in recordings.recorders.items()}
+    told(
+        seconds=round(seconds, 6),
+        recordings={
+            name: {"frames": own.frames, "bytes": own.bytes, "files": list(map(str, own.files))}
+            for name, own in counts.items()
+        },
+        feeds=list(map(feed_figures, reports)),
+    )
     for report in reports:
         print(visible_lines(feed_lines(report)))
     found = distinct(finding for report in reports for finding in report.findings)

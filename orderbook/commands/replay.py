@@ -9,12 +9,13 @@ from pathlib import Path
 
 from orderbook.commands.common import configured, tell_incomplete
 from orderbook.core.errors import OrderbookError, UserError
+from orderbook.core.summaries import told
 from orderbook.durability.journal import Known, Lifecycle, LoggedRun
 from orderbook.engine.plan.describe import plan_text
 from orderbook.engine.plan.planner import plan
 from orderbook.feeds.merge import Item, Merger, check_relations, is_event_source
 from orderbook.feeds.source_kinds import open_sources
-from orderbook.operations.summary import findings_of, summary
+from orderbook.operations.summary import findings_of, summary, summary_figures
 from orderbook.run.assembly import assembled, warm_up
 from orderbook.run.display import progress_bar
 from orderbook.run.event_queue import Stamped
@@ -54,6 +55,7 @@ def replay(
     reports = [source_report(one) for one in (played.sources if isinstance(played, Merger) else [played])]
     done = pipeline.host.summary()
     print(summary(pipeline, seconds, assembly.views, done, reports))
+    told(**summary_figures(pipeline, seconds, assembly.views, done, reports))
     failed = [*failures, *(played.errors if isinstance(played, Merger) else ())]
     if interrupted:
         failed.append(OrderbookError(f"interrupted after {played.progress:.0%}"))
@@ -148,7 +150,9 @@ def replan(
     statistics = pipeline.engine.statistics()
     statistics.write(file)
     before, after = (plan_text(plan(assembly.program.program, s)) for s in (None, statistics))
-    print("\n".join(_lines(before, after)))
+    changes = _lines(before, after)
+    print("\n".join(changes))
+    told(statistics=str(file), changes=changes[1:])
     print(f"statistics written to {file}; name it in [engine] statistics, and run and replay plan by it")
     reports = [source_report(one) for one in merger.sources]
     tell_incomplete(findings_of(pipeline, pipeline.host.summary(), reports), configuration)

@@ -15,13 +15,21 @@ from orderbook.commands.common import configured, settled, stopped_by_signals, t
 from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import visible
 from orderbook.core.processors import alone_on, keep_clear
+from orderbook.core.summaries import told
 from orderbook.durability.durable_run import DurableRun, open_past
 from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.market.instruments import Instruments
 from orderbook.operations.logs import stamped
 from orderbook.operations.metrics import RunMetrics
 from orderbook.operations.metrics_server import served
-from orderbook.operations.summary import callback_text, findings_of, order_text, some_rows, summary
+from orderbook.operations.summary import (
+    callback_text,
+    findings_of,
+    order_text,
+    some_rows,
+    summary,
+    summary_figures,
+)
 from orderbook.run.assembly import Assembly, engine_of, piped, started, warm_up
 from orderbook.run.display import Display, open_display
 from orderbook.run.feed_runs import FeedRun, check_runs, open_runs, recorded
@@ -105,7 +113,9 @@ def run(
             seconds = asyncio.run(shown.run())
     reports = [run.report() for run in runs]
     strategies_done = pipeline.host.summary()
-    print(summary(pipeline, seconds, assembly.views, strategies_done, reports, shown.report()))
+    done = (pipeline, seconds, assembly.views, strategies_done, reports, shown.report())
+    print(summary(*done))
+    told(**summary_figures(*done))
     for line in (*recordings.summary(), *sinks.summary()):
         print(visible(line))
     failed = (*shown.errors, *recordings.errors, *failures)

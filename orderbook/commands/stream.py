@@ -11,6 +11,7 @@ from orderbook.backtesting.sources import source_specs
 from orderbook.commands.common import configured, tell_incomplete
 from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import Problems, UserError, extra, visible_lines
+from orderbook.core.summaries import told
 from orderbook.core.units import nanoseconds
 from orderbook.feeds.source import Finding, WatchedSource
 from orderbook.jobs.job import open_job
@@ -80,6 +81,7 @@ def _tell(
     configuration: Configuration,
 ) -> None:
     """Print what block logs hold now, and what they lack. Raises IncompleteError."""
+    told(out=str(out), rows=logs.rows, messages=logs.messages, epochs=logs.epochs, late=logs.late)
     first = f"{logs.rows:,} rows in {logs.messages:,} messages, {logs.epochs:,} epochs: {out}"
     late = [f"  {logs.late:,} rows came too late for their epoch"] if logs.late else []
     said = [line for one in (problems, *(source.problems for source in sources)) for line in one.report()]
@@ -159,6 +161,16 @@ def summary(folder: Path, seconds: float) -> str:
     assert manifest.stream is not None
     progress = manifest.stream
     lines = ["", f"summary of {seconds:.1f} s", f"  committed   {progress.epoch:,} epochs"]
+    told(
+        job=str(folder),
+        seconds=round(seconds, 6),
+        epochs=progress.epoch,
+        views={
+            name: {"rows": one.rows, "tentative": sum(file.rows for file in one.tentative)}
+            for name, one in manifest.views.items()
+        },
+        dead_letters=sum(file.rows for file in progress.dead),
+    )
     for name, dataset in manifest.views.items():
         early = sum(file.rows for file in dataset.tentative)
         lines.append(f"  view {name}: {dataset.rows:,} rows committed, {early:,} tentative")

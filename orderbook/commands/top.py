@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 from orderbook.commands.common import socket_address, stopped_by_signals
 from orderbook.core.errors import SourceError, visible
 from orderbook.core.latency import latency_text
+from orderbook.core.summaries import is_collected, told
 from orderbook.core.units import size_text
 
 _NOTES = 5
@@ -26,7 +27,7 @@ _STYLES = {"valid": "green", "syncing": "yellow", "stale": "red", "ended": "red"
 
 
 def top(url: str, token: str) -> None:
-    """Show until Ctrl-C or the run's end. Raises UserError for a URL that is none, SourceError."""
+    """Show until Ctrl-C or the run's end; for a script, once. Raises UserError, SourceError."""
     asyncio.run(_top(socket_address(url, token), url, Console()))
 
 
@@ -35,6 +36,9 @@ async def _top(address: str, url: str, console: Console) -> None:
         async with connect(address, max_size=None, compression=None, open_timeout=_PATIENCE) as socket:
             for number, topic in enumerate(("status", "notes"), 1):
                 await socket.send(json.dumps({"id": number, "op": "subscribe", "topic": topic}))
+            if is_collected():
+                await _tell_status(socket)
+                return
             with Live(console=console, auto_refresh=False) as live, stopped_by_signals() as stopped:
                 showing = asyncio.create_task(_show(socket, live))
                 ending = asyncio.create_task(stopped.wait())
@@ -44,6 +48,14 @@ async def _top(address: str, url: str, console: Console) -> None:
                 await asyncio.gather(showing, ending, return_exceptions=True)
     except (OSError, TimeoutError, InvalidHandshake, InvalidURI) as error:
         raise SourceError(f"no monitor at {url}: {error}; start `orderbook run`, or give --url") from None
+
+
+async def _tell_status(socket: Any) -> None:
+    """The first status alone, for a script."""
+    async with asyncio.timeout(_PATIENCE):
+        while (message := json.loads(await socket.recv()))["type"] != "status":
+            pass
+    told(**{name: value for name, value in message.items() if name not in ("id", "type")})
 
 
 async def _show(socket: Any, live: Live) -> None:

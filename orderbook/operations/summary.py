@@ -1,6 +1,7 @@
 """The text at the end of a run: what went through, what views hold, what strategies did, what went wrong."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -62,6 +63,63 @@ def summary(
     lines += _book_lines(pipeline)
     lines += [f"  compiled cache: {told}" for told in cache_told()]
     return visible_lines(lines)
+
+
+def summary_figures(
+    pipeline: Pipeline,
+    seconds: float,
+    views: Sequence[str],
+    strategies: Sequence[StrategySummary],
+    feeds: Sequence[FeedReport],
+    run: RunReport | None = None,
+) -> dict[str, Any]:
+    """The same for scripts: latencies in ns, money and prices exact, rows of views counted."""
+    latencies = (("to_views", pipeline.to_views), ("to_callbacks", pipeline.to_callbacks))
+    found: dict[str, Any] = {
+        "seconds": round(seconds, 6),
+        "events": pipeline.events,
+        "messages": pipeline.messages,
+        "changes": pipeline.changes,
+        "latency": {name: _latency_figures(own) for name, own in latencies if own.count},
+        "views": {view: {"rows": len(pipeline.engine[view])} for view in views},
+        "strategies": {strategy.name: strategy_figures(strategy) for strategy in strategies},
+        "feeds": [feed_figures(feed) for feed in feeds],
+        "problems": {
+            "books": dict(pipeline.book_problems),
+            "rows": dict(pipeline.problems.counts),
+            "engine": dict(pipeline.engine.problems.counts),
+        },
+    }
+    return found if run is None else {**found, "run": asdict(run)}
+
+
+def strategy_figures(strategy: StrategySummary) -> dict[str, Any]:
+    """What became of a strategy, for scripts."""
+    return {
+        "callbacks": strategy.callbacks,
+        "orders": strategy.orders,
+        "refused": strategy.refused,
+        "fills": strategy.fills,
+        "profit": strategy.profit,
+        "failure": strategy.failure,
+        "positions": [
+            {
+                "venue": one.venue, "symbol": one.symbol, "position": one.position, "mark": one.mark,
+                "profit": one.profit, "fees": one.fees,
+            }
+            for one in strategy.positions
+        ],
+    }  # fmt: skip
+
+
+def _latency_figures(histogram: LatencyHistogram) -> dict[str, int]:
+    percentiles = {f"p{percent}": histogram.percentile(percent) for percent in _PERCENTILES}
+    return {**percentiles, "max": histogram.maximum, "count": histogram.count}
+
+
+def feed_figures(feed: FeedReport) -> dict[str, Any]:
+    """What a feed counted, for scripts."""
+    return {"feed": feed.name, **feed.counts, "problems": dict(feed.problems.counts)}
 
 
 def findings_of(

@@ -209,6 +209,26 @@ class Explanation:
         return UserError(f"{what}; that stamp and switch has the sequence numbers {first} to {last}")
 
 
+def why_figures(why: Why, key: Sequence[str] = ()) -> dict[str, Any]:
+    """A Why for scripts: the rows before and after, and what followed; with a key, only that row."""
+    rows = {k: pair for k, pair in why.rows.items() if not key or tuple(map(_plain, k)) == tuple(key)}
+    return {
+        "view": why.view,
+        "version": list(why.version),
+        "rows": [
+            {
+                "key": list(k),
+                "before": None if a is None else dict(a),
+                "after": None if b is None else dict(b),
+            }
+            for k, (a, b) in rows.items()
+        ],
+        "callbacks": len(why.callbacks),
+        "orders": [dict(row) for row in why.orders],
+        "fills": [dict(row) for row in why.fills],
+    }
+
+
 def why_text(why: Why, program: CompiledProgram, key: Sequence[str] = ()) -> str:
     """A Why for people; with a key, only that row of the view."""
     lines = [f"{why.view} at {','.join(map(str, why.version))}", ""]
