@@ -3,12 +3,12 @@
 #      lint | clean | bench | bench-spark | bench-monitor | soak [SECONDS=n] [RATE=messages a second]
 SHELL := /bin/sh
 BIN := .venv/bin
-# Tests call make themselves, without the jobs of the make that runs them.
-PYTEST := env -u MAKEFLAGS -u MAKELEVEL $(BIN)/python -m pytest -q
+# Tests call make themselves, without the jobs of the make that runs them; processes share what Python compiles.
+PYTEST := env -u MAKEFLAGS -u MAKELEVEL -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q
 STAMP := .venv/.ready
 # Folders of tests whose types `make lint` checks.
 TYPED := backtest browser clients commands configuration core durability market monitor operations project report run \
-	sinks streaming views conftest.py
+	sinks spark strategies streaming views conftest.py
 CONFIG ?= config.toml
 SEED ?= 1
 COUNT ?= 1000

@@ -102,7 +102,7 @@ def check_end(case: Case, sources: Sequence[Path], job: Job) -> None:
     assert orders_of(job) == sorted(of_replay, key=str)
 
 
-def orders_of(job: Job) -> list[tuple]:
+def orders_of(job: Job) -> list[tuple[object, ...]]:
     """The changes of orders, as far as a replay tells them."""
     frame = job.order_changes().with_columns(pl.col("ts").cast(pl.Int64))
     rows = frame.select("partition_key", "strategy", "id", "ts", "status", "filled").rows()

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from backtest_support import SEEN, Follower, contents, job_settings, run, write_records
@@ -34,7 +35,11 @@ def ticking(settings: JobSettings) -> JobSettings:
 def test_spark_gives_what_one_process_gives(spark: object, tmp_path: Path) -> None:
     """On Spark the files are those of an object store, on one node of this machine."""
     write_records(tmp_path / "flow", 300, 2, 1, 5, apart=True)
-    common = {"strategies": (Follower,), "sql": SMALL + RECENT, "views": ("seen", "brokers", "recent")}
+    common: dict[str, Any] = {
+        "strategies": (Follower,),
+        "sql": SMALL + RECENT,
+        "views": ("seen", "brokers", "recent"),
+    }
     single, _ = run(ticking(job_settings(tmp_path / "one", 1, **common)), [tmp_path / "flow"])
     expected = contents(single)
     assert all(expected.values())
@@ -55,7 +60,7 @@ def test_spark_gives_what_one_process_gives(spark: object, tmp_path: Path) -> No
 @pytest.mark.spark
 def test_history_in_pieces_of_time(spark: object, tmp_path: Path) -> None:
     write_records(tmp_path / "flow", 300, 2, 1, 5, apart=True)
-    common = {"sql": SMALL, "views": ("seen", "brokers")}
+    common: dict[str, Any] = {"sql": SMALL, "views": ("seen", "brokers")}
     whole, _ = run(job_settings(tmp_path / "one", 1, **common), [tmp_path / "flow"])
     settings = replace(job_settings(tmp_path / "spark", 2, backend="numba", **common), cut_time=3)
     notes: list[str] = []

@@ -185,7 +185,14 @@ def test_filters_reach_the_readers_where_the_user_lets_them(users: SparkSession,
 
 def vendor(events: DataFrame) -> DataFrame:
     """Events as a vendor has them: other names, short actions, sides of their own."""
-    short = {"add": "A", "modify": "M", "delete": "D", "execute": "E", "reduce": "C", "trade": "T"}
+    short: dict[Any, Any] = {
+        "add": "A",
+        "modify": "M",
+        "delete": "D",
+        "execute": "E",
+        "reduce": "C",
+        "trade": "T",
+    }
     known = events.where(events.action.isin(list(short)))
     return known.select(
         sql.col("receive_time").alias("ts_recv"), sql.col("exchange_time").alias("ts_event"),
@@ -234,7 +241,8 @@ def test_levels_and_trades_of_two_frames(users: SparkSession) -> None:
 
 def changes(seed: int, count: int) -> list[tuple[Any, ...]]:
     """(order, op, at, id, symbol, price, last): quotes that come, and some of them go again."""
-    draw, there, made = random.Random(seed), [], []
+    draw, made = random.Random(seed), list[tuple[Any, ...]]()
+    there: list[tuple[Any, ...]] = []
     for order in range(count):
         if there and draw.random() < 0.4:
             made.append((order, "-", *there.pop(draw.randrange(len(there)))))
@@ -281,7 +289,7 @@ def test_two_joined_streams_of_an_own_schema_equal_duckdb(users: SparkSession) -
     frame = frame.withColumn("at", sql.timestamp_micros("at_us")).drop("at_us")
     quotes = orderbook.spark.Rows(frame, "seq", columns={"symbol": "Ticker"})
     static = users.createDataFrame(sectors, "symbol string, sector string, weight double")
-    source = {"quotes": quotes, "sectors": static}
+    source: dict[str, Any] = {"quotes": quotes, "sectors": static}
     views = orderbook.spark.views(source, QUOTES, options=PLAIN, partitions=3)
     query = """
     SELECT s.sector, COUNT(*), SUM(q.price), MAX(q.moment), SUM(q.last) FROM quotes q
@@ -422,7 +430,7 @@ def test_the_notebook_of_the_documents_runs(
 @pytest.mark.exhaustive
 def test_a_session_of_spark_connect(records: Path, job: Job, tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="no client of Spark Connect")
-    arguments = [sys.executable, SUPPORT / "spark_connect.py", records, tmp_path]
+    arguments = [sys.executable, str(SUPPORT / "spark_connect.py"), str(records), str(tmp_path)]
     done = subprocess.run(arguments, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])

@@ -39,7 +39,7 @@ def single(days: Path, tmp_path_factory: pytest.TempPathFactory) -> Job:
     return open_job(folder)
 
 
-def started(project: Path, days: Path, out: Path, master: str) -> subprocess.Popen:
+def started(project: Path, days: Path, out: Path, master: str) -> subprocess.Popen[bytes]:
     """A job in a process of its own, once it reads events."""
     command = [sys.executable, str(SUPPORT / "backtest_runner.py")]
     command += [str(days), str(out), master, str(PARTITIONS)]

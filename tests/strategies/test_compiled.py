@@ -52,7 +52,7 @@ class Quoter(Strategy):
 
     @on_view("touch", fire="change")
     @compiled
-    def moved(self, row, old):  # type: ignore[no-untyped-def]
+    def moved(self: Any, row: Any, old: Any) -> None:
         self.seen += 1
         if row.multiplicity == 0 or not row.has_bid:
             if self.quote != 0:
@@ -81,7 +81,7 @@ class Quoter(Strategy):
         self.more(row.bid)
 
     @compiled
-    def more(self, bid):  # type: ignore[no-untyped-def]
+    def more(self: Any, bid: Any) -> None:
         tick, lot = self.tick, self.lot
         if self.seen % 5 == 0:
             profit, loss = bid + 3 * tick, bid - 2 * tick
@@ -100,7 +100,7 @@ class Quoter(Strategy):
             self.sell(lot, bid, take_profit=bid + tick)
 
     @compiled
-    def takes(self, price):  # type: ignore[no-untyped-def]
+    def takes(self: Any, price: Any) -> None:
         self.sell(3 * self.lot, price, ioc=True)
 
 
@@ -194,7 +194,7 @@ class Paced(Strategy):
 
     @on_view("touch", fire="change", every="7ms")
     @compiled
-    def looked(self, row, old):  # type: ignore[no-untyped-def]
+    def looked(self: Any, row: Any, old: Any) -> None:
         self.seen += 1
         if row.multiplicity == 0 or not row.has_bid or not row.has_ask:
             self.withdraw(self)
@@ -205,7 +205,7 @@ class Paced(Strategy):
         self.aim(1, row.ask + (self.seen % 2) * self.tick + (1 if self.seen % 19 == 0 else 0))
 
     @compiled
-    def aim(self, side, price):  # type: ignore[no-untyped-def]
+    def aim(self: Any, side: Any, price: Any) -> None:
         self.quote = self.open_order(side)
         if self.quote == 0:
             if side == 0:
@@ -216,13 +216,13 @@ class Paced(Strategy):
             self.modify(self.quote, price=price)
 
     @compiled
-    def withdraw(self, state):  # type: ignore[no-untyped-def]
+    def withdraw(self: Any, state: Any) -> None:
         for side in range(2):
             if self.open_order(side) != 0:
                 self.cancel(self.open_order(side))
 
     @compiled
-    def on_book_state(self, state):  # type: ignore[no-untyped-def]
+    def on_book_state(self: Any, state: Any) -> None:
         if state.state != int(BookState.VALID):
             self.withdraw(state)
 
@@ -292,7 +292,7 @@ class Hedger(Strategy):
 
     @on_view("touch", fire="change")
     @compiled
-    def moved(self, row):  # type: ignore[no-untyped-def]
+    def moved(self: Any, row: Any) -> None:
         self.seen += 1
         if row.multiplicity == 0 or not row.has_bid:
             return
@@ -306,14 +306,14 @@ class Hedger(Strategy):
             self.modify(self.quote, price=row.bid + 1)
 
     @compiled
-    def on_order_update(self, order):  # type: ignore[no-untyped-def]
+    def on_order_update(self: Any, order: Any) -> None:
         self.mean += order.status + 8.0 * order.has_reason + order.filled / self.lot + self.now % 7
         self.mean += order.volume / self.lot + order.has_price * order.price / self.tick / 1000.0
         if order.id == self.quote and order.status == 1 and order.has_reason:
             self.cancel(order.id)
 
     @compiled
-    def on_fill(self, fill):  # type: ignore[no-untyped-def]
+    def on_fill(self: Any, fill: Any) -> None:
         self.mean += 3 * self.position / self.lot + fill.price / self.tick / 1000.0 + fill.ts % 5
         self.rising = fill.maker != 0
         if fill.side == 0:
@@ -391,7 +391,7 @@ def outcome(
 ) -> Any:
     """What became of orders, when it was told, what is held, and the strategies' fields."""
     pipeline = Pipeline(
-        GatedEngine(PROGRAM, backend), instruments,  # type: ignore[arg-type]
+        GatedEngine(PROGRAM, backend), instruments,
         [StrategyDefinition(kind, label=f"s{number}") for number, kind in enumerate(kinds)], trading=options,
     )  # fmt: skip
     pipeline.engine.grows = False
@@ -548,7 +548,7 @@ def test_integers_divided_by_zero_are_zero() -> None:
 
         @on_view("touch", fire="change")
         @compiled
-        def moved(self, row):  # type: ignore[no-untyped-def]
+        def moved(self: Any, row: Any) -> None:
             self.n = row.bid // (self.n - self.n)
             self.rest = row.bid % (self.rest - self.rest)
 

@@ -82,10 +82,11 @@ def outcome(kinds: list[type[Strategy]], options: TradingOptions, parts: list[np
 def test_what_is_passed_over_matters_to_nobody(
     name: str, feed: str, sample_seed: int, sample_count: int
 ) -> None:
+    groups: list[list[type[Strategy]]] = [[Patient], [Erratic, ErraticTogether]]
     for seed in range(sample_seed, sample_seed + max(1, sample_count // 50)):
         events = flow(seed, 130, feed)
         ends = np.flatnonzero(events["flags"] & int(Flag.LAST)) + 1
-        for kinds in ([Patient], [Erratic, ErraticTogether]):
+        for kinds in groups:
             plain = outcome(kinds, OPTIONS[name], np.split(events, ends[:-1]))
             assert any(update.fills for *_, update in plain[0])
             assert outcome(kinds, OPTIONS[name], np.split(events, [50 + seed % 200])) == plain

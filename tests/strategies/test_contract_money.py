@@ -93,7 +93,7 @@ def test_a_coin_margined_contract_by_hand() -> None:
     one = account.position
     assert one.realised == pytest.approx(D(10000) / 60000 - D(10000) / 62500, abs=D("1e-20"))
     assert one.fees == D("0.00025") + D("0.00008")
-    assert (one.currency, one.inverse, one.position) == ("BTC", True, 200)
+    assert (one.currency, one.inverse, one.position) == ("BTC", True, D(200))
     mark = D("62500.05")
     held = D(20000) / 60000 - D(20000) / mark
     assert one.mark == mark and one.profit == pytest.approx(one.realised + held - one.fees, abs=D("1e-20"))
@@ -123,7 +123,9 @@ TRADES = st.lists(
 
 
 @given(SIZES, st.sampled_from([FINEST, D(1)]), TRADES, st.booleans())
-def test_money_is_that_of_fractions(size: str, unit: Decimal, trades: list, inverse: bool) -> None:
+def test_money_is_that_of_fractions(
+    size: str, unit: Decimal, trades: list[tuple[int, int]], inverse: bool
+) -> None:
     one = coin_margined(size, unit)
     if not inverse:
         one = replace(SWAP, terms=Terms(multiplier=D(size)))

@@ -218,9 +218,11 @@ def test_a_bracket() -> None:
 
 def test_a_bracket_whose_entry_comes_to_nothing() -> None:
     exchange = opened()
-    for options in ({"post_only": True}, {}):
-        limit = MIDDLE + 1 if options else MIDDLE
-        entry = place(exchange, "buy", 10, limit, take_profit=MIDDLE + 3, stop_loss=MIDDLE - 2, **options)
+    for post_only in (True, False):
+        limit = MIDDLE + 1 if post_only else MIDDLE
+        entry = place(
+            exchange, "buy", 10, limit, take_profit=MIDDLE + 3, stop_loss=MIDDLE - 2, post_only=post_only
+        )
         exchange.cancel(entry)
         assert now_is(exchange, entry + 1)[0] == now_is(exchange, entry + 2)[0] == "cancelled"
         assert reason(exchange, entry + 1) == "nothing was filled that it could protect"
@@ -267,7 +269,7 @@ def test_an_iceberg_stands_behind_everybody_again_and_again() -> None:
         (MIDDLE, "gtc", {"oco": 7}, "oco=7 is no open order of the instrument"),
     ],
 )
-def test_terms_that_do_not_go_together(limit: int | None, tif: str, terms: dict, why: str) -> None:
+def test_terms_that_do_not_go_together(limit: int | None, tif: str, terms: dict[str, Any], why: str) -> None:
     exchange = opened()
     order = place(exchange, "buy", 5, limit, tif=tif, **terms)
     assert (now_is(exchange, order)[0], reason(exchange, order)) == ("refused", f"X:AAA: {why}")
@@ -388,7 +390,7 @@ def test_orders_of_all_kinds_are_those_of_the_plain_rules(seed: int, by: str) ->
             order, lots = int(random.choice(known)), int(random.integers(1, 15))
             price, stop = (MIDDLE + int(random.integers(-4, 6)) for _ in range(2))
             chosen = random.integers(0, 8)
-            asked = [x if chosen >> n & 1 else None for n, x in enumerate((lots, price, stop))]
+            asked = lots if chosen & 1 else None, price if chosen & 2 else None, stop if chosen & 4 else None
             exchange.modify(order, *asked)
             plain.modify(order, *asked, exchange.now)
         for order, own in plain.orders.items():

@@ -14,7 +14,7 @@ from simulation_support import MIDDLE, ONE, Exchange, trading
 from strategy_support import DEPTH, INSTRUMENTS, Market, ask, bid, event, gone, state
 
 from orderbook.market.events import Action, BookState, Side
-from orderbook.strategies.execution.account import Execution, Fill, Ledger, Order
+from orderbook.strategies.execution.account import Execution, Fill, Ledger, Order, OrderUpdate
 from orderbook.strategies.execution.fees import Fees
 from orderbook.strategies.execution.venue_model import Sessions
 from orderbook.strategies.strategy import Strategy, on_view
@@ -22,7 +22,7 @@ from orderbook.strategies.strategy import Strategy, on_view
 BOOK = (bid(1, MIDDLE, 4), ask(2, MIDDLE + 1, 5), ask(3, MIDDLE + 2, 5))
 
 
-def told(updates: list) -> list[tuple[str, int, str | None]]:
+def told(updates: list[OrderUpdate]) -> list[tuple[str, int, str | None]]:
     return [(u.new.status, int(u.new.filled / ONE.lot), u.new.reason) for u in updates]
 
 
@@ -94,7 +94,7 @@ def test_modifications_that_are_wrong() -> None:
 def test_a_strategy_modifies_and_is_told() -> None:
     class Mover(Strategy):
         def __init__(self) -> None:
-            self.told: list[tuple] = []
+            self.told: list[tuple[object, ...]] = []
 
         @on_view("bid_depth", when="orders >= 2")
         def second(self, event: Any) -> None:
@@ -153,7 +153,9 @@ TIERS = [{"volume": 1000, "maker": 1, "taker": 4}, {"volume": 5000, "maker": -1,
     st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3000), st.booleans()), max_size=25),
     st.sampled_from([0, 900, 4000]),
 )
-def test_tiers_go_by_what_was_traded_in_the_thirty_days_before(trades: list, traded: int) -> None:
+def test_tiers_go_by_what_was_traded_in_the_thirty_days_before(
+    trades: list[tuple[int, int, bool]], traded: int
+) -> None:
     options = trading(fees={"maker": 2, "taker": 5, "tiers": TIERS, "traded": traded}).simulation.fees
     fees, done, day = Fees(options), list[tuple[int, Fraction]](), 100
     for later, lots, maker in trades:
@@ -180,7 +182,7 @@ TRADES = st.lists(
 
 
 @given(TRADES)
-def test_profit_is_realised_oldest_first(trades: list) -> None:
+def test_profit_is_realised_oldest_first(trades: list[tuple[int, int, int]]) -> None:
     ledger, open_ = Ledger(INSTRUMENTS), list[tuple[int, int]]()
     realised = cash = fees = 0
     for lots, ticks, fee in trades:
@@ -266,7 +268,7 @@ WORTH = "the position could be worth {}, above max_notional 100"
         ({"max_position": 5, "strategies": {"s": {"max_position": 1}}}, [("buy", 11, MIDDLE)], BEYOND),
     ],
 )
-def test_risk_limits(risk: dict[str, Any], orders: list, reason: str) -> None:
+def test_risk_limits(risk: dict[str, Any], orders: list[tuple[Any, ...]], reason: str) -> None:
     exchange = Exchange(*BOOK, options=trading(risk))
     for order in orders[:-1]:
         assert exchange.place(*order)[-1].new.status != "refused"

@@ -21,6 +21,7 @@ STEPS = st.lists(
     min_size=12,
     max_size=50,
 )
+Steps = list[tuple[str, int, int, int, int]]
 SIDES = ("buy", "sell")
 
 
@@ -63,7 +64,7 @@ def own_step(
 
 @examples(200)
 @given(STEPS)
-def test_orders_fill_as_in_an_exchange_that_has_them(steps: list) -> None:
+def test_orders_fill_as_in_an_exchange_that_has_them(steps: Steps) -> None:
     exchange, plain, flow = Exchange(), PlainExchange(), Flow()
     for kind, side, offset, lots, pick in steps:
         price = price_of(side, offset)
@@ -86,7 +87,7 @@ def test_orders_fill_as_in_an_exchange_that_has_them(steps: list) -> None:
 
 @examples(100)
 @given(STEPS, st.sampled_from(("back", "proportional")))
-def test_a_feed_of_levels_fills_no_more_than_the_orders_behind_it_do(steps: list, model: str) -> None:
+def test_a_feed_of_levels_fills_no_more_than_the_orders_behind_it_do(steps: Steps, model: str) -> None:
     """With "back" at all times; with either nothing but what traded is filled."""
     exact, levels, plain, flow = Exchange(), Exchange(options=trading(queue=model)), PlainExchange(), Flow()
     traded = 0
@@ -140,7 +141,7 @@ def sold(lots: int, price: int = MIDDLE) -> Row:
         ((sold(45),), 0, 0),
     ],
 )
-def test_what_is_ahead_in_a_level(rows: tuple, back: int, proportional: int) -> None:
+def test_what_is_ahead_in_a_level(rows: tuple[Row, ...], back: int, proportional: int) -> None:
     for model, expected in (("back", back), ("proportional", proportional)):
         exchange = at_level(model, *rows)
         (place,) = exchange.client.places(0)

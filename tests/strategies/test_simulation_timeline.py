@@ -93,6 +93,7 @@ def test_an_order_that_has_not_arrived_is_cancelled_at_the_end() -> None:
 STEPS = st.lists(
     st.tuples(st.integers(0, 5), st.integers(0, 1), st.integers(0, 3), st.integers(1, 9)), max_size=30
 )
+Steps = list[tuple[int, int, int, int]]
 KINDS = st.sampled_from(("gtc", "ioc", "post"))
 
 
@@ -107,7 +108,7 @@ def market_step(flow: Flow, kind: int, side: int, offset: int, lots: int) -> lis
 @examples(150)
 @given(STEPS, st.integers(0, 29), st.integers(1, 60), KINDS, st.integers(-3, 4))
 def test_an_order_meets_the_book_as_it_is_when_it_arrives(
-    steps: list, sent: int, latency: int, kind: str, offset: int
+    steps: Steps, sent: int, latency: int, kind: str, offset: int
 ) -> None:
     """As one without latency that is placed then; whatever comes later."""
     options: dict[str, Any] = {"post_only": True} if kind == "post" else {"time_in_force": kind}
@@ -134,9 +135,12 @@ def test_an_order_meets_the_book_as_it_is_when_it_arrives(
 @examples(100)
 @given(STEPS, STEPS, STEPS, st.sampled_from(((0, 0), (7, 3), (40, 0), (0, 9))))
 def test_what_was_told_depends_on_nothing_that_comes_later(
-    before: list, after: list, other: list, latencies: tuple[int, int]
+    before: Steps,
+    after: Steps,
+    other: Steps,
+    latencies: tuple[int, int],
 ) -> None:
-    def run(steps: list) -> list[tuple[int, OrderUpdate]]:
+    def run(steps: Steps) -> list[tuple[int, OrderUpdate]]:
         order, response = latencies
         exchange = Exchange(options=trading(order_latency=f"{order}ns", response_latency=f"{response}ns"))
         flow, told = Flow(), []
@@ -155,7 +159,7 @@ def test_what_was_told_depends_on_nothing_that_comes_later(
 
 @examples(60)
 @given(STEPS, st.integers(0, 29), st.sampled_from(("back", "proportional")))
-def test_a_client_that_is_saved_and_loaded_goes_on_alike(steps: list, at: int, model: str) -> None:
+def test_a_client_that_is_saved_and_loaded_goes_on_alike(steps: Steps, at: int, model: str) -> None:
     options = trading(
         {"max_position": 50, "max_drawdown": 3, "max_orders_per_second": 7},
         order_latency=["0ms", "9ns"], response_latency={"median": "6ns", "sigma": 1}, queue=model,
@@ -180,7 +184,7 @@ def test_a_client_that_is_saved_and_loaded_goes_on_alike(steps: list, at: int, m
             return
 
 
-def going_on(exchange: Exchange, steps: list, flow: Flow, twin: Exchange) -> list[list[Any]]:
+def going_on(exchange: Exchange, steps: Steps, flow: Flow, twin: Exchange) -> list[list[Any]]:
     """Goes on with two clients of one market; what each was told."""
     for step in steps:
         rows = market_step(flow, *step)

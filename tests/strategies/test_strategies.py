@@ -2,7 +2,7 @@
 
 import logging
 from decimal import Decimal
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from strategy_support import DEPTH, INSTRUMENTS, Market, ask, bid, gone, printed, state
@@ -24,7 +24,7 @@ class Watcher(Strategy):
     defaults: ClassVar = {"least": 2}
 
     def __init__(self) -> None:
-        self.seen: list[tuple] = []
+        self.seen: list[tuple[Any, ...]] = []
         self.kept = self.parameters["least"]
 
     def on_start(self) -> None:
@@ -35,11 +35,12 @@ class Watcher(Strategy):
 
     @on_view("bid_depth", when="orders >= :least")
     def many(self, event: ViewEvent) -> None:
-        assert event.new == self.view("bid_depth")[event.key]
+        assert event.new is not None and event.new == self.view("bid_depth")[event.key]
         self.seen.append(("many", event.new.symbol, event.new.orders))
 
     @on_view("bid_depth", when="orders >= :least", fire="change", on="event")
     def each(self, event: ViewEvent) -> None:
+        assert event.new is not None
         self.seen.append(("each", event.new.symbol, event.new.orders))
 
 
@@ -74,7 +75,7 @@ def test_conditions_granularity_and_edges() -> None:
     ("params", "own", "expected"), [({}, {}, 2), ({"least": 3}, {}, 3), ({"least": 3}, {"least": 4}, 4)]
 )
 def test_a_strategys_own_parameters_come_before_those_of_views_and_defaults(
-    params: dict, own: dict, expected: int
+    params: dict[str, int], own: dict[str, int], expected: int
 ) -> None:
     market = Market(StrategyDefinition(Watcher, own), params=params).open(*START)
     for i in range(5):
@@ -87,12 +88,13 @@ class Buyer(Strategy):
     """Buys 2 of what gets a second bid, and rests a bid for 1 below the touch."""
 
     def __init__(self) -> None:
-        self.told: list[tuple] = []
+        self.told: list[tuple[Any, ...]] = []
         self.held: list[Decimal] = []
         self.ids: list[int] = []
 
     @on_view("bid_depth", when="orders >= 2")
     def second(self, event: ViewEvent) -> None:
+        assert event.new is not None
         self.ids.append(self.buy(event.new.symbol, 2))
         self.ids.append(self.buy(event.new.symbol, 1, price="99.95"))
         self.held.append(self.position("AAA"))
@@ -259,7 +261,7 @@ def test_the_clock_is_the_message_time_and_never_goes_back() -> None:
 
 
 def test_the_same_events_give_the_same_orders() -> None:
-    def run() -> tuple:
+    def run() -> tuple[object, ...]:
         market = Market(Buyer, Broken).open(*START)
         for i in range(10):
             market.send(bid(10 + i, 9990 + i, 5), ask(50 + i, 10010 - i, 3))
@@ -368,5 +370,10 @@ def test_watches_of_a_subclass() -> None:
     ],
 )
 def test_parameters_in_conditions(text: str, expected: str) -> None:
-    values = {"t": Decimal("1.01"), "n": -3, "s": "it's", "f": 0.1}
+    values: dict[str, Decimal | int | float | str | bool] = {
+        "t": Decimal("1.01"),
+        "n": -3,
+        "s": "it's",
+        "f": 0.1,
+    }
     assert with_parameters(text, values) == expected

@@ -5,7 +5,7 @@ lines. `--seed` is the first seed of the generated flow, `--count` how many hund
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +68,7 @@ def setting(
     seed: int,
     backend: str = "numba",
     more: str = "",
-    sizes: dict = GENERATED,
+    sizes: Mapping[str, object] = GENERATED,
 ) -> Setting:
     """Commands with strategies, of which the configuration knows more."""
     folder.mkdir(exist_ok=True)
@@ -152,7 +152,9 @@ messages = st.lists(
 
 
 @given(messages, st.data())
-def test_a_partition_ends_at_its_last_message(told: list, data: st.DataObject) -> None:
+def test_a_partition_ends_at_its_last_message(
+    told: list[tuple[tuple[int, int], int, int]], data: st.DataObject
+) -> None:
     """What instances see at `on_stop` is the run's time at the last message of their own instruments."""
     events = np.zeros(2 * len(told), EVENT)
     for number, (own, received, sent) in enumerate(told):

@@ -15,7 +15,7 @@ from orderbook.core.changes import Dictionary
 from orderbook.market.books import Books
 from orderbook.market.events import Action, BookState, Side
 from orderbook.market.instruments import FINEST, Instrument, Instruments
-from orderbook.strategies.execution.account import Execution, Ledger, OrderUpdate, SavedHolding
+from orderbook.strategies.execution.account import Execution, Fill, Ledger, OrderUpdate, SavedHolding
 from orderbook.strategies.execution.client import OrderRequest
 
 VALID = state(BookState.VALID)
@@ -179,7 +179,7 @@ def test_profit_is_at_the_mid() -> None:
     paper.place("buy", 4)
     (position,) = paper.account.positions()
     cash = -(Decimal("1.5") * Decimal("100.01") + Decimal("2.5") * Decimal("100.03"))
-    assert (position.position, position.cash, position.mark) == (4, cash, 100)
+    assert (position.position, position.cash, position.mark) == (Decimal(4), cash, Decimal(100))
     assert position.profit == cash + 400
     paper.message(gone(Side.BID, 1), gone(Side.BID, 2))
     (position,) = paper.account.positions()
@@ -217,7 +217,7 @@ ORDERS = st.lists(st.tuples(st.booleans(), st.integers(1, 40), LIMITS), max_size
 def test_cash_and_position_are_the_sum_of_fills(orders: list[tuple[bool, int, int | None]]) -> None:
     paper = Paper(*BOOK)
     one = INSTRUMENTS[0]
-    done = []
+    done: list[Fill] = []
     for i, (buys, lots, limit) in enumerate(orders):
         price = None if limit is None else one.price(limit)
         done += paper.place("buy" if buys else "sell", one.volume(lots), price).fills

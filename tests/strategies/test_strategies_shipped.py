@@ -74,7 +74,9 @@ class _Row:
         ((100, 5, 102, 7), (100, 5, 101, 4), -4),  # a better ask
     ],
 )
-def test_the_flow_of_a_change_is_that_of_the_paper(old: tuple, new: tuple, flow: int) -> None:
+def test_the_flow_of_a_change_is_that_of_the_paper(
+    old: tuple[int, ...], new: tuple[int, ...], flow: int
+) -> None:
     assert flow_of(_Row(*old), _Row(*new)) == flow  # type: ignore[arg-type]
 
 
@@ -120,7 +122,9 @@ def test_touch_imbalance_holds_what_outweighs() -> None:
 
 
 def test_the_score_is_of_a_mean_and_variance_that_forget() -> None:
-    usual, weights, values = Usual(), [], []
+    usual = Usual()
+    weights: list[float] = []
+    values: list[float] = []
     random = np.random.default_rng(3)
     for number, value in enumerate(random.standard_normal(80).tolist()):
         score = usual.score(value, 10**9 * (1 + 2 * number), 20 * 10**9)

@@ -42,14 +42,14 @@ def run(flow: list[np.ndarray], backend: str, threshold: float) -> tuple[orderbo
     return engine, host
 
 
-def executions(engine: orderbook.Engine) -> list[tuple]:
+def executions(engine: orderbook.Engine) -> list[tuple[object, ...]]:
     return sorted(tuple(row.values()) for row in engine["executions"].values())
 
 
 @cache
 def summary(imbalance: float, seed: int) -> StrategySummary:
     threshold = Sobi.defaults["threshold"]
-    _, host = run(messages(20_000, seed, imbalance, 200), "numba", float(threshold))  # type: ignore[arg-type]
+    _, host = run(messages(20_000, seed, imbalance, 200), "numba", float(threshold))
     return host.summary()[0]
 
 

@@ -15,6 +15,7 @@ FEEDS = {
     "prints": (*ORDERS[:6], Action.TRADE, Action.TRADE),
     "levels": (Action.LEVEL, Action.LEVEL, Action.LEVEL, Action.TRADE),
 }
+STATES = [int(one) for one in (BookState.VALID, BookState.STALE, BookState.SYNCING)]
 MILLISECOND = 10**6
 
 
@@ -27,7 +28,7 @@ def flow(seed: int, messages: int, feed: str) -> np.ndarray:
         index = int(random.integers(0, len(INSTRUMENTS)))
         chance = random.random()
         if chance < 0.03:
-            events = state(index, random.choice([BookState.VALID, BookState.STALE, BookState.SYNCING]))
+            events = state(index, BookState(random.choice(STATES)))
             parts += [events, state(index, BookState.VALID)]
             continue
         events = np.concatenate([
@@ -39,7 +40,8 @@ def flow(seed: int, messages: int, feed: str) -> np.ndarray:
             events["instrument"][-1] = random.integers(0, len(INSTRUMENTS) + 1)
         time = (2 * number + 1) * MILLISECOND
         events["exchange_time"] = time + random.integers(-3, 4) * MILLISECOND
-        events["receive_time"] = random.choice([0, time, time + random.integers(0, 9) * MILLISECOND])
+        received: list[int] = [0, time, time + int(random.integers(0, 9)) * MILLISECOND]
+        events["receive_time"] = random.choice(received)
         events["flags"][-1] = Flag.LAST if random.random() < 0.97 else 0
         parts.append(events)
     parts[-1]["flags"][-1] = Flag.LAST

@@ -164,21 +164,21 @@ class PlainVenue:
                     del self.taken[side][price]
                 elif price == best:
                     self.taken[side][price] = min(self.taken[side][price], self.levels[side][best])
-        sides = [self._queue(side) for side in (Side.BID, Side.ASK)]
-        self.board.follow([[own.place for own in side if own.place] for side in sides], events)
+        queues = [self._queue(side) for side in (Side.BID, Side.ASK)]
+        self.board.follow([[own.place for own in queue if own.place] for queue in queues], events)
         if self.state is not BookState.VALID:
             for own in self.resting:
                 assert own.place is not None
                 own.place.hit = 0
                 own.place.requeue |= self.state is BookState.SYNCING
             return
-        for side in sides:
-            for own in side:
+        for queue in queues:
+            for own in queue:
                 self._followed(own)
         self._settle()
-        for price in self._prices(events):
+        for seen in self._prices(events):
             for own in self.stops:
-                self._looks(own, price)
+                self._looks(own, seen)
         while reached := [own for own in self.stops if own.reached]:
             own = reached[0]
             self.stops.remove(own)
@@ -209,8 +209,7 @@ class PlainVenue:
         assert place is not None and own.limit is not None
         if place.requeue:
             before, known = place.front, place.ahead is not None
-            self._joins(own, place.shown)
-            place = own.place
+            place = self._joins(own, place.shown)
             if not known and place.ahead is None:
                 place.front = min(place.front, before)
         most = 0 if own.ending else self._room(own)
@@ -301,11 +300,12 @@ class PlainVenue:
         else:
             self._end(own, "cancelled" if own.left else "filled")
 
-    def _joins(self, own: Own, shown: int | None) -> None:
+    def _joins(self, own: Own, shown: int | None) -> PlainOrder:
         assert own.limit is not None
         volume = self.levels[own.asked.side].get(own.limit, 0)
         ahead: dict[int, int] | None = None if volume else {}
         own.place = PlainOrder(own.asked.side, own.limit, own.left, ahead, volume, volume, shown=shown)
+        return own.place
 
     def _fills(self, own: Own, lots: int) -> None:
         own.filled += lots

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +32,9 @@ def blocks_of(task: int, count: int, partitions: int, size: int) -> list[Sent]:
     return made
 
 
-def produce(count: int, partitions: int, size: int, description: bytes):
+def produce(
+    count: int, partitions: int, size: int, description: bytes
+) -> Generator[Sent, None, dict[str, int]]:
     yield from blocks_of(int(description), count, partitions, size)
     return {"described": int(description)}
 
@@ -55,7 +57,7 @@ def refuse_blocks(partition: int, blocks: Iterator[Sent]) -> Iterator[Sent]:
 
 def blunder(description: bytes) -> Iterator[Sent]:
     yield Sent(0, 0, "made", NOWHERE, NOWHERE, 0, b"")
-    print({}["missing"])
+    print(dict[str, int]()["missing"])
 
 
 def leave(description: bytes) -> list[Sent]:
