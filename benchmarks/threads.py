@@ -19,8 +19,7 @@ from orderbook.feeds.files.itch import ItchSource
 from orderbook.feeds.merge import Merger
 from orderbook.feeds.recording.parquet_record import RecordSource, RecordWriter
 from orderbook.feeds.source import EventSource
-from orderbook.market.book_relations import TOLD_BY_STATES
-from orderbook.market.books import RELATIONS
+from orderbook.market.book_relations import filled_relations
 from orderbook.run.pipeline import Pipeline
 from orderbook.run.read_ahead import read_ahead
 from orderbook.strategies.gated_engine import GatedEngine
@@ -56,7 +55,7 @@ class _Run(NamedTuple):
 def _replay(sources: Sequence[EventSource], threads: int) -> _Run:
     program = compile_views(_SOBI, params={"k": 0.25})
     merger = Merger(sources)
-    found = partitions_of(program.program, threads, {*RELATIONS, *TOLD_BY_STATES})
+    found = partitions_of(program.program, threads, filled_relations(program.program))
     assert not isinstance(found, str)
     engine = GatedEngine(program, partitions=found if threads > 1 else None)
     pipeline = Pipeline(engine, merger.instruments)

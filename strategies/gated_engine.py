@@ -20,6 +20,7 @@ from orderbook.engine.runtime.interpreter import scalar_value
 from orderbook.engine.runtime.live_view import Key, ViewLayout, ViewRow, words_of
 from orderbook.engine.runtime.map_entries import Match
 from orderbook.engine.runtime.subscriptions import Fire, Granularity, Subscription, ViewEvent
+from orderbook.market.book_relations import filled_relations
 from orderbook.market.books import RELATIONS, Books
 from orderbook.market.instruments import Instruments
 from orderbook.views.calculus import Scalar, Var
@@ -215,7 +216,8 @@ class GatedEngine(Engine):
     def rows_source(self, relation: str) -> Callable[[], Rows]:
         """See `Engine.rows_source`; what books give out and no view reads is not kept unless asked for."""
         kept = relation in self._read or self.keeps_rows
-        if self._books is not None and relation in RELATIONS and not kept:
+        filled = relation in RELATIONS and relation in filled_relations(self.program.program)
+        if self._books is not None and filled and not kept:
             raise not_kept(relation)
         return super().rows_source(relation)
 

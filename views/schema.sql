@@ -150,3 +150,19 @@ CREATE STREAM positions (
     fees     DECIMAL(18, 8) NOT NULL,
     PRIMARY KEY (strategy, venue, symbol)
 );
+
+-- The touch of each book as a history: a row for each message that left another best bid or ask, or another volume
+-- there, than the row before. Rows only come; id numbers those of a book from 1, and ts is that of the book's change.
+-- A side without orders has NULL for its price and volume, and mid, their mean, is then NULL too.
+CREATE STREAM quotes (
+    ts         TIMESTAMP      NOT NULL,
+    venue      TEXT           NOT NULL,
+    symbol     TEXT           NOT NULL,
+    id         BIGINT         NOT NULL CHECK (id >= 1),
+    bid        DECIMAL(18, 8),
+    bid_volume DECIMAL(18, 8) CHECK (bid_volume >= 0),
+    ask        DECIMAL(18, 8),
+    ask_volume DECIMAL(18, 8) CHECK (ask_volume >= 0),
+    mid        DOUBLE,
+    PRIMARY KEY (venue, symbol, id)
+);

@@ -26,8 +26,7 @@ from orderbook.engine.distribution.stages import (
     Stage,
     grid_side,
 )
-from orderbook.market.book_relations import TOLD_BY_STATES
-from orderbook.market.books import RELATIONS
+from orderbook.market.book_relations import filled_relations
 from orderbook.market.instruments import Instrument
 from orderbook.strategies.order_views import OrderView
 from orderbook.strategies.strategy import StrategyDefinition
@@ -38,7 +37,6 @@ from orderbook.views.types import TEXT
 
 # What symbols decide: rows of these relations come from the books of one symbol.
 SYMBOL = "symbol"
-BOOKS = (*RELATIONS, *TOLD_BY_STATES)
 
 
 def whole(program: Program, views: Sequence[str]) -> Distribution:
@@ -148,9 +146,10 @@ def by_symbol(program: Program, stage: Stage, kept: Collection[str] = ()) -> boo
     nothing else."""
     if len(stage.axes) != 1:
         return False
+    filled = filled_relations(program)
     for entry in stage.inputs:
         place = entry.route[0]
-        if entry.source not in (*BOOKS, *kept) or place is None:
+        if entry.source not in (*filled, *kept) or place is None:
             return False
         relation = program.relation(entry.source)
         if relation.columns[entry.columns[place]].name != SYMBOL or relation.retain is not None:
@@ -248,10 +247,11 @@ def planned(
     changes = tuple((place, spec) for place, spec in everything if time or not spec.instruments)
     beside = ("the time" if time else "changes") if changes and sends else ""
     if beside:
-        rest = frozenset(name for name in sends if name in time or name not in BOOKS or not instruments)
+        filled = filled_relations(layout.program.program)
+        rest = frozenset(name for name in sends if name in time or name not in filled or not instruments)
         tasks.append(ReadTask(
             CHANGES, settings.partitions, changes, instruments, (), (), rest,
-            books=not time.isdisjoint(BOOKS), clock=bool(time),
+            books=not time.isdisjoint(filled), clock=bool(time),
         ))  # fmt: skip
     notes = list(layout.distribution.notes)
     if buckets:

@@ -21,7 +21,7 @@ from orderbook.engine.runtime.map_entries import ExpiringRows, RowCounts
 from orderbook.engine.runtime.relation_store import RelationStore
 from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.merge import Slice, VersionedChanges, VersionedEvents, encode_changes
-from orderbook.market.book_relations import BookRelations, BookStates, SavedState
+from orderbook.market.book_relations import BookRelations, BookStates, SavedState, filled_by_books
 from orderbook.market.books import RELATIONS, Books, BooksState
 from orderbook.market.events import Action, Events, Ticker
 from orderbook.market.instruments import Instruments
@@ -300,10 +300,11 @@ class RelationRows:
         self._books: Books | None = None
         if books and len(instruments):
             fitted = BookRelations(program.program, self._dictionary, self.problems, every)
-            self._books = Books(instruments, self._dictionary, track_crossed=False)
+            self._books = Books(instruments, self._dictionary, track_crossed=False, quotes=fitted.quotes)
             self._book_blocks = BookBlocks(self._books, fitted, self._declared)
         self._states = StateBlocks(program, instruments)
-        self._by_books = {r.name for r in self._declared if len(instruments) and r.name in RELATIONS}
+        of_books = (r.name for r in self._declared if r.name in RELATIONS and filled_by_books(r))
+        self._by_books = set(of_books) if len(instruments) else set()
         self._admission = RowAdmission(self._declared, self._dictionary, self.problems, self._by_books)
         ticks = resolution > 0 and (every or bool(timed_relations(program)))
         self._clock = ClockBlocks(program, resolution) if ticks else None

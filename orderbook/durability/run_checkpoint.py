@@ -24,7 +24,13 @@ from orderbook.engine.runtime.held_rows import Rows
 from orderbook.engine.runtime.state_transfer import CarriedOver, FedRows, NotCarriedOver
 from orderbook.feeds.raw_log import InstrumentText
 from orderbook.market import books as book_snapshot
-from orderbook.market.book_relations import TOLD_BY_STATES, BookRelations, SavedState, row_of
+from orderbook.market.book_relations import (
+    TOLD_BY_STATES,
+    BookRelations,
+    SavedState,
+    filled_by_books,
+    row_of,
+)
 from orderbook.market.books import RELATIONS, RESTING, Books, BooksState
 from orderbook.market.instruments import Instrument
 from orderbook.run.pipeline import Pipeline, SavedPipeline
@@ -55,7 +61,8 @@ def fed_rows(
             return lambda: _nothing(relations[name])
         return lambda: rows()[name] if name in RESTING else None
 
-    found = {name: FedRows(of(name), True) for name in RELATIONS if name in relations}
+    filled = [name for name in RELATIONS if name in relations and filled_by_books(relations[name])]
+    found = {name: FedRows(of(name), True) for name in filled}
     for name in TOLD_BY_STATES:
         if name in relations and pipeline.shows_states(name):
             found[name] = FedRows(partial(_state_rows, pipeline, relations[name], states), False)
@@ -75,7 +82,7 @@ def _book_rows(pipeline: Pipeline, saved: BooksState) -> Mapping[str, Rows]:
     _collect(found, fit.translate(scratch.flush()))
     rows = {}
     for index, relation in enumerate(program.relations):
-        if relation.name in RELATIONS:
+        if relation.name in RELATIONS and filled_by_books(relation):
             width = len(relation.columns)
             parts = [part[:, :width] for part in found.get(2 * index, [])]
             joined = np.concatenate([np.empty((0, width), np.int64), *parts])

@@ -29,7 +29,10 @@ from orderbook.market.book_state import (
     key_of,
     ladder_of,
     note_crossing,
+    note_quote,
     note_touch,
+    quoted_of,
+    tell_quote,
     time_of,
     valid_price,
     valid_side,
@@ -226,6 +229,8 @@ def _look_at_touched(context: Record, event: int) -> None:
         book = book_of(context, load(context.touched + 8 * k))
         if context.touches:
             note_touch(context, book, event)
+        if context.quoted:
+            tell_quote(context, book)
         bids, asks = ladder_of(context, book, BID), ladder_of(context, book, ASK)
         both = bids.levels and asks.levels
         if book.state == _VALID and both and ladder.best_key(bids) >= -ladder.best_key(asks):
@@ -244,6 +249,8 @@ def _has_room(context: Record, event: Record) -> bool:
         if needed > context.scratch_room:
             context.needed = needed
             return False
+    if context.quoted and event.flags & _LAST:
+        needed += context.touched_count + 1
     context.needed = needed
     return context.written + needed <= context.room
 
@@ -311,6 +318,10 @@ def apply_range(context_at: int, events: int, stride: int, first: int, end: int,
                 end_event(context, start)
                 if context.track:
                     _touch(context, book)
+                if context.quoted:
+                    context.counted = context.counts + 8 * e if context.counts else 0
+                    if event.action <= _CLEAR:
+                        quoted_of(context, book).ts = time_of(event)
         else:
             count(context, context.instruments, _UNKNOWN_INSTRUMENT)
         if event.flags & _LAST:
@@ -331,11 +342,23 @@ def doubt_crossed(context_at: int, time: int) -> int:
 
 @called_with("i")
 def end_open_message(context_at: int) -> int:
-    """The open message ends without another event."""
+    """The open message ends without another event, and with nothing written of it but quotes."""
     context = _context_at(context_at)
     _look_at_touched(context, 0)
     end_message(context)
     context.between = 1
+    return 0
+
+
+@called_with("i")
+def note_quotes(context_at: int) -> int:
+    """Notes, of each book of which quotes were told, that its touch is the one that was told last."""
+    context = _context_at(context_at)
+    for instrument in range(context.instruments):
+        book = book_of(context, instrument)
+        quoted = quoted_of(context, book)
+        if quoted.number:
+            note_quote(context, book, quoted)
     return 0
 
 

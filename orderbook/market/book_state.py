@@ -8,7 +8,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE
+from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, NULL_CODE
 from orderbook.core.jit import jit
 from orderbook.market.block_memory import Record, load, record_at, store
 from orderbook.market.events import Side
@@ -94,6 +94,21 @@ CONTEXT = np.dtype(
         ("time", "i8"),  # of the open message, ns
         ("crossings", "i8"),  # CROSSING[2 events + instruments], where to write them; 0: nowhere
         ("crossings_written", "i8"),
+        ("row_bytes", "i8"),  # of a row of `values`
+        ("quoted", "i8"),  # address of QUOTED[instruments]; 0: quotes are not wanted
+        ("counted", "i8"),  # address of the count of the event of `last_change`; 0: nowhere
+    ]
+)
+
+# The quote of a book that was told last, 0 and NULL_CODE where there was none.
+QUOTED = np.dtype(
+    [
+        ("number", "i8"),  # how many were told
+        ("ts", "i8"),  # of the book's last change, ns
+        ("bid", "i8"),  # the columns of the relation
+        ("bid_volume", "i8"),
+        ("ask", "i8"),
+        ("ask_volume", "i8"),
     ]
 )
 
@@ -120,16 +135,21 @@ _BOOK_ROW = np.dtype([(c, "i8") for c in ("ts", "venue", "symbol", "id", "broker
 _TRADE_ROW = np.dtype([(c, "i8") for c in ("ts", "venue", "symbol", "id", "volume", "price", "side")])
 # A rate with the next time of payment, a mark price with the index price, or a volume and nothing.
 _TOLD_ROW = np.dtype([(c, "i8") for c in ("ts", "venue", "symbol", "value", "other", "unused", "last")])
-WIDTH = _BOOK_ROW.itemsize // 8
-_ROW_BYTES = _BOOK_ROW.itemsize
+_QUOTE_COLUMNS = ("ts", "venue", "symbol", "id", "bid", "bid_volume", "ask", "ask_volume")
+_QUOTE_ROW = np.dtype([*((c, "i8") for c in _QUOTE_COLUMNS), ("mid", "f8")])
+# Words of a row, and of one where quotes are wanted.
+WIDTH, QUOTE_WIDTH = _BOOK_ROW.itemsize // 8, _QUOTE_ROW.itemsize // 8
 
 DELETE = 1
 # Kinds of inserts, by the order of books.RELATIONS.
-TRADES, FUNDING, MARK_PRICES, OPEN_INTEREST, LIQUIDATIONS = range(4, 14, 2)
+TRADES, FUNDING, MARK_PRICES, OPEN_INTEREST, LIQUIDATIONS, QUOTES = range(4, 16, 2)
 _END_OF_EVENT = CHECKED | END_OF_EVENT
+# What a mid in 1e-8 is twice of, and where it stands in a row.
+_TWICE, _MID = 2e8, 8 * (QUOTE_WIDTH - 1)
 _BOOK_BYTES = BOOK.itemsize
 _TOUCH_BYTES = TOUCH.itemsize
 _CROSSING_BYTES = CROSSING.itemsize
+_QUOTED_BYTES = QUOTED.itemsize
 
 book_at = record_at(BOOK)
 _touch_at = record_at(TOUCH)
@@ -139,6 +159,8 @@ _flags_at = record_at(_FLAGS)
 _book_row_at = record_at(_BOOK_ROW)
 _trade_row_at = record_at(_TRADE_ROW)
 _told_row_at = record_at(_TOLD_ROW)
+_quoted_at = record_at(QUOTED)
+_quote_row_at = record_at(_QUOTE_ROW)
 
 
 @jit()
@@ -189,7 +211,7 @@ def _begin_change(context: Record, kind: int) -> int:
     context.written = change + 1
     _kind_at(context.kinds + 2 * change).kind = kind
     _flags_at(context.flags + change).flags = CHECKED
-    return context.values + _ROW_BYTES * change
+    return context.values + context.row_bytes * change
 
 
 @jit()
@@ -233,6 +255,66 @@ def emit_told(context: Record, kind: int, book: Record, ts: int, value: int, oth
     row.other = other
     row.unused = 0
     row.last = 0
+
+
+@jit()
+def quoted_of(context: Record, book: Record) -> Record:
+    """The QUOTED of a book."""
+    return _quoted_at(context.quoted + _QUOTED_BYTES * book.instrument)
+
+
+@jit()
+def _quoted_price(ladder: Record, side: int, scale: int) -> int:
+    """The best price of a side, as the relation has it; NULL_CODE where there is none."""
+    return key_of(side, best_key(ladder)) * scale if ladder.levels else NULL_CODE
+
+
+@jit()
+def _quoted_volume(ladder: Record, book: Record) -> int:
+    """The volume at the best price, as the relation has it; NULL_CODE where it has none for it."""
+    volume = level_of(ladder, best_key(ladder))[0] if ladder.levels else 0
+    return volume * book.lot_scale if 0 < volume <= book.max_lots else NULL_CODE
+
+
+@jit()
+def note_quote(context: Record, book: Record, quoted: Record) -> bool:
+    """Keeps what a book's touch is now; whether it is another one than before."""
+    bids, asks = ladder_of(context, book, BID), ladder_of(context, book, ASK)
+    bid, ask = _quoted_price(bids, BID, book.tick_scale), _quoted_price(asks, ASK, book.tick_scale)
+    bid_volume, ask_volume = _quoted_volume(bids, book), _quoted_volume(asks, book)
+    same = quoted.bid == bid and quoted.bid_volume == bid_volume
+    if same and quoted.ask == ask and quoted.ask_volume == ask_volume:
+        return False
+    quoted.bid, quoted.bid_volume, quoted.ask, quoted.ask_volume = bid, bid_volume, ask, ask_volume
+    return True
+
+
+@jit()
+def tell_quote(context: Record, book: Record) -> None:
+    """Writes an insert into quotes where the touch of a book is another one than that told last, as a part of
+    the event of the last change; counts a volume of a price that is too large for its column."""
+    quoted = quoted_of(context, book)
+    if not note_quote(context, book, quoted):
+        return
+    quoted.number += 1
+    for price, volume in ((quoted.bid, quoted.bid_volume), (quoted.ask, quoted.ask_volume)):
+        if price != NULL_CODE and volume == NULL_CODE:
+            count(context, book.instrument, _VOLUME_OUT_OF_RANGE)
+    if context.last_change >= 0:
+        _flags_at(context.flags + context.last_change).flags = CHECKED
+    address = _begin_change(context, QUOTES)
+    row = _quote_row_at(address)
+    row.ts, row.venue, row.symbol, row.id = quoted.ts, book.venue, book.symbol, quoted.number
+    row.bid, row.bid_volume = quoted.bid, quoted.bid_volume
+    row.ask, row.ask_volume = quoted.ask, quoted.ask_volume
+    if quoted.bid == NULL_CODE or quoted.ask == NULL_CODE:
+        store(address + _MID, NULL_CODE)
+    else:
+        row.mid = float(quoted.bid + quoted.ask) / _TWICE
+    context.last_change = context.written - 1
+    _flags_at(context.flags + context.last_change).flags = _END_OF_EVENT
+    if context.counted:
+        store(context.counted, load(context.counted) + 1)
 
 
 @jit()

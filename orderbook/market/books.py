@@ -13,13 +13,19 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from orderbook.core.changes import END_OF_MESSAGE, ChangeBatch, Dictionary
+from orderbook.core.changes import END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError
 from orderbook.core.files import ArrayRows, Content, Stored
 from orderbook.core.jit import called_with
 from orderbook.market import ladder, order_table
 from orderbook.market.block_memory import Memory, store
-from orderbook.market.book_loop import CHANGES_OF_EVENT, apply_events, doubt_crossed, end_open_message
+from orderbook.market.book_loop import (
+    CHANGES_OF_EVENT,
+    apply_events,
+    doubt_crossed,
+    end_open_message,
+    note_quotes,
+)
 from orderbook.market.book_state import (
     ASK,
     BID,
@@ -27,6 +33,8 @@ from orderbook.market.book_state import (
     CONTEXT,
     NEVER,
     PROBLEMS,
+    QUOTE_WIDTH,
+    QUOTED,
     WIDTH,
     Problem,
     book_at,
@@ -49,13 +57,15 @@ class BooksState:
     """Books between two messages, in the order of their instruments.
 
     names: (venue, symbol) of each. books: SAVED_BOOK[n]. rows: each book's, ROW[its rows], in no order; L2
-    levels have id 0. problems: int64[n + 1, PROBLEMS] by Problem, the last of no known instrument.
+    levels have id 0. problems: int64[n + 1, PROBLEMS] by Problem, the last of no known instrument. quotes:
+    int64[n], how many of each were told.
     """
 
     names: Sequence[tuple[str, str]]
     books: NDArray[np.void]
     rows: Sequence[ArrayRows]
     problems: NDArray[np.int64]
+    quotes: NDArray[np.int64]
 
     def places(self, instruments: Instruments) -> list[int]:
         """Which instrument each saved book is of; others may have been added.
@@ -101,6 +111,7 @@ def sections_of(state: BooksState) -> dict[str, Content]:
         "books": state.books,
         "rows": [np.empty(0, ROW), *(rows[:] for rows in state.rows)],
         "problems": state.problems,
+        "quotes": state.quotes,
     }
 
 
@@ -115,11 +126,15 @@ def state_of(sections: Mapping[str, Stored]) -> BooksState:
     ends = np.cumsum(books["rows"]).tolist()
     parts = [rows.part(start, end) for start, end in zip([0, *ends], ends, strict=False)]
     names = msgspec.msgpack.decode(sections["names"].bytes(), type=list[tuple[str, str]])
-    return BooksState(names, books, parts, problems)
+    # Older ones have none, since nobody was told of them.
+    quotes = sections["quotes"][:] if "quotes" in sections else np.zeros(len(books), np.int64)
+    return BooksState(names, books, parts, problems, quotes)
 
 
 # The relations behind ChangeBatch.kinds: kind 2 r inserts into RELATIONS[r], 2 r + 1 deletes.
-RELATIONS = ("bids", "asks", "trades", "funding", "mark_prices", "open_interest", "liquidations")
+RELATIONS = (
+    "bids", "asks", "trades", "funding", "mark_prices", "open_interest", "liquidations", "quotes",
+)  # fmt: skip
 # Those of them whose rows are what rests in books; the others only grow.
 RESTING = RELATIONS[:2]
 BIDS_INSERT, BIDS_DELETE, ASKS_INSERT, ASKS_DELETE, TRADES_INSERT = range(5)
@@ -132,8 +147,9 @@ _COUNTS, _TOUCHES, _TOUCHES_WRITTEN, _CROSSINGS, _CROSSINGS_WRITTEN = (
     _WORD_OF[name] for name in ("counts", "touches", "touches_written", "crossings", "crossings_written")
 )
 _OUTPUT = tuple(_WORD_OF[name] for name in ("kinds", "flags", "values", "scratch", "room", "scratch_room"))
-_WRITTEN, _NEEDED = _WORD_OF["written"], _WORD_OF["needed"]
+_WRITTEN, _NEEDED, _TOUCHED_COUNT = (_WORD_OF[name] for name in ("written", "needed", "touched_count"))
 _EVENT_START, _LAST_CHANGE = _WORD_OF["event_start"], _WORD_OF["last_change"]
+_ROW_BYTES, _COUNTED = _WORD_OF["row_bytes"], _WORD_OF["counted"]
 
 # What `levels` returns: price in ticks, volume in lots, number of orders (1 in an L2 book).
 DEPTH = np.dtype([("price", "i8"), ("volume", "i8"), ("orders", "i8")])
@@ -150,6 +166,10 @@ class Books:
     With `track_crossed` the levels of L3 books are kept sorted, at a cost for every event; without
     it crossed books are not counted, and `levels` and `best` scan an L3 book. With a `crossed_limit`
     above 0 a VALID book whose best bid has been above the best ask for so many ns is STALE until that ends.
+
+    With `quotes`, which tracks, a message that leaves another touch of a book than was told last (best prices
+    and the volumes at them) ends with a row of `quotes`, numbered from 1 by book; its ts is that of the
+    book's last change. `tell_quotes` changes whether.
     """
 
     def __init__(
@@ -159,9 +179,10 @@ class Books:
         *,
         track_crossed: bool = True,
         crossed_limit: int = 0,
+        quotes: bool = False,
     ) -> None:
         self._instruments = instruments
-        self._track = track_crossed
+        self._track = track_crossed or quotes
         self._memory = Memory()
         count = len(instruments)
         self._books = _initial(instruments, dictionary)
@@ -186,14 +207,38 @@ class Books:
         self._at = int(self._contexts.ctypes.data)
         self._books_at, self._ladders_at = int(self._books.ctypes.data), int(self._ladders.ctypes.data)
         self._level = np.zeros(2, np.int64)
-        self._context["instruments"], self._context["track"] = count, track_crossed
+        self._context["instruments"], self._context["track"] = count, self._track
         self._context["message"], self._context["last_change"] = 1, -1
         self._context["crossed_limit"], self._context["crossed_due"] = crossed_limit, NEVER
         self._context["between"] = 1
-        self._held = _NOTHING
+        self._held = _nothing(WIDTH)
         # Whether all books are VALID; None where that may have changed.
         self._all_valid: bool | None = None
         self._directed: MessageChanges | None = None
+        self._quoted: NDArray[np.void] | None = None
+        self._width = WIDTH
+        self._context["row_bytes"] = 8 * WIDTH
+        self.tell_quotes(quotes)
+
+    def tell_quotes(self, wanted: bool) -> None:
+        """Whether changes of touches are told as rows of `quotes` from now on; see Books.
+
+        Raises DataError where they are to be and levels are not tracked.
+        """
+        if wanted == (self._quoted is not None):
+            return
+        if wanted and not self._track:
+            raise DataError("quotes are told of books with track_crossed")
+        self._quoted = np.zeros(len(self._instruments), QUOTED) if wanted else None
+        self._directed = None
+        self._width = QUOTE_WIDTH if wanted else WIDTH
+        self._held = self._held.copy(0, len(self._held.kinds), self._width)
+        self._words[_ROW_BYTES] = 8 * self._width
+        self._context["quoted"] = 0
+        if self._quoted is not None:
+            for name in ("bid", "bid_volume", "ask", "ask_volume"):
+                self._quoted[name] = NULL_CODE
+            self._context["quoted"] = self._quoted.ctypes.data
 
     def apply(
         self,
@@ -222,13 +267,15 @@ class Books:
         events = plain(events)
         self._all_valid = self._directed = None
         written = len(self._held.kinds)
-        room = CHANGES_OF_EVENT * len(events)
+        room = (CHANGES_OF_EVENT + (self._quoted is not None)) * len(events)
         words = self._words
         words[_TOUCHES] = 0 if touches is None else touches.ctypes.data
         words[_TOUCHES_WRITTEN] = words[_CROSSINGS_WRITTEN] = 0
         words[_COUNTS] = 0 if counts is None else counts.ctypes.data
+        words[_COUNTED] = 0
         words[_CROSSINGS] = 0 if crossings is None else crossings.ctypes.data
-        out = self._held.copy(0, written, room) if written else _Output.empty(room)
+        width = self._width
+        out = self._held.copy(0, written, width, room) if written else _Output.empty(room, width)
         if written:
             self._context["event_start"], self._context["last_change"] = 0, written - 1
         words[_WRITTEN] = written
@@ -236,14 +283,14 @@ class Books:
         while applied < len(events):
             if needed := int(self._context["needed"]):
                 room = needed + CHANGES_OF_EVENT * (len(events) - applied)
-                out = out.copy(0, words[_WRITTEN], room, scratch=needed)
+                out = out.copy(0, words[_WRITTEN], width, room, scratch=needed)
             else:
                 self._memory.grow()
             applied = self._apply(events, applied, out)
         written = words[_WRITTEN]
         ready = words[_EVENT_START] if words[_LAST_CHANGE] >= 0 else written
         if written:
-            self._held = out.copy(ready, written) if ready < written else _NOTHING
+            self._held = out.copy(ready, written, width) if ready < written else _nothing(width)
         return ChangeBatch(out.kinds[:ready], out.flags[:ready], out.values[:ready])
 
     def _apply(self, events: Events, first: int, out: "_Output") -> int:
@@ -264,6 +311,7 @@ class Books:
         words = self._words
         for word in (_COUNTS, _TOUCHES, _CROSSINGS, _WRITTEN, _CROSSINGS_WRITTEN):
             words[word] = 0
+        out.widen(self._width)
         out.direct(words)
         self._directed = out
 
@@ -308,8 +356,9 @@ class Books:
         return self.crossings_written
 
     def flush(self) -> ChangeBatch:
-        """Ends an open message, as at the end of a source, and returns the changes held back."""
-        held, self._held = self._held, _NOTHING
+        """Ends an open message, as at the end of a source, and returns the changes held back. It makes no
+        quote, not being whole."""
+        held, self._held = self._held, _nothing(self._width)
         if len(held.kinds):
             held.flags[-1] |= END_OF_MESSAGE
         self._context["last_change"] = -1
@@ -320,13 +369,21 @@ class Books:
 
     def release(self) -> ChangeBatch:
         """Gives out the changes held back while their message goes on; whoever asks says where it ends."""
-        held, self._held = self._held, _NOTHING
+        held, self._held = self._held, _nothing(self._width)
         self._context["last_change"] = -1
         return ChangeBatch(held.kinds, held.flags, held.values)
 
-    def end_message(self) -> None:
-        """The open message, of which nothing is held back, has ended."""
+    def end_message(self) -> ChangeBatch:
+        """The open message, of which nothing is held back, has ended; rows of `quotes` that it makes."""
+        words, touched = self._words, self._words[_TOUCHED_COUNT]
+        out = _Output.empty(touched if self._quoted is not None else 0, self._width)
+        for word, value in zip(_OUTPUT, out.words(), strict=True):
+            words[word] = value
+        words[_WRITTEN] = words[_TOUCHES] = words[_COUNTED] = 0
+        self._directed = None
         end_open_message(self._at)
+        written = words[_WRITTEN]
+        return ChangeBatch(out.kinds[:written], out.flags[:written], out.values[:written])
 
     def count_changes(self, counts: NDArray[np.int64] | None) -> None:
         """After `direct_to`: int64[n] of zeros becomes how many changes each event makes; None: none does."""
@@ -342,7 +399,8 @@ class Books:
         saved["rows"] = self._ladders["rows"].reshape(-1, 2).sum(axis=1)
         names = [(i.venue, i.symbol) for i in self._instruments]
         rows = [self.resting(index) for index in range(len(saved))]
-        return BooksState(names, saved, rows, self._problems.copy())
+        quotes = np.zeros(len(saved), np.int64) if self._quoted is None else self._quoted["number"].copy()
+        return BooksState(names, saved, rows, self._problems.copy(), quotes)
 
     def load(self, state: BooksState) -> None:
         """Becomes as the books were that were saved; what relations hold is not told to anyone.
@@ -361,6 +419,11 @@ class Books:
                 self.apply(events)
             self._books["state"][instrument] = state.books["state"][number]
         self.flush()
+        if self._quoted is not None:
+            self._quoted["number"] = 0
+            self._quoted["number"][places] = state.quotes
+            # Of a book of which none was told, the first is that of its next message.
+            note_quotes(self._at)
         self._all_valid = None
         self._problems[:] = 0
         self._problems[[*places, -1]] = state.problems
@@ -513,7 +576,7 @@ class MessageChanges:
     """
 
     def __init__(self) -> None:
-        self._become(_Output.empty(_FIRST_ROOM))
+        self._become(_Output.empty(_FIRST_ROOM, WIDTH))
 
     def _become(self, out: "_Output") -> None:
         self._out = out
@@ -528,7 +591,13 @@ class MessageChanges:
     def grow(self, written: int, needed: int) -> None:
         """Makes room for so many changes after those that are written."""
         room = max(2 * self.room, 2 * (written + needed))
-        self._become(self._out.copy(0, written, room - written, max(needed, len(self._out.scratch))))
+        width = self._out.values.shape[1]
+        self._become(self._out.copy(0, written, width, room - written, max(needed, len(self._out.scratch))))
+
+    def widen(self, width: int) -> None:
+        """Rows have so many words from now on; nothing is written."""
+        if width != self._out.values.shape[1]:
+            self._become(_Output.empty(self.room, width, len(self._out.scratch)))
 
     def direct(self, words: memoryview) -> None:
         """Makes it the output of a CONTEXT of words."""
@@ -548,11 +617,11 @@ class _Output(NamedTuple):
     scratch: NDArray[np.void]
 
     @classmethod
-    def empty(cls, size: int, scratch: int = 0) -> "_Output":
+    def empty(cls, size: int, width: int, scratch: int = 0) -> "_Output":
         return cls(
             np.empty(size, np.int16),
             np.empty(size, np.uint8),
-            np.empty((size, WIDTH), np.int64),
+            np.empty((size, width), np.int64),
             np.empty(scratch, order_table.ROW) if scratch else _NO_SCRATCH,
         )
 
@@ -560,16 +629,18 @@ class _Output(NamedTuple):
         """What CONTEXT holds of it."""
         return [*(array.ctypes.data for array in self), len(self.kinds), len(self.scratch)]
 
-    def copy(self, start: int, end: int, room: int = 0, scratch: int = 0) -> "_Output":
-        """The changes start … end - 1, with room for more after them."""
-        new = self.empty(end - start + room, scratch)
+    def copy(self, start: int, end: int, width: int, room: int = 0, scratch: int = 0) -> "_Output":
+        """The changes start … end - 1 as rows of so many words, with room for more after them."""
+        new = self.empty(end - start + room, width, scratch)
+        own = min(width, self.values.shape[1])
         new.kinds[: end - start] = self.kinds[start:end]
         new.flags[: end - start] = self.flags[start:end]
-        new.values[: end - start] = self.values[start:end]
+        new.values[: end - start, :own] = self.values[start:end, :own]
         return new
 
 
-_NOTHING = _Output.empty(0)
+def _nothing(width: int) -> _Output:
+    return _Output.empty(0, width)
 
 
 def _aligned(count: int) -> NDArray[np.void]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary, part_of
 from orderbook.core.errors import DataError
-from orderbook.market.book_state import WIDTH, Problem
+from orderbook.market.book_state import QUOTE_WIDTH, WIDTH, Problem
 from orderbook.market.books import Books, BooksState
 from orderbook.market.events import BookState, Events, Flag, Side
 from orderbook.market.instruments import Instruments
@@ -29,7 +29,19 @@ class PartitionedBooks(Books):
         self.numbers = np.ascontiguousarray(numbers, np.int64)
         self.parts: Sequence[Books] = [Books(instruments, dictionary) for _ in range(count)]
         # Where a message goes on: the changes of its last event, and the parts with books of it.
-        self._waiting, self._open = _none(), set[int]()
+        self._waiting, self._open = _none(WIDTH), set[int]()
+        self._width = WIDTH
+
+    def tell_quotes(self, wanted: bool) -> None:
+        """See Books."""
+        for part in self.parts:
+            part.tell_quotes(wanted)
+        self._width = width = QUOTE_WIDTH if wanted else WIDTH
+        if self._waiting.values.shape[1] != width:
+            values = np.zeros((len(self._waiting), width), np.int64)
+            own = min(width, self._waiting.values.shape[1])
+            values[:, :own] = self._waiting.values[:, :own]
+            self._waiting = ChangeBatch(self._waiting.kinds, self._waiting.flags, values)
 
     def apply(  # type: ignore[override]
         self, events: Events, counts: None = None, crossings: None = None, touches: None = None
@@ -51,19 +63,26 @@ class PartitionedBooks(Books):
         return part_of(changes, 0, last)
 
     def _message(self, events: Events) -> list[ChangeBatch]:
-        """Changes of events of one message, in their order; none of them ends the message."""
+        """Changes of events of one message, in their order; none of them ends the message. Quotes are part of
+        the last event that changes something, which may be waiting."""
         numbers = self.owners(events)
         cuts = (np.flatnonzero(np.diff(numbers)) + 1).tolist()
-        found = []
+        found, ends = [], bool(events["flags"][-1] & _LAST)
+        events = events.copy()
+        events["flags"][-1] ^= _LAST if ends else 0
         for start, end in pairwise([0, *cuts, len(events)]):
             self._open.add(number := int(numbers[start]))
             found += [self.parts[number].apply(events[start:end]), self.parts[number].release()]
-        if events["flags"][-1] & _LAST:
-            for number in self._open - {int(numbers[-1])}:
-                self.parts[number].end_message()
+        if ends:
+            told = [self.parts[number].end_message() for number in self._open]
+            quotes = _joined([_none(self._width), *told])
             self._open.clear()
-        for changes in found:
-            changes.flags[:] &= np.uint8(0xFF ^ END_OF_MESSAGE)
+            if len(quotes):
+                quotes.flags[:] &= np.uint8(0xFF ^ (END_OF_MESSAGE | END_OF_EVENT))
+                quotes.flags[-1] |= END_OF_EVENT
+                before = next(one for one in (*found[::-1], self._waiting) if len(one))
+                before.flags[-1] &= np.uint8(0xFF ^ END_OF_EVENT)
+                found.append(quotes)
         return found
 
     def owners(self, events: Events) -> NDArray[np.int64]:
@@ -74,7 +93,7 @@ class PartitionedBooks(Books):
 
     def flush(self) -> ChangeBatch:
         """See Books."""
-        changes, self._waiting = _ended(self._waiting), _none()
+        changes, self._waiting = _ended(self._waiting), _none(self._width)
         for number in self._open:
             self.parts[number].flush()
         self._open.clear()
@@ -87,7 +106,8 @@ class PartitionedBooks(Books):
         first, owners = states[0], self.numbers.tolist()
         books = np.array([states[owner].books[i] for i, owner in enumerate(owners)], first.books.dtype)
         rows = [states[owner].rows[i] for i, owner in enumerate(owners)]
-        return BooksState(first.names, books, rows, self._problem_table(states))
+        quotes = np.array([states[owner].quotes[i] for i, owner in enumerate(owners)], np.int64)
+        return BooksState(first.names, books, rows, self._problem_table(states), quotes)
 
     def _problem_table(self, states: Sequence[BooksState]) -> NDArray[np.int64]:
         table: NDArray[np.int64] = np.sum([state.problems for state in states], axis=0)
@@ -103,7 +123,7 @@ class PartitionedBooks(Books):
             if number:
                 problems[-1] = 0
             names, rows = [state.names[i] for i in own], [state.rows[i] for i in own]
-            part.load(BooksState(names, state.books[own], rows, problems))
+            part.load(BooksState(names, state.books[own], rows, problems, state.quotes[own]))
 
     def _check_between(self, done: str) -> None:
         if self._open:
@@ -163,8 +183,8 @@ class PartitionedBooks(Books):
         return sum(part.memory_bytes() for part in self.parts)
 
 
-def _none() -> ChangeBatch:
-    return ChangeBatch(np.empty(0, np.int16), np.empty(0, np.uint8), np.empty((0, WIDTH), np.int64))
+def _none(width: int) -> ChangeBatch:
+    return ChangeBatch(np.empty(0, np.int16), np.empty(0, np.uint8), np.empty((0, width), np.int64))
 
 
 def _joined(parts: Sequence[ChangeBatch]) -> ChangeBatch:

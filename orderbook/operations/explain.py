@@ -15,8 +15,7 @@ from orderbook.engine.plan.describe import Cost, map_text, plan_text, statement_
 from orderbook.engine.plan.planner import plan
 from orderbook.engine.plan.statistics import Statistics, plan_bytes
 from orderbook.engine.plan.steps import Plan, StatementPlan
-from orderbook.market.book_relations import TOLD_BY_STATES
-from orderbook.market.books import RELATIONS
+from orderbook.market.book_relations import filled_relations
 from orderbook.views.binding.bound_print import bound_text
 from orderbook.views.calculus import (
     ZERO,
@@ -194,7 +193,7 @@ def overview(compiled: CompiledProgram, view: str, statistics: Statistics | None
     warned = warnings(planned)
     lines += ["", *(f"warning: {line}" for line in warned)] if warned else ["", "no statement scans a map"]
     lines += [f"declare: {line}" for line in declarations(compiled, view)]
-    found = partitions_of(program, SHOWN_PARTITIONS, {*RELATIONS, *TOLD_BY_STATES})
+    found = partitions_of(program, SHOWN_PARTITIONS, filled_relations(program))
     lines.append(
         f"threads: one, {found}" if isinstance(found, str) else f"threads: several, by {found.column}"
     )

@@ -16,8 +16,7 @@ from orderbook.core.errors import ConfigurationError, SourceError, UserError, su
 from orderbook.engine.distribution.threads import partitions_of
 from orderbook.engine.plan.statistics import read_statistics
 from orderbook.engine.runtime.partitioned_runtime import Partitions
-from orderbook.market.book_relations import TOLD_BY_STATES
-from orderbook.market.books import RELATIONS
+from orderbook.market.book_relations import filled_relations
 from orderbook.market.instruments import Instruments
 from orderbook.run.display import working
 from orderbook.run.pipeline import Pipeline
@@ -306,7 +305,8 @@ def partitions_or_why(
         return "engine.memory_budget is for the maps of one"
     if changes:
         return f"{', '.join(changes)} may change relations, one row after the other"
-    return partitions_of(assembly.program.program, options.threads, {*RELATIONS, *TOLD_BY_STATES})
+    program = assembly.program.program
+    return partitions_of(program, options.threads, filled_relations(program))
 
 
 def engine_of(

@@ -24,7 +24,7 @@ from orderbook.engine.maps.memory import load_short, read_clock, restore_thread,
 from orderbook.market.block_memory import Record, load, record_at, store
 from orderbook.market.book_loop import apply_range
 from orderbook.market.book_relations import BookRelations
-from orderbook.market.book_state import CONTEXT, WIDTH
+from orderbook.market.book_state import CONTEXT
 from orderbook.market.books import Books, MessageChanges
 from orderbook.market.events import EVENT, Action, Events, Flag
 from orderbook.strategies.execution.desk import dispatch, end_message
@@ -82,7 +82,7 @@ BETWEEN, IN_BOOKS, IN_VIEWS = range(3)
 DONE, OPEN, STATES, WOKEN, ROOM, OUTSIDE, STOPPED, ENDED, ASKED = range(9)
 
 _LAST, _STATE, _INSTRUMENT = int(Flag.LAST), int(Action.STATE), int(Action.INSTRUMENT)
-_EVENT_BYTES, _ROW_BYTES = EVENT.itemsize, 8 * WIDTH
+_EVENT_BYTES = EVENT.itemsize
 _MONOTONIC = int(time.CLOCK_MONOTONIC)
 # Calls of the loop after which Python is told what compiled methods did there, at least.
 _MOST_DEFERRED = 64
@@ -134,10 +134,10 @@ def _fit(loop: Record, context: Record) -> bool:
         before = load_short(context.kinds + 2 * number)
         kind = load_short(loop.map + 2 * before)
         if loop.fits != 0:
-            row, out = context.values + _ROW_BYTES * number, loop.values + 8 * loop.width * number
+            row, out = context.values + context.row_bytes * number, loop.values + 8 * loop.width * number
             part = 0 if kind < 0 else load(loop.fits + 8 * (kind >> 1))
             if part == 0:
-                for column in range(WIDTH):
+                for column in range(context.row_bytes >> 3):
                     store(out + 8 * column, load(row + 8 * column))
             else:
                 fit = loop.fits + 8 * part
@@ -175,7 +175,7 @@ def _refresh(loop: Record, context: Record) -> bool:
     """Lets views take the changes of the message at hand; whether there is nothing left to do."""
     while loop.change < context.written:
         values = loop.values if loop.fits != 0 else context.values
-        stride = 8 * loop.width if loop.fits != 0 else _ROW_BYTES
+        stride = 8 * loop.width if loop.fits != 0 else context.row_bytes
         loop.stop = run_columns(
             loop.state, loop.progress, loop.kinds, context.flags, values, stride, loop.change, context.written
         )

@@ -44,7 +44,7 @@ _FEW = 256
 # Events that a part looks through before it applies its own; in between it needs the interpreter's lock, for
 # which it may have to wait.
 _CHUNK = 1 << 16
-# Why picking has come to an end: of the chunk, at a message that tells a state, or one that goes on.
+# Why picking has come to an end: of the chunk, at a message that Python takes, or one that goes on.
 _DONE, _TOLD, _OPEN = range(3)
 
 _PICK = np.dtype(
@@ -56,6 +56,7 @@ _PICK = np.dtype(
         ("owners", "i8"),  # address of int64[instruments]: the part that has each book
         ("instruments", "i8"),
         ("own", "i8"),  # the part that picks
+        ("whole", "i8"),  # 1: messages with books of several parts are not for them
         ("out", "i8"),  # address of EVENT[…], where what is picked goes,
         ("places", "i8"),  # of int64[…], where it was,
         ("numbers", "i8"),  # and of int64[…], which messages these are
@@ -72,17 +73,19 @@ def _pick(at: int) -> int:
     """Picks a part's events out of whole messages, a batch; why it has come to an end."""
     pick = _pick_at(at)
     place, whole, number = pick.place, pick.place, pick.number
-    written, kept, messages, why = 0, 0, 0, _DONE
+    written, kept, messages, first, why = 0, 0, 0, -1, _DONE
     while place < pick.count and why == _DONE and (place != whole or place - pick.place < _CHUNK):
         event = _event_at(pick.events + _EVENT_BYTES * place)
         instrument = np.int64(event.instrument)
         owner = load(pick.owners + 8 * instrument) if 0 <= instrument < pick.instruments else 0
-        if event.action == _STATE or event.action == _INSTRUMENT:
+        shared = pick.whole != 0 and place != whole and owner != first
+        if shared or event.action == _STATE or event.action == _INSTRUMENT:
             why = _TOLD
         elif owner == pick.own:
             move(pick.events + _EVENT_BYTES * place, pick.out + _EVENT_BYTES * written, _EVENT_BYTES // 8)
             store(pick.places + 8 * written, place)
             written += 1
+        first = owner
         place += 1
         if why == _DONE and event.flags & _LAST != 0:
             if written > kept:
@@ -167,6 +170,8 @@ class _Part:
 
     def fit(self, relations: BookRelations) -> None:
         self._loop.fit(relations.apart(self.problems))
+        # A quote is part of the last event of a message that changes something, whoever has its book.
+        self._pick["whole"] = relations.quotes
 
     def at_message(self, start: int, time: int) -> None:
         pass

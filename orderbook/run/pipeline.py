@@ -284,6 +284,8 @@ class Pipeline:
         self._relations = BookRelations(
             engine.program.program, engine.dictionary, self.problems, engine.keeps_rows
         )
+        if self.books is not None:
+            self.books.tell_quotes(self._relations.quotes)
         self._loop.fit(self._relations)
 
     def _called_back(self) -> None:

@@ -23,8 +23,7 @@ from orderbook.core.errors import ConfigurationError, DataError, Problems, Sourc
 from orderbook.engine.distribution.threads import partitions_of
 from orderbook.feeds.merge import Merger, TickItem
 from orderbook.feeds.recording.parquet_record import RecordWriter
-from orderbook.market.book_relations import TOLD_BY_STATES
-from orderbook.market.books import RELATIONS
+from orderbook.market.book_relations import filled_relations
 from orderbook.market.events import EVENT, Action, BookState, Flag
 from orderbook.market.instruments import Instrument, Instruments
 from orderbook.run.assembly import assemble, partitions_or_why
@@ -36,7 +35,6 @@ from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.views.compilation import compile_views
 from orderbook.views.program import CompiledProgram
 
-FED = {*RELATIONS, *TOLD_BY_STATES}
 INSTRUMENTS = Instruments(
     Instrument(venue, symbol, symbol, Decimal("0.5"), Decimal(1))
     for venue, symbol in [("X", "A"), ("X", "B"), ("Y", "B"), ("Y", "C"), ("X", "D"), ("Y", "A")]
@@ -53,11 +51,15 @@ WHERE ts > NOW() - INTERVAL '10 milliseconds' GROUP BY symbol;
 CREATE VIEW known AS SELECT b.venue, b.symbol, COUNT(*) AS n, SUM(b.volume) AS volume
 FROM bids b JOIN book_states s ON s.venue = b.venue AND s.symbol = b.symbol
 WHERE s.state = 'valid' GROUP BY b.venue, b.symbol;
+CREATE VIEW touches AS
+SELECT venue, symbol, COUNT(*) AS n, SUM(mid) AS mids, COUNT(ask) AS asks, MAX(ts) AS ts
+FROM quotes GROUP BY venue, symbol;
 """
 WATCHED = (
     ("best", "message", None, "edge"),
     ("best", "event", "n > 3", "change"),
     ("known", "message", "volume > 20", "edge"),
+    ("touches", "event", None, "edge"),
     ("printed", "event", None, "edge"),
     ("recent", "message", None, "edge"),
 )
@@ -113,7 +115,8 @@ class Told:
     def __init__(self, threads: int) -> None:
         self.threads = threads
         program = compiled()
-        partitions = partitions_of(program.program, threads, FED) if threads > 1 else None
+        own = program.program
+        partitions = partitions_of(own, threads, filled_relations(own)) if threads > 1 else None
         assert not isinstance(partitions, str)
         engine = GatedEngine(program, "numba" if threads else "interpreter", partitions=partitions)
         self.pipeline = Pipeline(engine, INSTRUMENTS, resolution=20 * 10**6)
@@ -281,7 +284,8 @@ def test_a_callback_that_cancels_is_told_no_more() -> None:
     ],
 )
 def test_what_runs_in_threads(sql: str, why: str) -> None:
-    found = partitions_of(compile_views(sql).program, 2, FED)
+    program = compile_views(sql).program
+    found = partitions_of(program, 2, filled_relations(program))
     assert (found if isinstance(found, str) else found.column) == why
 
 

@@ -41,6 +41,8 @@ GROUP BY symbol, state, reason;
 CREATE VIEW recent AS SELECT symbol, COUNT(*) AS n FROM trades
 WHERE ts > NOW() - INTERVAL '1 second' GROUP BY symbol;
 CREATE VIEW told AS SELECT NOW() AS now, COUNT(*) AS n FROM trades;
+CREATE VIEW touches AS SELECT symbol, COUNT(*) AS n, MAX(id) AS last, SUM(mid) AS mids, COUNT(ask) AS asks
+FROM quotes GROUP BY symbol;
 """
 Call = tuple[str, Any]
 

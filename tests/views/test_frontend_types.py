@@ -206,7 +206,7 @@ def test_declared_relation() -> None:
 
 def test_market_streams_are_there_unless_declared() -> None:
     names = ["bids", "asks", "trades", "orders", "fills", "book_states", "clock"]
-    names += ["funding", "mark_prices", "open_interest", "liquidations", "instruments", "positions"]
+    names += ["funding", "mark_prices", "open_interest", "liquidations", "instruments", "positions", "quotes"]
     assert [r.name for r in bind([]).relations] == names
     relations = bind([(None, "CREATE STREAM asks (x INT)")]).relations
     assert [(r.name, len(r.columns)) for r in relations] == [
@@ -222,6 +222,7 @@ def test_market_streams_are_there_unless_declared() -> None:
         ("liquidations", 7),
         ("instruments", 13),
         ("positions", 5),
+        ("quotes", 9),
         ("asks", 1),
     ]
     volume = relations[0].column("volume")

@@ -26,6 +26,8 @@ from orderbook.views.binding.typed_nodes import interval_of
 from orderbook.views.types import CLOCK, Column, Kind, Parameter, Relation, Type
 
 MAX_PRECISION = 18
+# Streams of `views/schema.sql` that are not there where a view has their name.
+_HIDDEN_BY_VIEWS = frozenset({"quotes"})
 _SMALLINT = Type(Kind.INTEGER, 0, -(2**15), 2**15 - 1)
 _TYPES = {
     exp.DType.SMALLINT: _SMALLINT,
@@ -236,8 +238,9 @@ def bind(
     parameters: what `:name` stands for; a float is taken as the decimal its repr shows.
     instead: relations by their names, as if they had been declared so.
 
-    The streams of `views/schema.sql` come first unless the texts declare a relation of the same name.
-    Views come after the views they read. Raises SqlError with file, line and column.
+    The streams of `views/schema.sql` come first unless the texts declare a relation of the same name, or a
+    view of the name `quotes`. Views come after the views they read. Raises SqlError with file, line
+    and column.
     """
     binder = _CatalogBinder(dict(parameters or {}), instead)
     for file, sql in texts:
@@ -279,7 +282,8 @@ class _CatalogBinder:
 
     def catalog(self) -> Catalog:
         """Binds every view, after the views it reads."""
-        predeclared = (r for r in _schema() if r.name not in self.declared)
+        own = {*self.declared, *(_HIDDEN_BY_VIEWS & self.views.keys())}
+        predeclared = (r for r in _schema() if r.name not in own)
         declared = (*predeclared, *self.declared.values())
         self.relations = {r.name: self.instead.get(r.name, r) for r in declared}
         for view in self.views.values():

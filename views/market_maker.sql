@@ -2,7 +2,7 @@
 -- Source: M. Avellaneda, S. Stoikov, "High-frequency trading in a limit order book" (Quantitative Finance, 2008): quotes
 -- lie around a price that falls with what is held. It is the micro-price of views/micro_price.sql, less `quote_skew`
 -- for each `quote_volume` held; quotes are `quote_half_spread` away from it. Both are shares of the price.
-CREATE STRATEGY quotes WITH (min_life = '50ms', refill) AS
+CREATE STRATEGY market_maker WITH (min_life = '50ms', refill) AS
 WITH prices AS (
     SELECT m.venue, m.symbol, m.bid, m.ask, COALESCE(p.volume, 0) AS held,
            m.micro * (1 - :quote_skew * COALESCE(p.volume, 0) / :quote_volume) AS middle
