@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orderbook.clients.client_engine import ClientEngine
+    from orderbook.clients.widgets import heat_map as heat_map
+    from orderbook.clients.widgets import ladder as ladder
+    from orderbook.clients.widgets import live as live
     from orderbook.commands.backtest import backtest_in_python
     from orderbook.core.changes import Dictionary as Dictionary
     from orderbook.core.errors import DataError as DataError
@@ -64,6 +67,9 @@ _PLACES = {
     "backtest": ("orderbook.commands.backtest", "backtest_in_python"),
     "compile": ("orderbook.views.compilation", "compile_views"),
     "compiled": ("orderbook.strategies.strategy", "compiled"),
+    "heat_map": ("orderbook.clients.widgets", "heat_map"),
+    "ladder": ("orderbook.clients.widgets", "ladder"),
+    "live": ("orderbook.clients.widgets", "live"),
     "on_timer": ("orderbook.strategies.strategy", "on_timer"),
     "on_view": ("orderbook.strategies.strategy", "on_view"),
 }

@@ -602,7 +602,7 @@ class Engine:
         self.program = program
         self._relations = {r.name: (i, r) for i, r in enumerate(program.relations)}
         self._encoders: dict[str, tuple[int, RowEncoder]] = {}
-        self._views = live_views(program, self._runtime, self._views)
+        self._views = live_views(program, self._runtime, self._views, self.subscribe)
         read = {trigger.relation for trigger in program.program.triggers}
         self._reads_clock = CLOCK in read or any(r.retain is not None for r in program.relations)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 Key = tuple[Value, ...]
+Subscribe = Callable[..., Any]
 # Rows that a notebook shows.
 _SHOWN_ROWS = 10
 
@@ -153,8 +154,8 @@ class LiveView(Mapping[Key, ViewRow]):
     aggregates, of the columns that its rows are made from. A key of one column may be given bare.
     """
 
-    def __init__(self, layout: ViewLayout, runtime: Runtime):
-        self._layout = layout
+    def __init__(self, layout: ViewLayout, runtime: Runtime, subscribe: Subscribe):
+        self._layout, self._subscribe = layout, subscribe
         self._held: Runtime | None = runtime
 
     @property
@@ -215,6 +216,10 @@ class LiveView(Mapping[Key, ViewRow]):
         """A copy of all rows, to be made in pieces; None where `row_words` is as good."""
         return self._runtime.copy_view(self.name)
 
+    def subscribe(self, callback: Callable[[Any], object], when: str | None = None, **how: Any) -> Any:
+        """See `Engine.subscribe`."""
+        return self._subscribe(self.name, callback, when, **how)
+
     def frame(self, most: int | None = None) -> "pl.DataFrame":
         """Its rows, see `Engine.frame`; `most`: of a view without ORDER BY so many of them, whichever."""
         from orderbook.views.encoding.frames import view_frame
@@ -254,16 +259,20 @@ class LiveView(Mapping[Key, ViewRow]):
 
 
 def live_views(
-    program: CompiledProgram, runtime: Runtime, before: Mapping[str, LiveView]
+    program: CompiledProgram, runtime: Runtime, before: Mapping[str, LiveView], subscribe: Subscribe
 ) -> dict[str, LiveView]:
-    """The views of a program by name; those there before go on or, where the program lacks them, end."""
+    """The views of a program by name; those there before go on or, where the program lacks them, end.
+
+    subscribe: as `Engine.subscribe`.
+    """
     keys = {v.name: tuple(k.name for k in v.keys) for v in program.views}
     views = {}
     for result in program.program.results:
         name = result.name
         layout = view_layout(result, keys[name], program.dictionary, program.order(name))
-        views[result.name] = before[result.name] if result.name in before else LiveView(layout, runtime)
-        views[result.name].follow(layout, runtime)
+        known = before.get(name)
+        views[name] = LiveView(layout, runtime, subscribe) if known is None else known
+        views[name].follow(layout, runtime)
     for name in before.keys() - views.keys():
         before[name].end()
     return views

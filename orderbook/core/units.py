@@ -1,6 +1,8 @@
-"""Lengths of time and sizes in bytes as people write and read them: `100ms`, `2.5s`, `512 MB`."""
+"""Lengths of time, sizes in bytes and values as people write and read them: `100ms`, `2.5s`, `512 MB`."""
 
 import re
+from datetime import datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 
 from orderbook.core.errors import UserError
@@ -60,3 +62,22 @@ def length_text(ns: int) -> str:
         if ns >= size * 10**9:
             return f"{ns / {'days': 24 * 3600, 'h': 3600, 'min': 60}[unit] / 1e9:.1f} {unit}"
     return f"{ns / 1e9:.1f} s"
+
+
+def moment_text(ns: int) -> str:
+    """Nanoseconds since 1970 as a date and a time of day in UTC, without trailing zeros."""
+    seconds, rest = divmod(ns, 10**9)
+    moment = datetime(1970, 1, 1) + timedelta(seconds=seconds)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}" + (f".{rest:09d}".rstrip("0") if rest else "")
+
+
+def value_text(value: object) -> str:
+    """A value as people read it: NULL, decimals without trailing zeros, doubles with eight digits."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, float):
+        return f"{value:.8g}"
+    if isinstance(value, Decimal):
+        text = f"{value:f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return str(value)

@@ -2,14 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from orderbook.core.code_cache import cache_told
 from orderbook.core.errors import Problems, visible_lines
 from orderbook.core.latency import LatencyHistogram, latency_text
-from orderbook.core.units import length_text, size_text
+from orderbook.core.units import length_text, moment_text, size_text, value_text
 from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.live_view import ViewRow, column_types, in_order
 from orderbook.engine.runtime.subscriptions import ViewEvent
@@ -170,25 +168,6 @@ def values_text(row: ViewRow) -> str:
         elif not isinstance(value, str):
             parts.append(f"{name}={value_text(value)}")
     return " ".join(parts)
-
-
-def moment_text(ns: int) -> str:
-    """Nanoseconds since 1970 as a date and a time of day in UTC, without trailing zeros."""
-    seconds, rest = divmod(ns, 10**9)
-    moment = datetime(1970, 1, 1) + timedelta(seconds=seconds)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}" + (f".{rest:09d}".rstrip("0") if rest else "")
-
-
-def value_text(value: object) -> str:
-    """A value as people read it: NULL, decimals without trailing zeros, doubles with eight digits."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, float):
-        return f"{value:.8g}"
-    if isinstance(value, Decimal):
-        text = f"{value:f}"
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    return str(value)
 
 
 def callback_text(event: ViewEvent) -> str:

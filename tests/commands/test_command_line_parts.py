@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE
 from orderbook.core.errors import Problems, SourceError, UserError
 from orderbook.core.latency import LatencyHistogram, latency_text
+from orderbook.core.units import moment_text, value_text
 from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.merge import Merger, encode_changes
@@ -24,7 +25,6 @@ from orderbook.market.book_relations import BookRelations
 from orderbook.market.books import Books
 from orderbook.market.events import EVENT, Action, BookState, Flag, Side
 from orderbook.market.instruments import Instrument, Instruments
-from orderbook.operations.summary import moment_text, value_text
 from orderbook.run.event_queue import EventQueue, HybridClock, Stamped
 from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.gated_engine import GatedEngine, RowCondition
