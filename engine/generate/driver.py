@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, OR_STOP
+from orderbook.engine.generate.expressions import slot
 from orderbook.engine.generate.module_text import ModuleText
 from orderbook.engine.generate.numbering import NumberedPlan
 from orderbook.engine.generate.program import trigger_name, update_name
@@ -85,7 +86,9 @@ def failed_function(module: ModuleText) -> None:
             w.line("return True")
         for held in module.plan.stores:
             if "W" in held.layout:
-                with w.block(f"if {held.name}_error(load(S, {module.layout.handles[held.name]})) != 0:"):
+                with w.block(
+                    f"if {held.name}_error(load(S, {slot(module.layout.handles[held.name])})) != 0:"
+                ):
                     w.line("return True")
         w.line("return False")
 

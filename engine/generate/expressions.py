@@ -294,6 +294,28 @@ FUNCTIONS: dict[str, Callable[[str, Sequence[Code]], Code]] = {
 }
 
 
+def slot(value: int) -> str:
+    """The name of an integer that is put into machine code where it is loaded (core/native.py)."""
+    return f"slot_{value:d}"
+
+
+# What takes a number that is put in where it is loaded as fast as one that is compiled in.
+_SLOTTED = frozenset(("+", "-", "*", *NEGATED))
+# Beyond these, and powers of ten, which are scales, an integer in a program is its user's.
+_OWN, _SLOT = 9, 1 << 61
+
+
+def operand(op: str, scalar: Scalar, names: Names) -> Code:
+    """An operand; a number of the user's is a slot: programs that differ in these alone share their code."""
+    code = scalar_code(scalar, names)
+    match scalar:
+        case Const(int() as value) if op in _SLOTTED and _OWN < abs(value) < _SLOT:
+            if abs(value) != 10 ** (len(str(abs(value))) - 1):
+                name = f"number_{value:d}" if value >= 0 else f"number_m{-value:d}"
+                return Code(name, code.type)
+    return code
+
+
 def scalar_code(scalar: Scalar, names: Names) -> Code:
     """The code of a scalar of a numbered plan. Raises TypeError for one that holds text."""
     match scalar:
@@ -302,7 +324,7 @@ def scalar_code(scalar: Scalar, names: Names) -> Code:
         case Const(None):
             return Code(str(NULL_CODE), exact(0, 0))
         case Apply("real", (Const(int() as place),)):
-            return Code(f"load_double(load({STATE}, {CONSTANTS}), {place:d})", DOUBLE)
+            return Code(f"load_double(load({STATE}, {CONSTANTS}), {slot(place)})", DOUBLE)
         case Const(int() as value):
             return integer(value)
         case Apply("text", (Const(int() as place),)):
@@ -312,13 +334,13 @@ def scalar_code(scalar: Scalar, names: Names) -> Code:
         case Apply("date_part" | "date_trunc" as op, (Const(str() as name), moment)):
             return _calendar(op, name, scalar_code(moment, names))
         case Apply(op, args):
-            return _apply(op, [scalar_code(a, names) for a in args])
+            return _apply(op, [operand(op, a, names) for a in args])
     raise TypeError(scalar)
 
 
 def _constant(place: int) -> str:
     """The dictionary code of a text, or the table of a pattern, which the state holds."""
-    return f"load(load({STATE}, {CONSTANTS}), {place:d})"
+    return f"load(load({STATE}, {CONSTANTS}), {slot(place)})"
 
 
 def _calendar(op: str, name: str, moment: Code) -> Code:

@@ -8,12 +8,13 @@ Pivots are keys that a trigger looks at more than once in a tree: sums on both s
 too. They are looked at once for all that is done there.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from orderbook.engine.generate.expressions import STATE, Code, held_as, in_word, scalar_code
+from orderbook.engine.generate.expressions import STATE, Code, held_as, in_word, scalar_code, slot
 from orderbook.engine.generate.numbering import NumberedPlan
 from orderbook.engine.generate.state_layout import Layout, layout_for
 from orderbook.engine.plan.steps import Plan, RangeSum, StatementPlan, Store, steps_of
@@ -178,7 +179,7 @@ class Emitter:
         return f"checked_word({code.text}, {STATE})" if code.kind == "w" else self.key(scalar, kind, names)
 
     def handle(self, store: Store) -> str:
-        return self.writer.once(f"h_{store.name}", f"load({STATE}, {self.handles[store.name]})", "")
+        return self.writer.once(f"h_{store.name}", f"load({STATE}, {slot(self.handles[store.name])})", "")
 
     def call(self, store: Store, function: str, *arguments: str) -> str:
         return f"{store.name}_{function}({', '.join([self.handle(store), *arguments])})"
@@ -250,7 +251,7 @@ from orderbook.engine.maps.wide_numbers import (
 from orderbook.engine.maps.memory import load, load_double, store, store_double
 from orderbook.engine.maps.dense import Domain
 from orderbook.engine.maps.shapes import dense, hashed, ordered
-from orderbook.core.jit import exported, jit
+from orderbook.core.jit import exported, jit, number, slot
 '''
 
 HASHED = (
@@ -323,8 +324,10 @@ class ModuleText:
         cuts = self._cuts.values()
         lines = dict.fromkeys(line for cut in cuts for line in cut.imports)
         stores = self.plan.stores if stores is None else stores
-        parts = [HEAD, imports, store_imports(stores), "\n".join(lines), "\n\n"]
-        return "".join(parts) + "\n\n".join(cut.source for cut in cuts) + "\n\n" + self.writer.text()
+        functions = "\n\n".join(cut.source for cut in cuts) + "\n\n" + self.writer.text()
+        for name, kind, value in sorted(set(re.findall(r"\b((slot|number)_(m?\d+))\b", functions))):
+            lines[f"{name} = {kind}({value.replace('m', '-')})"] = None
+        return "".join([HEAD, imports, store_imports(stores), "\n".join(lines), "\n\n", functions])
 
 
 def store_imports(stores: Sequence[Store]) -> str:

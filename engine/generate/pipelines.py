@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 
-from orderbook.engine.generate.expressions import STATE, ZERO, Code, held_as, number, product, truth
+from orderbook.engine.generate.expressions import STATE, ZERO, Code, held_as, number, operand, product, truth
 from orderbook.engine.generate.module_text import Emitter, Names, empty, in_order, key_code, tree_word
 from orderbook.engine.generate.reads import cut_bound, ends, extremum, is_run, lookup, prefix_words, range_sum
 from orderbook.engine.plan.steps import (
@@ -180,7 +180,7 @@ def _advance(emitter: Emitter, thread: Thread) -> str | None:
                 names[value] = sum_of(emitter, Sum(pipelines, thread.types[value], thread.types), names)
             case Gather():
                 _gather(emitter, step, thread)
-    thread.sink(product([emitter.scalar(v, thread.names) for v in thread.pipeline.values]), thread.names)
+    thread.sink(product([operand("*", v, thread.names) for v in thread.pipeline.values]), thread.names)
     return None
 
 

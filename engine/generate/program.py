@@ -4,11 +4,10 @@ Of triggers the statements (writes.py), in functions that are compiled apart whe
 function that computes a row, the one that lists them, and notes of what changed.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from itertools import groupby
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from orderbook.engine.generate.expressions import Code, held_as, in_word, number, truth
+from orderbook.engine.generate.expressions import Code, held_as, in_word, number, slot, truth
 from orderbook.engine.generate.module_text import (
     Emitter,
     ModuleText,
@@ -19,25 +18,10 @@ from orderbook.engine.generate.numbering import NumberedPlan
 from orderbook.engine.generate.pipelines import Sum, sum_of
 from orderbook.engine.generate.reads import lookup
 from orderbook.engine.generate.state_layout import ACTIVE, COUNT, DIRTY, LIST, column_words, row_words
-from orderbook.engine.generate.unchanged import (
-    Sources,
-    following,
-    sources,
-)
+from orderbook.engine.generate.trigger_parts import Owners, Turns, by_view, compiled_together, owners
+from orderbook.engine.generate.unchanged import Sources, following, sources
 from orderbook.engine.generate.writes import Writes
-from orderbook.engine.plan.steps import (
-    Gather,
-    Lookup,
-    Loop,
-    Plan,
-    ResultPlan,
-    StatementPlan,
-    TriggerPlan,
-    UpdatePlan,
-    maps_in_pipelines,
-    steps_of,
-    variables,
-)
+from orderbook.engine.plan.steps import Lookup, ResultPlan, TriggerPlan, UpdatePlan, variables
 from orderbook.views.calculus import Var
 from orderbook.views.m3 import ResultColumn
 from orderbook.views.types import Column, Kind, unscaled
@@ -51,19 +35,24 @@ def touch_functions(module: ModuleText, view: int) -> None:
         f"touch_{view}({', '.join(['S', *keys])})",
         "Notes for watches that a row may have changed.",
     ):
-        for at in (module.layout.look(view, per_message) for per_message in (False, True)):
-            with w.block(f"if load(S, {at + ACTIVE}) != 0:"):
+        for at in _looks(module, view):
+            with w.block(f"if load(S, {at} + {ACTIVE}) != 0:"):
                 w.line(f"store(S, {DIRTY}, 1)")
-                with w.block(f"if load(S, {at + COUNT}) >= 0:"):
-                    w.line(f"place = key_place(S, {at + LIST}, {len(keys)})")
+                with w.block(f"if load(S, {at} + {COUNT}) >= 0:"):
+                    w.line(f"place = key_place(S, {at} + {LIST}, {len(keys)})")
                     for i, key in enumerate(keys):
                         w.line(f"store(place, {i}, {key})")
-                    w.line(f"note_key(S, {at + LIST}, {len(keys)})")
+                    w.line(f"note_key(S, {at} + {LIST}, {len(keys)})")
     with module.function(f"touch_all_{view}(S)", "Notes for watches that any row may have changed."):
-        for at in (module.layout.look(view, per_message) for per_message in (False, True)):
-            with w.block(f"if load(S, {at + ACTIVE}) != 0:"):
+        for at in _looks(module, view):
+            with w.block(f"if load(S, {at} + {ACTIVE}) != 0:"):
                 w.line(f"store(S, {DIRTY}, 1)")
-                w.line(f"store(S, {at + COUNT}, -1)")
+                w.line(f"store(S, {at} + {COUNT}, -1)")
+
+
+def _looks(module: ModuleText, view: int) -> list[str]:
+    """Where the looks at a view lie in the state."""
+    return [slot(module.layout.look(view, per_message)) for per_message in (False, True)]
 
 
 def row_function(module: ModuleText, view: int) -> None:
@@ -146,7 +135,7 @@ def list_function(module: ModuleText, view: int) -> None:
             return
         w.line("rows = 0")
         held = module.plan.entries_of(name)
-        w.line(f"h = load(S, {module.layout.handles[held.name]})")
+        w.line(f"h = load(S, {slot(module.layout.handles[held.name])})")
         w.line(f"entry = {held.name}_first(h)")
         with w.block("while entry != 0 and rows < limit:"):
             for i in range(count):
@@ -161,12 +150,7 @@ def list_function(module: ModuleText, view: int) -> None:
 # Statements of a trigger that is compiled into every loop that calls it: a call takes 3 ns, and to compile
 # the trigger again takes a second for every twenty of them.
 _INLINED = 8
-# Statements that only look up and search are functions of their own, so many in each, where a trigger has
-# more than twice as many: what is compiled together takes longer than its parts, and of a program that is
-# edited only the parts that changed are compiled.
-_TOGETHER = 6
-_ROW = "Applies one row, its columns at address `row`."
-_ROWS = "Takes the row at address `row` out, and puts the one at `new` in."
+_ROWS = "Applies a row, its columns at address `row`; of an update it goes, and that at `new` comes."
 
 
 def program_module(plan: NumberedPlan, writes: type[Writes] = Writes) -> str:
@@ -180,45 +164,95 @@ def program_module(plan: NumberedPlan, writes: type[Writes] = Writes) -> str:
     if plan.initial:
         with module.function("initialise(S)", "What maps hold before any event.") as emitter:
             Writes(emitter, {}, module.layout).statements(plan.initial)
-    shared: dict[str, str] = {}
-    follows = following(plan) if writes is Writes else {}
+    parts = _Parts(module, writes)
     for trigger in plan.triggers:
-        parts = _parts(module, trigger, shared) if writes is Writes else []
-        if len(parts) > 1:
-            with module.exported(f"{trigger_name(trigger)}(S, row)", _ROW) as emitter:
-                for name in parts:
-                    emitter.writer.line(f"{name}(S, row)")
-                emitter.writer.line("return 0")
-        else:
-            function = module.exported if len(trigger.statements) > _INLINED else module.function
-            own = {name: sources(trigger, name, follows) for name in follows}
-            _statements_function(
-                module, function, trigger_name(trigger), trigger, trigger.statements, writes, own
-            )
+        parts.trigger(trigger)
     for update in plan.updates if writes is Writes else ():
-        _update_function(module, update, follows)
+        parts.update(update)
     for view in range(len(plan.results)):
         row_function(module, view)
         list_function(module, view)
     return module.text(writes.imports)
 
 
-def _update_function(module: ModuleText, update: UpdatePlan, follows: Mapping[str, Sources]) -> None:
-    """A function of two rows, the old and the new one."""
-    count = sum(map(len, update.parts))
-    function = module.exported if count > _INLINED else module.function
-    with function(f"{update_name(update)}(S, row, new)", _ROWS) as emitter:
+# The parameters of a function that are addresses of rows, with those of the plan that their columns are.
+Rows = Mapping[str, Sequence[Var]]
+
+
+@dataclass(slots=True)
+class _Parts:
+    """Writes the functions of triggers and updates: one for each, or one that calls others."""
+
+    module: ModuleText
+    writes: type[Writes]
+    _owners: Owners = field(init=False)
+    _follows: Mapping[str, Sources] = field(init=False)
+    # The names of parts, by what they are made of: an insert and a delete share some.
+    _names: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        measured, plan = self.writes is not Writes, self.module.plan
+        self._owners = {} if measured else owners(plan)
+        self._follows = {} if measured else following(plan)
+
+    def trigger(self, trigger: TriggerPlan) -> None:
+        """A function of one row."""
+        plan, rows, turns = self.module.plan, {"row": trigger.parameters}, [trigger.statements]
+        parts: Sequence[Turns] = [turns]
+        if self.writes is Writes:
+            parts = [
+                [together]
+                for (own,) in by_view(plan, turns, self._owners)
+                for together in compiled_together(plan, own, trigger.parameters)
+            ]
+        self._function(trigger_name(trigger), trigger.relation, rows, turns, parts)
+
+    def update(self, update: UpdatePlan) -> None:
+        """A function of two rows, the old and the new one."""
+        parts = by_view(self.module.plan, update.parts, self._owners)
+        rows = {"row": update.old, "new": update.new}
+        self._function(update_name(update), update.relation, rows, update.parts, parts)
+
+    def _function(self, name: str, relation: str, rows: Rows, turns: Turns, parts: Sequence[Turns]) -> None:
+        """A function of rows at addresses, which calls the functions of its parts where they are several."""
+        if len(parts) < 2:
+            inlined = sum(map(len, turns)) <= _INLINED
+            with (self.module.function if inlined else self.module.exported)(
+                _head(name, rows), _ROWS
+            ) as emitter:
+                self._body(emitter, relation, rows, turns, turns)
+            return
+        called = [self._part(relation, rows, turns, part) for part in parts]
+        with self.module.exported(_head(name, rows), _ROWS) as emitter:
+            for part in called:
+                emitter.writer.line(_head(part, rows))
+            emitter.writer.line("return 0")
+
+    def _part(self, relation: str, rows: Rows, turns: Turns, part: Turns) -> str:
+        made_of = f"{relation} {rows} {part}"
+        if made_of not in self._names:
+            name = self._names[made_of] = f"part_{len(self._names)}"
+            with self.module.exported(_head(name, rows), _ROWS) as emitter:
+                self._body(emitter, relation, rows, turns, part)
+        return self._names[made_of]
+
+    def _body(self, emitter: Emitter, relation: str, rows: Rows, turns: Turns, part: Turns) -> None:
+        """The statements of a part, turn after turn; they read the columns that they use."""
+        plan = self.module.plan
         names: dict[Var, Code] = {}
-        columns = module.plan.program.relation(update.relation).columns
-        used = set(variables(update.parts))
-        for row, parameters in (("row", update.old), ("new", update.new)):
+        columns, used = plan.program.relation(relation).columns, set(variables(tuple(map(tuple, part))))
+        for row, parameters in rows.items():
             _read_columns(emitter, row, list(zip(parameters, columns, strict=True)), used, names)
-        for statements in update.parts:
-            trigger = TriggerPlan(update.relation, True, (*update.old, *update.new), statements)
-            own = {name: sources(trigger, name, follows) for name in follows}
-            emitter.pivots = shared_pivots(module.plan, statements, trigger.parameters)
-            Writes(emitter, names, module.layout, own).statements(statements)
+        event = [parameter for parameters in rows.values() for parameter in parameters]
+        for turn, statements in zip(turns, part, strict=True):
+            emitter.pivots = shared_pivots(plan, statements, event)
+            follows = {name: sources(turn, name, self._follows) for name in self._follows}
+            self.writes(emitter, names, self.module.layout, follows).statements(statements)
         emitter.writer.line("return 0")
+
+
+def _head(name: str, rows: Rows) -> str:
+    return f"{name}({', '.join(['S', *rows])})"
 
 
 def _read_columns(
@@ -243,75 +277,3 @@ def trigger_name(trigger: TriggerPlan) -> str:
 
 def update_name(update: UpdatePlan) -> str:
     return f"update_{update.relation}"
-
-
-def _statements_function(
-    module: ModuleText,
-    function: Callable[[str, str], AbstractContextManager[Emitter]],
-    name: str,
-    trigger: TriggerPlan,
-    statements: Sequence[StatementPlan],
-    writes: type[Writes],
-    follows: Mapping[str, Sources] | None = None,
-) -> None:
-    """A function of statements of a trigger; it reads the columns that they use."""
-    with function(f"{name}(S, row)", _ROW) as emitter:
-        names: dict[Var, Code] = {}
-        columns = module.plan.program.relation(trigger.relation).columns
-        called = list(zip(trigger.parameters, columns, strict=True))
-        _read_columns(emitter, "row", called, set(variables(tuple(statements))), names)
-        emitter.pivots = shared_pivots(module.plan, statements, trigger.parameters)
-        writes(emitter, names, module.layout, follows).statements(statements)
-        emitter.writer.line("return 0")
-
-
-def _parts(module: ModuleText, trigger: TriggerPlan, shared: dict[str, str]) -> list[str]:
-    """Writes the functions that a trigger consists of, and names them in order; one: it is not divided.
-
-    shared: the names of those that other triggers have, too, by what they are made of.
-    """
-    divided: list[Sequence[StatementPlan]] = [[]]
-    for _, level in groupby(trigger.statements, key=lambda s: s.level):
-        own = list(level)
-        apart = list(_apart(module.plan, trigger, own))
-        taken = {id(s) for together in apart for s in together}
-        divided[-1] = [*divided[-1], *(s for s in own if id(s) not in taken)]
-        divided += [*apart, []] if apart else []
-    divided = [statements for statements in divided if statements]
-    if len(divided) == 1:
-        return [trigger_name(trigger)]
-    names = []
-    for statements in divided:
-        same = f"{trigger.relation} {trigger.parameters} {statements}"
-        if same not in shared:
-            shared[same] = f"part_{len(shared)}"
-            _statements_function(module, module.exported, shared[same], trigger, statements, Writes)
-        names.append(shared[same])
-    return names
-
-
-def _apart(
-    plan: Plan, trigger: TriggerPlan, level: Sequence[StatementPlan]
-) -> Iterator[Sequence[StatementPlan]]:
-    """Statements of a level to be written in functions of their own, where none writes what one reads."""
-    written = {d.name for s in level for d in plan.directories_of(s.target)} | {s.target for s in level}
-    written |= {m.name for m in plan.program.maps if m.count in written}
-    if not written.isdisjoint(m for s in level for m in maps_in_pipelines((*s.pipelines, *s.erased))):
-        return
-    # Entries of doubles go with what counts them, so these are written in their order.
-    counted = {name for m in plan.program.maps if m.count for name in (m.name, m.count)}
-    by_store: dict[str, list[StatementPlan]] = {}
-    for statement in level:
-        walks = any(isinstance(s, Loop | Gather) for s in steps_of(statement.pipelines))
-        if statement.writes_one(trigger.parameters) and not walks and statement.target not in counted:
-            by_store.setdefault(plan.stores_of(statement.target)[0].name, []).append(statement)
-    if sum(map(len, by_store.values())) <= 2 * _TOGETHER:
-        return
-    together: list[StatementPlan] = []
-    for statements in by_store.values():
-        together += statements
-        if len(together) >= _TOGETHER:
-            yield together
-            together = []
-    if together:
-        yield together

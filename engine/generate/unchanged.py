@@ -52,9 +52,9 @@ def following(plan: Plan) -> dict[str, Sources]:
     return found
 
 
-def sources(trigger: TriggerPlan, name: str, follows: Mapping[str, Sources]) -> Sources:
-    """What a map follows from that the trigger writes; nothing where it must be written anyway."""
-    written = {s.target for s in trigger.statements}
+def sources(statements: Iterable[StatementPlan], name: str, follows: Mapping[str, Sources]) -> Sources:
+    """What a map follows from that a trigger's statements write; nothing where it must be written anyway."""
+    written = {s.target for s in statements}
     return {read: zero for read, zero in follows.get(name, {}).items() if read in written}
 
 

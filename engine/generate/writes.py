@@ -12,7 +12,7 @@ from functools import partial
 from itertools import groupby
 from typing import ClassVar
 
-from orderbook.engine.generate.expressions import ZERO, Code, finite, held_as
+from orderbook.engine.generate.expressions import ZERO, Code, finite, held_as, slot
 from orderbook.engine.generate.module_text import (
     Emitter,
     Names,
@@ -403,7 +403,9 @@ class Writes:
     def _emit_touch(self, view: int, keys: tuple[str, ...] | None, condition: Condition = ALWAYS) -> None:
         w = self.emitter.writer
         arguments = f", {', '.join(keys)}" if keys else ""
-        flags = " or ".join(f"load(S, {self.layout.look(view, m) + ACTIVE}) != 0" for m in (False, True))
+        flags = " or ".join(
+            f"load(S, {slot(self.layout.look(view, m))} + {ACTIVE}) != 0" for m in (False, True)
+        )
         flags = flags if condition is ALWAYS else f"({flags}) and ({_holds(condition)})"
         with w.block(f"if {flags}:"):
             w.line(f"touch_all_{view}(S)" if keys is None else f"touch_{view}(S{arguments})")

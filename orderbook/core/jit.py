@@ -30,11 +30,12 @@ from numba.extending import _Intrinsic
 
 from orderbook.core.code_cache import Entry
 from orderbook.core.generated_code import code_folder, is_published, source_digest
-from orderbook.core.native import NativeError
+from orderbook.core.native import Hole, NativeError, Number, Slot, hole_key, is_hole
 from orderbook.core.native_code import (
     BYTES,
     INTEGER,
     OBJECT,
+    Form,
     native_address,
     native_callable,
     python_callable,
@@ -78,9 +79,9 @@ class _Jitted(CPUDispatcher):  # type: ignore[misc]
 
     def _compiled(self, kinds: tuple[type, ...]) -> Callable[..., Any]:
         if all(kind in _SCALARS for kind in kinds):
-            digest = dependence(self.py_func)
+            form = form_of(self.py_func)
             with suppress(NativeError):
-                return native_callable(self.py_func, [_SCALARS[k] for k in kinds], digest, self.nogil)
+                return native_callable(self.py_func, [_SCALARS[k] for k in kinds], form, self.nogil)
         by_numba: Callable[..., Any] = super().__call__
         return by_numba
 
@@ -95,6 +96,16 @@ def resolved(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any
 _SCALARS = {int: types.int64, float: types.float64}
 
 
+def slot(value: int) -> int:
+    """A constant of a generated module that is no part of its functions' machine code; see Slot."""
+    return Slot(value)
+
+
+def number(value: int) -> int:
+    """A slot that holds a user's number."""
+    return Number(value)
+
+
 def exported(function: Callable[..., Any]) -> Any:
     """Compiles a function of int64 once, by `native`, and gives how compiled code calls it."""
     if config.DISABLE_JIT:
@@ -102,7 +113,7 @@ def exported(function: Callable[..., Any]) -> Any:
     assert isinstance(function, FunctionType)
     _imported[function] = source_digest(function.__code__.co_filename)
     arguments = [types.int64] * function.__code__.co_argcount
-    symbol, _, _ = native_address(function, arguments, dependence(function))
+    symbol, _, _ = native_address(function, arguments, form_of(function))
     return types.ExternalFunction(symbol, types.int64(*arguments))
 
 
@@ -129,7 +140,7 @@ def called_with(
             return plain
         assert isinstance(function, FunctionType)
         _imported[function] = source_digest(function.__code__.co_filename)
-        _, address, _ = native_address(function, [types.int64] * len(arguments), dependence(function))
+        _, address, _ = native_address(function, [types.int64] * len(arguments), form_of(function))
         return python_callable(address, arguments, result, nogil)
 
     return decorated
@@ -197,56 +208,94 @@ class MachineCode(Cache):  # type: ignore[misc]
 
 
 def dependence(function: FunctionType) -> str | None:
-    """64 hex digits over what the machine code of a function is made of; None where its text is not known.
+    """64 hex digits over all that code of a function is made of; None where its text is not known."""
+    form = form_of(function)
+    if form is None:
+        return None
+    return hashlib.sha256(f"{form.digest} {list(map(hole_key, form.holes))}".encode()).hexdigest()
 
-    That is the text of its file (of functions of generated modules their code), values of globals and
-    closures that are constants, and the same of all compiled functions that are reached from it.
+
+def form_of(function: FunctionType) -> Form | None:
+    """What the machine code of a function is made of; None where its text is not known.
+
+    That is the text of its file (of functions of generated modules their code, whatever they are called and
+    call other things), values of globals and closures that are constants, and the same of all compiled
+    functions that are reached from it. Slots, and functions compiled apart, are holes.
     """
-    reached, found = {function}, [function]
-    own = []
-    while found:
-        one = found.pop()
-        text, constants, called = _made_of(one)
+    reached = {function: 0}
+    holes: dict[str, Hole] = {}
+    numbers: dict[str, int] = {}
+    said = [sys.implementation.cache_tag]
+    for one in (order := [function]):
+        text, parts = _made_of(one)
         if text is None:
             return None
-        own.append(f"{text} {one.__qualname__} {constants}")
-        found += called - reached
-        reached |= called
-    said = "\n".join((sys.implementation.cache_tag, *sorted(own)))
-    return hashlib.sha256(said.encode()).hexdigest()
+        said.append(text)
+        for part in parts:
+            if isinstance(part, str):
+                said.append(part)
+            elif isinstance(part, FunctionType):
+                if part not in reached:
+                    reached[part] = len(order)
+                    order.append(part)
+                said.append(f"function {reached[part]}")
+            else:
+                key = hole_key(part)
+                holes.setdefault(key, part)
+                said.append(f"hole {numbers.setdefault(key, len(numbers))}")
+    digest = hashlib.sha256("\n".join(said).encode()).hexdigest()
+    return Form(digest, tuple(holes.values()))
 
 
 @cache
-def _made_of(function: FunctionType) -> tuple[str | None, str, frozenset[FunctionType]]:
-    """The digest of its file, the constants that it names, and the compiled functions that it names."""
-    constants, called = [], set()
-    for name, value in sorted(_named(function), key=itemgetter(0)):
-        if isinstance(value, Dispatcher):
-            called.add(value.py_func)
-        elif (text := _text(value)) is not None:
-            constants.append(f"{name}={text}")
+def _made_of(function: FunctionType) -> tuple[str | None, tuple[str | FunctionType | Hole, ...]]:
+    """Its text, and what it names: constants in text, compiled functions, holes.
+
+    In their order in a function of a generated module, whose names mean nothing; else by their names.
+    """
     code = function.__code__
+    if is_published(code.co_filename):
+        return repr(_content(code)), tuple(part for _, part in _named(function, code.co_names, {}))
     file = _imported[function] if function in _imported else source_digest(code.co_filename)
-    text = repr(_content(code)) if is_published(code.co_filename) else file
-    return text, "\n".join(constants), frozenset(called)
+    closure = zip(code.co_freevars, (c.cell_contents for c in function.__closure__ or ()), strict=True)
+    named = sorted(_named(function, sorted(_names(code)), dict(closure)), key=itemgetter(0))
+    parts: list[str | FunctionType | Hole] = []
+    for name, part in named:
+        parts += (name, part)
+    return file and f"{file} {function.__qualname__}", tuple(parts)
 
 
-def _named(function: FunctionType) -> Iterator[tuple[str, object]]:
-    space, names = function.__globals__, _names(function.__code__)
-    for name in names & space.keys():
+def _named(
+    function: FunctionType, names: Sequence[str], closure: Mapping[str, object]
+) -> Iterator[tuple[str, str | FunctionType | Hole]]:
+    """Names of a function that are not its own, and what they stand for; the name itself where it is none."""
+    space = function.__globals__
+    for name in names:
+        if name not in space:
+            yield name, name
+            continue
         value = space[name]
-        yield name, value
+        yield name, _part(value)
         if isinstance(value, ModuleType):
-            yield from ((f"{name}.{own}", getattr(value, own)) for own in names if hasattr(value, own))
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        yield name, cell.cell_contents
+            yield name, value.__name__
+            yield from ((f"{name}.{own}", _part(getattr(value, own))) for own in names if hasattr(value, own))
+    yield from ((name, _part(value)) for name, value in closure.items())
+
+
+def _part(value: object) -> str | FunctionType | Hole:
+    if isinstance(value, Dispatcher):
+        function: FunctionType = value.py_func
+        return function
+    if is_hole(value):
+        return value
+    return str(_text(value))
 
 
 def _content(code: CodeType) -> tuple[Any, ...]:
-    """What a function does, wherever it stands."""
+    """What a function does, wherever it stands and whatever its variables are called."""
     constants = tuple(_content(c) if isinstance(c, CodeType) else c for c in code.co_consts)
-    names = code.co_names, code.co_varnames, code.co_freevars
-    return code.co_code, constants, names, code.co_argcount
+    documented = constants[:1] if constants and isinstance(constants[0], str) else ()
+    return code.co_code, constants[len(documented) :], len(code.co_names), code.co_nlocals, code.co_argcount
 
 
 def _names(code: CodeType) -> set[str]:

@@ -14,13 +14,14 @@ import builtins
 import linecache
 import math
 import operator
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from llvmlite import ir
@@ -60,6 +61,43 @@ _ROUNDS = 20
 
 class NativeError(Exception):
     """A function that is not of the part of Python that is compiled."""
+
+
+class Slot(int):
+    """An integer that is put into machine code where it is loaded, so that code is shared by all its values.
+
+    Of 62 bits: where something lies in a program's state.
+    """
+
+
+class Number(Slot):
+    """A number that a program's user chose. It is another than a slot that happens to be equal."""
+
+
+# What is left open in machine code: a Slot, or a function of numba's type that was compiled apart.
+Hole: TypeAlias = Any
+# An integer is linked as an address, which cannot be 0.
+SLOT_BASE = 1 << 62
+
+
+_COMPILED_APART = re.compile("native_[0-9a-f]{32}")
+
+
+def is_hole(value: object) -> bool:
+    """Whether a constant is left open in machine code. Functions of the C library are not."""
+    if isinstance(value, types.ExternalFunction):
+        return _COMPILED_APART.fullmatch(str(value.symbol)) is not None
+    return isinstance(value, Slot)
+
+
+def hole_key(hole: Hole) -> str:
+    """What tells a hole from others."""
+    return f"{type(hole).__name__} {int(hole)}" if isinstance(hole, Slot) else str(hole.symbol)
+
+
+def hole_symbol(number: int) -> str:
+    """What stands for a hole in code that is not loaded, as long as each symbol that takes its place."""
+    return f"native_{number:032x}"
 
 
 def llvm_type(kind: types.Type) -> ir.Type:
@@ -165,8 +203,10 @@ class _Function:
 class NativeModule:
     """Functions compiled together; `add` each, then `object_code`."""
 
-    def __init__(self, methods: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, methods: Mapping[str, Any] | None = None, holes: Sequence[Hole] = ()) -> None:
+        """holes: those that are left open; others are put in."""
         self.module = ir.Module()
+        self._holes = {hole_key(hole): hole_symbol(number) for number, hole in enumerate(holes)}
         # What is called by `record.name(…)`, with the record as the first argument.
         self.methods = methods or {}
         self._functions: dict[tuple[FunctionType, tuple[types.Type, ...]], _Function] = {}
@@ -225,6 +265,25 @@ class NativeModule:
             own.value.attributes.add("nounwind")
             self._pending.append(own)
         return own.value
+
+    def slot(self, value: Slot) -> ir.Value:
+        """An integer, left open where it is a hole."""
+        symbol = self._holes.get(hole_key(value))
+        if symbol is None:
+            return _I64(int(value))
+        place = self.module.globals.get(symbol)
+        if place is None:
+            place = ir.GlobalVariable(self.module, ir.IntType(8), symbol)
+            # Two may be equal.
+            place.unnamed_addr = True
+        return place.ptrtoint(_I64).sub(_I64(SLOT_BASE))
+
+    def exported(self, function: types.ExternalFunction) -> ir.Function:
+        """A function that was compiled apart, left open where it is a hole."""
+        symbol = self._holes.get(hole_key(function), function.symbol)
+        return self.external(
+            symbol, llvm_type(function.sig.return_type), list(map(llvm_type, function.sig.args))
+        )
 
     def external(self, symbol: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
         """A function of another module or of the C library."""
@@ -790,7 +849,8 @@ class _Emitter(_Typed):
             case ast.Attribute(value, _) if self.is_computed(value):
                 return self._read(node)
             case ast.Name() | ast.Attribute():
-                return _constant(self.constant(node))
+                constant = self.constant(node)
+                return self.module.slot(constant) if isinstance(constant, Slot) else _constant(constant)
             case ast.BinOp(ast.Constant(float() as value), ast.Pow(), ast.Constant(int() as power)):
                 return _constant(value**power)
             case ast.BinOp(left, op, right):
@@ -975,10 +1035,8 @@ class _Emitter(_Typed):
             ]
             return generate(_Context(), builder, signature, values)
         if isinstance(function, types.ExternalFunction):
-            kinds = [llvm_type(k) for k in function.sig.args]
             values = [self.as_type(a, k) for a, k in zip(arguments, function.sig.args, strict=True)]
-            result = llvm_type(function.sig.return_type)
-            return builder.call(self.module.external(function.symbol, result, kinds), values)
+            return builder.call(self.module.exported(function), values)
         plain = plain_function(function)
         if plain is not None:
             own = self.module.specialised(plain, tuple(self.typeof(a) for a in arguments))

@@ -20,7 +20,7 @@ from numba import types
 
 from orderbook.core.code_cache import Entry
 from orderbook.core.generated_code import code_folder
-from orderbook.core.native import NativeModule
+from orderbook.core.native import SLOT_BASE, Hole, NativeModule, Slot, hole_symbol
 from orderbook.core.step_times import step_times
 
 _WORD, _REAL, _BYTE = ir.IntType(64), ir.DoubleType(), ir.IntType(8)
@@ -47,6 +47,14 @@ _RESULTS = {INTEGER: "PyLong_FromLongLong", DOUBLE: "PyFloat_FromDouble", BOOLEA
 _lock = threading.RLock()
 # By symbol. A function whose digest is not known is told from others by its number, so it stays.
 _loaded: dict[str, tuple[FunctionType, int, types.Type]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What machine code is made of: a digest over all but what is left open, and that, in order."""
+
+    digest: str
+    holes: tuple[Hole, ...] = ()
 
 
 @dataclass(slots=True)
@@ -113,21 +121,25 @@ def _object_code(text: str) -> bytes:
 def native_address(
     function: FunctionType,
     arguments: Sequence[types.Type],
-    digest: str | None,
+    form: Form | None,
     methods: Mapping[str, Any] | None = None,
 ) -> tuple[str, int, types.Type]:
     """The symbol by which a function's machine code is registered with LLVM, where it is, what it returns.
 
-    digest: over all that it is made of, None: it is not kept. The symbol is made of it, so that functions
-    that are made of the same are one. methods: what `record.name(…)` calls, with the record as its first
-    argument. Raises NativeError where it cannot be compiled.
+    form: what it is made of, None: it is not kept. The symbol is made of it, so that functions made of
+    the same are one. methods: what `record.name(…)` calls, with the record as its first argument. Raises
+    NativeError where it cannot be compiled.
     """
     with _lock:
         names = " ".join(kind.name for kind in arguments)
-        own = hashlib.sha256(f"{digest or id(function)} {names} {_processor()}".encode()).hexdigest()
-        symbol = f"{function.__name__}_{own[:32]}"
+        made_of = _hash(f"{form.digest if form else id(function)} {names} {_processor()}")
+        holes = [_linked(hole) for hole in form.holes] if form else []
+        symbol = _symbol(_hash(f"{made_of} {holes}") if holes else made_of)
         if symbol not in _loaded:
-            code, kind = _code(function, symbol, arguments, own if digest else None, methods)
+            code, kind = _code(function, made_of, arguments, form, methods)
+            code = code.replace(_symbol(made_of).encode(), symbol.encode())
+            for number, hole in enumerate(holes):
+                code = code.replace(hole_symbol(number).encode(), hole.encode())
             with step_times.step("linking"):
                 engine = _engine()
                 engine.add_object_file(binding.ObjectFileRef.from_data(code))
@@ -138,28 +150,47 @@ def native_address(
         return symbol, *_loaded[symbol][1:]
 
 
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _symbol(made_of: str) -> str:
+    return f"native_{made_of[:32]}"
+
+
+@cache
+def _linked(hole: Hole) -> str:
+    """The symbol that takes the place of a hole."""
+    if not isinstance(hole, Slot):
+        return str(hole.symbol)
+    symbol = f"number_{hole + SLOT_BASE:032x}"
+    binding.add_symbol(symbol, hole + SLOT_BASE)
+    return symbol
+
+
 _KINDS = {kind.name: kind for kind in (types.int64, types.float64, types.boolean, types.none)}
 
 
 def _code(
     function: FunctionType,
-    symbol: str,
+    made_of: str,
     arguments: Sequence[types.Type],
-    digest: str | None,
+    form: Form | None,
     methods: Mapping[str, Any] | None,
 ) -> tuple[bytes, types.Type]:
+    """Machine code with its holes, and what it returns."""
     entry = None
-    if digest is not None:
-        entry = Entry(f"native-{function.__name__}", digest, "obj")
+    if form is not None:
+        entry = Entry("native", made_of, "obj")
         kept = code_folder().read(entry)
         if kept is not None:
             counts.read += 1
             name, _, code = kept.partition(b"\n")
             return code, _KINDS[name.decode()]
     counts.made += 1
-    module = NativeModule(methods)
+    module = NativeModule(methods, form.holes if form else ())
     with step_times.step("types and LLVM"):
-        kind = module.add(function, symbol, arguments)
+        kind = module.add(function, _symbol(made_of), arguments)
         text = str(module.module)
     with step_times.step("machine code"):
         code = _object_code(text)
@@ -172,10 +203,10 @@ _LETTERS = {types.int64: INTEGER, types.float64: DOUBLE, types.boolean: BOOLEAN,
 
 
 def native_callable(
-    function: FunctionType, arguments: Sequence[types.Type], digest: str | None, nogil: bool
+    function: FunctionType, arguments: Sequence[types.Type], form: Form | None, nogil: bool
 ) -> Callable[..., Any]:
     """A function of integers and doubles, compiled, for Python. Raises NativeError."""
-    _, address, kind = native_address(function, arguments, digest)
+    _, address, kind = native_address(function, arguments, form)
     called = python_callable(address, "".join(_LETTERS[a] for a in arguments), _LETTERS[kind], nogil)
     if kind == types.none:
 
@@ -210,7 +241,7 @@ def _converter(arguments: str, result: str, nogil: bool) -> int:
     for name in _API:
         binding.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
     text = str(_module(arguments, result, nogil))
-    symbol = f"call_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    symbol = f"call_{_hash(text)[:32]}"
     return _loaded_text(symbol, text.replace("python_call", symbol))
 
 
@@ -261,7 +292,7 @@ def _module(arguments: str, result: str, nogil: bool) -> ir.Module:
 def _loaded_text(symbol: str, text: str) -> int:
     """Where the function is whose module of LLVM, in text, has it by this symbol, which names its content."""
     with _lock:
-        entry = Entry("native-text", hashlib.sha256(f"{text} {_processor()}".encode()).hexdigest(), "obj")
+        entry = Entry("native-text", _hash(f"{text} {_processor()}"), "obj")
         code = code_folder().read(entry)
         if code is None:
             code = _object_code(text)

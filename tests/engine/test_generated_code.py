@@ -15,7 +15,7 @@ COMPILED = ("doubles", "wide_products", "vwap_by_symbol", "missedtrades")
 COMPILED_TOO = [pytest.param(name, marks=pytest.mark.exhaustive) for name in ("axfinder", "view_joins_view")]
 
 
-def run_uncompiled(count: int, seed: int) -> str:
+def run_uncompiled(count: int, seed: int, *options: str) -> str:
     """Runs every view of the catalogue through generated modules as plain Python."""
     command = [
         sys.executable,
@@ -24,6 +24,7 @@ def run_uncompiled(count: int, seed: int) -> str:
         str(count),
         "--seed",
         str(seed),
+        *options,
     ]
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -34,6 +35,15 @@ def run_uncompiled(count: int, seed: int) -> str:
 def test_uncompiled_code_equals_the_interpreter_for_every_view() -> None:
     passed = run_uncompiled(1, 0)
     assert passed.startswith(f"{len(CATALOGUE)} passed, 0 failed, ")
+
+
+def test_views_that_are_compiled_apart_are_maintained_as_all_together() -> None:
+    assert run_uncompiled(1, 0, "--together", "12", "--length", "10").startswith("12 passed, 0 failed, ")
+
+
+@pytest.mark.exhaustive
+def test_all_views_that_are_compiled_apart(sample_seed: int, sample_count: int) -> None:
+    run_uncompiled(sample_count, sample_seed, "--together", "500")
 
 
 @pytest.mark.exhaustive

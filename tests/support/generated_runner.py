@@ -20,6 +20,7 @@ from oracle import Row, difference, ordered
 from views_catalogue import CATALOGUE, Entry
 
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary, Word
+from orderbook.engine.generate import trigger_parts
 from orderbook.engine.runtime.interface import Row as RuntimeRow
 from orderbook.engine.runtime.interface import Watch
 from orderbook.engine.runtime.numba_runtime import NumbaRuntime
@@ -137,6 +138,24 @@ def check(entry: Entry, seed: int, length: int, materialize: str = "full") -> in
     return compared
 
 
+def together(seed: int, count: int) -> list[Entry]:
+    """Programs of four views each, which are compiled apart: what the views of several entries come to."""
+    trigger_parts.PACK = 1
+    by_schema: dict[str, list[Entry]] = {}
+    for entry in CATALOGUE:
+        schema, _, rest = entry.sql.partition("CREATE VIEW")
+        if not entry.parameters and not entry.domains and "CREATE" not in rest:
+            by_schema.setdefault(schema, []).append(entry)
+    generator, found = random.Random(seed), list[Entry]()
+    for schema, entries in by_schema.items():
+        generator.shuffle(entries)
+        for start in range(0, len(entries) - 3, 4):
+            own = entries[start : start + 4]
+            views = (one.sql[len(schema) :].rstrip().rstrip(";") for one in own)
+            found.append(Entry("+".join(one.name for one in own), schema + ";".join(views)))
+    return generator.sample(found, min(count, len(found)))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
@@ -144,9 +163,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--length", type=int, default=14)
     parser.add_argument("--materialize", default="full")
+    parser.add_argument("--together", type=int, default=0, help="so many programs of several views")
     options = parser.parse_args()
     failed = compared = 0
     entries = [e for e in CATALOGUE if not options.names or e.name in options.names]
+    if options.together:
+        entries = together(options.seed, options.together)
     for entry in entries:
         try:
             for i in range(options.count):

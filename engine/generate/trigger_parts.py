@@ -1,0 +1,171 @@
+"""Which statements of a trigger are compiled together: those of one view, and no more than compile well.
+
+A map belongs to the first view that is computed from it. So the functions of a view stay what they are where
+views come after it, or another is edited, and so does their machine code (core/native_code.py).
+"""
+
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
+from itertools import groupby
+
+from orderbook.engine.plan.steps import (
+    Gather,
+    Loop,
+    Plan,
+    StatementPlan,
+    maps_in_pipelines,
+    steps_of,
+)
+from orderbook.views.calculus import Var
+
+# Statements that only look up and search are functions of their own, so many in each, where a view has more
+# than twice as many in a trigger: what is compiled together takes longer than its parts.
+_TOGETHER = 6
+# Statements of several views that are compiled together: what looks up the same entry does so once.
+PACK = 8
+
+Owners = Mapping[str, int]
+
+
+def owners(plan: Plan) -> Owners:
+    """Of each map the number of the first view computed from it, or of one whose maps it is written with."""
+    found = _first_views(plan)
+    same = {number: number for number in found.values()}
+    written = (s for t in plan.triggers for s in t.statements)
+    assigned = {s.target for s in (*plan.initial, *written) if s.op == ":="}
+    # What is added to some maps of a store leaves the others as they are.
+    together = [s.maps for s in plan.stores if "d" in s.layout or not assigned.isdisjoint(s.maps)]
+    for names in (*together, *((m.name, m.count) for m in plan.program.maps if m.count)):
+        numbers = {same[found[name]] for name in names}
+        for number, of in same.items():
+            if of in numbers:
+                same[number] = min(numbers)
+    return {name: same[number] for name, number in found.items()}
+
+
+def _first_views(plan: Plan) -> dict[str, int]:
+    reads: dict[str, set[str]] = {d.name: {d.source} for d in plan.directories}
+    for statement in (*plan.initial, *(s for t in plan.triggers for s in t.statements)):
+        reads.setdefault(statement.target, set()).update(_read(statement))
+    found: dict[str, int] = {}
+    for number, result in enumerate(plan.results):
+        left = [*maps_in_pipelines(p for _, pipelines in result.lets for p in pipelines)]
+        left += [result.result.multiplicity] if result.result.multiplicity is not None else []
+        while left:
+            name = left.pop()
+            if name not in found:
+                found[name] = number
+                left += reads.get(name, ())
+    return {m.name: found.get(m.name, len(plan.results)) for m in plan.program.maps}
+
+
+# Statements in turns: those of a turn come after all of the turns before it.
+Turns = Sequence[Sequence[StatementPlan]]
+
+
+def by_view(plan: Plan, turns: Turns, own: Owners) -> list[Turns]:
+    """Statements by whose their maps are, those of small views together.
+
+    One part's after the other's they do the same as all together.
+    """
+    parts: dict[int, Turns] = {
+        number: [[s for s in turn if own[s.target] == number] for turn in turns]
+        for number in sorted({own[s.target] for turn in turns for s in turn})
+    }
+    if len(parts) < 2:
+        return list(parts.values())
+    levels = {number: _levels(plan, part) for number, part in parts.items()}
+    # What a part must come after.
+    after = {
+        number: {other for other in parts if other != number and _precedes(levels[other], levels[number])}
+        for number in parts
+    }
+    packs: list[list[int]] = []
+    while after:
+        ready = [number for number, needed in after.items() if needed.isdisjoint(after)]
+        # Those that wait for each other are one.
+        taken = ready[:1] or list(after)
+        size = sum(_size(parts[number]) for number in (*taken, *(packs[-1] if packs else ())))
+        if packs and size <= PACK:
+            packs[-1] += taken
+        else:
+            packs.append(taken)
+        for number in taken:
+            del after[number]
+    return [[[s for s in turn if own[s.target] in pack] for turn in turns] for pack in packs]
+
+
+def _size(turns: Turns) -> int:
+    return sum(map(len, turns))
+
+
+# When each map is read or written: in which turn, at which level.
+_Times = Mapping[str, Set[tuple[int, int]]]
+
+
+def _precedes(one: tuple[_Times, _Times], other: tuple[_Times, _Times]) -> bool:
+    """Whether a part, by when it reads and writes, must come before another.
+
+    Of one level, what is read is as it was before any of it is written.
+    """
+    (reads, writes), (other_reads, other_writes) = one, other
+    return any(min(writes[name]) < max(other_reads[name]) for name in writes.keys() & other_reads) or any(
+        min(reads[name]) <= max(other_writes[name]) for name in reads.keys() & other_writes
+    )
+
+
+def _levels(plan: Plan, part: Turns) -> tuple[_Times, _Times]:
+    reads: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
+    writes: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
+    for turn, statements in enumerate(part):
+        for statement in statements:
+            for name in _read(statement):
+                reads[name].add((turn, statement.level))
+            for name in (statement.target, *(d.name for d in plan.directories_of(statement.target))):
+                writes[name].add((turn, statement.level))
+    return reads, writes
+
+
+def _read(statement: StatementPlan) -> set[str]:
+    return set(maps_in_pipelines((*statement.pipelines, *statement.erased)))
+
+
+def compiled_together(
+    plan: Plan, statements: Sequence[StatementPlan], parameters: Container[Var]
+) -> list[Sequence[StatementPlan]]:
+    """The statements of a view's part of a trigger, divided into functions, in order."""
+    divided: list[Sequence[StatementPlan]] = [[]]
+    for _, level in groupby(statements, key=lambda s: s.level):
+        own = list(level)
+        apart = list(_apart(plan, own, parameters))
+        taken = {id(s) for together in apart for s in together}
+        divided[-1] = [*divided[-1], *(s for s in own if id(s) not in taken)]
+        divided += [*apart, []] if apart else []
+    return [statements for statements in divided if statements]
+
+
+def _apart(
+    plan: Plan, level: Sequence[StatementPlan], parameters: Container[Var]
+) -> Iterator[Sequence[StatementPlan]]:
+    """Statements of a level to be written in functions of their own, where none writes what one reads."""
+    written = {d.name for s in level for d in plan.directories_of(s.target)} | {s.target for s in level}
+    written |= {m.name for m in plan.program.maps if m.count in written}
+    if not written.isdisjoint(m for s in level for m in maps_in_pipelines((*s.pipelines, *s.erased))):
+        return
+    # Entries of doubles go with what counts them, so these are written in their order.
+    counted = {name for m in plan.program.maps if m.count for name in (m.name, m.count)}
+    by_store: dict[str, list[StatementPlan]] = {}
+    for statement in level:
+        walks = any(isinstance(s, Loop | Gather) for s in steps_of(statement.pipelines))
+        if statement.writes_one(parameters) and not walks and statement.target not in counted:
+            by_store.setdefault(plan.stores_of(statement.target)[0].name, []).append(statement)
+    if sum(map(len, by_store.values())) <= 2 * _TOGETHER:
+        return
+    together: list[StatementPlan] = []
+    for statements in by_store.values():
+        together += statements
+        if len(together) >= _TOGETHER:
+            yield together
+            together = []
+    if together:
+        yield together
