@@ -106,6 +106,13 @@ class Form(StrEnum):
     JSON = "json"
 
 
+class Backend(StrEnum):
+    """What a test of views runs on."""
+
+    INTERPRETER = "interpreter"
+    NUMBA = "numba"
+
+
 class EngineName(StrEnum):
     """What runs a backtest."""
 
@@ -482,6 +489,36 @@ def check(config: Config = None) -> None:
     from orderbook.commands.check import check as command
 
     command(config)
+
+
+@app.command()
+def diff(
+    first: Annotated[Path, typer.Argument(help="The configuration as it is.", metavar="CONFIG_A")],
+    second: Annotated[Path, typer.Argument(help="The one that would come.", metavar="CONFIG_B")],
+) -> None:
+    """Show which views, maps, costs and settings another configuration changes, and what a run rebuilds."""
+    from orderbook.commands.check import diff as command
+
+    command(first, second)
+
+
+@app.command("test")
+def run_tests(
+    path: Annotated[
+        list[Path] | None, typer.Argument(help="Files *.test.yaml, or folders; else this and views.paths.")
+    ] = None,
+    config: Config = None,
+    chosen: Annotated[
+        str | None, typer.Option("-k", help="Only tests with this in their names.", metavar="TEXT")
+    ] = None,
+    backend: Annotated[
+        Backend | None, typer.Option("--backend", help="One of them; without it, on both.")
+    ] = None,
+) -> None:
+    """Run unit tests of views: rows and events that are given, rows and events that are expected."""
+    from orderbook.commands.view_tests import run_tests as command
+
+    command(path or (), config, chosen, None if backend is None else backend.value)
 
 
 @app.command()

@@ -1,7 +1,11 @@
-"""`orderbook check`: everything that can be wrong before a run."""
+"""`orderbook check`: everything that can be wrong before a run.
+
+`orderbook diff`: what another configuration would change.
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -29,6 +33,7 @@ from orderbook.feeds.merge import check_relations, is_event_source
 from orderbook.feeds.recording.capture_replay import CapturePlayer
 from orderbook.feeds.source_kinds import Opened, open_sources
 from orderbook.market.instruments import Instrument, Instruments, normalise_symbol
+from orderbook.operations.differences import program_differences, setting_differences
 from orderbook.run.assembly import (
     Assembly,
     assemble,
@@ -216,3 +221,24 @@ def _alerts(engine: GatedEngine, rules: Sequence[AlertRule]) -> None:
 def _subscriptions(kind: type[Strategy]) -> str:
     found = [f"{watch.view} when {watch.when}" if watch.when else watch.view for watch in watches_of(kind)]
     return f"subscribed to {'; '.join(found)}" if found else "subscribed to nothing"
+
+
+def diff(first: Path | None, second: Path) -> None:
+    """Print what changes from one configuration to another. Raises ConfigurationError, SqlError."""
+    configurations = [with_strategies_of_views(load_configuration(file)) for file in (first, second)]
+    before, after = (assemble(one) for one in configurations)
+    settings = setting_differences(*configurations)
+    found = replace(program_differences(before.program, after.program), settings=settings)
+    for line in found.lines():
+        print(visible(line))
+    told(
+        views=[
+            {
+                "view": one.view, "costs": [None if cost is None else str(cost) for cost in one.costs],
+                "maps": one.maps, "lines": one.text,
+            }
+            for one in found.views
+        ],
+        maps={"kept": found.kept, "new": found.new, "dropped": found.dropped},
+        filled_from=found.filled_from, restart=found.restart, settings=settings,
+    )  # fmt: skip
