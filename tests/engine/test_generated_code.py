@@ -1,13 +1,9 @@
 """The generated code against the interpreter: as plain Python for every view, compiled for some."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 from fuzz import compiled
 from generated_runner import GeneratedRuntime, check
-from paths import SUPPORT
+from uncompiled import run_uncompiled
 from views_catalogue import CATALOGUE
 
 # Together these use every kind of store, look-up, loop, range and cut, in 64 and 128 bits and doubles.
@@ -15,40 +11,24 @@ COMPILED = ("doubles", "wide_products", "vwap_by_symbol", "missedtrades")
 COMPILED_TOO = [pytest.param(name, marks=pytest.mark.exhaustive) for name in ("axfinder", "view_joins_view")]
 
 
-def run_uncompiled(count: int, seed: int, *options: str) -> str:
-    """Runs every view of the catalogue through generated modules as plain Python."""
-    command = [
-        sys.executable,
-        str(SUPPORT / "generated_runner.py"),
-        "--count",
-        str(count),
-        "--seed",
-        str(seed),
-        *options,
-    ]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
-
-
 def test_uncompiled_code_equals_the_interpreter_for_every_view() -> None:
-    passed = run_uncompiled(1, 0)
+    passed = run_uncompiled("generated_runner.py", "--count=1")
     assert passed.startswith(f"{len(CATALOGUE)} passed, 0 failed, ")
 
 
 def test_views_that_are_compiled_apart_are_maintained_as_all_together() -> None:
-    assert run_uncompiled(1, 0, "--together", "12", "--length", "10").startswith("12 passed, 0 failed, ")
+    passed = run_uncompiled("generated_runner.py", "--count=1", "--together=12", "--length=10")
+    assert passed.startswith("12 passed, 0 failed, ")
 
 
 @pytest.mark.exhaustive
 def test_all_views_that_are_compiled_apart(sample_seed: int, sample_count: int) -> None:
-    run_uncompiled(sample_count, sample_seed, "--together", "500")
+    run_uncompiled("generated_runner.py", f"--count={sample_count}", f"--seed={sample_seed}", "--together=500")
 
 
 @pytest.mark.exhaustive
 def test_uncompiled_code_equals_the_interpreter_on_many_streams(sample_seed: int, sample_count: int) -> None:
-    run_uncompiled(sample_count, sample_seed)
+    run_uncompiled("generated_runner.py", f"--count={sample_count}", f"--seed={sample_seed}")
 
 
 @pytest.mark.parametrize("name", [*COMPILED, *COMPILED_TOO])

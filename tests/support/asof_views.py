@@ -1,6 +1,7 @@
 """Views of an ASOF JOIN that takes one of several rows, each with what DuckDB computes it by, and their rows.
 
-A script compares the generated code of those that are not COMPILED with DuckDB after every event:
+A script compares the interpreter and the generated code of those that are not COMPILED with DuckDB after
+every event:
 
     NUMBA_DISABLE_JIT=1 python tests/support/asof_views.py
 """
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from fuzz import RuntimeKind, compiled
+from fuzz import InterpreterRuntime, RuntimeKind, compiled
 from generated_runner import GeneratedRuntime
 from oracle import Oracle, Row, difference
 
@@ -108,7 +109,7 @@ def main() -> int:
     for name, key in CASES:
         if (name, key) not in COMPILED:
             try:
-                check(name, key, [GeneratedRuntime])
+                check(name, key, [InterpreterRuntime, GeneratedRuntime])
             except Exception as error:
                 failures += 1
                 print(f"{name} by {key}: {type(error).__name__}: {str(error)[-600:]}")

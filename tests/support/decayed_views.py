@@ -1,6 +1,6 @@
 """Views of decayed sums and means, each with what DuckDB computes it by, and streams of rows far apart.
 
-A script compares their generated code with DuckDB after every event:
+A script compares the interpreter and their generated code with DuckDB after every event:
 
     NUMBA_DISABLE_JIT=1 python tests/support/decayed_views.py --seed 0 [NAME ...]
 """
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
-from fuzz import Runtime, RuntimeKind, compiled
+from fuzz import InterpreterRuntime, Runtime, RuntimeKind, compiled
 from generated_runner import GeneratedRuntime
 from oracle import Oracle, Row, difference
 
@@ -210,7 +210,7 @@ def main() -> int:
     for name in given.names or VIEWS:
         try:
             for seed in range(given.seed, given.seed + given.seeds):
-                check([name], seed, given.length, [GeneratedRuntime])
+                check([name], seed, given.length, [InterpreterRuntime, GeneratedRuntime])
         except Exception as error:
             failures += 1
             print(f"{name}: {type(error).__name__}: {str(error)[-600:]}")

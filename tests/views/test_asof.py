@@ -1,29 +1,21 @@
 """ASOF JOIN takes one row of those that ON finds at the same place, by their key: as DuckDB has it."""
 
-import os
-import subprocess
-import sys
-
 import pytest
-from asof_views import CASES, COMPILED, SCHEMA, check
+from asof_views import COMPILED, SCHEMA, check
 from fuzz import InterpreterRuntime, compiled
 from generated_runner import GeneratedRuntime
-from paths import SUPPORT
+from uncompiled import run_uncompiled
 
 
-@pytest.mark.parametrize(("name", "key"), CASES)
+@pytest.mark.parametrize(("name", "key"), COMPILED)
 def test_one_of_several_rows_is_taken(name: str, key: str | None) -> None:
-    """Some of every kind of key are compiled, too; the generated code of the others runs uncompiled below."""
-    compiles = (name, key) in COMPILED
-    check(name, key, [InterpreterRuntime, GeneratedRuntime] if compiles else [InterpreterRuntime])
+    """By generated code that is compiled, for some of every kind of key."""
+    check(name, key, [InterpreterRuntime, GeneratedRuntime])
 
 
-def test_generated_code_of_the_others_takes_the_same_row() -> None:
-    """As plain Python."""
-    command = [sys.executable, str(SUPPORT / "asof_views.py")]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+def test_of_the_others_the_same_row_is_taken() -> None:
+    """By generated code as plain Python."""
+    run_uncompiled("asof_views.py")
 
 
 def test_rows_that_nothing_tells_apart_match_as_often_as_they_stand() -> None:

@@ -1,15 +1,12 @@
 """Decayed sums and means: views of them equal DuckDB after every event, and cost O(log n)."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
 from decayed_views import SCHEMA, VIEWS, check
 from fuzz import InterpreterRuntime, Runtime, compiled
 from generated_runner import GeneratedRuntime
-from paths import SUPPORT
+from uncompiled import run_uncompiled
 
 from orderbook.engine.plan.describe import Cost, statement_cost
 from orderbook.engine.plan.planner import plan
@@ -20,11 +17,6 @@ LENGTH = 30
 DEARER = ("filtered", "of_some_rows", "derived", "joined", "above_the_mean_so_far")
 
 
-@pytest.mark.parametrize("name", VIEWS)
-def test_a_decayed_view_equals_duckdb_after_every_event(name: str) -> None:
-    check([name], 0, LENGTH, [InterpreterRuntime])
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_decayed_view_equals_duckdb_on_many_streams(name: str, sample_seed: int) -> None:
@@ -32,12 +24,9 @@ def test_a_decayed_view_equals_duckdb_on_many_streams(name: str, sample_seed: in
         check([name], seed, LENGTH, [InterpreterRuntime])
 
 
-def test_generated_code_for_decay_equals_duckdb() -> None:
-    """As plain Python."""
-    command = [sys.executable, str(SUPPORT / "decayed_views.py"), "--length", str(LENGTH)]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+def test_decayed_views_equal_duckdb_after_every_event() -> None:
+    """By the interpreter, and by generated code as plain Python."""
+    run_uncompiled("decayed_views.py", f"--length={LENGTH}")
 
 
 @pytest.mark.parametrize("name", ["as_of_now", "at_each_row"])

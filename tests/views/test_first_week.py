@@ -1,22 +1,17 @@
 """docs/first-week.md keeps its word: analytics equal DuckDB after every event, and cost what it says."""
 
-import os
-import subprocess
-import sys
-
 import pytest
-from first_week import COMPILED, check
-from fuzz import InterpreterRuntime, compiled
+from first_week import COMPILED, check, check_word
+from fuzz import InterpreterRuntime
 from generated_runner import GeneratedRuntime
-from paths import PROJECT, SUPPORT
+from paths import PROJECT
+from uncompiled import run_uncompiled
 
-from benchmarks.first_week_page import Analytic, analytics, declarations
-from orderbook.engine.plan.describe import statement_cost
-from orderbook.engine.plan.planner import plan
+from benchmarks.first_week_page import Analytic, analytics
 
-LENGTH = 40
+LENGTH = 30
+PARTS = 2
 ANALYTICS = analytics()
-every_analytic = pytest.mark.parametrize("analytic", ANALYTICS, ids=lambda a: a.name)
 
 
 def test_the_page_is_read_whole() -> None:
@@ -24,29 +19,19 @@ def test_the_page_is_read_whole() -> None:
     assert len(ANALYTICS) == text.count("\n### ") == len({a.name for a in ANALYTICS})
 
 
-@every_analytic
-def test_an_analytic_costs_what_the_page_says(analytic: Analytic) -> None:
-    found = plan(compiled(declarations() + analytic.sql))
-    assert str(max(statement_cost(found, s) for t in found.triggers for s in t.statements)) == analytic.cost
+@pytest.mark.parametrize("analytic", COMPILED, ids=lambda a: a.name)
+def test_an_analytic_is_as_the_page_says(analytic: Analytic) -> None:
+    """Generated code is compiled for these, and runs uncompiled for the others, below."""
+    check_word(analytic, LENGTH, [InterpreterRuntime, GeneratedRuntime])
 
 
-@every_analytic
-def test_an_analytic_equals_duckdb_after_every_event(analytic: Analytic) -> None:
-    """A third of them is compiled, too; what is generated for the others runs uncompiled below."""
-    kinds = [InterpreterRuntime, GeneratedRuntime] if analytic in COMPILED else [InterpreterRuntime]
-    shown = (check(analytic, seed, LENGTH, kinds) for seed in range(4))
-    assert any(count > 5 for count in shown), "it shows nothing"
-
-
-def test_uncompiled_code_of_the_other_analytics_equals_duckdb() -> None:
-    command = [sys.executable, str(SUPPORT / "first_week.py"), "--length", "24"]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(PROJECT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+@pytest.mark.parametrize("part", range(PARTS))
+def test_the_others_are_as_the_page_says(part: int) -> None:
+    run_uncompiled("first_week.py", f"--length={LENGTH}", f"--part={part}/{PARTS}")
 
 
 @pytest.mark.exhaustive
-@every_analytic
+@pytest.mark.parametrize("analytic", ANALYTICS, ids=lambda a: a.name)
 def test_an_analytic_equals_duckdb_on_many_streams(analytic: Analytic, sample_seed: int) -> None:
     for seed in range(sample_seed, sample_seed + 10):
         check(analytic, seed, LENGTH, [InterpreterRuntime, GeneratedRuntime])

@@ -1,20 +1,17 @@
 """Neighbours in an order: views over them equal DuckDB after every event, and cost O(log n)."""
 
-import os
-import subprocess
-import sys
-
 import pytest
-from fuzz import InterpreterRuntime, compiled
+from fuzz import compiled
 from generated_runner import GeneratedRuntime
-from neighbour_views import SCHEMA, VIEWS, check, text
-from paths import SUPPORT
+from neighbour_views import SCHEMA, check, text
+from uncompiled import run_uncompiled
 
 from orderbook.core.errors import SqlError
 from orderbook.engine.plan.describe import Cost, plan_text, statement_cost
 from orderbook.engine.plan.planner import plan
 
-LENGTH = 40
+LENGTH = 26
+PARTS = 2
 # What else costs more: rows that join, groups and partitions of computed keys, chains of filtered rows.
 LOGARITHMIC = (
     *("moves", "by_one_column", "unpartitioned", "time_weighted", "nullable", "roll", "lambda", "two_back"),
@@ -24,24 +21,15 @@ LOGARITHMIC = (
 )
 
 
-@pytest.mark.parametrize("name", VIEWS)
-def test_a_view_over_neighbours_equals_duckdb_after_every_event(name: str) -> None:
-    check([name], 0, LENGTH, [InterpreterRuntime])
+@pytest.mark.parametrize("part", range(PARTS))
+def test_views_over_neighbours_equal_duckdb_after_every_event(part: int) -> None:
+    """By the interpreter, and by generated code as plain Python."""
+    run_uncompiled("neighbour_views.py", f"--length={LENGTH}", f"--part={part}/{PARTS}")
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", VIEWS)
-def test_a_view_over_neighbours_equals_duckdb_on_many_streams(name: str, sample_seed: int) -> None:
-    for seed in range(sample_seed, sample_seed + 10):
-        check([name], seed, LENGTH, [InterpreterRuntime])
-
-
-def test_generated_code_for_neighbours_equals_duckdb() -> None:
-    """As plain Python."""
-    command = [sys.executable, str(SUPPORT / "neighbour_views.py"), "--length", str(LENGTH)]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+def test_views_over_neighbours_equal_duckdb_on_many_streams(sample_seed: int) -> None:
+    run_uncompiled("neighbour_views.py", "--length=40", f"--seed={sample_seed}", "--seeds=10")
 
 
 @pytest.mark.parametrize("name", ["moves", pytest.param("roll", marks=pytest.mark.exhaustive)])

@@ -12,7 +12,7 @@ from views_catalogue import CATALOGUE, Entry
 from orderbook.views.m3 import Program, program_text
 from orderbook.views.m3_parse import parse
 
-EXAMPLES = 6
+EXAMPLES = 3
 STEPS = 16
 every_view = pytest.mark.parametrize("entry", CATALOGUE, ids=lambda e: e.name)
 every_runtime = pytest.mark.parametrize("runtime", RUNTIMES)
