@@ -23,7 +23,8 @@ def test_views_that_are_compiled_apart_are_maintained_as_all_together() -> None:
 
 @pytest.mark.exhaustive
 def test_all_views_that_are_compiled_apart(sample_seed: int, sample_count: int) -> None:
-    run_uncompiled("generated_runner.py", f"--count={sample_count}", f"--seed={sample_seed}", "--together=500")
+    options = (f"--count={sample_count}", f"--seed={sample_seed}", "--together=500")
+    run_uncompiled("generated_runner.py", *options)
 
 
 @pytest.mark.exhaustive
