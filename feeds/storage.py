@@ -24,6 +24,7 @@ from pyarrow import parquet as pq
 from orderbook.core.errors import SourceError, StoreError, suggestion
 
 if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
     from pyarrow.fs import FileSystem
 
 # A question mark is a wildcard too: options are what looks like them, at the end.
@@ -115,6 +116,41 @@ class StorePath:
                         yield child
                     elif is_folder:
                         yield from child.glob(rest)
+
+    def __truediv__(self, name: str) -> "StorePath":
+        return self._child(name)
+
+    def is_file(self) -> bool:
+        """Whether it is an object."""
+        return self._kind() == "File"
+
+    def read_bytes(self) -> bytes:
+        """The whole object."""
+        with _told(self):
+            system, base = _system(self.root, self.options)
+            with system.open_input_stream(base + self.key) as file:
+                return file.read()
+
+    def open_sink(self) -> pa.NativeFile:
+        """Takes the bytes of an object, which is there, whole, when it is closed."""
+        with _told(self, "write"):
+            system, base = _system(self.root, self.options)
+            return system.open_output_stream(base + self.key)
+
+    def write_bytes(self, data: bytes) -> None:
+        """Puts an object there, in place of one of that name."""
+        with _told(self, "write"), self.open_sink() as file:
+            file.write(data)
+
+    def files(self) -> Iterator["StorePath"]:
+        """The objects anywhere below."""
+        yield from (place for place, is_folder in self._children(True) if not is_folder)
+
+    def unlink(self) -> None:
+        """Deletes an object."""
+        with _told(self, "delete"):
+            system, base = _system(self.root, self.options)
+            system.delete_file(base + self.key)
 
     def open_raw(self) -> io.RawIOBase:
         """The file, read by a request for each read."""
@@ -217,7 +253,7 @@ class _StoredFile(io.RawIOBase):
 
 
 @contextmanager
-def _told(place: StorePath) -> Iterator[None]:
+def _told(place: StorePath, what: str = "read") -> Iterator[None]:
     """Errors of a store, as one line that names the place."""
     try:
         yield
@@ -228,7 +264,7 @@ def _told(place: StorePath) -> Iterator[None]:
         for pattern, meaning in _MEANINGS:
             if re.search(pattern, said):
                 raise StoreError(f"{place}: {meaning} ({said})") from error
-        raise StoreError(f"{place}: cannot read: {said}") from error
+        raise StoreError(f"{place}: cannot {what}: {said}") from error
 
 
 Place: TypeAlias = Path | StorePath
@@ -279,6 +315,15 @@ def open_parquet(where: Place) -> pq.ParquetFile:
     if isinstance(where, StorePath):
         return pq.ParquetFile(pa.PythonFile(where.open_raw(), mode="r"))
     return pq.ParquetFile(where)
+
+
+def stored_dataset(where: StorePath) -> "Dataset":
+    """A Parquet file of a store as Arrow's scanners read it. Raises StoreError."""
+    from pyarrow.dataset import dataset
+
+    with _told(where):
+        system, base = _system(where.root, where.options)
+        return dataset(base + where.key, filesystem=system, format="parquet")
 
 
 def split_options(text: str, known: Collection[str]) -> tuple[str, dict[str, str]]:

@@ -235,8 +235,8 @@ def backtest(
         EngineName, typer.Option("--engine", help="numba: this process; spark: as many as there are cores.")
     ] = EngineName.NUMBA,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Folder of the job, without it backtests/TIME.", metavar="DIR"),
+        str | None,
+        typer.Option("--out", help="Folder of the job, or URL; without it backtests/TIME.", metavar="DIR"),
     ] = None,
     granularity: Annotated[
         str, typer.Option("--granularity", help="History by event, message, interval:1s, or end.")
@@ -270,7 +270,7 @@ def backtest(
 
 @app.command()
 def report(
-    job: Annotated[Path, typer.Option("--job", help="Folder of a job.", metavar="DIR")],
+    job: Annotated[str, typer.Option("--job", help="Folder of a job, or URL.", metavar="DIR")],
 ) -> None:
     """Write the report of a backtest's strategies again, from its folder alone."""
     from orderbook.commands.query import warn_incomplete
@@ -359,7 +359,7 @@ def stream(
 @app.command()
 def query(
     sql: Annotated[str | None, typer.Argument(help="A SELECT over the views, orders and fills.")] = None,
-    job: Annotated[Path | None, typer.Option("--job", help="Folder of a job.", metavar="DIR")] = None,
+    job: Annotated[str | None, typer.Option("--job", help="Folder of a job, or URL.", metavar="DIR")] = None,
     log: LogFolder = None,
     url: Annotated[
         str | None, typer.Option("--url", help="A run's monitor, as `top` has it.", metavar="URL")

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 # Set before anything imports numba, and kept between runs, so that a rerun compiles nothing.
 os.environ.setdefault("ORDERBOOK_CACHE", str(PROJECT / ".cache" / "programs"))
-# Set before Spark starts: a store on loopback asks for no credentials, and no cloud is asked for any.
+# Set before Spark starts: a store on loopback takes any credentials, and no cloud is asked for them.
 os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
+os.environ.setdefault("AWS_ACCESS_KEY_ID", "test")
+os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "test")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

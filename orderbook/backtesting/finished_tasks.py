@@ -17,8 +17,11 @@ import msgspec
 from orderbook.backtesting.plan import Plan
 from orderbook.backtesting.sources import SourceSpec
 from orderbook.backtesting.tasks import JobSettings, TaskResult
-from orderbook.core.files import replace_file
-from orderbook.jobs.folder import FORMAT_VERSION, DataFile
+from orderbook.core.errors import StoreError
+from orderbook.feeds.storage import Place, files_at
+from orderbook.jobs.datasets import DataFile
+from orderbook.jobs.folder import FORMAT_VERSION, put
+from orderbook.jobs.tables import remove_folder
 from orderbook.strategies.strategy import Strategy, StrategyDefinition
 
 _FOLDER = "finished"
@@ -27,14 +30,14 @@ _FOLDER = "finished"
 class FinishedTasks:
     """The results of tasks that have ended, by their names and numbers; `work` says what they are of."""
 
-    def __init__(self, folder: Path, work: str) -> None:
+    def __init__(self, folder: Place, work: str) -> None:
         self._job, self._folder = folder, folder / _FOLDER / work
         self.results = list(self._found())
 
     def _found(self) -> Iterator[TaskResult]:
         if self._folder.is_dir():
-            for path in sorted(self._folder.iterdir()):
-                with suppress(OSError, msgspec.MsgspecError):
+            for path in sorted(files_at(self._folder, ["*"]), key=str):
+                with suppress(OSError, StoreError, msgspec.MsgspecError):
                     found = msgspec.msgpack.decode(path.read_bytes(), type=TaskResult)
                     if all((self._job / file.path).is_file() for file in _files(found)):
                         yield found
@@ -46,21 +49,21 @@ class FinishedTasks:
 
     def add(self, result: TaskResult) -> None:
         """Keeps a result. Raises OutputError where it cannot be written."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        if isinstance(self._folder, Path):
+            self._folder.mkdir(parents=True, exist_ok=True)
         own = result.statistics
-        replace_file(self._folder / f"{own.stage}-{own.partition}", msgspec.msgpack.encode(result))
+        put(self._folder / f"{own.stage}-{own.partition}", msgspec.msgpack.encode(result))
         self.results.append(result)
 
 
-def forget_tasks(folder: Path, but: str = "") -> None:
+def forget_tasks(folder: Place, but: str = "") -> None:
     """Deletes what is kept of a job's tasks, unless it is of this work."""
     with suppress(OSError):
-        for own in (folder / _FOLDER).iterdir():
+        for own in files_at(folder / _FOLDER, ["*"]):
             if own.name != but:
-                for path in own.iterdir():
-                    path.unlink()
-                own.rmdir()
-        (folder / _FOLDER).rmdir()
+                remove_folder(own)
+        if not but:
+            remove_folder(folder / _FOLDER)
 
 
 def work_of(

@@ -25,7 +25,8 @@ from orderbook.core.changes import Dictionary
 from orderbook.core.errors import ConfigurationError
 from orderbook.engine.runtime.engine import Engine
 from orderbook.feeds.merge import VersionedEvents
-from orderbook.jobs.folder import BASELINES, HORIZONS, VERSION_COLUMNS
+from orderbook.jobs.datasets import VERSION_COLUMNS
+from orderbook.jobs.folder import BASELINES, HORIZONS
 from orderbook.market.book_state import TOUCH
 from orderbook.market.books import Books
 from orderbook.market.events import Action, BookState

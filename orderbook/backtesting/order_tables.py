@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from orderbook.jobs.folder import PARTITION_KEY, PLACE, VERSION_COLUMNS
+from orderbook.jobs.datasets import PARTITION_KEY, PLACE, VERSION_COLUMNS
 from orderbook.market.instruments import SCALE, Instruments
 from orderbook.strategies.execution.order_news import LIQUIDITY, SIDES, STATUSES, OrderNews
 from orderbook.views.encoding.arrow import MOST_DIGITS, TIMESTAMP

@@ -32,15 +32,14 @@ from orderbook.backtesting.time_cuts import with_cuts
 from orderbook.core.errors import OrderbookError, SourceError, UserError
 from orderbook.engine.distribution.blocks import Sent
 from orderbook.feeds.source import Finding
+from orderbook.feeds.storage import Place, place
+from orderbook.jobs.datasets import DataFile, market_dataset, signals_dataset
 from orderbook.jobs.folder import (
     HORIZONS,
     ContractTraded,
-    DataFile,
     Manifest,
     create_folder,
-    market_dataset,
     remove_unlisted,
-    signals_dataset,
     write_manifest,
 )
 from orderbook.run.findings import distinct, strategy_findings
@@ -53,8 +52,14 @@ _SECONDS_BETWEEN = 1.0
 
 @contextmanager
 def told_by(folder: str) -> Iterator[Callable[[int], None]]:
-    """A function by which a task tells how many events it has read, at most once a second."""
-    path = Path(folder) / _FOLDER / secrets.token_hex(8)
+    """A function by which a task tells how many events it has read, at most once a second; where the
+    job is in a store, nobody."""
+    own = place(folder)
+    if not isinstance(own, Path):
+        # A store would be asked every second by every task.
+        yield lambda _: None
+        return
+    path = own / _FOLDER / secrets.token_hex(8)
     latest, due = 0, 0.0
 
     def told(count: int) -> None:
@@ -85,8 +90,10 @@ def reported(folder: str) -> int:
     return total
 
 
-def forget_progress(folder: Path) -> None:
+def forget_progress(folder: Place) -> None:
     """Delete what tasks have told."""
+    if not isinstance(folder, Path):
+        return
     with suppress(OSError):
         for path in (folder / _FOLDER).iterdir():
             path.unlink()
@@ -347,7 +354,7 @@ def backtest(
     plan = planned(settings, specs, strategies)
     for note in (*plan.notes, *notes):
         noted(note)
-    folder = Path(settings.folder)
+    folder = place(settings.folder)
     create_folder(folder)
     forget_progress(folder)
     sweeps = settings.combinations
@@ -371,7 +378,7 @@ def backtest(
         strategy_program=None if seen is None else seen.manifest(),
         horizons=HORIZONS if strategies else (),
     )  # fmt: skip
-    write_manifest(folder, manifest)
+    write_manifest(folder, manifest, tables=False)
     try:
         results = [] if finished is None else finished.results
         for result in executor.run(settings, plan, report):
@@ -382,9 +389,10 @@ def backtest(
                 total(result.statistics.events)
     except BaseException as error:
         reason = str(error) if isinstance(error, OrderbookError) else type(error).__name__
+        failed = msgspec.structs.replace(manifest, status="failed", failure=reason)
         # Where it cannot be written, the one that says "running" stays, and no data count either.
         with suppress(OrderbookError):
-            write_manifest(folder, msgspec.structs.replace(manifest, status="failed", failure=reason))
+            write_manifest(folder, failed, tables=False)
         if finished is not None and finished.results:
             own = len(finished.results)
             noted(f"{own} of {count} tasks are done; the same command goes on with the rest")
@@ -397,7 +405,7 @@ def backtest(
     done = msgspec.structs.replace(
         done, failure="; ".join(errors) or None, findings=findings, contracts=_contracts(summaries)
     )
-    write_manifest(folder, done)
+    done = write_manifest(folder, done)
     remove_unlisted(folder, done)
     forget_progress(folder)
     forget_tasks(folder)
@@ -461,7 +469,7 @@ def _completed(manifest: Manifest, results: Sequence[TaskResult]) -> Manifest:
 
 
 def _sorted(files: Iterable[Iterable[DataFile]]) -> tuple[DataFile, ...]:
-    return tuple(sorted((f for own in files for f in own), key=lambda file: (file.first, file.path)))
+    return tuple(sorted((f for own in files for f in own), key=lambda file: file.path))
 
 
 def _joined(results: Sequence[TaskResult]) -> tuple[StrategySummary, ...]:

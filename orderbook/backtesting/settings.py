@@ -11,6 +11,7 @@ from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import UserError, suggestion
 from orderbook.core.units import nanoseconds
 from orderbook.engine.distribution.stage_runner import Granularity
+from orderbook.feeds.storage import Place
 from orderbook.run.assembly import assemble, parameters_of
 from orderbook.run.display import working
 from orderbook.strategies.execution.venue_model import strategy_table
@@ -68,7 +69,7 @@ def configuration_keys(configuration: Configuration, names: Sequence[str]) -> di
 
 def settings_of(
     configuration: Configuration,
-    folder: Path | None,
+    folder: Place | None,
     granularity: Granularity,
     partitions: int,
     key: str | None,

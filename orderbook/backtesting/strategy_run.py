@@ -13,7 +13,8 @@ from orderbook.backtesting.sources import LoggedSlice
 from orderbook.durability.journal import Known
 from orderbook.engine.distribution.blocks import VERSION, Versions
 from orderbook.feeds.merge import ChangeItem, Item, Slice, VersionedChanges, VersionedEvents
-from orderbook.jobs.folder import PARTITION_KEY, PLACE, VERSION_COLUMNS, OrderWriters
+from orderbook.jobs.datasets import PARTITION_KEY, PLACE, VERSION_COLUMNS
+from orderbook.jobs.writers import OrderWriters
 from orderbook.market.instruments import Instruments
 from orderbook.run.event_queue import Stamped
 from orderbook.run.pipeline import Pipeline

@@ -22,7 +22,8 @@ from orderbook.engine.distribution.blocks import Block, Sent
 from orderbook.engine.distribution.stage_runner import StageRunner
 from orderbook.feeds.merge import Slice, TickItem, read_slices
 from orderbook.feeds.source import WatchedSource
-from orderbook.jobs.folder import HistoryWriters, OrderWriters, PartitionStatistics
+from orderbook.jobs.folder import PartitionStatistics
+from orderbook.jobs.writers import HistoryWriters, OrderWriters
 from orderbook.market.instruments import Instruments
 from orderbook.run.event_queue import Stamped
 from orderbook.run.findings import engine_findings

@@ -10,7 +10,6 @@ strategy is called NUMBER:CLASS, by its combination.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from orderbook.backtesting.sources import SourceSpec
@@ -19,16 +18,9 @@ from orderbook.core.errors import DataError, UserError
 from orderbook.engine.distribution.stage_runner import Granularity
 from orderbook.engine.runtime.engine_state import program_hash
 from orderbook.feeds.source import Finding
-from orderbook.jobs.folder import (
-    FORMAT_VERSION,
-    DataFile,
-    Manifest,
-    PartitionStatistics,
-    ProgramText,
-    fills_dataset,
-    history_of,
-    orders_dataset,
-)
+from orderbook.feeds.storage import Place, place
+from orderbook.jobs.datasets import DataFile, fills_dataset, history_of, orders_dataset
+from orderbook.jobs.folder import FORMAT_VERSION, Manifest, PartitionStatistics, ProgramText
 from orderbook.market.instruments import Instrument
 from orderbook.strategies.execution.account import StrategySummary
 from orderbook.strategies.execution.venue_model import TradingOptions
@@ -114,9 +106,9 @@ def groups(combinations: Sequence[Combination], workers: int) -> list[tuple[int,
     A strategy in SQL has the relations of its program to itself, so that it runs with no other combination.
     """
     by_program: dict[tuple[bytes, int], list[int]] = {}
-    for place, one in enumerate(combinations):
-        apart = place if any(in_sql(name) for name, _ in one.strategies) else -1
-        by_program.setdefault((one.program.hash, apart), []).append(place)
+    for number, one in enumerate(combinations):
+        apart = number if any(in_sql(name) for name, _ in one.strategies) else -1
+        by_program.setdefault((one.program.hash, apart), []).append(number)
     found = []
     for places in by_program.values():
         share = max(1, round(workers * len(places) / len(combinations)))
@@ -172,9 +164,9 @@ class JobSettings:
     workers: int = 1
 
     @property
-    def written_to(self) -> Path | None:
+    def written_to(self) -> Place | None:
         """Where files are written, None: rows are sent."""
-        return Path(self.folder) if self.folder else None
+        return place(self.folder) if self.folder else None
 
     def definitions(self, places: Iterable[int] | None = None) -> list[StrategyDefinition]:
         """The strategies, or those at some places. Raises ConfigurationError."""

@@ -34,7 +34,9 @@ from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import SourceError, UserError, extra, visible_lines
 from orderbook.core.summaries import told
 from orderbook.engine.distribution.stage_runner import Granularity
+from orderbook.feeds.storage import Place, place
 from orderbook.jobs.job import open_job
+from orderbook.jobs.tables import check_store
 from orderbook.operations.summary import strategy_figures, strategy_lines
 from orderbook.report.backtest_result import BacktestResult
 from orderbook.report.page import write_report
@@ -110,10 +112,10 @@ class Choice:
 
     def chosen(self) -> Iterator[Mapping[str, Any]]:
         """The values of each combination that is run, by name; the last name's change fastest."""
-        for place in self.sample.places(math.prod(map(len, self.values.values()))):
+        for rest in self.sample.places(math.prod(map(len, self.values.values()))):
             found = {}
             for name, own in reversed(list(self.values.items())):
-                place, number = divmod(place, len(own))
+                rest, number = divmod(rest, len(own))
                 found[name] = own[number]
             yield {name: found[name] for name in self.values}
 
@@ -182,7 +184,7 @@ def run_backtest(
     views: Sequence[str],
     strategies: Sequence[str],
     engine: EngineName,
-    out: Path | None,
+    out: str | None,
     granularity: str,
     partitions: int | None,
     master: str | None,
@@ -229,8 +231,8 @@ def backtest_in_python(
     source: files, globs or folders, or `log:FOLDER`. views: names, .sql files, or SQL. strategies: classes of
     a module or notebook, or MODULE:CLASS. parameters: of strategies and views; of a list, every combination
     is run, or `random` of them, drawn by `seed`. config: a TOML file; options: keys over it, as
-    {"simulation.order_latency": "5ms"}. out: the job's folder, else backtests/TIME. The rest are as on the
-    command line.
+    {"simulation.order_latency": "5ms"}. out: the job's folder, or its URL; else backtests/TIME. The rest is as
+    on the command line.
 
     What makes the result incomplete is in its `findings`. Raises UserError for bad arguments, OrderbookError
     where it fails.
@@ -241,7 +243,7 @@ def backtest_in_python(
             [str(one) for one in _several(source)], None if config is None else Path(config),
             [view_file(one, Path(folder), number) for number, one in enumerate(_several(views))],
             [strategy_path(one) for one in _several(strategies)], engine,
-            None if out is None else Path(out), granularity, partitions, master, key, str(cut_time), values,
+            None if out is None else str(out), granularity, partitions, master, key, str(cut_time), values,
             Sample(random, seed), options or {}, True,
         )  # fmt: skip
     if made.outcome.manifest.strategies:
@@ -263,7 +265,7 @@ def _values(value: Any) -> list[Any]:
 class _Made:
     """A job that was run, its seconds, and the configuration that it had."""
 
-    folder: Path
+    folder: Place
     outcome: Outcome
     seconds: float
     configuration: Configuration
@@ -275,7 +277,7 @@ def _made(
     views: Sequence[str],
     strategies: Sequence[str],
     engine: EngineName,
-    out: Path | None,
+    out: str | None,
     granularity: str,
     partitions: int | None,
     master: str | None,
@@ -298,7 +300,8 @@ def _made(
 
     chosen = choice(configuration_with, values, sample)
     configuration, swept = chosen.configuration, bool(chosen.values)
-    folder = out or Path("backtests") / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+    folder = place(out or f"backtests/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}")
+    check_store(folder)
     with working("looking at the sources"):
         specs = source_specs(sources, configuration.books.crossed_nanoseconds)
     if swept and engine == "numba":
@@ -342,7 +345,7 @@ def _backtested(
         return backtest(settings, specs, executor, engine, report, noted, total)
 
 
-def _report(folder: Path, outcome: Outcome, seconds: float) -> None:
+def _report(folder: Place, outcome: Outcome, seconds: float) -> None:
     """Write the report where there are strategies, and print what came of it all."""
     written = report = None
     if outcome.manifest.strategies:
@@ -361,7 +364,7 @@ def _report(folder: Path, outcome: Outcome, seconds: float) -> None:
         print(f"  report      {written}")
 
 
-def _sweep_settings(chosen: Choice, folder: Path, looks: Granularity, workers: int) -> JobSettings:
+def _sweep_settings(chosen: Choice, folder: Place, looks: Granularity, workers: int) -> JobSettings:
     found, shown = combinations(chosen)
     configuration = chosen.configuration
     return JobSettings(
@@ -403,7 +406,7 @@ def parsed_cut_time(text: str) -> int | Literal["auto", "never"]:
     return int(text)
 
 
-def _figures(folder: Path, outcome: Outcome, seconds: float, report: Path | None) -> dict[str, Any]:
+def _figures(folder: Place, outcome: Outcome, seconds: float, report: Place | None) -> dict[str, Any]:
     manifest = outcome.manifest
     return {
         "job": str(folder),
@@ -426,7 +429,7 @@ def _events(outcome: Outcome) -> int:
     return events or sum(one.events for one in statistics if one.stage == STRATEGIES)
 
 
-def summary(folder: Path, outcome: Outcome, seconds: float) -> str:
+def summary(folder: Place, outcome: Outcome, seconds: float) -> str:
     """What a backtest did, as text."""
     manifest, events = outcome.manifest, _events(outcome)
     lines = [

@@ -24,7 +24,9 @@ from orderbook.core.errors import SourceError, SqlError, UserError, suggestion, 
 from orderbook.core.summaries import is_collected, told, write_json
 from orderbook.durability.past_states import LAST, log_folder, open_past_run
 from orderbook.engine.runtime.subscriptions import Version
-from orderbook.jobs.folder import PARTITION_KEY, PLACE, VERSION_COLUMNS, JobVersion, Manifest
+from orderbook.feeds.storage import place
+from orderbook.jobs.datasets import PARTITION_KEY, PLACE, VERSION_COLUMNS, JobVersion
+from orderbook.jobs.folder import Manifest
 from orderbook.jobs.job import Job, open_job
 from orderbook.operations.why import Explanation, why_figures, why_text
 from orderbook.report.comparison import difference, difference_lines, figures, figures_table, job_names
@@ -49,7 +51,7 @@ _MOST_NEAR = 5
 class QuerySource:
     """Where an answer is looked for, as the command line says it."""
 
-    job: Path | None = None
+    job: str | None = None
     log: Path | None = None
     url: str | None = None
     config: Path | None = None
@@ -93,7 +95,7 @@ def compare(
         raise UserError("compare takes two jobs or more")
     if any(one.startswith(_LOG) for one in given[1:]) or (given[0].startswith(_LOG) and out is not None):
         raise UserError("compare takes a log in the first place, before jobs, and without --out")
-    folders = [Path(one) for one in given if not one.startswith(_LOG)]
+    folders = [place(one) for one in given if not one.startswith(_LOG)]
     names = job_names(folders)
     if given[0].startswith(_LOG):
         folder = Path(given[0].removeprefix(_LOG)).absolute()

@@ -11,9 +11,11 @@ from orderbook.backtesting.sources import source_specs
 from orderbook.commands.common import configured, tell_incomplete
 from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import Problems, UserError, extra, visible_lines
+from orderbook.core.files import refuse_url
 from orderbook.core.summaries import told
 from orderbook.core.units import nanoseconds
 from orderbook.feeds.source import Finding, WatchedSource
+from orderbook.jobs.folder import DEAD_LETTERS
 from orderbook.jobs.job import open_job
 from orderbook.run.assembly import assemble
 from orderbook.run.display import progress_bar, working
@@ -131,6 +133,7 @@ def run_stream(
         from orderbook.spark.session import cores, spark_session
         from orderbook.spark.streaming import run_job
 
+    refuse_url(out)
     looks = parsed_granularity(granularity)
     overrides: dict[str, object] = {} if master is None else {"spark.master": master}
     configuration = configured(config, views, (), overrides, allow_incomplete).with_run(strategies=())
@@ -174,7 +177,7 @@ def summary(folder: Path, seconds: float) -> str:
     for name, dataset in manifest.views.items():
         early = sum(file.rows for file in dataset.tentative)
         lines.append(f"  view {name}: {dataset.rows:,} rows committed, {early:,} tentative")
-    dead = sum(file.rows for file in progress.dead)
+    dead = manifest.tables[DEAD_LETTERS].rows
     lines += [f"  dead letters {dead:,} rows came after the end of their epoch"] if dead else []
     lines.append(f"  job         {folder}; read it with: orderbook query --job {folder}")
     return visible_lines(lines)

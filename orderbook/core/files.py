@@ -280,13 +280,14 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: "Path | Store") -> Iterator[None]:
     """Have what the operating system refuses inside be an error that names a file.
 
     SourceError where there can be no such file, OutputError where the disk is full or fails, UserError for a
     URL.
     """
-    refuse_url(path)
+    if isinstance(path, Path):
+        refuse_url(path)
     try:
         yield
     except OSError as error:
@@ -301,6 +302,12 @@ def publish(partial: Path, path: Path) -> None:
     """Give a file that is written and closed its name; it is on the disk on return. Raises OSError."""
     _sync(partial, os.O_RDWR)
     partial.replace(path)
+    _sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def sync_file(path: Path) -> None:
+    """Returns once a file, and its name, are on the disk. Raises OSError."""
+    _sync(path, os.O_RDONLY)
     _sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)
 
 
@@ -320,30 +327,48 @@ class _Writer(pq.ParquetWriter):  # type: ignore[misc]
             super().__del__()
 
 
+class Store(Protocol):
+    """A place in a store of objects: what is written there appears when it is closed."""
+
+    def open_sink(self) -> pa.NativeFile:
+        """Takes the bytes of an object."""
+
+
 class ParquetFile:
     """A Parquet file that appears under `path` when it is closed; until then its name ends in `.partial`.
 
     After an error nothing more is written, and `close` does nothing. dictionary: the columns whose values are
     kept once each, None: Arrow chooses; delta: integers and times that are kept as differences, and in no
-    dictionary. Raises as `writing`.
+    dictionary. Raises as `writing`, and as the store.
+
+    size, footer: in bytes, and what Parquet says of it, once it is closed.
     """
 
     def __init__(
         self,
-        path: Path,
+        path: Path | Store,
         schema: pa.Schema,
         dictionary: Sequence[str] | None = None,
         delta: Sequence[str] = (),
     ) -> None:
         self.path = path
-        self._partial = path.with_name(f"{path.name}.partial")
+        self.size = 0
+        self._footers: list[pq.FileMetaData] = []
+        self._partial = path.with_name(f"{path.name}.partial") if isinstance(path, Path) else None
         self._file: _Writer | None = None
         with self._abandoned_if_it_fails():
+            self._sink = None if isinstance(path, Path) else path.open_sink()
             self._file = _Writer(
-                self._partial, schema, compression="zstd",
+                self._sink or self._partial, schema, compression="zstd",
                 use_dictionary=True if dictionary is None else list(dictionary),
                 column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED") or None,
+                metadata_collector=self._footers,
             )  # fmt: skip
+
+    @property
+    def footer(self) -> pq.FileMetaData:
+        """See the class."""
+        return self._footers[0]
 
     def write(self, table: pa.Table) -> None:
         """Append a row group. Raises what Arrow raises for values that do not fit, too."""
@@ -356,7 +381,12 @@ class ParquetFile:
         if self._file is not None:
             with self._abandoned_if_it_fails():
                 self._file.close()
-                publish(self._partial, self.path)
+                if isinstance(self.path, Path) and self._partial is not None:
+                    self.size = self._partial.stat().st_size
+                    publish(self._partial, self.path)
+                elif self._sink is not None:
+                    self.size = self._sink.tell()
+                    self._sink.close()
                 self._file = None
 
     @contextmanager
@@ -369,6 +399,7 @@ class ParquetFile:
                 if file is not None:
                     with suppress(Exception):
                         file.close()
-                with suppress(OSError):
-                    self._partial.unlink(missing_ok=True)
+                if self._partial is not None:
+                    with suppress(OSError):
+                        self._partial.unlink(missing_ok=True)
                 raise

@@ -1,6 +1,7 @@
 """Reading a job: rows of its views as of a version, their history, orders and fills, and SQL over them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import duckdb
 import polars as pl
 
 from orderbook.core.errors import DataError, UserError, suggestion
-from orderbook.jobs.folder import (
+from orderbook.feeds.storage import Place, place, stored_dataset
+from orderbook.jobs.datasets import (
     GONE,
     MULTIPLICITY,
     PLACE,
@@ -16,9 +18,9 @@ from orderbook.jobs.folder import (
     Dataset,
     Field,
     JobVersion,
-    Manifest,
-    read_manifest,
+    nanosecond_columns,
 )
+from orderbook.jobs.folder import Manifest, read_manifest
 
 _VERSION = ", ".join(VERSION_COLUMNS)
 # DuckDB's names of the types that `Field` has.
@@ -26,9 +28,10 @@ _TIME = "TIMESTAMP_NS"
 _TYPES = {"int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "string": "VARCHAR"}
 
 
-def open_job(folder: str | Path) -> "Job":
-    """The job in a folder, as its manifest is now. Raises UserError where there is none."""
-    return Job(Path(folder), read_manifest(Path(folder)))
+def open_job(folder: str | Place) -> "Job":
+    """The job in a folder, a path or a URL, as its manifest is now. Raises UserError where there is none."""
+    found = place(folder) if isinstance(folder, str) else folder
+    return Job(found, read_manifest(found))
 
 
 class Job:
@@ -39,7 +42,7 @@ class Job:
     timestamps Datetime("ns") in UTC. Raises UserError for a name that the job does not have.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Place, manifest: Manifest) -> None:
         self.folder = folder
         self.manifest = manifest
 
@@ -51,7 +54,9 @@ class Job:
     def view(self, name: str, as_of: JobVersion | None = None, *, tentative: bool = False) -> pl.DataFrame:
         """The rows of a view as of a version, each as often as it stands, sorted by key."""
         dataset = self._dataset(name)
-        return self._frame(f"{self._rows(dataset, as_of, tentative)} ORDER BY {_names(dataset.keys) or 1}")
+        return self._frame(
+            dataset, f"{self._rows(dataset, as_of, tentative)} ORDER BY {_names(dataset.keys) or 1}"
+        )
 
     def lookup(
         self, name: str, key: Sequence[Any], as_of: JobVersion | None = None, *, tentative: bool = False
@@ -64,18 +69,21 @@ class Job:
         types = {field.name: _sql_type(field.type) for field in dataset.fields}
         where = " AND ".join(f"{_quoted(k)} IS NOT DISTINCT FROM CAST(? AS {types[k]})" for k in dataset.keys)
         query = self._rows(dataset, as_of, tentative, where or "true")
-        rows = self._frame(query, [str(part) if part is not None else None for part in key]).to_dicts()
+        rows = self._frame(
+            dataset, query, [str(part) if part is not None else None for part in key]
+        ).to_dicts()
         return rows[0] if rows else None
 
     def history(self, name: str, *, tentative: bool = False) -> pl.DataFrame:
         """Every row of a view's history, in the order of versions, then by key."""
         dataset = self._dataset(name)
         order = ", ".join(filter(None, (_VERSION, _names(dataset.keys))))
-        return self._frame(f"SELECT * FROM {self._files(dataset, tentative)} ORDER BY {order}")
+        return self._frame(dataset, f"SELECT * FROM {self._files(dataset, tentative)} ORDER BY {order}")
 
     def orders(self, as_of: JobVersion | None = None) -> pl.DataFrame:
         """Strategies' orders as they stood at a version: what the relation `orders` then held."""
-        return self._frame(f"{self._rows(self.manifest.orders, as_of)} ORDER BY strategy, partition_key, id")
+        dataset = self.manifest.orders
+        return self._frame(dataset, f"{self._rows(dataset, as_of)} ORDER BY strategy, partition_key, id")
 
     def order_changes(self) -> pl.DataFrame:
         """Every change of strategies' orders, in the order of versions."""
@@ -91,7 +99,7 @@ class Job:
         dataset = self.manifest.tables.get(name)
         if dataset is None:
             return pl.DataFrame()
-        return self._frame(f"SELECT * FROM {self._files(dataset, False)} ORDER BY ALL")
+        return self._frame(dataset, f"SELECT * FROM {self._files(dataset, False)} ORDER BY ALL")
 
     def sql(self, query: str, as_of: JobVersion | None = None) -> pl.DataFrame:
         """What a query of DuckDB's SQL gives.
@@ -100,9 +108,10 @@ class Job:
         `history` every row of each.
         Raises UserError with DuckDB's message.
         """
-        with duckdb.connect() as connection:
+        datasets = self._datasets()
+        with self._connected(*datasets.values()) as connection:
             connection.execute("CREATE SCHEMA history")
-            for name, dataset in self._datasets().items():
+            for name, dataset in datasets.items():
                 rows = self._rows(dataset, as_of)
                 connection.execute(f"CREATE VIEW {_quoted(name)} AS {rows}")
                 files = self._files(dataset, False)
@@ -126,10 +135,10 @@ class Job:
 
     def _placed(self, dataset: Dataset) -> pl.DataFrame:
         order = f"{_VERSION}, strategy, partition_key, {PLACE}"
-        return self._frame(f"SELECT * FROM {self._files(dataset, False)} ORDER BY {order}")
+        return self._frame(dataset, f"SELECT * FROM {self._files(dataset, False)} ORDER BY {order}")
 
-    def _frame(self, query: str, parameters: Sequence[Any] = ()) -> pl.DataFrame:
-        with duckdb.connect() as connection:
+    def _frame(self, dataset: Dataset, query: str, parameters: Sequence[Any] = ()) -> pl.DataFrame:
+        with self._connected(dataset) as connection:
             try:
                 found: pl.DataFrame = connection.sql(query, params=list(parameters)).pl()
                 return found
@@ -139,17 +148,32 @@ class Job:
             except duckdb.IOException as error:
                 raise DataError(f"{self.folder}: a file of the job is damaged or gone: {error}") from None
 
+    @contextmanager
+    def _connected(self, *datasets: Dataset) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection that knows the files of these datasets, where they are in a store."""
+        with duckdb.connect() as connection:
+            for dataset in datasets:
+                for file in (*dataset.files, *dataset.tentative):
+                    where = self.folder / file.path
+                    if not isinstance(where, Path):
+                        connection.register(file.path, stored_dataset(where))
+            yield connection
+
     def _files(self, dataset: Dataset, tentative: bool) -> str:
         """The rows of a dataset's files as a table of SQL, up to the committed version."""
         files = (*dataset.files, *(dataset.tentative if tentative else ()))
         if not files:
             nulls = (f"CAST(NULL AS {_sql_type(f.type)}) AS {_quoted(f.name)}" for f in dataset.fields)
             return f"(SELECT {', '.join(nulls)} WHERE false)"
-        paths = ", ".join(_text(str(self.folder / file.path)) for file in files)
-        names = ", ".join(map(_read, dataset.fields))
+        nanoseconds = nanosecond_columns(dataset)
+        names = ", ".join(_read(field, nanoseconds.get(field.name)) for field in dataset.fields)
         last = self.manifest.committed
         where = "" if last is None or tentative else f" WHERE ({_VERSION}) <= {tuple(last)}"
-        return f"(SELECT {names} FROM read_parquet([{paths}]){where})"
+        if isinstance(self.folder, Path):
+            paths = ", ".join(_text(str(self.folder / file.path)) for file in files)
+            return f"(SELECT {names} FROM read_parquet([{paths}]){where})"
+        every = " UNION ALL ".join(f"SELECT * FROM {_quoted(file.path)}" for file in files)
+        return f"(SELECT {names} FROM ({every}){where})"
 
     def _rows(
         self, dataset: Dataset, as_of: JobVersion | None, tentative: bool = False, where: str = "true"
@@ -186,10 +210,10 @@ def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def _read(field: Field) -> str:
+def _read(field: Field, nanoseconds: str | None) -> str:
     """A column of a file as SQL; times, which are in UTC, without a zone."""
     name = _quoted(field.name)
-    return f"make_timestamp_ns(epoch_ns({name})) AS {name}" if _sql_type(field.type) == _TIME else name
+    return name if nanoseconds is None else f"make_timestamp_ns({_quoted(nanoseconds)}) AS {name}"
 
 
 def _sql_type(text: str) -> str:

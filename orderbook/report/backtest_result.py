@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from html import escape
-from pathlib import Path
 
 import polars as pl
 
 from orderbook.core.errors import UserError, suggestion
 from orderbook.feeds.source import Finding
+from orderbook.feeds.storage import Place
 from orderbook.jobs.job import Job
 from orderbook.report.page import body, page, write_report
 from orderbook.report.results import Report, report_of
@@ -28,7 +28,7 @@ class BacktestResult:
         self.findings, self.problems = tuple(findings), tuple(problems)
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> Place:
         """The job's folder, for `orderbook query --job` and `orderbook report --job`."""
         return self.job.folder
 
@@ -96,7 +96,7 @@ class BacktestResult:
         """SQL (DuckDB's) over views, orders, fills and tables. Raises UserError with its message."""
         return self.job.sql(query)
 
-    def report(self) -> Path:
+    def report(self) -> Place:
         """The path of the page `report.html`, written again. Raises UserError where no strategy was run."""
         path, _ = write_report(self.folder)
         return path

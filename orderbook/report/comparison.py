@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
@@ -10,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from orderbook.core.errors import visible
-from orderbook.jobs.folder import PLACE, VERSION_COLUMNS
+from orderbook.feeds.storage import Place
+from orderbook.jobs.datasets import PLACE, VERSION_COLUMNS
 from orderbook.jobs.job import Job
 from orderbook.report.charts import number_text
 from orderbook.report.results import report_of, statistics_frame
@@ -35,7 +35,7 @@ class Difference(NamedTuple):
     second: pl.DataFrame
 
 
-def job_names(folders: Sequence[Path]) -> list[str]:
+def job_names(folders: Sequence[Place]) -> list[str]:
     """What jobs are called: by their folders' names, or paths where two are the same."""
     names = [folder.resolve().name for folder in folders]
     return names if len(set(names)) == len(names) else [str(folder) for folder in folders]

@@ -15,16 +15,11 @@ import polars as pl
 import pyarrow as pa
 
 from orderbook.core.errors import visible_html
-from orderbook.core.files import replace_file
-from orderbook.jobs.folder import (
-    BASELINES,
-    Dataset,
-    DatasetWriter,
-    remove_unlisted,
-    table_dataset,
-    write_manifest,
-)
+from orderbook.feeds.storage import Place
+from orderbook.jobs.datasets import Dataset, table_dataset
+from orderbook.jobs.folder import BASELINES, put, remove_unlisted, write_manifest
 from orderbook.jobs.job import open_job
+from orderbook.jobs.writers import DatasetWriter
 from orderbook.report.charts import (
     Series,
     chart,
@@ -493,17 +488,18 @@ REPORT = "report.html"
 _TIME = pl.Datetime("ns", "UTC")
 
 
-def write_report(folder: str | Path) -> tuple[Path, Report]:
+def write_report(folder: str | Place) -> tuple[Place, Report]:
     """Write a job's report; the page's path, and what it shows. Raises UserError as `open_job` does, and
     where no strategy was run."""
     job = open_job(folder)
     report = report_of(job)
     made = {name: _written(job.folder, name, frame) for name, frame in tables(report).items()}
     manifest = msgspec.structs.replace(job.manifest, tables={**job.manifest.tables, **made})
-    write_manifest(job.folder, manifest)
+    manifest = write_manifest(job.folder, manifest)
     remove_unlisted(job.folder, manifest)
     path = job.folder / REPORT
-    replace_file(path, page(f"{', '.join(report.strategies[:3])} – backtest", body(report)).encode())
+    text = page(f"{', '.join(report.strategies[:3])} – backtest", body(report)).encode()
+    put(path, text)
     return path, report
 
 
@@ -556,14 +552,14 @@ def _no_positions() -> pl.DataFrame:
     return pl.DataFrame(schema={**texts, "time": _TIME, **numbers})
 
 
-def _written(folder: Path, name: str, frame: pl.DataFrame) -> Dataset:
+def _written(folder: Place, name: str, frame: pl.DataFrame) -> Dataset:
     table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
     texts = {field.name for field in table.schema if str(field.type) == "large_string"}
     schema = table.schema
     for place, field in enumerate(table.schema):
         if field.name in texts:
             schema = schema.set(place, field.with_type(pa.string()))
-    dataset = table_dataset(schema)
-    writer = DatasetWriter(folder, name, dataset)
+    dataset = table_dataset(name, schema)
+    writer = DatasetWriter(folder, dataset)
     writer.write(table.cast(schema))
     return msgspec.structs.replace(dataset, files=tuple(writer.close()))

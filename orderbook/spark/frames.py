@@ -33,7 +33,7 @@ from orderbook.core.changes import Dictionary
 from orderbook.core.errors import DataError, UserError
 from orderbook.engine.distribution.blocks import Sent
 from orderbook.engine.distribution.stage_runner import END
-from orderbook.jobs.folder import fills_dataset, history_of, orders_dataset
+from orderbook.jobs.datasets import fills_dataset, history_of, orders_dataset
 from orderbook.spark.batch import Finish, map_blocks, reduce_blocks
 from orderbook.spark.market_frames import Market, Matched, market_blocks, market_task, matched
 from orderbook.spark.results import Shape, rows_of

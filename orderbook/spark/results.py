@@ -14,7 +14,7 @@ from orderbook.backtesting.run import results_of
 from orderbook.backtesting.shuffle import RESULT, ROWS
 from orderbook.backtesting.tasks import TaskResult
 from orderbook.core.errors import SourceError
-from orderbook.jobs.folder import GONE, MULTIPLICITY, Dataset, schema_of
+from orderbook.jobs.datasets import GONE, MULTIPLICITY, Dataset, schema_of
 from orderbook.run.findings import IncompleteError
 from orderbook.spark.batch import sent_rows
 from orderbook.spark.workers import untransported

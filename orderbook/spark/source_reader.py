@@ -35,7 +35,7 @@ from orderbook.configuration.configuration import load_configuration
 from orderbook.core.errors import SourceError, UserError, suggestion
 from orderbook.engine.distribution.stage_runner import END
 from orderbook.feeds.merge import VersionedEvents, read_slices
-from orderbook.jobs.folder import history_of
+from orderbook.jobs.datasets import history_of
 from orderbook.market.crossed_books import CROSSED_LIMIT
 from orderbook.market.instruments import Instruments
 from orderbook.spark.batch import sent_batch

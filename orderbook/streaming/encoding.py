@@ -30,7 +30,8 @@ from orderbook.engine.protocol.messages import (
     RowsMessage,
     Tentative,
 )
-from orderbook.jobs.folder import DataFile, DatasetWriter
+from orderbook.jobs.datasets import DataFile
+from orderbook.jobs.writers import DatasetWriter
 from orderbook.streaming.block_log import Entry, decoded
 from orderbook.streaming.plan import StreamPlan
 from orderbook.streaming.shuffle import DEAD, FINAL, MARKER, REQUEST, ROWS, TENTATIVE, ShuffleRow
@@ -77,7 +78,7 @@ def written_files(plan: StreamPlan, blocks: Iterable[Block]) -> bytes:
     found: dict[str, Sequence[DataFile]] = {}
     for block in blocks:
         view = block.source
-        writer = DatasetWriter(Path(plan.settings.job.folder), view, plan.tables[view][0].dataset)
+        writer = DatasetWriter(Path(plan.settings.job.folder), plan.tables[view][0].dataset)
         writer.write(_table(plan, block))
         found[view] = writer.close()
     return msgspec.msgpack.encode(found)

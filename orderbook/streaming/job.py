@@ -5,6 +5,8 @@ so that a long stream is quick to read.
 """
 
 import shutil
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,14 +19,17 @@ from pyarrow import parquet as pq
 from orderbook.backtesting.tasks import JobSettings, begun_manifest, check_program
 from orderbook.core.errors import SourceError, UserError
 from orderbook.engine.distribution.stage_runner import LOOK
-from orderbook.jobs.folder import (
-    MANIFEST,
+from orderbook.jobs.datasets import (
     VERSION_COLUMNS,
     DataFile,
     Dataset,
-    DatasetWriter,
-    Field,
     JobVersion,
+    rows_of,
+    table_dataset,
+)
+from orderbook.jobs.folder import (
+    DEAD_LETTERS,
+    MANIFEST,
     Manifest,
     StreamProgress,
     TentativeFile,
@@ -34,6 +39,7 @@ from orderbook.jobs.folder import (
     remove_unlisted,
     write_manifest,
 )
+from orderbook.jobs.writers import DatasetWriter
 from orderbook.streaming.block_log import check_relations, log_folders, read_headers
 from orderbook.streaming.encoding import DEAD_SCHEMA, read_dead, read_files, read_tables, read_versions
 from orderbook.streaming.plan import CHAIN, StreamSettings, plan_of
@@ -58,7 +64,9 @@ def start_stream(
     plan = plan_of(settings)
     check_relations(headers[0], plan.read)
     folder, begun = Path(job.folder), StreamProgress(plan.digest)
-    fresh = begun_manifest(job, "spark", map(str, folders), committed=(0, -1, -1), stream=begun)
+    fresh = begun_manifest(
+        job, "spark", map(str, folders), committed=(0, -1, -1), stream=begun, tables={DEAD_LETTERS: _DEAD}
+    )
     before = read_manifest(folder) if (folder / MANIFEST).is_file() else None
     if before is not None and before.stream is not None:
         manifest = _resumed(folder, before, fresh)
@@ -69,7 +77,7 @@ def start_stream(
     progress = manifest.stream or StreamProgress()
     if progress.batch < 0:
         _check_complete(folders)
-    write_manifest(folder, manifest)
+    manifest = write_manifest(folder, manifest)
     remove_unlisted(folder, manifest)
     settings = replace(settings, generation=progress.generation)
     _remove_others(checkpoint(settings))
@@ -151,12 +159,14 @@ def compacted(folder: Path, view: str, dataset: Dataset, files: Sequence[DataFil
     except (OSError, pa.ArrowException) as error:
         raise SourceError(f"{folder}: cannot read a file of view {view}: {error}") from None
     table = pa.concat_tables(tables).sort_by([(name, "ascending") for name in VERSION_COLUMNS])
-    writer = DatasetWriter(folder, view, dataset)
-    writer.write(table)
+    writer = DatasetWriter(folder, dataset)
+    writer.write(rows_of(dataset, table))
     return (*(file for file in files if file.rows >= _SMALL_ROWS), *writer.close())
 
 
-_DEAD = Dataset(tuple(Field(f.name, str(f.type)) for f in DEAD_SCHEMA), (), {})
+_DEAD = table_dataset(DEAD_LETTERS, DEAD_SCHEMA)
+# Seconds that a file stays which is in no version any more, for who has begun to read it.
+_SECONDS_KEPT = 300.0
 
 
 class StreamSink:
@@ -174,10 +184,10 @@ class StreamSink:
     ) -> None:
         self._folder, self._shown, self._asked = folder, tuple(shown), asked
         self._manifest = read_manifest(folder)
-        self._retired: frozenset[str] = frozenset()
+        self._retired: deque[tuple[float, frozenset[str]]] = deque()
         self._tentative: dict[tuple[str, str], pa.Table] = {}
         for one in self.progress.tentative:
-            self._tentative[one.node, one.view] = self._read(one.file)
+            self._tentative[one.node, one.view] = self._read(one.view, one.file)
         # A driver may have ended before it could ask.
         self._ask(self.progress.epoch)
 
@@ -208,10 +218,10 @@ class StreamSink:
             self.progress,
             batch=batch, epoch=found.epoch, end=found.end, nodes=found.nodes, ends=found.ends,
             waiting=tuple(found.waiting), requested=found.requested,
-            tentative=self._written(changed), dead=(*self.progress.dead, *self._dead(found.dead)),
+            tentative=self._written(changed),
         )  # fmt: skip
         before = self.progress.requested
-        self._publish(progress, committed)
+        self._publish(progress, committed, self._dead(found.dead))
         self._ask(before)
         return True
 
@@ -220,7 +230,9 @@ class StreamSink:
         if self.progress.requested > before:
             self._asked(self.progress.requested)
 
-    def _publish(self, progress: StreamProgress, committed: Sequence[WaitingFile]) -> None:
+    def _publish(
+        self, progress: StreamProgress, committed: Sequence[WaitingFile], dead: Sequence[DataFile]
+    ) -> None:
         before = self._manifest
         views = {}
         for name, dataset in before.views.items():
@@ -228,14 +240,20 @@ class StreamSink:
             files = compacted(self._folder, name, dataset, files)
             early = tuple(one.file for one in progress.tentative if one.view == name)
             views[name] = msgspec.structs.replace(dataset, files=files, tentative=early)
-        self._manifest = msgspec.structs.replace(
-            before, views=views, committed=version_before(progress.end), stream=progress
-        )
-        write_manifest(self._folder, self._manifest)
-        # Who has read the manifest before this one may be reading the files that it lists.
-        for path in self._retired:
-            (self._folder / path).unlink(missing_ok=True)
-        self._retired = before.listed - self._manifest.listed
+        letters = before.tables[DEAD_LETTERS]
+        letters = msgspec.structs.replace(letters, files=(*letters.files, *dead))
+        self._manifest = write_manifest(
+            self._folder,
+            msgspec.structs.replace(
+                before, views=views, committed=version_before(progress.end), stream=progress,
+                tables={**before.tables, DEAD_LETTERS: letters},
+            ),
+        )  # fmt: skip
+        now = time.monotonic()
+        self._retired.append((now, before.listed - self._manifest.listed))
+        while self._retired and self._retired[0][0] < now - _SECONDS_KEPT:
+            for path in self._retired.popleft()[1]:
+                (self._folder / path).unlink(missing_ok=True)
 
     def _replace(self, node: str, output: ShuffleRow) -> set[tuple[str, str]]:
         """Puts a node's rows of some versions in place of what it has said of them."""
@@ -269,7 +287,7 @@ class StreamSink:
         found = [one for one in self.progress.tentative if (one.node, one.view) not in changed]
         for node, view in sorted(changed):
             table = self._tentative[node, view].sort_by([(name, "ascending") for name in VERSION_COLUMNS])
-            writer = DatasetWriter(self._folder, f"tentative-{view}", self._manifest.views[view])
+            writer = DatasetWriter(self._folder, self._manifest.views[view], tentative=True)
             writer.write(table)
             found += [TentativeFile(node, view, file) for file in writer.close()]
         return tuple(found)
@@ -277,14 +295,14 @@ class StreamSink:
     def _dead(self, parts: Sequence[pa.Table]) -> Sequence[DataFile]:
         if not parts:
             return ()
-        writer = DatasetWriter(self._folder, "dead-letters", _DEAD)
+        writer = DatasetWriter(self._folder, _DEAD)
         writer.write(pa.concat_tables(parts))
         return writer.close()
 
-    def _read(self, file: DataFile) -> pa.Table:
+    def _read(self, view: str, file: DataFile) -> pa.Table:
         path = self._folder / file.path
         try:
-            return pq.read_table(path)
+            return rows_of(self._manifest.views[view], pq.read_table(path))
         except (OSError, pa.ArrowException) as error:
             raise SourceError(f"{path}: cannot read: {error}") from None
 
@@ -321,7 +339,7 @@ class _Batch:
         self.ends = {number: end for number, end in self.ends.items() if number > epoch}
         done = [one for one in self.waiting if one.epoch <= epoch]
         self.waiting = [one for one in self.waiting if one.epoch > epoch]
-        return sorted(done, key=lambda one: (one.epoch, one.view, one.file.first))
+        return sorted(done, key=lambda one: (one.epoch, one.view, one.file.path))
 
 
 def version_before(end: int) -> JobVersion:

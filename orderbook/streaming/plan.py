@@ -13,7 +13,7 @@ from orderbook.engine.distribution.stages import Stage
 from orderbook.engine.protocol.messages import SWITCHES, Address, OperatorFactory
 from orderbook.engine.protocol.node import Links
 from orderbook.engine.protocol.topology import Running, StageOperator, Wiring
-from orderbook.jobs.folder import HistoryTables
+from orderbook.jobs.writers import HistoryTables
 from orderbook.views.types import Kind, Relation
 
 Texts = Mapping[str, Sequence[int]]

@@ -8,7 +8,9 @@ import msgspec
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
@@ -17,25 +19,20 @@ from samples import examples
 import orderbook
 from orderbook.core.errors import DataError, UserError
 from orderbook.engine.distribution.stage_runner import LOOK, History
+from orderbook.jobs.datasets import DataFile, Dataset, fills_dataset, history_of, orders_dataset, schema_of
 from orderbook.jobs.folder import (
     FORMAT_VERSION,
-    DataFile,
-    Dataset,
-    DatasetWriter,
-    HistoryTables,
     Manifest,
     ProgramText,
     create_folder,
-    fills_dataset,
-    history_of,
-    orders_dataset,
     read_manifest,
     remove_unlisted,
-    schema_of,
     write_manifest,
 )
 from orderbook.jobs.job import Job, open_job
+from orderbook.jobs.writers import DatasetWriter, HistoryTables
 
+NO_STATISTICS = '{"numRecords": 3, "minValues": {}, "maxValues": {}, "nullCount": {}}'
 PROGRAM = orderbook.compile("""
 CREATE STREAM s (symbol TEXT, side INTEGER, volume DECIMAL(18, 2), at TIMESTAMP);
 CREATE VIEW v AS SELECT symbol AS name, SUM(volume) AS gone, MAX(at) AS latest, AVG(volume) AS mean
@@ -81,7 +78,7 @@ def rows_of(names: list[str], counts: list[int]) -> History:
 def written(folder: Path, history: History) -> Job:
     create_folder(folder)
     tables = HistoryTables(PROGRAM.program.result("rows"), KEYS["rows"], PROGRAM.dictionary)
-    writer = DatasetWriter(folder, "rows", tables.dataset)
+    writer = DatasetWriter(folder, tables.dataset)
     writer.write(tables.table(history))
     files = tuple(writer.close())
     write_manifest(folder, manifest(rows=msgspec.structs.replace(tables.dataset, files=files)))
@@ -109,9 +106,9 @@ def test_rows_at_every_version(
 
 def test_files_that_no_manifest_lists_do_not_count(tmp_path: Path) -> None:
     job = written(tmp_path / "job", rows_of(["a", "b"], [1, 1]))
-    stray = tmp_path / "job" / "data" / "rows-stray.parquet"
+    stray = tmp_path / "job" / "views" / "rows" / "stray.parquet"
     stray.write_bytes((tmp_path / "job" / job.manifest.views["rows"].files[0].path).read_bytes())
-    (tmp_path / "job" / "data" / "rows-half.parquet").write_bytes(b"PAR1 half")
+    stray.with_name("half.parquet").write_bytes(b"PAR1 half")
     (tmp_path / "job" / ".job.json.12345678").write_text("{")
     assert len(open_job(tmp_path / "job").view("rows")) == 2
     remove_unlisted(tmp_path / "job", job.manifest)
@@ -121,8 +118,10 @@ def test_files_that_no_manifest_lists_do_not_count(tmp_path: Path) -> None:
 def test_committed_and_tentative(tmp_path: Path) -> None:
     job = written(tmp_path / "job", rows_of(["a", "b", "c"], [1, 1, 1]))
     own = job.manifest.views["rows"]
-    split = msgspec.structs.replace(own, files=(), tentative=own.files)
-    write_manifest(tmp_path / "job", msgspec.structs.replace(job.manifest, views={"rows": split}))
+    writer = DatasetWriter(tmp_path / "job", own, tentative=True)
+    writer.write(pa.Table.from_pylist(job.history("rows").to_dicts(), schema_of(own)))
+    early = msgspec.structs.replace(own, files=(), tentative=tuple(writer.close()))
+    write_manifest(tmp_path / "job", msgspec.structs.replace(job.manifest, views={"rows": early}))
     going = open_job(tmp_path / "job")
     assert not len(going.view("rows")) and len(going.view("rows", tentative=True)) == 3
     until = msgspec.structs.replace(job.manifest, committed=(7, 0, 2))
@@ -175,14 +174,15 @@ def test_numbers_of_128_bits_are_exact_and_more_are_refused() -> None:
 
 
 def test_manifest_survives_a_round_trip(tmp_path: Path) -> None:
-    own = msgspec.structs.replace(dataset("rows"), files=(DataFile("data/x", 3, (1, 2, 3), (4, 5, 6)),))
-    said = manifest(rows=own)
-    write_manifest(tmp_path, said)
-    assert read_manifest(tmp_path) == said
+    own = msgspec.structs.replace(dataset("rows"), files=(DataFile("views/rows/x", 3, 7, NO_STATISTICS),))
+    written = write_manifest(tmp_path, manifest(rows=own))
+    found = read_manifest(tmp_path)
+    assert found.views["rows"].files == (DataFile("views/rows/x", 3, 7),)
+    plain = [one.with_datasets(lambda d: msgspec.structs.replace(d, files=())) for one in (written, found)]
+    assert plain[0] == plain[1] and written.views["rows"].version == 0
 
 
 def test_files_are_read_by_others_as_they_were_written(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
     random, count = np.random.default_rng(1), 3_000
     ints = random.integers(-(2**63), 2**63 - 1, (4, count))
     there = random.random(count) < 0.7
@@ -203,17 +203,38 @@ def test_files_are_read_by_others_as_they_were_written(tmp_path: Path) -> None:
         }
     )
     own = dataset("v")
-    writer = DatasetWriter(tmp_path, "v", own)
     made = made.cast(schema_of(own))
+    files: list[DataFile] = []
     for start in range(0, count, 1_000):
-        writer.write(made.slice(start, 1_000))
-    (file,) = writer.close()
-    path = tmp_path / file.path
-    wanted = pl.DataFrame(pl.from_arrow(made))
-    assert pl.read_parquet(path).equals(wanted)
-    assert pl.DataFrame(pl.from_arrow(parquet.read_table(path))).equals(wanted)
-    query = f"SELECT * EXCLUDE latest, epoch_ns(latest) AS latest FROM read_parquet('{path}')"
-    relation = duckdb.sql(query)
-    assert relation is not None
-    found = relation.pl()
-    assert found.equals(wanted.with_columns(latest=pl.col("latest").to_physical()).select(found.columns))
+        writer = DatasetWriter(tmp_path, own)
+        writer.write(made.slice(start, 400))
+        writer.write(made.slice(start + 400, 600))
+        files += writer.close()
+    write_manifest(tmp_path, manifest(v=msgspec.structs.replace(own, files=tuple(files))))
+    wanted = pl.DataFrame(pl.from_arrow(made)).sort("stamp")
+    assert (
+        Job(tmp_path, read_manifest(tmp_path))
+        .history("v")
+        .sort("stamp")
+        .equals(wanted.with_columns(pl.col("latest").dt.replace_time_zone(None)))
+    )
+    place = tmp_path / "views" / "v"
+    by_delta = pl.read_delta(str(place)).sort("stamp")
+    whole = by_delta.with_columns(latest=pl.col("latest_ns").cast(pl.Datetime("ns", "UTC")))
+    assert whole.drop("latest_ns").equals(wanted)
+    assert by_delta["latest"].equals(wanted["latest"].dt.truncate("1us").cast(pl.Datetime("us", "UTC")))
+    table = DeltaTable(place)
+    rows = table.to_pyarrow_dataset()
+    found = duckdb.from_arrow(rows).filter("name IS NOT NULL AND stamp > 0").count("*").fetchall()
+    assert found == [(wanted.filter(pl.col("name").is_not_null() & (pl.col("stamp") > 0)).height,)]
+    assert len(table.to_pandas()) == count
+    # What the log says of the columns lets a reader leave files out: it must be true.
+    for action in pa.table(table.get_add_actions(flatten=True)).to_pylist():
+        own_rows = parquet.read_table(place / action["path"])
+        for name in own_rows.column_names:
+            column = own_rows[name]
+            assert action[f"null_count.{name}"] == column.null_count
+            if action.get(f"min.{name}") is not None:
+                low, high = (pc.min_max(column)[end].as_py() for end in ("min", "max"))
+                assert (action[f"min.{name}"], action[f"max.{name}"]) == (low, high)
+        assert action["min.stamp"] is not None and action["min.name"] is not None

@@ -3,11 +3,13 @@
 import gzip
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from glob import glob
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import polars as pl
 import pytest
 import zstandard
 from backtest_support import SEEN, contents, job_settings, run, write_records
@@ -130,8 +132,14 @@ def test_backtest_of_a_store(store: ObjectStore, tmp_path: Path) -> None:
     here, _ = run(job_settings(tmp_path / "here", 2, **common), [tmp_path / "flow"])
     url = store.url("market/flow")
     store.requests.clear()
-    there, outcome = run(job_settings(tmp_path / "there", 2, **common), [url])
+    settings = replace(job_settings(tmp_path, 2, **common), folder=store.url("market/jobs/one"))
+    there, outcome = run(settings, [url])
     assert contents(there) == contents(here) and not outcome.errors
+    options = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{store.port}", "AWS_ALLOW_HTTP": "true"}
+    table = pl.read_delta("s3://market/jobs/one/views/seen", storage_options=options)
+    own = pl.read_delta(str(tmp_path / "here" / "views" / "seen"))
+    assert len(own) > 10 and table.sort(own.columns).equals(own.sort(own.columns))
+    assert list(tmp_path.iterdir()) == [tmp_path / "flow", tmp_path / "here"]
     asked = [key for method, key in store.requests if method == "GET"]
     # Its footer by who lists the sources, opens it and reads it, and its one row group.
     assert asked.count("market/flow/AAA-USD-0.parquet") == 4
@@ -185,6 +193,10 @@ def test_errors_name_the_url_and_say_what_to_do(
     assert result.status == 2 and len(result.error_lines) == 1 and "no permission" in result.error_lines[0]
     with pytest.raises(UserError, match="goes to a path, not a URL"):
         create_folder(Path("s3://market/job"))
+    with pytest.raises(UserError, match="a job is written to a path, or to s3://"):
+        create_folder(place("hdfs://host/job"))
+    with pytest.raises(UserError, match="tls_verify_certificates cannot be said in the URL"):
+        create_folder(place("s3://market/job?tls_verify_certificates=false"))
 
 
 @pytest.mark.exhaustive
@@ -201,7 +213,7 @@ def test_what_is_written_never_goes_to_a_folder_that_is_named_like_a_url(
     assert orderbook("generate", "--events", "50", "--out", flow).status == 0
     for arguments in (
         ("blocks", flow, "--view", "depth", "--out", "s3://market/blocks"),
-        ("backtest", flow, "--view", "depth", "--out", "s3://market/job"),
+        ("stream", tmp_path / "blocks", "--view", "depth", "--out", "s3://market/job"),
         ("replay", flow, "--view", "depth", "--out", "s3://market/depth.parquet"),
         ("generate", "--events", "50", "--out", "gs://market/flow.parquet"),
     ):

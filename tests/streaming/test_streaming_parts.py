@@ -22,8 +22,8 @@ from orderbook.core.errors import UserError
 from orderbook.durability.journal import IDENTITY, instruments_record, stamped_record
 from orderbook.engine.log.log import Log, SyncPolicy
 from orderbook.feeds.merge import read_slices
-from orderbook.jobs.folder import DatasetWriter
 from orderbook.jobs.job import open_job
+from orderbook.jobs.writers import DatasetWriter
 from orderbook.run.event_queue import Stamped
 from orderbook.streaming.block_log import decoded
 from orderbook.streaming.block_writer import CutSettings
@@ -38,7 +38,7 @@ def test_what_one_node_commits_waits_for_the_others(recorded: Recorded, tmp_path
 
     def final(node: int, epoch: int) -> ShuffleRow:
         """A node's epoch, which has one row."""
-        writer = DatasetWriter(tmp_path, "largest", dataset)
+        writer = DatasetWriter(tmp_path, dataset)
         version = {"stamp": 10 * epoch - 5, "switch": node, "sequence": epoch}
         writer.write(pa.table({f.name: [version.get(f.name)] for f in dataset.fields}))
         files = msgspec.msgpack.encode({"largest": writer.close()})

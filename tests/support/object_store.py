@@ -1,12 +1,12 @@
-"""A store on loopback that answers as S3 does where files are listed and read."""
+"""A store on loopback that answers as S3 does where files are listed, read, written and deleted."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Lock, Thread
 from urllib.parse import parse_qs, unquote, urlsplit
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, unescape
 
 _TYPE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 
@@ -15,6 +15,7 @@ class ObjectStore:
     """Buckets of objects, and what was asked for.
 
     objects: by `bucket/key`. requests: what came, as (method, `bucket/key`). forbidden: what nobody may read.
+    uploads: parts of objects that are written in several, by upload and number.
     """
 
     def __init__(self, port: int) -> None:
@@ -22,6 +23,8 @@ class ObjectStore:
         self.objects: dict[str, bytes] = {}
         self.requests: list[tuple[str, str]] = []
         self.forbidden: set[str] = set()
+        self.uploads: dict[str, dict[int, bytes]] = {}
+        self.lock = Lock()
 
     @property
     def options(self) -> str:
@@ -47,7 +50,7 @@ class ObjectStore:
             f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>"
             if delimiter and name.endswith(delimiter)
             else f"<Contents><Key>{escape(name)}</Key><Size>{len(self.objects[f'{bucket}/{name}'])}</Size>"
-            "<LastModified>2026-01-05T00:00:00.000Z</LastModified></Contents>"
+            '<LastModified>2026-01-05T00:00:00.000Z</LastModified><ETag>"1"</ETag></Contents>'
             for name in shown
         ]
         token = f"<NextContinuationToken>{escape(shown[-1])}</NextContinuationToken>" if cut else ""
@@ -105,11 +108,89 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._object(store.objects[path])
 
+    def do_PUT(self) -> None:
+        store, path, query = self._asked()
+        data = self._body()
+        if "uploadId" in query:
+            store.uploads[query["uploadId"]][int(query["partNumber"])] = data
+            self._send(200, b"", {"ETag": f'"{len(data)}"'})
+            return
+        with store.lock:
+            if self.headers.get("If-None-Match") == "*" and path in store.objects:
+                self._error(412, "PreconditionFailed")
+                return
+            store.objects[path] = data
+        self._send(200, b"", {"ETag": f'"{len(data)}"'})
+
+    def do_POST(self) -> None:
+        store, path, query = self._asked()
+        data = self._body()
+        if "delete" in query:
+            bucket = path.partition("/")[0]
+            for key in re.findall(r"<Key>(.*?)</Key>", data.decode()):
+                store.objects.pop(f"{bucket}/{unescape(key)}", None)
+            self._xml("DeleteResult", "")
+        elif "uploads" in query:
+            name = str(len(store.uploads))
+            store.uploads[name] = {}
+            bucket, _, key = path.partition("/")
+            upload = f"<Bucket>{bucket}</Bucket><Key>{escape(key)}</Key><UploadId>{name}</UploadId>"
+            self._xml("InitiateMultipartUploadResult", upload)
+        else:
+            parts = store.uploads[query["uploadId"]]
+            store.objects[path] = b"".join(parts[number] for number in sorted(parts))
+            bucket, _, key = path.partition("/")
+            whole = f'<Bucket>{bucket}</Bucket><Key>{escape(key)}</Key><ETag>"1"</ETag>'
+            self._xml("CompleteMultipartUploadResult", whole)
+
+    def do_DELETE(self) -> None:
+        store, path, _ = self._asked()
+        store.objects.pop(path, None)
+        self._send(204, b"", {})
+
+    def _asked(self) -> tuple[ObjectStore, str, dict[str, str]]:
+        store: ObjectStore = self.server.store  # type: ignore[attr-defined]
+        parts = urlsplit(self.path)
+        path = unquote(parts.path).lstrip("/")
+        query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
+        store.requests.append((self.command, path))
+        return store, path, query
+
+    def _body(self) -> bytes:
+        """What was sent; in pieces with signatures or checksums between them, as `aws-chunked` is."""
+        data = self._plain_body()
+        if "aws-chunked" not in self.headers.get("Content-Encoding", ""):
+            return data
+        found, rest = b"", data
+        while True:
+            head, _, rest = rest.partition(b"\r\n")
+            size = int(head.partition(b";")[0], 16)
+            if not size:
+                return found
+            found, rest = found + rest[:size], rest[size + 2 :]
+
+    def _plain_body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        found = b""
+        while size := int(self.rfile.readline().partition(b";")[0], 16):
+            found += self.rfile.read(size)
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass
+        return found
+
+    def _xml(self, kind: str, inner: str) -> None:
+        self._send(200, f"<{kind} {_TYPE}>{inner}</{kind}>".encode(), {"Content-Type": "application/xml"})
+
     def _object(self, data: bytes) -> None:
         found = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         start = int(found[1]) if found else 0
         end = min(len(data), int(found[2]) + 1) if found and found[2] else len(data)
-        headers = {"Last-Modified": "Mon, 05 Jan 2026 00:00:00 GMT", "Accept-Ranges": "bytes"}
+        headers = {
+            "Last-Modified": "Mon, 05 Jan 2026 00:00:00 GMT", "Accept-Ranges": "bytes",
+            "ETag": f'"{len(data)}"',
+        }  # fmt: skip
         if found:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(data)}"
         self._send(206 if found else 200, data[start:end], headers)
