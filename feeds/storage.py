@@ -129,7 +129,7 @@ class StorePath:
         with _told(self):
             system, base = _system(self.root, self.options)
             with system.open_input_stream(base + self.key) as file:
-                return file.read()
+                return bytes(file.read())
 
     def open_sink(self) -> pa.NativeFile:
         """Takes the bytes of an object, which is there, whole, when it is closed."""

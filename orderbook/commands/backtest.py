@@ -231,8 +231,8 @@ def backtest_in_python(
     source: files, globs or folders, or `log:FOLDER`. views: names, .sql files, or SQL. strategies: classes of
     a module or notebook, or MODULE:CLASS. parameters: of strategies and views; of a list, every combination
     is run, or `random` of them, drawn by `seed`. config: a TOML file; options: keys over it, as
-    {"simulation.order_latency": "5ms"}. out: the job's folder, or its URL; else backtests/TIME. The rest is as
-    on the command line.
+    {"simulation.order_latency": "5ms"}. out: the job's folder, or its URL, else backtests/TIME. The rest are
+    as on the command line.
 
     What makes the result incomplete is in its `findings`. Raises UserError for bad arguments, OrderbookError
     where it fails.

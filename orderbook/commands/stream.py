@@ -172,7 +172,7 @@ def summary(folder: Path, seconds: float) -> str:
             name: {"rows": one.rows, "tentative": sum(file.rows for file in one.tentative)}
             for name, one in manifest.views.items()
         },
-        dead_letters=sum(file.rows for file in progress.dead),
+        dead_letters=manifest.tables[DEAD_LETTERS].rows,
     )
     for name, dataset in manifest.views.items():
         early = sum(file.rows for file in dataset.tentative)

@@ -1,1 +1,1 @@
-"""Job folders: what a backtest or a stream wrote, and readers that see only what its manifest lists."""
+"""Job folders: Delta tables of what a backtest or a stream made, and readers of one state of them."""

@@ -206,8 +206,9 @@ def statistics_of(footer: pq.FileMetaData) -> str:
         nulls[name] = sum(one.null_count for one in found)
         bounds = [one for one in found if one.has_min_max]
         empty = all(one.has_min_max or one.num_values == 0 for one in found)
-        low, high = [_told(one.min) for one in bounds], [_told(one.max) for one in bounds]
-        if bounds and empty and None not in low and None not in high:
+        low: list[Any] = [_told(one.min) for one in bounds]
+        high: list[Any] = [_told(one.max) for one in bounds]
+        if bounds and empty and None not in (*low, *high):
             least[name], greatest[name] = min(low), max(high)
     told = {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
     return json.dumps(told)

@@ -294,7 +294,7 @@ def test_results_whose_files_are_gone_are_made_again(flow: Path, tmp_path: Path)
     specs, folder = source_specs([str(flow)]), tmp_path / "sweep"
     with pytest.raises(KeyboardInterrupt):
         backtest(settings_of(folder, 3), specs, Ends(2), "numba")
-    for path in (folder / "data").glob("orders-*"):
+    for path in folder.glob("tables/orders/*.parquet"):
         path.unlink()
     again = Ends(9)
     backtest(settings_of(folder, 3), specs, again, "numba")

@@ -75,7 +75,7 @@ def test_what_cannot_be_compared_says_why(
     assert status_of(["compare", str(jobs[0].folder)]) == 2
     assert "two jobs" in capsys.readouterr().err
     assert status_of(["compare", str(jobs[0].folder), str(tmp_path)]) == 2
-    views, _ = run(job_settings(tmp_path / "views", 1), [jobs[0].folder.parent / "flow"])
+    views, _ = run(job_settings(tmp_path / "views", 1), [str(jobs[0].folder.parent / "flow")])
     assert status_of(["compare", str(jobs[0].folder), str(open_job(views.folder).folder)]) == 2
     assert "no strategy was run" in capsys.readouterr().err
 

@@ -122,11 +122,15 @@ def test_the_report_is_written_and_again_the_same(
     made: tuple[Job, Outcome], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = made[0].folder
-    path, _ = write_report(folder)
-    first = path.read_text("utf-8")
-    files = sorted(file.name for file in (folder / "data").iterdir())
+    path = Path(str(write_report(folder)[0]))
+    first, files = path.read_text("utf-8"), open_job(folder).manifest.listed
     assert status_of(["report", "--job", str(folder)]) == 0 and str(path) in capsys.readouterr().out
-    assert path.read_text("utf-8") == first and len(list((folder / "data").iterdir())) == len(files)
+    again = open_job(folder).manifest.listed
+    assert path.read_text("utf-8") == first and len(again) == len(files)
+    for _ in range(2):
+        write_report(folder)
+    # Those of the version before stay for who has begun to read it.
+    assert len(list(folder.glob("tables/statistics/*.parquet"))) == 2
     assert not re.search(r"""(src|href)=|@import|https?://|url\(""", first)
     for said in ("Follower", "Equity and drawdown", "By instrument", "How long orders", "Signal seen.volume"):
         assert said in first

@@ -54,7 +54,7 @@ def test_spark_gives_what_one_process_gives(spark: object, tmp_path: Path) -> No
     assert contents(job) == expected
     assert job.manifest.status == "complete" and job.manifest.engine == "spark"
     listed = {file.path for dataset in job.manifest.views.values() for file in dataset.files}
-    assert listed <= {f"data/{path.name}" for path in (tmp_path / "spark" / "data").iterdir()}
+    assert listed <= {f"views/{path.parent.name}/{path.name}" for path in tmp_path.glob("spark/views/*/*")}
 
 
 @pytest.mark.spark

@@ -41,7 +41,7 @@ def check_folder(job: Job) -> None:
     """Committed rows are once in the files; nothing else is there once the stream is opened again."""
     for name in job.views:
         dataset = job.manifest.views[name]
-        rows = pl.concat([pl.read_parquet(job.folder / file.path) for file in dataset.files])
+        rows = pl.concat([pl.read_parquet(str(job.folder / file.path)) for file in dataset.files])
         assert len(rows) == dataset.rows == len(rows.unique()) == len(job.history(name))
 
 

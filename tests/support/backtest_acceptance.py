@@ -16,6 +16,7 @@ from orderbook.backtesting.tasks import JobProgram, JobSettings
 from orderbook.engine.distribution.stage_runner import Granularity
 from orderbook.feeds.merge import Merger
 from orderbook.feeds.source_kinds import open_source
+from orderbook.jobs.datasets import nanosecond_columns
 from orderbook.jobs.job import Job
 from orderbook.market.synthetic_flow import START, synthetic_instruments
 from orderbook.run.pipeline import Pipeline
@@ -170,7 +171,8 @@ def _datasets(job: Job) -> dict[str, Any]:
 
 
 def _rows(job: Job, dataset: Any) -> str:
-    names = ", ".join(f'"{field.name}"' for field in dataset.fields)
+    exact = nanosecond_columns(dataset)
+    names = ", ".join(f'"{exact.get(field.name, field.name)}"' for field in dataset.fields)
     if not dataset.files:
         return f"SELECT {', '.join('NULL' for _ in dataset.fields)} WHERE false"
     paths = ", ".join(f"'{job.folder / file.path}'" for file in dataset.files)
