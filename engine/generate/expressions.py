@@ -301,18 +301,16 @@ def slot(value: int) -> str:
 
 # What takes a number that is put in where it is loaded as fast as one that is compiled in.
 _SLOTTED = frozenset(("+", "-", "*", *NEGATED))
-# Beyond these, and powers of ten, which are scales, an integer in a program is its user's.
-_OWN, _SLOT = 9, 1 << 61
+_SLOT = 1 << 61
 
 
 def operand(op: str, scalar: Scalar, names: Names) -> Code:
-    """An operand; a number of the user's is a slot: programs that differ in these alone share their code."""
+    """An operand; an integer but 0 and 1 is a slot: programs that differ in these alone share their code."""
     code = scalar_code(scalar, names)
     match scalar:
-        case Const(int() as value) if op in _SLOTTED and _OWN < abs(value) < _SLOT:
-            if abs(value) != 10 ** (len(str(abs(value))) - 1):
-                name = f"number_{value:d}" if value >= 0 else f"number_m{-value:d}"
-                return Code(name, code.type)
+        case Const(int() as value) if op in _SLOTTED and 1 < abs(value) < _SLOT:
+            name = f"number_{value:d}" if value >= 0 else f"number_m{-value:d}"
+            return Code(name, code.type)
     return code
 
 
