@@ -21,6 +21,7 @@ from orderbook.feeds.event_writer import EventWriter
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions, FeedBook
 from orderbook.feeds.raw_log import InstrumentText
 from orderbook.feeds.source import FeedStatistics
+from orderbook.feeds.wire.frame_decoder import CHECKSUMS
 from orderbook.market.book_state import NEVER
 from orderbook.market.crossed_books import CrossedFeed
 from orderbook.market.events import EVENT, BookState, StateReason
@@ -54,6 +55,8 @@ PATIENCE, ATTEMPTS = 15.0, 5
 WELL = 10.0
 SNAPSHOTS_AT_ONCE = 4
 _UNUSABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, DataError, ValueError)
+
+_EVENT_BYTES = EVENT.itemsize
 
 _log = logging.getLogger(__name__)
 
@@ -183,7 +186,8 @@ class Session:
 
     def commands(self) -> list[Command]:
         """What is to be done now, in order; each is given once."""
-        self._flush()
+        if self._outgoing.texts:
+            self._flush()
         commands, self._commands = self._commands, []
         return commands
 
@@ -235,10 +239,10 @@ class Session:
 
     def take(self) -> np.ndarray:
         """EVENT[n]: the events since the last call, in order."""
-        records = self._events.take_records()
-        self.statistics.events += len(records) // EVENT.itemsize
-        if self._crossed is not None:
-            self._crossed.note(records[self._noted * EVENT.itemsize :] if self._noted else records)
+        records, crossed = self._events.take_records(), self._crossed
+        self.statistics.events += len(records) // _EVENT_BYTES
+        if crossed is not None:
+            crossed.note(records[self._noted * _EVENT_BYTES :] if self._noted else records)
             self._noted = 0
         return np.frombuffer(records, EVENT)
 
@@ -326,11 +330,11 @@ class Session:
         `turn` is called with the place of each that compiled code leaves, before it is looked at, and with
         that of the last of those that it decodes together.
         """
-        statistics, decoder, place = self.statistics, self._decoder, 0
-        self._heard = self._clock()
         if len(frames) == 1:
             self._take_one(frames[0], times[0], turn)
             return
+        statistics, decoder, place = self.statistics, self._decoder, 0
+        self._heard = self._clock()
         statistics.frames += len(frames)
         statistics.bytes += sum(map(len, frames))
         while place < len(frames) and not self._closing:
@@ -359,22 +363,24 @@ class Session:
 
     def _take_one(self, frame: bytes, time: int, turn: Callable[[int], object] | None) -> None:
         """See `frames_of`."""
-        statistics, decoder = self.statistics, self._decoder
+        statistics, decoder, crossed = self.statistics, self._decoder, self._crossed
+        self._heard = self._clock()
         statistics.frames += 1
         statistics.bytes += len(frame)
         if self._closing:
             return
         if turn is not None:
             turn(0)
-        crossed = self._crossed
-        if time < self.receive_time or (crossed is not None and time >= crossed.due):
-            self._hear(time)
-        else:
-            self.receive_time = time
         due = NEVER if crossed is None else crossed.due
+        if self.receive_time <= time < due:
+            self.receive_time = time
+        else:
+            self._hear(time)
+            due = self._crossed_due
         if decoder is not None and decoder.take(frame, time, self.receive_time, due, self._events):
             statistics.messages += 1
-            statistics.checksums += decoder.take_checksums()
+            if decoder.words[CHECKSUMS]:
+                statistics.checksums += decoder.take_checksums()
         else:
             self._take(frame)
 

@@ -160,8 +160,8 @@ class FrameDecoder:
 
     def take_checksums(self) -> int:
         """How many checksums were compared, and equal, since the last call."""
-        found = self.words[_CHECKSUMS]
-        self.words[_CHECKSUMS] = 0
+        found = self.words[CHECKSUMS]
+        self.words[CHECKSUMS] = 0
         return found
 
     def load_frames(self, frames: Sequence[bytes], times: Sequence[int]) -> int:
@@ -193,9 +193,8 @@ class FrameDecoder:
             return False
         if size + PADDING > len(self._text):
             self._make_room(2 * size + PADDING)
-        taken = self._one(self._address, frame, size, time, last, until)
-        written = words[_WRITTEN]
-        if written:
+        taken: int = self._one(self._address, frame, size, time, last, until)
+        if written := words[_WRITTEN]:
             events.extend_units(self._bytes[: _EVENT_BYTES * written])
             words[_WRITTEN] = 0
         return taken != 0
@@ -227,5 +226,5 @@ class FrameDecoder:
 
 
 _RECEIVE_TIME, _UNTIL, _WRITTEN = FIELDS["receive_time"], FIELDS["until"], FIELDS["written"]
-_CHECKSUMS = FIELDS["checksums"]
+CHECKSUMS = FIELDS["checksums"]
 _PLACE, _NUMBER, _COUNT = FIELDS["place"], FIELDS["number"], FIELDS["count"]

@@ -21,8 +21,8 @@ from orderbook.market.instruments import Instruments
 
 # ns that a book may be crossed, where nothing else is configured; 0: for ever.
 CROSSED_LIMIT = 5 * 10**9
-# Events that are looked at together at most, so that nothing waits for long.
-_MOST_WAITING = 2048
+# Bytes of events that are looked at together at most, so that nothing waits for long.
+_MOST_WAITING = 2048 * EVENT.itemsize
 _STATE, _LAST = int(Action.STATE), int(Flag.LAST)
 _TOLD = int(Action.FUNDING)
 # Where a record's action is, and that of the last of several, from their end.
@@ -77,7 +77,7 @@ class CrossedFeed:
         # What is told of contracts changes no book, and often comes alone.
         if records and (records[_LAST_ACTION] < _TOLD or min(records[_ACTION :: EVENT.itemsize]) < _TOLD):
             self._waiting += records
-            if len(self._waiting) >= _MOST_WAITING * EVENT.itemsize:
+            if len(self._waiting) >= _MOST_WAITING:
                 self._follow()
 
     def expire(self, time: int) -> list[int]:

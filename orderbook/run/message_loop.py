@@ -88,6 +88,8 @@ _MONOTONIC = int(time.CLOCK_MONOTONIC)
 _MOST_DEFERRED = 64
 # Fewer events are done before another thread could have begun.
 _LONG = 64
+# Compiled code does not take the array of the events.
+_REFUSED = -1
 
 _loop_at = record_at(LOOP)
 _event_at = record_at(EVENT)
@@ -234,26 +236,49 @@ def _run(loop: Record) -> int:
     return DONE
 
 
-@called_with("iioiii")
-def _begin_events(loop_at: int, types: int, events: int, times: int, now: int, progress: int) -> int:
-    """Events are at hand, EVENT[n] between two messages; 0 where compiled code does not take the array."""
-    if describe_records(loop_at, types, events, _EVENT_BYTES) == 0:
-        return 0
-    loop = _loop_at(loop_at)
-    loop.times, loop.now, loop.progress = times, now, progress
-    loop.place, loop.number, loop.phase, loop.alone, loop.messages = 0, 0, BETWEEN, 0, 0
-    return 1
-
-
-@called_with("i")
-def _run_messages(loop_at: int) -> int:
-    loop = _loop_at(loop_at)
+@jit()
+def _run_alone(loop: Record) -> int:
+    """Runs the loop, without the interpreter lock where that takes long."""
     if loop.count - loop.place < _LONG:
         return _run(loop)
     thread = save_thread()
     why = _run(loop)
     restore_thread(thread)
     return why
+
+
+@called_with("iioiiiiiii")
+def _begin_events(
+    loop_at: int,
+    types: int,
+    events: int,
+    times: int,
+    now: int,
+    progress: int,
+    origin: int,
+    latencies: int,
+    ahead: int,
+    state: int,
+) -> int:
+    """Events are at hand, EVENT[n] between two messages; _REFUSED where compiled code does not take the array.
+
+    state: where it is not 0, the loop is run at once, and why it came back is returned.
+    """
+    if describe_records(loop_at, types, events, _EVENT_BYTES) == 0:
+        return _REFUSED
+    loop = _loop_at(loop_at)
+    loop.times, loop.now, loop.progress = times, now, progress
+    loop.origin, loop.latencies, loop.ahead = origin, latencies, ahead
+    loop.place, loop.number, loop.phase, loop.alone, loop.messages = 0, 0, BETWEEN, 0, 0
+    if state == 0:
+        return DONE
+    loop.state = state
+    return _run_alone(loop)
+
+
+@called_with("i")
+def _run_messages(loop_at: int) -> int:
+    return _run_alone(_loop_at(loop_at))
 
 
 _TYPES = array_types(EVENT)
@@ -331,13 +356,18 @@ class MessageLoop:
         host, engine = feed.host, feed.engine
         times = None if times is None else np.ascontiguousarray(times)
         at = 0 if times is None else times.ctypes.data
-        if not _begin_events(self._address, _TYPES_AT, events, at, host.now, engine.progress):
+        watches, latencies, state = host.watches, self._latencies if live else 0, 0
+        self._live, self._step = live, host.step & ~1
+        if not watches and self._books.writes_to(self._out):
+            # Most come alone, and are through with that.
+            state = engine.ready(len(events))
+        why = self._begin(events, at, origin, latencies, ahead, state)
+        if why == _REFUSED:
             events = np.ascontiguousarray(events).view(EVENT)
-            _begin_events(self._address, _TYPES_AT, events, at, host.now, engine.progress)
-        self._events, self._live, self._step = events, live, host.step & ~1
-        words[_ORIGIN] = origin
-        words[_LATENCIES], words[_AHEAD] = self._latencies if live else 0, ahead
-        watches = host.watches
+            why = self._begin(events, at, origin, latencies, ahead, state)
+        self._events = events
+        if why != DONE:
+            self._react(why)
         while words[_PLACE] < words[_COUNT] or words[_PHASE] != BETWEEN:
             words[_STATE_AT] = engine.ready(words[_COUNT] - words[_PLACE])
             if not words[_STATE_AT]:
@@ -353,27 +383,38 @@ class MessageLoop:
                 words[_CONDITIONS] = host.wake_conditions()
             if not self._books.writes_to(self._out):
                 self._books.direct_to(self._out)
-            why = self._run()
-            while why == STOPPED and self._called():
-                why = self._run()
-            if why == STOPPED:
-                self._finish()
-                host.answered()
-            elif why == WOKEN:
-                self._meet()
-            elif why == ASKED:
-                self._ask()
-            elif why == OPEN or why == STATES:
-                self._apart(len(events) if why == OPEN else self._message_end())
-            elif why != DONE:
-                self._provide(why)
-                if why == OUTSIDE and words[_WOKEN]:
-                    self._meet()
-        if words[_NUMBER]:
+            self._react(self._run())
+        if number := words[_NUMBER]:
             feed.at_message(words[_FIRST], words[_TIME])
         host.called(words[_NOW])
-        host.step = self._step + 2 * words[_NUMBER]
+        host.step = self._step + 2 * number
         return words[_MESSAGES]
+
+    def _begin(self, events: Events, times: int, origin: int, latencies: int, ahead: int, state: int) -> int:
+        """See `_begin_events`."""
+        host, progress = self._feed.host, self._feed.engine.progress
+        found: int = _begin_events(
+            self._address, _TYPES_AT, events, times, host.now, progress, origin, latencies, ahead, state
+        )
+        return found
+
+    def _react(self, why: int) -> None:
+        """Does what the loop has come back for."""
+        while why == STOPPED and self._called():
+            why = self._run()
+        if why == STOPPED:
+            self._finish()
+            self._feed.host.answered()
+        elif why == WOKEN:
+            self._meet()
+        elif why == ASKED:
+            self._ask()
+        elif why == OPEN or why == STATES:
+            self._apart(len(self._events) if why == OPEN else self._message_end())
+        elif why != DONE:
+            self._provide(why)
+            if why == OUTSIDE and self._words[_WOKEN]:
+                self._meet()
 
     def _run(self) -> int:
         """Runs the loop; why it comes back, with Python knowing what compiled methods did there."""

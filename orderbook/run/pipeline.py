@@ -165,7 +165,9 @@ class Pipeline:
         times: int64[n], ns, of events: the time of the run; without it, that of their messages.
         """
         self._receive_time, self._place, self._noted, self._times = 0, 0, noted, times
-        if isinstance(item, ReportItem | HaltItem):
+        if isinstance(item, np.ndarray) and not self.engine.reads_clock:
+            self._apply_market(item, pace)
+        elif isinstance(item, ReportItem | HaltItem):
             self.time = max(self.time, item.time)
             self.host.begin(self.time)
             self.host.take(item)
