@@ -260,7 +260,7 @@ def _begin_events(
     ahead: int,
     state: int,
 ) -> int:
-    """Events are at hand, EVENT[n] between two messages; _REFUSED where compiled code does not take the array.
+    """Events are at hand, EVENT[n] between two messages; _REFUSED where compiled code does not take them.
 
     state: where it is not 0, the loop is run at once, and why it came back is returned.
     """
