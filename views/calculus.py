@@ -121,7 +121,8 @@ class Apply(_Remembering):
     `ceil_div`, `trunc_div` and `round_div` (half away from zero) by a second argument, 0 where that is 0;
     `mod` (the sign of the first). On doubles: `sqrt`, `ln`, `log10`, `exp`, `power`, `floor`, `ceil`,
     `trunc`, `round` (x, digits; half away from zero), 0 outside their domain; `is_finite`. `exact` (double,
-    scale) is the scaled integer nearest to the value, as DuckDB casts it, 0 where 128 bits do not hold it.
+    scale) is the scaled integer nearest to the value, as DuckDB casts it, 0 where 128 bits do not hold it;
+    `rest` of an exact value is what is left of it when its double is taken away.
     `like` and `ilike` (text, constant pattern). On ns since 1970 UTC: `date_part` (constant name, ts) and
     `date_trunc` (constant name, ts) for the units of the calendar.
 
@@ -424,6 +425,22 @@ def substitute_factor(factor: Factor, by: Mapping[Var, Scalar]) -> Factor:
                 away,
             )
     raise TypeError(factor)
+
+
+def with_scalars(term: Term, by: Mapping[Scalar, Scalar]) -> Term:
+    """The term with scalars replaced in its values and comparisons, nested ones too."""
+
+    def changed(factor: Factor) -> Factor:
+        match factor:
+            case Val(scalar):
+                return Val(map_scalar(scalar, lambda s: by.get(s, s)))
+            case Cmp(op, left, right):
+                return Cmp(op, *(map_scalar(s, lambda s: by.get(s, s)) for s in (left, right)))
+            case Lift() | Exists() | Extreme() | Neighbour():
+                return with_body(factor, Poly(tuple(with_scalars(t, by) for t in factor.body.terms)))
+        return factor
+
+    return tuple(map(changed, term))
 
 
 def _variable(scalar: Scalar) -> Var:

@@ -157,8 +157,8 @@ def is_null(scalar: Scalar) -> Scalar:
     return Apply("is_null", (scalar,))
 
 
-def not_null(variable: Var) -> Scalar:
-    return Apply("not", (is_null(variable),))
+def not_null(scalar: Scalar) -> Scalar:
+    return Apply("not", (is_null(scalar),))
 
 
 def linear_form(scalar: Scalar) -> tuple[dict[Var, int], int] | None:

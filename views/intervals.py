@@ -102,6 +102,16 @@ def _any(*args: Interval) -> Interval:
     return -INT128_MAX, INT128_MAX
 
 
+# What a double leaves of values up to this one fits 64 bits, for a double has 53 bits.
+LARGEST_WITH_REST = 2**116
+
+
+def _rest(a: Interval) -> Interval:
+    largest = min(max(-a[0], a[1]), INT128_MAX)
+    most = 0 if largest <= 2**53 else 1 << largest.bit_length() - 54
+    return -most, most
+
+
 _INTERVALS: dict[str, Callable[..., Interval]] = {
     "neg": _negative,
     "+": _sum,
@@ -117,6 +127,7 @@ _INTERVALS: dict[str, Callable[..., Interval]] = {
     "round_div": _quotient(integers.round_div),
     "mod": _remainder,
     "exact": _any,
+    "rest": _rest,
 }
 
 

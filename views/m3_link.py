@@ -41,7 +41,7 @@ from orderbook.views.types import DOUBLE, INT128_MAX, Kind, Relation, Type, unsc
 
 # How many arguments functions take, the least and the most.
 _ARGUMENTS = {
-    **dict.fromkeys(("neg", "not", "is_null", "abs", "sign", "is_finite"), (1, 1)),
+    **dict.fromkeys(("neg", "not", "is_null", "abs", "sign", "is_finite", "rest"), (1, 1)),
     **dict.fromkeys(("sqrt", "ln", "log10", "exp", "floor", "ceil", "trunc"), (1, 1)),
     **dict.fromkeys((*COMPARISONS, "+", "-", "*", "/", "and", "or", "power", "round"), (2, 2)),
     **dict.fromkeys(("floor_div", "ceil_div", "trunc_div", "round_div", "mod", "double", "exact"), (2, 2)),

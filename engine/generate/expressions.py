@@ -254,6 +254,13 @@ def _exact(op: str, args: Sequence[Code]) -> Code:
     return Code(f"integers.exact({as_double(args[0]).text}, {args[1].text})", _interval(op, args))
 
 
+def _rest(op: str, args: Sequence[Code]) -> Code:
+    value = as_wide(args[0])
+    text = f"integers.rest({value}, wide_to_double({value}))"
+    kind = _interval(op, args)
+    return Code(f"low_word({text})" if layout_of(kind) == "i" else text, kind)
+
+
 def _of_sums(op: str, args: Sequence[Code]) -> Code:
     kinds = {a.kind for a in args}
     if "d" in kinds:
@@ -289,6 +296,7 @@ FUNCTIONS: dict[str, Callable[[str, Sequence[Code]], Code]] = {
     "is_finite": _is_finite,
     "double": _double,
     "exact": _exact,
+    "rest": _rest,
     **dict.fromkeys(("spread", "third", "fourth"), _of_sums),
     **dict.fromkeys(("ordered_word", "last_below", "last_at_most"), _order),
 }

@@ -62,6 +62,7 @@ def scalars() -> list[Scalar]:
         found += [Apply(op, (s,)) for s in (X, A, w)]
     found += [Apply("round", (X, Const(d))) for d in (-400, -3, 0, 2, 20, 400)] + [Apply("round", (Y, A))]
     found += [Apply("exact", (s, Const(d))) for s in (X, Y, A) for d in (0, 2, 38)]
+    found += [Apply("rest", (s,)) for s in (A, w)]
     found += [Apply("double", (s, Const(d))) for s in (A, w) for d in (0, 8)] + [Apply("neg", (X,))]
     sums = ((C, w, v, w), (w, A, A, B), (A, B, C, A), (C, X, Y, X), (A, B, B, Y))
     found += [Apply("spread", args) for args in sums]

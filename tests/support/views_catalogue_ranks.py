@@ -112,4 +112,33 @@ SELECT symbol, MEDIAN(d) AS mad FROM (SELECT symbol, ABS(price - MEDIAN(price) O
     d FROM bids) x GROUP BY symbol
 -- medians_qualified
 SELECT id, price FROM bids QUALIFY price >= QUANTILE_DISC(price, 0.75) OVER (PARTITION BY symbol)
+-- first_of_wide_sums
+SELECT k, SUM(v) AS s, COUNT(*) AS n FROM wide GROUP BY k ORDER BY s DESC, n, k LIMIT 1
+-- first_of_wide_products
+SELECT v, w, v * w AS x FROM wide ORDER BY x DESC, v, w LIMIT 3
+-- first_by_wide_products
+SELECT v, k FROM wide ORDER BY v * k, v DESC, k LIMIT 2 OFFSET 1
+-- first_by_means
+SELECT a, AVG(c) AS m, COUNT(*) AS n FROM r GROUP BY a ORDER BY m DESC, n, a LIMIT 2
+-- first_by_ratios
+SELECT b, SUM(c) / SUM(a) AS q FROM r GROUP BY b ORDER BY q DESC NULLS FIRST, b LIMIT 2
+-- first_by_statistics
+SELECT b, STDDEV(c) AS s FROM r GROUP BY b ORDER BY s, b LIMIT 2
+-- first_by_ranges
+SELECT b, MAX(a) - MIN(a) AS range FROM r GROUP BY b ORDER BY range DESC, b LIMIT 2
+-- first_by_cases
+SELECT symbol, id, SUM(volume) AS v FROM bids GROUP BY symbol, id QUALIFY ROW_NUMBER() OVER (PARTITION BY
+    symbol ORDER BY CASE WHEN v > 3 THEN v - COUNT(*) ELSE COUNT(*) END DESC, id) <= 1
+-- ranks_of_wide_sums
+SELECT k, RANK() OVER (ORDER BY SUM(v) DESC) AS p, RANK() OVER (ORDER BY SUM(w)) AS q FROM wide GROUP BY k
+-- groups_above_means
+SELECT COUNT(*) AS n, SUM(m) AS s FROM (SELECT a, AVG(c) AS m FROM r GROUP BY a) d WHERE m > (SELECT AVG(d)
+    FROM s)
+-- groups_above_parts
+SELECT COUNT(*) AS n FROM (SELECT a, COUNT(*) AS m FROM r GROUP BY a) d WHERE m > 0.4 * (SELECT COUNT(*) FROM
+    s)
+-- joined_on_products
+SELECT COUNT(*) AS n, SUM(x.b) AS s FROM r x, r y WHERE x.a * x.c = y.b
+-- shown_wide_products
+SELECT v * w AS x, v * 3 - k AS y FROM wide
 """

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from orderbook.views.calculus import (
+    CONDITIONS,
     NESTED,
     Apply,
     Cmp,
@@ -38,6 +39,7 @@ from orderbook.views.calculus import (
     substitute_term,
     variable_set,
     with_body,
+    with_scalars,
 )
 from orderbook.views.conditions import linear_form
 from orderbook.views.intervals import Types, row_types, scalar_type, sum_type
@@ -51,66 +53,134 @@ from orderbook.views.simplify import simplify
 from orderbook.views.types import INT64_MAX, Kind, Relation, Type, unscaled
 
 
+@dataclass(frozen=True, slots=True)
+class RankedGroups:
+    """An Exists with the lifts that its groups are compared by, or by what is computed of them.
+
+    `term` is these with the conditions on them alone, and a lift for each value that is computed; `computed`
+    are the variables of those values.
+    """
+
+    term: Term
+    computed: Mapping[Scalar, Var]
+
+
 def ranked_groups(
     term: Term,
     bound: frozenset[Var],
     types: dict[Var, Type],
     known: Mapping[str, Relation],
     ordered: frozenset[Var] = frozenset(),
-) -> Term:
-    """An Exists with the lifts that its groups are compared by, or `ordered` by; () where the term has none.
+) -> RankedGroups | None:
+    """The groups of a term that are compared by an aggregate, or `ordered` by it; None where it has none.
 
-    `bound` is known from outside; `types` gets the types of the lifts' variables.
+    `bound` is known from outside; `types` gets the types of the variables that are bound to values.
     """
     for exists in term:
         if isinstance(exists, Exists) and frozenset(exists.group) - bound:
-            lifts = tuple(_compared(term, exists, bound, types, known, ordered))
-            if lifts:
-                return (exists, *lifts)
-    return ()
+            found = _Ranking(term, exists, bound, types, known, ordered).groups()
+            if found is not None:
+                return found
+    return None
 
 
-def _compared(
-    term: Term,
-    exists: Exists,
-    bound: frozenset[Var],
-    types: dict[Var, Type],
-    known: Mapping[str, Relation],
-    ordered: frozenset[Var],
-) -> Iterator[Lift]:
-    around = bound | bound_in(term)
-    for lift in term:
-        if not isinstance(lift, Lift) or lift.var in bound or not relations(lift):
-            continue
-        if not (variable_set(exists) | variable_set(lift.body)) & around <= frozenset(exists.group):
-            continue
-        others = around - {*exists.group, lift.var}
-        if lift.var not in ordered and not _is_compared(lift.var, term, others):
-            continue
-        kind = sum_type(lift.body, Types({**types, **row_types(lift.body, known)}), known)
-        one_word = kind.exact and max(-kind.low, kind.high) <= INT64_MAX
-        if one_word and _reaches_one(exists, lift, bound, known):
-            types[lift.var] = kind
-            yield lift
+@dataclass(slots=True)
+class _Ranking:
+    """The search of `ranked_groups` for the groups of one Exists."""
 
+    term: Term
+    exists: Exists
+    bound: frozenset[Var]
+    types: dict[Var, Type]
+    known: Mapping[str, Relation]
+    ordered: frozenset[Var]
 
-def _is_compared(value: Var, term: Term, others: frozenset[Var]) -> bool:
-    """Whether the value is compared with what neither it nor its group determines."""
-    for factor in term:
-        if isinstance(factor, Cmp) and _meets(factor, value, others):
-            return True
-        if isinstance(factor, NESTED) and any(
-            isinstance(f, Cmp) and _meets(f, value, variable_set(f) - {value})
-            for f in _at_any_depth(factor.body)
+    def groups(self) -> RankedGroups | None:
+        lifts = {f.var: f for f in self._own_lifts()}
+        around = self.bound | bound_in(self.term)
+        others = around - {*self.exists.group, *lifts}
+        wanted: dict[Var, None] = {v: None for v in lifts if v in self.ordered and self._one_word(v)}
+        computed: dict[Scalar, Var] = {}
+        for comparison, beside in _comparisons(self.term):
+            for own, other in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
+                met = variable_set(Val(other))
+                if isinstance(own, Var):
+                    if own in lifts and met & (around - {*self.exists.group, own} | beside):
+                        wanted |= {own: None} if self._one_word(own) else {}
+                elif own not in computed and met & (others | beside) and self._is_value(own, lifts):
+                    computed[own] = self._variable_of(own, computed.values())
+        used = {*wanted, *(v for own in computed for v in variable_set(Val(own)) if v in lifts)}
+        if not used:
+            return None
+        conditions = [f for f in self.term if self._is_condition(f, lifts)] if computed else []
+        used |= {v for f in conditions for v in variable_set(f) if v in lifts}
+        values = (Lift(v, product(Val(own))) for own, v in computed.items())
+        own_lifts = (f for f in self.term if isinstance(f, Lift) and f.var in used)
+        return RankedGroups((self.exists, *own_lifts, *conditions, *values), computed)
+
+    def _own_lifts(self) -> Iterator[Lift]:
+        """Exact aggregates of the groups, each changed for one of them by one row."""
+        around = self.bound | bound_in(self.term)
+        for lift in self.term:
+            if not isinstance(lift, Lift) or lift.var in self.bound or not relations(lift):
+                continue
+            if not (variable_set(self.exists) | variable_set(lift.body)) & around <= frozenset(
+                self.exists.group
+            ):
+                continue
+            kind = sum_type(lift.body, Types({**self.types, **row_types(lift.body, self.known)}), self.known)
+            if kind.exact and _reaches_one(self.exists, lift, self.bound, self.known):
+                self.types[lift.var] = kind
+                yield lift
+
+    def _one_word(self, variable: Var) -> bool:
+        return fits_word(self.types[variable])
+
+    def _is_value(self, scalar: Scalar, lifts: Mapping[Var, Lift]) -> bool:
+        """Whether a scalar is computed of the groups and their aggregates, and a key can hold it."""
+        used = variable_set(Val(scalar))
+        if not used & lifts.keys() or not used <= {*self.exists.group, *lifts}:
+            return False
+        try:
+            kind = scalar_type(
+                scalar, Types({**self.types, **row_types(Poly(((self.exists,),)), self.known)})
+            )
+        except KeyError:
+            return False
+        return not kind.exact or fits_word(kind)
+
+    def _variable_of(self, scalar: Scalar, taken: Iterable[Var]) -> Var:
+        names = self.bound | {*taken} | variable_set(Poly((self.term,)))
+        variable = apart_from((Var("value"),), names)[Var("value")]
+        self.types[variable] = scalar_type(
+            scalar, Types({**self.types, **row_types(Poly(((self.exists,),)), self.known)})
+        )
+        return variable
+
+    def _is_condition(self, factor: Factor, lifts: Mapping[Var, Lift]) -> bool:
+        """Whether a factor is a condition on the groups and their aggregates alone."""
+        if not isinstance(factor, Cmp | Val):
+            return False
+        if isinstance(factor, Val) and not (
+            isinstance(factor.scalar, Apply) and factor.scalar.op in CONDITIONS
         ):
-            return True
-    return False
+            return False
+        used = variable_set(factor)
+        return bool(used & lifts.keys()) and used <= {*self.exists.group, *lifts}
 
 
-def _meets(comparison: Cmp, value: Var, others: frozenset[Var]) -> bool:
-    """Whether a comparison has the value on one side alone, and one of the others."""
-    alone = value in (comparison.left, comparison.right)
-    return alone and bool((variable_set(comparison) - {value}) & others)
+def fits_word(kind: Type) -> bool:
+    """Whether 64 bits hold the exact values of a type."""
+    return kind.exact and max(-kind.low, kind.high) <= INT64_MAX
+
+
+def _comparisons(term: Term) -> Iterator[tuple[Cmp, frozenset[Var]]]:
+    """The comparisons of a term, at any depth, with what is bound beside nested ones."""
+    for factor in term:
+        if isinstance(factor, Cmp):
+            yield factor, frozenset()
+        elif isinstance(factor, NESTED):
+            yield from ((f, variable_set(f)) for f in _at_any_depth(factor.body) if isinstance(f, Cmp))
 
 
 def _at_any_depth(body: Poly) -> Iterator[Factor]:
@@ -255,6 +325,7 @@ class Materialiser:
         for component in components:
             keys = _keys(component, outside, bound, needed)
             factors.append(self._map(Poly((component,)), keys, bound, name))
+        factors, outside = self._at_equal_values(factors, components, outside)
         outside = with_neighbours_found(outside)
         inside = tuple(f for component in components for f in component)
         for factor in outside:
@@ -273,14 +344,17 @@ class Materialiser:
         """
         components, result = list(components), list(outside)
         for place, factor in enumerate(outside):
-            if not isinstance(factor, Cmp) or factor.op in ("=", "<>"):
+            if not isinstance(factor, Cmp) or factor.op == "<>":
                 continue
             beside = tuple(f for f in outside if f is not factor and _not_null(f) is None)
             wanted = needed | variable_set(beside)
             for i, component in enumerate(components):
                 local = bound_in(component) - bound
                 for own, other in ((factor.left, factor.right), (factor.right, factor.left)):
-                    if not _given(other, local) or not _is_computed(own, component, local - wanted):
+                    free = local if factor.op == "=" else local - wanted
+                    if not _given(other, local) or not _is_computed(own, component, free):
+                        continue
+                    if factor.op == "=" and len(variable_set(Val(own))) < 2:
                         continue
                     value = self._value_of(own, component, bound | needed | variable_set(outside))
                     if value is not None:
@@ -288,6 +362,24 @@ class Materialiser:
                         sides = (value.var, other) if own is factor.left else (other, value.var)
                         result[place] = Cmp(factor.op, *sides)
         return components, tuple(result)
+
+    def _at_equal_values(
+        self, maps: list[Factor], components: list[Term], outside: Term
+    ) -> tuple[list[Factor], Term]:
+        """Maps read at what their computed keys must equal, and what is left outside of them."""
+        computed = {f.var for c in components for f in c if isinstance(f, Lift) and not relations(f)}
+        names: dict[Var, Var] = {}
+        rest: list[Factor] = []
+        for factor in outside:
+            match factor:
+                case Cmp("=", Var() as left, Var() as right) if (left in computed) != (right in computed):
+                    own, other = (left, right) if left in computed else (right, left)
+                    kind = self.types.get(other)
+                    if own not in names and kind is not None and kind.exact == self.types[own].exact:
+                        names[own] = other
+                        continue
+            rest.append(factor)
+        return list(substitute_term(tuple(maps), names)), substitute_term(tuple(rest), names)
 
     def _from_known_values(self, term: Term, bound: Bound) -> Term | None:
         """The term by a map that is there already and keeps its rows by a value that they are compared by."""
@@ -328,11 +420,30 @@ class Materialiser:
     ) -> Term:
         """The term with groups that are compared or ordered by an aggregate read from a map of their own."""
         while ranked := ranked_groups(term, bound, self.types, self.relations, ordered):
-            rest = tuple(f for f in term if not any(f is r for r in ranked))
-            keys = _keys(ranked, rest, bound, needed)
-            values = frozenset(f.var for f in ranked if isinstance(f, Lift)) - bound - needed
-            term = _looked_up((self._map(Poly((ranked,)), keys, bound, "m"), *rest), values)
+            groups = ranked.term
+            rest = tuple(f for f in term if not any(f is r for r in groups))
+            if ranked.computed:
+                rest = with_scalars(rest, ranked.computed)
+                groups, rest = self._with_wide_apart(groups, rest, bound, needed)
+            keys = _keys(groups, rest, bound, needed)
+            values = frozenset(f.var for f in groups if isinstance(f, Lift)) - bound - needed
+            term = _looked_up((self._map(Poly((groups,)), keys, bound, "m"), *rest), values)
         return term
+
+    def _with_wide_apart(self, groups: Term, rest: Term, bound: Bound, needed: Bound) -> tuple[Term, Term]:
+        """Aggregates that no key holds, and that are read beside what is computed of them, stay beside."""
+        read = needed | variable_set(rest)
+        apart = [
+            f for f in groups if isinstance(f, Lift) and f.var in read and not fits_word(self.types[f.var])
+        ]
+        kept = [f for f in apart if relations(f)]
+        names = apart_from(tuple(f.var for f in kept), bound | read | variable_set(groups))
+        for old, new in names.items():
+            self.types[new] = self.types[old]
+        inside = substitute_term(groups, names)
+        local = variable_set(inside) - bound - frozenset(v for f in kept for v in bound_by(f))
+        local -= frozenset(v for f in groups if isinstance(f, Exists) for v in f.group)
+        return inside, (*rest, *(with_body(f, _renamed_apart(f.body, local)) for f in kept))
 
     def _nested(self, factor: Lift | Exists | Extreme, around: Bound, bound: Bound) -> Factor:
         """A factor over maps; `around` is what the rest of its term knows, `bound` what is known outside."""
@@ -369,6 +480,11 @@ class Materialiser:
                     renamed[key] = apart_from((column,), taken)[column]
                     self.types[renamed[key]] = types.get(key, unscaled(kind))
         return tuple(renamed.get(k, k) for k in keys), substitute(body, renamed)
+
+
+def _renamed_apart(body: Poly, local: Bound) -> Poly:
+    """A body with other names for what is local to a map beside it."""
+    return substitute(body, apart_from(variable_set(body) & local, variable_set(body) | local))
 
 
 def _looked_up(term: Term, values: Bound) -> Term:

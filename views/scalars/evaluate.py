@@ -143,6 +143,7 @@ FUNCTIONS: dict[str, Callable[..., int | float]] = {
     "trunc": _of_doubles(reals.trunc),
     "round": lambda value, digits: reals.round_to(float(value), digits),
     "is_finite": lambda value: int(reals.is_finite(float(value))),
+    "rest": lambda value: integers.rest(value, float(value)),
     "exact": lambda value, scale: integers.exact(float(value), scale),
     **{name: _of_sums(name) for name in ("spread", "third", "fourth")},
     "date_part": _date_part,

@@ -85,6 +85,11 @@ def whole(value: float) -> int:
     return int(value)
 
 
+def rest(value: int, nearest: float) -> int:
+    """What is left of a value when a double near to it is taken away."""
+    return value - whole(nearest)
+
+
 # Powers beyond 128 bits are summed in parts: the low ones below 2**LIMB, the high ones times that.
 LIMB = 48
 

@@ -5,7 +5,7 @@ before it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orderbook.views.calculus import (
     ZERO,
@@ -22,10 +22,23 @@ from orderbook.views.calculus import (
     Var,
     bound_by,
     product,
+    scalar_variables,
     substitute,
 )
-from orderbook.views.conditions import FALSE, TRUE, both, comparison, condition_poly, negation, not_null
-from orderbook.views.translation.values import Names, Value, keyed, own_variable, renamed
+from orderbook.views.conditions import (
+    FALSE,
+    NULL,
+    TRUE,
+    both,
+    choose,
+    comparison,
+    condition_poly,
+    negation,
+    not_null,
+)
+from orderbook.views.intervals import LARGEST_WITH_REST, Types, scalar_type
+from orderbook.views.translation.values import Names, Value, binders, keyed, own_variable, renamed
+from orderbook.views.types import BIGINT, DOUBLE, INT64_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +49,48 @@ class Ordered:
     other: Value
     descending: bool = False
     nulls_first: bool = False
+
+
+def in_words(order: Sequence[Ordered], types: Types) -> list[Ordered]:
+    """The order with values as keys of a map hold them, so that an index can follow it.
+
+    What is computed is NULL itself where it has no value. An exact value of 128 bits is two: its double, and
+    what that leaves of it, which is seldom asked for.
+    """
+    return [
+        replace(item, one=one, other=other)
+        for item in order
+        for one, other in zip(_words(item.one, types), _words(item.other, types), strict=True)
+    ]
+
+
+def is_wide(value: Value, types: Types) -> bool:
+    """Whether a value may need more than 64 bits."""
+    return value.type.exact and _largest(value, types) > INT64_MAX
+
+
+def _largest(value: Value, types: Types) -> int:
+    kind = scalar_type(value.scalar, types)
+    return max(-kind.low, kind.high)
+
+
+def _words(value: Value, types: Types) -> Sequence[Value]:
+    if not is_wide(value, types):
+        return (_nullable(value),)
+    rest: Scalar = Apply("rest", (value.scalar,))
+    parts = [rest]
+    if _largest(value, types) > LARGEST_WITH_REST:
+        # The rest is of more than 64 bits, too.
+        parts = [Apply(op, (rest, Const(2**11))) for op in ("trunc_div", "mod")]
+    double = Value(Apply("double", (value.scalar, Const(0))), DOUBLE, value.valid)
+    return _nullable(double), *(Value(choose(value.valid, p, Const(0)), BIGINT, TRUE) for p in parts)
+
+
+def _nullable(value: Value) -> Value:
+    if isinstance(value.scalar, Var | Const) or value.valid in (TRUE, FALSE, not_null(value.scalar)):
+        return value
+    scalar = choose(value.valid, value.scalar, NULL)
+    return Value(scalar, value.type, not_null(scalar))
 
 
 def before(rows: Poly, order: Sequence[Ordered]) -> Poly:
@@ -122,20 +177,37 @@ def first_rows(
     parts = tuple(names.key("part", value, lifts) for value in partition)
     order = _each_place_once(parts, [*order, *((value, False, False) for value in columns.values())])
     identity = names.identity(rows)
-    if identity is not None and identity <= {*parts, *(value.scalar for value, _, _ in order)}:
+    bound = binders(rows) - {f.var for t in rows.terms for f in t if isinstance(f, Lift)}
+    of_columns = any(is_wide(v, names.types) and bound.issuperset(_used(v)) for v, _, _ in order)
+    told_apart = identity is not None and identity <= {*parts, *(value.scalar for value, _, _ in order)}
+    if identity is not None and told_apart and not of_columns:
         rows = rows * product(*lifts)
         place = _count_by_place(names, rows, parts, _decisive(identity, parts, order), None, limits)
         return rows * place, dict(columns)
-    kept = {v: keyed(names.key("value", v, lifts), v) for v in (*columns.values(), *(o[0] for o in order))}
+    kept: dict[Value, Value] = {}
+    told: dict[Var, Scalar] = dict.fromkeys(parts, TRUE)
+    for value in columns.values():
+        used = _used(value)
+        # Rows with a value that no key holds are told apart by what it is computed of.
+        apart = is_wide(value, names.types) and bound.issuperset(used)
+        kept[value] = value if apart else keyed(names.key("value", value, lifts), value)
+        for variable in used if apart else scalar_variables(kept[value].scalar):
+            told.setdefault(variable, TRUE if value.valid == TRUE else not_null(variable))
+    words = [(w, descends, first) for v, descends, first in order for w in _words(v, names.types)]
+    order = [(keyed(names.key("value", w, lifts), w), descends, first) for w, descends, first in words]
+    order += [(Value(v, names.types[v], valid), False, False) for v, valid in told.items()]
+    order = _each_place_once(parts, order)
+    told |= dict.fromkeys((value.scalar for value, _, _ in order if isinstance(value.scalar, Var)), TRUE)
     rows = rows * product(*lifts)
-    variables = (v.scalar for v in kept.values() if isinstance(v.scalar, Var))
     count: list[Factor] = []
     copies = names.lift("copies", rows, count)
-    distinct = product(Exists(tuple(dict.fromkeys((*parts, *variables))), rows), *count)
-    place = _count_by_place(
-        names, rows, parts, [(kept[v], descends, first) for v, descends, first in order], copies, limits
-    )
+    distinct = product(Exists(tuple(told), rows), *count)
+    place = _count_by_place(names, rows, parts, order, copies, limits)
     return distinct * place, {name: kept[value] for name, value in columns.items()}
+
+
+def _used(value: Value) -> tuple[Var, ...]:
+    return (*scalar_variables(value.scalar), *scalar_variables(value.valid))
 
 
 def _each_place_once(parts: Sequence[Var], order: Sequence[OrderValue]) -> list[OrderValue]:
@@ -212,6 +284,7 @@ def _taken(
 ) -> Poly:
     """How many stand at the places that are taken, by those of `others` before it and `nulls` more."""
     pairs = [Ordered(renamed(v, renaming), v, descends, first) for v, descends, first in order]
+    pairs = in_words(pairs, names.types)
     end = Const(sum(limits))
     lifts: list[Factor] = []
     conditions: list[Factor] = []

@@ -49,7 +49,7 @@ from orderbook.views.translation.values import (
     own_variable,
     renamed,
 )
-from orderbook.views.types import Relation, Type, unscaled
+from orderbook.views.types import Kind, Relation, Type, unscaled
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +307,7 @@ class Translator(RowTranslator):
             group.rows if query.group_by else None,
             True,
             _lets(lifts),
-            tuple(ViewColumn(n, v.type, v.scalar, v.valid) for n, v in columns),
+            tuple(self._column(n, v) for n, v in columns),
         )
 
     def _plain_view(
@@ -329,8 +329,16 @@ class Translator(RowTranslator):
             None if rows == ONE else rows,
             rows == ONE,
             lets + _lets(lifts),
-            tuple(ViewColumn(n, v.type, v.scalar, v.valid) for n, v in values),
+            tuple(self._column(n, v) for n, v in values),
         )
+
+    def _column(self, name: str, value: Value) -> ViewColumn:
+        """A column whose type holds what its scalar may be."""
+        kind = value.type
+        if kind.kind in (Kind.INTEGER, Kind.DECIMAL):
+            own = scalar_type(value.scalar, self.types)
+            kind = replace(kind, low=min(kind.low, own.low), high=max(kind.high, own.high))
+        return ViewColumn(name, kind, value.scalar, value.valid)
 
     def _keys(self, variables: Sequence[Var]) -> tuple[ViewKey, ...]:
         return tuple(ViewKey(v, v.name.rpartition(".")[2], self.shown[v]) for v in variables)

@@ -41,7 +41,7 @@ from orderbook.views.conditions import (
     truth,
 )
 from orderbook.views.intervals import exact, join, scalar_type
-from orderbook.views.translation.row_order import Ordered, before, up_to
+from orderbook.views.translation.row_order import Ordered, before, in_words, up_to
 from orderbook.views.translation.statistical_aggregates import (
     DECAYED,
     QUANTILES,
@@ -411,6 +411,8 @@ class WindowTranslator(AggregateTranslator):
             Ordered(renamed(value, names), value, item.descending, item.nulls_first)
             for value, item in zip(order, window.order_by, strict=True)
         ]
+        if window.function in ("rank", "row_number"):
+            pairs = in_words(pairs, self.types)
         if window.function == "rank":
             return self._rank(before(others, pairs), window, lifts)
         if window.function == "row_number":
