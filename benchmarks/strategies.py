@@ -13,6 +13,7 @@ import numpy as np
 
 from orderbook import Strategy, ViewEvent, compiled, on_view
 from orderbook.configuration.configuration import packaged_views
+from orderbook.feeds.merge import BATCH
 from orderbook.market.events import Flag
 from orderbook.market.instruments import Instruments
 from orderbook.run.pipeline import Pipeline
@@ -31,7 +32,7 @@ _DATA = "ORDERBOOK_DATA"
 _HFTBACKTEST, _NAUTILUS = "HFTBACKTEST_PYTHON", "NAUTILUS_PYTHON"
 _DEFAULT_DATA = Path(__file__).parents[2] / "shared" / "data"
 _RECORDING = "hftbacktest/usdm_btcusdt_20240808.gz"
-_BATCH, _QUICK = 4096, 100_000
+_QUICK = 100_000
 # Each way.
 _LATENCY = 10_000_000
 
@@ -177,8 +178,8 @@ def _run(
     pipeline.measures = pipeline.engine.grows = False
     pipeline.warm_up()
     pipeline.start()
-    for place in range(0, len(market.events), _BATCH):
-        watch.time("", pipeline.apply, market.events[place : place + _BATCH], "message")
+    for place in range(0, len(market.events), BATCH):
+        watch.time("", pipeline.apply, market.events[place : place + BATCH], "message")
     pipeline.finish()
     summary = pipeline.host.summary()
     note((summary[0].callbacks, summary[0].orders) if summary else (0, 0))

@@ -16,6 +16,7 @@ from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.strategies.compiled import CompiledMethods, RowThrottle
 from orderbook.strategies.execution.exchange_state import LAST
 from orderbook.strategies.gated_engine import GatedEngine, RowCondition, load_row, save_row
+from orderbook.strategies.order_desk import OrderDesk
 from orderbook.strategies.strategy import Strategy, ViewWatch, timers_of, watches_of
 
 _MOST_TOLD = 1_024
@@ -221,7 +222,8 @@ class RunnerClock:
     """The timers and throttled watches of one instance of a strategy.
 
     condition: writes parameters into a condition. deliver: calls a method with a view event.
-    throttle: that of a watch whose method the compiled loop may call, None of others.
+    throttle: that of a watch whose method the compiled loop may call, None of others. rows: the desk of a
+    strategy in SQL.
     """
 
     def __init__(
@@ -231,10 +233,11 @@ class RunnerClock:
         condition: Callable[[str], str],
         deliver: Callable[[str, Any], object],
         throttle: Callable[[ViewWatch], CompiledThrottle | None] = lambda watch: None,
+        rows: OrderDesk | None = None,
     ) -> None:
         self._timers, self._periods = timers_of(kind), dict[str, int]()
-        # Whether its method `woken` is called at a time that it says, and when, ns.
-        self._wakes, self._wake = hasattr(kind, "woken"), LAST
+        # Says when the method `woken` is called.
+        self._rows = rows
         self._throttles: dict[ViewWatch, Throttle | CompiledThrottle] = {
             watch: throttle(watch)
             or Throttle(
@@ -251,12 +254,13 @@ class RunnerClock:
     @property
     def runs(self) -> bool:
         """Whether there is anything that time brings about."""
-        return bool(self._timers or self._throttles or self._wakes)
+        return bool(self._timers or self._throttles or self._rows)
 
     @property
     def due_at(self) -> int:
         """The time (ns) from which on the end of a message brings something about; LAST: none does."""
-        found = self._wake
+        rows = self._rows
+        found = LAST if rows is None or rows.in_loop else rows.wake
         for timer in self._timers:
             periods = self._periods.get(timer.method)
             # The first message starts a timer.
@@ -278,7 +282,8 @@ class RunnerClock:
 
     def wake(self, time: int) -> None:
         """Calls `woken` at the end of the first message from this time on, ns."""
-        self._wake = min(self._wake, time)
+        if self._rows is not None:
+            self._rows.wake = min(self._rows.wake, time)
 
     def ignores(self, watch: ViewWatch, key: Key) -> bool:
         """Whether an event of a row of a throttled watch would change nothing."""
@@ -297,8 +302,8 @@ class RunnerClock:
             if self._periods.setdefault(timer.method, periods) < periods:
                 self._periods[timer.method] = periods
                 found.append(timer.method)
-        if self._wakes and now >= self._wake:
-            self._wake = LAST
+        if self._rows is not None and not self._rows.in_loop and now >= self._rows.wake:
+            self._rows.wake = LAST
             found.append("woken")
         return found
 

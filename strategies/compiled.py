@@ -99,7 +99,8 @@ class Request(NamedTuple):
 class CompiledMethods:
     """The state of one instance of a strategy, and its compiled methods for the rows of the views it watches.
 
-    Raises ConfigurationError for what cannot be compiled, or a name that stands twice.
+    more: what stands in the state behind the DESK. Raises ConfigurationError for what cannot be compiled, or
+    a name that stands twice.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class CompiledMethods:
         parameters: Mapping[str, Parameter],
         results: Mapping[str, Result],
         instruments: int,
+        more: np.dtype | None = None,
     ) -> None:
         numbers = {}
         for name, value in parameters.items():
@@ -119,7 +121,7 @@ class CompiledMethods:
             if name in _NAMES or name in _METHODS or (name in numbers and name in fields):
                 raise ConfigurationError(f"{kind.__name__}: {name} means something else there; rename it")
         columns = [(name, _format(value)) for name, value in (*numbers.items(), *fields.items())]
-        self._dtype = np.dtype([*desk.DESK.descr, *columns])
+        self._dtype = np.dtype([*desk.DESK.descr, *(() if more is None else more.descr), *columns])
         self._rows = np.zeros(1, self._dtype)
         for name, value in (*numbers.items(), *fields.items()):
             self._rows[name] = value
@@ -130,11 +132,11 @@ class CompiledMethods:
         self.boards, self.positions = np.zeros(instruments, np.int64), np.zeros(instruments, np.int64)
         self.row["boards"], self.row["positions"] = self.boards.ctypes.data, self.positions.ctypes.data
         self._kind, self._results = kind, results
-        self._entries: dict[tuple[str, str | None], _Entry] = {}
+        self._entries: dict[tuple[str, str | None], Entry] = {}
         # Those rows of watches that wait for their time, in the order of watches.
         self.throttles: list[RowThrottle] = []
         self._throttles_at = np.zeros(0, np.int64)
-        self.row["due"] = LAST
+        self.row["due"] = self.row["wake"] = LAST
         self._told = np.zeros(1, desk.ORDER_UPDATE)
         self.row["record"] = self._told.ctypes.data
         # Whether the loop calls its methods.
@@ -153,7 +155,7 @@ class CompiledMethods:
         """Calls a method with a row: of an instrument, None where it names none, of which so much is held."""
         self._at_hand(index, one, held, now)
         bytes_of, old, new = _words_of(event, self._results[event.view])
-        at = id(bytes_of) + _BYTES_AT
+        at = held_words(bytes_of)
         self.entry(method, event.view).call(self.address, at + new, at + old)
 
     def call_told(
@@ -177,7 +179,7 @@ class CompiledMethods:
         words[_PLACES["lot"]] = 0 if one is None else one.lot_scale * one.lot_units
         words[_PLACES["position"]] = int(held.scaleb(SCALE))
 
-    def entry(self, method: str, view: str | None) -> "_Entry":
+    def entry(self, method: str, view: str | None) -> "Entry":
         """A method compiled for the rows of a view, None: for what it is told. Raises ConfigurationError."""
         found = self._entries.get((method, view))
         if found is None:
@@ -351,7 +353,7 @@ class RowThrottle:
     def offer(self, event: ViewEvent, now: int) -> bool:
         """The row has changed; whether that is to be told now."""
         bytes_of, old, new = _words_of(event, self._result)
-        at = id(bytes_of) + _BYTES_AT
+        at = held_words(bytes_of)
         return bool(desk.offer(self._desk, self.address, at + old, at + new, now))
 
     def done(self, told: int | None = None) -> None:
@@ -388,7 +390,7 @@ def _kinds_of(result: Result) -> np.ndarray:
     return kinds
 
 
-class _Entry(NamedTuple):
+class Entry(NamedTuple):
     """A compiled method, of the addresses of a state, the row now and the row before; `call` is Python's."""
 
     address: int
@@ -396,10 +398,10 @@ class _Entry(NamedTuple):
 
 
 # Instances of a strategy share them.
-_entries: dict[tuple[object, ...], _Entry] = {}
+_entries: dict[tuple[object, ...], Entry] = {}
 
 
-def _entry_of(method: str, own: Mapping[str, Any], state: np.dtype, row: np.dtype) -> _Entry:
+def _entry_of(method: str, own: Mapping[str, Any], state: np.dtype, row: np.dtype) -> Entry:
     """Compiles one of the methods of a class. Raises NativeError."""
     known = (*own.values(), method, str(state.descr), str(row))
     if known in _entries:
@@ -417,7 +419,7 @@ def _entry_of(method: str, own: Mapping[str, Any], state: np.dtype, row: np.dtyp
     entry = call_with_old if function.__code__.co_argcount > _WITHOUT_OLD else call
     assert isinstance(entry, FunctionType)
     _, address, _ = native_address(entry, [types.int64] * 3, None, {**_METHODS, **own})
-    _entries[known] = found = _Entry(address, python_callable(address, INTEGER * 3))
+    _entries[known] = found = Entry(address, python_callable(address, INTEGER * 3))
     return found
 
 
@@ -468,6 +470,11 @@ def _row_type(result: Result) -> np.dtype:
                 offsets.append(_WORD * place)
     size = _WORD * form.words
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
+
+
+def held_words(held: bytes) -> int:
+    """The address of the words that bytes hold."""
+    return id(held) + _BYTES_AT
 
 
 def _words_of(event: ViewEvent, result: Result) -> tuple[bytes, int, int]:

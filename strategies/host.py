@@ -403,9 +403,10 @@ class StrategyHost:
             self._desks.look(free and not (self.silent or logged or self.halted is not None))
         return self._desks
 
-    def look_again(self) -> None:
-        """Ticks, lots or what strategies are told may be others than at the last look of `loop_desks`."""
-        self._desks.stale = True
+    def leave_loop(self) -> None:
+        """Python applies what comes next; ticks, lots or what strategies are told may be others after it."""
+        if self._desks:
+            self._desks.look(False)
 
     def ask(self) -> None:
         """Goes on with what compiled methods have asked for in the loop, and could not have there."""
@@ -499,7 +500,7 @@ class StrategyHost:
                         runner.look()
             self._perform_replayed()
         for runner in self._runners:
-            runner.requests, runner.looked = 0, False
+            runner.requests, runner.looked, runner.went_on = 0, False, False
 
     def _perform_replayed(self) -> None:
         """Perform what the log holds of this step."""

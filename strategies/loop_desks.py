@@ -17,6 +17,7 @@ from orderbook.strategies.execution.desk import HANDLER, INSTANCE
 from orderbook.strategies.execution.exchange_account import ExchangeAccount
 from orderbook.strategies.execution.order_news import OrderNews
 from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.order_desk import OrderDesk
 from orderbook.strategies.runner import Runner
 
 
@@ -39,17 +40,26 @@ class LoopDesks:
         self._engine, self._instruments, self._stir = engine, instruments, stir
         self._learn = learn
         symbols = {one.symbol for one in instruments}
+        # Of a strategy in SQL all instances are called there, or none is: they share what they watch.
+        out = {
+            runner.name
+            for runner in runners
+            if isinstance(runner.compiled, OrderDesk) and not runner.runs_in_loop
+        }
         self._runners = [
             runner
             for runner in runners
-            if runner.compiled is not None and len(symbols) == len(instruments) and runner.runs_in_loop
+            if runner.compiled is not None
+            and (isinstance(runner.compiled, OrderDesk) or len(symbols) == len(instruments))
+            and runner.runs_in_loop
+            and runner.name not in out
         ]
         self._all = runners
         self._watched: Sequence[Subscription] | None = None
         self._handlers, self._instances = np.zeros(0, HANDLER), list[np.ndarray]()
         self._desks = np.zeros(0, np.int64)
-        # Whether the loop calls them, and whether that is to be looked at again.
-        self._on = self.stale = False
+        # Whether the loop calls them.
+        self._on = False
         self.handlers = self.desks = self.count = 0
 
     def __bool__(self) -> bool:
@@ -66,7 +76,7 @@ class LoopDesks:
             self._switch(False)
             self._watched = engine.watched
             self._build(engine, alive)
-        if alive and (self.stale or not self._on):
+        if alive and not self._on:
             self._switch(True)
 
     def _switch(self, on: bool) -> None:
@@ -79,9 +89,8 @@ class LoopDesks:
             self._stir(runner)
             if on:
                 exchange.take_steps()
-                runner.note_positions()
-                runner.clock.look_anew()
-        self._on, self.stale = on, False
+                runner.enter_loop()
+        self._on = on
         self.handlers = int(self._handlers.ctypes.data) if on else 0
         self.desks, self.count = (int(self._desks.ctypes.data), len(self._desks)) if on else (0, 0)
 
@@ -118,20 +127,27 @@ class LoopDesks:
         keys = [key.name for key in result.keys]
         places = {key: keys.index(key) if key in keys else -1 for key in ("venue", "symbol")}
         rows = []
+        if isinstance(own[0].compiled, OrderDesk):
+            # Its rows name instruments themselves, and more than one of an instrument.
+            handler["apart"] = 1
+            if own[0].key is None:
+                places = dict.fromkeys(places, -1)
         for runner in own:
             for index in runner.instruments:
                 one = self._instruments[index]
                 codes = engine.dictionary.encode(one.venue), engine.dictionary.encode(one.symbol)
                 throttle = runner.clock.throttle(watch)
-                key = tuple(getattr(one, key.name) for key in subscription.layout.key_columns)
-                at = 0 if throttle is None else throttle.state(key).address
+                at = 0
+                if throttle is not None:
+                    key = tuple(getattr(one, key.name) for key in subscription.layout.key_columns)
+                    at = throttle.state(key).address
                 rows.append((*codes, index, runner.desk.address, at))
         named = [
             tuple(code for code, place in zip(row[:2], places.values(), strict=True) if place >= 0)
             for row in rows
         ]
         # A row that names no one instrument is Python's.
-        if len(set(named)) < len(self._instruments):
+        if len(set(named)) < len(self._instruments) and not (handler["apart"] and own[0].key is None):
             return
         instances = np.array(rows, INSTANCE)
         self._instances.append(instances)

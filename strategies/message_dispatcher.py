@@ -229,6 +229,8 @@ class MessageDispatcher:
             found.trades |= runner.news.trades
             if runner.key is not None:
                 found.due = min(found.due, self._dues[runner])
+                if len(self._own[runner]) > 1 and runner.client.account:
+                    found.accounts.append(runner.client.account)
         return found
 
     def _told_of(self, seen: Iterable[int]) -> Sequence[Runner]:

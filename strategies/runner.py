@@ -46,6 +46,8 @@ from orderbook.strategies.execution.order_news import LIQUIDITY, SIDES, STATUSES
 from orderbook.strategies.execution.order_terms import Number, OrderTerms, TimeInForce
 from orderbook.strategies.execution.paper_client import PaperClient
 from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.order_desk import OrderDesk
+from orderbook.strategies.order_views import OrderView
 from orderbook.strategies.strategy import (
     BookStateChange,
     NewsWanted,
@@ -195,11 +197,18 @@ class Runner:
         if own := compiled_methods(definition.kind):
             count = len(host.instruments)
             self.compiled = CompiledMethods(definition.kind, self.parameters, results, count)
+        elif issubclass(definition.kind, OrderView):
+            view, own_books = definition.kind.of_view, host.books
+            self.compiled = OrderDesk(
+                definition.kind, results[view], definition.kind.rules, host.instruments,
+                host.engine.dictionary, own_books if isinstance(own_books, Books) else None, key,
+            )  # fmt: skip
+        if self.compiled is not None:
             self.compiled.follow()
         self._compiled_names = frozenset(own)
         self.clock = RunnerClock(
             host.engine, definition.kind, lambda when: with_parameters(when, self.parameters), self._on_view,
-            self._throttle,
+            self._throttle, self.compiled if isinstance(self.compiled, OrderDesk) else None,
         )  # fmt: skip
         # What is watched, by subscription.
         self.watches: dict[Subscription, ViewWatch] = {}
@@ -217,6 +226,8 @@ class Runner:
         self._untold: tuple[list[OrderUpdate], list[OrderUpdate]] = [], []
         # Whether it has looked at the end of the message at hand.
         self.looked = False
+        # Whether Python goes on at the end of a message of the loop.
+        self.went_on = False
 
     @property
     def now(self) -> int:
@@ -277,21 +288,19 @@ class Runner:
         except Exception as error:
             self._fail(method, error)
 
-    def valid(self, symbol: str, venue: str) -> bool:
-        """Whether the book of an instrument is valid; also where there is no such instrument."""
-        books, index = self._host.books, self._index(symbol, venue)
-        return books is None or index is None or books.is_valid(index)
-
     def look_at_end(self) -> None:
         """Calls its method `look` when everything else of the message at hand is done, once; once more at the
-        end of its next message, where more came of it."""
-        self._host.look_at_end(self)
+        end of its next message, where more came of it. The loop does so itself, where it calls methods."""
+        if self.went_on or self.compiled is None or not self.compiled.in_loop:
+            self._host.look_at_end(self)
 
     def look(self) -> None:
         """See `look_at_end`."""
         if not self.started:
             return
         if self.looked:
+            if isinstance(self.compiled, OrderDesk):
+                self.compiled.looking = False
             self.wake(self.now)
         else:
             self.looked = True
@@ -374,6 +383,9 @@ class Runner:
         compiled, instruments = self.compiled, self._host.instruments
         for asked in () if compiled is None else compiled.requests():
             one = None if asked.instrument < 0 else instruments[asked.instrument]
+            venue, symbol = (one.venue, one.symbol) if one else (None, "")
+            if one is None and isinstance(compiled, OrderDesk):
+                venue, symbol = compiled.named(asked.id)
             self._count_request()
             self.asked += 1
             kind: RequestKind = _REQUESTED[asked.kind]
@@ -381,8 +393,8 @@ class Runner:
                 None if value is None else f"{value.normalize():f}" for value in (asked.volume, asked.price)
             )
             request = LoggedRequest(
-                0, self.identity, kind, asked.id, one.symbol if one else "", asked.side, volume, price,
-                one.venue if one else None, asked.time_in_force, asked.post_only, self.asked, asked.terms,
+                0, self.identity, kind, asked.id, symbol, asked.side, volume, price, venue,
+                asked.time_in_force, asked.post_only, self.asked, asked.terms,
             )  # fmt: skip
             self._host.after_message(partial(self._host.request, request))
 
@@ -404,6 +416,11 @@ class Runner:
         (first, then), self._untold = self._untold, ([], [])
         for update in first:
             self._tell_update(update)
+        self.went_on = True
+        if isinstance(compiled, OrderDesk):
+            self.looked = compiled.looked
+            if compiled.looking:
+                self.look_at_end()
         if compiled.take_looks():
             self._host.after_message(partial(self.clock.look, self.now))
         for update in then:
@@ -444,6 +461,35 @@ class Runner:
         return self.compiled
 
     @property
+    def rows(self) -> OrderDesk:
+        """The desk of a strategy in SQL."""
+        assert isinstance(self.compiled, OrderDesk)
+        return self.compiled
+
+    def read_rows(self, view: str, fresh: bool) -> None:
+        """See OrderDesk.read."""
+        self.rows.note_steps()
+        self.rows.read(self._host.engine[view], fresh)
+
+    def look_at_rows(self) -> None:
+        """Asks for what rows ask for. Raises SqlError where one is no order."""
+        rows = self.rows
+        rows.orders = self.orders
+        rows.look(self.now)
+        self.orders = rows.orders
+        self.ask()
+        self._host.stir(self)
+
+    def enter_loop(self) -> None:
+        """The loop is about to call its methods: what they see is as of now."""
+        self.note_positions()
+        self.clock.look_anew()
+        if isinstance(self._strategy, OrderView):
+            self.rows.orders = self.orders
+            self.rows.note_steps()
+            self._strategy.know_rows()
+
+    @property
     def alive(self) -> bool:
         """Whether its methods are called."""
         return self._strategy is not None
@@ -457,14 +503,16 @@ class Runner:
     def runs_in_loop(self) -> bool:
         """Whether nothing of what it is keeps compiled methods from being called in the loop."""
         follows = (("on_order_update", self._follows_orders), ("on_fill", self._follows_fills))
-        in_python = any(on and method not in self._compiled_names for method, on in follows)
+        in_python = any(on and not self.compiles(method) for method, on in follows)
         if in_python or self.exchange is None:
+            return False
+        if isinstance(self.compiled, OrderDesk) and self.compiled.tags_are_texts:
             return False
         return bool(self.instruments) and (self.key is None or len(self.instruments) == 1)
 
     def compiles(self, method: str) -> bool:
-        """Whether a method is compiled."""
-        return method in self._compiled_names
+        """Whether a method is compiled, for the loop."""
+        return method in self._compiled_names or isinstance(self.compiled, OrderDesk)
 
     def note_positions(self) -> None:
         """Compiled methods see what is held as it is now."""

@@ -30,7 +30,15 @@ from numba.extending import _Intrinsic
 
 from orderbook.core.code_cache import Entry
 from orderbook.core.generated_code import code_folder, is_published, source_digest
-from orderbook.core.native import Hole, NativeError, Number, Slot, hole_key, is_hole
+from orderbook.core.native import (
+    Hole,
+    NativeError,
+    Number,
+    Slot,
+    hole_key,
+    is_hole,
+    plain_function,
+)
 from orderbook.core.native_code import (
     BYTES,
     INTEGER,
@@ -115,6 +123,14 @@ def exported(function: Callable[..., Any]) -> Any:
     arguments = [types.int64] * function.__code__.co_argcount
     symbol, _, _ = native_address(function, arguments, form_of(function))
     return types.ExternalFunction(symbol, types.int64(*arguments))
+
+
+def entry_address(function: Any, arguments: int) -> int:
+    """The address by which compiled code calls a function of so many int64, which gives one."""
+    own = plain_function(function)
+    assert own is not None
+    _, address, _ = native_address(own, [types.int64] * arguments, form_of(own))
+    return address
 
 
 def called_with(

@@ -455,8 +455,8 @@ class MessageLoop:
         words, host = self._words, self._feed.host
         host.step = self._step + 2 * words[_NUMBER]
         host.called(words[_NOW])
+        host.leave_loop()
         self._feed.apply_apart(self._events, words[_PLACE], end, self._live)
-        host.look_again()
         words[_PLACE], words[_NUMBER], words[_NOW] = end, 0, host.now
         self._step = host.step & ~1
 

@@ -75,6 +75,10 @@ DESK = np.dtype(
         ("before", "i8"),  # where Python goes on, how many of the news are told before rows that have waited
         ("sent", "i8"),  # requests of the message at hand
         ("others", "i8"),  # calls that are not of rows
+        ("look", "i8"),  # what is called with the time at the end of a message, once; 0: nothing is
+        ("looking", "i8"),  # whether it is to be called
+        ("looked", "i8"),  # whether it was, at this message
+        ("wake", "i8"),  # from when on it is to be called at a message, ns; LAST: by no time
     ]
 )
 # What methods are told of orders: prices and volumes as above, `status` as of ORDER.
@@ -148,6 +152,7 @@ HANDLER = np.dtype(
         ("symbol", "i8"),
         ("instances", "i8"),  # address of INSTANCE[count]
         ("count", "i8"),
+        ("apart", "i8"),  # whether it does not matter in which order rows are told
     ]
 )
 # A strategy's instance for the rows of one instrument: codes of its venue and symbol; the address of a
@@ -644,7 +649,7 @@ def _end_message(desk_at: int, own: bool, now: int, first: int, time: int) -> bo
     """
     desk = _desk_at(desk_at)
     follows = desk.on_order != 0 or desk.on_fill != 0
-    desk.sent = 0
+    desk.sent = desk.looked = 0
     if own and account_at(desk.account).due <= now:
         _tell(desk_at, now, first, time)
     desk.before = desk.news_count
@@ -664,6 +669,31 @@ def _end_message(desk_at: int, own: bool, now: int, first: int, time: int) -> bo
         sent_all = _send_all(desk_at, now, first, time)
         if sent_all and follows:
             _call_news(desk_at, desk.news_count, now)
+    if sent_all and desk.look != 0:
+        sent_all = _look_at_end(desk_at, own, now, first, time)
+    return sent_all
+
+
+@jit()
+def _look_at_end(desk_at: int, own: bool, now: int, first: int, time: int) -> bool:
+    """Lets a desk look once, and sends what it asks for; False where Python is to go on with that."""
+    desk = _desk_at(desk_at)
+    if own and desk.wake <= now:
+        desk.wake, desk.looking = LAST, 1
+    if desk.looking == 0:
+        return True
+    desk.others += 1
+    if call(desk.look, desk_at, now, 0) != 0:
+        desk.looking = 1
+        return False
+    desk.looked = 1
+    desk.before = desk.news_count
+    sent_all: bool = desk.requests_count == 0 or _send_all(desk_at, now, first, time)
+    if sent_all:
+        _call_news(desk_at, desk.news_count, now)
+        if desk.looking != 0:
+            # What came of it is looked at with the next message.
+            desk.looking, desk.wake = 0, now
     return sent_all
 
 
@@ -680,7 +710,8 @@ def end_message(desks: int, count: int, followed: int, now: int, first: int, tim
         desk_at = load(desks + 8 * number)
         desk = _desk_at(desk_at)
         own = desk.own == 0 or board_at(desk.own).message == followed
-        if desk.requests_count != 0 or (own and (account_at(desk.account).due <= now or desk.due <= now)):
+        due = own and (account_at(desk.account).due <= now or desk.due <= now or desk.wake <= now)
+        if due or desk.requests_count != 0 or desk.looking != 0:
             done = _end_message(desk_at, own, now, first, time) and done
     return done
 
@@ -708,7 +739,8 @@ def dispatch(handlers: int, state: int, now: int) -> bool:
     end, watch = firing + 8 * load(state + 8 * FIRED_WORDS), -1
     while firing < end:
         handler = _handler_at(handlers + _HANDLER_BYTES * load(firing))
-        if handler.entry == 0 or load(firing) <= watch or _instance_of(handler, firing) == 0:
+        again = load(firing) <= watch and handler.apart == 0
+        if handler.entry == 0 or again or _instance_of(handler, firing) == 0:
             return False
         watch = load(firing)
         firing += 8 * handler.words

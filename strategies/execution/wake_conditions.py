@@ -27,6 +27,8 @@ _ROW = np.dtype(
         ("boards", "i8"),  # address of int64[count], where boards are
         ("count", "i8"),
         ("message", "i8"),  # the number of the last message that they have followed
+        ("accounts", "i8"),  # address of int64[accounts_count], other ACCOUNTs that are told there
+        ("accounts_count", "i8"),
     ]
 )
 _TABLE = np.dtype(
@@ -54,13 +56,15 @@ class WakeCondition:
     """Which messages of one instrument matter.
 
     every: each. due: at this time of the run, ns, or later. trades: those with a trade, since strategies are
-    told of them. boards: where the BOARD of each account is that has sent anything there.
+    told of them. boards: where the BOARD of each account is that has sent anything there. accounts: where
+    other ACCOUNTs are that its messages tell of what is due.
     """
 
     every: bool = False
     due: int = LAST
     trades: bool = False
     boards: list[int] = field(default_factory=list)
+    accounts: list[int] = field(default_factory=list)
 
 
 _NOTHING = WakeCondition()
@@ -83,7 +87,7 @@ class WakeConditions:
         self.note_due(LAST)
         self._noted = dict.fromkeys(range(instruments), _NOTHING)
         # What the rows point to.
-        self._boards: dict[int, np.ndarray] = {}
+        self._boards: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def note_due(self, time: int) -> None:
         """From now on a message of any instrument matters at this time of the run, ns, or later."""
@@ -96,9 +100,11 @@ class WakeConditions:
         self._noted[instrument] = one
         row = self._rows[instrument]
         row["any"] = one != _NOTHING
-        boards = self._boards[instrument] = np.array(one.boards, np.int64)
+        boards, accounts = (np.array(addresses, np.int64) for addresses in (one.boards, one.accounts))
+        self._boards[instrument] = boards, accounts
         row["every"], row["due"], row["trades"] = one.every, one.due, one.trades
         row["boards"], row["count"] = boards.ctypes.data, len(boards)
+        row["accounts"], row["accounts_count"] = accounts.ctypes.data, len(accounts)
 
 
 @jit()
@@ -129,6 +135,16 @@ def _is_due(row: Record, now: int) -> bool:
         account = account_at(board_at(load(row.boards + 8 * board)).account)
         if account.due <= now and account.told_apart == 0:
             return True
+    return _any_due(row.accounts, row.accounts_count, now)
+
+
+@jit()
+def _any_due(accounts: int, count: int, now: int) -> bool:
+    """Whether one of int64[count] ACCOUNTs, at an address, is told something."""
+    for number in range(count):
+        account = account_at(load(accounts + 8 * number))
+        if account.due <= now and account.told_apart == 0:
+            return True
     return False
 
 
@@ -154,11 +170,8 @@ def wakes(conditions: int, now: int, events: int, count: int) -> bool:
                         address = load(row.boards + 8 * board)
                         board_at(address).message = table.followed
                         meet(address, events, count, sent, now)
-                    told = told or _is_due(row, now)
-    for number in range(table.accounts_count):
-        account = account_at(load(table.accounts + 8 * number))
-        told = told or (account.due <= now and account.told_apart == 0)
-    return told
+                told = told or _is_due(row, now)
+    return told or _any_due(table.accounts, table.accounts_count, now)
 
 
 @jit()
