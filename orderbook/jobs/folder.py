@@ -214,10 +214,11 @@ def put(where: Place, data: bytes) -> None:
 
 
 def _committed(folder: Place, one: Dataset) -> Dataset:
-    version, early = committed(folder, one.path, one, one.version, one.files), one.tentative_version
-    if one.tentative or early >= 0:
-        early = committed(folder, one.tentative_path, one, early, one.tentative)
-    return msgspec.structs.replace(one, version=version, tentative_version=early)
+    version, files = committed(folder, one.path, one, one.version, one.files)
+    early, tentative = one.tentative_version, one.tentative
+    if tentative or early >= 0:
+        early, _ = committed(folder, one.tentative_path, one, early, tentative)
+    return msgspec.structs.replace(one, version=version, files=tuple(files), tentative_version=early)
 
 
 def read_manifest(folder: Place) -> Manifest:

@@ -8,7 +8,7 @@ The protocol is Delta's (github.com/delta-io/delta, PROTOCOL.md), by the package
 import json
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -96,27 +96,50 @@ def _files(table: "DeltaTable", path: str) -> tuple[DataFile, ...]:
     return tuple(DataFile(f"{path}/{name}", count, size) for name, count, size in sorted(rows))
 
 
-def committed(folder: Place, path: str, dataset: Dataset, version: int, files: Sequence[DataFile]) -> int:
-    """Makes the table in `path` have these files, and no others, by one commit; its version then.
+def committed(
+    folder: Place, path: str, dataset: Dataset, version: int, files: Sequence[DataFile]
+) -> tuple[int, Sequence[DataFile]]:
+    """Makes the table in `path` have these files, and no others, by one commit; its version and files then.
 
     version: of the table that `files` came from, by what was added and removed; where that has just these,
-    nothing is done. -1: the table is made, or begun anew in place of another job's.
+    nothing is done. -1: the table is made, or begun anew in place of another job's, of which the files
+    stay that are the same byte for byte, so that a commit changes what is different.
     Raises OutputError, DataError.
     """
     table = opened(folder / path)
     schema = file_schema(dataset)
     if table is None or (version < 0 and _differs(table, schema)):
-        return _created(folder / path, schema, files)
+        return _created(folder / path, schema, files), files
     named = {file.path for file in files}
     before = table if table.version() == version or version < 0 else opened(folder / path, version)
     if version >= 0 and before is not None and {file.path for file in _files(before, path)} == named:
-        return version
+        return version, files
     there = {file.path: file for file in _files(table, path)}
+    if version < 0:
+        files = _with_old(folder, files, there.values())
+        named = {file.path for file in files}
     added = [file for file in files if file.path not in there]
     removed = [file for name, file in there.items() if name not in named]
     if added or removed:
         _commit(folder / path, table, schema, added, removed)
-    return table.version()
+    return table.version(), files
+
+
+def _with_old(folder: Place, files: Sequence[DataFile], there: Iterable[DataFile]) -> Sequence[DataFile]:
+    """The files, those replaced that a table has already under other names. Raises OutputError."""
+    old: dict[tuple[int, int], list[DataFile]] = {}
+    for file in there:
+        old.setdefault((file.rows, file.size), []).append(file)
+    found = []
+    with _failing(folder, OutputError, "cannot read what was written"):
+        for file in files:
+            likely = old.get((file.rows, file.size), [])
+            data = (folder / file.path).read_bytes() if likely else b""
+            same = next((one for one in likely if (folder / one.path).read_bytes() == data), file)
+            if same is not file:
+                likely.remove(same)
+            found.append(same)
+    return found
 
 
 def _differs(table: "DeltaTable", schema: pa.Schema) -> bool:

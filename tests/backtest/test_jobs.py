@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from backtest_support import SEEN, contents, job_settings, run, write_records
 from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
@@ -154,6 +155,29 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "job" / job.manifest.views["rows"].files[0].path).unlink()
     with pytest.raises(DataError, match="damaged or gone"):
         job.view("rows")
+
+
+def test_a_file_that_comes_late_changes_what_it_is_about_in_one_commit(tmp_path: Path) -> None:
+    write_records(tmp_path / "flow", 200, 2, 2, 3, apart=True)
+    late = max((tmp_path / "flow").glob("*-0.parquet"))
+    late.rename(tmp_path / late.name)
+    settings = job_settings(tmp_path / "job", 2, sql=SEEN, views=("seen",))
+    before = run(settings, [tmp_path / "flow"])[0]
+    (tmp_path / late.name).rename(late)
+    whole = run(job_settings(tmp_path / "whole", 2, sql=SEEN, views=("seen",)), [tmp_path / "flow"])[0]
+    there = pl.read_delta(str(tmp_path / "job" / "views" / "seen"))
+    after = run(settings, [tmp_path / "flow"])[0]
+    assert contents(after) == contents(whole) != contents(before)
+    old, new = (job.manifest.views["seen"] for job in (before, after))
+    assert new.version == old.version + 1
+    removed, added = ({file.path for file in one.files} for one in (old, new))
+    assert removed & added and added - removed
+    # Files that are gone, and new ones, have rows of the late file's symbol alone.
+    for path in removed ^ added:
+        assert set(pl.read_parquet(tmp_path / "job" / path)["symbol"]) == {late.stem.removesuffix("-0")}
+    # Who has begun to read the version before can end it.
+    assert DeltaTable(tmp_path / "job" / "views" / "seen", version=old.version).count() == len(there)
+    assert run(settings, [tmp_path / "flow"])[0].manifest.views["seen"].version == new.version
 
 
 def test_numbers_of_128_bits_are_exact_and_more_are_refused() -> None:
