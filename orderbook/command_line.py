@@ -492,6 +492,14 @@ def check(config: Config = None) -> None:
 
 
 @app.command()
+def doctor(config: Config = None) -> None:
+    """Check this machine, from its clock to the network, and say what to do."""
+    from orderbook.commands.doctor import doctor as command
+
+    command(config)
+
+
+@app.command()
 def diff(
     first: Annotated[Path, typer.Argument(help="The configuration as it is.", metavar="CONFIG_A")],
     second: Annotated[Path, typer.Argument(help="The one that would come.", metavar="CONFIG_B")],
