@@ -18,7 +18,8 @@ from orderbook.feeds import text_values
 from orderbook.feeds.exchanges import books
 
 DIALECTS: tuple[Dialect, ...] = ("orders", "levels")
-SAMPLE = 7
+# Seeds of all faults together, and those within which a broken program is found.
+SAMPLE, FOUND_WITHIN = 4, 14
 # What only happens to new connections, or to answers that there are more of with them.
 ALONE = [
     (dialect, fault.name, (fault.name, "disconnect") if fault.occasion in ("connection", "answer") else ())
@@ -117,7 +118,7 @@ def test_runs_find_what_is_broken(name: str) -> None:
     mutation = MUTATIONS[name]
 
     def sample() -> None:
-        for seed in range(2 * SAMPLE):
+        for seed in range(FOUND_WITHIN):
             for dialect in DIALECTS:
                 if mutation.dialect in (None, dialect):
                     fault_run.run(dialect, seed)

@@ -22,7 +22,7 @@ from wire_support import (
 
 from orderbook.feeds.live.session import Session
 
-MUTANTS, OF_A_SCRIPT = 300, 2
+MUTANTS, OF_A_SCRIPT = 150, 2
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from orderbook.views.program import CompiledProgram
 
 POSITIONS = 520
 # Of which the default run compares these.
-SAMPLED = 100
+SAMPLED = 50
 # The band is around the touch of the Binance captures, all the while.
 PARAMETERS = {"k": Decimal("0.25"), "low": Decimal(61600), "high": Decimal(61900)}
 # The best levels whose VWAPs the interpreter, which looks at every pair of levels too, compares.
@@ -270,7 +270,7 @@ def test_interpreter_equals_numba_after_every_event(recording: Recording, shared
     path = shared_data / recording.path
     events, instruments = events_of(path)
     compared = changed = 0
-    for window in windows(events, 8, 60):
+    for window in windows(events, 6, 60):
         both = [pipeline(SHIPPED + NEAR, instruments, backend) for backend in ("interpreter", "numba")]
         for one in both:
             one.apply(window.start)

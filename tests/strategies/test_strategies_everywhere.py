@@ -122,7 +122,7 @@ def test_orders_are_the_same_everywhere(
     kinds: str,
     trading: str,
 ) -> None:
-    sources = write_flow(tmp_path / "flow", 300, 2, 1, apart=kinds == "together", resting=20)
+    sources = write_flow(tmp_path / "flow", 200, 2, 1, apart=kinds == "together", resting=20)
     write(tmp_path / "restless.sql", RESTLESS)
     more = IN_SQL if kinds == "sql" else ""
     one = setting(orderbook, tmp_path, SETS[kinds], trading, 1, "interpreter", more)
