@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError, Problems, SourceError, StoreError, suggestion
@@ -24,7 +25,7 @@ from orderbook.engine.distribution.blocks import VERSION
 from orderbook.feeds.change_stream import ChangeSource, RelationChange, message_ends
 from orderbook.feeds.source import EventSource, WatchedSource, watched
 from orderbook.market.crossed_books import CROSSED_LIMIT, CrossedWatch
-from orderbook.market.events import EVENT, Flag
+from orderbook.market.events import EVENT, Events, Flag
 from orderbook.market.instruments import Instrument, Instruments
 from orderbook.views.encoding.rows import RowEncoder
 from orderbook.views.types import Relation
@@ -68,7 +69,7 @@ class SourceWithCrossedStates:
         found.extend(self._found)
         return found
 
-    def __iter__(self) -> Iterator[np.ndarray]:
+    def __iter__(self) -> Iterator[Events]:
         self._found.clear()
         watch = CrossedWatch(self.instruments, self._limit, self._found)
         for events in self.source:
@@ -97,10 +98,12 @@ class TickItem:
     time: int
 
 
-Item = np.ndarray | ChangeItem
+Item = Events | ChangeItem
 
 
-def common_instruments(parts: Sequence[tuple[str, Instruments]]) -> tuple[Instruments, list[np.ndarray]]:
+def common_instruments(
+    parts: Sequence[tuple[str, Instruments]],
+) -> tuple[Instruments, list[NDArray[np.int32]]]:
     """The instruments of all (name, instruments), and for each the indexes of its own among them, int32[n].
 
     Raises SourceError where two of them state different ticks or lots for one symbol.
@@ -125,8 +128,8 @@ def is_event_source(source: EventSource | ChangeSource | WatchedSource) -> TypeG
 class VersionedEvents:
     """Events with their versions: EVENT[n] and VERSION[n], whole messages, the last of each with LAST."""
 
-    events: np.ndarray
-    versions: np.ndarray
+    events: Events
+    versions: NDArray[np.void]
 
     def __len__(self) -> int:
         return len(self.events)
@@ -148,7 +151,7 @@ class VersionedChanges:
 
     source: str
     changes: Sequence[RelationChange]
-    versions: np.ndarray
+    versions: NDArray[np.void]
 
     def __len__(self) -> int:
         return len(self.changes)
@@ -158,7 +161,9 @@ class VersionedChanges:
         return VersionedChanges(self.source, self.changes[start:end], self.versions[start:end])
 
 
-def versions_of(stamps: np.ndarray, lengths: np.ndarray, place: int, before: int) -> np.ndarray:
+def versions_of(
+    stamps: NDArray[np.int64], lengths: NDArray[np.int64], place: int, before: int
+) -> NDArray[np.void]:
     """VERSION of the events of messages with these stamps and lengths, `before` events having gone before."""
     count = int(lengths.sum())
     versions = np.zeros(count, VERSION)
@@ -185,8 +190,8 @@ class Cursor:
     def __init__(
         self,
         place: int,
-        source: WatchedSource | Iterable[np.ndarray],
-        indexes: np.ndarray | None,
+        source: WatchedSource | Iterable[Events],
+        indexes: NDArray[np.int32] | None,
         errors: list[SourceError] | None,
         whole: bool = False,
         step: int = 0,
@@ -248,7 +253,7 @@ class Cursor:
                 raise
             self._errors.append(error)
 
-    def _events(self, indexes: np.ndarray) -> Iterator[VersionedEvents]:
+    def _events(self, indexes: NDArray[np.int32]) -> Iterator[VersionedEvents]:
         """Whole messages; what has no end yet waits for the next batch."""
         waiting = np.empty(0, EVENT)
         for batch in self._batches():
@@ -265,7 +270,7 @@ class Cursor:
                 waiting["flags"][-1] |= _LAST
             yield self._numbered(waiting, np.array([len(waiting)]))
 
-    def _numbered(self, events: np.ndarray, ends: np.ndarray) -> VersionedEvents:
+    def _numbered(self, events: Events, ends: NDArray[np.int64]) -> VersionedEvents:
         """Messages, which end before `ends`."""
         starts = np.concatenate([[0], ends[:-1]])
         received = events["receive_time"].take(starts)
@@ -302,7 +307,7 @@ class Cursor:
         assert isinstance(self._source, WatchedSource)
         return VersionedChanges(self._source.name, changes, versions)
 
-    def _versions(self, times: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    def _versions(self, times: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.void]:
         """VERSION of messages of these times, which end before `ends`."""
         stamps = np.maximum.accumulate(np.maximum(times, self.stamp))
         versions = versions_of(stamps, np.diff(ends, prepend=0), self.place, self._count)
@@ -310,7 +315,7 @@ class Cursor:
         return versions
 
 
-def _indexed(events: np.ndarray, indexes: np.ndarray) -> np.ndarray:
+def _indexed(events: Events, indexes: NDArray[np.int32]) -> Events:
     """The events by `indexes` of their instruments, -1 for others; copied where that differs."""
     own = events["instrument"]
     known = (own >= 0) & (own < len(indexes))
@@ -347,7 +352,7 @@ class Merger:
     ) -> None:
         told = (with_crossed_states(s, crossed_limit) if is_event_source(s) else s for s in sources)
         self.sources = tuple(map(watched, told))
-        self.reading: Callable[[WatchedSource], Iterable[np.ndarray]] = iter
+        self.reading: Callable[[WatchedSource], Iterable[Events]] = iter
         self.errors: list[SourceError] = []
         parts = {i: (s.name, s.instruments) for i, s in enumerate(sources) if is_event_source(s)}
         self.instruments, indexes = common_instruments(list(parts.values()))
@@ -359,7 +364,7 @@ class Merger:
         progress: float = sum(source.progress for source in self.sources)
         return progress / max(1, len(self.sources))
 
-    def _read(self, place: int, source: WatchedSource) -> WatchedSource | Iterable[np.ndarray]:
+    def _read(self, place: int, source: WatchedSource) -> WatchedSource | Iterable[Events]:
         return self.reading(source) if place in self._indexes else source
 
     def __iter__(self) -> Iterator[Item]:
@@ -417,7 +422,7 @@ class Slice:
     changes: tuple[VersionedChanges, ...]
     until: int | None
 
-    def stamps(self) -> np.ndarray:
+    def stamps(self) -> NDArray[np.int64]:
         """The stamps of all rows, int64[n], in no order."""
         own = [self.events.versions, *(changes.versions for changes in self.changes)]
         return np.concatenate([versions["stamp"] for versions in own])

@@ -87,7 +87,7 @@ class Source(Protocol[Batch]):
     def __iter__(self) -> Iterator[Batch]: ...
 
 
-class EventSource(Source[np.ndarray], Protocol):
+class EventSource(Source[Events], Protocol):
     """A source of EVENT batches that do not split messages; `instruments` is known from the start."""
 
     @property

@@ -30,7 +30,7 @@ class LastTimes:
     def __init__(self, count: int) -> None:
         self._times = np.zeros(count, np.int64)
         self._latest = 0
-        self._parts: list[np.ndarray] = []
+        self._parts: list[Events] = []
         self._waiting = 0
 
     def note(self, events: Events) -> None:
@@ -128,7 +128,7 @@ class MessageDispatcher:
         self._working: set[Runner] = set()
         self._doubtful: dict[Runner, None] = {}
         # Of the message at hand: its parts, and by instrument its time at the exchange.
-        self._parts: list[np.ndarray] = []
+        self._parts: list[Events] = []
         self._times: dict[int, int] = {}
         accounts = [runner.client.account for runner in self._everywhere]
         self._concerns = WakeConditions(len(instruments), accounts)
@@ -243,7 +243,7 @@ class MessageDispatcher:
                 found.update(self._concerned[index])
         return [runner for runner in self._runners if runner in found] if len(found) > 1 else list(found)
 
-    def _tell_clients(self, parts: Sequence[np.ndarray], seen: Iterable[int], now: int) -> None:
+    def _tell_clients(self, parts: Sequence[Events], seen: Iterable[int], now: int) -> None:
         # Orders may have arrived with this message.
         self._stirred.update(dict.fromkeys(self._working))
         # A tick has no events.
@@ -255,7 +255,7 @@ class MessageDispatcher:
                         runner.client.after(index, events, self._times.get(index, now), now)
         self._times.clear()
 
-    def _tell_market(self, parts: Sequence[np.ndarray], told: Iterable[Runner]) -> None:
+    def _tell_market(self, parts: Sequence[Events], told: Iterable[Runner]) -> None:
         """Tells runners that want it what the message printed, and what time it is."""
         own = [runner for runner in told if runner.news.any or runner.clock.runs]
         trades = list(trades_of(parts, self._instruments)) if any(r.news.trades for r in own) else []

@@ -26,7 +26,7 @@ from orderbook.core.units import nanoseconds
 from orderbook.engine.runtime.live_view import Key, ViewRow
 from orderbook.engine.runtime.subscriptions import Fire, Granularity
 from orderbook.market.books import AGGRESSORS
-from orderbook.market.events import Action, BookState, StateReason
+from orderbook.market.events import Action, BookState, Events, StateReason
 from orderbook.market.instruments import Instrument, Instruments
 from orderbook.strategies.execution.account import (
     FILL_COLUMNS,
@@ -125,7 +125,7 @@ def _overrides(kind: type, name: str) -> bool:
     return sum(name in vars(base) for base in kind.__mro__) > 1
 
 
-def trades_of(parts: Sequence[np.ndarray], instruments: Instruments) -> Iterator[tuple[int, Trade]]:
+def trades_of(parts: Sequence[Events], instruments: Instruments) -> Iterator[tuple[int, Trade]]:
     """The trades among market events (EVENT[n]), in order, with the places of their instruments."""
     for event in _chosen(parts, _TRADE):
         index = int(event["instrument"])
@@ -138,7 +138,7 @@ def trades_of(parts: Sequence[np.ndarray], instruments: Instruments) -> Iterator
         )  # fmt: skip
 
 
-def states_of(parts: Sequence[np.ndarray], instruments: Instruments) -> Iterator[tuple[int, BookStateChange]]:
+def states_of(parts: Sequence[Events], instruments: Instruments) -> Iterator[tuple[int, BookStateChange]]:
     """The states of books among market events (EVENT[n]), in order, with the places of their instruments."""
     for event in _chosen(parts, _STATE):
         index, state, reason = int(event["instrument"]), int(event["volume"]), int(event["order_id"])
@@ -149,7 +149,7 @@ def states_of(parts: Sequence[np.ndarray], instruments: Instruments) -> Iterator
             yield index, BookStateChange(_time(event), one.venue, one.symbol, *texts)
 
 
-def _chosen(parts: Sequence[np.ndarray], action: int) -> Iterator[np.void]:
+def _chosen(parts: Sequence[Events], action: int) -> Iterator[np.void]:
     for part in parts:
         # Most messages have a few events, and none of these.
         if action in part["action"].tolist():

@@ -8,6 +8,7 @@ Rows in order are a list of pieces, so that adding to the end costs what is adde
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.engine.distribution.blocks import VERSION, Block, Versions
 from orderbook.engine.protocol.messages import BEGINNING, Moment
@@ -15,11 +16,13 @@ from orderbook.engine.protocol.messages import BEGINNING, Moment
 FIXED = 6
 # The columns that are a version.
 VERSION_COLUMNS = 5
+# int64[n, FIXED + columns], rows of one relation; or int64[n], how often each stands.
+Rows = NDArray[np.int64]
 _NAMES = ("stamp", "switch", "last", "sequence", "part")
 
 
-def matrix(block: Block) -> np.ndarray:
-    """The rows of a block, in its order."""
+def matrix(block: Block) -> Rows:
+    """The rows of a block, in its order: int64[n, FIXED + columns]."""
     count, width = block.values.shape
     rows = np.empty((count, FIXED + width), np.int64)
     for column, name in enumerate(_NAMES):
@@ -29,7 +32,7 @@ def matrix(block: Block) -> np.ndarray:
     return rows
 
 
-def versions(rows: np.ndarray) -> Versions:
+def versions(rows: Rows) -> Versions:
     """The version of every row, VERSION[n]."""
     found = np.empty(len(rows), VERSION)
     for column, name in enumerate(_NAMES):
@@ -37,12 +40,12 @@ def versions(rows: np.ndarray) -> Versions:
     return found
 
 
-def block(source: str, rows: np.ndarray) -> Block:
+def block(source: str, rows: Rows) -> Block:
     """The rows of a matrix as a block."""
     return Block(source, versions(rows), rows[:, FIXED - 1] != 0, np.ascontiguousarray(rows[:, FIXED:]))
 
 
-def moment(row: np.ndarray) -> Moment:
+def moment(row: Rows) -> Moment:
     """The exchange message a row belongs to."""
     stamp, switch, last = row[:3].tolist()
     return stamp, switch, last
@@ -53,7 +56,7 @@ def after(place: Moment) -> Moment:
     return place[0], place[1], place[2] + 1
 
 
-def place(rows: np.ndarray, bound: Moment) -> int:
+def place(rows: Rows, bound: Moment) -> int:
     """Index of the first row of a sorted matrix that is not before `bound`."""
     low, high = 0, len(rows)
     for column, value in enumerate(bound):
@@ -65,7 +68,7 @@ def place(rows: np.ndarray, bound: Moment) -> int:
     return low
 
 
-def net(rows: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def net(rows: Rows, counts: Rows) -> tuple[Rows, Rows]:
     """Distinct rows in order and how often each stands; those whose counts cancel out are gone."""
     if len(rows) > 1:
         order = np.lexsort(rows.T[::-1])
@@ -77,14 +80,14 @@ def net(rows: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (rows, counts) if kept.all() else (rows[kept], counts[kept])
 
 
-def repeated(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def repeated(rows: Rows, counts: Rows) -> Rows:
     """Every row as often as its count, not at all where that is negative."""
     if len(counts) and counts.min() == counts.max() == 1:
         return rows
     return np.repeat(rows, np.maximum(counts, 0), axis=0)
 
 
-def difference(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def difference(old: Rows, new: Rows) -> tuple[Rows, Rows]:
     """What must be added to `old`, and what taken from it, to give `new`; all in order of versions."""
     if not len(old) or not len(new):
         return new, old
@@ -98,7 +101,7 @@ def difference(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return repeated(rows, counts), repeated(rows, -counts)
 
 
-def _unlike(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _unlike(old: Rows, new: Rows) -> tuple[Rows, Rows]:
     """Both without the rows that they begin with alike."""
     shorter = min(len(old), len(new))
     unlike = (old[:shorter] != new[:shorter]).any(axis=1)
@@ -114,16 +117,16 @@ class Runs:
     """Rows of one source in order of versions."""
 
     def __init__(self) -> None:
-        self._pieces: list[np.ndarray] = []
+        self._pieces: list[Rows] = []
 
-    def extend(self, rows: np.ndarray) -> None:
+    def extend(self, rows: Rows) -> None:
         """Adds rows that are not before those there."""
         if len(rows):
             self._pieces.append(rows)
 
-    def between(self, first: Moment = BEGINNING, end: Moment = END) -> np.ndarray:
+    def between(self, first: Moment = BEGINNING, end: Moment = END) -> Rows:
         """The rows at or after `first` and before `end`."""
-        found: list[np.ndarray] = []
+        found: list[Rows] = []
         for rows in reversed(self._pieces):
             low = place(rows, first)
             found.append(rows[low : place(rows, end)])
@@ -155,9 +158,9 @@ class CountedRuns:
     """Rows of one source in order of versions, each with how often it was asserted less retracted."""
 
     def __init__(self) -> None:
-        self._pieces: list[tuple[np.ndarray, np.ndarray]] = []
+        self._pieces: list[tuple[Rows, Rows]] = []
 
-    def add(self, rows: np.ndarray, count: int) -> None:
+    def add(self, rows: Rows, count: int) -> None:
         """Adds rows, in order, `count` times each."""
         added = rows, np.full(len(rows), count, np.int64)
         overlapping = [added]
@@ -168,9 +171,9 @@ class CountedRuns:
         if len(merged):
             self._pieces.append((merged, counts))
 
-    def between(self, first: Moment, end: Moment) -> np.ndarray:
+    def between(self, first: Moment, end: Moment) -> Rows:
         """The rows at or after `first` and before `end`, each as often as it counts."""
-        found: list[np.ndarray] = []
+        found: list[Rows] = []
         for rows, counts in reversed(self._pieces):
             low, high = place(rows, first), place(rows, end)
             chosen, often = rows[low:high], counts[low:high]
@@ -198,11 +201,13 @@ class CountedRuns:
         return sum(len(rows) for rows, _ in self._pieces)
 
 
-def _version(row: np.ndarray) -> tuple[int, ...]:
+def _version(row: Rows) -> tuple[int, ...]:
     return tuple(row[:VERSION_COLUMNS].tolist())
 
 
-def _merged(pieces: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+def _merged(
+    pieces: list[tuple[Rows, Rows]],
+) -> tuple[Rows, Rows]:
     rows = np.concatenate([rows for rows, _ in pieces])
     counts = np.concatenate([counts for _, counts in pieces])
     if counts.min() < 1:
@@ -216,7 +221,7 @@ def _merged(pieces: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np
     return found, counts[order]
 
 
-def _out_of_order(rows: np.ndarray) -> bool:
+def _out_of_order(rows: Rows) -> bool:
     """Whether rows that are in order of stamps are not in order of versions."""
     ties = np.flatnonzero(rows[1:, 0] == rows[:-1, 0])
     steps = rows[ties + 1, 1:VERSION_COLUMNS] - rows[ties, 1:VERSION_COLUMNS]

@@ -31,7 +31,7 @@ from orderbook.feeds.merge import ChangeItem, Slice, TickItem, VersionedChanges,
 from orderbook.feeds.raw_log import InstrumentText
 from orderbook.market import books as book_snapshot
 from orderbook.market.book_relations import SavedState
-from orderbook.market.events import EVENT, Flag
+from orderbook.market.events import EVENT, Events, Flag
 from orderbook.market.instruments import Instrument, Instruments
 from orderbook.run.event_queue import Stamped
 from orderbook.streaming.block_log import encoded
@@ -47,8 +47,8 @@ def slice_of(entries: Sequence[Stamped], counts: Counter[int]) -> Slice:
     A switch's events are numbered from 1, after those that `counts` has. What it received at once is one
     message or several, of one stamp.
     """
-    events: list[np.ndarray] = []
-    versions: list[np.ndarray] = []
+    events: list[Events] = []
+    versions: list[Versions] = []
     changes: list[VersionedChanges] = []
     for entry in entries:
         item = entry.item
@@ -67,9 +67,10 @@ def slice_of(entries: Sequence[Stamped], counts: Counter[int]) -> Slice:
     return Slice(VersionedEvents(whole, places), tuple(changes), entries[-1].stamp)
 
 
-def _numbered(entry: Stamped, ends: Sequence[int] | np.ndarray, counts: Counter[int]) -> Versions:
+def _numbered(entry: Stamped, ends: Sequence[int] | NDArray[np.int64], counts: Counter[int]) -> Versions:
     """VERSION of what came at once, whose messages end before `ends`."""
-    lengths = np.diff(np.array(ends, np.int64), prepend=0)
+    last = np.array(ends, np.int64)
+    lengths = last - np.concatenate(([0], last[:-1]))
     stamps = np.full(len(lengths), entry.stamp, np.int64)
     versions = versions_of(stamps, lengths, entry.switch, counts[entry.switch])
     counts[entry.switch] += len(versions)
