@@ -57,6 +57,17 @@ def test_partitions_make_no_difference(
         }
 
 
+def test_quotes_are_the_same_in_any_partitions(flow: Path, tmp_path: Path) -> None:
+    sql = """CREATE VIEW touches AS
+    SELECT symbol, COUNT(*) AS n, MAX(id) AS last, SUM(mid) AS mids FROM quotes GROUP BY symbol"""
+    jobs = [
+        run(job_settings(tmp_path / f"p{count}", count, "event", views=("touches",), sql=sql), [flow])[0]
+        for count in (1, 3)
+    ]
+    expected, found = map(contents, jobs)
+    assert expected["touches"] and found == expected
+
+
 def test_tasks_share_nothing(tmp_path: Path) -> None:
     write_records(tmp_path / "flow", 300, 3, 1, 5, apart=True)
     single, _ = run(job_settings(tmp_path / "one", 1), [tmp_path / "flow"])

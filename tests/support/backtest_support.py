@@ -35,11 +35,8 @@ CREATE VIEW everything AS SELECT SUM(volume) AS volume, COUNT(*) AS orders FROM 
 CREATE VIEW large AS SELECT b.symbol, COUNT(*) AS n FROM bids b
 WHERE 4 * b.volume > (SELECT MAX(x.volume) FROM bids x WHERE x.broker_id = b.broker_id) GROUP BY b.symbol;
 CREATE VIEW states AS SELECT state, COUNT(*) AS n FROM book_states GROUP BY state;
-CREATE VIEW touches AS
-SELECT symbol, COUNT(*) AS n, MAX(id) AS last, SUM(mid) AS mids, SUM(bid_volume) AS volume
-FROM quotes GROUP BY symbol;
 """
-SHOWN = ("depth", "brokers", "everything", "large", "states", "touches")
+SHOWN = ("depth", "brokers", "everything", "large", "states")
 SEEN = """
 CREATE VIEW seen AS SELECT symbol, SUM(volume) AS volume, MAX(price) AS best FROM bids GROUP BY symbol;
 """
