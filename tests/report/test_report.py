@@ -129,8 +129,8 @@ def test_the_report_is_written_and_again_the_same(
     assert path.read_text("utf-8") == first and len(again) == len(files)
     for _ in range(2):
         write_report(folder)
-    # Those of the version before stay for who has begun to read it.
-    assert len(list(folder.glob("tables/statistics/*.parquet"))) == 2
+    # A table that is as before keeps its file.
+    assert len(list(folder.glob("tables/statistics/*.parquet"))) == 1
     assert not re.search(r"""(src|href)=|@import|https?://|url\(""", first)
     for said in ("Follower", "Equity and drawdown", "By instrument", "How long orders", "Signal seen.volume"):
         assert said in first
