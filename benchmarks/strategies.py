@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from orderbook import Strategy, ViewEvent, compiled, on_view
-from orderbook.configuration.configuration import packaged_views
 from orderbook.feeds.merge import BATCH
 from orderbook.market.events import Flag
 from orderbook.market.instruments import Instruments
@@ -22,6 +21,7 @@ from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.order_views import strategies_of
 from orderbook.strategies.strategy import StrategyDefinition
 from orderbook.views.compilation import compile_views
+from orderbook.views.library import packaged_views
 from orderbook.views.program import CompiledProgram
 
 from .hftbacktest_data import Market, hftbacktest_rows, read_market

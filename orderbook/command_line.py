@@ -68,6 +68,10 @@ Postgres = Annotated[
     bool | None,
     typer.Option("--postgres/--no-postgres", help="Let clients of PostgreSQL read views, or do not."),
 ]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A parameter of views or strategies, as k=0.5.", metavar="NAME=VALUE"),
+]
 AllowIncomplete = Annotated[
     bool,
     typer.Option(
@@ -156,13 +160,14 @@ def run(
         bool | None, typer.Option("--monitor/--no-monitor", help="Serve the monitor's page, or do not.")
     ] = None,
     postgres: Postgres = None,
+    sets: Sets = None,
     allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Follow live feeds; without options a simulated exchange on this machine, and no network."""
     from orderbook.commands.run import run as command
 
     chosen = (feed or (), view or (), strategy or ())
-    command(config, duration, *chosen, out, monitor, postgres=postgres, allow_incomplete=allow_incomplete)
+    command(config, duration, *chosen, out, monitor, sets or (), allow_incomplete, postgres)
 
 
 @app.command()
@@ -176,6 +181,7 @@ def serve(
     strategy: Strategies = None,
     out: Out = None,
     postgres: Postgres = None,
+    sets: Sets = None,
     allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Follow live feeds for the page, websockets and clients of PostgreSQL, with nothing shown here."""
@@ -183,7 +189,8 @@ def serve(
     from orderbook.run.display import QuietDisplay
 
     feeds, views, strategies = feed or (), view or (), strategy or ()
-    command(config, duration, feeds, views, strategies, out, True, QuietDisplay, allow_incomplete, postgres)
+    chosen = (feeds, views, strategies, out, True, sets or ())
+    command(config, duration, *chosen, allow_incomplete, postgres, QuietDisplay)
 
 
 @app.command()
@@ -216,13 +223,14 @@ def replay(
     config: Config = None,
     view: Views = None,
     strategy: Strategies = None,
+    sets: Sets = None,
     out: Out = None,
     allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Put recorded sources, merged in order of time, through the views and strategies."""
     from orderbook.commands.replay import replay as command
 
-    command(source, config, view or (), strategy or (), out, allow_incomplete)
+    command(source, config, view or (), strategy or (), out, sets or (), allow_incomplete)
 
 
 @app.command()
@@ -295,6 +303,7 @@ def compare(
     config: Config = None,
     view: Views = None,
     strategy: Strategies = None,
+    sets: Sets = None,
 ) -> None:
     """Show what strategies made in several backtests, and how their orders and fills differ from the first's.
 
@@ -303,7 +312,7 @@ def compare(
     """
     from orderbook.commands.query import compare as command
 
-    command(job, out, config, view or (), strategy or ())
+    command(job, out, config, view or (), strategy or (), sets or ())
 
 
 @app.command()
@@ -312,6 +321,7 @@ def blocks(
     out: Annotated[Path, typer.Option("--out", help="Folder of the logs.", metavar="DIR")],
     config: Config = None,
     view: Views = None,
+    sets: Sets = None,
     switches: Annotated[int, typer.Option("--switches", min=1, help="Of how many switches.")] = 1,
     epoch: Annotated[str, typer.Option("--epoch", help="How long an epoch lasts, as in 1s.")] = "1s",
     block: Annotated[
@@ -325,7 +335,7 @@ def blocks(
     """Cut history into block logs, as `stream` reads them: what switches send, with epochs."""
     from orderbook.commands.stream import write_blocks as command
 
-    command(source, config, view or (), out, switches, epoch, block, follow, allow_incomplete)
+    command(source, config, view or (), out, switches, epoch, block, follow, sets or (), allow_incomplete)
 
 
 @app.command()
@@ -334,6 +344,7 @@ def stream(
     out: Annotated[Path, typer.Option("--out", help="Folder of the job.", metavar="DIR")],
     config: Config = None,
     view: Views = None,
+    sets: Sets = None,
     granularity: Annotated[
         str, typer.Option("--granularity", help="History by event, message, or interval:1s.")
     ] = "message",
@@ -352,7 +363,7 @@ def stream(
     """Keep views over block logs on Spark: tentative rows at once, committed ones epoch by epoch."""
     from orderbook.commands.stream import run_stream as command
 
-    options = (granularity, partitions, master, key, once, log_limit, chain, allow_incomplete)
+    options = (granularity, partitions, master, key, once, log_limit, chain, sets or (), allow_incomplete)
     command(logs, config, view or (), out, *options)
 
 
@@ -433,6 +444,7 @@ def replan(
     source: Sources,
     config: Config = None,
     view: Views = None,
+    sets: Sets = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Where the statistics go.", metavar="FILE.json")
     ] = None,
@@ -441,7 +453,7 @@ def replan(
     """Measure recorded sources, plan the views again by that, and keep the statistics for later starts."""
     from orderbook.commands.replay import replan as command
 
-    command(source, config, view or (), out, allow_incomplete)
+    command(source, config, view or (), out, sets or (), allow_incomplete)
 
 
 @app.command()
@@ -459,10 +471,7 @@ def explain(
         bool, typer.Option("--timings", help="Where the seconds go until the view's first value.")
     ] = False,
     config: Config = None,
-    parameters: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A parameter of the SQL, as in --set k=0.5.", metavar="NAME=VALUE"),
-    ] = None,
+    sets: Sets = None,
     allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Show how a view is compiled and what every event costs it."""
@@ -472,15 +481,28 @@ def explain(
     if timings:
         if stage is not None or live:
             raise UserError("--timings takes neither --stage nor --live")
-        explain_timings(view, config, parameters or ())
+        explain_timings(view, config, sets or ())
         return
 
     if live:
-        if stage is not None or parameters:
-            raise UserError("--live takes neither --stage nor --set; put parameters into the configuration")
-        explain_live(view, live, config, allow_incomplete)
+        if stage is not None:
+            raise UserError("--live takes no --stage")
+        explain_live(view, live, config, sets or (), allow_incomplete)
         return
-    command(view, stage.value if stage else None, config, parameters or ())
+    command(view, stage.value if stage else None, config, sets or ())
+
+
+@app.command()
+def views(
+    view: Annotated[
+        str | None, typer.Argument(help="One view; without it, all that ship are listed.")
+    ] = None,
+    config: Config = None,
+) -> None:
+    """List the views that ship and those on views.paths, or describe one: parameters, cost and its SQL."""
+    from orderbook.commands.views import views as command
+
+    command(view, config)
 
 
 @app.command()

@@ -18,15 +18,16 @@ from typing import NoReturn, TypeGuard, cast
 from sqlglot import exp
 
 from orderbook.core.changes import Dictionary
-from orderbook.core.errors import DataError, SourceError, SqlError, UserError
+from orderbook.core.errors import DataError, SqlError, UserError
 from orderbook.core.step_times import step_times
 from orderbook.views.binding.bound import Catalog, Source
-from orderbook.views.binding.catalog import bind
+from orderbook.views.binding.catalog import bind, default_parameters
 from orderbook.views.binding.expressions import ExpressionBinder
 from orderbook.views.binding.parser import CreateRelation, CreateStrategy, CreateView, SqlText, parse
 from orderbook.views.binding.scope import FromItem, Scope, refusal_text
 from orderbook.views.calculus import Budget, Scalar, TooMuchWorkError, Var
 from orderbook.views.conditions import TRUE
+from orderbook.views.library import NAME, shipped_file, shipped_that_declares, text_of, with_read
 from orderbook.views.m3 import Program, Result, column_there, program_text
 from orderbook.views.m3_link import is_m3, linked, view_of
 from orderbook.views.maintenance.compiler import Compiler
@@ -79,8 +80,9 @@ def compile_views(
 ) -> CompiledProgram:
     """Compiles CREATE STREAM, CREATE TABLE and CREATE VIEW statements, and M3, into one program.
 
-    sql: SQL text; a path of a .sql file (one line that ends in .sql); an expression of ibis; a list of
-        these; or a mapping of file names, of which a query without a name takes its own, to SQL or ibis.
+    sql: SQL text; a path of a .sql file (one line that ends in .sql); the name of a view that ships
+        ("market/ofi"), which comes with what it reads; an expression of ibis; a list of these; or a mapping
+        of file names, of which a query without a name takes its own, to SQL or ibis.
         M3 written by hand is a file that ends in .m3, or a text that begins as M3 does; it may read the
         maps of all SQL beside it.
     params: what `:name` stands for; a float is the decimal that its repr shows.
@@ -110,11 +112,14 @@ def bound_source(
 ) -> ProgramSource:
     """Texts with their SQL bound, which is quick; M3 is read by `compile_source`. Raises SqlError.
 
-    instead: relations by their names, as if they had been declared so.
+    params: over those that the texts give by CREATE PARAMETER. instead: relations by their names, as if they
+    had been declared so.
     """
     with step_times.step("SQL bound"):
-        catalog = bind([t for t in texts if not is_m3(*t)], params, instead)
-    return ProgramSource(tuple(texts), dict(params), levels, catalog, SqlCompiler())
+        sql = [t for t in texts if not is_m3(*t)]
+        parameters = {**default_parameters(sql), **params}
+        catalog = bind(sql, parameters, instead)
+    return ProgramSource(tuple(texts), parameters, levels, catalog, SqlCompiler())
 
 
 def compile_source(source: ProgramSource, dictionary: Dictionary | None = None) -> CompiledProgram:
@@ -167,12 +172,27 @@ def _with_keys_named_apart(view: CalculusView) -> CalculusView:
 
 
 def texts_of(sql: Sql) -> list[SourceText]:
-    """The SQL of what `compile_views` takes. Raises SourceError for a file that cannot be read."""
+    """The SQL of what `compile_views` takes. Raises SourceError for a file that cannot be read, UserError for
+    a name that no view has which ships."""
     if isinstance(sql, Mapping):
         return [(name, one if isinstance(one, str) else ibis_text(one)) for name, one in sql.items()]
-    if isinstance(sql, str | Path) or is_ibis(sql):
-        return [_text(sql)]
-    return [_text(item) for item in cast(Sequence[Text], sql)]
+    items = [sql] if isinstance(sql, str | Path) or is_ibis(sql) else list(cast(Sequence[Text], sql))
+    texts = [_text(item) for item in items if not _is_name(item)]
+    if len(texts) == len(items):
+        return texts
+    named = dict.fromkeys(shipped_file(str(item)) for item in items if _is_name(item))
+    there = [name for text in texts if not is_m3(*text) for name in _declared(text)]
+    shipped = with_read(named, shipped_that_declares, there)
+    return [*texts, *((str(file), text_of(file)) for file in shipped)]
+
+
+def _is_name(item: Text) -> bool:
+    return isinstance(item, str) and NAME.fullmatch(item) is not None
+
+
+def _declared(text: SourceText) -> list[str]:
+    trees = [statement.tree for statement in parse(*text)]
+    return [tree.this.name.lower() for tree in trees if isinstance(tree, CreateView)]
 
 
 def _text(sql: Text) -> SourceText:
@@ -181,12 +201,7 @@ def _text(sql: Text) -> SourceText:
     assert isinstance(sql, str | Path)
     if isinstance(sql, str) and ("\n" in sql or not sql.endswith((".sql", ".m3"))):
         return None, sql
-    try:
-        return str(sql), Path(sql).read_text(encoding="utf-8")
-    except OSError as error:
-        raise SourceError(f"{sql}: cannot read: {error.strerror}; check the path") from None
-    except UnicodeDecodeError:
-        raise SourceError(f"{sql}: not a text in UTF-8; save it as UTF-8") from None
+    return str(sql), text_of(Path(sql))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +256,9 @@ def with_views(
                 f"parameter {name} is {parameters[name]} in the running program, not {value}; rename it"
             )
     predeclared = {r.name for r in source.catalog.relations}
-    for file, text in added:
+    # A file that ships may have come with another view already.
+    new = [text for text in added if text[0] is None or text not in source.texts]
+    for file, text in new:
         for statement in () if is_m3(file, text) else parse(file, text):
             tree = statement.tree
             if isinstance(tree, CreateStrategy):
@@ -249,7 +266,7 @@ def with_views(
                 raise statement.text.error(message, tree.this)
             if isinstance(tree, CreateRelation) and tree.this.name.lower() in predeclared:
                 raise statement.text.error(f"{tree.this.name} is declared already", tree.this)
-    return bound_source((*source.texts, *added), parameters, source.levels)
+    return bound_source((*source.texts, *new), parameters, source.levels)
 
 
 def without_view(source: ProgramSource, view: str) -> ProgramSource:

@@ -37,7 +37,6 @@ from orderbook.operations.differences import program_differences, setting_differ
 from orderbook.run.assembly import (
     Assembly,
     assemble,
-    declared_views,
     partitions_or_why,
     view_files,
     with_read,
@@ -47,6 +46,7 @@ from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.strategy import Strategy, watches_of
 from orderbook.views.compilation import compile_views
+from orderbook.views.library import declared_views
 from orderbook.views.program import CompiledProgram
 
 _Made = TypeVar("_Made")

@@ -5,10 +5,11 @@ import gc
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from orderbook.configuration.configuration import Configuration, load_configuration
+from orderbook.configuration.configuration import Configuration, Scalar, load_configuration
 from orderbook.core.errors import UserError
 from orderbook.core.summaries import told
 from orderbook.feeds.source import Finding
@@ -23,9 +24,21 @@ def configured(
     strategies: Sequence[str],
     overrides: Mapping[str, object],
     allow_incomplete: bool = False,
+    sets: Sequence[str] = (),
 ) -> Configuration:
     """The configuration with the command line's options over it, see `load_configuration`, and with the
-    strategies that the files of its views declare."""
+    strategies that the files of its views declare.
+
+    sets: NAME=VALUE each, of parameters of views and strategies. Raises UserError for one that none has.
+    """
+    if sets:
+        from orderbook.backtesting.settings import configuration_keys
+
+        values = settings(sets)
+        keys = configuration_keys(
+            configured(config, views, strategies, overrides, allow_incomplete), list(values)
+        )
+        overrides = {**overrides, **{key: values[name] for name in values for key in keys[name]}}
     chosen = {**overrides}
     if allow_incomplete:
         chosen["run.allow_incomplete"] = True
@@ -37,6 +50,26 @@ def configured(
     configure_logging(configuration.logging)
     # Where only strategies are named, only those run.
     return configuration if strategies and not views else with_strategies_of_views(configuration)
+
+
+def settings(texts: Sequence[str]) -> dict[str, Scalar]:
+    """The value of each NAME=VALUE: a number, true or false, else text. Raises UserError."""
+    return dict(map(_setting, texts))
+
+
+def _setting(text: str) -> tuple[str, Scalar]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise UserError(f"--set {text}: expected NAME=VALUE")
+    if value in ("true", "false"):
+        return name, value == "true"
+    try:
+        number = Decimal(value)
+    except InvalidOperation:
+        return name, value
+    if not number.is_finite():
+        raise UserError(f"--set {text}: expected a finite number or a string")
+    return name, number
 
 
 def tell_incomplete(

@@ -2,11 +2,10 @@
 
 import sys
 import time
-from collections.abc import Sequence
-from decimal import Decimal, InvalidOperation
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from orderbook.commands.common import configured, tell_incomplete
+from orderbook.commands.common import configured, settings, tell_incomplete
 from orderbook.commands.replay import apply_all
 from orderbook.configuration.configuration import Configuration, Scalar, load_configuration
 from orderbook.core.code_cache import cache_root
@@ -25,8 +24,7 @@ from orderbook.operations.summary import findings_of
 from orderbook.run.assembly import (
     assemble,
     assembled,
-    declared_views,
-    shown_views,
+    parameters_of,
     view_files,
     warm_up,
     with_read,
@@ -34,13 +32,14 @@ from orderbook.run.assembly import (
 from orderbook.run.feed_runs import source_report
 from orderbook.strategies.strategy import watches_of
 from orderbook.views.compilation import compile_views
+from orderbook.views.library import declared_views, shipped_views, shown_views, text_of
 
 
-def explain(view: str, stage: str | None, config: Path | None, settings: Sequence[str]) -> None:
+def explain(view: str, stage: str | None, config: Path | None, sets: Sequence[str]) -> None:
     """Print one stage of a view, or the overview."""
     configuration = load_configuration(config)
-    parameters = {**configuration.parameters, **dict(map(_setting, settings))}
     file, name = _find(configuration, view)
+    parameters = {**configuration.parameters, **_settings(configuration, file, sets)}
     options, note = configuration.engine, ""
     statistics = None
     if options.statistics is not None and file in map(configuration.view_file, configuration.run.views):
@@ -60,14 +59,14 @@ def explain(view: str, stage: str | None, config: Path | None, settings: Sequenc
         _explain_strategies(configuration, name)
 
 
-def explain_timings(view: str, config: Path | None, settings: Sequence[str]) -> None:
+def explain_timings(view: str, config: Path | None, sets: Sequence[str]) -> None:
     """Compile a view and print where the seconds went, from the start of Python to the view's first rows."""
     imports = time.process_time() - sum(step_times.seconds.values())
     began = time.perf_counter() - sum(step_times.seconds.values())
     with step_times.step("configuration, memory of maps"):
         configuration = load_configuration(config)
-        parameters = {**configuration.parameters, **dict(map(_setting, settings))}
         file, name = _find(configuration, view)
+        parameters = {**configuration.parameters, **_settings(configuration, file, sets)}
         options = configuration.engine
         program = compile_views(with_read(configuration, [file]), parameters, materialize=options.materialize)
         engine = Engine(program)
@@ -97,11 +96,16 @@ def _explain_strategies(configuration: Configuration, view: str) -> None:
 
 
 def explain_live(
-    view: str, sources: Sequence[str], config: Path | None, allow_incomplete: bool = False
+    view: str,
+    sources: Sequence[str],
+    config: Path | None,
+    sets: Sequence[str] = (),
+    allow_incomplete: bool = False,
 ) -> None:
     """Replay sources through the view, measured, and print what each of its statements and maps costs."""
     overrides = {"run.backend": "numba"}
-    configuration = configured(config, [view], (), overrides, allow_incomplete).with_run(strategies=())
+    made = configured(config, [view], (), overrides, allow_incomplete, sets)
+    configuration = made.with_run(strategies=())
     merger = Merger(open_sources(sources), configuration.books.crossed_nanoseconds)
     assembly, pipeline = assembled(configuration, merger.instruments, measured=True)
     check_relations(merger.sources, assembly.program.relations)
@@ -115,28 +119,25 @@ def explain_live(
     tell_incomplete(findings_of(pipeline, (), reports), configuration, merger.errors)
 
 
+def _settings(configuration: Configuration, file: Path, sets: Sequence[str]) -> Mapping[str, Scalar]:
+    """What `--set` gives a file and those that it reads. Raises UserError for what none of them has."""
+    given, known = settings(sets), parameters_of(map(text_of, with_read(configuration, [file])))
+    for name in given:
+        if name not in known:
+            why = f"neither {file.stem} nor what it reads has it; {suggestion(name, known)}"
+            raise UserError(f"--set {name}: {why}")
+    return given
+
+
 def _find(configuration: Configuration, view: str) -> tuple[Path, str]:
     """The file and name of a view; a .sql file stands for the view named as it, else for its last."""
-    if view.endswith(".sql"):
+    if view.endswith(".sql") or "/" in view:
         file = configuration.view_file(view)
         return file, shown_views(file, declared_views(file))[-1]
     known: dict[str, Path] = {}
-    for file in view_files(configuration):
+    for file in (*view_files(configuration), *shipped_views().values()):
         for name in declared_views(file):
             known.setdefault(name, file)
     if view not in known:
         raise ConfigurationError(f"no view is named {view!r}; {suggestion(view, known)}")
     return known[view], view
-
-
-def _setting(text: str) -> tuple[str, Scalar]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.isidentifier():
-        raise UserError(f"--set {text}: expected NAME=VALUE")
-    try:
-        number = Decimal(value)
-    except InvalidOperation:
-        return name, value
-    if not number.is_finite():
-        raise UserError(f"--set {text}: expected a finite number or a string")
-    return name, number

@@ -85,6 +85,7 @@ def compare(
     config: Path | None = None,
     views: Sequence[str] = (),
     strategies: Sequence[str] = (),
+    sets: Sequence[str] = (),
 ) -> None:
     """Prints figures of several jobs, and the orders and fills in which they differ from the first, which may
     be a session's log; then the money, too.
@@ -99,7 +100,7 @@ def compare(
     names = job_names(folders)
     if given[0].startswith(_LOG):
         folder = Path(given[0].removeprefix(_LOG)).absolute()
-        session = _session(configured(config, views, strategies, {"log.folder": str(folder)}))
+        session = _session(configured(config, views, strategies, {"log.folder": str(folder)}, sets=sets))
         for name, job in zip(names, map(open_job, folders), strict=True):
             differences = list(session.differences(given[0], name, job))
             told(differences={name: differences})

@@ -33,6 +33,7 @@ def replay(
     views: Sequence[str],
     strategies: Sequence[str],
     out: Path | None,
+    sets: Sequence[str] = (),
     allow_incomplete: bool = False,
 ) -> None:
     """Apply the sources in order of time, then print the summary.
@@ -40,7 +41,7 @@ def replay(
     Raises SourceError where a source is truncated, after everything before that has been applied and
     the summary printed; OrderbookError when interrupted, likewise; IncompleteError where the result is.
     """
-    configuration = configured(config, views, strategies, {}, allow_incomplete)
+    configuration = configured(config, views, strategies, {}, allow_incomplete, sets)
     played = _opened(sources, configuration.books.crossed_nanoseconds)
     assembly, pipeline = assembled(configuration, played.instruments, changes=_changing(played))
     if isinstance(played, Merger):
@@ -127,6 +128,7 @@ def replan(
     config: Path | None,
     views: Sequence[str],
     out: Path | None,
+    sets: Sequence[str] = (),
     allow_incomplete: bool = False,
 ) -> None:
     """Replay the sources, write the statistics of the end, and print what they change in the plan.
@@ -134,7 +136,7 @@ def replan(
     The file is `out`, else `engine.statistics` of the configuration, else statistics.json. Raises
     SourceError as `replay` does.
     """
-    configuration = configured(config, views, (), {}, allow_incomplete)
+    configuration = configured(config, views, (), {}, allow_incomplete, sets)
     file = out or configuration.engine.statistics or _DEFAULT
     without = {"statistics": None, "memory_budget": None}
     unmeasured = configuration.model_copy(update={"engine": configuration.engine.model_copy(update=without)})

@@ -55,9 +55,10 @@ def run(
     strategies: Sequence[str],
     out: Path | None = None,
     monitor: bool | None = None,
-    display: Callable[[], Display] = open_display,
+    sets: Sequence[str] = (),
     allow_incomplete: bool = False,
     postgres: bool | None = None,
+    display: Callable[[], Display] = open_display,
 ) -> None:
     """Follow the feeds until they end, for `duration` seconds or until Ctrl-C, then print the summary.
 
@@ -75,7 +76,7 @@ def run(
         overrides["postgres.enabled"] = postgres
         if postgres and monitor is None:
             overrides["monitor.enabled"] = True
-    configuration = configured(config, views, strategies, overrides, allow_incomplete)
+    configuration = configured(config, views, strategies, overrides, allow_incomplete, sets)
     configuration.check_core()
     keys = keys_of(configuration)
     runs, instruments = asyncio.run(open_runs(configuration.feeds, configuration.books.crossed_nanoseconds))

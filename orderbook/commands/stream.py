@@ -39,6 +39,7 @@ def write_blocks(
     epoch: str,
     block: str | None,
     follow: bool,
+    sets: Sequence[str] = (),
     allow_incomplete: bool = False,
 ) -> None:
     """Write the block logs of switches; `follow`: until a signal, as a log grows.
@@ -47,7 +48,7 @@ def write_blocks(
     """
     length = parsed_length("--epoch", epoch)
     span = max(1, length // 4) if block is None else parsed_length("--block", block)
-    configuration = configured(config, views, (), {}, allow_incomplete)
+    configuration = configured(config, views, (), {}, allow_incomplete, sets)
     with working("compiling views"):
         program = assemble(configuration).program
     logged = [source for source in sources if source.startswith(_LOG)]
@@ -126,6 +127,7 @@ def run_stream(
     once: bool,
     log_limit: int,
     chain: int,
+    sets: Sequence[str] = (),
     allow_incomplete: bool = False,
 ) -> None:
     """Follow block logs, or with `once` read them. Raises UserError for bad options, OrderbookError."""
@@ -136,7 +138,8 @@ def run_stream(
     refuse_url(out)
     looks = parsed_granularity(granularity)
     overrides: dict[str, object] = {} if master is None else {"spark.master": master}
-    configuration = configured(config, views, (), overrides, allow_incomplete).with_run(strategies=())
+    made = configured(config, views, (), overrides, allow_incomplete, sets)
+    configuration = made.with_run(strategies=())
     with working("starting Spark"):
         session = spark_session(configuration.spark)
     count = partitions or cores(session) or 1

@@ -61,6 +61,7 @@ from orderbook.strategies.execution.venue_model import (
     VenueFees,
     strategy_table,
 )
+from orderbook.views.library import files_by_name
 
 Scalar = Decimal | int | str | bool
 
@@ -281,12 +282,10 @@ class Configuration(Section):
             if not Path(name).is_file():
                 raise self.error(("run", "views"), f"no such file: {name}")
             return Path(name)
-        known: dict[str, Path] = {}
-        for path in (*self.views.paths, packaged_views()):
+        for path in self.views.paths:
             if not path.exists():
                 raise self.error(("views", "paths"), f"no such file or folder: {path}")
-            for file in sorted(path.glob("*.sql")) if path.is_dir() else [path]:
-                known.setdefault(file.stem, file)
+        known = files_by_name(self.views.paths)
         if name not in known:
             raise self.error(("run", "views"), f"no view is named {name!r}; {suggestion(name, known)}")
         return known[name]
@@ -349,11 +348,6 @@ class Configuration(Section):
         """What is wrong with a key, and where it stands."""
         overridden = any(path[: len(key)] == key for key in self._overridden)
         return ConfigurationError(problem(path, message, None if overridden else self._document))
-
-
-def packaged_views() -> Path:
-    """The folder of the views that ship."""
-    return Path(str(resources.files("orderbook.views")))
 
 
 def load_configuration(

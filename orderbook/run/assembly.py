@@ -6,13 +6,14 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from sqlglot import exp
 
-from orderbook.configuration.configuration import Configuration, packaged_views
+from orderbook.configuration.configuration import Configuration
 from orderbook.core.changes import Dictionary
-from orderbook.core.errors import ConfigurationError, SourceError, UserError, suggestion
+from orderbook.core.errors import ConfigurationError, UserError, suggestion
 from orderbook.engine.distribution.threads import partitions_of
 from orderbook.engine.plan.statistics import read_statistics
 from orderbook.engine.runtime.partitioned_runtime import Partitions
@@ -23,8 +24,16 @@ from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.order_views import strategy_of
 from orderbook.strategies.strategy import StrategyDefinition, load_strategy, parameters_named
-from orderbook.views.binding.parser import CreateRelation, CreateStrategy, CreateView, parse, position
+from orderbook.views.binding.parser import CreateStrategy, parse, position
 from orderbook.views.compilation import compile_texts, texts_of
+from orderbook.views.library import (
+    declared_strategies,
+    declared_views,
+    packaged_views,
+    shown_views,
+    trees_of,
+)
+from orderbook.views.library import with_read as files_with_read
 from orderbook.views.m3_link import is_m3
 from orderbook.views.materialization import Levels, level_of
 from orderbook.views.program import CompiledProgram, SourceText
@@ -99,7 +108,7 @@ def _parameters_elsewhere(configuration: Configuration) -> set[str]:
     files = [configuration.view_file(name) for name in configuration.views_of_file]
     for file in dict.fromkeys([*files, *view_files(configuration)]):
         with suppress(UserError):
-            found |= _parameters_in(_trees(file))
+            found |= _parameters_in(trees_of(file))
     for name in configuration.other_strategies:
         with suppress(ConfigurationError):
             found |= parameters_named(load_strategy(name).kind)
@@ -133,11 +142,6 @@ def with_strategies_of_views(configuration: Configuration) -> Configuration:
     return configuration.with_run(strategies=tuple(found))
 
 
-def declared_strategies(file: Path) -> tuple[str, ...]:
-    """The names of the strategies that a file declares. Raises as `declared_views`."""
-    return tuple(tree.this.name.lower() for tree in _trees(file) if isinstance(tree, CreateStrategy))
-
-
 def without_strategies(text: SourceText, kept: Sequence[str]) -> SourceText:
     """A text with blanks in the place of the strategies that it declares, but for some."""
     file, sql = text
@@ -150,46 +154,12 @@ def without_strategies(text: SourceText, kept: Sequence[str]) -> SourceText:
     return file, sql
 
 
-def declared_views(file: Path) -> tuple[str, ...]:
-    """The names of the views that a file declares. Raises SqlError, SourceError where it cannot be read."""
-    views = (tree for tree in _trees(file) if not isinstance(tree, CreateRelation))
-    return tuple(tree.this.name.lower() if isinstance(tree, CreateView) else _name(file) for tree in views)
-
-
 def with_read(configuration: Configuration, files: Iterable[Path]) -> list[Path]:
     """Files, and those on the search path with views that are read and that none of them declares.
 
-    A name that no file declares is left to the compiler, which says where it stands. Raises as
-    `declared_views`.
+    Raises as `declared_views`.
     """
-    found = list(files)
-    there = {name for file in found for name in declared_views(file)}
-    # It grows meanwhile: what is read may read others.
-    for file in found:
-        for name in _names_read(file):
-            if name not in there and (other := _file_that_declares(configuration, name)) is not None:
-                there.update(declared_views(other))
-                found.append(other)
-    return found
-
-
-def _trees(file: Path) -> list[exp.Expr]:
-    try:
-        sql = file.read_text("utf-8")
-    except OSError as error:
-        raise SourceError(f"{file}: cannot read: {error.strerror}; check the path") from None
-    except UnicodeDecodeError:
-        raise SourceError(f"{file}: not a text in UTF-8; save it as UTF-8") from None
-    return [statement.tree for statement in parse(str(file), sql)]
-
-
-def _names_read(file: Path) -> list[str]:
-    """What the queries of a file read and it does not declare, in the order of the text."""
-    trees = _trees(file)
-    own = {tree.this.name.lower() for tree in trees if isinstance(tree, CreateRelation | CreateView)}
-    own |= {cte.alias.lower() for tree in trees for cte in tree.find_all(exp.CTE)}
-    read = (table.name.lower() for tree in trees for table in tree.find_all(exp.Table))
-    return [name for name in dict.fromkeys(read) if name not in own]
+    return files_with_read(files, partial(_file_that_declares, configuration))
 
 
 def view_files(configuration: Configuration) -> list[Path]:
@@ -198,16 +168,6 @@ def view_files(configuration: Configuration) -> list[Path]:
     for path in (*configuration.views.paths, packaged_views()):
         found += sorted(path.glob("*.sql")) if path.is_dir() else [path]
     return [file for file in dict.fromkeys(found) if file != packaged_views() / "schema.sql"]
-
-
-def shown_views(file: Path, declared: Sequence[str]) -> Sequence[str]:
-    """The views that a file is there for: the one named as the file, else all it declares."""
-    return [_name(file)] if _name(file) in declared else declared
-
-
-def _name(file: Path) -> str:
-    """What a SELECT without a name is called in a file."""
-    return re.sub(r"\W", "_", file.stem.lower())
 
 
 def _view_of_strategy(configuration: Configuration, strategy: str, view: str) -> Path:

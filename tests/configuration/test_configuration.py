@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from orderbook.configuration.configuration import load_configuration, packaged_views
+from orderbook.configuration.configuration import load_configuration
 from orderbook.configuration.options import FEEDS, ExchangeFeed, Feed, FileFeed, SimulatedFeed
 from orderbook.core.errors import ConfigurationError
 from orderbook.core.options import Section, parse_toml
 from orderbook.strategies.execution.venue_model import strategy_table
+from orderbook.views.library import packaged_views
 
 KINDS = ", ".join(
     repr(kind) for feed in get_args(Feed) for kind in get_args(feed.model_fields["kind"].annotation)

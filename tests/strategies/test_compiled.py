@@ -13,7 +13,6 @@ from strategy_support import INSTRUMENTS
 
 import orderbook
 from orderbook import Strategy, compiled, on_view
-from orderbook.configuration.configuration import packaged_views
 from orderbook.core.errors import ConfigurationError
 from orderbook.market.events import BookState, Flag
 from orderbook.market.instruments import Instrument, Instruments
@@ -23,6 +22,7 @@ from orderbook.strategies.execution.venue_model import TradingOptions
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.runner import Runner
 from orderbook.strategies.strategy import StrategyDefinition
+from orderbook.views.library import packaged_views
 
 PROGRAM = orderbook.compile((packaged_views() / "touch.sql").read_text())
 # One venue a symbol, so that a position is of one instrument.

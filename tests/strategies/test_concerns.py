@@ -12,7 +12,6 @@ from everywhere_support import Erratic, ErraticTogether
 from simulation_support import trading
 from strategy_support import INSTRUMENTS
 
-from orderbook.configuration.configuration import packaged_views
 from orderbook.durability.run_checkpoint import RunCheckpoint, load_checkpoint, save_checkpoint
 from orderbook.engine.checkpoint import newest_checkpoint
 from orderbook.engine.log.segments import Position
@@ -24,6 +23,7 @@ from orderbook.strategies.execution.venue_model import TradingOptions
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.strategy import PartitionBy, Strategy, StrategyDefinition, on_timer, on_view
 from orderbook.views.compilation import compile_views
+from orderbook.views.library import packaged_views
 
 PROGRAM = compile_views([packaged_views() / f"{name}.sql" for name in ("touch", "micro_price")])
 OPTIONS = {

@@ -277,11 +277,17 @@ OTHERS = [
     ("CREATE STREAM s (x ¦wibble)", "column x needs one of the types"),
     ("CREATE STREAM s (x INT) WITH (¦rows = 3)", "unknown option 'rows'; there are max_rows and retain"),
     ("CREATE STREAM s (x INT) WITH (max_rows = ¦0)", "max_rows is a whole number above 0"),
-    ("CREATE ¦MATERIALIZED VIEW v AS SELECT 1", "after CREATE write STREAM, TABLE, VIEW or STRATEGY"),
-    ("CREATE ¦OR REPLACE VIEW v AS SELECT 1", "after CREATE write STREAM, TABLE, VIEW or STRATEGY"),
+    (
+        "CREATE ¦MATERIALIZED VIEW v AS SELECT 1",
+        "write STREAM, TABLE, VIEW, STRATEGY or PARAMETER",
+    ),
+    (
+        "CREATE ¦OR REPLACE VIEW v AS SELECT 1",
+        "write STREAM, TABLE, VIEW, STRATEGY or PARAMETER",
+    ),
     (
         "¦INSERT INTO bids VALUES (1)",
-        "expected CREATE STREAM, CREATE TABLE, CREATE VIEW, CREATE STRATEGY or SELECT, not INSERT",
+        "expected CREATE STREAM, TABLE, VIEW, STRATEGY or PARAMETER, or SELECT, not INSERT",
     ),
     ("SELECT 1;\n\n  ¦DROP TABLE bids", "not DROP"),
     ("SELECT price ¦) FROM bids", "syntax error: unexpected ')'"),

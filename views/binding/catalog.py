@@ -5,8 +5,9 @@ CREATE STREAM and CREATE TABLE become relations; CHECK ranges narrow the columns
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import cache
 from importlib import resources
 from pathlib import PurePath
@@ -19,7 +20,16 @@ from orderbook.views import types
 from orderbook.views.binding.bound import Catalog, View
 from orderbook.views.binding.grouping import ViewDefinition
 from orderbook.views.binding.orders import OwnRows, check_orders, with_rules
-from orderbook.views.binding.parser import TYPES, CreateRelation, CreateView, SqlText, Statement, parse
+from orderbook.views.binding.parser import (
+    TYPES,
+    CreateRelation,
+    CreateView,
+    SqlText,
+    Statement,
+    parse,
+    parse_parameters,
+    shown,
+)
 from orderbook.views.binding.queries import QueryBinder
 from orderbook.views.binding.scope import identifier, nearest
 from orderbook.views.binding.typed_nodes import interval_of
@@ -224,6 +234,40 @@ def _number(node: Any, text: SqlText) -> Decimal:
     if isinstance(node, exp.Literal) and not node.is_string and node.name.replace(".", "", 1).isdigit():
         return Decimal(node.name)
     raise text.error(f"a number is needed here; {_CHECK_FORM}", node)
+
+
+def default_parameters(texts: Sequence[tuple[str | None, str]]) -> dict[str, Parameter]:
+    """What CREATE PARAMETER of SQL texts gives as the values of parameters, by name.
+
+    Raises SqlError where a value is no constant, or one parameter has two.
+    """
+    found: dict[str, Parameter] = {}
+    for file, sql in texts:
+        for statement in parse_parameters(file, sql):
+            name, node = identifier(statement.tree.this, statement.text), statement.tree.expression
+            value = _default(node, statement.text)
+            if found.setdefault(name, value) != value:
+                message = f"parameter {name} is {found[name]} elsewhere, not {value}; rename it"
+                raise statement.text.error(message, statement.tree.this)
+    return found
+
+
+def _default(node: exp.Expr, text: SqlText) -> Parameter:
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    if isinstance(node, exp.Literal) and node.is_string:
+        return str(node.this)
+    sign, number = (-1, node.this) if isinstance(node, exp.Neg) else (1, node)
+    if isinstance(number, exp.Literal) and not number.is_string:
+        with suppress(InvalidOperation):
+            value = Decimal(number.name)
+            if value.is_finite():
+                return sign * (int(value) if number.name.isdecimal() else value)
+    raise text.error(
+        f"DEFAULT takes a number or a string, not {shown(node.sql())}; a length of time is '1 minute', "
+        "and INTERVAL :name where it is read",
+        node,
+    )
 
 
 def bind(

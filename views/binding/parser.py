@@ -6,7 +6,7 @@ their positions, and reports its own errors without any.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NoReturn, TypeVar
@@ -56,6 +56,12 @@ class CreateStrategy(CreateView):
     """CREATE STRATEGY: a view of orders; `options` are EQs of a Var and its value, in the text's order."""
 
     arg_types: ClassVar = {"this": True, "expression": True, "options": False}
+
+
+class CreateParameter(exp.Expression):
+    """CREATE PARAMETER: `this` the name, `expression` what :name stands for where it is given no value."""
+
+    arg_types: ClassVar = {"this": True, "expression": True}
 
 
 class KurtosisPop(exp.Expression, exp.AggFunc):
@@ -145,8 +151,10 @@ class DeclarationParser(Parser):
             return start_at(start, self._parse_create_view())
         if self._match_text_seq("STRATEGY"):
             return start_at(start, self._parse_create_strategy())
+        if self._match_text_seq("PARAMETER"):
+            return start_at(start, self._parse_create_parameter())
         if not self._match_set((TokenType.STREAM, TokenType.TABLE)):
-            self.refuse("after CREATE write STREAM, TABLE, VIEW or STRATEGY")
+            self.refuse("after CREATE write STREAM, TABLE, VIEW, STRATEGY or PARAMETER")
         return start_at(start, self._parse_create_relation(self._prev.token_type is TokenType.TABLE))
 
     def _parse_match_recognize(self) -> Any:
@@ -180,6 +188,13 @@ class DeclarationParser(Parser):
             self.raise_error("expected AS and a SELECT after the strategy's name")
         query = self._parse_ddl_select() or self.raise_error("expected a SELECT after AS")
         return self.expression(CreateStrategy(this=name, expression=query, options=options))
+
+    def _parse_create_parameter(self) -> Any:
+        name = self._parse_name("parameter")
+        if not self._match(TokenType.DEFAULT):
+            self.raise_error("expected DEFAULT and a value after the parameter's name")
+        value = self.marked(self._parse_unary) or self.raise_error("expected a value after DEFAULT")
+        return self.expression(CreateParameter(this=name, expression=value))
 
     def _parse_rule(self) -> Any:
         """An option of a strategy: a name with its value, TRUE where none is given."""
@@ -288,7 +303,7 @@ class DeclarationParser(Parser):
 # The parser recurses about twenty frames a parenthesis, every stage a few frames a level of the tree.
 MAX_PARENTHESES = 32
 MAX_DEPTH = 120
-_STATEMENTS = "CREATE STREAM, CREATE TABLE, CREATE VIEW, CREATE STRATEGY or SELECT"
+_STATEMENTS = "CREATE STREAM, TABLE, VIEW, STRATEGY or PARAMETER, or SELECT"
 _OF_ROWS = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY", "VALUES")
 
 
@@ -405,18 +420,32 @@ class Sql(Dialect):
 
 
 def parse(file: str | None, sql: str) -> Iterator[Statement]:
-    """The statements of one text; raises SqlError at the first that is not of our SQL."""
-    text = SqlText(file, sql)
-    dialect = Sql()
-    half = HALF_CHARACTER.search(sql)
+    """The statements of one text but its CREATE PARAMETER; raises SqlError at the first that is not of our
+    SQL."""
+    text, dialect = SqlText(file, sql), Sql()
+    return (_statement(dialect, text, c) for c in _chunks(_tokens(dialect, text)) if not _of_parameter(c))
+
+
+def parse_parameters(file: str | None, sql: str) -> Iterator[Statement]:
+    """The CREATE PARAMETER of a text, whatever else it says; raises SqlError where one is wrong."""
+    if "parameter" not in sql.lower():
+        return iter(())
+    text, dialect = SqlText(file, sql), Sql()
+    return (_statement(dialect, text, c) for c in _chunks(_tokens(dialect, text)) if _of_parameter(c))
+
+
+def _of_parameter(chunk: Sequence[Token]) -> bool:
+    return len(chunk) > 1 and [token.text.upper() for token in chunk[:2]] == ["CREATE", "PARAMETER"]
+
+
+def _tokens(dialect: Dialect, text: SqlText) -> list[Token]:
+    half = HALF_CHARACTER.search(text.sql)
     if half:
         raise text.error("this is not text: it holds half of a character", half.start())
     try:
-        every = dialect.tokenize(sql)
+        return dialect.tokenize(text.sql)
     except TokenError as error:
         raise _token_error(text, error) from None
-    for chunk in _chunks(every):
-        yield _statement(dialect, text, chunk)
 
 
 def _statement(dialect: Dialect, text: SqlText, chunk: list[Token]) -> Statement:
