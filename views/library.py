@@ -19,7 +19,7 @@ from orderbook.views.binding.parser import CreateRelation, CreateStrategy, Creat
 from orderbook.views.types import Parameter
 
 # Folders of views that ship, beside those that stand in the folder itself.
-FOLDERS = ("market", "surveillance")
+FOLDERS = ("market",)
 NAME = re.compile(r"\w+(/\w+)?")
 _SCHEMA = "schema"
 
@@ -171,7 +171,8 @@ def described(file: Path) -> Description:
         if colon and label in ("Source", "Cost"):
             part, line = parts.setdefault(label, []), rest
         part.append(line)
-    return Description(*(_plain(parts.get(name, ())) for name in ("", "Source", "Cost")), parameters)
+    measures, source, cost = (_plain(parts.get(name, ())) for name in ("", "Source", "Cost"))
+    return Description(measures, source, cost, parameters)
 
 
 def _first_comment(sql: str) -> Iterator[str]:

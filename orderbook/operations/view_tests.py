@@ -33,9 +33,10 @@ from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.live_view import ViewRow
 from orderbook.engine.runtime.program_start import Backend
 from orderbook.engine.runtime.subscriptions import ViewEvent
-from orderbook.run.assembly import declared_views, view_files, with_read
+from orderbook.run.assembly import view_files, with_read
 from orderbook.views.compilation import compile_views
 from orderbook.views.encoding.values import decoder, encode_value
+from orderbook.views.library import declared_views
 from orderbook.views.program import CompiledProgram
 from orderbook.views.types import Column, Kind, Relation, Type
 

@@ -1,0 +1,117 @@
+"""The views of views/market, in DuckDB too, and random streams of what they read.
+
+Streams insert, delete and update rows: two venues and two symbols, trades and quotes with numbers.
+"""
+
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+
+from first_week import UNITS, plain
+from fuzz import Change
+from oracle import Oracle, Row
+from paths import VIEWS
+
+from orderbook.views.compilation import compile_views
+from orderbook.views.library import described, shipped_file, shipped_that_declares, text_of, with_read
+from orderbook.views.program import CompiledProgram
+from orderbook.views.types import Parameter
+
+SECOND = 10**9
+START = 1_700_000_000 * SECOND
+# Where a default is too much for some tens of rows.
+SMALL: Mapping[str, Parameter] = {
+    "bar_volume": 10, "vpin_bars": 3, "levels": 2, "slope_levels": 3, "size": 4, "bar": "20 seconds",
+    "step": "10 seconds", "distance_bps": 60, "reach_bps": 80, "spot_venue": "X", "spot_symbol": "A",
+    "futures_venue": "Y", "futures_symbol": "A",
+}  # fmt: skip
+
+
+def files(name: str) -> list[Path]:
+    """A file of the library and those that it reads."""
+    return with_read([shipped_file(name)], shipped_that_declares)
+
+
+def parameters(name: str, given: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """Those of a file and of what it reads."""
+    known = {one.name: one.default for file in files(name) for one in described(file).parameters}
+    return {**known, **{key: value for key, value in given.items() if key in known}}
+
+
+def compiled(name: str, given: Mapping[str, Parameter] = SMALL) -> CompiledProgram:
+    """The program of a view that ships."""
+    return compile_views(name, parameters(name, given))
+
+
+def oracle(name: str, given: Mapping[str, Parameter] = SMALL) -> Oracle:
+    """The same views in DuckDB, where times are integers of ns."""
+    values = parameters(name, given)
+
+    def length(match: re.Match[str]) -> str:
+        count, unit = str(values[match[1]]).split()
+        return str(int(count) * UNITS[unit.removesuffix("s")])
+
+    # Views after those that they read.
+    sql = "\n".join(re.sub(r"CREATE PARAMETER[^;]*;", "", text_of(file)) for file in reversed(files(name)))
+    sql = re.sub(r"INTERVAL :(\w+)", length, sql)
+    return Oracle(text_of(VIEWS / "schema.sql") + plain(sql), values, few_rows=True)
+
+
+def _some(*values: object) -> Callable[[random.Random], object]:
+    return lambda generator: generator.choice(values)
+
+
+def _decimals(*texts: str) -> Callable[[random.Random], object]:
+    return _some(*map(Decimal, texts))
+
+
+_VOLUMES = _decimals("1", "2", "2.5", "4", "10")
+_COLUMNS: Mapping[str, Callable[[random.Random], object]] = {
+    "venue": _some("X", "Y"), "symbol": _some("A", "A", "B"), "broker_id": _some(1, 2),
+    "volume": _VOLUMES, "bid_volume": _VOLUMES, "ask_volume": _VOLUMES,
+    "price": _decimals("99.00", "99.50", "100.00", "100.25", "100.50", "101.00"),
+    "bid": _decimals("99.00", "99.50", "100.00", "100.25"), "ask": _decimals("100.25", "100.50", "101.00"),
+    "side": _some("buy", "sell"), "state": _some("valid", "valid", "stale"), "reason": _some("none"),
+}  # fmt: skip
+_KEYS = {"book_states": ("venue", "symbol"), "trades": ("id",), "quotes": ("venue", "symbol", "id")}
+
+
+def events(program: CompiledProgram, generator: random.Random, length: int) -> Iterator[list[Change]]:
+    """Rows of what the program reads inserted, deleted and updated, and at last all deleted."""
+    read = sorted({trigger.relation for trigger in program.program.triggers})
+    live: dict[str, dict[object, Row]] = {name: {} for name in read}
+    for _ in range(length):
+        relation = program.program.relation(generator.choice(read))
+        rows, event = live[relation.name], list[Change]()
+        if rows and generator.random() < 0.4:
+            event.append((relation.name, False, rows.pop(generator.choice(list(rows)))))
+        if generator.random() < 0.75:
+            row = _row([column.name for column in relation.columns], generator)
+            names = _KEYS.get(relation.name, ("venue", "symbol", "id", "price"))
+            key = tuple(row[name] for name in names)
+            if key not in rows:
+                rows[key] = tuple(row.values())  # type: ignore[arg-type]
+                event.append((relation.name, True, rows[key]))
+        if event:
+            yield event
+    left = [(name, False, row) for name, rows in live.items() for row in rows.values()]
+    generator.shuffle(left)
+    yield from ([change] for change in left)
+
+
+def _row(columns: list[str], generator: random.Random) -> dict[str, object]:
+    number = generator.randrange(1, 60)
+    row: dict[str, object] = {}
+    for column in columns:
+        if column == "ts":
+            # No two rows of an instrument have one time, of which DuckDB's ASOF JOIN takes any.
+            row[column] = START + number * 2 * SECOND
+        elif column in ("id", "mid"):
+            row[column] = number if column == "id" else None
+        else:
+            row[column] = _COLUMNS[column](generator)
+    if "bid" in row and generator.random() < 0.1:
+        row["bid"] = row["bid_volume"] = None
+    return row

@@ -1,0 +1,58 @@
+"""The views of views/market equal DuckDB after every event, and cost what their files say."""
+
+import random
+import re
+
+import pytest
+from fuzz import InterpreterRuntime
+from market_views import compiled, events, oracle
+from oracle import difference
+
+from orderbook.engine.plan.describe import statement_cost
+from orderbook.engine.plan.planner import plan
+from orderbook.views.library import described, shipped_file, shipped_views
+
+LENGTH = 60
+NAMES = [name for name in shipped_views() if "/" in name]
+every_view = pytest.mark.parametrize("name", NAMES)
+
+
+@every_view
+def test_a_file_describes_itself(name: str) -> None:
+    found = described(shipped_file(name))
+    assert found.measures and found.cost
+    assert all(parameter.meaning for parameter in found.parameters)
+    assert found.source or found.measures.endswith("read")
+
+
+def test_a_parameter_has_one_default_in_all_files() -> None:
+    defaults: dict[str, object] = {}
+    for name in NAMES:
+        for one in described(shipped_file(name)).parameters:
+            assert defaults.setdefault(one.name, one.default) == one.default, (name, one)
+
+
+@every_view
+def test_an_event_costs_what_the_file_says(name: str) -> None:
+    found = plan(compiled(name).program)
+    cost = max(statement_cost(found, s) for t in found.triggers for s in t.statements)
+    assert described(shipped_file(name)).cost.startswith(str(cost))
+
+
+@every_view
+def test_a_view_equals_duckdb_after_every_event(name: str) -> None:
+    view, program, expected = re.sub(r".*/", "", name), compiled(name), oracle(name)
+    shown = 0
+    for seed in range(2):
+        runtime = InterpreterRuntime(program.program)
+        at_first = runtime.map_sizes()
+        for event in events(program, random.Random(f"{name} {seed}"), LENGTH):
+            for relation, insert, values in event:
+                (expected.insert if insert else expected.delete)(relation, values)
+                runtime.change(relation, insert, values)
+            rows = expected.rows(view)
+            shown += any(value is not None for row in rows for value in row)
+            wrong = difference(rows, runtime.rows(view))
+            assert wrong is None, f"after {event}: {wrong}"
+        assert runtime.map_sizes() == at_first
+    assert shown > 3, "it shows nothing"
