@@ -10,7 +10,6 @@ from plain_orders import plain_strategies
 from simulation_support import trading
 from strategy_support import INSTRUMENTS
 
-from orderbook.configuration.configuration import packaged_views
 from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.market.instruments import Instruments
 from orderbook.run.pipeline import Pipeline
@@ -21,6 +20,7 @@ from orderbook.strategies.order_views import OrderView, strategies_of
 from orderbook.strategies.runner import Runner
 from orderbook.strategies.strategy import StrategyDefinition
 from orderbook.views.compilation import compile_views
+from orderbook.views.library import packaged_views
 from orderbook.views.program import CompiledProgram
 
 # Prices and volumes of every type that a column may have, whole and not.
