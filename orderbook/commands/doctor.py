@@ -34,7 +34,7 @@ _CONNECT_SECONDS = 5.0
 # What adjtimex(2) returns where nothing keeps the clock.
 _UNSYNCHRONISED = 5
 _EXTRAS = {
-    "spark": "pyspark", "notebook": "anywidget", "mcp": "mcp", "postgres": "adbc_driver_postgresql",
+    "spark": "pyspark", "notebook": "anywidget", "postgres": "adbc_driver_postgresql",
     "kafka": "confluent_kafka", "databento": "databento_dbn", "ibis": "ibis",
 }  # fmt: skip
 

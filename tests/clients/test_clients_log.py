@@ -242,7 +242,7 @@ def test_the_commands(recorded: Recorded, orderbook: Program, tmp_path: Path) ->
         (["why", "nope", "--at", at], "no view 'nope'"),
         (["query", "SELECT 1", "--log", str(tmp_path)], "no log there"),
         (["query", "SELECT 1", "--log", str(tmp_path), "--url", "ws://x"], "give one of --log and --url"),
-        (["query", "SELECT 1", "--url", "nowhere"], "expected ws://HOST:PORT"),
+        (["query", "SELECT 1", "--url", "nowhere"], "is a monitor there?"),
         (["query", "SELECT 1", "--url", "ws://127.0.0.1:9"], "is a monitor there?"),
     ):
         result = orderbook(*arguments, *config)
@@ -285,7 +285,7 @@ def test_a_monitor_is_asked_by_its_address(orderbook: Program) -> None:  # noqa:
         thread.join()
     assert result.status == 0 and "│ A      ┆ 7   │" in result.out, result.err
     assert refused.status == 2 and "no view there" in refused.err
-    assert asked[0] == {"id": 1, "op": "sql", "sql": "SELECT 1"}
+    assert asked[0] == {"id": 1, "op": "sql", "sql": "SELECT 1", "whole": True}
 
 
 def test_a_log_whose_beginning_is_gone(recorded: Recorded, tmp_path: Path) -> None:
