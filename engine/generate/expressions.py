@@ -81,9 +81,11 @@ def as_wide(code: Code) -> str:
 
 
 def as_double(code: Code, scale: int = 0) -> Code:
-    """The double of a scaled integer, to a unit in the last place."""
+    """The double of a scaled integer, to a unit in the last place; NULL stays NULL, -0.0 among doubles."""
     if code.kind == "d":
         return code
+    if code.text == str(NULL_CODE):
+        return Code("-0.0", DOUBLE)
     if code.type.low == code.type.high and not scale:
         return Code(double_literal(code.type.low), DOUBLE)
     value = f"wide_to_double({code.text})" if code.kind == "w" else f"float({number(code).text})"

@@ -439,7 +439,7 @@ class _Term:
         self.steps[-1] = replace(step, value=variable)
         kind, other = self.lowering.types.pop(value), self.lowering.types.get(variable)
         # A variable that several terms bind, such as a key of the target, holds what each of them gives.
-        self.lowering.types[variable] = join(kind, other) if other and kind.exact and other.exact else kind
+        self.lowering.types[variable] = join(kind, other) if other else kind
         self.known |= {variable}
 
     def _extreme(self, factor: Extreme) -> Var:

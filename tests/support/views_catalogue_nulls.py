@@ -54,6 +54,11 @@ NULL_VIEWS = {
     "null_vwap_by_decimal": _vwap(t="nd", p="size", shown="SUM(b.size * b.volume)"),
     "null_vwap_dense": _vwap(t="narrow"),
     "null_vwap_dense_by_volume": _vwap(t="narrow", shown="SUM(b.volume)"),
+    "null_beside_doubles": "SELECT volume, price AS p FROM nd UNION ALL SELECT volume, NULL AS p FROM nd "
+    "UNION ALL SELECT volume, volume / 3 AS p FROM nd",
+    "null_of_cases_of_doubles": "SELECT volume, CASE WHEN volume > 1 THEN NULL WHEN volume = 1 THEN size / 3 "
+    "ELSE price END AS p, CASE WHEN price > 0 THEN price END AS q FROM nd",
+    "null_beside_decimals": "SELECT volume, NULL AS p FROM nd UNION ALL SELECT volume, size AS p FROM nd",
     "null_first_rows": "SELECT price, id FROM n ORDER BY price DESC, id LIMIT 3",
     "null_first_rows_upwards": "SELECT price, volume FROM n ORDER BY price, volume DESC LIMIT 2 OFFSET 1",
     "null_first_rows_nulls_first": "SELECT price, id FROM n ORDER BY price DESC NULLS FIRST, id LIMIT 3",

@@ -321,7 +321,7 @@ class Translator(RowTranslator):
         rows, lifts = substitute(rows, same), list(substitute_term(tuple(lifts), same))
         values = [(n, renamed(v, same)) for n, v in values]
         needed = [v for _, value in values for s in (value.scalar, value.valid) for v in scalar_variables(s)]
-        needed += [v for lift in lifts for v in variable_set(product(lift))]
+        needed += [v for lift in lifts for v in sorted(variable_set(product(lift)), key=lambda v: v.name)]
         keys, lets = _roots(rows, needed)
         return CalculusView(
             name,
