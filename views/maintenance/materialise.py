@@ -99,6 +99,8 @@ class _Ranking:
         lifts = {f.var: f for f in self._own_lifts()}
         around = self.bound | bound_in(self.term)
         others = around - {*self.exists.group, *lifts}
+        # What is read of the group itself needs no search for it.
+        elsewhere = others - self._of_the_group()
         wanted: dict[Var, None] = {v: None for v in lifts if v in self.ordered and self._one_word(v)}
         computed: dict[Scalar, Var] = {}
         for comparison, beside in _comparisons(self.term):
@@ -107,7 +109,7 @@ class _Ranking:
                 if isinstance(own, Var):
                     if own in lifts and met & (around - {*self.exists.group, own} | beside):
                         wanted |= {own: None} if self._one_word(own) else {}
-                elif own not in computed and met & (others | beside) and self._is_value(own, lifts):
+                elif own not in computed and met & (elsewhere | beside) and self._is_value(own, lifts):
                     computed[own] = self._variable_of(own, computed.values())
         used = {*wanted, *(v for own in computed for v in variable_set(Val(own)) if v in lifts)}
         if not used:
@@ -117,6 +119,11 @@ class _Ranking:
         values = (Lift(v, product(Val(own))) for own, v in computed.items())
         own_lifts = (f for f in self.term if isinstance(f, Lift) and f.var in used)
         return RankedGroups((self.exists, *own_lifts, *conditions, *values), computed)
+
+    def _of_the_group(self) -> frozenset[Var]:
+        """The variables that are bound beside a key of the group, which is then known."""
+        own = frozenset(self.exists.group) - self.bound
+        return frozenset(v for f in self.term if variable_set(f) & own for v in bound_by(f))
 
     def _own_lifts(self) -> Iterator[Lift]:
         """Exact aggregates of the groups, each changed for one of them by one row."""
