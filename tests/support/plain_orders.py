@@ -4,16 +4,17 @@ from collections import deque
 from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from types import SimpleNamespace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import msgspec
 
 from orderbook.core.errors import DataError, SqlError
 from orderbook.engine.runtime.live_view import Key, ViewRow
 from orderbook.engine.runtime.subscriptions import ViewEvent
-from orderbook.strategies.execution.account import Order, OrderSide
+from orderbook.strategies.execution.account import Order
 from orderbook.strategies.execution.exchange_state import LAST
 from orderbook.strategies.execution.order_terms import TimeInForce
+from orderbook.strategies.order_desk import OrderKey, Terms, Wanted
 from orderbook.strategies.order_views import strategies_of
 from orderbook.strategies.strategy import (
     BookStateChange,
@@ -32,37 +33,6 @@ _NOT_MODIFIED = "not modified"
 _DONE = ("filled", "cancelled", "refused")
 _KINDS = ("limit", "post only", "ioc", "fok")
 _CANCEL, _MODIFY, _PLACE = range(3)
-
-
-class OrderKey(NamedTuple):
-    """What tells an order of a strategy from its others."""
-
-    venue: str
-    symbol: str
-    side: OrderSide
-    tag: str | int | None = None
-
-
-class Terms(NamedTuple):
-    """Of a row, the columns of these names; None and False where it has none."""
-
-    trail: Decimal | None = None
-    display: Decimal | None = None
-    reduce_only: bool = False
-    good_until: int | None = None
-
-
-class Wanted(NamedTuple):
-    """What a row asks for: price (None: a market order), volume and stop in ticks and lots of the instrument.
-
-    terms: what an order cannot be modified in.
-    """
-
-    price: Decimal | None
-    volume: Decimal
-    kind: str
-    stop: Decimal | None = None
-    terms: Terms = Terms()
 
 
 class Working(msgspec.Struct):
