@@ -22,6 +22,7 @@ GROUP BY symbol;
 """
 # Rows that stand at a time.
 LIVE = 1_000
+MANY = 100_000
 
 
 class Quote(msgspec.Struct):
@@ -36,18 +37,18 @@ def rows(options: Options) -> None:
     """What an event costs from Python: of frames by the event, of single rows by the call."""
     program = orderbook.compile(SQL)
     count = 20_000 if options.quick else 200_000
-    changes = _changes(program, count, options.seed)
-    frames = [
-        (
-            f"apply of a frame's changes, check_rows={checks}",
-            _per_event(program, changes, options.runs, checks),
-        )
-        for checks in (False, True)
-    ]
+    changes = _changes(program, LIVE, count, options.seed)
+    frames = {live: _changes(program, live, count, options.seed) for live in (LIVE, MANY)}
     table(
-        f"{count:,} inserts and deletes in one call, {LIVE:,} rows there; ns an event",
-        ("", "median"),
-        [(name, f"{ns:,.1f}") for name, ns in frames],
+        f"apply of a frame's {count:,} inserts and deletes in one call; ns an event, median",
+        ("", *(f"{live:,} rows there" for live in frames)),
+        [
+            (
+                f"check_rows={checks}",
+                *(f"{_per_event(program, c, live, options.runs, checks):,.1f}" for live, c in frames.items()),
+            )
+            for checks in (False, True)
+        ],
     )
     table(
         "One row a call, default settings; ns by perf_counter_ns",
@@ -57,12 +58,12 @@ def rows(options: Options) -> None:
     CONSOLE.print("every figure of the second table contains two readings of the clock\n")
 
 
-def _changes(program: orderbook.CompiledProgram, count: int, seed: int) -> ChangeBatch:
-    """Inserts until LIVE rows are there, then in turn the oldest deleted and another inserted."""
+def _changes(program: orderbook.CompiledProgram, live: int, count: int, seed: int) -> ChangeBatch:
+    """Inserts until `live` rows are there, then in turn the oldest deleted and another inserted."""
     random = np.random.default_rng(seed)
-    added = np.arange(LIVE + count // 2)
-    ops = np.array(["+"] * LIVE + ["-", "+"] * (count // 2))
-    row = np.concatenate([added[:LIVE], np.column_stack([added[: count // 2], added[LIVE:]]).ravel()])
+    added = np.arange(live + count // 2)
+    ops = np.array(["+"] * live + ["-", "+"] * (count // 2))
+    row = np.concatenate([added[:live], np.column_stack([added[: count // 2], added[live:]]).ravel()])
     price = random.integers(1, 1_000, len(added))[row]
     frame = pl.DataFrame(
         {
@@ -78,14 +79,16 @@ def _changes(program: orderbook.CompiledProgram, count: int, seed: int) -> Chang
     return program.changes(frame)
 
 
-def _per_event(program: orderbook.CompiledProgram, changes: ChangeBatch, runs: int, checks: bool) -> float:
+def _per_event(
+    program: orderbook.CompiledProgram, changes: ChangeBatch, live: int, runs: int, checks: bool
+) -> float:
     found = []
     for _ in range(runs):
         engine = orderbook.Engine(program, check_rows=checks)
-        engine.apply(part_of(changes, 0, LIVE))
+        engine.apply(part_of(changes, 0, live))
         start = time.perf_counter_ns()
-        engine.apply(part_of(changes, LIVE, len(changes)))
-        found.append((time.perf_counter_ns() - start) / (len(changes) - LIVE))
+        engine.apply(part_of(changes, live, len(changes)))
+        found.append((time.perf_counter_ns() - start) / (len(changes) - live))
     return float(np.median(found))
 
 

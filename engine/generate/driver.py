@@ -28,6 +28,7 @@ from orderbook.engine.generate.state_layout import (
     row_words,
 )
 from orderbook.engine.generate.view_diff import ViewDiffText
+from orderbook.engine.maps.row_store import AHEAD
 from orderbook.engine.plan.steps import UpdatePlan
 
 
@@ -50,6 +51,7 @@ def driver_module(plan: NumberedPlan, program_module: str) -> str:
             ended = f"load(S, {DIRTY}) != 0 and flag & {END_OF_EVENT | END_OF_MESSAGE} != 0"
             fired = f"not failed(S) and look(S, flag & {END_OF_MESSAGE} != 0)"
             with w.block(f"if {ended} and {fired}:"):
+                w.line("give_back(rows, i + 1, end)")
                 w.line("return ~(i + 1)")
         _end(module)
     return module.text(
@@ -61,7 +63,7 @@ def driver_module(plan: NumberedPlan, program_module: str) -> str:
 
 _ADMISSION = """\
 from orderbook.engine.maps.memory import load_byte, load_short
-from orderbook.engine.maps.row_store import admitted, batch_begins, tells
+from orderbook.engine.maps.row_store import admitted, batch_begins, give_back, tells
 """
 
 
@@ -106,12 +108,15 @@ def changes_applied(module: ModuleText) -> Iterator[None]:
     with w.block("if rows != 0:"):
         w.line("batch_begins(rows, batch)")
     w.line("end = start")
+    # What a firing leaves of it is uncounted: at most as much as was applied.
+    w.line("ahead = 1")
     w.line("refused = False")
     w.line("i = start")
     with w.block("while i < stop:"):
         w.line("flag = load_byte(flags + i * flag_stride)")
         with w.block("if i >= end:"):
-            w.line("end = admitted(rows, batch, row, i, stop)")
+            w.line("end = admitted(rows, i, ahead, stop)")
+            w.line(f"ahead = min(2 * ahead, {AHEAD})")
             w.line("refused = end < 0")
             with w.block("if refused:"):
                 w.line("end = ~end")

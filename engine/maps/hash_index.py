@@ -124,9 +124,9 @@ def unlink_slab(pool, slab):
         store(pool, SLAB, after)
 
 
-@exported
-def pool_take(pool):
-    """The address of a block; its words hold anything."""
+@jit()
+def take_block(pool):
+    """See pool_take."""
     slab = load(pool, SLAB)
     capacity = load(pool, CAPACITY)
     if slab == 0 or load(slab, LIVE) == capacity:
@@ -149,8 +149,14 @@ def pool_take(pool):
 
 
 @exported
-def pool_give(pool, block):
-    """Give a block back; an emptied slab is unmapped unless no other has a free block."""
+def pool_take(pool):
+    """The address of a block; its words hold anything."""
+    return take_block(pool)
+
+
+@jit()
+def give_block(pool, block):
+    """See pool_give."""
     size = load(pool, SLAB_BYTES)
     slab = block & -size
     store(block, 0, load(slab, FREE))
@@ -169,6 +175,12 @@ def pool_give(pool, block):
             unlink_slab(pool, slab)
             memory_unmap(slab, size)
             store(pool, SLAB_COUNT, load(pool, SLAB_COUNT) - 1)
+
+
+@exported
+def pool_give(pool, block):
+    """Give a block back; an emptied slab is unmapped unless no other has a free block."""
+    give_block(pool, block)
     return 0
 
 
@@ -504,11 +516,24 @@ def index_insert(H, h):
     return entry
 
 
-@exported
-def index_remove(H, entry):
-    """Remove an entry that is there; backward shift keeps the probe sequences whole."""
-    h = entry_hash(H, entry)
-    at = slot_of(H, h, entry)
+@jit()
+def insert_at(H, h, at):
+    """As index_insert, where `at` is the free slot that a search for hash `h` has ended at."""
+    word = segment_word(H, h)
+    segment = word & ADDRESS
+    count = load(segment, 0) + 1
+    if 4 * count > 3 << (word >> ADDRESS_BITS):
+        return index_insert(H, h)
+    entry = take_block(H + 8 * ENTRY_POOL)
+    store(segment, SLOTS + at, ((h & TAG) << ADDRESS_BITS) | entry)
+    store(segment, 0, count)
+    add_to(H, SIZE, 1)
+    return entry
+
+
+@jit()
+def remove_at(H, h, at, entry):
+    """Remove an entry of hash `h` from slot `at`; backward shift keeps the probe sequences whole."""
     word = segment_word(H, h)
     segment = word & ADDRESS
     mask = (1 << (word >> ADDRESS_BITS)) - 1
@@ -525,9 +550,23 @@ def index_remove(H, entry):
     count = load(segment, 0) - 1
     store(segment, 0, count)
     add_to(H, SIZE, -1)
-    pool_give(H + 8 * ENTRY_POOL, entry)
+    give_block(H + 8 * ENTRY_POOL, entry)
     if 8 * count <= mask and mask >= 1 << SMALLEST_LOG:
-        shrink(H, h)
+        index_shrink(H, h, 0)
+
+
+@exported
+def index_shrink(H, h, nothing):
+    """See shrink."""
+    shrink(H, h)
+    return 0
+
+
+@exported
+def index_remove(H, entry):
+    """Remove an entry that is there."""
+    h = entry_hash(H, entry)
+    remove_at(H, h, slot_of(H, h, entry), entry)
     return 0
 
 

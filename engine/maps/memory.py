@@ -16,7 +16,7 @@ from typing import Any
 
 from llvmlite import binding, ir
 from numba import types
-from numba.core import config
+from numba.core import cgutils, config
 from numba.extending import intrinsic
 
 from orderbook.core.native_code import INTEGER, python_callable
@@ -107,6 +107,25 @@ def load_byte(typing_context, address):
         return builder.zext(builder.load(place, align=1), WORD)
 
     return types.int64(types.int64), generate
+
+
+def _fetch(address: int) -> None:
+    pass
+
+
+@primitive(_fetch)
+def fetch(typing_context, address):
+    """fetch(address): has the line of memory at an address, which need not be one, brought to the cache."""
+
+    def generate(context, builder, signature, arguments):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, *[number] * 3])
+        prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        # To be written, to stay in all caches, data.
+        builder.call(prefetch, [builder.inttoptr(arguments[0], byte), number(1), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
 
 
 def _store(address: int, index: int, value: int) -> None:

@@ -19,10 +19,12 @@ from orderbook.engine.maps.hash_index import (
     index_insert,
     index_next,
     index_open,
-    index_remove,
+    insert_at,
+    remove_at,
 )
 from orderbook.engine.maps.memory import (
     calloc,
+    fetch,
     high_bits,
     load,
     load_byte,
@@ -56,7 +58,12 @@ REFUSED = 3  # address, words used and capacity of refusals
 KINDS_AT = 6  # address and stride of the batch at hand
 FLAGS_AT = 8
 ROWS_AT = 10
-RELATIONS = 12  # of each relation PER_RELATION words: what is done with its changes, and where its rows are
+# Of changes that are counted at once, at most AHEAD: address of what each is counted in, 0: it passes, with
+# how in its low bits; and its row's digest.
+AHEAD = 64
+HELD = 12
+DIGESTS = HELD + AHEAD
+RELATIONS = DIGESTS + AHEAD  # of each PER_RELATION words: what is done with its changes, where its rows are
 PER_RELATION = 2
 MODES = 0
 ROWS = 1
@@ -149,9 +156,13 @@ def same_words(T, entry, row, first, last):
 
 
 @jit()
-def find(T, row, digest):
-    """The entry with the key of a row whose key has this digest, or 0."""
-    h = high_bits(mix(SEED, digest), 1)
+def hash_in_index(digest):
+    return high_bits(mix(SEED, digest), 1)
+
+
+@jit()
+def find_from(T, row, h):
+    """The entry with the key of a row whose key has this hash, or 0, and the slot where that was known."""
     word = load(load(T, DIRECTORY), h >> load(T, SHIFT))
     segment = word & ADDRESS
     mask = (1 << (word >> ADDRESS_BITS)) - 1
@@ -160,16 +171,21 @@ def find(T, row, digest):
     while True:
         slot = load(segment, SLOTS + at)
         if slot == 0:
-            return 0
+            return 0, at
         entry = slot ^ tag
         if entry >> ADDRESS_BITS == 0 and same_words(T, entry, row, 0, load(T, FOUND_BY)):
-            return entry
+            return entry, at
         at = (at + 1) & mask
 
 
 @jit()
-def new_entry(T, row, digest, count):
-    entry = index_insert(T, high_bits(mix(SEED, digest), 1))
+def find(T, row, digest):
+    """The entry with the key of a row whose key has this digest, or 0."""
+    return find_from(T, row, hash_in_index(digest))[0]
+
+
+@jit()
+def write_entry(T, entry, row, digest, count):
     store(entry, DIGEST, digest)
     width = load(T, WIDTH)
     word = 0
@@ -187,15 +203,15 @@ def new_entry(T, row, digest, count):
 
 
 @jit()
-def recount(T, entry, row, digest, amount):
-    """Adds to the count of a row, whose entry is 0 where it is not there."""
+def recount(T, entry, at, row, digest, amount):
+    """Adds to the count of a row, whose entry is 0 where it is not there; `at`: its slot, or a free one."""
     store(T, TOTAL, load(T, TOTAL) + amount)
     if entry == 0:
-        new_entry(T, row, digest, amount)
+        write_entry(T, insert_at(T, hash_in_index(digest), at), row, digest, amount)
         return
     count = load(entry, ROW + load(T, WIDTH)) + amount
     if count == 0:
-        index_remove(T, entry)
+        remove_at(T, hash_in_index(digest), at, entry)
     else:
         store(entry, ROW + load(T, WIDTH), count)
 
@@ -204,7 +220,8 @@ def recount(T, entry, row, digest, amount):
 def add_row(T, row, amount):
     """Adds `amount`, not 0, to the count of the row at an address."""
     digest = digest_of(T, row)
-    recount(T, find(T, row, digest), row, digest, amount)
+    entry, at = find_from(T, row, hash_in_index(digest))
+    recount(T, entry, at, row, digest, amount)
     return 0
 
 
@@ -275,14 +292,13 @@ def feed(R, relation, how):
     store(own, MODES, modes(R, T, 1 if relation == load(R, CLOCK_RELATION) else 0))
 
 
-@exported
-def counted(T, row, how):
+@jit()
+def counted(T, row, digest, how):
     """Counts a row that comes or, with bit 0 of `how`, goes; gives the reason why it cannot.
 
     With bit 1 it is believed.
     """
-    digest = digest_of(T, row)
-    entry = find(T, row, digest)
+    entry, at = find_from(T, row, hash_in_index(digest))
     delete = how & 1 != 0
     if how & 2 == 0:
         if delete:
@@ -292,7 +308,7 @@ def counted(T, row, how):
             return DUPLICATE
         elif load(T, TOTAL) >= load(T, MAX_ROWS):
             return TOO_MANY
-    recount(T, entry, row, digest, -1 if delete else 1)
+    recount(T, entry, at, row, digest, -1 if delete else 1)
     column = load(T, EXPIRES)
     if column >= 0 and not delete and load(row, column) != NULL_CODE:
         width = load(T, WIDTH)
@@ -316,10 +332,10 @@ def change(R, relation, delete, checked, row):
     believed = checked or not checks
     if believed and load(T, KEEPS) == 0:
         return 0
-    return counted(T, row, (1 if delete else 0) + (2 if believed else 0))
+    return counted(T, row, digest_of(T, row), (1 if delete else 0) + (2 if believed else 0))
 
 
-@jit()
+@exported
 def take_back(R, start, at):
     """Undoes the changes start .. at - 1, the last first: what stood under a key stands there again."""
     for i in range(at - 1, start - 1, -1):
@@ -329,6 +345,7 @@ def take_back(R, start, at):
             checked = load_byte(load(R, FLAGS_AT) + i * load(R, FLAGS_AT + 1)) & CHECKED
             if load(T, KEEPS) != 0 or (checked == 0 and load(R, CHECKS) != 0):
                 add_row(T, load(R, ROWS_AT) + i * load(R, ROWS_AT + 1), 1 if kind & 1 else -1)
+    return 0
 
 
 @jit()
@@ -380,6 +397,82 @@ def admit(R, start, stop):
 
 
 @jit()
+def held_events(R, start, limit):
+    """Where the last event ends, by `limit`, up to which changes only pass or are counted, as noted in HELD.
+
+    `start` where there is none such.
+    """
+    kind_at = load(R, KINDS_AT) + start * load(R, KINDS_AT + 1)
+    flag_at = load(R, FLAGS_AT) + start * load(R, FLAGS_AT + 1)
+    ended = start
+    for at in range(start, limit):
+        kind = load_short(kind_at)
+        flag = load_byte(flag_at)
+        held = 0
+        if kind >= load(R, KINDS):
+            return ended
+        if kind >= 0:
+            own = R + 8 * (RELATIONS + PER_RELATION * (kind >> 1))
+            mode = load(own, MODES) >> (2 if flag & CHECKED else 0) & 3
+            if mode == LOOK:
+                return ended
+            if mode != PASS:
+                held = load(own, ROWS) | kind & 1 | (mode & 1) << 1
+        store(R, HELD + at - start, held)
+        if flag & _ENDS:
+            ended = at + 1
+        kind_at += load(R, KINDS_AT + 1)
+        flag_at += load(R, FLAGS_AT + 1)
+    return ended
+
+
+@jit()
+def count_held(R, start, end):
+    """Counts changes that are noted in HELD. Where one cannot be, its event is the first that is left."""
+    stride = load(R, ROWS_AT + 1)
+    row = load(R, ROWS_AT) + start * stride
+    for i in range(end - start):
+        T = load(R, HELD + i) & -4
+        if T != 0:
+            digest = digest_of(T, row)
+            store(R, DIGESTS + i, digest)
+            h = hash_in_index(digest)
+            word = load(load(T, DIRECTORY), h >> load(T, SHIFT))
+            at = h & TAG & (1 << (word >> ADDRESS_BITS)) - 1
+            fetch((word & ADDRESS) + 8 * (SLOTS + at))
+        row += stride
+    for i in range(end - start):
+        T = load(R, HELD + i) & -4
+        if T != 0:
+            h = hash_in_index(load(R, DIGESTS + i))
+            word = load(load(T, DIRECTORY), h >> load(T, SHIFT))
+            at = h & TAG & (1 << (word >> ADDRESS_BITS)) - 1
+            fetch(load(word & ADDRESS, SLOTS + at) & ADDRESS)
+    row = load(R, ROWS_AT) + start * stride
+    flag_at = load(R, FLAGS_AT) + start * load(R, FLAGS_AT + 1)
+    begun = start
+    for i in range(end - start):
+        held = load(R, HELD + i)
+        if held != 0 and counted(held & -4, row, load(R, DIGESTS + i), held & 3) != 0:
+            take_back(R, begun, start + i)
+            return begun
+        if load_byte(flag_at) & _ENDS:
+            begun = start + i + 1
+        row += stride
+        flag_at += load(R, FLAGS_AT + 1)
+    return end
+
+
+@exported
+def admit_events(R, start, limit, stop):
+    """As `admit`, of all events that end by `limit` and that nothing is to be said of."""
+    end = held_events(R, start, limit)
+    if end != start:
+        end = count_held(R, start, end)
+    return end if end != start else admit(R, start, stop)
+
+
+@jit()
 def batch_begins(R, batch):
     """Lets `admit` know the batch that is described at an address."""
     for word in range(6):
@@ -387,32 +480,18 @@ def batch_begins(R, batch):
 
 
 @jit()
-def admitted(R, batch, row, start, stop):
-    """As `admit`; what needs the least is done at once. Without a block (0) all changes pass.
-
-    batch: where it is described. row: address of the row of change `start`.
-    """
+def admitted(R, start, ahead, stop):
+    """As `admit`, of the events of the next `ahead` changes, at most AHEAD. Without a block (0) all pass."""
     if R == 0:
         return stop
-    kinds, flags = load(batch, 0), load(batch, 2)
-    at = start
-    while at < stop:
-        kind = load_short(kinds + at * load(batch, 1))
-        flag = load_byte(flags + at * load(batch, 3))
-        if kind >= load(R, KINDS):
-            return admit(R, start, stop)
-        if kind >= 0:
-            own = R + 8 * (RELATIONS + PER_RELATION * (kind >> 1))
-            mode = load(own, MODES) >> (2 if flag & CHECKED else 0) & 3
-            alone = at == start and flag & _ENDS != 0
-            if alone and mode >= COUNT and counted(load(own, ROWS), row, kind & 1 | (mode & 1) << 1) == 0:
-                return at + 1
-            if mode != PASS:
-                return admit(R, start, stop)
-        at += 1
-        if flag & _ENDS:
-            return at
-    return stop
+    return admit_events(R, start, min(start + ahead, stop), stop)
+
+
+@jit()
+def give_back(R, start, end):
+    """Uncounts the changes start .. end - 1, which were admitted and have not been applied."""
+    if R != 0 and start < end:
+        take_back(R, start, end)
 
 
 @jit()
@@ -429,7 +508,7 @@ def admit_all(R, start, stop):
     """
     at = start
     while at < stop:
-        end = admit(R, at, stop)
+        end = admit_events(R, at, min(at + AHEAD, stop), stop)
         if end == at:
             return at
         at = ~end if end < 0 else end

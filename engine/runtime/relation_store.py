@@ -34,7 +34,6 @@ from orderbook.engine.maps.row_store import (
     KEEPS,
     KEY_COLUMNS,
     KINDS,
-    KINDS_AT,
     MAX_ROWS,
     MIXED,
     MODES,
@@ -48,7 +47,6 @@ from orderbook.engine.maps.row_store import (
     RELATIONS,
     ROW,
     ROWS,
-    ROWS_AT,
     TOO_MANY,
     TOTAL,
     UNKNOWN,
@@ -180,9 +178,7 @@ class RelationStore:
 
     def event(self, batch: ChangeBatch, start: int) -> int:
         """Admits the event that begins there: see `row_store.admit`."""
-        row = self._words[ROWS_AT] + start * self._words[ROWS_AT + 1]
-        described = self.address + 8 * KINDS_AT
-        end: int = row_store.admitted(self.address, described, row, start, len(batch))
+        end: int = row_store.admitted(self.address, start, 1, len(batch))
         return end
 
     @property

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orderbook
-from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
+from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError
+from orderbook.engine.runtime.relation_store import RelationStore
 
 SMALL = """
 CREATE STREAM quotes (symbol TEXT NOT NULL, volume INTEGER NOT NULL) WITH (max_rows = 2);
@@ -304,6 +305,82 @@ def test_a_key_stands_once_whatever_comes(changes):
         engine.apply(ChangeBatch(batch.kinds, flags, batch.values))
         assert engine["ones"][()].n == len(model)
         assert (engine["ones"][()].volume or 0) == sum(model.values())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_callback_sees_the_rows_of_the_events_so_far(backend) -> None:
+    """Also where later events of the batch were looked at before the first was applied."""
+    engine, seen = orderbook.Engine(keyed_program(), backend), []
+
+    def called(event) -> None:
+        seen.append(sorted(row[0] for row in engine.rows_of("one")[0].tolist()))
+        if event.new.n == 40:
+            # Comes between two events of the batch.
+            engine.insert("one", {"id": 80, "volume": 1})
+
+    engine.subscribe("ones", called, when="n % 20 = 0")
+    frame = pl.DataFrame({"stream": "one", "op": "+", "id": range(100), "volume": 1})
+    engine.apply(keyed_program().changes(frame))
+    assert seen == [list(range(20)), list(range(40)), [*range(59), 80], [*range(79), 80], list(range(100))]
+    assert engine.problems.counts == {"duplicate key": 1}
+    assert sorted(engine.rows_of("one")[0][:, 0].tolist()) == list(range(100))
+
+
+# Of three relations: the relation, its key, what else is in its row, and how long the change's event is.
+MANY = st.lists(
+    st.tuples(st.booleans(), st.integers(0, 2), st.integers(0, 4), st.integers(0, 1), st.integers(1, 3)),
+    max_size=200,
+)
+
+
+@given(MANY, st.integers(1, 200))
+def test_batches_are_checked_as_their_events_are(changes, size) -> None:
+    """Against dictionaries: relations with a key and without, rows that are believed among them."""
+    store = RelationStore(many_relations(), Dictionary(), check=True, keep=False)
+    keyed, rows, refused, found = dict[int, int](), Counter[tuple[int, int]](), [], []
+    kinds, flags, values = [], [], []
+    for delete, relation, key, volume, length in changes:
+        kinds.append(2 * relation + delete)
+        flags.append((CHECKED if relation == 2 else 0) | (END_OF_EVENT if length < 3 else 0))
+        values.append((key, volume))
+    begun, after, many, good = 0, dict(keyed), Counter(rows), True
+    for at, (kind, flag, (key, volume)) in enumerate(zip(kinds, flags, values, strict=True)):
+        if kind >> 1 == 0:
+            good = good and (after.get(key) == volume if kind & 1 else key not in after)
+            after = {k: v for k, v in after.items() if k != key} | ({} if kind & 1 else {key: volume})
+        elif kind >> 1 == 1:
+            many[key, volume] += -1 if kind & 1 else 1
+            good = good and many[key, volume] >= 0 and many.total() <= 3
+        if flag & END_OF_EVENT:
+            keyed, rows = (after, many) if good else (keyed, rows)
+            refused += [] if good else [(begun, at + 1)]
+            begun, after, many, good = at + 1, dict(keyed), Counter(rows), True
+    ends = [i + 1 for i, flag in enumerate(flags) if flag & END_OF_EVENT]
+    start = 0
+    while start < begun:
+        # Whole events: of what has no end yet nothing is known.
+        stop = max(min(end for end in ends if end > start), *(end for end in ends if end <= start + size), 0)
+        part = slice(start, stop)
+        batch = ChangeBatch(
+            np.array(kinds[part], np.int16), np.array(flags[part], np.uint8), np.array(values[part], np.int64)
+        )
+        found += [(start + one.start, start + one.end) for one in store.admit(batch)[1]]
+        start = stop
+    assert found == refused
+    for number, expected in enumerate((Counter(dict.fromkeys(keyed.items(), 1)), +rows)):
+        held, counts = store.rows(number)
+        assert dict(zip(map(tuple, held.tolist()), counts.tolist(), strict=True)) == expected
+
+
+@cache
+def many_relations():
+    program = orderbook.compile(
+        "CREATE STREAM keyed (id BIGINT PRIMARY KEY, volume BIGINT);"
+        "CREATE STREAM rows (id BIGINT, volume BIGINT) WITH (max_rows = 3);"
+        "CREATE STREAM believed (id BIGINT, volume BIGINT);"
+        "CREATE VIEW v AS SELECT COUNT(*) AS n FROM keyed, rows, believed"
+    )
+    return program.relations[-3:]
 
 
 def test_keys_survive_a_checkpoint() -> None:
