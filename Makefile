@@ -6,9 +6,6 @@ BIN := .venv/bin
 # Tests call make themselves, without the jobs of the make that runs them; processes share what Python compiles.
 PYTEST := env -u MAKEFLAGS -u MAKELEVEL -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q
 STAMP := .venv/.ready
-# Folders of tests whose types `make lint` checks.
-TYPED := backtest browser clients commands configuration core durability market monitor operations project report run \
-	sinks spark strategies streaming views conftest.py
 CONFIG ?= config.toml
 SEED ?= 1
 COUNT ?= 1000
@@ -83,7 +80,6 @@ lint: $(STAMP)
 	@$(BIN)/ruff format --quiet --check .
 	@report=$$($(BIN)/lint-imports --no-cache --no-logo) || { echo "$$report" >&2; exit 1; }
 	@$(BIN)/mypy --no-error-summary
-	@MYPYPATH=tests/support $(BIN)/mypy --no-error-summary --explicit-package-bases $(addprefix tests/,$(TYPED))
 
 bench: $(STAMP)
 	@$(BIN)/python -m benchmarks

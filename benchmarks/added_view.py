@@ -15,9 +15,11 @@ from random import SystemRandom
 import numpy as np
 import typer
 
+from orderbook.clients.queries import answer_async
 from orderbook.commands.common import configured, settled
 from orderbook.core.errors import Problems
 from orderbook.core.latency import latency_text
+from orderbook.engine.runtime.program_replacement import Replacement
 from orderbook.market.instruments import Instruments
 from orderbook.market.synthetic_flow import generate, synthetic_instruments
 from orderbook.run.assembly import piped, started, warm_up
@@ -95,12 +97,12 @@ async def _run(live: LiveRun, pipeline: Pipeline, first: int, rate: int) -> None
     )
     asked = "SELECT COUNT(*) AS n, MAX(ts) AS ts FROM bids"
 
-    async def replaced(change: Callable[[], object]) -> None:
+    async def replaced(change: Callable[[], Replacement]) -> None:
         handle = change()
-        while not handle.done:  # type: ignore[attr-defined]
+        while not handle.done:
             await asyncio.sleep(0.01)
-        if handle.error is not None:  # type: ignore[attr-defined]
-            raise handle.error  # type: ignore[attr-defined]
+        if handle.error is not None:
+            raise handle.error
 
     def add() -> Awaitable[None]:
         return replaced(lambda: engine.add_view(sql, background=True))
@@ -116,8 +118,8 @@ async def _run(live: LiveRun, pipeline: Pipeline, first: int, rate: int) -> None
         ("a view added, warm", add),
         ("a subscription to it", subscribe),
         ("another", subscribe),
-        ("SQL over all rows, first", lambda: engine.query_async(asked)),
-        ("SQL over all rows, again", lambda: engine.query_async(asked)),
+        ("SQL over all rows, first", lambda: answer_async(engine, asked)),
+        ("SQL over all rows, again", lambda: answer_async(engine, asked)),
         ("nothing else", lambda: asyncio.sleep(5)),
     ]
     while pipeline.events < first:

@@ -17,12 +17,15 @@ from types import ModuleType
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from orderbook.core.generated_code import publish
 from orderbook.engine.maps.ordered import cut_imports, cut_source
 from orderbook.engine.maps.shapes import hashed, ordered
 from orderbook.engine.maps.wide_numbers import wide_product
 
+# Keys, levels, changes, or what was found: int64[n]
+Keys = NDArray[np.int64]
 # The predicate of the cut for each layout of (volume, price * volume).
 COMPARE = {"ii": "4 * s0 < total", "wW": "4 * s0 < total"}
 
@@ -42,20 +45,20 @@ def hashed_loops(store: ModuleType) -> tuple[Callable[..., int], ...]:
     add, get = store.add, store.get
 
     @njit
-    def run_add(H, keys, delta):
+    def run_add(H: int, keys: Keys, delta: int) -> int:
         for i in range(len(keys)):
             add(H, keys[i], delta, 1)
         return 0
 
     @njit
-    def run_get(H, keys):
+    def run_get(H: int, keys: Keys) -> int:
         total = 0
         for i in range(len(keys)):
             total += get(H, keys[i])[0]
         return total
 
     @njit
-    def run_churn(H, keys):
+    def run_churn(H: int, keys: Keys) -> int:
         for i in range(len(keys)):
             add(H, keys[i], 1, 1)
             add(H, keys[i], -1, -1)
@@ -158,7 +161,7 @@ def tree_loops(layout: str) -> tuple[Callable[..., int], Callable[..., int], Cal
     wide_values = layout == "wW"
 
     @njit
-    def run_both(H, level, change, levels, out):
+    def run_both(H: int, level: Keys, change: Keys, levels: int, out: Keys) -> int:
         total = 0
         for e in range(len(level)):
             price = levels - level[e]
@@ -171,7 +174,7 @@ def tree_loops(layout: str) -> tuple[Callable[..., int], Callable[..., int], Cal
         return 0
 
     @njit
-    def run_add(H, level, change, levels, out):
+    def run_add(H: int, level: Keys, change: Keys, levels: int, out: Keys) -> int:
         for e in range(len(level)):
             price = levels - level[e]
             if wide_values:
@@ -181,7 +184,7 @@ def tree_loops(layout: str) -> tuple[Callable[..., int], Callable[..., int], Cal
         return 0
 
     @njit
-    def run_cut(H, level, change, levels, out):
+    def run_cut(H: int, level: Keys, change: Keys, levels: int, out: Keys) -> int:
         total = 0
         for e in range(len(level)):
             total += change[e]
@@ -257,7 +260,7 @@ def bench_fresh(count: int) -> None:
     add = store.add
 
     @njit
-    def churn(H, start, end, alive):
+    def churn(H: int, start: int, end: int, alive: int) -> None:
         for key in range(start, end):
             add(H, key * 0x9E3779B97F4A7 + 1, 1)
             if key >= alive:

@@ -156,7 +156,11 @@ def _check(what: str, name: str, program: CompiledProgram, book: Market) -> None
         runtime.apply(part(changes, start, place + 1))
         start = place + 1
         rows = [(key, row.columns[-1]) for key, row in runtime.rows(name)]
-        found = {int(key[0]) if key else 0: value / scale for key, value in rows if value is not None}
+        found = {
+            int(key[0]) if key and key[0] is not None else 0: value / scale
+            for key, value in rows
+            if value is not None
+        }
         _same(f"{what}, after change {place}", found, expected)
 
 

@@ -7,6 +7,7 @@ import duckdb
 import numpy as np
 import polars as pl
 from numba import njit
+from numpy.typing import NDArray
 
 from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
 from orderbook.views.program import CompiledProgram
@@ -18,6 +19,10 @@ _END = CHECKED | END_OF_EVENT | END_OF_MESSAGE
 _SCHEMA = ("t", "id", "broker_id", "volume", "price")
 
 
+# int64[n]
+Column = NDArray[np.int64]
+
+
 class Market(NamedTuple):
     """Inserts and deletes of bids and asks, about one order a level: columns int64[n].
 
@@ -25,16 +30,16 @@ class Market(NamedTuple):
     `start` changes; `prices` bounds the prices.
     """
 
-    ask: np.ndarray
-    delete: np.ndarray
-    broker: np.ndarray
-    volume: np.ndarray
-    price: np.ndarray
-    number: np.ndarray
+    ask: Column
+    delete: Column
+    broker: Column
+    volume: Column
+    price: Column
+    number: Column
     prices: int
     start: int
 
-    def resting(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def resting(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Bids and asks after `count` changes: int64[rows, 5], in the order of the schema."""
         live: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
         rows = np.stack([self.number, self.number, self.broker, self.volume, self.price], axis=1)
@@ -57,24 +62,26 @@ class Market(NamedTuple):
 
     def until(self, count: int) -> "Market":
         """The changes up to `count` after the book is full."""
-        columns = (column[: self.start + count] for column in self[:6])
-        return Market(*columns, self.prices, self.start)
+        ask, delete, broker, volume, price, number = (one[: self.start + count] for one in self[:6])
+        return Market(ask, delete, broker, volume, price, number, self.prices, self.start)
 
     def bids_only(self) -> "Market":
         """The same changes of bids, without those of asks."""
         kept = self.ask == 0
-        columns = (column[kept] for column in self[:6])
-        return Market(*columns, self.prices, int(kept[: self.start].sum()))
+        ask, delete, broker, volume, price, number = (one[kept] for one in self[:6])
+        start = int(kept[: self.start].sum())
+        return Market(ask, delete, broker, volume, price, number, self.prices, start)
 
 
 def market(bids: int, asks: int, count: int, seed: int) -> Market:
     """A book that fills to these numbers of levels, then `count` changes that keep it there."""
     prices, start = max(4_096, 4 * max(bids, asks)), bids + asks
-    return Market(*_market(bids, asks, start + count, prices, seed), prices, start)
+    ask, delete, broker, volume, price, number = _market(bids, asks, start + count, prices, seed)
+    return Market(ask, delete, broker, volume, price, number, prices, start)
 
 
 @njit(cache=True)
-def _market(bids: int, asks: int, count: int, prices: int, seed: int) -> np.ndarray:
+def _market(bids: int, asks: int, count: int, prices: int, seed: int) -> NDArray[np.int64]:
     np.random.seed(seed)
     most = np.array([bids, asks])
     live, alive = np.zeros((2, max(bids, asks) + 2, 4), np.int64), np.zeros(2, np.int64)
@@ -179,7 +186,7 @@ def _brokervariance(bids: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
 
 def _pricespread(bids: pl.DataFrame, asks: pl.DataFrame) -> int:
     b, a = (side.filter(pl.col("volume") > 0.0001 * pl.col("volume").sum())["price"] for side in (bids, asks))
-    return len(b) * a.sum() - len(a) * b.sum()
+    return len(b) * int(a.sum()) - len(a) * int(b.sum())
 
 
 def _missedtrades(bids: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
@@ -188,7 +195,7 @@ def _missedtrades(bids: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
     return _best(bids).group_by("broker_id").agg(pl.len() * pl.lit(worth) - pl.lit(len(best)) * _VALUE.sum())
 
 
-POLARS = {
+POLARS: dict[str, Callable[[pl.DataFrame, pl.DataFrame], pl.DataFrame | int]] = {
     "vwap": _vwap,
     "axfinder": _axfinder,
     "brokerspread": _brokerspread,

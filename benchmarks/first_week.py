@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
 from orderbook.engine.plan.describe import statement_cost
@@ -166,8 +167,9 @@ def _rows(program: CompiledProgram, name: str, count: int, generator: np.random.
     return np.stack(columns, axis=1)
 
 
-def _lots(amounts: np.ndarray) -> np.ndarray:
-    return np.rint(amounts * _LOT).astype(np.int64)
+def _lots(amounts: NDArray[np.floating | np.integer]) -> NDArray[np.int64]:
+    lots: NDArray[np.int64] = np.rint(amounts * _LOT).astype(np.int64)
+    return lots
 
 
 def _batch(kinds: np.ndarray, values: np.ndarray) -> ChangeBatch:

@@ -9,6 +9,7 @@ much fills are later here, least, median and most, of those with another time.
 import os
 import statistics
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
@@ -47,8 +48,8 @@ def main(
     data = Path(os.environ.get("ORDERBOOK_DATA", "../shared/data")) / "hftbacktest"
     if not data.is_dir():
         raise SystemExit(f"{data} is absent; name the folder of the captures in ORDERBOOK_DATA")
-    cases, captures = (CASES[:2], CAPTURES[1:]) if quick else (CASES, CAPTURES)
-    cases = MODELS if models else cases
+    captures = CAPTURES[1:] if quick else CAPTURES
+    cases: Sequence[Case] = MODELS if models else CASES[:2] if quick else CASES
     with tempfile.TemporaryDirectory(prefix="orderbook-hftbacktest-") as name, Theirs(python) as theirs:
         benches = [Bench(data / capture, folder or Path(name), theirs) for capture in captures]
         for bench in benches:

@@ -46,7 +46,8 @@ def _run(hbt, fills):  # type: ignore[no-untyped-def]
 def main() -> None:
     size, fee = float(sys.argv[1]), float(sys.argv[2])
     fills = np.array([json.loads(line) for line in sys.stdin], float)
-    rows, levels = [], []
+    rows: list[tuple[int, int, int, float, float, int, int, float]] = []
+    levels: list[tuple[int, float]] = []
     for number, (side, price, _) in enumerate(fills):
         time = number * _STEP + _STEP // 2
         bid, ask = price - 100 * (side > 0), price + 100 * (side < 0)

@@ -276,7 +276,7 @@ def _blocks(stocks: int, messages: int, seed: int, counts: np.ndarray) -> Iterat
     day, block = np.zeros(1, _DAY), np.empty(_BLOCK, np.uint8)
     day["random"], day["time"], day["left"] = seed, _OPEN, messages
     day["step"] = max((_CLOSE - _OPEN) // max(messages, 1), 1)
-    arrays = {"stocks": chosen, "kinds": kinds, "books": books, "counts": counts}
+    arrays: dict[str, np.ndarray] = {"stocks": chosen, "kinds": kinds, "books": books, "counts": counts}
     for field, array in arrays.items():
         day[field] = array.ctypes.data
     while day["left"][0]:

@@ -11,7 +11,6 @@ import asyncio
 import json
 import os
 import statistics
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -209,4 +208,4 @@ def _tell(
 
 
 if __name__ == "__main__":
-    sys.exit(typer.run(main))
+    typer.run(main)

@@ -83,7 +83,7 @@ def part(changes: ChangeBatch, start: int, end: int) -> ChangeBatch:
 
 def samples(count: int, wanted: int) -> Sequence[int]:
     """At most `wanted` indexes below `count`, spread evenly, the last among them."""
-    return np.unique(np.linspace(0, count - 1, wanted).astype(np.int64)).tolist()
+    return [int(place) for place in np.unique(np.linspace(0, count - 1, wanted).astype(np.int64))]
 
 
 def compile_sql(sql: str) -> CompiledProgram:

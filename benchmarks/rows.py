@@ -107,7 +107,9 @@ def _calls(program: orderbook.CompiledProgram, changes: ChangeBatch) -> list[tup
     def insert(made: orderbook.Engine, given: list[Any]) -> list[int]:
         return _timed(lambda row: made.insert("quotes", row), given)
 
-    dicts = [{"ts": n, "id": n, "symbol": "A", "price": price, "volume": volume} for n in numbers]
+    dicts: list[dict[str, Any]] = [
+        {"ts": n, "id": n, "symbol": "A", "price": price, "volume": volume} for n in numbers
+    ]
     return [
         ("apply of an encoded change", _timed(engine().apply, ones)),
         (

@@ -9,6 +9,7 @@ import asyncio
 import resource
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ class _Silent(PlainDisplay):
     def say(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    def note(self, kind: str, line: str) -> None: ...
+    def note(self, kind: str, line: Callable[[], str]) -> None: ...
 
     def refresh(self, status: str, rows: list[tuple[str, str]]) -> None: ...
 
@@ -112,7 +113,7 @@ def main(port: int, folder: Path) -> None:
     if shown.errors:
         raise shown.errors[0]
     report, books = runs[0].report(), pipeline.books
-    assert books is not None
+    assert books is not None and isinstance(pipeline, _Timed)
     ended = Ended(
         dict(report.counts),
         dict(report.problems.counts),

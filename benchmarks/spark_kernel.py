@@ -24,7 +24,7 @@ _DELETE, _EXECUTE, _CLEAR, _LAST = int(Action.DELETE), int(Action.EXECUTE), int(
 _OUT = pa.schema([("rows", pa.int64()), ("bid_volume", pa.int64()), ("ask_volume", pa.int64())])
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True)
 def _follow(action, side, order, volume, flags, left, sides, book, rows, places):  # type: ignore[no-untyped-def]
     """Rows of the sides' volumes and orders after every message that changes them; how many there are."""
     count, changed = 0, False

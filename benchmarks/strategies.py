@@ -92,7 +92,7 @@ class QuotesCompiled(Strategy):
         if self.order != 0:
             self.cancel(self.order)
         self.bid = row.bid
-        self.order = self.buy(10 * self.lot, row.bid, post_only=True)
+        self.order = self.buy(10 * self.lot, row.bid, post_only=True)  # type: ignore[attr-defined]
 
 
 # The same.

@@ -1,22 +1,26 @@
 """A batch's arrays reach compiled code as they are, or as copies; what is no batch is refused whole."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from samples import examples
 
 import orderbook
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
 from orderbook.core.errors import DataError
+from orderbook.engine.runtime.program_start import Backend
 
 PROGRAM = orderbook.compile(
     "CREATE STREAM t (k BIGINT NOT NULL, x BIGINT NOT NULL);"
     "CREATE VIEW v AS SELECT k, SUM(x) AS total, COUNT(*) AS n FROM t GROUP BY k"
 )
 KIND = 2 * [relation.name for relation in PROGRAM.relations].index("t")
+Scalar = TypeVar("Scalar", bound=np.generic)
 ENDS = END_OF_EVENT | END_OF_MESSAGE
 
 
@@ -38,17 +42,17 @@ FORMS: dict[str, Callable[[ChangeBatch], ChangeBatch]] = {
     "columns first": lambda b: ChangeBatch(b.kinds, b.flags, np.asfortranarray(b.values)),
     "reversed twice": lambda b: ChangeBatch(b.kinds[::-1][::-1], b.flags[::-1][::-1], b.values[::-1][::-1]),
     "other integers": lambda b: ChangeBatch(
-        b.kinds.astype(np.int64),  # type: ignore[arg-type]
-        b.flags.astype(np.int32),  # type: ignore[arg-type]
-        b.values.astype(np.int32),  # type: ignore[arg-type]
+        b.kinds.astype(np.int64),
+        b.flags.astype(np.int32),
+        b.values.astype(np.int32),
     ),
     "other order of bytes": lambda b: ChangeBatch(b.kinds.astype(">i2"), b.flags, b.values.astype(">i8")),
-    "not to be written": lambda b: ChangeBatch(*map(frozen, (b.kinds, b.flags, b.values))),
-    "a subclass": lambda b: ChangeBatch(b.kinds, b.flags, b.values.view(np.matrix)),  # type: ignore[arg-type]
+    "not to be written": lambda b: ChangeBatch(frozen(b.kinds), frozen(b.flags), frozen(b.values)),
+    "a subclass": lambda b: ChangeBatch(b.kinds, b.flags, b.values.view(np.matrix)),
 }
 
 
-def frozen(array: np.ndarray) -> np.ndarray:
+def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
     array.flags.writeable = False
     return array
 
@@ -93,8 +97,9 @@ def test_firings_and_events_are_those_of_the_interpreter(
 ) -> None:
     """Batches with open messages, refused deletes and callbacks that insert, cut anywhere."""
     told: list[list[object]] = []
-    for backend in ("numba", "interpreter"):
-        engine = orderbook.Engine(PROGRAM, backend, check_rows=check_rows)  # type: ignore[arg-type]
+    backends: tuple[Backend, ...] = ("numba", "interpreter")
+    for backend in backends:
+        engine = orderbook.Engine(PROGRAM, backend, check_rows=check_rows)
         seen: list[object] = []
 
         def tell(

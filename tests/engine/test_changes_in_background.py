@@ -414,7 +414,7 @@ def test_a_view_that_nobody_has_compiled_compiles_nothing_here(
 
     compiled = []
 
-    class Noted(event.Listener):
+    class Noted(event.Listener):  # type: ignore[misc]
         def on_start(self, event: Any) -> None:
             """See numba."""
 

@@ -4,7 +4,9 @@ import itertools
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from orderbook.core.errors import DataError
 from orderbook.engine.maps.shapes import hashed
 from orderbook.engine.runtime import store_entries
 from orderbook.engine.runtime.engine_state import program_hash
+from orderbook.engine.runtime.program_start import Backend
 from orderbook.engine.runtime.state_transfer import OtherProgram
 
 PAIRS = list(itertools.product(BACKENDS, BACKENDS))
@@ -50,15 +53,20 @@ CREATE VIEW all_seen AS SELECT at, name FROM seen;
 SECOND = 10**9
 
 
-def program(extra: str = ""):
+def program(extra: str = "") -> orderbook.CompiledProgram:
     """A program with a dictionary of its own."""
     return orderbook.compile(STREAMS + VIEWS + extra)
 
 
 @cache
-def shared():
+def shared() -> orderbook.CompiledProgram:
     return program()
 
+
+# (what is done, the row, or the second or which of the rows that are there).
+Step = tuple[str, Any]
+# (method of an engine, its arguments).
+Call = tuple[str, tuple[Any, ...]]
 
 quotes = st.fixed_dictionaries(
     {
@@ -85,9 +93,10 @@ steps = st.lists(
 )
 
 
-def events_from(stream):
+def events_from(stream: list[Step]) -> Iterator[Call]:
     """(method, arguments) for each step, by what rows are there."""
-    live, now = [], 0
+    live: list[tuple[str, dict[str, Any]]] = []
+    now = 0
     for what, detail in stream:
         if what == "tick":
             now += detail * SECOND
@@ -104,7 +113,7 @@ def events_from(stream):
             yield "insert", (what, detail)
 
 
-def play(engine, event):
+def play(engine: orderbook.Engine, event: Call) -> str | None:
     """Applies an event; what it was refused with."""
     method, arguments = event
     try:
@@ -115,13 +124,13 @@ def play(engine, event):
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
-def test_an_engine_goes_on_as_if_it_had_never_stopped(before, after):
+def test_an_engine_goes_on_as_if_it_had_never_stopped(before: Backend, after: Backend) -> None:
     other = program()
     other.dictionary.encode("ac")
 
     @examples(8)
     @given(steps, st.integers(0, 24))
-    def run(stream, at):
+    def run(stream: list[Step], at: int) -> None:
         events = list(events_from(stream))
         whole = orderbook.Engine(shared(), before, keep_rows=True)
         for event in events[:at]:
@@ -141,7 +150,9 @@ def test_an_engine_goes_on_as_if_it_had_never_stopped(before, after):
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
-def test_strings_that_are_new_are_known_to_patterns_and_to_what_expires(before, after):
+def test_strings_that_are_new_are_known_to_patterns_and_to_what_expires(
+    before: Backend, after: Backend
+) -> None:
     whole, other = orderbook.Engine(program(), before), program()
     other.dictionary.encode_all(["of its own", "c"])
     for second, name in ((1, "a"), (1, "a"), (2, "b"), (4, "c"), (5, "d")):
@@ -163,10 +174,10 @@ def test_strings_that_are_new_are_known_to_patterns_and_to_what_expires(before, 
     for _ in range(2):
         refused = [play(e, ("insert", ("quotes", {"symbol": "x", "volume": 0}))) for e in (whole, resumed)]
         assert refused[0] == refused[1]
-    assert "max_rows" in refused[0]
+    assert refused[0] is not None and "max_rows" in refused[0]
 
 
-def same_rows(whole, resumed):
+def same_rows(whole: orderbook.Engine, resumed: orderbook.Engine) -> bool:
     """Whether both keep the same rows, strings decoded."""
     found = []
     for engine in (whole, resumed):
@@ -183,7 +194,7 @@ def same_rows(whole, resumed):
 def test_a_hashed_store_of_many_blocks_is_copied_without_those_given_back() -> None:
     shape = hashed(1, "i", ((0,),))
     handle, generator = shape.create(), np.random.default_rng(1)
-    held = {}
+    held: dict[int, int] = {}
     for _ in range(3):
         for key in generator.integers(0, 20_000, 12_000).tolist():
             shape.add(handle, key, 1)
@@ -237,10 +248,13 @@ def test_many_other_views_of_the_catalogue_go_on(backends: str, sample_seed: int
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_subscriptions_take_loaded_rows_as_their_first_look(backend):
-    def subscribed():
-        engine, told = orderbook.Engine(shared(), backend), []
-        keep = lambda e: told.append((e.view, e.key, e.old and dict(e.old), e.new and dict(e.new), e.version))  # noqa: E731
+def test_subscriptions_take_loaded_rows_as_their_first_look(backend: Backend) -> None:
+    def subscribed() -> tuple[orderbook.Engine, list[object]]:
+        engine, told = orderbook.Engine(shared(), backend), list[object]()
+
+        def keep(e: orderbook.ViewEvent) -> None:
+            told.append((e.view, e.key, e.old and dict(e.old), e.new and dict(e.new), e.version))
+
         engine.subscribe("totals", keep, fire="change")
         engine.subscribe("totals", keep, when="n >= 2")
         engine.subscribe("squares", keep, on="event")
@@ -279,7 +293,7 @@ def test_a_loaded_engine_takes_the_place_of_what_was_there_with_subscriptions_th
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_view_can_be_added_after_a_load(backend):
+def test_a_view_can_be_added_after_a_load(backend: Backend) -> None:
     whole, resumed = (orderbook.Engine(shared(), backend, keep_rows=True) for _ in range(2))
     whole.insert("quotes", {"symbol": "ab", "volume": 3})
     whole.insert("quotes", {"symbol": "ab", "volume": 3})
@@ -293,13 +307,13 @@ ADDED = "CREATE VIEW alike" + ADDED
 
 
 @pytest.mark.parametrize(("before", "after"), [("interpreter", "numba"), ("numba", "interpreter")])
-def test_a_state_is_also_one_of_the_program_before_views_were_added(before, after):
+def test_a_state_is_also_one_of_the_program_before_views_were_added(before: Backend, after: Backend) -> None:
     few, other = (orderbook.compile(STREAMS + FEWER) for _ in range(2))
     other.dictionary.encode("ac")
 
     @examples(6)
     @given(steps, st.integers(0, 6), st.integers(0, 24))
-    def run(stream, added, at):
+    def run(stream: list[Step], added: int, at: int) -> None:
         events = list(events_from(stream))
         whole, never = (orderbook.Engine(few, backend, keep_rows=True) for backend in (before, "interpreter"))
         for place, event in enumerate(events[:at]):
@@ -353,7 +367,7 @@ def test_there_is_no_checkpoint_inside_a_message() -> None:
     )
     raised = []
 
-    def callback(event):
+    def callback(event: orderbook.ViewEvent) -> None:
         for action in (engine.save, lambda: engine.load(one)):
             with pytest.raises(DataError, match="inside a message"):
                 action()
@@ -374,7 +388,7 @@ SMALL = """CREATE STREAM q (a INTEGER NOT NULL, s TEXT);
 CREATE VIEW v AS SELECT SUM(a) AS a FROM q WHERE a > :low;"""
 
 
-def small_hash(sql=SMALL, low=1):
+def small_hash(sql: str | dict[str, str] = SMALL, low: int = 1) -> bytes:
     return program_hash(orderbook.compile(sql, params={"low": low}))
 
 

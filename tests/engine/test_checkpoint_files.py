@@ -4,6 +4,7 @@ import itertools
 import logging
 from pathlib import Path
 
+import pytest
 from checkpoint_support import OTHER, PROGRAM, read, written
 
 from orderbook.core.files import OsFiles
@@ -20,7 +21,7 @@ def test_the_last_checkpoints_are_kept_and_the_newest_is_found(tmp_path: Path) -
     assert len(list(folder.iterdir())) == 1 and read(newest_checkpoint(folder, PROGRAM)) == 4
 
 
-def skipped(folder, caplog, path, why):
+def skipped(folder: Path, caplog: pytest.LogCaptureFixture, path: Path, why: str) -> int | None:
     """Reads the folder, which is to pass over `path` and say why; the stamp that is found instead."""
     caplog.clear()
     with caplog.at_level(logging.WARNING):
@@ -30,7 +31,7 @@ def skipped(folder, caplog, path, why):
     return None if found is None else read(found)
 
 
-def test_a_flipped_bit_anywhere_is_found(tmp_path, caplog):
+def test_a_flipped_bit_anywhere_is_found(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     written(tmp_path, 1)
     path = written(tmp_path, 2)
     data = path.read_bytes()
@@ -42,7 +43,7 @@ def test_a_flipped_bit_anywhere_is_found(tmp_path, caplog):
     assert read(newest_checkpoint(tmp_path, PROGRAM)) == 2
 
 
-def test_a_file_of_any_other_length_is_found(tmp_path, caplog):
+def test_a_file_of_any_other_length_is_found(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     written(tmp_path, 1)
     path = written(tmp_path, 2)
     data = path.read_bytes()
@@ -53,7 +54,7 @@ def test_a_file_of_any_other_length_is_found(tmp_path, caplog):
     assert skipped(tmp_path, caplog, path, "bytes long") == 1
 
 
-def test_other_programs_and_formats_are_passed_over(tmp_path, caplog):
+def test_other_programs_and_formats_are_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     written(tmp_path, 1)
     path = written(tmp_path, 2, program=OTHER)
     assert skipped(tmp_path, caplog, path, "of another program") == 1
@@ -67,43 +68,45 @@ def test_other_programs_and_formats_are_passed_over(tmp_path, caplog):
 class Failing(OsFiles):
     """Files whose `n`-th call that changes anything, and all after it, fail; what was not synced is lost."""
 
-    def __init__(self, calls):
+    def __init__(self, calls: int) -> None:
         self.left = calls
-        self.paths, self.unsynced, self.unnamed = {}, set(), set()
+        self.paths: dict[int, Path] = {}
+        self.unsynced: set[Path] = set()
+        self.unnamed: set[Path] = set()
 
-    def _call(self):
+    def _call(self) -> None:
         if self.left == 0:
             raise OSError(28, "No space left on device")
         self.left -= 1
 
-    def open(self, path):
+    def open(self, path: Path) -> int:
         self._call()
         handle = super().open(path)
         self.paths[handle] = path
         return handle
 
-    def write(self, handle, data, offset):
+    def write(self, handle: int, data: bytes | memoryview, offset: int) -> int:
         self._call()
         self.unsynced.add(self.paths[handle])
         return super().write(handle, data[: max(1, len(data) // 2)], offset)
 
-    def sync(self, handle):
+    def sync(self, handle: int) -> None:
         self._call()
         super().sync(handle)
         self.unsynced.discard(self.paths[handle])
 
-    def rename(self, old, new):
+    def rename(self, old: Path, new: Path) -> None:
         self._call()
         super().rename(old, new)
         assert old not in self.unsynced, "renamed before its contents were on the disk"
         self.unnamed.add(new)
 
-    def remove(self, path):
+    def remove(self, path: Path) -> None:
         self._call()
         super().remove(path)
         assert not self.unnamed, "an older checkpoint was removed before the new name was on the disk"
 
-    def sync_folder(self, folder):
+    def sync_folder(self, folder: Path) -> None:
         self._call()
         super().sync_folder(folder)
         self.unnamed.clear()

@@ -1,17 +1,25 @@
 """Views added to and dropped from a running engine, against engines that had them from the start."""
 
 import threading
+from collections.abc import Mapping
 from functools import cache
 
 import pytest
-from backends import BACKENDS
+from backends import BACKENDS, contents, new_row, old_row
 from hypothesis import given
 from hypothesis import strategies as st
 from samples import PATIENCE, examples
 
 import orderbook
 from orderbook.core.errors import DataError, SqlError, UserError
+from orderbook.engine.runtime.held_rows import Rows
+from orderbook.engine.runtime.program_replacement import Replacement
+from orderbook.engine.runtime.program_start import Backend
 from orderbook.engine.runtime.subscriptions import ViewDropped
+
+Row = dict[str, object]
+# (relation, a new row), or ("delete", which of the rows that are there).
+Step = tuple[str, Row | int]
 
 STREAMS = """
 CREATE STREAM quotes (
@@ -39,25 +47,23 @@ ADDED = {
 }
 
 
-def create(name):
+def create(name: str) -> str:
     return f"CREATE VIEW {name} AS {ADDED[name]};"
 
 
 @cache
-def program(*names):
+def program(*names: str) -> orderbook.CompiledProgram:
     return orderbook.compile(STREAMS + FIRST + "".join(map(create, names)))
 
 
-def quote(symbol="A", volume="1.00", price=10, venue="X", weight=0.5):
+def quote(
+    symbol: str = "A",
+    volume: str = "1.00",
+    price: int = 10,
+    venue: str | None = "X",
+    weight: float | None = 0.5,
+) -> Row:
     return {"symbol": symbol, "venue": venue, "volume": volume, "weight": weight, "price": price}
-
-
-def contents(engine, view):
-    """The rows of a view by key, doubles rounded to what sums of few terms keep."""
-    return {
-        key: (row.multiplicity, {n: round(v, 9) if isinstance(v, float) else v for n, v in row.items()})
-        for key, row in engine[view].items()
-    }
 
 
 rows = st.builds(
@@ -79,20 +85,20 @@ events = st.lists(
 )
 
 
-def play(engine, event, live):
+def play(engine: orderbook.Engine, event: Step, live: list[tuple[str, Row]]) -> None:
     """Applies one event; `live` are the rows that are there."""
     what, detail = event
-    if what == "delete":
+    if isinstance(detail, int):
         if live:
             engine.delete(*live[detail % len(live)])
     else:
         engine.insert(what, detail)
 
 
-def follow(live, event):
+def follow(live: list[tuple[str, Row]], event: Step) -> None:
     what, detail = event
-    if what != "delete":
-        live.append(event)
+    if not isinstance(detail, int):
+        live.append((what, detail))
     elif live:
         live.pop(detail % len(live))
 
@@ -105,14 +111,14 @@ def follow(live, event):
         for backend in BACKENDS
     ],
 )
-def test_an_added_view_equals_one_from_the_start(backend, name):
+def test_an_added_view_equals_one_from_the_start(backend: Backend, name: str) -> None:
     whole = program(name)
 
     @examples(15)
     @given(events, st.integers(0, 14))
-    def check(stream, at):
+    def check(stream: list[Step], at: int) -> None:
         late, early = orderbook.Engine(program(), backend), orderbook.Engine(whole, backend)
-        live = []
+        live: list[tuple[str, Row]] = []
         for place, event in enumerate([*stream, ("marks", {"symbol": "A", "level": 1})]):
             if place == min(at, len(stream)):
                 late.add_view(create(name))
@@ -130,7 +136,7 @@ def test_an_added_view_equals_one_from_the_start(backend, name):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_views_are_dropped_with_the_maps_that_nothing_else_reads(backend):
+def test_views_are_dropped_with_the_maps_that_nothing_else_reads(backend: Backend) -> None:
     engine = orderbook.Engine(program(), backend)
     engine.insert("quotes", quote())
     before = engine.map_sizes()
@@ -159,9 +165,10 @@ def test_a_view_that_another_reads_is_not_dropped() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_live_views_and_subscriptions_survive(backend):
+def test_live_views_and_subscriptions_survive(backend: Backend) -> None:
     engine = orderbook.Engine(program("products"), backend)
-    totals, seen, ended = engine["totals"], [], []
+    totals, seen = engine["totals"], list[orderbook.ViewEvent]()
+    ended: list[tuple[str, Exception]] = []
     engine._on_error = lambda subscription, error: ended.append((subscription.view, error))
     engine.subscribe("totals", seen.append, when="volume > 2")
     doomed = engine.subscribe("products", seen.append)
@@ -172,14 +179,14 @@ def test_live_views_and_subscriptions_survive(backend):
     assert not doomed.active and isinstance(ended[0][1], ViewDropped) and ended[0][0] == "products"
     assert not seen, "a change of the program is no change of a row"
     engine.insert("quotes", quote(volume="1.00"))
-    assert [(e.view, e.key, float(e.old.volume), float(e.new.volume)) for e in seen] == [
+    assert [(e.view, e.key, float(old_row(e).volume), float(new_row(e).volume)) for e in seen] == [
         ("totals", ("A",), 1.5, 2.5)
     ]
     assert totals["A",].n == 2 and engine.version == (2, 0, 2)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_view_added_in_the_background_catches_up(backend):
+def test_a_view_added_in_the_background_catches_up(backend: Backend) -> None:
     late, early = orderbook.Engine(program(), backend), orderbook.Engine(program("marked"), backend)
     for i in range(40):
         for engine in (late, early):
@@ -202,12 +209,10 @@ def test_a_view_added_in_the_background_catches_up(backend):
 
 
 def test_changes_made_while_rows_are_filled_are_caught_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    from orderbook.engine.runtime.program_replacement import Replacement
-
     filling, go = threading.Event(), threading.Event()
     fill = Replacement._fill
 
-    def slow(self, rows):
+    def slow(self: Replacement, rows: Mapping[str, Rows]) -> None:
         filling.set()
         assert go.wait(PATIENCE)
         fill(self, rows)
@@ -236,7 +241,7 @@ def test_a_callback_adds_a_view_after_its_message() -> None:
     engine = orderbook.Engine(program(), "interpreter")
     rows = []
 
-    def add(event):
+    def add(event: orderbook.ViewEvent) -> None:
         if "rows" not in engine.views:
             engine.add_view(create("rows"))
             rows.append("rows" in engine.views)
@@ -246,9 +251,8 @@ def test_a_callback_adds_a_view_after_its_message() -> None:
     assert rows == [False] and len(engine["rows"]) == 1
 
 
-@pytest.mark.parametrize("options", [{"check_rows": False}])
-def test_rows_that_are_not_kept_are_asked_for(options):
-    engine = orderbook.Engine(program(), "interpreter", **options)
+def test_rows_that_are_not_kept_are_asked_for() -> None:
+    engine = orderbook.Engine(program(), "interpreter", check_rows=False)
     engine.insert("quotes", quote())
     with pytest.raises(DataError, match=r"the rows of quotes are not kept.*keep_rows"):
         engine.add_view(create("products"))
@@ -258,7 +262,7 @@ def test_rows_that_are_not_kept_are_asked_for(options):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_rows_are_kept_of_checked_changes(backend):
+def test_rows_are_kept_of_checked_changes(backend: Backend) -> None:
     late = orderbook.Engine(program(), backend, check_rows=False, keep_rows=True)
     early = orderbook.Engine(program("products"), backend, check_rows=False)
     for engine in (late, early):

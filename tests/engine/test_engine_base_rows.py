@@ -6,14 +6,16 @@ from functools import cache
 import numpy as np
 import polars as pl
 import pytest
-from backends import BACKENDS, quote, quotes
+from backends import BACKENDS, new_row, quote, quotes
 from hypothesis import given
 from hypothesis import strategies as st
 
 import orderbook
 from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError
+from orderbook.engine.runtime.program_start import Backend
 from orderbook.engine.runtime.relation_store import RelationStore
+from orderbook.views.types import Relation
 
 SMALL = """
 CREATE STREAM quotes (symbol TEXT NOT NULL, volume INTEGER NOT NULL) WITH (max_rows = 2);
@@ -24,27 +26,29 @@ CREATE VIEW filled AS SELECT COUNT(*) AS n FROM fills;
 
 
 @cache
-def small_program():
+def small_program() -> orderbook.CompiledProgram:
     return orderbook.compile(SMALL)
 
 
 @pytest.fixture(params=BACKENDS)
-def engine(request):
+def engine(request: pytest.FixtureRequest) -> orderbook.Engine:
     return orderbook.Engine(quotes(), request.param)
 
 
 @pytest.fixture
-def small():
+def small() -> orderbook.Engine:
     return orderbook.Engine(small_program(), "interpreter")
 
 
-def fills(program, *ops, flags=END_OF_EVENT | END_OF_MESSAGE):
+def fills(
+    program: orderbook.CompiledProgram, *ops: str, flags: int = END_OF_EVENT | END_OF_MESSAGE
+) -> ChangeBatch:
     frame = pl.DataFrame({"stream": ["fills"] * len(ops), "op": ops, "volume": [1] * len(ops)})
     batch = program.changes(frame)
     return ChangeBatch(batch.kinds, np.full(len(ops), flags, np.uint8), batch.values)
 
 
-def test_a_delete_of_a_row_that_is_not_there_raises_and_applies_nothing(engine):
+def test_a_delete_of_a_row_that_is_not_there_raises_and_applies_nothing(engine: orderbook.Engine) -> None:
     engine.insert("quotes", quote("A", 5, "2.5"))
     with pytest.raises(DataError, match=r"quotes: deleted row is not there: \(symbol='A', .*volume=6.00"):
         engine.delete("quotes", quote("A", 6, "2.5"))
@@ -56,7 +60,7 @@ def test_a_delete_of_a_row_that_is_not_there_raises_and_applies_nothing(engine):
     assert len(engine["totals"]) == 0 and not engine.problems.counts
 
 
-def test_a_refused_update_leaves_the_rows_as_they_were(small):
+def test_a_refused_update_leaves_the_rows_as_they_were(small: orderbook.Engine) -> None:
     small.insert("quotes", {"symbol": "A", "volume": 1})
     small.insert("quotes", {"symbol": "B", "volume": 1})
     with pytest.raises(DataError):
@@ -67,7 +71,7 @@ def test_a_refused_update_leaves_the_rows_as_they_were(small):
     assert len(small["totals"]) == 0
 
 
-def test_apply_skips_bad_events_whole_and_counts_them(engine):
+def test_apply_skips_bad_events_whole_and_counts_them(engine: orderbook.Engine) -> None:
     frame = pl.DataFrame(
         {
             "stream": ["quotes"] * 5,
@@ -86,9 +90,9 @@ def test_apply_skips_bad_events_whole_and_counts_them(engine):
     assert engine.version == (4, 0, 4)
 
 
-def test_a_refused_last_event_still_ends_its_message(engine):
+def test_a_refused_last_event_still_ends_its_message(engine: orderbook.Engine) -> None:
     fired = []
-    engine.subscribe("overall", lambda e: fired.append(e.new.orders))
+    engine.subscribe("overall", lambda e: fired.append(new_row(e).orders))
     frame = pl.DataFrame(
         {
             "stream": ["quotes"] * 3,
@@ -102,7 +106,7 @@ def test_a_refused_last_event_still_ends_its_message(engine):
     assert fired == [1, 2]
 
 
-def test_no_more_rows_than_max_rows(small):
+def test_no_more_rows_than_max_rows(small: orderbook.Engine) -> None:
     for symbol in "AB":
         small.insert("quotes", {"symbol": symbol, "volume": 1})
     with pytest.raises(DataError, match="quotes already holds max_rows = 2 rows"):
@@ -112,7 +116,7 @@ def test_no_more_rows_than_max_rows(small):
     assert set(small["totals"]) == {("B",), ("C",)}
 
 
-def test_checked_changes_pass_and_their_relation_takes_no_others(small):
+def test_checked_changes_pass_and_their_relation_takes_no_others(small: orderbook.Engine) -> None:
     program = small.program
     checked = END_OF_EVENT | END_OF_MESSAGE | CHECKED
     small.apply(fills(program, "+", flags=checked))
@@ -126,14 +130,14 @@ def test_checked_changes_pass_and_their_relation_takes_no_others(small):
 
 
 @pytest.mark.parametrize("count", [1, 2, 40])
-def test_a_relation_fed_by_rows_takes_no_checked_changes(small, count):
+def test_a_relation_fed_by_rows_takes_no_checked_changes(small: orderbook.Engine, count: int) -> None:
     small.insert("fills", {"volume": 1})
     small.apply(fills(small.program, *"+" * count, flags=END_OF_EVENT | END_OF_MESSAGE | CHECKED))
     assert small["filled"][()].n == 1
     assert small.problems.counts == {"mixed feeding": count}
 
 
-def test_a_refused_delete_does_not_settle_how_a_relation_is_fed(small):
+def test_a_refused_delete_does_not_settle_how_a_relation_is_fed(small: orderbook.Engine) -> None:
     with pytest.raises(DataError, match="not there"):
         small.delete("fills", {"volume": 1})
     small.apply(fills(small.program, "+", flags=END_OF_EVENT | END_OF_MESSAGE | CHECKED))
@@ -150,21 +154,21 @@ def test_without_check_rows_everything_passes() -> None:
     assert len(engine["totals"]) == 3 and engine["filled"][()].n == 2
 
 
-def test_an_unfinished_event_is_refused(small):
+def test_an_unfinished_event_is_refused(small: orderbook.Engine) -> None:
     batch = fills(small.program, "+", "+")
     small.apply(ChangeBatch(batch.kinds, np.array([3, 0], np.uint8), batch.values))
     assert small["filled"][()].n == 1
     assert small.problems.counts == {"unfinished event": 1}
 
 
-def test_a_kind_of_no_relation_is_refused(small):
+def test_a_kind_of_no_relation_is_refused(small: orderbook.Engine) -> None:
     batch = fills(small.program, "+")
-    for flags in (batch.flags, batch.flags | CHECKED):
+    for flags in (batch.flags, batch.flags | np.uint8(CHECKED)):
         small.apply(ChangeBatch(np.array([99], np.int16), flags, batch.values))
     assert small.problems.counts == {"unknown relation": 2}
 
 
-def test_kinds_of_another_order_are_translated(small):
+def test_kinds_of_another_order_are_translated(small: orderbook.Engine) -> None:
     table = small.program.kinds_of(("fills", "nothing", "quotes"))
     place = {r.name: 2 * i for i, r in enumerate(small.program.relations)}
     fill, quoted = place["fills"], place["quotes"]
@@ -183,12 +187,12 @@ EVENTS = st.lists(st.tuples(st.sampled_from("+-"), st.integers(1, 3)), min_size=
 
 
 @given(st.lists(EVENTS, max_size=15), st.booleans())
-def test_events_apply_whole_or_not_at_all(events, watched):
+def test_events_apply_whole_or_not_at_all(events: list[list[tuple[str, int]]], watched: bool) -> None:
     program = small_program()
     engine = orderbook.Engine(program, "interpreter")
     if watched:
         engine.subscribe("totals", lambda e: None)
-    held, refused = Counter(), 0
+    held, refused = Counter[int](), 0
     for event in events:
         after, good = Counter(held), True
         for op, volume in event:
@@ -223,11 +227,11 @@ CREATE VIEW twos AS SELECT COUNT(*) AS n, SUM(volume) AS volume FROM two;
 
 
 @cache
-def keyed_program():
+def keyed_program() -> orderbook.CompiledProgram:
     return orderbook.compile(KEYED)
 
 
-def two(name, number, volume):
+def two(name: str, number: int, volume: int) -> dict[str, object]:
     return {"name": name, "id": number, "volume": volume}
 
 
@@ -252,7 +256,7 @@ def test_a_second_row_with_a_primary_key_is_refused() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_frames_leave_out_events_that_repeat_a_key(backend):
+def test_frames_leave_out_events_that_repeat_a_key(backend: Backend) -> None:
     frame = pl.DataFrame(
         {
             "stream": ["one"] * 6,
@@ -277,9 +281,9 @@ def test_frames_leave_out_events_that_repeat_a_key(backend):
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 2), st.integers(0, 1), st.integers(1, 3))))
-def test_a_key_stands_once_whatever_comes(changes):
+def test_a_key_stands_once_whatever_comes(changes: list[tuple[bool, int, int, int]]) -> None:
     """Against a dictionary; events of one to three changes, each undone as a whole where one is refused."""
-    engine, model = orderbook.Engine(keyed_program(), "interpreter"), {}
+    engine, model = orderbook.Engine(keyed_program(), "interpreter"), dict[int, int]()
     rows = [("-" if delete else "+", number, volume, size) for delete, number, volume, size in changes]
     while rows:
         event, rows = rows[: rows[0][3]], rows[rows[0][3] :]
@@ -308,13 +312,13 @@ def test_a_key_stands_once_whatever_comes(changes):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_callback_sees_the_rows_of_the_events_so_far(backend) -> None:
+def test_a_callback_sees_the_rows_of_the_events_so_far(backend: Backend) -> None:
     """Also where later events of the batch were looked at before the first was applied."""
-    engine, seen = orderbook.Engine(keyed_program(), backend), []
+    engine, seen = orderbook.Engine(keyed_program(), backend), list[list[int]]()
 
-    def called(event) -> None:
+    def called(event: orderbook.ViewEvent) -> None:
         seen.append(sorted(row[0] for row in engine.rows_of("one")[0].tolist()))
-        if event.new.n == 40:
+        if new_row(event).n == 40:
             # Comes between two events of the batch.
             engine.insert("one", {"id": 80, "volume": 1})
 
@@ -334,10 +338,13 @@ MANY = st.lists(
 
 
 @given(MANY, st.integers(1, 200))
-def test_batches_are_checked_as_their_events_are(changes, size) -> None:
+def test_batches_are_checked_as_their_events_are(
+    changes: list[tuple[bool, int, int, int, int]], size: int
+) -> None:
     """Against dictionaries: relations with a key and without, rows that are believed among them."""
     store = RelationStore(many_relations(), Dictionary(), check=True, keep=False)
-    keyed, rows, refused, found = dict[int, int](), Counter[tuple[int, int]](), [], []
+    keyed, rows = dict[int, int](), Counter[tuple[int, int]]()
+    refused, found = list[tuple[int, int]](), list[tuple[int, int]]()
     kinds, flags, values = [], [], []
     for delete, relation, key, volume, length in changes:
         kinds.append(2 * relation + delete)
@@ -373,7 +380,7 @@ def test_batches_are_checked_as_their_events_are(changes, size) -> None:
 
 
 @cache
-def many_relations():
+def many_relations() -> tuple[Relation, ...]:
     program = orderbook.compile(
         "CREATE STREAM keyed (id BIGINT PRIMARY KEY, volume BIGINT);"
         "CREATE STREAM rows (id BIGINT, volume BIGINT) WITH (max_rows = 3);"

@@ -1,5 +1,6 @@
 """Frames and rows at the edge: what is taken, to the digit, and what is refused, with row and column."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -9,6 +10,7 @@ import pytest
 from backends import quotes
 from hypothesis import given
 from hypothesis import strategies as st
+from polars._typing import PolarsDataType, TimeUnit
 
 import orderbook
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE
@@ -17,20 +19,32 @@ from orderbook.core.errors import DataError
 LARGEST = 10**10 - 1
 
 
-def frame_of(column: str, values, dtype=None, stream="quotes", **others) -> pl.DataFrame:
+def frame_of(
+    column: str,
+    values: Sequence[object],
+    dtype: PolarsDataType | None = None,
+    stream: str = "quotes",
+    **others: Sequence[object],
+) -> pl.DataFrame:
     """A frame of inserts with one column under test; symbol and volume are given where it is another."""
     count = len(values)
-    data = {"stream": [stream] * count, "op": ["+"] * count, "symbol": ["A"] * count}
+    data: dict[str, Sequence[object]] = {
+        "stream": [stream] * count,
+        "op": ["+"] * count,
+        "symbol": ["A"] * count,
+    }
     if stream == "quotes":
         data["volume"] = [1] * count
     return pl.DataFrame(data | others).with_columns(pl.Series(column, values, dtype=dtype, strict=False))
 
 
-def codes(column: str, values, dtype=None, stream="quotes") -> list[int]:
+def codes(
+    column: str, values: Sequence[object], dtype: PolarsDataType | None = None, stream: str = "quotes"
+) -> list[int]:
     batch = quotes().changes(frame_of(column, values, dtype, stream))
     relation = next(r for r in quotes().relations if r.name == stream)
     place = [c.name for c in relation.columns].index(column)
-    return batch.values[:, place].tolist()
+    return [int(code) for code in batch.values[:, place]]
 
 
 def test_kinds_flags_and_order_follow_the_rows() -> None:
@@ -74,7 +88,7 @@ def test_kinds_flags_and_order_follow_the_rows() -> None:
         ([0.5], pl.Float32, [50]),
     ],
 )
-def test_decimals_are_taken_exactly(values, dtype, expected):
+def test_decimals_are_taken_exactly(values: list[object], dtype: PolarsDataType, expected: list[int]) -> None:
     assert codes("volume", values, dtype) == expected
 
 
@@ -100,7 +114,9 @@ def test_decimals_are_taken_exactly(values, dtype, expected):
         ([[1]], pl.List(pl.Int64), "is not a number"),
     ],
 )
-def test_what_is_not_a_value_of_the_column_is_named(values, dtype, reason):
+def test_what_is_not_a_value_of_the_column_is_named(
+    values: list[object], dtype: PolarsDataType, reason: str
+) -> None:
     with pytest.raises(DataError) as error:
         codes("volume", values, dtype)
     assert reason in str(error.value)
@@ -110,7 +126,8 @@ def test_other_columns() -> None:
     moment = datetime(2024, 1, 2, 3, 4, 5, 678901)
     ns = 1_704_164_645_678_901_000
     assert codes("at", [ns + 23, None], pl.Int64, "marks") == [ns + 23, NULL_CODE]
-    for unit, lost in (("ns", 1), ("us", 1), ("ms", 1_000_000)):
+    units: tuple[tuple[TimeUnit, int], ...] = (("ns", 1), ("us", 1), ("ms", 1_000_000))
+    for unit, lost in units:
         assert codes("at", [moment], pl.Datetime(unit), "marks") == [ns // lost * lost]
     berlin = timezone(timedelta(hours=2))
     moments = [moment.replace(tzinfo=berlin)]
@@ -137,7 +154,7 @@ def test_other_columns() -> None:
         ("symbol", [5], pl.Int64, "marks.symbol: 5 is not a string"),
     ],
 )
-def test_other_columns_refuse(column, values, dtype, reason):
+def test_other_columns_refuse(column: str, values: list[object], dtype: PolarsDataType, reason: str) -> None:
     with pytest.raises(DataError) as error:
         codes(column, values, dtype, "marks")
     assert str(error.value).startswith("row 0, ") and reason in str(error.value)
@@ -156,7 +173,7 @@ def test_other_columns_refuse(column, values, dtype, reason):
         ({"symbol": ["A", None]}, "row 1, quotes.symbol: NULL in a NOT NULL column"),
     ],
 )
-def test_bad_frames(change, reason):
+def test_bad_frames(change: dict[str, list[object]], reason: str) -> None:
     good = {"stream": ["quotes"] * 2, "op": ["+"] * 2, "symbol": ["A"] * 2, "volume": [1] * 2}
     with pytest.raises(DataError) as error:
         quotes().changes(pl.DataFrame(good | change))
@@ -164,7 +181,7 @@ def test_bad_frames(change, reason):
 
 
 @pytest.mark.parametrize("name", ["stream", "op", "volume"])
-def test_a_missing_column(name):
+def test_a_missing_column(name: str) -> None:
     good = {"stream": ["quotes"], "op": ["+"], "symbol": ["A"], "volume": [1]}
     with pytest.raises(DataError, match=name):
         quotes().changes(pl.DataFrame(good).drop(name))
@@ -205,7 +222,7 @@ def test_an_empty_frame() -> None:
         ({"symbol": "A", "volume": object}, "is not a number"),
     ],
 )
-def test_bad_rows_change_nothing(row, reason):
+def test_bad_rows_change_nothing(row: Mapping[str, object], reason: str) -> None:
     engine = orderbook.Engine(quotes(), "interpreter")
     with pytest.raises(DataError) as error:
         engine.insert("quotes", row)
@@ -227,7 +244,7 @@ EXACT = st.integers(0, LARGEST).map(lambda scaled: Decimal(scaled).scaleb(-2))
 
 
 @given(st.lists(EXACT, min_size=1, max_size=20))
-def test_every_form_of_a_decimal_has_the_same_code(values):
+def test_every_form_of_a_decimal_has_the_same_code(values: list[Decimal]) -> None:
     expected = [int(v * 100) for v in values]
     assert codes("volume", values, pl.Decimal(38, 5)) == expected
     assert codes("volume", [str(v) for v in values], pl.String) == expected
@@ -235,7 +252,7 @@ def test_every_form_of_a_decimal_has_the_same_code(values):
 
 
 @given(st.lists(st.floats(0, 1e8), min_size=1, max_size=20))
-def test_a_float_is_taken_just_where_its_repr_fits(values):
+def test_a_float_is_taken_just_where_its_repr_fits(values: list[float]) -> None:
     fits = [v for v in values if Decimal(repr(v)) * 100 % 1 == 0 and Decimal(repr(v)) * 100 <= LARGEST]
     assert codes("volume", fits, pl.Float64) == [int(Decimal(repr(v)) * 100) for v in fits]
     for value in {*values} - {*fits}:

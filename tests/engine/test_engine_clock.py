@@ -1,10 +1,11 @@
 """Ticks of the clock, what NOW() is, and rows that expire."""
 
 import pytest
-from backends import BACKENDS
+from backends import BACKENDS, new_row, old_row
 
 import orderbook
 from orderbook.core.errors import DataError, SqlError
+from orderbook.engine.runtime.program_start import Backend
 
 SECOND = 10**9
 SQL = """
@@ -18,18 +19,18 @@ CREATE VIEW every AS SELECT COUNT(*) AS n, SUM(n) AS total FROM pings;
 """
 
 
-def ping(seconds, n=1):
+def ping(seconds: float | None, n: int = 1) -> dict[str, object]:
     return {"ts": None if seconds is None else int(seconds * SECOND), "n": n}
 
 
 @pytest.fixture(params=BACKENDS)
-def engine(request):
+def engine(request: pytest.FixtureRequest) -> orderbook.Engine:
     return orderbook.Engine(orderbook.compile(SQL), request.param)
 
 
-def test_rows_leave_a_window_at_a_tick(engine):
+def test_rows_leave_a_window_at_a_tick(engine: orderbook.Engine) -> None:
     counts = []
-    engine.subscribe("recent", lambda event: counts.append(event.new.n))
+    engine.subscribe("recent", lambda event: counts.append(new_row(event).n))
     engine.insert("pings", ping(1))
     engine.tick(2 * SECOND)
     engine.insert("pings", ping(2.5))
@@ -41,16 +42,16 @@ def test_rows_leave_a_window_at_a_tick(engine):
     assert engine.version == (5, 0, 5), "a tick to the same time is no event"
 
 
-def test_the_clock_does_not_go_back(engine):
+def test_the_clock_does_not_go_back(engine: orderbook.Engine) -> None:
     engine.tick(5)
     with pytest.raises(DataError, match="4 is before the clock's 5"):
         engine.tick(4)
     with pytest.raises(DataError, match="'x' is not a time"):
-        engine.tick("x")
+        engine.tick("x")  # type: ignore[arg-type]
     assert engine.version == (1, 0, 1)
 
 
-def test_the_clock_is_the_engines_own(engine):
+def test_the_clock_is_the_engines_own(engine: orderbook.Engine) -> None:
     for change in (engine.insert, engine.delete):
         with pytest.raises(DataError, match=r"the engine alone changes clock; call tick\(now\) instead"):
             change("clock", {"now": 1})
@@ -58,7 +59,7 @@ def test_the_clock_is_the_engines_own(engine):
         orderbook.compile("CREATE STREAM clock (now TIMESTAMP)")
 
 
-def test_inserts_into_clock_are_ticks_of_a_stream(engine):
+def test_inserts_into_clock_are_ticks_of_a_stream(engine: orderbook.Engine) -> None:
     pl = pytest.importorskip("polars")
     frame = pl.DataFrame(
         {
@@ -75,17 +76,17 @@ def test_inserts_into_clock_are_ticks_of_a_stream(engine):
     assert engine.problems.counts == {"tick refused": 1}
 
 
-def test_a_callback_may_tick_after_its_message(engine):
+def test_a_callback_may_tick_after_its_message(engine: orderbook.Engine) -> None:
     seen = []
     engine.subscribe("every", lambda event: engine.tick(9 * SECOND))
-    engine.subscribe("recent", lambda event: seen.append(event.new.n))
+    engine.subscribe("recent", lambda event: seen.append(new_row(event).n))
     engine.tick(SECOND)
     engine.insert("pings", ping(1))
     assert seen == [1, 0]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_view_that_reads_the_clock_may_come_later(backend):
+def test_a_view_that_reads_the_clock_may_come_later(backend: Backend) -> None:
     first = "".join(line for line in SQL.splitlines(True) if "recent" not in line)
     late = orderbook.Engine(orderbook.compile(first), backend)
     late.insert("pings", ping(1))
@@ -98,7 +99,7 @@ def test_a_view_that_reads_the_clock_may_come_later(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_retained_rows_go_when_they_are_older(backend):
+def test_retained_rows_go_when_they_are_older(backend: Backend) -> None:
     engine = orderbook.Engine(orderbook.compile(RETAINED), backend)
     for seconds, n in ((1, 1), (3, 2), (2, 4), (2, 4), (None, 8)):
         engine.insert("pings", ping(seconds, n))
@@ -123,6 +124,6 @@ def test_expiry_is_one_event_of_the_ticks_message() -> None:
     for seconds in (1, 1, 2):
         engine.insert("pings", ping(seconds))
     seen = []
-    engine.subscribe("every", lambda event: seen.append((event.old.n, event.new.n)), on="event")
+    engine.subscribe("every", lambda event: seen.append((old_row(event).n, new_row(event).n)), on="event")
     engine.tick(30 * SECOND)
     assert seen == [(3, 0)]

@@ -2,10 +2,11 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_engine_added_views import contents
+from backends import contents
 from views_catalogue_dense import DENSE, LADDER
 
 import orderbook
@@ -16,6 +17,7 @@ from orderbook.engine.plan.describe import plan_text
 from orderbook.engine.plan.planner import plan
 from orderbook.engine.plan.statistics import Statistics, read_statistics
 from orderbook.engine.runtime.measures import view_nanoseconds
+from orderbook.engine.runtime.numba_runtime import NumbaRuntime
 
 # An event of r loops over the keys of s or of t; the other one is a range then.
 JOIN = """
@@ -26,7 +28,7 @@ CREATE VIEW sums AS SELECT COUNT(*) AS n, SUM(r.a) AS total FROM r, s, t WHERE r
 """
 
 
-def changes():
+def changes() -> Iterator[tuple[str, dict[str, int]]]:
     """Few rows of s that differ, many of t."""
     for i in range(12):
         yield "s", {"b": i % 2}
@@ -34,7 +36,7 @@ def changes():
         yield "r", {"a": i % 5}
 
 
-def mirrored(statistics):
+def mirrored(statistics: Statistics) -> Statistics:
     """Statistics that say the opposite of the lengths of loops."""
     return Statistics(loops={name: 1 / (1 + n) for name, n in statistics.loops.items()})
 
@@ -117,8 +119,10 @@ def test_statements_are_counted_and_timed() -> None:
     assert any(not re.search(r" x +0 ns ", line) for line in ran)
     assert all(" 0 x " in line for line in lines[lines.index("  delete from r") + 1 :][: len(ran)])
     # All statements are of the one view.
-    times = view_nanoseconds(engine._runtime.plan, engine._runtime)
-    assert times == {"sums": pytest.approx(sum(ns for _, ns in engine._runtime.measures()), rel=0.01)}
+    runtime = engine.runtime
+    assert isinstance(runtime, NumbaRuntime)
+    times = view_nanoseconds(runtime.plan, runtime)
+    assert times == {"sums": pytest.approx(sum(ns for _, ns in runtime.measures()), rel=0.01)}
     plain = orderbook.Engine(orderbook.compile(JOIN), "interpreter")
     for relation, row in changes():
         plain.insert(relation, row)

@@ -12,21 +12,22 @@ from hypothesis import strategies as st
 
 import orderbook
 from orderbook.core.errors import DataError, UserError
+from orderbook.engine.runtime.program_start import Backend
 from orderbook.operations.summary import some_rows
 
 
 @pytest.fixture(params=BACKENDS)
-def engine(request):
+def engine(request: pytest.FixtureRequest) -> orderbook.Engine:
     return orderbook.Engine(quotes(), request.param)
 
 
-def test_a_view_of_one_row_is_there_before_any_event(engine):
+def test_a_view_of_one_row_is_there_before_any_event(engine: orderbook.Engine) -> None:
     assert engine["overall"][()] == {"volume": None, "orders": 0}
     assert len(engine["overall"]) == 1
     assert engine.version == (0, 0, 0)
 
 
-def test_rows_follow_inserts_updates_and_deletes(engine):
+def test_rows_follow_inserts_updates_and_deletes(engine: orderbook.Engine) -> None:
     totals = engine["totals"]
     engine.insert("quotes", quote("A", "1.50"))
     engine.insert("quotes", quote("A", Decimal("2.25")))
@@ -47,7 +48,7 @@ def test_rows_follow_inserts_updates_and_deletes(engine):
     assert not engine.problems.counts
 
 
-def test_deleting_everything_empties_every_map(engine):
+def test_deleting_everything_empties_every_map(engine: orderbook.Engine) -> None:
     rows = [quote("A", 12, "3.10", "X"), quote("A", 12, "3.10", "X"), quote("B", 1, None, None)]
     for row in rows:
         engine.insert("quotes", row)
@@ -57,7 +58,7 @@ def test_deleting_everything_empties_every_map(engine):
     assert not any(engine.map_sizes().values())
 
 
-def test_keys_have_the_order_of_group_by_and_may_be_null(engine):
+def test_keys_have_the_order_of_group_by_and_may_be_null(engine: orderbook.Engine) -> None:
     engine.insert("quotes", quote("A", 1, "2.00", "X"))
     engine.insert("quotes", quote("A", 1, "3.50", "X"))
     engine.insert("quotes", quote("A", 1, "9"))
@@ -91,14 +92,14 @@ def test_keys_of_decimals_and_of_equal_names() -> None:
     assert list(engine["pairs"]) == [(Decimal("223.95"), Decimal("224.5"))]
 
 
-def test_a_key_of_one_column_may_be_given_bare(engine):
+def test_a_key_of_one_column_may_be_given_bare(engine: orderbook.Engine) -> None:
     engine.insert("quotes", quote("AMZN", 7))
     assert engine["totals"]["AMZN"].volume == 7
     assert engine["totals"][("AMZN",)]["volume"] == 7
 
 
 @pytest.mark.parametrize("key", ["nobody", 5, (), ("AMZN", "X"), None])
-def test_a_key_without_a_row_is_a_key_error(engine, key):
+def test_a_key_without_a_row_is_a_key_error(engine: orderbook.Engine, key: object) -> None:
     engine.insert("quotes", quote("AMZN", 7))
     known = len(engine.dictionary)
     with pytest.raises(KeyError):
@@ -107,7 +108,7 @@ def test_a_key_without_a_row_is_a_key_error(engine, key):
     assert len(engine.dictionary) == known
 
 
-def test_rows_are_read_only_records_as_of_when_they_were_read(engine):
+def test_rows_are_read_only_records_as_of_when_they_were_read(engine: orderbook.Engine) -> None:
     engine.insert("quotes", quote("A", 1))
     row = engine["totals"]["A"]
     engine.insert("quotes", quote("A", 1))
@@ -115,14 +116,14 @@ def test_rows_are_read_only_records_as_of_when_they_were_read(engine):
     assert list(row) == ["symbol", "volume", "orders"] and len(row) == 3
     assert repr(row) == "totals(symbol='A', volume=Decimal('1.00'), orders=1)"
     with pytest.raises(AttributeError):
-        row.orders = 5
+        row.orders = 5  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match="no column 'order'"):
         _ = row.order
     with pytest.raises(KeyError):
         row["order"]
 
 
-def test_without_aggregates_a_view_is_a_multiset(engine):
+def test_without_aggregates_a_view_is_a_multiset(engine: orderbook.Engine) -> None:
     for volume in (10, 10, "25.5", 9):
         engine.insert("quotes", quote("A", volume))
     large = engine["large"]
@@ -133,7 +134,7 @@ def test_without_aggregates_a_view_is_a_multiset(engine):
     assert sorted(engine.frame("large")["volume"].to_list()) == [10, 10, Decimal("25.5")]
 
 
-def test_values_come_out_decoded(engine):
+def test_values_come_out_decoded(engine: orderbook.Engine) -> None:
     at = 1_700_000_000_123_456_789
     engine.insert("marks", {"symbol": "A", "value": -0.0, "at": at, "open": True, "level": -5})
     engine.insert("marks", {"symbol": "B"})
@@ -145,7 +146,7 @@ def test_values_come_out_decoded(engine):
     assert {row.symbol for row in engine["marked"].values()} == {"B"}
 
 
-def test_frames_have_the_types_of_the_columns(engine):
+def test_frames_have_the_types_of_the_columns(engine: orderbook.Engine) -> None:
     at = datetime(2024, 1, 2)
     engine.insert("marks", {"symbol": "A", "value": 0.5, "at": at, "open": True, "level": 2**62})
     engine.insert("marks", {"symbol": "A", "level": 2**62})
@@ -173,12 +174,12 @@ def test_frames_have_the_types_of_the_columns(engine):
     assert engine.frame("places").rows() == [("X", "A", 2.0)]
 
 
-def test_a_frame_of_an_empty_view_has_its_columns(engine):
+def test_a_frame_of_an_empty_view_has_its_columns(engine: orderbook.Engine) -> None:
     frame = engine.frame("totals")
     assert (frame.height, frame.columns) == (0, ["symbol", "volume", "orders"])
 
 
-def test_unknown_names_say_what_there_is(engine):
+def test_unknown_names_say_what_there_is(engine: orderbook.Engine) -> None:
     with pytest.raises(DataError, match="no view 'total'; the program has totals, overall"):
         engine["total"]
     with pytest.raises(DataError, match="no view 'total'"):
@@ -188,7 +189,7 @@ def test_unknown_names_say_what_there_is(engine):
     with pytest.raises(DataError, match=r"no stream or table 'quote'; the program has .*quotes"):
         engine.insert("quote", {})
     with pytest.raises(UserError, match="backend 'spark'; give one of numba, interpreter"):
-        orderbook.Engine(quotes(), "spark")
+        orderbook.Engine(quotes(), "spark")  # type: ignore[arg-type]
 
 
 def test_engines_of_one_program_are_apart_and_share_its_dictionary() -> None:
@@ -203,9 +204,11 @@ ROWS = st.tuples(st.sampled_from("ABC"), VOLUMES)
 
 
 @given(st.lists(st.tuples(st.booleans(), ROWS), max_size=40), st.sampled_from(BACKENDS))
-def test_frames_equal_a_recomputation(steps, backend):
+def test_frames_equal_a_recomputation(
+    steps: list[tuple[bool, tuple[str, Decimal]]], backend: Backend
+) -> None:
     engine = orderbook.Engine(quotes(), backend)
-    rows = Counter()
+    rows: Counter[tuple[str, Decimal]] = Counter()
     for insert, (symbol, volume) in steps:
         if insert or not rows[symbol, volume]:
             engine.insert("quotes", quote(symbol, volume))
@@ -234,7 +237,7 @@ CREATE VIEW grouped AS SELECT s, SUM(x) AS total FROM t GROUP BY s ORDER BY tota
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_rows_are_shown_in_the_order_of_the_view(backend):
+def test_rows_are_shown_in_the_order_of_the_view(backend: Backend) -> None:
     engine = orderbook.Engine(orderbook.compile(ORDERED), backend)
     for s, x in (("a", 1), ("b", None), ("c", 5), ("b", 5), ("d", 1), ("d", 6)):
         engine.insert("t", {"s": s, "x": x})

@@ -8,6 +8,7 @@ from backends import BACKENDS
 
 import orderbook
 from orderbook.core.errors import DataError, ExactnessError
+from orderbook.engine.runtime.program_start import Backend
 
 STREAM = """CREATE STREAM s (k INTEGER NOT NULL, v BIGINT NOT NULL);
 CREATE STREAM u (k INTEGER NOT NULL, d DOUBLE NOT NULL);"""
@@ -16,7 +17,7 @@ LARGEST = 2**63 - 1
 every_backend = pytest.mark.parametrize("backend", BACKENDS)
 
 
-def engine(view: str, backend: str) -> orderbook.Engine:
+def engine(view: str, backend: Backend) -> orderbook.Engine:
     sql = f"{STREAM} CREATE VIEW big AS {view}; CREATE VIEW n AS SELECT COUNT(*) AS n FROM s"
     return orderbook.Engine(orderbook.compile(sql), backend=backend)
 
@@ -35,7 +36,7 @@ def insert_largest(running: orderbook.Engine, keys: Sequence[int]) -> None:
     ],
     ids=["hashed", "ordered"],
 )
-def test_a_sum_beyond_128_bits_names_its_view(view: str, backend: str) -> None:
+def test_a_sum_beyond_128_bits_names_its_view(view: str, backend: Backend) -> None:
     running = engine(view, backend)
     insert_largest(running, (0, 1))
     with pytest.raises(ExactnessError, match="of big does not fit 128 bits"):
@@ -43,7 +44,7 @@ def test_a_sum_beyond_128_bits_names_its_view(view: str, backend: str) -> None:
 
 
 @every_backend
-def test_a_product_beyond_128_bits_names_its_view(backend: str) -> None:
+def test_a_product_beyond_128_bits_names_its_view(backend: Backend) -> None:
     running = engine("SELECT SUM(v * v * v) AS t FROM s", backend)
     running.insert("s", {"k": 0, "v": 2**42})
     assert running["big"][()].t == 2**126
@@ -52,7 +53,7 @@ def test_a_product_beyond_128_bits_names_its_view(backend: str) -> None:
 
 
 @every_backend
-def test_sums_at_the_edge_of_64_and_128_bits_are_exact(backend: str) -> None:
+def test_sums_at_the_edge_of_64_and_128_bits_are_exact(backend: Backend) -> None:
     running = engine("SELECT SUM(v) AS t, SUM(-v) AS m, SUM(v * v) AS q, SUM(abs(v)) AS a FROM s", backend)
     running.insert("s", {"k": 0, "v": LARGEST})
     assert (running["big"][()].t, running["big"][()].q) == (LARGEST, LARGEST**2)
@@ -65,7 +66,7 @@ def test_sums_at_the_edge_of_64_and_128_bits_are_exact(backend: str) -> None:
 
 
 @every_backend
-def test_variances_of_large_integers_are_rounded_once(backend: str) -> None:
+def test_variances_of_large_integers_are_rounded_once(backend: Backend) -> None:
     running = engine("SELECT VAR_POP(v) AS p, VAR_SAMP(v) AS s, STDDEV_POP(v) AS d FROM s", backend)
     for v in (10**18, 10**18 + 2, 10**18 + 4, 10**18 + 6):
         running.insert("s", {"k": 0, "v": v})
@@ -74,7 +75,7 @@ def test_variances_of_large_integers_are_rounded_once(backend: str) -> None:
 
 
 @every_backend
-def test_moments_of_large_integers_are_rounded_at_the_end(backend: str) -> None:
+def test_moments_of_large_integers_are_rounded_at_the_end(backend: Backend) -> None:
     running = engine(
         "SELECT SKEWNESS(v) AS s, KURTOSIS_POP(v) AS k, CORR(v, k) AS c, REGR_SLOPE(v, k) AS b, "
         "REGR_INTERCEPT(v, k) AS i FROM s",
@@ -102,7 +103,7 @@ CANCELLING = {
 
 @every_backend
 @pytest.mark.parametrize("view", CANCELLING)
-def test_doubles_that_cancel_leave_the_rest(view: str, backend: str) -> None:
+def test_doubles_that_cancel_leave_the_rest(view: str, backend: Backend) -> None:
     running = engine(CANCELLING[view], backend)
     if view == "range":
         running.insert("s", {"k": 0, "v": 1})
@@ -122,7 +123,7 @@ def test_doubles_that_cancel_leave_the_rest(view: str, backend: str) -> None:
 
 
 @every_backend
-def test_extremes_and_means_of_large_doubles(backend: str) -> None:
+def test_extremes_and_means_of_large_doubles(backend: Backend) -> None:
     running = engine(CANCELLING["total"], backend)
     for d in (1e16, 1.0, -1e16, 1e16 + 2):
         running.insert("u", {"k": 0, "d": d})
@@ -134,7 +135,7 @@ def test_extremes_and_means_of_large_doubles(backend: str) -> None:
 
 
 @every_backend
-def test_variances_of_doubles_are_near_and_never_negative(backend: str) -> None:
+def test_variances_of_doubles_are_near_and_never_negative(backend: Backend) -> None:
     running = engine("SELECT VAR_POP(d) AS p, STDDEV_SAMP(d) AS s FROM u", backend)
     for d in (1e8, 1e8, 1e8 + 2, 1e8 + 2):
         running.insert("u", {"k": 0, "d": d})
@@ -147,7 +148,7 @@ def test_variances_of_doubles_are_near_and_never_negative(backend: str) -> None:
 
 
 @every_backend
-def test_a_double_beyond_its_range_names_its_view(backend: str) -> None:
+def test_a_double_beyond_its_range_names_its_view(backend: Backend) -> None:
     running = engine("SELECT SUM(d * d) AS t FROM u", backend)
     running.insert("u", {"k": 0, "d": 1e150})
     assert running["big"][()].t == 1e150 * 1e150
@@ -166,7 +167,7 @@ WIDE_KEYS = {
 
 @every_backend
 @pytest.mark.parametrize("view", WIDE_KEYS)
-def test_a_key_beyond_64_bits_names_its_view(view: str, backend: str) -> None:
+def test_a_key_beyond_64_bits_names_its_view(view: str, backend: Backend) -> None:
     running = engine(WIDE_KEYS[view], backend)
     running.insert("s", {"k": 2, "v": 3})
     (row,) = running["big"].values()
@@ -176,7 +177,7 @@ def test_a_key_beyond_64_bits_names_its_view(view: str, backend: str) -> None:
 
 
 @every_backend
-def test_nothing_joins_a_value_beyond_64_bits(backend: str) -> None:
+def test_nothing_joins_a_value_beyond_64_bits(backend: Backend) -> None:
     running = engine("SELECT COUNT(*) AS n FROM s a, s b WHERE a.v = b.v + b.k", backend)
     running.insert("s", {"k": 1, "v": LARGEST})
     running.insert("s", {"k": 3, "v": LARGEST})
@@ -188,7 +189,7 @@ def test_nothing_joins_a_value_beyond_64_bits(backend: str) -> None:
 
 
 @every_backend
-def test_nothing_equals_a_sum_beyond_64_bits(backend: str) -> None:
+def test_nothing_equals_a_sum_beyond_64_bits(backend: Backend) -> None:
     view = "SELECT COUNT(*) AS n FROM s a WHERE a.v = (SELECT SUM(b.v) FROM s b WHERE b.k > 0)"
     running = engine(view, backend)
     for v in (LARGEST, LARGEST, 3):
@@ -203,7 +204,7 @@ def test_nothing_equals_a_sum_beyond_64_bits(backend: str) -> None:
 
 @every_backend
 @pytest.mark.parametrize("divisor", ["-1", "-k"])
-def test_the_least_integer_of_128_bits_has_no_opposite(divisor: str, backend: str) -> None:
+def test_the_least_integer_of_128_bits_has_no_opposite(divisor: str, backend: Backend) -> None:
     running = engine(f"SELECT SUM(v * v * -2) // MIN({divisor}) AS t FROM s WHERE k > 0", backend)
     running.insert("s", {"k": 1, "v": 2**62})
     assert running["big"][()].t == 2**125

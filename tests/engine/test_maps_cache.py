@@ -39,7 +39,7 @@ print(counts.read > 0, counts.made > 0, *compiled)
 """
 
 
-def run(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess:
+def run(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"ORDERBOOK_CACHE": str(folder), "PYTHONPATH": str(PROJECT)} | variables
     return subprocess.run(
         [sys.executable, *command], env=environment, cwd=PROJECT, capture_output=True, text=True

@@ -3,6 +3,8 @@
 import hashlib
 import itertools
 import random
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 from maps_models import NO_JIT
@@ -11,14 +13,17 @@ from orderbook.core.generated_code import publish
 from orderbook.engine.maps.ordered import cut_imports, cut_source
 from orderbook.engine.maps.shapes import ordered
 
+Sums = tuple[int, ...]
+Case = tuple[str, int, str, Callable[[Sums, int], bool]]
 DIRECTIONS = list(itertools.product((False, True), repeat=2))
 
 
 def compile_cuts(
     prefix_words: int, layout: str, predicate: str, parameters: tuple[str, ...], fan_out: int
-) -> dict:
+) -> dict[tuple[bool, bool], Callable[..., Any]]:
     """(descending, inclusive) -> function, generated as a trigger module would."""
-    imports, bodies, names = [], [], {}
+    imports: list[str] = []
+    bodies, names = [], {}
     for descending, inclusive in DIRECTIONS:
         name = names[descending, inclusive] = f"cut_{int(descending)}{int(inclusive)}"
         imports += cut_imports(name, prefix_words, layout, fan_out)
@@ -30,9 +35,11 @@ def compile_cuts(
     return {key: getattr(module, name) for key, name in names.items()}
 
 
-def expected_cut(entries: dict, descending: bool, inclusive: bool, true_on) -> tuple:
+def expected_cut(
+    entries: Mapping[int, Sums], descending: bool, inclusive: bool, true_on: Callable[[Sums], bool]
+) -> tuple[Any, ...] | None:
     """(found, key, sums) by walking: `true_on` takes the sums of one entry."""
-    sums = None
+    sums: Sums | None = None
     for key in sorted(entries, reverse=descending):
         values = entries[key]
         before = sums or tuple(0 for _ in values)
@@ -44,7 +51,7 @@ def expected_cut(entries: dict, descending: bool, inclusive: bool, true_on) -> t
 
 
 # layout, fan-out, predicate, its meaning; weights are non-negative in the columns it reads.
-CASES = [
+CASES: list[Case] = [
     ("ii", 16, "s1 <= limit", lambda s, limit: s[1] <= limit),
     ("di", 8, "s1 <= limit", lambda s, limit: s[1] <= limit),
     ("ii", 16, "4 * s0 < limit", lambda s, limit: 4 * s[0] < limit),
@@ -61,13 +68,13 @@ CASES = [
         for i, case in enumerate(CASES)
     ],
 )
-def test_cuts_match_a_walk(case):
+def test_cuts_match_a_walk(case: Case) -> None:
     layout, fan_out, predicate, meaning = case
     shape = ordered(1, layout, fan_out)
     cuts = compile_cuts(1, layout, predicate, ("limit",), fan_out)
     H = shape.create()
     source = random.Random(3)
-    model: dict[int, dict[int, tuple]] = {0: {}, 1: {}}
+    model: dict[int, dict[int, Sums]] = {0: {}, 1: {}}
     steps = 150 if NO_JIT else 600
     for step in range(steps):
         prefix, key = source.randrange(2), source.randrange(-150, 150)

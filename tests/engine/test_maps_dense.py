@@ -2,6 +2,8 @@
 
 import hashlib
 import random
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 from maps_models import NO_JIT
@@ -24,9 +26,12 @@ CASES = [
 ]
 
 
-def compile_cuts(prefix_words, layout, domain, column):
+def compile_cuts(
+    prefix_words: int, layout: str, domain: Domain, column: int
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """The exclusive and the inclusive cut, each with a cursor of its own."""
-    imports, bodies = [], []
+    imports: list[str] = []
+    bodies = []
     for inclusive in (False, True):
         options = (prefix_words, layout, domain, 2)
         imports += dense_cut_imports(f"cut_{int(inclusive)}", *options)
@@ -36,9 +41,11 @@ def compile_cuts(prefix_words, layout, domain, column):
     return module.cut_0, module.cut_1
 
 
-def expected_run(entries, domain, column, inclusive, limit):
+def expected_run(
+    entries: Mapping[int, tuple[int, ...]], domain: Domain, column: int, inclusive: bool, limit: int
+) -> tuple[int, ...]:
     """The sums over the run, walking the entries in the domain's order."""
-    sums = (0, 0)
+    sums: tuple[int, ...] = (0, 0)
     for key in sorted(entries, reverse=domain.descending):
         after = tuple(a + b for a, b in zip(sums, entries[key], strict=True))
         if (after if inclusive else sums)[column] > limit:
@@ -48,7 +55,9 @@ def expected_run(entries, domain, column, inclusive, limit):
 
 
 @pytest.mark.parametrize(("layout", "domain", "prefix_words", "column"), CASES, ids=str)
-def test_a_dense_store_is_a_dictionary_and_its_cuts_are_walks(layout, domain, prefix_words, column):
+def test_a_dense_store_is_a_dictionary_and_its_cuts_are_walks(
+    layout: str, domain: Domain, prefix_words: int, column: int
+) -> None:
     shape = dense(prefix_words, layout, domain, 2)
     cuts = compile_cuts(prefix_words, layout, domain, column)
     H = shape.create()
@@ -59,7 +68,7 @@ def test_a_dense_store_is_a_dictionary_and_its_cuts_are_walks(layout, domain, pr
         entries = model.setdefault(prefix, {})
         if entries and source.random() < (0.9 if step % 400 > 300 else 0.4):
             key = source.choice(list(entries))
-            change = tuple(-v for v in entries[key]) if source.random() < 0.7 else (0, 1)
+            change: tuple[int, ...] = tuple(-v for v in entries[key]) if source.random() < 0.7 else (0, 1)
         else:
             key = domain.low + min(int(source.expovariate(3 / domain.size)), domain.size - 1)
             change = (source.choice((0, 1, 5)), source.choice((1, 2, 9)))

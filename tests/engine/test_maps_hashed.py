@@ -1,6 +1,8 @@
 """Hashed stores against a dict: values, slices, scans, growth and memory."""
 
 import random
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +29,7 @@ deltas = st.tuples(
 
 @examples(EXAMPLES)
 @given(st.lists(st.tuples(small_keys, deltas, st.booleans()), max_size=60))
-def test_all_kinds_match_a_dict(steps):
+def test_all_kinds_match_a_dict(steps: list[tuple[Any, ...]]) -> None:
     all_hashed, hashed_add, hashed_assign = hashed_of_all_kinds()
     H, model = all_hashed.create(), Model(ALL_KINDS)
     for key, values, assigning in steps:
@@ -101,7 +103,7 @@ SLICES = ((0,), (2, 1))
         st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 3), st.integers(-1, 1)), max_size=80
     )
 )
-def test_slices_hold_the_entries_that_agree(steps):
+def test_slices_hold_the_entries_that_agree(steps: list[tuple[Any, ...]]) -> None:
     shape = hashed(3, "i", SLICES)
     H, model = shape.create(), Model("i")
     for *key, delta in steps:
@@ -118,7 +120,7 @@ def test_slices_hold_the_entries_that_agree(steps):
     shape.destroy(H)
 
 
-def scan(shape, H) -> set[int]:
+def scan(shape: ModuleType, H: int) -> set[int]:
     found = []
     entry = shape.first(H)
     while entry:
@@ -129,7 +131,7 @@ def scan(shape, H) -> set[int]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_growing_and_shrinking_keeps_every_entry_and_gives_memory_back(seed):
+def test_growing_and_shrinking_keeps_every_entry_and_gives_memory_back(seed: int) -> None:
     shape = hashed(1, "i")
     H = shape.create()
     empty = shape.memory_bytes(H)
@@ -192,7 +194,7 @@ def test_fresh_keys_leave_memory_flat() -> None:
     add = shape.add
 
     @njit
-    def churn(H, start, end, alive):
+    def churn(H: int, start: int, end: int, alive: int) -> None:
         for key in range(start, end):
             add(H, key, 1)
             if key >= alive:
@@ -216,6 +218,6 @@ def test_numpy_integers_are_accepted() -> None:
 
 
 @pytest.mark.parametrize("arguments", [(1, ""), (1, "x"), (1, "d"), (2, "i", ((2,),)), (2, "i", ((),))])
-def test_shapes_that_make_no_sense_are_refused(arguments):
+def test_shapes_that_make_no_sense_are_refused(arguments: tuple[Any, ...]) -> None:
     with pytest.raises(ValueError, match=r"layout|slices|fan-out"):
         hashed(*arguments)

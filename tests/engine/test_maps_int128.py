@@ -47,7 +47,7 @@ def wrap(value: int, bits: int = 128) -> int:
 
 
 @njit
-def arithmetic(al, ah, bl, bh, word):
+def arithmetic(al: int, ah: int, bl: int, bh: int, word: int) -> tuple[int, ...]:
     a, b = words_to_wide(al, ah), words_to_wide(bl, bh)
     total = wide(0)
     for _ in range(3):
@@ -56,20 +56,20 @@ def arithmetic(al, ah, bl, bh, word):
 
 
 @njit
-def comparisons(al, ah, bl, bh, word):
+def comparisons(al: int, ah: int, bl: int, bh: int, word: int) -> tuple[bool, ...]:
     a, b = words_to_wide(al, ah), words_to_wide(bl, bh)
     return a < b, a <= b, a > b, a >= b, a == b, a != b, a < word, word <= a, a == word
 
 
 @njit
-def conversions(al, ah, memory):
+def conversions(al: int, ah: int, memory: int) -> tuple[float, int, int, int]:
     a = words_to_wide(al, ah)
     store_wide(memory, 0, a)
     return wide_to_double(a), low_word(a), high_word(a), load_wide(memory, 0)
 
 
 @njit
-def checked(al, ah, bl, bh, memory):
+def checked(al: int, ah: int, bl: int, bh: int, memory: int) -> tuple[int, int, int]:
     a, b = words_to_wide(al, ah), words_to_wide(bl, bh)
     store(memory, 0, 0)
     store(memory, 1, 0)
@@ -78,32 +78,32 @@ def checked(al, ah, bl, bh, memory):
 
 
 @njit
-def error_words(memory):
+def error_words(memory: int) -> tuple[int, int, int]:
     return load(memory, 0), load(memory, 1), load(memory, 2)
 
 
 @needs_jit
 @given(wides, wides, words)
-def test_arithmetic_wraps_like_two_complement(a, b, word):
+def test_arithmetic_wraps_like_two_complement(a: int, b: int, word: int) -> None:
     low, other = halves(a)[0], halves(b)[0]
     exact = (a + b, a - b, a * b, -a, a + word, word - a, a * word, 3 * a, low * other)
     assert arithmetic(*halves(a), *halves(b), word) == tuple(wrap(x) for x in exact)
 
 
 @given(wides, wides, words)
-def test_comparisons(a, b, word):
+def test_comparisons(a: int, b: int, word: int) -> None:
     expected = (a < b, a <= b, a > b, a >= b, a == b, a != b, a < word, word <= a, a == word)
     assert comparisons(*halves(a), *halves(b), word) == expected
 
 
 @given(wides)
-def test_conversions(a):
+def test_conversions(a: int) -> None:
     memory = (ctypes.c_int64 * 2)()
     assert conversions(*halves(a), ctypes.addressof(memory)) == (float(a), *halves(a), a)
 
 
 @given(wides, wides)
-def test_checked_operations_report_exactly_the_overflows(a, b):
+def test_checked_operations_report_exactly_the_overflows(a: int, b: int) -> None:
     memory = (ctypes.c_int64 * 3)()
     exact = (a + b, a - b, a * b)
     assert checked(*halves(a), *halves(b), ctypes.addressof(memory)) == tuple(wrap(x) for x in exact)
@@ -111,18 +111,18 @@ def test_checked_operations_report_exactly_the_overflows(a, b):
 
 
 @njit
-def counts(address, key):
+def counts(address: int, key: int) -> tuple[int, int]:
     return count_below(address, key, 16), count_at_most(address, key, 16)
 
 
 @given(st.lists(words, min_size=16, max_size=16), words)
-def test_counting_keys(keys, key):
+def test_counting_keys(keys: list[int], key: int) -> None:
     memory = (ctypes.c_int64 * 16)(*keys)
     assert counts(ctypes.addressof(memory), key) == (sum(k < key for k in keys), sum(k <= key for k in keys))
 
 
 @njit
-def change(address, position, delta, shift):
+def change(address: int, position: int, delta: int, shift: int) -> None:
     if shift == 0:
         raise_after(address, position, delta, 16, 0)
     elif shift == 1:
@@ -132,7 +132,7 @@ def change(address, position, delta, shift):
 
 
 @njit
-def shift_keys(address, position, key, shift):
+def shift_keys(address: int, position: int, key: int, shift: int) -> None:
     if shift == 1:
         shift_words(address, position, key, 16, 1)
     else:
@@ -146,7 +146,7 @@ def gaps_of(values: list[int]) -> list[int]:
 
 
 @given(st.lists(words, min_size=1, max_size=15), st.data())
-def test_running_sums_after_changes(values, data):
+def test_running_sums_after_changes(values: list[int], data: st.DataObject) -> None:
     memory = (ctypes.c_int64 * 24)(*gaps_of(values))
     position = data.draw(st.integers(0, len(values) - 1))
     delta = data.draw(words)
@@ -162,7 +162,7 @@ def test_running_sums_after_changes(values, data):
 
 
 @given(st.lists(words, min_size=16, max_size=16), st.integers(0, 15), words, st.sampled_from([-1, 1]))
-def test_shifting_keys(keys, position, key, shift):
+def test_shifting_keys(keys: list[int], position: int, key: int, shift: int) -> None:
     memory = (ctypes.c_int64 * 24)(*keys)
     shift_keys(ctypes.addressof(memory), position, key, shift)
     kept = keys[:position]
@@ -171,12 +171,12 @@ def test_shifting_keys(keys, position, key, shift):
 
 
 @njit
-def raise_checked(address, position, low, high, error):
+def raise_checked(address: int, position: int, low: int, high: int, error: int) -> None:
     raise_checked_after(address, position, words_to_wide(low, high), 8, 0, error)
 
 
 @given(st.lists(wides, min_size=9, max_size=9), st.integers(0, 7), wides)
-def test_checked_running_sums(gaps, position, delta):
+def test_checked_running_sums(gaps: list[int], position: int, delta: int) -> None:
     """Gap g is at words g (low) and g + 16 (high): width 8 and room for 8 more."""
     memory = (ctypes.c_int64 * 40)()
     for i, value in enumerate(gaps):

@@ -2,7 +2,10 @@
 
 import bisect
 import random
+from collections.abc import Callable
 from functools import cache
+from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,7 +28,7 @@ def ordered_keys(model: Model, prefix: tuple[int, ...]) -> list[int]:
     return sorted(key[-1] for key in model.entries if key[:-1] == prefix)
 
 
-def check_neighbours(shape, H, prefix: tuple[int, ...], keys: list[int], asked: int) -> None:
+def check_neighbours(shape: ModuleType, H: int, prefix: tuple[int, ...], keys: list[int], asked: int) -> None:
     assert shape.lowest(H, *prefix) == ((True, keys[0]) if keys else (False, 0))
     assert shape.highest(H, *prefix) == ((True, keys[-1]) if keys else (False, 0))
     above = bisect.bisect_left(keys, asked)
@@ -34,7 +37,7 @@ def check_neighbours(shape, H, prefix: tuple[int, ...], keys: list[int], asked: 
     assert shape.at_or_below(H, *prefix, asked) == ((True, keys[below - 1]) if below else (False, 0))
 
 
-def walk(shape, H, prefix: tuple[int, ...], low: int, high: int) -> list[tuple[int, int]]:
+def walk(shape: ModuleType, H: int, prefix: tuple[int, ...], low: int, high: int) -> list[tuple[int, int]]:
     found = []
     leaf, position = shape.range_first(H, *prefix, low)
     while leaf and shape.key_at(leaf, position) <= high:
@@ -43,7 +46,7 @@ def walk(shape, H, prefix: tuple[int, ...], low: int, high: int) -> list[tuple[i
     return found
 
 
-def walk_down(shape, H, prefix: tuple[int, ...], low: int, high: int) -> list[int]:
+def walk_down(shape: ModuleType, H: int, prefix: tuple[int, ...], low: int, high: int) -> list[int]:
     found = []
     leaf, position = shape.range_last(H, *prefix, high)
     while leaf and shape.key_at(leaf, position) >= low:
@@ -63,7 +66,7 @@ deltas = st.tuples(
 
 @examples(EXAMPLES)
 @given(st.lists(st.tuples(st.integers(0, 1), keys, deltas, st.booleans(), keys, keys), max_size=70))
-def test_all_kinds_match_a_sorted_dict(steps):
+def test_all_kinds_match_a_sorted_dict(steps: list[tuple[Any, ...]]) -> None:
     all_ordered, ordered_add, ordered_assign = ordered_of_all_kinds()
     H, model = all_ordered.create(), Model(ALL_KINDS)
     for prefix, key, values, assigning, low, high in steps:
@@ -74,7 +77,7 @@ def test_all_kinds_match_a_sorted_dict(steps):
             ordered_add(H, prefix, key, *words_of(values))
             model.add((prefix, key), values)
         present = ordered_keys(model, (prefix,))
-        inside = [(prefix, k) for k in present if low <= k <= high]
+        inside: list[tuple[int, ...]] = [(prefix, k) for k in present if low <= k <= high]
         for got, expected, parts in (
             (all_ordered.get(H, prefix, key), model.get((prefix, key)), [(prefix, key)]),
             (all_ordered.total(H, prefix), model.total([(prefix, k) for k in present]), model.entries),
@@ -99,7 +102,7 @@ def test_all_kinds_match_a_sorted_dict(steps):
 
 @pytest.mark.parametrize(("layout", "prefix_words", "fan_out"), [("i", 0, 8), ("ii", 2, 8), ("id", 0, 16)])
 @pytest.mark.parametrize("seed", range(2))
-def test_deep_trees_grow_and_vanish(layout, prefix_words, fan_out, seed):
+def test_deep_trees_grow_and_vanish(layout: str, prefix_words: int, fan_out: int, seed: int) -> None:
     """Thousands of keys under fan-out 8 make five levels; ascending, descending and random orders.
 
     All in a store that held others and was cleared, which keeps a slab of each kind.
@@ -118,11 +121,11 @@ def test_deep_trees_grow_and_vanish(layout, prefix_words, fan_out, seed):
         assert shape.size(H) == 0 and rows(shape, H) == {}
         assert shape.memory_bytes(H) <= min(empty + 3 * 65536, full)
 
-    def change(prefix, key, values):
+    def change(prefix: tuple[int, ...], key: int, values: tuple[Any, ...]) -> None:
         shape.add(H, *prefix, key, *values)
         model.add((*prefix, key), values)
 
-    def check(prefix):
+    def check(prefix: tuple[int, ...]) -> None:
         present = ordered_keys(model, prefix)
         low, high = sorted(source.choices(range(-2 * count, 2 * count), k=2))
         inside = [k for k in present if low <= k <= high]
@@ -152,14 +155,14 @@ def test_deep_trees_grow_and_vanish(layout, prefix_words, fan_out, seed):
     order = sorted(model.entries, reverse=bool(seed))
     half = len(order) // 2
     source.shuffle(order[half:])
-    for step, key in enumerate(order[:half] + source.sample(order[half:], len(order) - half)):
+    for step, entry in enumerate(order[:half] + source.sample(order[half:], len(order) - half)):
         change(
-            key[:-1],
-            key[-1],
-            tuple(float(-v) if k == "d" else -v for v, k in zip(model.get(key), layout, strict=True)),
+            entry[:-1],
+            entry[-1],
+            tuple(float(-v) if k == "d" else -v for v, k in zip(model.get(entry), layout, strict=True)),
         )
         if step % (count // 20) == 0:
-            check(key[:-1])
+            check(entry[:-1])
     assert shape.size(H) == 0 and rows(shape, H) == {}
     for prefix in prefixes:
         assert shape.total(H, *prefix) == tuple(model.zero)
@@ -170,12 +173,24 @@ def test_deep_trees_grow_and_vanish(layout, prefix_words, fan_out, seed):
 
 
 @cache
-def exact_store():
+def exact_store() -> tuple[ModuleType, Callable[..., Any]]:
     """An ordered store of exact values, and a compiled look around a key with the add that follows."""
     shape = ordered(1, "iwW", 8)
 
     @njit
-    def around_then_add(H, asked_prefix, asked, between, prefix, key, i, wl, wh, cl, ch):
+    def around_then_add(
+        H: int,
+        asked_prefix: int,
+        asked: int,
+        between: str,
+        prefix: int,
+        key: int,
+        i: int,
+        wl: int,
+        wh: int,
+        cl: int,
+        ch: int,
+    ) -> tuple[Any, ...]:
         found = shape.around(H, asked_prefix, asked)
         if between == "r":
             shape.get(H, prefix, asked)
@@ -190,7 +205,7 @@ def exact_store():
     return shape, around_then_add
 
 
-def check_around(model: Model, prefix: int, key: int, found: tuple) -> None:
+def check_around(model: Model, prefix: int, key: int, found: tuple[int, ...]) -> None:
     present = ordered_keys(model, (prefix,))
     parts = [k for k in present if k < key], [k for k in present if k == key], [k for k in present if k > key]
     expected = [model.total([(prefix, k) for k in part]) for part in parts]
@@ -210,14 +225,14 @@ def check_around(model: Model, prefix: int, key: int, found: tuple) -> None:
         max_size=70,
     )
 )
-def test_sums_around_a_key_and_the_add_that_follows(steps):
+def test_sums_around_a_key_and_the_add_that_follows(steps: list[tuple[Any, ...]]) -> None:
     """The add goes by the path that `around` left, unless key or tree is another one, or all is cleared."""
     exact, around_then_add = exact_store()
     H, model = exact.create(), Model("iwW")
     for prefix, key, between, asked, values in steps:
-        asked = asked or (prefix, key)
+        around, at = asked or (prefix, key)
         words = words_of((*values[:3], 0.0))[:-1]
-        check_around(model, *asked, around_then_add(H, *asked, between, prefix, key, *words))
+        check_around(model, around, at, around_then_add(H, around, at, between, prefix, key, *words))
         if between == "c":
             model.entries.clear()
         model.add((prefix, key), values[:3])
@@ -228,7 +243,7 @@ def test_sums_around_a_key_and_the_add_that_follows(steps):
 
 @pytest.mark.parametrize(("layout", "prefix_words"), [("i", 0), ("ii", 2)])
 @pytest.mark.parametrize("order", ["rising", "falling", "random"])
-def test_sums_around_keys_of_deep_trees(layout, prefix_words, order):
+def test_sums_around_keys_of_deep_trees(layout: str, prefix_words: int, order: str) -> None:
     """Trees grow, are replaced from end to end, and shrink, each add after `around` at its key."""
     shape = ordered(prefix_words, layout, 8)
     H, model, source = shape.create(), Model(layout), random.Random(order)
@@ -236,10 +251,10 @@ def test_sums_around_keys_of_deep_trees(layout, prefix_words, order):
     prefixes = [(i,) * prefix_words for i in range(2)] if prefix_words else [()]
     live: list[tuple[int, ...]] = []
 
-    def change(key, values):
+    def change(key: tuple[int, ...], values: tuple[Any, ...]) -> None:
         found = shape.around(H, *key)
         if source.random() < 0.1 or len(live) < 20:
-            parts = [[], [], []]
+            parts: list[list[tuple[int, ...]]] = [[], [], []]
             for k in model.entries:
                 if k[:-1] == key[:-1]:
                     parts[(k[-1] > key[-1]) + (k[-1] >= key[-1])].append(k)
@@ -250,7 +265,7 @@ def test_sums_around_keys_of_deep_trees(layout, prefix_words, order):
     for step in range(3 * count):
         if step < 2 * count:
             place = {"rising": step, "falling": -step, "random": source.randrange(-count, count)}[order]
-            key = (*source.choice(prefixes), place)
+            key: tuple[int, ...] = (*source.choice(prefixes), place)
             if key not in model.entries:
                 live.append(key)
             change(key, tuple(source.randrange(1, 4) for _ in layout))
@@ -265,7 +280,7 @@ def test_sums_around_keys_of_deep_trees(layout, prefix_words, order):
 
 
 @pytest.mark.parametrize("fan_out", [8, 16])
-def test_rising_keys_fill_their_leaves(fan_out):
+def test_rising_keys_fill_their_leaves(fan_out: int) -> None:
     """Keys that only rise leave full leaves behind, also while the oldest go; a top that moves does not."""
     shape = ordered(0, "i", fan_out)
     H, count = shape.create(), 300 if NO_JIT else 3_000
@@ -360,6 +375,6 @@ def test_overflow_of_a_checked_column_is_reported() -> None:
 
 
 @pytest.mark.parametrize("arguments", [(0, "d"), (0, ""), (-1, "i"), (0, "i", 12), (0, "i", 4)])
-def test_shapes_that_make_no_sense_are_refused(arguments):
+def test_shapes_that_make_no_sense_are_refused(arguments: tuple[Any, ...]) -> None:
     with pytest.raises(ValueError, match=r"layout|slices|fan-out"):
         ordered(*arguments)

@@ -2,6 +2,7 @@
 
 import json
 import random
+from pathlib import Path
 
 import pytest
 from oracle import Oracle, difference, ordered
@@ -26,7 +27,7 @@ KEPT = SQL.replace("VIEW pairs AS", "VIEW pairs WITH (materialize = full) AS")
 ROWS = 250
 
 
-def changes(seed: int = 5):
+def changes(seed: int = 5) -> list[tuple[str, dict[str, int]]]:
     generator = random.Random(seed)
     rows = []
     for i in range(ROWS):
@@ -45,15 +46,14 @@ def measured() -> tuple[Statistics, int]:
     return engine.statistics(), engine.memory_bytes()
 
 
-def test_a_program_is_kept_within_its_budget(measured):
+def test_a_program_is_kept_within_its_budget(measured: tuple[Statistics, int]) -> None:
     statistics, full = measured
     budget = full * 6 // 10
     engine = orderbook.Engine(orderbook.compile(SQL), "numba", statistics=statistics, memory_budget=budget)
-    assert engine.budgeted.lowered.keys() == {"pairs"}
-    assert (
-        engine.program.level("pairs") < Materialization.FULL
-        and engine.program.level("totals") is Materialization.FULL
-    )
+    assert engine.budgeted is not None and engine.budgeted.lowered.keys() == {"pairs"}
+    level = engine.program.level("pairs")
+    assert level is not None and level < Materialization.FULL
+    assert engine.program.level("totals") is Materialization.FULL
     assert f"instead of {size_text(engine.budgeted.before)}; pairs is kept at" in str(engine.budgeted)
     oracle = Oracle(SQL)
     for place, (relation, row) in enumerate(changes()):
@@ -66,13 +66,13 @@ def test_a_program_is_kept_within_its_budget(measured):
     assert sum(engine.view_bytes().values()) <= budget + len(engine.views)
 
 
-def agrees(engine, oracle):
+def agrees(engine: orderbook.Engine, oracle: Oracle) -> None:
     for view in engine.views:
         wrong = difference(oracle.rows(view), ordered(engine.frame(view).rows()))
         assert wrong is None, f"{view}: {wrong}"
 
 
-def test_a_budget_that_is_met_changes_nothing(measured):
+def test_a_budget_that_is_met_changes_nothing(measured: tuple[Statistics, int]) -> None:
     statistics, full = measured
     program = orderbook.compile(SQL)
     found = within_budget(program, 10 * full, statistics)
@@ -80,7 +80,7 @@ def test_a_budget_that_is_met_changes_nothing(measured):
     assert full <= found.estimated == found.before <= 2 * full
 
 
-def test_what_is_measured_of_a_map_follows_it_to_another_level(measured):
+def test_what_is_measured_of_a_map_follows_it_to_another_level(measured: tuple[Statistics, int]) -> None:
     statistics, full = measured
     found = within_budget(orderbook.compile(SQL), full * 6 // 10, statistics)
     assert found.statistics.updates == statistics.updates
@@ -88,7 +88,7 @@ def test_what_is_measured_of_a_map_follows_it_to_another_level(measured):
     assert all(n <= ROWS for n in entries.values()) and entries["totals_count"] == ROWS
 
 
-def test_views_that_say_how_much_is_kept_stay(measured):
+def test_views_that_say_how_much_is_kept_stay(measured: tuple[Statistics, int]) -> None:
     statistics, full = measured
     assert orderbook.compile(KEPT).m3 == orderbook.compile(SQL).m3
     with pytest.raises(
@@ -97,7 +97,7 @@ def test_views_that_say_how_much_is_kept_stay(measured):
         within_budget(orderbook.compile(KEPT), full * 6 // 10, statistics)
 
 
-def test_the_least_is_a_budget_that_can_be_met(measured):
+def test_the_least_is_a_budget_that_can_be_met(measured: tuple[Statistics, int]) -> None:
     statistics, _ = measured
     program = orderbook.compile(SQL)
     with pytest.raises(UserError, match=r"the least is about [\d.]+ [KM]B") as caught:
@@ -106,7 +106,7 @@ def test_the_least_is_a_budget_that_can_be_met(measured):
     assert within_budget(program, int(1.01 * size_of(least)), statistics).estimated <= 1.01 * size_of(least)
 
 
-def test_a_budget_does_not_guess(measured):
+def test_a_budget_does_not_guess(measured: tuple[Statistics, int]) -> None:
     statistics, _ = measured
     program = orderbook.compile(SQL)
     with pytest.raises(UserError, match="needs measured statistics to choose by: run orderbook replan"):
@@ -123,7 +123,7 @@ def test_a_budget_does_not_guess(measured):
 @pytest.mark.parametrize(
     ("text", "size"), [("512 MB", 512_000_000), ("1.5gb", 1_500_000_000), ("3 KB", 3000), ("7", 7)]
 )
-def test_sizes(text, size):
+def test_sizes(text: str, size: int) -> None:
     assert size_of(text) == size
     assert size_of(size_text(size).removesuffix("bytes")) == size
 
@@ -133,7 +133,9 @@ def test_sizes_that_are_none() -> None:
         size_of("many")
 
 
-def test_the_commands_keep_to_the_budget(tmp_path, capsys, measured):
+def test_the_commands_keep_to_the_budget(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], measured: tuple[Statistics, int]
+) -> None:
     (tmp_path / "pairs.sql").write_text(SQL)
     lines = [json.dumps({"stream": relation, "op": "+", "row": row}) for relation, row in changes()]
     (tmp_path / "x.ndjson").write_text("\n".join(lines))

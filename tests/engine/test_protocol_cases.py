@@ -9,7 +9,7 @@ from protocol_simulation import BYPASS, PIPELINED, SERIAL
 from toy_stages import READS, SQUARES, Maps
 
 from orderbook.core.errors import ExactnessError
-from orderbook.engine.protocol.messages import Address, EndRequest, Marker, RowsMessage
+from orderbook.engine.protocol.messages import Address, EndRequest, Marker, Message, RowsMessage
 
 LEVELS, READER, FINAL = Address(0, 0), Address(1, 0), Address(2, 0)
 
@@ -119,11 +119,11 @@ def test_duplicates() -> None:
     cluster = Cluster(READS, partitions=2)
     cluster.say(0, 10, write(1, 4), write(2, 3))
     cluster.say(1, 20, look(1), look(2))
-    seen: list = []
+    seen: list[Message] = []
     while cluster.waiting:
         seen += cluster.hand()
-        for message in [m for m in seen if isinstance(m, RowsMessage)]:
-            cluster.deliver(message.receiver, [message])
+        for rows in [m for m in seen if isinstance(m, RowsMessage)]:
+            cluster.deliver(rows.receiver, [rows])
     assert cluster.rows("read") == [(20, 1, 7)]
     cluster.finish()
     for message in seen:

@@ -50,7 +50,8 @@ def shuffled(draw: Any, blocks: list[Block]) -> list[Block]:
                 parts.append(
                     Block(block.source, block.versions[rows], block.deletes[rows], block.values[rows])
                 )
-    return draw(st.permutations(parts))
+    mixed: list[Block] = draw(st.permutations(parts))
+    return mixed
 
 
 def calls(draw: Any, stream: Stream) -> Iterator[tuple[list[Block], int | None]]:

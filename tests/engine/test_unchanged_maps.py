@@ -1,6 +1,7 @@
 """Maps that follow from others are written where those have changed: which they are, and what comes of it."""
 
 import random
+from typing import Any
 
 import pytest
 from fuzz import InterpreterRuntime
@@ -102,7 +103,8 @@ def test_m3_by_hand_does_what_it_says(name: str) -> None:
     program = orderbook.compile([STREAM, MAPS + triggers + SHOWN])
     assert ("m" in following(plan(program.program))) == follows
     expected, runtime = InterpreterRuntime(program.program), GeneratedRuntime(program.program, watched=True)
-    random_, rows = random.Random(name), []
+    random_ = random.Random(name)
+    rows: list[tuple[Any, ...]] = []
     for _ in range(80):
         if rows and random_.random() < 0.45:
             change = "r", False, rows.pop(random_.randrange(len(rows)))

@@ -1,6 +1,7 @@
 """A row deleted and another inserted in one event: where one trigger does both, and what comes of it."""
 
 import random
+from typing import Any
 
 import pytest
 from fuzz import InterpreterRuntime
@@ -102,7 +103,8 @@ def test_m3_by_hand_does_what_it_says(name: str) -> None:
     )
     program = both.program
     expected, found = InterpreterRuntime(program), GeneratedRuntime(program, watched=True)
-    random_, rows = random.Random(name), []
+    random_ = random.Random(name)
+    rows: list[tuple[Any, ...]] = []
     for _ in range(60):
         event = []
         if rows and random_.random() < 0.7:

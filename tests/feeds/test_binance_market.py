@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from decimal import Decimal
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from session_support import Driven, instrument
 from websockets.asyncio.server import ServerConnection, serve
 
 from orderbook.feeds.exchanges.binance import BinanceDelivery, BinanceFutures, BinanceFuturesMarket
-from orderbook.feeds.exchanges.exchange import CONNECTIONS, EXCHANGES, ExchangeOptions, exchange
+from orderbook.feeds.exchanges.exchange import CONNECTIONS, EXCHANGES, Exchange, ExchangeOptions, exchange
 from orderbook.feeds.exchanges.kraken_orders import KrakenTrades
 from orderbook.feeds.live.live_feed import LiveFeed
 from orderbook.feeds.raw_log import Line
@@ -27,7 +28,7 @@ from orderbook.market.events import Action, Side
 from orderbook.market.instruments import Instrument, Instruments
 
 BTC = "BTCUSDT"
-MARK = {
+MARK: dict[str, Any] = {
     "stream": "btcusdt@markPrice@1s",
     "data": {"e": "markPriceUpdate", "E": 1562305380000, "s": BTC, "p": "11794.15000000",
              "i": "11784.62659091", "P": "11784.25641265", "r": "0.00038167", "T": 1562306400000},
@@ -138,7 +139,7 @@ def test_a_recording_of_an_unknown_connection_is_refused(tmp_path: Path) -> None
         CaptureSource([path])
 
 
-KINDS = {
+KINDS: dict[str, tuple[type[Exchange], str, tuple[str, ...]]] = {
     "binance_futures_market": (BinanceFuturesMarket, BTC, (json.dumps(MARK), json.dumps(FORCE))),
     "kraken_trades": (
         KrakenTrades,

@@ -8,23 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kraken_market import ASKS_V2, BIDS_V2
 from session_support import plain_crc32
 
 from orderbook.feeds.exchanges.books import kraken_checksum, okx_checksum
 
 # "Book checksum (WebSocket v2)", and "Book checksum (WebSocket v1)", of Kraken's documentation.
-ASKS_V2 = (
-    ("45285.2", "0.00100000"), ("45286.4", "1.54571953"), ("45286.6", "1.54571109"),
-    ("45289.6", "1.54560911"), ("45290.2", "0.15890660"), ("45291.8", "1.54553491"),
-    ("45294.7", "0.04454749"), ("45296.1", "0.35380000"), ("45297.5", "0.09945542"),
-    ("45299.5", "0.18772827"),
-)  # fmt: skip
-BIDS_V2 = (
-    ("45283.5", "0.10000000"), ("45283.4", "1.54582015"), ("45282.1", "0.10000000"),
-    ("45281.0", "0.10000000"), ("45280.3", "1.54592586"), ("45279.0", "0.07990000"),
-    ("45277.6", "0.03310103"), ("45277.5", "0.30000000"), ("45277.3", "1.54602737"),
-    ("45276.6", "0.15445238"),
-)  # fmt: skip
 ASKS_V1 = [(f"0.0{ticks}", "0.00000500") for ticks in range(5005, 5055, 5)]
 BIDS_V1 = [(f"0.0{ticks}", "0.00000500") for ticks in range(5000, 4945, -5) if ticks != 4985]
 

@@ -188,7 +188,7 @@ def test_the_documented_status_of_bitfinex(kind: type[Bitfinex]) -> None:
     assert one.frame([335856, nothing, 3]) == told[2:]
     assert one.frame([335856, "hb", 4]) == [] and one.problems == {}
     for number, (place, value) in enumerate([(0, -1), (7, "x"), (11, "x"), (14, 1e30), (17, -1)], 5):
-        wrong = STATUS.copy()
+        wrong: list[object] = [*STATUS]
         wrong[place] = value
         assert one.frame([335856, wrong, number]) == []
     assert one.frame([335856, STATUS[:17], 10]) == []

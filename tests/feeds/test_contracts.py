@@ -19,7 +19,7 @@ from orderbook.feeds.raw_log import InstrumentText
 from orderbook.feeds.recording.parquet_record import RecordWriter, read_footer
 from orderbook.market.books import Books
 from orderbook.market.events import BookState
-from orderbook.market.instruments import Instrument, Instruments, contract_type
+from orderbook.market.instruments import ContractType, Instrument, Instruments, contract_type
 from orderbook.strategies.execution.client import OrderRequest
 from orderbook.strategies.execution.paper_client import PaperClient
 
@@ -112,7 +112,7 @@ def test_what_exchanges_state_of_a_contract(kind: type[Exchange], body: bytes, c
 
 
 @pytest.mark.parametrize("contract", ["inverse", "multiplier", "unknown"])
-def test_orders_and_profit_on_other_contracts_are_refused_by_name(contract: str) -> None:
+def test_orders_and_profit_on_other_contracts_are_refused_by_name(contract: ContractType) -> None:
     one = Instrument("V", "BTC-USD", "btc", Decimal("0.1"), Decimal(1), contract=contract)
     instruments = Instruments([one])
     books = Books(instruments, Dictionary())

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,9 +46,11 @@ _LEVEL = st.tuples(st.just("level"), st.integers(0, 1), st.integers(1, 4), st.sa
 _STATE = st.tuples(st.just("state"), st.sampled_from([*BookState, BookState.VALID]))
 _STEP = st.tuples(st.integers(0, 1), st.one_of(_LEVEL, _LEVEL, _LEVEL, _STATE), st.integers(0, 4))
 STEPS = st.lists(_STEP, max_size=60)
+Step = tuple[int, tuple[Any, ...], int]
+Quoted = list[tuple[str, str]]
 
 
-def stream(steps: Sequence[tuple]) -> list[np.ndarray]:
+def stream(steps: Sequence[Step]) -> list[np.ndarray]:
     """Messages, in which both books are VALID from the first on."""
     time = 100
     found = [event(i, Action.STATE, time, volume=BookState.VALID) for i in range(2)]
@@ -63,8 +66,9 @@ def stream(steps: Sequence[tuple]) -> list[np.ndarray]:
 def expected(messages: Sequence[np.ndarray]) -> list[tuple[int, int, int]]:
     """(messages before it, instrument, state) of every state that is to be told, by plain books."""
     books: list[dict[int, set[int]]] = [{0: set(), 1: set()} for _ in range(2)]
-    states, since, doubted = [BookState.SYNCING] * 2, [None, None], [False, False]
-    told = []
+    states, doubted = [BookState.SYNCING] * 2, [False, False]
+    since: list[int | None] = [None, None]
+    told: list[tuple[int, int, int]] = []
     for place, message in enumerate(messages):
         one = message[0]
         for i in range(2):
@@ -102,7 +106,7 @@ def watched(batches: Iterator[np.ndarray], problems: Problems | None = None) -> 
 
 
 @given(STEPS, st.lists(st.integers(1, 60), max_size=6))
-def test_a_book_is_stale_while_it_stays_crossed(steps: Sequence[tuple], cuts: Sequence[int]) -> None:
+def test_a_book_is_stale_while_it_stays_crossed(steps: Sequence[Step], cuts: Sequence[int]) -> None:
     messages, problems = stream(steps), Problems()
     found = watched(split(messages, cuts), problems)
     told, place = [], 0
@@ -167,7 +171,9 @@ def test_every_reader_of_a_record_finds_the_same(tmp_path: Path, batch: int) -> 
         assert np.count_nonzero(plain["action"] == Action.STATE) == count
 
 
-def okx_book(number: int, action: str, bids: list, asks: list) -> dict:
+def okx_book(
+    number: int, action: str, bids: list[tuple[str, str]], asks: list[tuple[str, str]]
+) -> dict[str, Any]:
     levels = [[[price, size, "0", "1"] for price, size in side] for side in (asks, bids)]
     before = -1 if action == "snapshot" else number - 1
     data = {"asks": levels[0], "bids": levels[1], "ts": "1652459225464", "seqId": number, "prevSeqId": before}
@@ -178,13 +184,15 @@ OKX = Instrument.listed("okx", "BTC-USDT", Decimal("0.1"), Decimal("0.001"))
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 3), st.booleans(), st.booleans()), min_size=1, max_size=25))
-def test_a_live_feed_loses_the_book_and_its_recording_says_the_same(steps: list[tuple]) -> None:
+def test_a_live_feed_loses_the_book_and_its_recording_says_the_same(
+    steps: list[tuple[float, bool, bool]],
+) -> None:
     now = 1000.0
     session = Session(Okx, Instruments([OKX]), [0], ExchangeOptions(), lambda: now, seed=1)
     lines: list[Line] = []
     taken = []
 
-    def hear(frame: dict) -> None:
+    def hear(frame: dict[str, Any]) -> None:
         lines.append(Line("recv", "c", round(now * 1e9), json.dumps(frame)))
         session.frame(lines[-1].payload, lines[-1].time)
 

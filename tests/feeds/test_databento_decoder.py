@@ -1,21 +1,26 @@
 """The compiled decoder of DBN, against the library's records taken one by one."""
 
 import os
-import random
+from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
+from random import Random
+from typing import Any, SupportsBytes
 
 import databento_dbn as dbn
 import numpy as np
 import pytest
 import zstandard
+from databento_files import DAY, member, metadata, until_error
 from databento_reference import ReferenceSource
-from test_feeds_databento import DAY, metadata, until_error
 
 from orderbook.core.errors import SourceError
 from orderbook.feeds.files import databento_blocks
 from orderbook.feeds.files.databento import DatabentoSource
+from orderbook.feeds.files.databento_blocks import RecordDecoder
+from orderbook.market.events import Events
 
+Decode = Callable[[RecordDecoder, bytes], Iterator[Events]]
 SEEDS = range(int(os.environ.get("ORDERBOOK_FUZZ", "40")))
 MAPPINGS = [
     ("ABC", date(2020, 1, 1), date(2020, 9, 14), 7),
@@ -32,10 +37,9 @@ SCHEMAS = {
     "trades": dbn.Schema.TRADES,
     "status": dbn.Schema.STATUS,
 }
-ACTIONS = [
-    getattr(dbn.Action, name) for name in ("ADD", "CANCEL", "MODIFY", "TRADE", "FILL", "CLEAR", "NONE")
-]
-SIDES = [dbn.Side.BID, dbn.Side.ASK, dbn.Side.NONE]
+ACTIONS = [member(dbn.Action, name) for name in ("ADD", "CANCEL", "MODIFY", "TRADE", "FILL", "CLEAR", "NONE")]
+SIDES = [member(dbn.Side, name) for name in ("BID", "ASK", "NONE")]
+TRADING = [member(dbn.TriState, name) for name in ("YES", "NO", "NOT_AVAILABLE")]
 FLAGS = [128, 128, 128, 0, 0, 128 + 32, 128 + 64, 64, 128 + 4]
 ERROR = 21
 # A day of nanoseconds, so that ids change their symbols.
@@ -46,7 +50,7 @@ class Flow:
     """Random records of a schema: few orders and prices, so that they meet."""
 
     def __init__(self, seed: int, schema: str) -> None:
-        self.chance = random.Random(seed)
+        self.chance = Random(seed)
         self.schema = schema
         self.ids = [7, 8, 9, 24, 99] if seed % 3 else [7, 8, 9]
         self.time = DAY
@@ -54,7 +58,7 @@ class Flow:
     def records(self, count: int) -> list[bytes]:
         return [bytes(self._record()) for _ in range(count)]
 
-    def _record(self) -> object:
+    def _record(self) -> SupportsBytes:
         chance = self.chance
         self.time += chance.choice([0, 1, HOURS // 50])
         head = (chance.choice([1, 1, 1, 1, 2]), chance.choice(self.ids), self.time)
@@ -68,16 +72,16 @@ class Flow:
         if self.schema == "mbo":
             action = chance.choice([*ACTIONS[:3] * 5, *ACTIONS])
             order_id = chance.choice([0, 1, 2, 3, 4, 5, 2**64 - 1, 2**63])
-            arguments = (order_id, self._price(), size, action, side, received)
-            return dbn.MBOMsg(*head, *arguments, flags=flags, sequence=chance.randrange(2**32))
-        arguments = (self._price(), size, action, side, 0, received)
-        options = {"flags": flags, "sequence": chance.randrange(2**32)}
+            order = (*head, order_id, self._price(), size, action, side, received)
+            return dbn.MBOMsg(*order, flags=flags, sequence=chance.randrange(2**32))
+        arguments = (*head, self._price(), size, action, side, 0, received)
+        options: dict[str, Any] = {"flags": flags, "sequence": chance.randrange(2**32)}
         if self.schema == "trades":
-            return dbn.TradeMsg(*head, *arguments, **options)
+            return dbn.TradeMsg(*arguments, **options)
         if self.schema == "mbp-10":
             pairs = [self._pair() for _ in range(10)]
-            return dbn.MBP10Msg(*head, *arguments, **options, levels=pairs)
-        return dbn.MBP1Msg(*head, *arguments, **options, levels=self._pair())
+            return dbn.MBP10Msg(*arguments, **options, levels=pairs)
+        return dbn.MBP1Msg(*arguments, **options, levels=self._pair())  # type: ignore[arg-type]
 
     def _price(self) -> int:
         chance = self.chance
@@ -85,21 +89,21 @@ class Flow:
             return chance.choice([2**63 - 1, 5, -7, 10**9 + 10, 0])
         return chance.randrange(-3, 12) * 10_000_000
 
-    def _pair(self) -> object:
+    def _pair(self) -> dbn.BidAskPair:
         size = self.chance.choice([0, 1, 2, 3])
         return dbn.BidAskPair(self._price(), self._price(), size, size + self.chance.randrange(2), 1, 1)
 
-    def _status(self, head: tuple[int, int, int]) -> object:
+    def _status(self, head: tuple[int, int, int]) -> dbn.StatusMsg:
         chance = self.chance
-        trading = chance.choice([dbn.TriState.YES, dbn.TriState.NO, dbn.TriState.NOT_AVAILABLE])
+        trading = chance.choice(TRADING)
         action = chance.choice(list(dbn.StatusAction.variants()))
         return dbn.StatusMsg(*head, self.time + 1, action, is_trading=trading)
 
-    def _system(self) -> object:
+    def _system(self) -> dbn.SystemMsg:
         return dbn.SystemMsg(self.time, "hello")
 
 
-def both(*paths: Path, **options: object) -> tuple[tuple[object, ...], tuple[object, ...]]:
+def both(*paths: Path, **options: Any) -> tuple[tuple[object, ...], tuple[object, ...]]:
     """What the source and the reference give: events, the error's text, problems with examples, counts."""
     given = []
     for kind in (DatabentoSource, ReferenceSource):
@@ -112,7 +116,7 @@ def both(*paths: Path, **options: object) -> tuple[tuple[object, ...], tuple[obj
     return given[0], given[1]
 
 
-def written(path: Path, schema: str, records: list[bytes], **options: object) -> Path:
+def written(path: Path, schema: str, records: list[bytes], **options: Any) -> Path:
     path.write_bytes(metadata(SCHEMAS[schema], MAPPINGS, **options) + b"".join(records))
     return path
 
@@ -143,7 +147,7 @@ def test_several_files(tmp_path: Path, schema: str) -> None:
 def test_truncated_and_mutated_files(tmp_path: Path, schema: str) -> None:
     """But for lengths, types and texts of errors, over which the library panics, loses records or raises."""
     for seed in SEEDS:
-        chance = random.Random(seed)
+        chance = Random(seed)
         records = Flow(seed, schema).records(60)
         changed = []
         for record in map(bytearray, records):
@@ -180,10 +184,12 @@ def test_files_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         path = written(tmp_path / f"{schema}.dbn", schema, Flow(5, schema).records(200))
         whole, _ = both(path)
         for seed in SEEDS[:10]:
-            chance = random.Random(seed)
+            chance = Random(seed)
             decode = databento_blocks.RecordDecoder.block
 
-            def pieces(decoder, block, chance=chance, decode=decode):
+            def pieces(
+                decoder: RecordDecoder, block: bytes, chance: Random = chance, decode: Decode = decode
+            ) -> Iterator[Events]:
                 while block:
                     size = chance.choice([1, 2, 15, 56, chance.randrange(1, 2000)])
                     yield from decode(decoder, block[:size])
@@ -200,10 +206,10 @@ def test_messages_that_wait_long(tmp_path: Path) -> None:
     flow = Flow(3, "mbo")
     records = []
     for number in range(3000):
-        arguments = (number + 1, 10_000_000, 5, dbn.Action.ADD, dbn.Side.BID, DAY + 1)
+        arguments = (number + 1, 10_000_000, 5, ACTIONS[0], SIDES[0], DAY + 1)
         records.append(bytes(dbn.MBOMsg(1, 7 + number % 2, DAY, *arguments, flags=0, sequence=1)))
     for number in (7, 8):
-        records.append(bytes(dbn.MBOMsg(1, number, DAY, 0, 0, 0, dbn.Action.CLEAR, SIDES[2], DAY, flags=128)))
+        records.append(bytes(dbn.MBOMsg(1, number, DAY, 0, 0, 0, ACTIONS[5], SIDES[2], DAY, flags=128)))
     path = written(tmp_path / "long.dbn", "mbo", [*records, *flow.records(50)])
     found, expected = both(path, batch_size=100)
     assert found == expected

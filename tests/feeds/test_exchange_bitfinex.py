@@ -148,10 +148,10 @@ def test_the_recorded_session(shared_data: Path) -> None:
         if not rows or isinstance(rows[0], list):
             by_hand[product] = {Side.BID: {}, Side.ASK: {}}
         for price, count, amount in rows if isinstance(rows[0], list) else [rows]:
-            side = by_hand[product][Side.ASK if amount[0] == "-" else Side.BID]
-            side.pop(price, None)
+            own = by_hand[product][Side.ASK if amount[0] == "-" else Side.BID]
+            own.pop(price, None)
             if count != "0":
-                side[price] = amount.removeprefix("-")
+                own[price] = amount.removeprefix("-")
         for unit in units:
             books.apply(unit)
             for event in unit:

@@ -16,7 +16,7 @@ from orderbook.core.changes import Dictionary
 from orderbook.core.errors import SourceError
 from orderbook.feeds.exchanges.bitstamp import Bitstamp, BitstampOrders
 from orderbook.feeds.exchanges.exchange import Exchange
-from orderbook.feeds.live.session import Disconnect, Get
+from orderbook.feeds.live.session import Disconnect, Get, Send
 from orderbook.feeds.recording.capture_replay import CaptureSource
 from orderbook.market.books import Books
 from orderbook.market.events import Action, BookState, Side
@@ -111,11 +111,11 @@ def test_the_recorded_session(shared_data: Path) -> None:
         if moment < moments[product]:
             contained += 1
             continue
-        for side in ("bids", "asks"):
-            for price, size in data[side]:
-                by_hand[product][side].pop(price, None)
+        for own in ("bids", "asks"):
+            for price, size in data[own]:
+                by_hand[product][own].pop(price, None)
                 if float(size):
-                    by_hand[product][side][price] = size
+                    by_hand[product][own][price] = size
         following(moment)
         one, index = source.instruments[names[product]], names[product]
         for side, own in ((Side.BID, "bids"), (Side.ASK, "asks")):
@@ -135,11 +135,11 @@ def test_the_recorded_session(shared_data: Path) -> None:
 
 def test_what_is_sent_and_asked_for() -> None:
     client = Client(BitstampOrders, ETH)
-    sent = [json.loads(c.text) for c in client.commands(0.0)]
+    sent = [json.loads(c.text) for c in client.commands(0.0) if isinstance(c, Send)]
     assert [m["data"]["channel"] for m in sent] == ["live_orders_ethusd", "live_trades_ethusd"]
     (get,) = [command for command in client.commands(1.0) if isinstance(command, Get)]
     assert get.url == "https://www.bitstamp.net/api/v2/order_book/ethusd?group=2"
-    assert [json.loads(m.text) for m in client.commands(10.0) if not isinstance(m, Get)] == [
+    assert [json.loads(m.text) for m in client.commands(10.0) if isinstance(m, Send)] == [
         {"event": "bts:heartbeat"}
     ]
 

@@ -127,7 +127,7 @@ def test_a_refused_subscription_is_of_its_product() -> None:
 
 
 def changed(text: str, update: int, **fields: Any) -> dict[str, Any]:
-    message = json.loads(text)
+    message: dict[str, Any] = json.loads(text)
     message["data"] |= {"u": update} | fields
     return message
 

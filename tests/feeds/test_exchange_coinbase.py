@@ -105,10 +105,10 @@ def test_the_recorded_session(shared_data: Path) -> None:
         product, index = event["product_id"], names[event["product_id"]]
         own = by_hand.setdefault(product, {"bid": {}, "offer": {}})
         for level in event["updates"]:
-            side, price = own[level["side"]], Decimal(level["price_level"])
-            side.pop(price, None)
+            levels, price = own[level["side"]], Decimal(level["price_level"])
+            levels.pop(price, None)
             if quantity := Decimal(level["new_quantity"]):
-                side[price] = quantity
+                levels[price] = quantity
         books.apply(np.concatenate(by_number[number]))
         one = source.instruments[index]
         best_bid, best_ask = books.best(index)

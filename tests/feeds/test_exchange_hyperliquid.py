@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from orderbook.configuration.options import feed_table
 from orderbook.core.errors import SourceError
 from orderbook.feeds.exchanges.hyperliquid import Hyperliquid
 from orderbook.feeds.live.http_requests import exchange_instruments
+from orderbook.feeds.source import EventSource
 from orderbook.feeds.source_kinds import kind_of, open_source
 from orderbook.market.contract_terms import SPOT, Terms
 from orderbook.market.events import Action, BookState, Side
@@ -231,7 +232,7 @@ def market(random: Random) -> Iterator[tuple[Any, tuple[Any, Any]]]:
         time += random.randint(0, 3)
         whole = sorted(books[0].items(), reverse=True), sorted(books[1].items())
         sides = [[(f"{price / 2}", str(size)) for price, size in levels] for levels in whole]
-        yield depth(time, *sides), whole
+        yield depth(time, sides[0], sides[1]), whole
 
 
 @examples(40)
@@ -274,15 +275,19 @@ def test_a_recording_against_books_by_hand(shared_data: Path) -> None:
                     aggressor = Side.BID if one["side"] == "B" else Side.ASK
                     made[one["tid"]] = (one["time"], Decimal(one["px"]), Decimal(one["sz"]), aggressor)
     assert kind_of(path) == "hyperliquid"
-    source = open_source(str(path))
+    source = cast(EventSource, open_source(str(path)))
     (listed,) = source.instruments
-    assert (str(listed), listed.tick, listed.lot) == ("hyperliquid:BTC-USDC-PERP", 1, Decimal("0.00001"))
+    assert (str(listed), listed.tick, listed.lot) == (
+        "hyperliquid:BTC-USDC-PERP",
+        Decimal(1),
+        Decimal("0.00001"),
+    )
     plain, unit, compared = PlainBook(), Decimal("1e-8"), 0
     told: dict[int, list[np.void]] = {}
     for message in messages(source):
         told.setdefault(int(message["receive_time"][0]), []).extend(message)
-    for local, (time, levels) in books:
-        for event in told.pop(local, ()):
+    for received, (time, levels) in books:
+        for event in told.pop(received, ()):
             plain.apply(event)
             assert int(event["exchange_time"]) in (0, time * 1_000_000)
         for place, own in zip((Side.BID, Side.ASK), levels, strict=True):
@@ -303,7 +308,8 @@ def test_captures_of_several_files(tmp_path: Path) -> None:
     lines = [f"{START + number} {json.dumps(depth(number, [('100.25', '5')], []))}\n" for number in range(4)]
     (tmp_path / "b").write_text("".join(lines[:2]))
     (tmp_path / "a").write_text("".join(lines[2:]))
-    source = open_source(f"hyperliquid:{tmp_path / 'a'}", f"hyperliquid:{tmp_path / 'b'}")
+    paths = [f"hyperliquid:{tmp_path / name}" for name in "ab"]
+    source = cast(EventSource, open_source(*paths))
     events = np.concatenate(list(source))
     assert [action for action in events["action"] if action != Action.STATE][-2:] == [
         Action.CLEAR,

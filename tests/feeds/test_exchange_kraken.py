@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kraken_market import Market, frame_v2
+from kraken_market import ASKS_V2, BIDS_V2, Market, frame_v2
 from kraken_server import Server, changes, faulty_run
 from session_support import Driven, instrument
-from test_checksums import ASKS_V2, BIDS_V2
 
 from orderbook.core.errors import ConfigurationError, SourceError
 from orderbook.feeds.exchanges.exchange import ExchangeOptions

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_book import PlainBook
+from rest_server import rest
 from samples import PATIENCE, examples
 from session_support import Driven, instrument, plain_crc32
-from test_credentials import TEXT, rest
 from websockets.asyncio.server import ServerConnection, serve
 
 from orderbook.core.errors import ConfigurationError
@@ -27,6 +27,8 @@ from orderbook.feeds.recording.raw_recorder import RawRecorder
 from orderbook.market.events import Action, BookState, Side
 from orderbook.market.instruments import Instrument, Instruments
 
+# A secret as the exchange gives them: base64.
+SECRET = "dGhlIHNlY3JldCBvZiB0aGlzIHRlc3QsIGxvbmcgZW5vdWdo"
 PAIR = "MATIC/USD"
 VALID, SYNCING = BookState.VALID, BookState.SYNCING
 START = "2023-10-06T18:21:00.%09dZ"
@@ -111,7 +113,9 @@ class Market:
         return frame("snapshot", {side: added(orders) for side, orders in self.shown.items()}, self.total)
 
     def update(self) -> str:
-        before = {side: {one: rest for one, *rest in orders} for side, orders in self.shown.items()}
+        before = {
+            side: {one: (price, size) for one, price, size in orders} for side, orders in self.shown.items()
+        }
         for _ in range(self.random.randint(1, 4)):
             self._change()
         self._show()
@@ -123,7 +127,7 @@ class Market:
             for one, price, size in self.shown[side]:
                 if one not in old:
                     events.append(("add", one, price, size))
-                elif old[one] != [price, size]:
+                elif old[one] != (price, size):
                     events.append(("modify", one, price, size))
             told[side] = events
         return frame("update", told, self.total, self.count)
@@ -243,7 +247,7 @@ def frames(market: Market) -> Iterator[str]:
 
 
 def test_a_token_is_asked_for_sent_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in zip(KrakenLogin.VARIABLES, ("the-key-7f3a", TEXT), strict=True):
+    for name, value in zip(KrakenLogin.VARIABLES, ("the-key-7f3a", SECRET), strict=True):
         monkeypatch.setenv(name, value)
     received: list[Any] = []
     market, token = Market(3, 10), "1Dwc4lzSwNWOAwkMdqhssNNFhs1ed606d1WcF3XfEMw"

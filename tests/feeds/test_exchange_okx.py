@@ -138,8 +138,8 @@ class Server:
 
     def snapshot(self, product: str) -> Any:
         asks, bids = self.books[product].best()
-        asks, bids = [[*level, "0", "1"] for level in asks], [[*level, "0", "1"] for level in bids]
-        return self.message(product, "snapshot", asks, bids, -1, self.numbers[product])
+        shown = [[[*level, "0", "1"] for level in side] for side in (asks, bids)]
+        return self.message(product, "snapshot", shown[0], shown[1], -1, self.numbers[product])
 
     def update(self, product: str, changes: list[tuple[str, int, int]], step: int = 3) -> Any:
         sides = {name: [self.row(t, q) for s, t, q in changes if s == name] for name in ("asks", "bids")}

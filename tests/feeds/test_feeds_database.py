@@ -68,7 +68,8 @@ class DuckFile(SqliteFile):
 
 @pytest.fixture(params=[SqliteFile, DuckFile])
 def db(request: pytest.FixtureRequest, tmp_path: Path) -> SqliteFile:
-    return request.param(tmp_path)
+    made: SqliteFile = request.param(tmp_path)
+    return made
 
 
 def reader(db: SqliteFile, table: str, **options: Any) -> tuple[TableReader, Problems]:

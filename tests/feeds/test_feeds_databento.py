@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import databento_dbn as dbn
 import numpy as np
 import pytest
 import zstandard
+from databento_files import ALWAYS, DAY, member, metadata, until_error
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_book import PlainBook, messages, read
@@ -23,46 +23,12 @@ from orderbook.feeds.source_kinds import open_source, open_sources
 from orderbook.market.books import Books
 from orderbook.market.events import Action, BookState, Flag, Side, StateReason
 
-DAY = 1_600_000_000_000_000_000  # 2020-09-13 12:26:40 UTC
 LAST, SNAPSHOT = 128, 32
 UNDEFINED = 2**63 - 1
 BID, ASK, NONE = dbn.Side.BID, dbn.Side.ASK, dbn.Side.NONE
 ADD, CANCEL, MODIFY = dbn.Action.ADD, dbn.Action.CANCEL, dbn.Action.MODIFY
 CLEAR, TRADE, FILL = dbn.Action.CLEAR, dbn.Action.TRADE, dbn.Action.FILL
-ALWAYS = [("ABC", date(2020, 1, 1), date(2021, 1, 1), 7), ("XYZ", date(2020, 1, 1), date(2021, 1, 1), 8)]
 CENT = 10_000_000
-
-
-def metadata(
-    schema: Any,
-    mappings: Sequence[tuple[str, date, date, int]] = ALWAYS,
-    span: tuple[int, int | None] = (0, None),
-) -> bytes:
-    return bytes(
-        dbn.Metadata(
-            dataset="TEST.SET",
-            start=span[0],
-            end=span[1],
-            stype_in=dbn.SType.RAW_SYMBOL,
-            stype_out=dbn.SType.INSTRUMENT_ID,
-            schema=schema,
-            symbols=sorted({name for name, *_ in mappings}),
-            partial=[],
-            not_found=[],
-            mappings=[
-                SimpleNamespace(
-                    raw_symbol=symbol,
-                    intervals=[
-                        SimpleNamespace(start_date=start, end_date=end, symbol=str(number))
-                        for name, start, end, number in mappings
-                        if name == symbol
-                    ],
-                )
-                for symbol in dict.fromkeys(name for name, *_ in mappings)
-            ],
-            version=3,
-        )
-    )
 
 
 def order(
@@ -88,20 +54,11 @@ def written(folder: Path, *records: Any, schema: Any = dbn.Schema.MBO, name: str
     return path
 
 
-def until_error(source: DatabentoSource) -> tuple[list[np.ndarray], str]:
-    """The batches, and the error that ended them ("" for none)."""
-    batches: list[np.ndarray] = []
-    try:
-        batches.extend(source)
-    except SourceError as error:
-        return batches, str(error)
-    return batches, ""
-
-
-def brief(source: DatabentoSource) -> list[tuple]:
+def brief(source: DatabentoSource) -> list[tuple[int, ...]]:
     """(action, side, order_id, price in ticks, volume, flags) of all events."""
     events = in_ticks(source, read(source))
-    return events[["action", "side", "order_id", "price", "volume", "flags"]].tolist()
+    found: list[tuple[int, ...]] = events[["action", "side", "order_id", "price", "volume", "flags"]].tolist()
+    return found
 
 
 def in_ticks(source: DatabentoSource, events: np.ndarray) -> np.ndarray:
@@ -153,8 +110,8 @@ def test_orders_by_hand(tmp_path: Path) -> None:
         (DAY, DAY + 5, 3, 0)
     }
     assert [(i.venue, i.symbol, i.tick, i.lot) for i in source.instruments] == [
-        ("test", "ABC", Decimal("0.01"), 1),
-        ("test", "XYZ", Decimal("0.01"), 1),
+        ("test", "ABC", Decimal("0.01"), Decimal(1)),
+        ("test", "XYZ", Decimal("0.01"), Decimal(1)),
     ]
 
 
@@ -171,6 +128,12 @@ orders = st.lists(
     min_size=20,
     max_size=80,
 )
+
+
+# Levels of both sides, and (price, volume) of the trades.
+State = tuple[dict[int, int], dict[int, int], list[tuple[int, int]]]
+Step = tuple[str, int, int, int, int, bool, int]
+T = TypeVar("T")
 
 
 class OrdersByHand:
@@ -212,26 +175,28 @@ CODES = {"A": ADD, "C": CANCEL, "M": MODIFY, "T": TRADE, "F": FILL, "R": CLEAR}
 
 @given(steps=orders, batch_size=st.sampled_from([1, 5, 1000]))
 def test_books_of_orders_equal_books_by_hand_at_every_last_record(
-    tmp_path_factory: pytest.TempPathFactory, steps: list, batch_size: int
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[Step],
+    batch_size: int,
 ) -> None:
     by_hand = {7: OrdersByHand(), 8: OrdersByHand()}
     records = [order(CLEAR, side=NONE, instrument=number) for number in by_hand]
-    expected: dict[int, list] = {7: [], 8: []}
+    expected: dict[int, list[State]] = {7: [], 8: []}
     for action, order_id, side, price, size, last, number in steps:
-        book = by_hand[number]
-        known = order_id in book.orders
+        own = by_hand[number]
+        known = order_id in own.orders
         if (action == "A" and known) or (action == "C" and not known):
             continue
-        side, price, size = book.apply(action, order_id, side, price, size)
+        side, price, size = own.apply(action, order_id, side, price, size)
         wire = (CODES[action], order_id, (BID, ASK)[side], price * CENT, size, LAST if last else 0)
         records.append(order(*wire, instrument=number))
         if last:
-            expected[number].append((book.levels(0), book.levels(1), list(book.trades)))
+            expected[number].append((own.levels(0), own.levels(1), list(own.trades)))
     path = written(tmp_path_factory.mktemp("dbn"), *records)
     source = DatabentoSource(path, tick="0.01", batch_size=batch_size)
     plain = [PlainBook(), PlainBook()]
     books = Books(source.instruments, Dictionary())
-    found: dict[int, list] = {0: [], 1: []}
+    found: dict[int, list[State]] = {0: [], 1: []}
     for message in (in_ticks(source, one) for one in messages(source)):
         assert len(set(message["instrument"].tolist())) == 1
         index = int(message["instrument"][0])
@@ -256,7 +221,7 @@ def trades_of(book: PlainBook) -> list[tuple[int, int]]:
     return [(price, volume) for _, price, volume in book.trades]
 
 
-def changes(states: list) -> list:
+def changes(states: list[T]) -> list[T]:
     return [state for place, state in enumerate(states) if not place or state != states[place - 1]]
 
 
@@ -270,7 +235,7 @@ sides_of_ten = st.dictionaries(st.integers(-3, 20), st.integers(1, 5), max_size=
 
 @given(states=st.lists(st.tuples(sides_of_ten, sides_of_ten, st.booleans()), min_size=1, max_size=15))
 def test_books_of_levels_equal_the_ten_levels_told(
-    tmp_path_factory: pytest.TempPathFactory, states: list
+    tmp_path_factory: pytest.TempPathFactory, states: list[tuple[dict[int, int], dict[int, int], bool]]
 ) -> None:
     records, expected = [], []
     for bids, asks, last in states:
@@ -298,7 +263,7 @@ def test_books_of_levels_equal_the_ten_levels_told(
         )
         found.append({side: dict(levels) for side, levels in book.levels.items()})
     if expected:
-        empty: dict = {Side.BID: {}, Side.ASK: {}}
+        empty: dict[Side, dict[int, int]] = {Side.BID: {}, Side.ASK: {}}
         assert changes([empty, *found]) == changes([empty, *expected])
         assert book.state is BookState.VALID
     assert source.problems.report() == []
@@ -385,7 +350,11 @@ def test_records_of_another_venue_are_left_out_of_a_book(tmp_path: Path) -> None
 
 
 def test_status_becomes_states_also_within_a_file_of_orders(tmp_path: Path) -> None:
-    states_of_trading = {True: dbn.TriState.YES, False: dbn.TriState.NO, None: dbn.TriState.NOT_AVAILABLE}
+    states_of_trading: dict[bool | None, Any] = {
+        True: dbn.TriState.YES,
+        False: dbn.TriState.NO,
+        None: dbn.TriState.NOT_AVAILABLE,
+    }
 
     def status(action: Any, trading: bool | None) -> Any:
         is_trading = states_of_trading[trading]
@@ -463,7 +432,8 @@ def test_ticks_come_from_definitions_beside_the_file(tmp_path: Path) -> None:
 
 
 def test_a_file_without_mappings_explains_itself(tmp_path: Path) -> None:
-    mapping = dbn.SymbolMappingMsg(1, 7, DAY, dbn.SType.RAW_SYMBOL, "ABC", dbn.SType.RAW_SYMBOL, "ABC", 0, 0)
+    symbol = member(dbn.SType, "RAW_SYMBOL")
+    mapping = dbn.SymbolMappingMsg(1, 7, DAY, symbol, "ABC", symbol, "ABC", 0, 0)
     records = [mapping, order(CLEAR, side=NONE), order(CLEAR, side=NONE, instrument=5)]
     path = tmp_path / "live.dbn"
     path.write_bytes(metadata(dbn.Schema.MBO, []) + b"".join(map(bytes, records)))

@@ -5,6 +5,7 @@ import io
 import json
 import sqlite3
 import zipfile
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -78,7 +79,7 @@ def zipped(data: bytes, *names: str) -> bytes:
     return buffer.getvalue()
 
 
-PACKED = {
+PACKED: dict[str, Callable[[bytes], bytes]] = {
     "plain": bytes,
     "gz": gzip.compress,
     "zst": zstandard.ZstdCompressor().compress,

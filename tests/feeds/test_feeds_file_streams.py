@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from orderbook.core.errors import SourceError
 from orderbook.feeds.files.binance_capture import BinanceCaptureSource
 from orderbook.feeds.files.bybit_history import BybitHistorySource
 from orderbook.feeds.merge import Merger, read_slices
+from orderbook.feeds.source import EventSource
 from orderbook.feeds.source_kinds import Opened, open_source, open_sources
 from orderbook.market.books import Books
 from orderbook.market.events import Action, BookState, Side
@@ -121,7 +123,7 @@ def test_a_file_that_is_missing_between_two_loses_the_book_and_says_where(tmp_pa
     (tmp_path / "day1").unlink()
     (source,) = open_sources([f"binance:{tmp_path}/day*"])
     book = PlainBook()
-    for events in messages(list(source)):
+    for events in messages(list(cast(EventSource, source))):
         for event in events:
             book.apply(event)
     assert book.state is BookState.SYNCING and book.levels == {Side.BID: {}, Side.ASK: {}}

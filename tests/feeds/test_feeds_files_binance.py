@@ -279,7 +279,7 @@ def plain_levels(path: Path) -> dict[str, dict[Decimal, Decimal]]:
     book: dict[str, dict[Decimal, Decimal]] = {"b": {}, "a": {}}
     waiting, last = [], None
 
-    def apply(levels: dict) -> None:
+    def apply(levels: dict[str, list[tuple[str, str]]]) -> None:
         for side in book:
             for price, volume in levels[side]:
                 book[side].pop(Decimal(price), None)

@@ -51,11 +51,12 @@ def until_error(source: ItchSource) -> tuple[np.ndarray, str]:
     return np.concatenate(batches), ""
 
 
-def body_of(source: ItchSource, head: list[bytes] = HEAD) -> list[tuple]:
+def body_of(source: ItchSource, head: list[bytes] = HEAD) -> list[tuple[int, ...]]:
     """(action, side, order_id, price, volume, flags) of the events after the head's."""
     events = read(source)
     events = events[events["sequence"] > len(head)]
-    return events[["action", "side", "order_id", "price", "volume", "flags"]].tolist()
+    found: list[tuple[int, ...]] = events[["action", "side", "order_id", "price", "volume", "flags"]].tolist()
+    return found
 
 
 def test_every_message_type_by_hand(tmp_path: Path) -> None:
@@ -208,8 +209,8 @@ class Market:
             if choice == 3:
                 self.body.append(itch.executed(locate, self.time, reference, taken, self.time))
             else:
-                fields = (reference, taken, self.time, b"Y", price)
-                self.body.append(itch.executed_with_price(locate, self.time, *fields))
+                taken_at = (reference, taken, self.time, b"Y", price)
+                self.body.append(itch.executed_with_price(locate, self.time, *taken_at))
             self.trades.append((locate, old_price if choice == 3 else price, taken))
         elif choice == 5:
             self.body.append(itch.cancelled(locate, self.time, reference, taken))

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import cast
 
 import pytest
 import zstandard
 from plain_book import PlainBook, messages
 
 from orderbook.core.changes import Dictionary
+from orderbook.feeds.source import EventSource
 from orderbook.feeds.source_kinds import open_source
 from orderbook.market.books import Books
 from orderbook.market.events import BookState, Side
@@ -91,7 +93,7 @@ def test_the_book_equals_every_row(name: str, shared_data: Path) -> None:
     path = shared_data / "lobster" / name
     message_rows = data_rows(path)
     rows = [levels_of(row) for row in data_rows(path.with_name(name.replace("_message_", "_orderbook_")))]
-    source = open_source(f"lobster:{path}")
+    source = cast(EventSource, open_source(f"lobster:{path}"))
     book = PlainBook()
     books = Books(source.instruments, Dictionary())
     trades = 0

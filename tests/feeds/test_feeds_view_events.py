@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from command_line_support import NO_STRATEGIES, Program, orderbook, write
 
 from orderbook.core.errors import SourceError
 from orderbook.engine.runtime.subscriptions import ViewEvent
-from orderbook.feeds.change_stream import RelationChange
+from orderbook.feeds.change_stream import RelationChange, Value
 from orderbook.feeds.files.view_events import ViewEventSource, open_view_events
 from orderbook.feeds.merge import ChangeItem
 from orderbook.feeds.recording.parquet_record import RecordSource, RecordWriter
@@ -22,7 +23,7 @@ from orderbook.market.events import Flag
 from orderbook.market.instruments import Instruments
 from orderbook.market.synthetic_flow import generate, synthetic_instruments
 from orderbook.run.pipeline import Pipeline
-from orderbook.run.view_output import open_output
+from orderbook.run.view_output import ViewOutput, open_output
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.views.compilation import compile_views
 
@@ -203,7 +204,8 @@ def test_changes_of_a_row_are_its_deletion_and_insertion(tmp_path: Path) -> None
     source = open_source(f"views:{path}")
     assert isinstance(source, ViewEventSource)
     assert source.relations == {"v": ("k", "n"), "w": ("n",)}
-    a1, a2, b2 = {"k": "a", "n": 1}, {"k": "a", "n": 2}, {"k": "b", "n": 2}
+    rows: list[dict[str, Value]] = [{"k": "a", "n": 1}, {"k": "a", "n": 2}, {"k": "b", "n": 2}]
+    a1, a2, b2 = rows
     assert [change for batch in source for change in batch] == [
         RelationChange(1, "v", "+", a1, False, 10),
         RelationChange(2, "w", "+", {"n": 5}, True, 10),
@@ -278,6 +280,10 @@ def test_columns_that_differ_are_an_error(
     assert not (tmp_path / "out.ndjson").exists()
 
 
+def written(output: ViewOutput, event: ViewEvent) -> None:
+    output.write(event, 1)
+
+
 def test_exact_numbers_of_any_size_come_through(tmp_path: Path) -> None:
     sql = "CREATE STREAM r (v BIGINT NOT NULL, d DECIMAL(18, 8) NOT NULL);"
     sql += "CREATE VIEW sums AS SELECT SUM(v) AS v, SUM(d) AS d FROM r;"
@@ -286,7 +292,7 @@ def test_exact_numbers_of_any_size_come_through(tmp_path: Path) -> None:
         engine = GatedEngine(program, "interpreter")
         path = tmp_path / f"e.{ending}"
         output = open_output(path, {"sums": program.program.result("sums")}, {"sums": []})
-        engine.watch_rows("sums", lambda event, output=output: output.write(event, 1))
+        engine.watch_rows("sums", partial(written, output))
         for d in ("0.00000001", "9999999999.99999999"):
             engine.insert("r", {"v": 2**63 - 1, "d": d})
         output.close()

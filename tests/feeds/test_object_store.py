@@ -7,6 +7,7 @@ from dataclasses import replace
 from glob import glob
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -128,7 +129,7 @@ def test_a_long_listing_and_a_large_file_come_in_parts(store: ObjectStore) -> No
 def test_backtest_of_a_store(store: ObjectStore, tmp_path: Path) -> None:
     write_records(tmp_path / "flow", 200, 2, 2, 3, apart=True)
     put(store, tmp_path / "flow", "market/flow")
-    common = {"sql": SEEN, "views": ("seen",)}
+    common: dict[str, Any] = {"sql": SEEN, "views": ("seen",)}
     here, _ = run(job_settings(tmp_path / "here", 2, **common), [tmp_path / "flow"])
     url = store.url("market/flow")
     store.requests.clear()

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -233,7 +233,8 @@ def test_an_instrument_changes_at_its_place_in_feeds_recordings_and_records(
         else:
             number += 1
             plain.take(*step)
-            frames.append(okx(number, *step, plain))
+            bids, asks = step
+            frames.append(okx(number, bids, asks, plain))
     lines = [Line("recv", "c", 10**18 + time, json.dumps(frame)) for time, frame in enumerate(frames)]
     lines.insert(0, Line("connect", "c", 10**18))
     head = Line("session", "c", 10**18, exchange="okx", instruments=[InstrumentText.of(first)])
@@ -277,10 +278,11 @@ def test_a_record_begins_with_what_changed_since_the_file_before(tmp_path: Path)
 
 def test_a_live_feed_asks_for_the_listing_again(monkeypatch: pytest.MonkeyPatch) -> None:
     first = Instrument.listed("bybit", "AB", Decimal("0.5"), Decimal("0.01"))
-    answers = iter([SourceError("no answer"), [first], [first.with_steps(Decimal("0.1"), Decimal("0.01"))]])
+    finer = [first.with_steps(Decimal("0.1"), Decimal("0.01"))]
+    answers: Iterator[SourceError | list[Instrument]] = iter([SourceError("no answer"), [first], finer])
 
     async def listed(*_: Any) -> list[Instrument]:
-        answer = next(answers, [first.with_steps(Decimal("0.1"), Decimal("0.01"))])
+        answer = next(answers, finer)
         if isinstance(answer, SourceError):
             raise answer
         return answer

@@ -154,7 +154,8 @@ def rerecorded(lines: Iterable[Line], folder: Path) -> list[Path]:
 
 def states_of(path: Path) -> list[int]:
     events = joined(CaptureSource(path))
-    return events[events["action"] == Action.STATE]["volume"].tolist()
+    states: list[int] = events[events["action"] == Action.STATE]["volume"].tolist()
+    return states
 
 
 def test_a_file_is_followed_by_the_next_and_alone_not_valid_before_a_snapshot(tmp_path: Path) -> None:

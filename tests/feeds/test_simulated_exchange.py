@@ -346,7 +346,8 @@ def test_subscriptions() -> None:
 
             async def ask(request: str) -> dict[str, Any]:
                 await connection.send(request)
-                return json.loads(await connection.recv())
+                answer: dict[str, Any] = json.loads(await connection.recv())
+                return answer
 
             assert (await ask("{"))["type"] == "error"
             assert (await ask('{"type":"hello"}'))["reason"] == "unknown type hello"

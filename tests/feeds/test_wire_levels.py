@@ -1,10 +1,12 @@
 """Wire text to ticks, lots and LEVEL events: fast ways agree with the exact one, also about what is wrong."""
 
+from collections.abc import Callable
 from decimal import Decimal
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from orderbook.core.errors import DataError
 from orderbook.feeds.event_writer import EventWriter
@@ -25,10 +27,11 @@ ODD_TEXTS = [
     "1:2",
 ]
 ODD = st.one_of(st.sampled_from(ODD_TEXTS), st.text(alphabet="0123456789.-e", max_size=22))
+Levels = list[tuple[str, str]]
 LEVELS = st.lists(st.tuples(PLAIN, SIZES), min_size=6, max_size=30)
 
 
-def exact(convert, text):
+def exact(convert: Callable[[str], int], text: str) -> int | None:
     try:
         count = convert(text)
     except DataError:
@@ -37,14 +40,14 @@ def exact(convert, text):
 
 
 @given(st.one_of(PLAIN, SIZES, ODD))
-def test_numbers_are_those_of_the_instrument(text):
+def test_numbers_are_those_of_the_instrument(text: str) -> None:
     for convert, scale in ((ONE.ticks, ONE.tick_scale), (ONE.lots, ONE.lot_scale)):
         numbers = WireNumbers(convert, scale)
         assert exact(numbers.__getitem__, text) == exact(convert, text)
         assert exact(numbers.__getitem__, text) == exact(convert, text)
 
 
-def written(levels, together):
+def written(levels: Levels, together: bool) -> NDArray[np.void] | None:
     """EVENT[n] of levels written together or one by one; None where they are refused."""
     events = EventWriter()
     book = FeedBook(Instruments([ONE]), 0, events, FeedStatistics())
@@ -58,7 +61,7 @@ def written(levels, together):
     return events.take()
 
 
-def same(levels):
+def same(levels: Levels) -> None:
     together, alone = written(levels, True), written(levels, False)
     assert (together is None) == (alone is None)
     if together is not None:
@@ -69,15 +72,14 @@ def test_each_unusual_text_among_many() -> None:
     for text in ODD_TEXTS:
         for place in (0, 5):
             for odd in ((text, "0.5"), ("0.5", text)):
-                levels = [("0.5", "0.5")] * 6
+                levels: Levels = [("0.5", "0.5")] * 6
                 levels[place] = odd
                 same(levels)
 
 
 @given(LEVELS, st.lists(st.tuples(st.integers(0, 29), st.booleans(), ODD), max_size=2))
-def test_many_levels_are_as_one_by_one(levels, changes):
+def test_many_levels_are_as_one_by_one(levels: Levels, changes: list[tuple[int, bool, str]]) -> None:
     for place, price, text in changes:
-        level = list(levels[place % len(levels)])
-        level[not price] = text
-        levels[place % len(levels)] = tuple(level)
+        own = place % len(levels)
+        levels[own] = (text, levels[own][1]) if price else (levels[own][0], text)
     same(levels)

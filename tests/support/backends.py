@@ -3,8 +3,11 @@
 from functools import cache
 
 import orderbook
+from orderbook.engine.runtime.live_view import Key
+from orderbook.engine.runtime.program_start import Backend
+from orderbook.views.encoding.values import Value
 
-BACKENDS = ("interpreter", "numba")
+BACKENDS: tuple[Backend, ...] = ("interpreter", "numba")
 
 QUOTES = """
 CREATE STREAM quotes (
@@ -33,3 +36,23 @@ def quotes() -> orderbook.CompiledProgram:
 def quote(symbol: str, volume: object, price: object = None, venue: str | None = None) -> dict[str, object]:
     """A row of `quotes`."""
     return {"symbol": symbol, "venue": venue, "volume": volume, "price": price}
+
+
+def old_row(event: orderbook.ViewEvent) -> orderbook.ViewRow:
+    """The row before an event, which is there."""
+    assert event.old is not None
+    return event.old
+
+
+def new_row(event: orderbook.ViewEvent) -> orderbook.ViewRow:
+    """The row after an event, which is there."""
+    assert event.new is not None
+    return event.new
+
+
+def contents(engine: orderbook.Engine, view: str) -> dict[Key, tuple[int, dict[str, Value]]]:
+    """The rows of a view by key, doubles rounded to what sums of few terms keep."""
+    return {
+        key: (row.multiplicity, {n: round(v, 9) if isinstance(v, float) else v for n, v in row.items()})
+        for key, row in engine[view].items()
+    }

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -20,7 +20,7 @@ from orderbook.core.errors import SourceError
 from orderbook.feeds.exchanges.exchange import Exchange, ExchangeOptions
 from orderbook.feeds.files.binance_capture import BinanceCaptureSource
 from orderbook.feeds.live.live_feed import LiveFeed
-from orderbook.feeds.raw_log import InstrumentText, Line
+from orderbook.feeds.raw_log import InstrumentText, Line, RawLog
 from orderbook.feeds.recording.capture_replay import CaptureSource
 from orderbook.feeds.source import FeedStatistics
 from orderbook.market.instruments import Instrument
@@ -143,7 +143,9 @@ async def _served(path: Path, kind: type[Exchange] | None) -> tuple[np.ndarray, 
         addresses = ExchangeOptions(server.url, server.rest_url)
         indexes = range(len(server.instruments))
         kind = kind or server.kind
-        feed = LiveFeed(kind, server.instruments, indexes, addresses, lambda *_: _Confirming(server))
+        feed = LiveFeed(
+            kind, server.instruments, indexes, addresses, lambda *_: cast(RawLog, _Confirming(server))
+        )
         batches: list[np.ndarray] = []
 
         async def follow() -> None:

@@ -270,7 +270,9 @@ class DatabentoBook(InstrumentMessages):
         if flags & _TOP:
             # The venue tells its best order of a side alone: the new one stands for all.
             self.event(_CLEAR, side)
-            self._orders.pop(self._tops.pop(side, None), None)
+            top = self._tops.pop(side, None)
+            if top is not None:
+                self._orders.pop(top, None)
             self.synchronised = True
             if price == UNDEFINED_PRICE:
                 return
@@ -396,7 +398,7 @@ class ReferenceSource(DatabentoSource):
     def _enter(self, file: RecordFile, mappings: Sequence[Mapping]) -> None:
         """Records are of this file from now on."""
         self._current = file
-        self._intervals = {}
+        self._intervals: dict[int, list[tuple[int, int, int]]] = {}
         for mapping in mappings:
             interval = (mapping.start, mapping.end, self._indexes[mapping.symbol])
             self._intervals.setdefault(mapping.instrument_id, []).append(interval)

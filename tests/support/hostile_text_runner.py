@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
+from backends import new_row
 from checkpoint_runner import contents, through_file
 from hostile_texts import EXPLOIT, NAMES, literal, quoted
 from monitor_support import client, running
@@ -54,7 +55,7 @@ def in_an_engine(text: str, given: str, names: tuple[str, ...]) -> None:
     engine = orderbook.Engine(program, keep_rows=True)
     fired: list[str] = []
     when = f"{symbol} <> {quoted(text)} AND ({symbol} LIKE {quoted(given)} OR {symbol} = 'plain')"
-    engine.subscribe(view, lambda event: fired.append(event.new[symbol]), when=when)
+    engine.subscribe(view, lambda event: fired.append(str(new_row(event)[symbol])), when=when)
     for row in ({symbol: text, volume: 1}, {symbol: given, volume: 2}, {symbol: "plain", volume: 3}):
         engine.insert(stream, row)
     assert [(row[symbol], row[total]) for row in engine[view].values()] == [("plain", 3)], names
@@ -98,7 +99,7 @@ def local(count: int, seed: int) -> None:
 async def follow(count: int, seed: int) -> None:
     """A client without a token follows SQL with hostile texts."""
     # Books are compiled code alone, and none is needed here.
-    RunMonitor._warm_up = lambda monitor: None  # type: ignore[method-assign]
+    RunMonitor._warm_up = lambda self: None  # type: ignore[method-assign]
     async with running(backend="numba") as run, client(run) as one:
         sent: Counter[str] = Counter()
         for number, text in enumerate(islice(texts(count, seed), count)):

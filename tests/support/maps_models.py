@@ -21,7 +21,7 @@ def halves(value: int) -> tuple[int, int]:
     return low - 2**64 if low >= 2**63 else low, value >> 64
 
 
-def words_of(values: tuple[Any, ...]) -> tuple:
+def words_of(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """(i, w, W, d) as the arguments of the wrappers below."""
     i, w, checked, double = values
     return i, *halves(w), *halves(checked), double
@@ -41,11 +41,11 @@ def hashed_of_all_kinds() -> Wrapped:
     shape = hashed(2, ALL_KINDS)
 
     @njit
-    def add(H, k0, k1, i, wl, wh, cl, ch, d):
+    def add(H: int, k0: int, k1: int, i: int, wl: int, wh: int, cl: int, ch: int, d: float) -> int:
         return shape.add(H, k0, k1, i, words_to_wide(wl, wh), words_to_wide(cl, ch), d)
 
     @njit
-    def assign(H, k0, k1, i, wl, wh, cl, ch, d):
+    def assign(H: int, k0: int, k1: int, i: int, wl: int, wh: int, cl: int, ch: int, d: float) -> int:
         return shape.assign(H, k0, k1, i, words_to_wide(wl, wh), words_to_wide(cl, ch), d)
 
     return Wrapped(shape, add, assign)
@@ -56,11 +56,11 @@ def ordered_of_all_kinds() -> Wrapped:
     shape = ordered(1, ALL_KINDS, 8)
 
     @njit
-    def add(H, p0, key, i, wl, wh, cl, ch, d):
+    def add(H: int, p0: int, key: int, i: int, wl: int, wh: int, cl: int, ch: int, d: float) -> None:
         shape.add(H, p0, key, i, words_to_wide(wl, wh), words_to_wide(cl, ch), d)
 
     @njit
-    def assign(H, p0, key, i, wl, wh, cl, ch, d):
+    def assign(H: int, p0: int, key: int, i: int, wl: int, wh: int, cl: int, ch: int, d: float) -> None:
         shape.assign(H, p0, key, i, words_to_wide(wl, wh), words_to_wide(cl, ch), d)
 
     return Wrapped(shape, add, assign)

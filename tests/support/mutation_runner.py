@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
+from unittest.mock import patch
 
 from generated_runner import check
 from views_catalogue import CATALOGUE, Entry
@@ -111,11 +112,8 @@ def mutants(entry: Entry) -> Iterator[tuple[tuple[str, str], Mutant]]:
         texts.setdefault(kind, text)
         return publish_text(kind, text)
 
-    numba_runtime.publish_text = noted
-    try:
+    with patch.object(numba_runtime, "publish_text", noted):
         check(entry, 0, 2)
-    finally:
-        numba_runtime.publish_text = publish_text
     yield from _flips(entry, "program", texts["program"])
 
 
@@ -145,12 +143,12 @@ def _checked(mutant: Mutant, seeds: int) -> int:
             text = text[: mutant.at] + mutant.text + text[mutant.at + mutant.count :]
         return publish_text(kind, text)
 
-    numba_runtime.publish_text = mutated
-    try:
-        for seed in range(seeds):
-            check(mutant.entry, seed, 40)
-    except Exception:
-        return 1
+    with patch.object(numba_runtime, "publish_text", mutated):
+        try:
+            for seed in range(seeds):
+                check(mutant.entry, seed, 40)
+        except Exception:
+            return 1
     return 0
 
 

@@ -11,16 +11,17 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from checkpoint_runner import contents, play, same
 from generated_runner import stream
 from views_catalogue import CATALOGUE, Entry
 
-from orderbook.engine.checkpoint import checkpoints, write_checkpoint
+from orderbook.engine.checkpoint import Sections, checkpoints, write_checkpoint
 from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.engine_state import Layout, layout_of, sections_of, state_of
+from orderbook.engine.runtime.program_start import Backend
 from orderbook.views.compilation import compile_views
 from orderbook.views.program import CompiledProgram
 
@@ -58,7 +59,7 @@ def taken_over(before: Engine, after: Engine) -> list[str]:
     """Loads what one engine saves, through a file, into one of another program; the views that go on."""
     with tempfile.TemporaryDirectory() as folder:
         layout = msgspec.msgpack.encode(layout_of(before.program))
-        parts = {"engine": sections_of(before.save()), "program": {"layout": layout}}
+        parts: dict[str, Sections] = {"engine": sections_of(before.save()), "program": {"layout": layout}}
         write_checkpoint(Path(folder), parts, program=b"", position=0, stamp=0)
         (found,) = checkpoints(Path(folder))
         saved = msgspec.msgpack.decode(found.part("program")["layout"].bytes(), type=Layout)
@@ -67,7 +68,7 @@ def taken_over(before: Engine, after: Engine) -> list[str]:
     return sorted(carried.alike)
 
 
-def check(seed: int, before: str, after: str, length: int = 16) -> int:
+def check(seed: int, before: Backend, after: Backend, length: int = 16) -> int:
     """Compares on one stream and one pair of programs; how many views went on."""
     generator = random.Random(f"programs {seed}")
     first = chosen(generator)
@@ -132,7 +133,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=10)
     parser.add_argument("--backends", default="interpreter,interpreter")
     options = parser.parse_args()
-    before, after = options.backends.split(",")
+    before, after = cast(list[Backend], options.backends.split(","))
     failed = alike = 0
     for seed in range(options.seed, options.seed + options.count):
         try:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from unittest.mock import patch
 
 from spark_jobs import family
 from streaming_support import settings
@@ -54,7 +55,7 @@ class DyingSink(sink.StreamSink):
             die()
         if mine and self.place == "inside":
             # The files of the batch are there, the manifest is not.
-            sink.write_manifest = lambda *_: die()
+            patch.object(sink, "write_manifest", lambda *_: die()).start()
         taken = super().take(batch, outputs)
         print(f"batch {batch} {taken}", flush=True)
         if mine and self.place == "after":
@@ -67,7 +68,7 @@ class DyingSink(sink.StreamSink):
 def main() -> None:
     job, logs, place, batch, partitions, compute, chain, master = sys.argv[1:]
     DyingSink.place, DyingSink.batch = place, int(batch)
-    streaming.StreamSink = DyingSink
+    patch.object(streaming, "StreamSink", DyingSink).start()
     sent = master.startswith("local-cluster")
     # Executors as machines of their own, which do not have the project.
     properties = {"spark.executorEnv.PYTHONPATH": ""} if sent else {}

@@ -112,7 +112,11 @@ class ToyOperator:
         return maps.touched
 
     def _output(
-        self, outputs: dict[str, list[tuple[Any, ...]]], version: tuple, touched: tuple[str, int], old: int
+        self,
+        outputs: dict[str, list[tuple[Any, ...]]],
+        version: tuple[int, ...],
+        touched: tuple[str, int],
+        old: int,
     ) -> None:
         name, key = touched
         new = self._maps.get(name, key)

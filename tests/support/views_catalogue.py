@@ -22,6 +22,8 @@ from views_catalogue_ranks import RANKS
 from views_catalogue_trading import TRADING, TRADING_DOMAINS, TRADING_SCHEMA
 from views_catalogue_windows import WINDOWS
 
+from orderbook.views.types import Parameter
+
 BOOKS = """
 CREATE STREAM bids (t TIMESTAMP NOT NULL, symbol TEXT NOT NULL, id INTEGER NOT NULL,
                     broker_id INTEGER NOT NULL, volume INTEGER NOT NULL CHECK (volume >= 0),
@@ -107,7 +109,7 @@ class Entry:
 
     name: str
     sql: str
-    parameters: Mapping[str, SqlValue] = field(default_factory=dict)
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
     domains: Mapping[str, Mapping[str, Sequence[SqlValue]]] = field(default_factory=dict)
 
     def domain(self, relation: str, column: str) -> Sequence[SqlValue]:

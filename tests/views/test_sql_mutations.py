@@ -67,7 +67,7 @@ def mutated(generator: random.Random, words: list[str], others: list[str]) -> li
 def check(texts: list[str], entry: Entry) -> bool:
     """Whether the texts compile, to code that may run."""
     try:
-        program = compile_views(texts, dict(entry.parameters)).program  # type: ignore[arg-type]
+        program = compile_views(texts, dict(entry.parameters)).program
     except SqlError as error:
         check_error(error)
         return False
