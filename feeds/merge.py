@@ -24,6 +24,7 @@ from orderbook.core.errors import DataError, Problems, SourceError, StoreError, 
 from orderbook.engine.distribution.blocks import VERSION
 from orderbook.feeds.change_stream import ChangeSource, RelationChange, message_ends
 from orderbook.feeds.source import EventSource, WatchedSource, watched
+from orderbook.market.books import BooksState
 from orderbook.market.crossed_books import CROSSED_LIMIT, CrossedWatch
 from orderbook.market.events import EVENT, Events, Flag
 from orderbook.market.instruments import Instrument, Instruments
@@ -38,11 +39,16 @@ class SourceWithCrossedStates:
     """A source of events whose books are STALE, with the reason CROSSED, while they stay crossed.
 
     limit: ns, above 0. States that the source itself has for that, as a record of a live feed, stay alone.
+    before: the books of the source that this one goes on from.
     """
 
-    def __init__(self, source: EventSource, limit: int = CROSSED_LIMIT) -> None:
+    def __init__(
+        self, source: EventSource, limit: int = CROSSED_LIMIT, before: BooksState | None = None
+    ) -> None:
         self.source = source
-        self._limit = limit
+        self._limit, self._before = limit, before
+        # The books at its end, once it was read; None where another source cannot go on from them.
+        self.books: BooksState | None = None
         self._found = Problems()
 
     @property
@@ -71,9 +77,10 @@ class SourceWithCrossedStates:
 
     def __iter__(self) -> Iterator[Events]:
         self._found.clear()
-        watch = CrossedWatch(self.instruments, self._limit, self._found)
+        watch = CrossedWatch(self.instruments, self._limit, self._found, self._before)
         for events in self.source:
             yield watch.apply(events)
+        self.books = watch.save()
         if len(last := watch.apply(np.empty(0, EVENT))):
             yield last
 
@@ -183,8 +190,11 @@ class Cursor:
     indexes: int32[k], of the source's instruments in the run (None: it gives changes). whole: events of other
     instruments stay, with index -1, as does a last message without an end; else they are left out, what is
     left last of a message ends it, and a StoreError is raised. errors: get what the source raises, which ends
-    it there; None: it is raised. stamp: that of the last message read; what is read later is not before it.
-    step: see `read_slices`.
+    it there; None: it is raised. step: see `read_slices`.
+
+    stamp: that of the last message read; what is read later is not before it. count: of its events up to
+    there. cut: whether the last message had no end. A source that goes on from another has its stamp and
+    count.
     """
 
     def __init__(
@@ -195,10 +205,13 @@ class Cursor:
         errors: list[SourceError] | None,
         whole: bool = False,
         step: int = 0,
+        stamp: int = FIRST_STAMP,
+        count: int = 0,
     ) -> None:
-        self.place, self.stamp, self.ended = place, FIRST_STAMP, False
+        self.place, self.stamp, self.count = place, stamp, count
+        self.ended = self.cut = False
         self._source, self._errors, self._whole = source, errors, whole
-        self._count = self._time = 0
+        self._time = 0
         self._held: list[Versioned] = []
         self._parts: Iterator[Versioned] = self._changes()
         if indexes is not None:
@@ -265,6 +278,7 @@ class Cursor:
                 yield self._numbered(events[:end], ends)
             waiting = events[end:]
         if len(waiting):
+            self.cut = True
             if not self._whole:
                 waiting = waiting.copy()
                 waiting["flags"][-1] |= _LAST
@@ -310,8 +324,8 @@ class Cursor:
     def _versions(self, times: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.void]:
         """VERSION of messages of these times, which end before `ends`."""
         stamps = np.maximum.accumulate(np.maximum(times, self.stamp))
-        versions = versions_of(stamps, np.diff(ends, prepend=0), self.place, self._count)
-        self._count, self.stamp = self._count + len(versions), int(stamps[-1])
+        versions = versions_of(stamps, np.diff(ends, prepend=0), self.place, self.count)
+        self.count, self.stamp = self.count + len(versions), int(stamps[-1])
         return versions
 
 
@@ -465,21 +479,31 @@ def read_slices(
     sources = [(place, watched(spec.open(batch))) for place, spec in specs]
     if opened is not None:
         opened += [source for _, source in sources]
+    yield from slices_of(
+        [
+            Cursor(place, source, indexes_of(source, instruments), errors, step=step)
+            for place, source in sources
+        ]
+    )
+
+
+def indexes_of(source: WatchedSource, instruments: Instruments) -> NDArray[np.int32] | None:
+    """The indexes of a source's instruments, -1 for those that are not there; None: it gives changes."""
+    if not is_event_source(source):
+        return None
     names = {(one.venue, one.symbol): index for index, one in enumerate(instruments)}
-    cursors = []
-    for place, source in sources:
-        indexes = None
-        if is_event_source(source):
-            own = [names.get((one.venue, one.symbol), -1) for one in source.instruments]
-            indexes = np.array(own, np.int32)
-        cursors.append(Cursor(place, source, indexes, errors, step=step))
+    return np.array([names.get((one.venue, one.symbol), -1) for one in source.instruments], np.int32)
+
+
+def slices_of(cursors: Sequence[Cursor]) -> Iterator[Slice]:
+    """All messages of cursors, see `read_slices`."""
     if len(cursors) == 1:
         yield from cursors[0].slices()
         return
     until: int | None = FIRST_STAMP
     while True:
         for cursor in cursors:
-            if cursor.stamp == until and not cursor.ended:
+            if (cursor.stamp == until or until == FIRST_STAMP) and not cursor.ended:
                 cursor.fill()
         until = min((cursor.stamp for cursor in cursors if not cursor.ended), default=None)
         part = _slice([cursor.take(until) for cursor in cursors], until)

@@ -409,6 +409,15 @@ def each_file(text: str) -> list[str]:
     return [start + joined(str(file), options) for file in files if "_orderbook_" not in file.name]
 
 
+def has_files(text: str) -> bool:
+    """Whether a glob or folder has files yet; True for what stands for itself. Raises SourceError."""
+    kind, path = _kind_given(text)
+    where = _place(path)
+    if kind and kind not in {*_BY_FILE, "record"}:
+        return True
+    return bool(data_files(where)) if is_glob(where) or where.is_dir() else where.exists()
+
+
 def absolute(text: str) -> str:
     """A source whose path does not depend on the working folder; URLs of stores as they are."""
     kind, path = _kind_given(text)

@@ -4,7 +4,7 @@ The schema's metadata hold the format's version and the instruments, so that a f
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import InvalidOperation
 from itertools import chain
 from pathlib import Path
@@ -92,10 +92,17 @@ class RecordSource:
     Instruments are those of all files; each file's indexes are translated. Batches hold about
     `batch_size` events, and end at the end of a message unless one message alone is longer.
 
+    before: the instruments, with their ticks and lots then, of files that these go on from.
+
     Raises SourceError when a file is missing, incomplete, or not a record.
     """
 
-    def __init__(self, paths: Sequence[Place], batch_size: int = DEFAULT_BATCH_SIZE):
+    def __init__(
+        self,
+        paths: Sequence[Place],
+        batch_size: int = DEFAULT_BATCH_SIZE,
+        before: Iterable[Instrument] = (),
+    ):
         self.name = "record:" + ",".join(map(str, paths))
         self.problems = Problems()
         self.counts: Counter[str] = Counter()
@@ -116,6 +123,9 @@ class RecordSource:
             self.instruments = Instruments(instruments)
         except DataError as error:
             raise SourceError(f"{self.name}: ticks or lots differ: {error}; read the files apart") from error
+        self._before = {(one.venue, one.symbol): one for one in before}
+        # With the ticks and lots of now, as far as it has been read.
+        self.known = Instruments(self.instruments)
 
     @property
     def progress(self) -> float:
@@ -125,7 +135,10 @@ class RecordSource:
     def __iter__(self) -> Iterator[Events]:
         self._rows_read = 0
         waiting = np.empty(0, EVENT)
-        known = Instruments(self.instruments)
+        known = self.known = Instruments(self.instruments)
+        for index, one in enumerate(self.instruments):
+            if (own := self._before.get((one.venue, one.symbol))) is not None:
+                known.change(index, own.tick_units, own.lot_units)
         for path, indexes, named in zip(self._paths, self._indexes, self._named, strict=True):
             begun = False
             for events in self._events(path, indexes):

@@ -170,6 +170,16 @@ def layout_of(settings: JobSettings) -> Layout:
     return Layout(settings, compiled, found)
 
 
+def without_shuffle(settings: JobSettings) -> JobSettings:
+    """The settings in so many partitions that no rows have to travel."""
+    if settings.partitions > 1:
+        tries = [settings] if settings.forced else [settings, replace(settings, forced=SYMBOL)]
+        for one in tries:
+            if not any(layout_of(one).levels.values()):
+                return one
+    return replace(settings, partitions=1, forced=None)
+
+
 def why_one_task(
     strategies: Sequence[StrategyDefinition], program: CompiledProgram, partitions: int
 ) -> str | None:

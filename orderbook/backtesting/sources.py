@@ -4,7 +4,7 @@ The log of a run is one too, alone: it has the order of its run, which `logged_s
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -35,6 +35,7 @@ from orderbook.feeds.source_kinds import (
     Stream,
     absolute,
     each_file,
+    has_files,
     open_source,
     open_streams,
     record_files,
@@ -46,7 +47,7 @@ from orderbook.market.instruments import Instrument, Instruments
 from orderbook.run.event_queue import Stamped
 
 _AT_ONCE = 16
-_LOG = "log:"
+_LOG, RECORD = "log:", "record:"
 _LAST = int(Flag.LAST)
 
 
@@ -123,13 +124,66 @@ def source_specs(texts: Sequence[str], crossed_limit: int = CROSSED_LIMIT) -> tu
     with ThreadPoolExecutor(_AT_ONCE if any("://" in name for name in names) else 1) as pool:
         looked = dict(zip(names, pool.map(record_files, names), strict=True))
         records = {str(file.resolve()) for files in looked.values() if files is not None for file in files}
-        chains = chained(list(pool.map(record_file, sorted(records))))
+        found = list(pool.map(record_file, sorted(records)))
         others = sorted({absolute(name) for name, files in looked.items() if files is None})
-        streams = open_streams(others, lambda texts: pool.map(_opened, texts))
-    single = [_of_stream(stream) for stream in streams]
-    specs = sorted([*chains, *single], key=lambda spec: spec.text)
+        return _specs(found, others, lambda texts: pool.map(_opened, texts), crossed_limit)
+
+
+def _specs(
+    records: Iterable[RecordFile],
+    others: Sequence[str],
+    opened: Callable[[Sequence[str]], Iterable[Opened | SourceError]] | None,
+    crossed_limit: int,
+) -> tuple[SourceSpec, ...]:
+    single = [_of_stream(stream) for stream in open_streams(others, opened)]
+    specs = sorted([*chained(records), *single], key=lambda spec: spec.text)
     run_instruments(specs)
     return tuple(replace(spec, crossed_limit=crossed_limit) for spec in specs)
+
+
+class GrowingSources:
+    """Files and folders of a stream, in which files appear, whole; what footers tell is read once.
+
+    A file is named as `source_specs` takes it, record files with the kind.
+    """
+
+    def __init__(self, texts: Sequence[str], crossed_limit: int = CROSSED_LIMIT) -> None:
+        logs = [text for text in texts if text.startswith(_LOG)]
+        if logs:
+            raise UserError(f"{logs[0]}: a log is followed by `orderbook blocks --follow`; name files")
+        self._texts, self._limit = texts, crossed_limit
+        self._known: dict[str, RecordFile] = {}
+
+    def files(self) -> list[str]:
+        """The files that are there, those of earlier records first. Raises SourceError."""
+        found: dict[str, int] = {}
+        for text in self._texts:
+            for name in each_file(text) if has_files(text) else ():
+                paths = record_files(name)
+                if paths is None:
+                    found[absolute(name)] = 0
+                for path in paths or ():
+                    if path.name.startswith("."):
+                        continue
+                    name = f"{RECORD}{path.resolve()}"
+                    found[name] = self._record(name).first
+        return sorted(found, key=lambda name: (found[name], name))
+
+    def specs(self, batches: Mapping[str, int]) -> tuple[SourceSpec, ...]:
+        """Files as sources, see `source_specs`, in the order of the batches in which they began to come."""
+        records = [self._record(name) for name in sorted(batches) if name.startswith(RECORD)]
+        others = sorted(name for name in batches if not name.startswith(RECORD))
+
+        def begun(spec: SourceSpec) -> tuple[int, str]:
+            names = [f"{RECORD}{path}" for path in spec.paths] or [spec.text, *spec.more]
+            return min((batches[name], name) for name in names)
+
+        return tuple(sorted(_specs(records, others, None, self._limit), key=begun))
+
+    def _record(self, name: str) -> RecordFile:
+        if name not in self._known:
+            self._known[name] = record_file(name.removeprefix(RECORD))
+        return self._known[name]
 
 
 def whole_log(folder: Path) -> LoggedRun:

@@ -3,11 +3,14 @@
 import pickle
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from orderbook.backtesting.market_samples import signals_of
 from orderbook.backtesting.plan import Layout, layout_of
@@ -19,7 +22,7 @@ from orderbook.backtesting.tasks import CHANGES, SYMBOLS, JobSettings, ReadTask,
 from orderbook.core.errors import Problems, SourceError
 from orderbook.durability.journal import LoggedRun
 from orderbook.engine.distribution.blocks import Block, Sent
-from orderbook.engine.distribution.stage_runner import StageRunner
+from orderbook.engine.distribution.stage_runner import History, StageRunner, StageState
 from orderbook.feeds.merge import Slice, TickItem, read_slices
 from orderbook.feeds.source import WatchedSource
 from orderbook.jobs.folder import PartitionStatistics
@@ -60,7 +63,7 @@ def read_task(
     for sources, own in _groups(task, apart):
         rows = RelationRows(layout.program, own, resolution=resolution, books=task.books)
         fills.begin()
-        runs = [_StageRun(layout, number, task.number, histories[number]) for number in task.stages]
+        runs = [StageRun(layout, number, task.number, histories[number]) for number in task.stages]
         step = 0 if task.books else resolution
         for part in read(own) if read is not None else _slices(sources, own, errors, step, opened):
             if strategies is not None:
@@ -182,7 +185,7 @@ def stage_task(settings: JobSettings, level: int, partition: int, sent: Iterable
         start, events = time.monotonic(), 0
         piece = partition % layout.pieces(layout.stages[number])
         writers = _histories(layout, number, piece)
-        run, sender = _StageRun(layout, number, partition, writers, piece), Sender(layout, level, dictionary)
+        run, sender = StageRun(layout, number, partition, writers, piece), Sender(layout, level, dictionary)
         if piece:
             before, group = filled(group, dictionary)
             run.fill(before)
@@ -234,11 +237,17 @@ def _histories(layout: Layout, number: int, piece: int = 0) -> HistoryWriters:
     return HistoryWriters(layout.settings.written_to, results, keys, layout.program.dictionary)
 
 
-class _StageRun:
+class Histories(Protocol):
+    """What takes the history of views."""
+
+    def write(self, history: Mapping[str, History]) -> None: ...
+
+
+class StageRun:
     """One partition of a stage, or a piece of its history, whose views' history goes into given files."""
 
     def __init__(
-        self, layout: Layout, number: int, partition: int, histories: HistoryWriters, piece: int = 0
+        self, layout: Layout, number: int, partition: int, histories: Histories, piece: int = 0
     ) -> None:
         settings, dictionary = layout.settings, layout.program.dictionary
         self._stage = stage = layout.recorded(layout.stages[number], piece)
@@ -268,6 +277,18 @@ class _StageRun:
         result = self._runner.apply(blocks, until)
         self._histories.write(result.history)
         return [block for block in result.outputs.values() if len(block)]
+
+    def copy(self) -> StageState:
+        """See StageRunner."""
+        return self._runner.copy()
+
+    def restore(self, state: StageState, codes: NDArray[np.int64]) -> None:
+        """See StageRunner."""
+        self._runner.restore(state, codes)
+
+    def size(self) -> int:
+        """How many entries the maps have."""
+        return self._runner.size()
 
     def close(self) -> None:
         """Give back what the stage holds."""

@@ -347,6 +347,11 @@ class Books:
         """The earliest time, ns, at which a book may have been crossed for too long; NEVER for none."""
         return int(self._context["crossed_due"])
 
+    @property
+    def doubted(self) -> bool:
+        """Whether a book is not trusted since it was crossed for too long."""
+        return bool(self._books["doubted"].any())
+
     def doubt_crossed(self, time: int, crossings: NDArray[np.void]) -> int:
         """It is a time, ns, between messages: books that were crossed for too long are STALE, and written
         to CROSSING[instruments]; returns how many."""

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import Problems
-from orderbook.market.book_state import CROSSING
-from orderbook.market.books import Books
+from orderbook.market.book_state import CROSSING, NEVER
+from orderbook.market.books import Books, BooksState
 from orderbook.market.events import EVENT, Action, BookState, Events, Flag, Side, StateReason
 from orderbook.market.instruments import Instruments
 
@@ -42,6 +42,15 @@ class CrossedBooks:
     def due(self) -> int:
         """The earliest time, ns, at which `expire` may have something to tell."""
         return self._books.crossed_due
+
+    def save(self) -> BooksState | None:
+        """The books between two messages; None where one is crossed, which is not kept."""
+        trusted = self.due == NEVER and not self._books.doubted
+        return self._books.save() if trusted else None
+
+    def load(self, state: BooksState) -> None:
+        """Goes on from `save`, with the same instruments and perhaps others. Raises DataError."""
+        self._books.load(state)
 
     def follow(self, events: Events) -> NDArray[np.void]:
         """Applies EVENT[n]; which books cease to be trusted, or are again: CROSSING[m], in order."""
@@ -96,11 +105,18 @@ class CrossedFeed:
 
 
 class CrossedWatch:
-    """Puts the states of books that stay crossed into their stream, batch by batch; counts in `problems`."""
+    """Puts the states of books that stay crossed into their stream, batch by batch; counts in `problems`.
 
-    def __init__(self, instruments: Instruments, limit: int, problems: Problems) -> None:
+    before: what `save` gave of the stream up to here, None at its beginning.
+    """
+
+    def __init__(
+        self, instruments: Instruments, limit: int, problems: Problems, before: BooksState | None = None
+    ) -> None:
         self._instruments, self._limit, self._problems = instruments, limit, problems
         self._books = CrossedBooks(instruments, limit)
+        if before is not None:
+            self._books.load(before)
         # Of the message before, which the next batch may show to be told by the source itself.
         self._waiting: list[np.ndarray] = []
 
@@ -123,6 +139,10 @@ class CrossedWatch:
             return events
         states = np.concatenate([state for _, state in inserted])
         return np.insert(events, [place for place, _ in inserted], states)
+
+    def save(self) -> BooksState | None:
+        """From what another one goes on; None where a book is crossed, or a state waits."""
+        return None if self._waiting else self._books.save()
 
     def _state(self, events: Events, crossing: np.void) -> Events:
         """The state as an event, a message of its own."""

@@ -1,4 +1,5 @@
-"""Data sources of Spark: `orderbook` for views, `orderbook.events` and `orderbook.books` for what files hold.
+"""Data sources of Spark: `orderbook` for views, `orderbook.changes` for what becomes of their rows, also as a
+stream, `orderbook.events` and `orderbook.books` for what files hold.
 
 The classes here are pickled with their code, since Spark asks them in processes that may not have the
 project yet: they bring it as `orderbook.spark.workers.reach` says, and do nothing themselves.
@@ -12,7 +13,19 @@ from typing import Any, ClassVar
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 
@@ -63,9 +76,47 @@ def _read_again(bring: tuple[Any, ...], made_of: tuple[Any, ...], pushed: tuple[
     return reader
 
 
+class _Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads as `orderbook.spark.source_stream.SourceStream` does."""
+
+    def __init__(self, bring: tuple[Any, ...], kind: str, options: Mapping[str, str], names: Sequence[str]):
+        self._made = bring[0](*bring[1])(kind, dict(options), list(names))
+        self._made_of = bring, kind, dict(options), list(names)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Stream, self._made_of
+
+    def initialOffset(self) -> dict[str, Any]:
+        """See DataSourceStreamReader."""
+        return self._made.initial()  # type: ignore[no-any-return]
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """See DataSourceStreamReader."""
+        most = self._made.most_files
+        return ReadMaxFiles(most) if most else ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """See DataSourceStreamReader."""
+        most = limit.max_files if isinstance(limit, ReadMaxFiles) else 0
+        return self._made.latest(start, most)  # type: ignore[no-any-return]
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """See SupportsTriggerAvailableNow."""
+        self._made.end_here()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """See DataSourceStreamReader."""
+        return [InputPartition(one) for one in self._made.partitions(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """See DataSourceStreamReader."""
+        return iter(self._made.read(partition.value))
+
+
 class _Source(DataSource):
     kind: ClassVar[str]
     bring: ClassVar[tuple[Callable[..., Any], tuple[Any, ...]]]
+    bring_stream: ClassVar[tuple[Callable[..., Any], tuple[Any, ...]]]
 
     @classmethod
     def name(cls) -> str:
@@ -81,23 +132,28 @@ class _Source(DataSource):
         """See DataSource."""
         return self._reader(schema.names)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """See DataSource."""
+        return _Stream(type(self).bring_stream, self.kind, self.options, schema.names)
+
     def _reader(self, names: Sequence[str]) -> _Reader:
         return _Reader(type(self).bring, self.kind, self.options, names)
 
 
 def register(session: SparkSession | None = None) -> None:
-    """Make the formats `orderbook`, `orderbook.events` and `orderbook.books` known to a session, None: the
-    active one; more often does no harm. Raises UserError where no session is active.
+    """Make the formats `orderbook`, `orderbook.changes`, `orderbook.events` and `orderbook.books` known to a
+    session, None: the active one; more often does no harm. Raises UserError where no session is active.
     """
     from orderbook.spark.frames import active_session
     from orderbook.spark.source_reader import SourceReader
+    from orderbook.spark.source_stream import SourceStream
     from orderbook.spark.workers import reach
 
     own = session or active_session()
-    bring = reach(own).of(SourceReader)
+    brought = {"bring": reach(own).of(SourceReader), "bring_stream": reach(own).of(SourceStream)}
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    for kind in ("orderbook", "orderbook.events", "orderbook.books"):
-        made = type("OrderbookSource", (_Source,), {"kind": kind, "bring": bring})
+    for kind in ("orderbook", "orderbook.changes", "orderbook.events", "orderbook.books"):
+        made = type("OrderbookSource", (_Source,), {"kind": kind, **brought})
         with _active(own):
             try:
                 own.dataSource.register(made)

@@ -26,7 +26,8 @@ from pyspark.sql.datasource import (
 )
 from sqlglot import exp
 
-from orderbook.backtesting.plan import SYMBOL, layout_of, planned
+from orderbook.backtesting.following import ASSERTED, STATUS
+from orderbook.backtesting.plan import SYMBOL, planned, without_shuffle
 from orderbook.backtesting.settings import parsed_granularity, settings_of, view_file
 from orderbook.backtesting.sources import SourceSpec, run_instruments, source_specs
 from orderbook.backtesting.task_runner import read_task
@@ -58,8 +59,10 @@ GROUP BY venue, symbol, side, price
 """
 _OPTIONS = {
     "path", "paths", "view", "sql", "history", "granularity", "partitions", "key", "config", "symbols",
-    "allow_incomplete",
+    "allow_incomplete", "states", "maxfilespertrigger",
 }  # fmt: skip
+# The format of changes that may be taken back.
+CHANGES = "orderbook.changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,25 +135,39 @@ class SourceReader:
 
     def schema(self) -> str:
         """All columns, as Spark reads them."""
-        return columns_of(EVENTS if self._kind == "orderbook.events" else self._settings()[1].schema)
+        if self._kind == "orderbook.events":
+            return columns_of(EVENTS)
+        schema = self.settings()[1].schema
+        return columns_of(schema.append(pa.field(STATUS, pa.string())) if self._kind == CHANGES else schema)
 
-    def _flag(self, name: str) -> bool:
+    def flag(self, name: str) -> bool:
+        """Whether an option is `true`. Raises UserError for another text."""
         text = self._options.get(name, "false").lower()
         if text not in ("true", "false"):
             raise UserError(f"option {name}: {text!r}; give true or false")
         return text == "true"
 
-    def _specs(self) -> tuple[SourceSpec, ...]:
+    def option(self, name: str, absent: str = "") -> str:
+        """The text of an option."""
+        return self._options.get(name, absent)
+
+    @property
+    def named(self) -> str:
+        """A name that readings with other options have not."""
+        return json.dumps([self._kind, sorted(self._options.items())])
+
+    def texts(self) -> list[str]:
+        """The files, as the user names them. Raises UserError where there are none."""
         found = [self._options["path"]] if "path" in self._options else []
         found += json.loads(self._options.get("paths", "[]"))
         if not found:
             raise UserError("name the files: .load('binance:days/*.gz')")
-        return source_specs(found, CROSSED_LIMIT)
+        return found
 
-    def _settings(self) -> tuple[JobSettings, Shape]:
+    def settings(self) -> tuple[JobSettings, Shape]:
         """The settings of one view, and the shape of its rows."""
         options = self._options
-        history = self._flag("history")
+        history = self._kind == CHANGES or self.flag("history")
         looks = parsed_granularity(options.get("granularity", "message")) if history else END
         with TemporaryDirectory() as folder:
             if self._kind == "orderbook.books":
@@ -180,7 +197,7 @@ class SourceReader:
 
     def partitions(self) -> list[Any]:
         """What each task is given: pickled with the reader's own options."""
-        specs = self._specs()
+        specs = source_specs(self.texts(), CROSSED_LIMIT)
         if self._kind == "orderbook.events":
             wanted = self.pushed.symbols
             places = enumerate(specs)
@@ -189,15 +206,18 @@ class SourceReader:
                 for place, spec in places
                 if wanted is None or any(one.symbol in wanted for one in spec.instruments)
             ]
-        settings, _ = self._settings()
-        settings = _by_symbol(settings)
+        settings = without_shuffle(self.settings()[0])
         if any(spec.log is not None for spec in specs):
             settings = replace(settings, partitions=1)
+        return [(settings, task) for task in self.tasks(settings, specs)]
+
+    def tasks(self, settings: JobSettings, specs: Sequence[SourceSpec]) -> tuple[ReadTask, ...]:
+        """The tasks of a view over sources, for the symbols that are wanted."""
         tasks = planned(settings, specs, []).tasks
         told = self._kind == "orderbook.books" or "symbols" in self._options or _shows_symbols(settings)
         if settings.partitions > 1 and self.pushed.symbols is not None and told:
             tasks = tuple(filter(None, (_of_symbols(task, self.pushed.symbols) for task in tasks)))
-        return [(settings, task) for task in tasks]
+        return tasks
 
     def read(self, given: Any) -> Iterator[pa.RecordBatch]:
         """The rows of a task. Raises SourceError and others as `rows_of` does."""
@@ -205,11 +225,26 @@ class SourceReader:
             yield from self._events(*given)
             return
         settings, task = given
-        _, shape = self._settings()
-        if self._names:
-            shape = shape.only(self._names)
+        shape = self.only(self.settings()[1])
         sent = map(sent_batch, read_task(settings, task))
-        yield from rows_of(settings.views[0], shape, self._flag("allow_incomplete"), sent)
+        for batch in rows_of(settings.views[0], shape, self.flag("allow_incomplete"), sent):
+            yield self.told(ASSERTED, batch)
+
+    def only(self, shape: Shape) -> Shape:
+        """A shape with the columns that are wanted."""
+        return shape.only([name for name in self._names if name != self._status]) if self._names else shape
+
+    @property
+    def _status(self) -> str | None:
+        return STATUS if self._kind == CHANGES else None
+
+    def told(self, status: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of `only`, with their status where the format has one."""
+        if self._status is None or (self._names and STATUS not in self._names):
+            return batch
+        column = pa.repeat(status, len(batch))
+        batch = batch.append_column(pa.field(STATUS, pa.string()), column)
+        return batch.select(self._names) if self._names else batch
 
     def _events(self, place: int, spec: SourceSpec) -> Iterator[pa.RecordBatch]:
         pushed, errors = self.pushed, list[SourceError]()
@@ -223,23 +258,13 @@ class SourceReader:
             start = 0 if pushed.first is None else int(np.searchsorted(stamps, pushed.first))
             if start < len(events):
                 yield from self._table(events.part(start, len(events)), instruments)
-        if errors and not self._flag("allow_incomplete"):
+        if errors and not self.flag("allow_incomplete"):
             raise SourceError(f"{errors[0]} (option allow_incomplete: what came before counts)")
 
     def _table(self, events: VersionedEvents, instruments: Instruments) -> list[pa.RecordBatch]:
         table = events_table(events, instruments)
         batches: list[pa.RecordBatch] = (table.select(self._names) if self._names else table).to_batches()
         return batches
-
-
-def _by_symbol(settings: JobSettings) -> JobSettings:
-    """The settings in so many partitions that no rows have to travel."""
-    if settings.partitions > 1:
-        tries = [settings] if settings.forced else [settings, replace(settings, forced=SYMBOL)]
-        for one in tries:
-            if not any(layout_of(one).levels.values()):
-                return one
-    return replace(settings, partitions=1, forced=None)
 
 
 def _shows_symbols(settings: JobSettings) -> bool:

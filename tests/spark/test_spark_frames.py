@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 from datetime import datetime
@@ -181,6 +182,54 @@ def test_filters_reach_the_readers_where_the_user_lets_them(users: SparkSession,
     assert [row.stamp for row in some.orderBy("stamp").collect()] == [
         stamp for stamp in stamps if stamps[50] <= stamp <= stamps[90]
     ]
+
+
+def test_a_stream_of_files_gives_the_changes_that_a_history_has(
+    users: SparkSession, records: Path, tmp_path: Path, plain: str
+) -> None:
+    orderbook.spark.register(users)
+    before = settings(users)
+    folder = tmp_path / "days"
+    folder.mkdir()
+    reader = users.readStream.format("orderbook.changes").options(
+        sql=VIEWS, view="depth", config=plain, partitions=2, states=str(tmp_path / "states")
+    )
+
+    def taken() -> DataFrame:
+        """What a query has written when it has taken the files that are there."""
+        changes = reader.load(str(folder)).where("volume IS NOT NULL OR gone")
+        writer = changes.writeStream.format("parquet").option("path", str(tmp_path / "out"))
+        query = writer.option("checkpointLocation", str(tmp_path / "at")).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return users.read.parquet(str(tmp_path / "out"))
+
+    for day in (0, 1):
+        for path in records.glob(f"*-{day}.parquet"):
+            if day == 0 or not path.name.startswith("AAB"):
+                shutil.copy(path, folder)
+        written = taken()
+    assert {row.status for row in written.select("status").distinct().collect()} == {"asserted"}
+    late = {row.symbol: row["count"] for row in written.groupBy("symbol").count().collect()}
+    shutil.copy(records / "AAB-USD-1.parquet", folder)
+    written = taken()
+    wanted = orderbook.spark.views(str(records), VIEWS, options=PLAIN, history=True, session=users)["depth"]
+    net = written.groupBy(wanted.columns).agg(sql.sum(sql.expr("if(status = 'asserted', 1, -1)")).alias("n"))
+    assert rows(net.where("n = 1").drop("n")) == rows(wanted)
+    assert net.where("n <> 0 AND n <> 1").count() == 0
+    own = written.where("symbol NOT IN ('AAB-USD')").groupBy("symbol").count().collect()
+    assert all(late[row.symbol] <= row["count"] for row in own)
+    assert rows(
+        users.read.format("orderbook.changes")
+        .options(sql=VIEWS, view="depth", config=plain)
+        .load(str(records))
+        .where("status = 'asserted'")
+        .drop("status")
+    ) == rows(wanted)
+    with pytest.raises(PySparkException, match="a stream gives changes: readStream"):
+        users.readStream.format("orderbook").options(sql=VIEWS, view="depth", config=plain).load(
+            str(folder)
+        ).writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
+    assert settings(users) == before
 
 
 def vendor(events: DataFrame) -> DataFrame:
