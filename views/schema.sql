@@ -166,3 +166,39 @@ CREATE STREAM quotes (
     mid        DOUBLE,
     PRIMARY KEY (venue, symbol, id)
 );
+
+-- What happens to the orders of each book, in order. Rows only come; number counts those of a book from 1. side is bid or
+-- ask. action is
+--   add: an order comes, or a level gets more; volume is what comes.
+--   cancel, execute: volume of an order or a level leaves, and remaining is what is left; an order with nothing left is gone.
+--   modify, replace: an order has remaining in place of volume, at its price (modify) or another than old_price. It keeps its
+--     place in the queue at the same price with no more volume. With nothing remaining another order has taken its place.
+--   clear: it leaves with its side, as at a gap or a halt.
+-- reason is order where the venue says so of the order id, snapshot where that was a snapshot. All else is inferred, of books
+-- by level (id 0) and of venues that never tell an execution: level is what the volume of a level tells; trade is of what
+-- left when a trade of the other side at its price had come within a second, one for one; late is a trade within a second
+-- after, of what a row before it told as cancelled (books by level only).
+-- placed_at is when the order came, or the level; level_volume_ahead what stands before it in the queue of its price after an
+-- add, modify or replace, and before a cancel or execute; level_volume the level's volume after it. Both are NULL where
+-- nobody knows. bid and ask are the best prices before.
+CREATE STREAM book_events (
+    ts                 TIMESTAMP      NOT NULL,
+    venue              TEXT           NOT NULL,
+    symbol             TEXT           NOT NULL,
+    number             BIGINT         NOT NULL CHECK (number >= 1),
+    side               TEXT           NOT NULL,
+    id                 BIGINT         NOT NULL,
+    broker_id          INTEGER        NOT NULL,
+    action             TEXT           NOT NULL,
+    reason             TEXT           NOT NULL,
+    price              DECIMAL(18, 8) NOT NULL,
+    volume             DECIMAL(18, 8) NOT NULL CHECK (volume >= 0),
+    remaining          DECIMAL(18, 8) NOT NULL CHECK (remaining >= 0),
+    placed_at          TIMESTAMP      NOT NULL,
+    old_price          DECIMAL(18, 8),
+    level_volume_ahead DECIMAL(18, 8) CHECK (level_volume_ahead >= 0),
+    level_volume       DECIMAL(18, 8) CHECK (level_volume >= 0),
+    bid                DECIMAL(18, 8),
+    ask                DECIMAL(18, 8),
+    PRIMARY KEY (venue, symbol, number)
+);

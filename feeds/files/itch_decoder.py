@@ -118,6 +118,7 @@ _ADD = int(Action.ADD)
 _REDUCE = int(Action.REDUCE)
 _DELETE = int(Action.DELETE)
 _EXECUTE = int(Action.EXECUTE)
+_REPLACED = int(Flag.REPLACED)
 _TRADE = int(Action.TRADE)
 _BID, _ASK = int(Side.BID), int(Side.ASK)
 _LAST = int(Flag.LAST)
@@ -245,7 +246,7 @@ def replace(context: Record, at: int, instrument: int) -> None:
         return
     row = order_table.row_at(address)
     side, broker_id = row.side, row.broker_id
-    _leave(context, at, instrument, address, 0)
+    _leave(context, at, instrument, address, _REPLACED)
     _enter(
         context,
         at,

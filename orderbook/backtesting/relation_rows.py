@@ -300,7 +300,13 @@ class RelationRows:
         self._books: Books | None = None
         if books and len(instruments):
             fitted = BookRelations(program.program, self._dictionary, self.problems, every)
-            self._books = Books(instruments, self._dictionary, track_crossed=False, quotes=fitted.quotes)
+            self._books = Books(
+                instruments,
+                self._dictionary,
+                track_crossed=False,
+                quotes=fitted.quotes,
+                events=fitted.events,
+            )
             self._book_blocks = BookBlocks(self._books, fitted, self._declared)
         self._states = StateBlocks(program, instruments)
         of_books = (r.name for r in self._declared if r.name in RELATIONS and filled_by_books(r))

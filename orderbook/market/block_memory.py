@@ -48,7 +48,7 @@ ALIGNMENT = 16
 # for besides, bytes of all chunks, then free lists.
 BUMP, END, RESERVE, WANTED, HELD, FREE = 0, 1, 2, 3, 4, 5
 POOL_WORDS = FREE + len(SIZES)
-_SMALLEST_RESERVE = 3 * SIZES[SEGMENT_CLASSES - 1] + 8 * SIZES[LADDER_BLOCK]
+_SMALLEST_RESERVE = 9 * SIZES[SEGMENT_CLASSES - 1] + 8 * SIZES[LADDER_BLOCK]
 _FIRST_CHUNK = 1 << 20
 # Larger arrays get huge pages, and the first touch of each clears 2 MB at once; with much memory that is less
 # than what finding small pages costs.
@@ -194,8 +194,8 @@ def allocate(pool: int, size_class: int) -> int:
     address = load(pool + 8 * BUMP)
     store(pool + 8 * BUMP, (address + SIZES[size_class] + ALIGNMENT - 1) & -ALIGNMENT)
     if WORDS <= size_class < WINDOWS:
-        # An event doubles at most the directories of the order table and of both ladders.
-        reserve = _SMALLEST_RESERVE + 8 * SIZES[size_class]
+        # An event doubles at most the directories of four tables and of both ladders, and a queue.
+        reserve = _SMALLEST_RESERVE + 16 * SIZES[size_class]
         store(pool + 8 * RESERVE, max(load(pool + 8 * RESERVE), reserve))
     return address
 

@@ -6,7 +6,7 @@ nothing and is counted.
 """
 
 from orderbook.core.jit import jit
-from orderbook.market import ladder, order_table
+from orderbook.market import book_events, ladder, order_table
 from orderbook.market.block_memory import Record
 from orderbook.market.book_state import (
     ASK,
@@ -52,6 +52,8 @@ def apply_level(context: Record, book: Record, event: Record) -> None:
     number, position, address = ladder.place_of(context.pool, levels, key)
     if address == 0:
         if event.volume:
+            if context.tracked:
+                book_events.tell_level(context, book, event, 0)
             ladder.insert_at(context.pool, levels, number, position, key, event.volume, ts)
             levels.rows += 1
             _emit_level(context, book, 2 * side, ts, event.volume, event.price)
@@ -59,6 +61,8 @@ def apply_level(context: Record, book: Record, event: Record) -> None:
     resting = level_at(address)
     if event.volume == resting.volume:
         return
+    if context.tracked:
+        book_events.tell_level(context, book, event, resting.volume)
     _emit_level(context, book, 2 * side + DELETE, resting.extra, resting.volume, event.price)
     if event.volume == 0:
         ladder.remove_at(context.pool, levels, number, position, key)
@@ -70,8 +74,24 @@ def apply_level(context: Record, book: Record, event: Record) -> None:
 
 
 @jit()
-def clear_l2(context: Record, book: Record, side: int) -> None:
+def _tell_cleared(context: Record, book: Record, event: Record) -> None:
+    """Tells of every level that is about to leave."""
+    for each in range(BID, NO_SIDE):
+        if event.side == each or event.side == NO_SIDE:
+            levels = ladder_of(context, book, each)
+            key = ladder.best_key(levels)
+            for _ in range(levels.levels):
+                volume, _ = ladder.level_of(levels, key)
+                book_events.tell_cleared_level(context, book, event, each, key_of(each, key), volume)
+                key = ladder.key_below(levels, key)
+
+
+@jit()
+def clear_l2(context: Record, book: Record, event: Record) -> None:
     """Every level of a side, or of both, leaves, best first. The output has room for all."""
+    side = event.side
+    if context.tracked:
+        _tell_cleared(context, book, event)
     for each in range(BID, NO_SIDE):
         if side == each or side == NO_SIDE:
             levels = ladder_of(context, book, each)
@@ -130,6 +150,8 @@ def add(context: Record, book: Record, event: Record) -> None:
     book.orders += 1
     levels = ladder_of(context, book, side)
     levels.rows += 1
+    if context.tracked:
+        book_events.tell_add(context, book, event)
     if context.track:
         ladder.change(context.pool, levels, key_of(side, event.price), event.volume, 1)
     _emit_order(context, book, row, 2 * side)
@@ -155,6 +177,9 @@ def delete(context: Record, book: Record, event: Record) -> None:
     """An order leaves, whatever is left of it."""
     address = _find_order(context, book, event.order_id)
     if address:
+        if context.tracked:
+            row = order_table.row_at(address)
+            book_events.tell_taken(context, book, event, row, row.volume)
         _leave(context, book, address)
 
 
@@ -167,6 +192,8 @@ def reduce(context: Record, book: Record, event: Record) -> None:
     if address == 0:
         return
     row = order_table.row_at(address)
+    if context.tracked:
+        book_events.tell_taken(context, book, event, row, min(event.volume, row.volume))
     if event.volume >= row.volume:
         if event.volume > row.volume:
             count(context, book.instrument, _BEYOND_RESTING)
@@ -192,6 +219,8 @@ def modify(context: Record, book: Record, event: Record) -> None:
         return
     row = order_table.row_at(address)
     side = row.side
+    if context.tracked:
+        book_events.tell_modified(context, book, event, row)
     _emit_order(context, book, row, 2 * side + DELETE)
     if context.track:
         levels = ladder_of(context, book, side)
@@ -204,8 +233,9 @@ def modify(context: Record, book: Record, event: Record) -> None:
 
 
 @jit()
-def clear_l3(context: Record, book: Record, side: int) -> None:
+def clear_l3(context: Record, book: Record, event: Record) -> None:
     """Every order of a side, or of both, leaves. The output and its scratch have room for all."""
+    side = event.side
     if side == NO_SIDE:
         taken = order_table.copy_rows(book, context.scratch)
         order_table.clear(context.pool, book)
@@ -213,6 +243,8 @@ def clear_l3(context: Record, book: Record, side: int) -> None:
         taken = order_table.take_side(book, side, context.scratch)
     for k in range(taken):
         row = order_table.row_at(context.scratch + _ROW_BYTES * k)
+        if context.tracked:
+            book_events.tell_cleared_order(context, book, event, row)
         _emit_order(context, book, row, 2 * row.side + DELETE)
     book.orders -= taken
     for each in range(BID, NO_SIDE):

@@ -4,8 +4,17 @@ import numpy as np
 
 from orderbook.core.changes import NULL_CODE
 from orderbook.core.jit import called_with, exported, jit
-from orderbook.market import book_actions, ladder, order_table
-from orderbook.market.block_memory import Record, fetch_line, has_reserve, is_cached, load, record_at, store
+from orderbook.market import book_actions, book_events, ladder, order_queues, order_table
+from orderbook.market.block_memory import (
+    ROW_BYTES,
+    Record,
+    fetch_line,
+    has_reserve,
+    is_cached,
+    load,
+    record_at,
+    store,
+)
 from orderbook.market.book_state import (
     ASK,
     BID,
@@ -72,14 +81,15 @@ _VOLUME_OUT_OF_RANGE = int(Problem.VOLUME_OUT_OF_RANGE)
 # How many events ahead books are fetched, their directories, and rows and levels; up to so many books stay in
 # the cache, where they are not deep.
 _LEAD_BOOK, _LEAD_DIRECTORY, _LEAD_ROWS, _FEW = 24, 16, 8, 64
+_TRACKED_BYTES = order_queues.TRACKED.itemsize
 _BOOK_BYTES, _BOOK_LINES = BOOK.itemsize, -(-BOOK.itemsize // 64)
 _LADDER_LINES = 2 * LADDER_BYTES // 64
 _LAST_OF_BOOK = int(Action.LEVEL)
 _context_at = record_at(CONTEXT)
 _event_at = record_at(EVENT)
 
-# The most changes of an event that is not a CLEAR.
-CHANGES_OF_EVENT = 2
+# The most changes of an event that is not a CLEAR, and how many more where events are told.
+CHANGES_OF_EVENT, TOLD_OF_EVENT = 2, 2
 
 
 @jit()
@@ -90,6 +100,8 @@ def _trade(context: Record, book: Record, event: Record, kind: int) -> None:
         and valid_price(context, book, event.price)
     ):
         emit_trade(context, kind, book, time_of(event), event.order_id, event.volume, event.price, event.side)
+        if context.tracked and kind == TRADES:
+            book_events.tell_trade(context, book, event)
 
 
 @jit()
@@ -130,9 +142,9 @@ def _clear(context: Record, book: Record, event: Record) -> None:
     if not valid_side(context, book, event.side, NO_SIDE):
         return
     if book.orders:
-        book_actions.clear_l3(context, book, event.side)
+        book_actions.clear_l3(context, book, event)
     else:
-        book_actions.clear_l2(context, book, event.side)
+        book_actions.clear_l2(context, book, event)
 
 
 @jit()
@@ -243,9 +255,13 @@ def _look_at_touched(context: Record, event: int) -> None:
 def _has_room(context: Record, event: Record) -> bool:
     """Whether the output can take whatever an event changes; sets `needed` to that."""
     needed = CHANGES_OF_EVENT
+    if context.tracked:
+        needed += TOLD_OF_EVENT
     if event.action == _CLEAR and 0 <= event.instrument < context.instruments:
         book = book_of(context, np.int64(event.instrument))
         needed = ladder_of(context, book, BID).rows + ladder_of(context, book, ASK).rows
+        if context.tracked:
+            needed *= 2
         if needed > context.scratch_room:
             context.needed = needed
             return False
@@ -359,6 +375,90 @@ def note_quotes(context_at: int) -> int:
         quoted = quoted_of(context, book)
         if quoted.number:
             note_quote(context, book, quoted)
+    return 0
+
+
+@called_with("iiii")
+def track_rows(context_at: int, instrument: int, rows: int, count_of_rows: int) -> int:
+    """Follows orders or levels that rest already, ROW[n] at an address, in the order of their queues; how
+    many it has followed before it needs memory."""
+    context = _context_at(context_at)
+    book = book_of(context, instrument)
+    at = context.tracked + _TRACKED_BYTES * instrument
+    for number in range(count_of_rows):
+        if not has_reserve(context.pool):
+            return number
+        row = order_table.row_at(rows + ROW_BYTES * number)
+        key = order_queues.level_key(row.side, row.price)
+        if book.orders:
+            order_queues.join(context.pool, at, key, row.id, row.volume, row.ts)
+        else:
+            order_queues.level_since(context.pool, at, key, row.ts)
+    return count_of_rows
+
+
+@called_with("iiiii")
+def read_places(context_at: int, instrument: int, rows: int, count_of_rows: int, out: int) -> int:
+    """Of orders or levels that rest, ROW[n] at an address: the slot in its queue, and since when it is there,
+    ns, to int64[n, 2] at `out`."""
+    context = _context_at(context_at)
+    book = book_of(context, instrument)
+    at = context.tracked + _TRACKED_BYTES * instrument
+    for number in range(count_of_rows):
+        row, place = order_table.row_at(rows + ROW_BYTES * number), out + 16 * number
+        if book.orders:
+            found = order_queues.place_at(order_table.find(order_queues.orders_of(at), row.id))
+            store(place, found.slot)
+            store(place + 8, found.placed_at)
+        else:
+            key = order_queues.level_key(row.side, row.price)
+            store(place, 0)
+            store(place + 8, order_queues.level_since(context.pool, at, key, row.ts))
+    return 0
+
+
+@called_with("iiiii")
+def write_places(context_at: int, instrument: int, rows: int, count_of_rows: int, since: int) -> int:
+    """Sets since when orders or levels, ROW[n] at an address, are there: int64[n], ns, at `since`."""
+    context = _context_at(context_at)
+    book = book_of(context, instrument)
+    at = context.tracked + _TRACKED_BYTES * instrument
+    for number in range(count_of_rows):
+        row, time = order_table.row_at(rows + ROW_BYTES * number), load(since + 8 * number)
+        if book.orders:
+            order_queues.place_at(order_table.find(order_queues.orders_of(at), row.id)).placed_at = time
+        else:
+            key = order_queues.level_key(row.side, row.price)
+            place = order_table.find(order_queues.levels_of(at), key)
+            order_queues.level_place_at(place).placed_at = time
+    return 0
+
+
+@called_with("iii")
+def copy_balances(context_at: int, instrument: int, out: int) -> int:
+    """Copies what trades and reductions leave open to BALANCE[…] at an address; returns how many."""
+    at = _context_at(context_at).tracked + _TRACKED_BYTES * instrument
+    return order_table.copy_rows(order_queues.balances_of(at), out)
+
+
+@called_with("iii")
+def load_balance(context_at: int, instrument: int, balance: int) -> int:
+    """Takes in a BALANCE at an address; 0 where memory is needed first."""
+    context = _context_at(context_at)
+    if not has_reserve(context.pool):
+        return 0
+    one = order_queues.balance_at(balance)
+    at = context.tracked + _TRACKED_BYTES * instrument
+    order_queues.settle(context.pool, at, one.key, one.volume, one.ts, True)
+    return 1
+
+
+@called_with("i")
+def forget_places(context_at: int) -> int:
+    """Nothing is followed any more; memory goes back to the pool."""
+    context = _context_at(context_at)
+    for instrument in range(context.instruments):
+        order_queues.forget(context.pool, context.tracked + _TRACKED_BYTES * instrument)
     return 0
 
 

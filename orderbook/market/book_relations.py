@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from orderbook.core.changes import NULL_CODE, ChangeBatch, Dictionary
 from orderbook.core.errors import Problems, UserError, nearest
-from orderbook.market.book_state import QUOTE_WIDTH, WIDTH
+from orderbook.market.book_state import EVENT_WIDTH, QUOTE_WIDTH, WIDTH
 from orderbook.market.books import RELATIONS
 from orderbook.market.contract_terms import Terms
 from orderbook.market.events import Action, BookState, Events, StateReason
@@ -45,8 +45,8 @@ class BookRelations:
 
     Columns are matched by name, whatever their order. Relations that the program does not read are left
     out, unless `every` one is wanted. A row outside a column's declared range is never in the relation: its
-    insert is counted in `problems`, and its delete left out. `quotes` says whether rows of that relation are
-    wanted: books have to be told.
+    insert is counted in `problems`, and its delete left out. `quotes` and `events` say whether rows of that
+    relation and of `book_events` are wanted: books have to be told.
 
     Raises UserError where a declared column cannot be filled from a book.
     """
@@ -62,12 +62,13 @@ class BookRelations:
         read = {trigger.relation for trigger in program.triggers}
         books = {relation.name: relation for relation in bind(()).relations}
         self._kinds = np.full(2 * len(RELATIONS) + 1, -1, np.int16)
-        self.quotes = False
+        self.quotes = self.events = False
         self._fits: dict[int, _Fit] = {}
         for index, relation in enumerate(program.relations):
             wanted = every or relation.name in read
             if wanted and relation.name in RELATIONS and filled_by_books(relation):
                 self.quotes |= relation.name == QUOTES
+                self.events |= relation.name == BOOK_EVENTS
                 own = 2 * RELATIONS.index(relation.name)
                 self._kinds[own : own + 2] = 2 * index, 2 * index + 1
                 fit = _fit(relation, books[relation.name])
@@ -122,7 +123,8 @@ class BookRelations:
     @property
     def width(self) -> int:
         """Words of a row."""
-        return max(QUOTE_WIDTH if self.quotes else WIDTH, self._width)
+        own = QUOTE_WIDTH if self.quotes else WIDTH
+        return max(EVENT_WIDTH if self.events else own, self._width)
 
     def _fit_table(self, relations: int) -> NDArray[np.int64]:
         if not self._fits:
@@ -178,20 +180,26 @@ def _missing(relation: Relation, column: Column, names: Sequence[str]) -> str:
     )
 
 
-QUOTES = "quotes"
-_QUOTE_COLUMNS = (
-    "ts", "venue", "symbol", "id", "bid", "bid_volume", "ask", "ask_volume", "mid",
-)  # fmt: skip
+QUOTES, BOOK_EVENTS = "quotes", "book_events"
+# Columns of relations that users may have streams of their own of.
+_OPTIONAL = {
+    QUOTES: ("ts", "venue", "symbol", "id", "bid", "bid_volume", "ask", "ask_volume", "mid"),
+    BOOK_EVENTS: (
+        "ts", "venue", "symbol", "number", "side", "id", "broker_id", "action", "reason", "price", "volume",
+        "remaining", "placed_at", "old_price", "level_volume_ahead", "level_volume", "bid", "ask",
+    ),
+}  # fmt: skip
 
 
 def filled_by_books(relation: Relation) -> bool:
     """Whether rows of a program's relation come from books, or their states.
 
-    `quotes` with other columns than books have, or without venue and symbol, is the user's own.
+    `quotes` and `book_events` with other columns than books have, or without venue and symbol, are the
+    user's own.
     """
     names = {column.name for column in relation.columns}
-    if relation.name == QUOTES:
-        return names.issubset(_QUOTE_COLUMNS) and names.issuperset(("venue", "symbol"))
+    if relation.name in _OPTIONAL:
+        return names.issubset(_OPTIONAL[relation.name]) and names.issuperset(("venue", "symbol"))
     return relation.name in (*RELATIONS, *TOLD_BY_STATES)
 
 

@@ -97,6 +97,8 @@ CONTEXT = np.dtype(
         ("row_bytes", "i8"),  # of a row of `values`
         ("quoted", "i8"),  # address of QUOTED[instruments]; 0: quotes are not wanted
         ("counted", "i8"),  # address of the count of the event of `last_change`; 0: nowhere
+        ("tracked", "i8"),  # address of TRACKED[instruments], see order_queues; 0: events are not wanted
+        ("event_texts", "i8"),  # int64[…], dictionary codes of EVENT_TEXTS
     ]
 )
 
@@ -137,12 +139,25 @@ _TRADE_ROW = np.dtype([(c, "i8") for c in ("ts", "venue", "symbol", "id", "volum
 _TOLD_ROW = np.dtype([(c, "i8") for c in ("ts", "venue", "symbol", "value", "other", "unused", "last")])
 _QUOTE_COLUMNS = ("ts", "venue", "symbol", "id", "bid", "bid_volume", "ask", "ask_volume")
 _QUOTE_ROW = np.dtype([*((c, "i8") for c in _QUOTE_COLUMNS), ("mid", "f8")])
-# Words of a row, and of one where quotes are wanted.
+_EVENT_COLUMNS = (
+    "ts", "venue", "symbol", "number", "side", "id", "broker_id", "action", "reason", "price", "volume",
+    "remaining", "placed_at", "old_price", "level_volume_ahead", "level_volume", "bid", "ask",
+)  # fmt: skip
+_EVENT_ROW = np.dtype([(c, "i8") for c in _EVENT_COLUMNS])
+# Words of a row, of one where quotes are wanted, and where events are.
 WIDTH, QUOTE_WIDTH = _BOOK_ROW.itemsize // 8, _QUOTE_ROW.itemsize // 8
+EVENT_WIDTH = _EVENT_ROW.itemsize // 8
+
+# Texts of book_events: sides by Side, then actions and reasons by their numbers.
+_ACTIONS = ("add", "modify", "cancel", "execute", "replace", "clear")
+_REASONS = ("order", "level", "trade", "late", "snapshot")
+EVENT_TEXTS = ("bid", "ask", *_ACTIONS, *_REASONS)
+ADDED, MODIFIED, CANCELLED, EXECUTED, REPLACED, CLEARED = range(2, 8)
+OF_ORDER, OF_LEVEL, OF_TRADE, OF_LATE_TRADE, OF_SNAPSHOT = range(8, 13)
 
 DELETE = 1
 # Kinds of inserts, by the order of books.RELATIONS.
-TRADES, FUNDING, MARK_PRICES, OPEN_INTEREST, LIQUIDATIONS, QUOTES = range(4, 16, 2)
+TRADES, FUNDING, MARK_PRICES, OPEN_INTEREST, LIQUIDATIONS, QUOTES, BOOK_EVENTS = range(4, 18, 2)
 _END_OF_EVENT = CHECKED | END_OF_EVENT
 # What a mid in 1e-8 is twice of, and where it stands in a row.
 _TWICE, _MID = 2e8, 8 * (QUOTE_WIDTH - 1)
@@ -161,6 +176,7 @@ _trade_row_at = record_at(_TRADE_ROW)
 _told_row_at = record_at(_TOLD_ROW)
 _quoted_at = record_at(QUOTED)
 _quote_row_at = record_at(_QUOTE_ROW)
+_event_row_at = record_at(_EVENT_ROW)
 
 
 @jit()
@@ -261,6 +277,17 @@ def emit_told(context: Record, kind: int, book: Record, ts: int, value: int, oth
 def quoted_of(context: Record, book: Record) -> Record:
     """The QUOTED of a book."""
     return _quoted_at(context.quoted + _QUOTED_BYTES * book.instrument)
+
+
+@jit()
+def begin_event_row(context: Record, book: Record, number: int, side: int) -> Record:
+    """A row of book_events, with the columns that are the same for all of a book, and the best prices now."""
+    row = _event_row_at(_begin_change(context, BOOK_EVENTS))
+    row.venue, row.symbol, row.number = book.venue, book.symbol, number
+    row.side = load(context.event_texts + 8 * side)
+    row.bid = _quoted_price(ladder_of(context, book, BID), BID, book.tick_scale)
+    row.ask = _quoted_price(ladder_of(context, book, ASK), ASK, book.tick_scale)
+    return row
 
 
 @jit()

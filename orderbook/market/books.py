@@ -21,6 +21,7 @@ from orderbook.market import ladder, order_table
 from orderbook.market.block_memory import Memory, store
 from orderbook.market.book_loop import (
     CHANGES_OF_EVENT,
+    TOLD_OF_EVENT,
     apply_events,
     doubt_crossed,
     end_open_message,
@@ -31,6 +32,8 @@ from orderbook.market.book_state import (
     BID,
     BOOK,
     CONTEXT,
+    EVENT_TEXTS,
+    EVENT_WIDTH,
     NEVER,
     PROBLEMS,
     QUOTE_WIDTH,
@@ -43,6 +46,7 @@ from orderbook.market.events import EVENT, Action, BookState, Events, Side, plai
 from orderbook.market.instruments import Instruments
 from orderbook.market.level_tree import LADDER, LADDER_BYTES, NO_KEY, ladder_at
 from orderbook.market.order_table import ROW
+from orderbook.market.tracked_orders import SavedEvents, TrackedOrders
 
 # What is saved of a book besides its rows; `orders`: 1 in an L3 book.
 SAVED_BOOK = np.dtype([(n, "<i8") for n in ("tick_scale", "lot_scale", "state", "orders", "rows")])
@@ -58,7 +62,8 @@ class BooksState:
 
     names: (venue, symbol) of each. books: SAVED_BOOK[n]. rows: each book's, ROW[its rows], in no order; L2
     levels have id 0. problems: int64[n + 1, PROBLEMS] by Problem, the last of no known instrument. quotes:
-    int64[n], how many of each were told.
+    int64[n], how many of each were told. events_told: of books that tell of events; each book's rows are then
+    in the order of their queues.
     """
 
     names: Sequence[tuple[str, str]]
@@ -66,6 +71,7 @@ class BooksState:
     rows: Sequence[ArrayRows]
     problems: NDArray[np.int64]
     quotes: NDArray[np.int64]
+    events_told: SavedEvents | None = None
 
     def places(self, instruments: Instruments) -> list[int]:
         """Which instrument each saved book is of; others may have been added.
@@ -112,6 +118,7 @@ def sections_of(state: BooksState) -> dict[str, Content]:
         "rows": [np.empty(0, ROW), *(rows[:] for rows in state.rows)],
         "problems": state.problems,
         "quotes": state.quotes,
+        **({} if state.events_told is None else state.events_told.sections()),
     }
 
 
@@ -128,12 +135,13 @@ def state_of(sections: Mapping[str, Stored]) -> BooksState:
     names = msgspec.msgpack.decode(sections["names"].bytes(), type=list[tuple[str, str]])
     # Older ones have none, since nobody was told of them.
     quotes = sections["quotes"][:] if "quotes" in sections else np.zeros(len(books), np.int64)
-    return BooksState(names, books, parts, problems, quotes)
+    return BooksState(names, books, parts, problems, quotes, SavedEvents.of(sections, ends))
 
 
 # The relations behind ChangeBatch.kinds: kind 2 r inserts into RELATIONS[r], 2 r + 1 deletes.
 RELATIONS = (
     "bids", "asks", "trades", "funding", "mark_prices", "open_interest", "liquidations", "quotes",
+    "book_events",
 )  # fmt: skip
 # Those of them whose rows are what rests in books; the others only grow.
 RESTING = RELATIONS[:2]
@@ -170,6 +178,9 @@ class Books:
     With `quotes`, which tracks, a message that leaves another touch of a book than was told last (best prices
     and the volumes at them) ends with a row of `quotes`, numbered from 1 by book; its ts is that of the
     book's last change. `tell_quotes` changes whether.
+
+    With `events`, which tracks, each event has the rows of `book_events` that it makes among its changes,
+    numbered from 1 by book; `tell_events` changes whether.
     """
 
     def __init__(
@@ -180,9 +191,11 @@ class Books:
         track_crossed: bool = True,
         crossed_limit: int = 0,
         quotes: bool = False,
+        events: bool = False,
     ) -> None:
         self._instruments = instruments
-        self._track = track_crossed or quotes
+        self._dictionary = dictionary
+        self._track = track_crossed or quotes or events
         self._memory = Memory()
         count = len(instruments)
         self._books = _initial(instruments, dictionary)
@@ -216,9 +229,12 @@ class Books:
         self._all_valid: bool | None = None
         self._directed: MessageChanges | None = None
         self._quoted: NDArray[np.void] | None = None
+        self._tracked: TrackedOrders | None = None
+        self._event_texts = np.empty(0, np.int64)
         self._width = WIDTH
         self._context["row_bytes"] = 8 * WIDTH
         self.tell_quotes(quotes)
+        self.tell_events(events)
 
     def tell_quotes(self, wanted: bool) -> None:
         """Whether changes of touches are told as rows of `quotes` from now on; see Books.
@@ -230,15 +246,49 @@ class Books:
         if wanted and not self._track:
             raise DataError("quotes are told of books with track_crossed")
         self._quoted = np.zeros(len(self._instruments), QUOTED) if wanted else None
-        self._directed = None
-        self._width = QUOTE_WIDTH if wanted else WIDTH
-        self._held = self._held.copy(0, len(self._held.kinds), self._width)
-        self._words[_ROW_BYTES] = 8 * self._width
+        self._widen()
         self._context["quoted"] = 0
         if self._quoted is not None:
             for name in ("bid", "bid_volume", "ask", "ask_volume"):
                 self._quoted[name] = NULL_CODE
             self._context["quoted"] = self._quoted.ctypes.data
+
+    def tell_events(self, wanted: bool) -> None:
+        """Whether rows of `book_events` are told from now on; see Books. Orders that rest already stand in
+        their queues by the time of their last change, and have been placed then.
+
+        Raises DataError where they are to be and levels are not tracked.
+        """
+        if wanted == (self._tracked is not None):
+            return
+        if wanted and not self._track:
+            raise DataError("book_events are told of books with track_crossed")
+        if self._tracked is not None:
+            self._tracked.forget()
+        self._tracked = None
+        if wanted:
+            self._event_texts = self._dictionary.encode_all(EVENT_TEXTS)
+            self._context["event_texts"] = self._event_texts.ctypes.data
+            self._tracked = TrackedOrders(self._at, len(self._instruments), self._memory)
+        self._context["tracked"] = 0 if self._tracked is None else self._tracked.address
+        if self._tracked is not None:
+            for instrument in range(len(self._instruments)):
+                rows = self.resting(instrument)
+                self._tracked.follow(instrument, rows[np.lexsort((rows["id"], rows["ts"]))])
+        self._widen()
+
+    def _widen(self) -> None:
+        """Rows have as many words from now on as what is told needs."""
+        own = QUOTE_WIDTH if self._quoted is not None else WIDTH
+        self._width = EVENT_WIDTH if self._tracked is not None else own
+        self._directed = None
+        self._held = self._held.copy(0, len(self._held.kinds), self._width)
+        self._words[_ROW_BYTES] = 8 * self._width
+
+    @property
+    def width(self) -> int:
+        """Words of a row of changes."""
+        return self._width
 
     def apply(
         self,
@@ -267,7 +317,8 @@ class Books:
         events = plain(events)
         self._all_valid = self._directed = None
         written = len(self._held.kinds)
-        room = (CHANGES_OF_EVENT + (self._quoted is not None)) * len(events)
+        told = (self._quoted is not None) + TOLD_OF_EVENT * (self._tracked is not None)
+        room = (CHANGES_OF_EVENT + told) * len(events)
         words = self._words
         words[_TOUCHES] = 0 if touches is None else touches.ctypes.data
         words[_TOUCHES_WRITTEN] = words[_CROSSINGS_WRITTEN] = 0
@@ -405,7 +456,10 @@ class Books:
         names = [(i.venue, i.symbol) for i in self._instruments]
         rows = [self.resting(index) for index in range(len(saved))]
         quotes = np.zeros(len(saved), np.int64) if self._quoted is None else self._quoted["number"].copy()
-        return BooksState(names, saved, rows, self._problems.copy(), quotes)
+        events = None
+        if self._tracked is not None:
+            rows, events = self._tracked.save(rows)
+        return BooksState(names, saved, rows, self._problems.copy(), quotes, events)
 
     def load(self, state: BooksState) -> None:
         """Becomes as the books were that were saved; what relations hold is not told to anyone.
@@ -418,6 +472,8 @@ class Books:
         clear = np.zeros(len(self._books), EVENT)
         clear["instrument"], clear["action"], clear["side"] = range(len(clear)), Action.CLEAR, Side.NONE
         self.apply(clear)
+        if self._tracked is not None:
+            self._tracked.forget()
         self._books["state"] = BookState.SYNCING
         for number, instrument in enumerate(places):
             for events in state.events(number, instrument):
@@ -429,6 +485,8 @@ class Books:
             self._quoted["number"][places] = state.quotes
             # Of a book of which none was told, the first is that of its next message.
             note_quotes(self._at)
+        if self._tracked is not None:
+            self._tracked.load(places, state.rows, state.events_told)
         self._all_valid = None
         self._problems[:] = 0
         self._problems[[*places, -1]] = state.problems

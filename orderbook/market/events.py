@@ -68,6 +68,7 @@ class StateReason(IntEnum):
 class Flag(IntFlag):
     LAST = 1  # the last event of its exchange message
     SNAPSHOT = 2  # part of a snapshot, not a change that happened now
+    REPLACED = 4  # of a DELETE: another order, which the message adds, takes this one's place
 
 
 EVENT = np.dtype(

@@ -278,6 +278,34 @@ def take_side(book: Record, side: int, out: int) -> int:
 
 
 @jit()
+def drop_before(book: Record, ts: int) -> int:
+    """Removes the rows whose ts is before a time; returns how many."""
+    dropped = entry = 0
+    while book.directory and entry < 1 << book.depth:
+        word = load(book.directory + 8 * entry)
+        segment = word & ~_CLASS_BITS
+        mask = _mask(word)
+        entry += _span(book, entry)
+        position = 0
+        while position <= mask:
+            row = row_at(_row(segment, position))
+            if row.volume and row.ts < ts:
+                dropped += 1
+                _close(segment, mask, position)
+            else:
+                position += 1
+    return dropped
+
+
+@jit()
+def segment_of(book: Record, entry: int) -> tuple[int, int, int]:
+    """Of the segment that a word of the directory names: the address of its first row, how many it has room
+    for, and how many words name it."""
+    word = load(book.directory + 8 * entry)
+    return _row(word & ~_CLASS_BITS, 0), _mask(word) + 1, _span(book, entry)
+
+
+@jit()
 def copy_rows(book: Record, out: int) -> int:
     """Copies every order to ROW[n] at address `out`, which has room, in no order; returns how many."""
     copied = entry = 0

@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary, part_of
 from orderbook.core.errors import DataError
-from orderbook.market.book_state import QUOTE_WIDTH, WIDTH, Problem
+from orderbook.market.book_state import WIDTH, Problem
 from orderbook.market.books import Books, BooksState
 from orderbook.market.events import BookState, Events, Flag, Side
 from orderbook.market.instruments import Instruments
+from orderbook.market.tracked_orders import SavedEvents
 
 _LAST = int(Flag.LAST)
 
@@ -36,7 +37,16 @@ class PartitionedBooks(Books):
         """See Books."""
         for part in self.parts:
             part.tell_quotes(wanted)
-        self._width = width = QUOTE_WIDTH if wanted else WIDTH
+        self._widen()
+
+    def tell_events(self, wanted: bool) -> None:
+        """See Books."""
+        for part in self.parts:
+            part.tell_events(wanted)
+        self._widen()
+
+    def _widen(self) -> None:
+        self._width = width = self.parts[0].width
         if self._waiting.values.shape[1] != width:
             values = np.zeros((len(self._waiting), width), np.int64)
             own = min(width, self._waiting.values.shape[1])
@@ -107,7 +117,11 @@ class PartitionedBooks(Books):
         books = np.array([states[owner].books[i] for i, owner in enumerate(owners)], first.books.dtype)
         rows = [states[owner].rows[i] for i, owner in enumerate(owners)]
         quotes = np.array([states[owner].quotes[i] for i, owner in enumerate(owners)], np.int64)
-        return BooksState(first.names, books, rows, self._problem_table(states), quotes)
+        told = [state.events_told for state in states if state.events_told is not None]
+        events = (
+            SavedEvents.joined([told[owner].part([i]) for i, owner in enumerate(owners)]) if told else None
+        )
+        return BooksState(first.names, books, rows, self._problem_table(states), quotes, events)
 
     def _problem_table(self, states: Sequence[BooksState]) -> NDArray[np.int64]:
         table: NDArray[np.int64] = np.sum([state.problems for state in states], axis=0)
@@ -123,7 +137,8 @@ class PartitionedBooks(Books):
             if number:
                 problems[-1] = 0
             names, rows = [state.names[i] for i in own], [state.rows[i] for i in own]
-            part.load(BooksState(names, state.books[own], rows, problems, state.quotes[own]))
+            told = None if state.events_told is None else state.events_told.part(own)
+            part.load(BooksState(names, state.books[own], rows, problems, state.quotes[own], told))
 
     def _check_between(self, done: str) -> None:
         if self._open:

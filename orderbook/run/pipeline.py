@@ -288,6 +288,7 @@ class Pipeline:
         )
         if self.books is not None:
             self.books.tell_quotes(self._relations.quotes)
+            self.books.tell_events(self._relations.events)
         self._loop.fit(self._relations)
 
     def _called_back(self) -> None:

@@ -22,7 +22,7 @@ from orderbook.feeds.files.itch_format import mpid_number, mpid_of
 from orderbook.feeds.merge import Merger
 from orderbook.feeds.source_kinds import open_source, open_sources
 from orderbook.market.books import Books
-from orderbook.market.events import EVENT, Action, BookState, Side, StateReason
+from orderbook.market.events import EVENT, Action, BookState, Flag, Side, StateReason
 
 NAME = "01302019.NASDAQ_ITCH50"
 MIDNIGHT = 1_548_824_400_000_000_000  # 2019-01-30 00:00 in New York, UTC-5
@@ -88,7 +88,7 @@ def test_every_message_type_by_hand(tmp_path: Path) -> None:
         (Action.TRADE, bid, 9002, 1_500_050, 100, 1),
         (Action.EXECUTE, ask, 101, 1_500_100, 50, 1),
         (Action.REDUCE, bid, 100, 1_500_000, 100, 1),
-        (Action.DELETE, ask, 101, 1_500_100, 150, 0),
+        (Action.DELETE, ask, 101, 1_500_100, 150, Flag.REPLACED),
         (Action.ADD, ask, 102, 1_500_200, 80, 1),
         (Action.DELETE, bid, 100, 1_500_000, 200, 1),
         (Action.TRADE, none, 9004, 1_500_150, 70, 1),

@@ -53,6 +53,13 @@ def tuples_of(batch: ChangeBatch, dictionary: Dictionary) -> list[tuple[str, tup
     return out
 
 
+def joined(parts: list[ChangeBatch]) -> ChangeBatch:
+    width = max((one.values.shape[1] for one in parts), default=0)
+    nothing = ChangeBatch(np.empty(0, np.int16), np.empty(0, np.uint8), np.empty((0, width), np.int64))
+    columns = zip(*((one.kinds, one.flags, one.values) for one in (nothing, *parts)), strict=True)
+    return ChangeBatch(*map(np.concatenate, columns))
+
+
 def books_and_dictionary(track: bool = True) -> tuple[Books, Dictionary]:
     dictionary = Dictionary(["something else", "B-USD"])
     return Books(INSTRUMENTS, dictionary, track_crossed=track), dictionary

@@ -9,7 +9,7 @@ from book_model import BookModel
 from hypothesis import given
 from hypothesis import strategies as st
 from samples import examples
-from test_books import INSTRUMENTS, MODELLED, events_of, random_events, row, tuples_of
+from test_books import INSTRUMENTS, MODELLED, events_of, joined, random_events, row, tuples_of
 
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError, Problems
@@ -126,13 +126,6 @@ def test_a_row_for_each_message_that_leaves_another_touch(
         assert ends[0] == ends[1] == ends[2]
     last_of_event = np.flatnonzero(changes.flags & END_OF_EVENT)
     assert set(last_of_event.tolist()).issuperset(np.flatnonzero(changes.flags & END_OF_MESSAGE).tolist())
-
-
-def joined(parts: list[ChangeBatch]) -> ChangeBatch:
-    width = max((one.values.shape[1] for one in parts), default=0)
-    nothing = ChangeBatch(np.empty(0, np.int16), np.empty(0, np.uint8), np.empty((0, width), np.int64))
-    columns = zip(*((one.kinds, one.flags, one.values) for one in (nothing, *parts)), strict=True)
-    return ChangeBatch(*map(np.concatenate, columns))
 
 
 def test_counts_of_events_count_quotes() -> None:

@@ -54,12 +54,17 @@ WHERE s.state = 'valid' GROUP BY b.venue, b.symbol;
 CREATE VIEW touches AS
 SELECT venue, symbol, COUNT(*) AS n, SUM(mid) AS mids, COUNT(ask) AS asks, MAX(ts) AS ts
 FROM quotes GROUP BY venue, symbol;
+CREATE VIEW happened AS
+SELECT venue, symbol, action, reason, COUNT(*) AS n, MAX(number) AS last, SUM(remaining) AS remaining,
+       SUM(level_volume_ahead) AS ahead, MAX(placed_at) AS placed
+FROM book_events GROUP BY venue, symbol, action, reason;
 """
 WATCHED = (
     ("best", "message", None, "edge"),
     ("best", "event", "n > 3", "change"),
     ("known", "message", "volume > 20", "edge"),
     ("touches", "event", None, "edge"),
+    ("happened", "message", None, "edge"),
     ("printed", "event", None, "edge"),
     ("recent", "message", None, "edge"),
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backtest_support import SEEN, Follower, contents, job_settings, run, write_records
+from backtest_support import HISTORIES, SEEN, Follower, contents, job_settings, run, write_records
 from object_store import object_store
 
 from orderbook.backtesting.run import backtest
@@ -37,8 +37,8 @@ def test_spark_gives_what_one_process_gives(spark: object, tmp_path: Path) -> No
     write_records(tmp_path / "flow", 300, 2, 1, 5, apart=True)
     common: dict[str, Any] = {
         "strategies": (Follower,),
-        "sql": SMALL + RECENT,
-        "views": ("seen", "brokers", "recent"),
+        "sql": SMALL + RECENT + HISTORIES,
+        "views": ("seen", "brokers", "recent", "touches", "happened"),
     }
     single, _ = run(ticking(job_settings(tmp_path / "one", 1, **common)), [tmp_path / "flow"])
     expected = contents(single)

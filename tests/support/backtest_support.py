@@ -40,6 +40,15 @@ SHOWN = ("depth", "brokers", "everything", "large", "states")
 SEEN = """
 CREATE VIEW seen AS SELECT symbol, SUM(volume) AS volume, MAX(price) AS best FROM bids GROUP BY symbol;
 """
+# Of relations whose rows books number.
+HISTORIES = """
+CREATE VIEW touches AS SELECT symbol, COUNT(*) AS n, MAX(id) AS last, SUM(mid) AS mids FROM quotes
+GROUP BY symbol;
+CREATE VIEW happened AS
+SELECT symbol, action, COUNT(*) AS n, MAX(number) AS last, SUM(level_volume_ahead) AS ahead,
+       MIN(placed_at) AS placed
+FROM book_events GROUP BY symbol, action;
+"""
 
 
 class Follower(Strategy):

@@ -43,6 +43,8 @@ WHERE ts > NOW() - INTERVAL '1 second' GROUP BY symbol;
 CREATE VIEW told AS SELECT NOW() AS now, COUNT(*) AS n FROM trades;
 CREATE VIEW touches AS SELECT symbol, COUNT(*) AS n, MAX(id) AS last, SUM(mid) AS mids, COUNT(ask) AS asks
 FROM quotes GROUP BY symbol;
+CREATE VIEW happened AS SELECT symbol, action, COUNT(*) AS n, MAX(number) AS last,
+  SUM(level_volume_ahead) AS ahead, MIN(placed_at) AS placed FROM book_events GROUP BY symbol, action;
 """
 Call = tuple[str, Any]
 

@@ -207,6 +207,7 @@ def test_declared_relation() -> None:
 def test_market_streams_are_there_unless_declared() -> None:
     names = ["bids", "asks", "trades", "orders", "fills", "book_states", "clock"]
     names += ["funding", "mark_prices", "open_interest", "liquidations", "instruments", "positions", "quotes"]
+    names += ["book_events"]
     assert [r.name for r in bind([]).relations] == names
     relations = bind([(None, "CREATE STREAM asks (x INT)")]).relations
     assert [(r.name, len(r.columns)) for r in relations] == [
@@ -223,6 +224,7 @@ def test_market_streams_are_there_unless_declared() -> None:
         ("instruments", 13),
         ("positions", 5),
         ("quotes", 9),
+        ("book_events", 18),
         ("asks", 1),
     ]
     volume = relations[0].column("volume")

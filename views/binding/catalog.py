@@ -37,7 +37,7 @@ from orderbook.views.types import CLOCK, Column, Kind, Parameter, Relation, Type
 
 MAX_PRECISION = 18
 # Streams of `views/schema.sql` that are not there where a view has their name.
-_HIDDEN_BY_VIEWS = frozenset({"quotes"})
+_HIDDEN_BY_VIEWS = frozenset({"quotes", "book_events"})
 _SMALLINT = Type(Kind.INTEGER, 0, -(2**15), 2**15 - 1)
 _TYPES = {
     exp.DType.SMALLINT: _SMALLINT,
@@ -283,8 +283,8 @@ def bind(
     instead: relations by their names, as if they had been declared so.
 
     The streams of `views/schema.sql` come first unless the texts declare a relation of the same name, or a
-    view of the name `quotes`. Views come after the views they read. Raises SqlError with file, line
-    and column.
+    view of the name `quotes` or `book_events`. Views come after the views they read. Raises SqlError with
+    file, line and column.
     """
     binder = _CatalogBinder(dict(parameters or {}), instead)
     for file, sql in texts:
